@@ -1,0 +1,31 @@
+# proofload: the commands of the README.
+#   make demo   build, then qualify this machine's disk with solutions/laptop.toml (under 180 s after the build)
+#   make test   install what the tests need (as root or with `sudo -n`), then run them all
+#   make bench  speed against fio, in turn on the same file system
+#   make soak   the long versions of the crash tests
+CARGO ?= cargo
+
+.PHONY: demo build test lint bench soak setup
+
+build:
+	$(CARGO) build --release --locked
+
+demo: build
+	./target/release/proofload run solutions/laptop.toml
+
+setup:
+	@tools/test-setup
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+test: setup lint
+	$(CARGO) test --workspace --locked --no-fail-fast
+	@tools/test-setup --report
+
+bench: build
+	tools/bench
+
+soak:
+	PROOFLOAD_SEEDS=100000 PROOFLOAD_KILLS=1000 $(CARGO) test --release --workspace --locked --test crash --test kill -- --nocapture

@@ -1,0 +1,309 @@
+//! Physical changes of single pages, made when an operation runs and again by redo.
+//!
+//! Invariants
+//! 1. Applying a change is a function of the page's bytes and the change: redo gives the bytes that the operation gave.
+//! 2. A mini-transaction has at most one `PageChange` per page, so the page's dbtime says whether redo has anything to do.
+//! 3. A change that does not fit the page it meets (wrong slot, no room) is `Misfit`, never a panic; the page is then
+//!    undefined and must be dropped.
+//!
+//! Limits: slots are 16 bits; a page is at most 32 KiB.
+
+use edb::page::{PageMut, is_page_size, page_flags};
+use smallvec::SmallVec;
+use thiserror::Error;
+
+/// One physical edit of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PageOp {
+    /// Puts a node at `slot`.
+    Insert {
+        /// Its place; nodes from there on move up.
+        slot: u16,
+        /// Node flags.
+        flags: u8,
+        /// Full key.
+        key: Vec<u8>,
+        /// Data.
+        data: Vec<u8>,
+    },
+    /// Removes node `slot`.
+    Delete {
+        /// Its place.
+        slot: u16,
+    },
+    /// Gives node `slot` new data.
+    Replace {
+        /// Its place.
+        slot: u16,
+        /// The new data.
+        data: Vec<u8>,
+    },
+    /// Sets the flags of node `slot`.
+    SetNodeFlags {
+        /// Its place.
+        slot: u16,
+        /// See `edb::page::node_flags`.
+        flags: u8,
+    },
+    /// Sets the left neighbour.
+    SetPrevious {
+        /// Its page number, 0 for none.
+        pgno: u32,
+    },
+    /// Sets the right neighbour.
+    SetNext {
+        /// Its page number, 0 for none.
+        pgno: u32,
+    },
+    /// Replaces tag 0: the space header of a root.
+    SetExternalHeader {
+        /// The new bytes.
+        header: Vec<u8>,
+    },
+    /// Sets the page flags; the flush type stays, it belongs to the writer of pages.
+    SetPageFlags {
+        /// See `edb::page::page_flags`.
+        flags: u32,
+    },
+    /// Removes node `slot` and all behind it.
+    Truncate {
+        /// The first to go.
+        slot: u16,
+    },
+    /// Makes the page anew, whatever it was.
+    Format {
+        /// The whole new page; checksum and dbtime in it mean nothing.
+        page: Box<[u8]>,
+    },
+}
+
+/// The changes of a mini-transaction to one page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageChange {
+    /// The page.
+    pub pgno: u32,
+    /// Its dbtime before the change; meaningless for [`PageOp::Format`].
+    pub dbtime_before: u64,
+    /// The edits in order; `Format` only as the first.
+    pub ops: SmallVec<[PageOp; 1]>,
+}
+
+/// An edit met a page that it was not made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the change does not fit page {pgno}: {reason}")]
+pub struct Misfit {
+    /// The page.
+    pub pgno: u32,
+    /// What does not fit.
+    pub reason: &'static str,
+}
+
+/// What redo did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redo {
+    /// The page was old and has the change now.
+    Applied,
+    /// The page was written after the change.
+    AlreadyThere,
+    /// The page is neither the one before the change nor a later one: a write was lost or went astray.
+    WrongVersion {
+        /// What the change expects.
+        expected_dbtime: u64,
+        /// What the page has.
+        found_dbtime: u64,
+    },
+    /// The edits do not fit the page.
+    Misfit(Misfit),
+}
+
+/// What taking back a change of a transaction needs. Undo is logical: the entry is sought again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undo {
+    /// Root of the tree.
+    pub fdp: u32,
+    /// Object id of the tree. With [`Self::entry`] it names the entry that the transaction holds until it ends.
+    pub objid: u32,
+    /// Key of the entry.
+    pub key: Vec<u8>,
+    /// Its data in trees where keys repeat: tells equal keys apart. Empty elsewhere.
+    pub tail: Vec<u8>,
+    /// What was done, and what was there before.
+    pub was: Before,
+}
+
+/// The state of an entry before a change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    /// There was none.
+    Absent,
+    /// There was one, flagged deleted, that came back to life with new data.
+    Deleted {
+        /// Its old data.
+        data: Vec<u8>,
+    },
+    /// It had this data.
+    Data {
+        /// Its old data.
+        data: Vec<u8>,
+    },
+    /// It was there, and was flagged deleted.
+    Present,
+}
+
+/// What other transactions see of an entry that has an [`Undo`] of an open transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Committed<'a> {
+    /// No entry.
+    Absent,
+    /// An entry with the data that its node has now, although it may be flagged deleted.
+    AsStored,
+    /// An entry with this data.
+    Data(&'a [u8]),
+}
+
+impl Undo {
+    /// The committed state of the entry, if this is its only undo in the transaction that holds it; see
+    /// [`committed_state`] for several.
+    pub fn committed(&self) -> Committed<'_> {
+        match &self.was {
+            Before::Absent | Before::Deleted { .. } => Committed::Absent,
+            Before::Data { data } => Committed::Data(data),
+            Before::Present => Committed::AsStored,
+        }
+    }
+
+    /// What tells the entry apart in its tree: the key, and the data where keys repeat. Row locks are kept under
+    /// (objid, entry).
+    pub fn entry(&self) -> Vec<u8> {
+        [&self.key[..], &self.tail].concat()
+    }
+}
+
+/// The committed state of an entry from all its undos in the transaction that holds it, first one first; `None` without
+/// undos.
+///
+/// The first one decides, but for an entry that the transaction deleted and then brought back to life: its node has new
+/// data, and the old data is in the undo of the second change.
+pub fn committed_state<'u>(undos: impl IntoIterator<Item = &'u Undo>) -> Option<Committed<'u>> {
+    let mut undos = undos.into_iter();
+    let first = undos.next()?.committed();
+    if first != Committed::AsStored {
+        return Some(first);
+    }
+    let revived = undos.find_map(|undo| match &undo.was {
+        Before::Deleted { data } => Some(Committed::Data(data)),
+        _ => None,
+    });
+    Some(revived.unwrap_or(first))
+}
+
+/// One step of work that happens as a whole or not at all: one log record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MiniTransaction {
+    /// The transaction it belongs to; `None` for cleanup and other work that is never taken back.
+    pub transaction: Option<u32>,
+    /// How to take it back.
+    pub undo: Option<Undo>,
+    /// It takes back the transaction's last change that has not been taken back: recovery drops that change's undo.
+    pub compensates: bool,
+    /// At most one per page; their order has no meaning.
+    pub changes: Vec<PageChange>,
+}
+
+impl MiniTransaction {
+    /// A step that is never taken back.
+    pub fn system(changes: Vec<PageChange>) -> MiniTransaction {
+        MiniTransaction { changes, ..MiniTransaction::default() }
+    }
+}
+
+impl PageChange {
+    /// A change of one edit.
+    pub fn one(pgno: u32, dbtime_before: u64, op: PageOp) -> PageChange {
+        let mut ops = SmallVec::new();
+        ops.push(op);
+        PageChange { pgno, dbtime_before, ops }
+    }
+
+    /// Whether it makes the page anew, so that what the page was need not be known.
+    pub fn formats(&self) -> bool {
+        matches!(self.ops.first(), Some(PageOp::Format { .. }))
+    }
+
+    /// Makes the change and stamps the page with `dbtime`.
+    ///
+    /// # Errors
+    /// If an edit does not fit; the page is then undefined.
+    pub fn apply(&self, page: &mut [u8], dbtime: u64) -> Result<(), Misfit> {
+        for op in &self.ops {
+            op.apply(self.pgno, page)?;
+        }
+        PageMut::new(page).set_dbtime(dbtime);
+        Ok(())
+    }
+
+    /// Makes the change if the page is the one it was made for. `page` may be all zero if the change
+    /// [formats](Self::formats) it.
+    pub fn redo(&self, page: &mut [u8], dbtime: u64) -> Redo {
+        let found_dbtime = edb::page::PageRef::new(page).dbtime();
+        if found_dbtime >= dbtime {
+            return Redo::AlreadyThere;
+        }
+        if !self.formats() && found_dbtime != self.dbtime_before {
+            return Redo::WrongVersion { expected_dbtime: self.dbtime_before, found_dbtime };
+        }
+        match self.apply(page, dbtime) {
+            Ok(()) => Redo::Applied,
+            Err(misfit) => Redo::Misfit(misfit),
+        }
+    }
+}
+
+impl PageOp {
+    /// Makes the edit.
+    ///
+    /// # Errors
+    /// If it does not fit the page.
+    pub fn apply(&self, pgno: u32, bytes: &mut [u8]) -> Result<(), Misfit> {
+        let misfit = |reason| Err(Misfit { pgno, reason });
+        if !is_page_size(bytes.len()) {
+            return misfit("not of a page's size");
+        }
+        if let PageOp::Format { page } = self {
+            if page.len() != bytes.len() {
+                return misfit("made for another page size");
+            }
+            bytes.copy_from_slice(page);
+            return Ok(());
+        }
+        let mut page = PageMut::new(bytes);
+        let nodes = page.view().node_count();
+        let no_room = |_| Misfit { pgno, reason: "no room" };
+        match self {
+            PageOp::Insert { slot, .. } | PageOp::Truncate { slot } if usize::from(*slot) > nodes => {
+                return misfit("no such slot");
+            }
+            PageOp::Delete { slot } | PageOp::Replace { slot, .. } | PageOp::SetNodeFlags { slot, .. }
+                if usize::from(*slot) >= nodes =>
+            {
+                return misfit("no such slot");
+            }
+            PageOp::Insert { slot, flags, key, data } => {
+                page.insert(usize::from(*slot), key, data, *flags).map_err(no_room)?;
+            }
+            PageOp::Delete { slot } => page.remove(usize::from(*slot)),
+            PageOp::Replace { slot, data } => page.replace_data(usize::from(*slot), data).map_err(no_room)?,
+            PageOp::SetNodeFlags { slot, flags } => page.set_node_flags(usize::from(*slot), *flags),
+            PageOp::SetPrevious { pgno } => page.set_prev(*pgno),
+            PageOp::SetNext { pgno } => page.set_next(*pgno),
+            PageOp::SetExternalHeader { header } => page.set_external_header(header).map_err(no_room)?,
+            PageOp::SetPageFlags { flags } => {
+                let flush_type = page.view().flags() & page_flags::FLUSH_TYPE;
+                page.set_flags(flags & !page_flags::FLUSH_TYPE | flush_type);
+            }
+            PageOp::Truncate { slot } => page.truncate(usize::from(*slot)),
+            PageOp::Format { .. } => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,47 @@
+//! Trees, space, rows and undo as pure functions over pages; the records that redo them. No I/O, no async, no threads.
+//!
+//! An operation reads pages through a [`Pager`] and either returns a [`MiniTransaction`], which the engine logs and then
+//! applies page by page, or a [`Stop`] that says what it needs first. It never changes a page itself
+//! (docs/architecture.md, "One mini-transaction = one log record").
+//!
+//! # Transactions and readers
+//!
+//! The engine keeps, for each open transaction, the [`Undo`]s of its mini-transactions in order, and a map from
+//! (objid, [`Undo::entry`]) to the transaction that holds the entry.
+//! * A writer that is about to log a mini-transaction whose undo names an entry that another open transaction holds stops
+//!   with [`Stop::Conflict`]: the first writer wins. `Duplicate` and `NotFound` are conflicts too if another open
+//!   transaction holds that entry, because they may cease to be true.
+//! * A reader that meets an entry held by another transaction takes the [`committed_state`] from that transaction's undos
+//!   of the entry instead of what the page says; for entries nobody holds the page is right, and nodes flagged deleted do
+//!   not exist. The first undo alone is not enough: an entry deleted and brought back to life by one transaction has its
+//!   committed data in the second one.
+//! * When a transaction has committed, each entry it flagged deleted ([`Before::Present`]) is [purged](update::purge)
+//!   by a mini-transaction of its own, once no open transaction holds it.
+
+pub mod change;
+pub mod check;
+pub mod database;
+pub mod log_record;
+mod merge;
+mod overlay;
+pub mod pager;
+pub mod row;
+pub mod row_op;
+pub mod space;
+mod split;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+pub mod update;
+mod wire;
+
+pub use change::{
+    Before, Committed, MiniTransaction, Misfit, PageChange, PageOp, Redo, Undo, committed_state,
+};
+pub use log_record::{LogRecord, PageCoding, PlainCoding};
+pub use pager::{Pager, Result, Stop};
+pub use row::{Latest, View};
+pub use row_op::{RowOp, Step};
+pub use tree::{Position, Seek, Tree};

@@ -1,0 +1,394 @@
+//! The records of the log and their bytes.
+//!
+//! Invariants
+//! 1. `decode(encode(record))` is the record, if the coding of its database gives pages back.
+//! 2. `decode` answers `None` on bytes that `encode` did not make, or a record that means something else; it never panics.
+//!    That the bytes are the ones written is the log segment's checksum's business.
+//!
+//! Limits: 256 databases per instance; records are as long as they are (a split carries one encoded page).
+
+use edb::page::{PageRef, header_bytes, is_page_size};
+
+use crate::change::{Before, MiniTransaction, PageChange, PageOp, Undo};
+use crate::wire::{Reader, put_bytes, put_int};
+
+/// How whole pages of a database are written in the log.
+pub trait PageCoding {
+    /// Bytes per page.
+    fn page_bytes(&self) -> usize;
+    /// Appends an encoding of the page; what lies between the free mark and the tags need not be kept.
+    fn encode(&self, pgno: u32, page: &[u8], out: &mut Vec<u8>);
+    /// Restores a page into `page`, which is zero. False if `encoded` is no encoding.
+    fn decode(&self, pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool;
+}
+
+/// The plain coding: the page without its unused middle.
+#[derive(Debug, Clone, Copy)]
+pub struct PlainCoding {
+    /// Bytes per page.
+    pub page_bytes: usize,
+}
+
+/// What the log says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogRecord {
+    /// A mini-transaction. The first one of a transaction begins it.
+    Changes {
+        /// The database, by its number in this instance.
+        db: u8,
+        /// The dbtime that all its pages get.
+        dbtime: u64,
+        /// What it does.
+        mini: MiniTransaction,
+    },
+    /// The transaction is committed.
+    Commit {
+        /// Which one.
+        transaction: u32,
+        /// Whether the committer waited for the log to be durable.
+        durable: bool,
+    },
+    /// Everything the transaction did has been taken back.
+    Rollback {
+        /// Which one.
+        transaction: u32,
+    },
+    /// A clean page before it became dirty: replaces a page that a power cut tore.
+    PageImage {
+        /// The database.
+        db: u8,
+        /// The page.
+        pgno: u32,
+        /// Its bytes.
+        page: Box<[u8]>,
+    },
+    /// The file of a database has this many pages from here on (header and shadow not counted).
+    Extend {
+        /// The database.
+        db: u8,
+        /// Pages.
+        pages: u32,
+    },
+    /// A database joins the instance.
+    Attach {
+        /// Its number from here on.
+        db: u8,
+        /// Its file.
+        path: String,
+        /// Random part of its signature.
+        signature: u32,
+        /// Bytes per page.
+        page_bytes: u32,
+        /// Its highest dbtime.
+        dbtime: u64,
+    },
+    /// A database leaves the instance, clean.
+    Detach {
+        /// Its number.
+        db: u8,
+    },
+}
+
+const CHANGES: u8 = 1;
+const COMMIT: u8 = 2;
+const ROLLBACK: u8 = 3;
+const PAGE_IMAGE: u8 = 4;
+const EXTEND: u8 = 5;
+const ATTACH: u8 = 6;
+const DETACH: u8 = 7;
+
+const IN_TRANSACTION: u8 = 1;
+const HAS_UNDO: u8 = 2;
+const COMPENSATES: u8 = 4;
+
+/// Appends the [`LogRecord::Changes`] of a mini-transaction that stays with the caller.
+pub fn encode_changes(
+    db: u8,
+    dbtime: u64,
+    mini: &MiniTransaction,
+    coding: &dyn PageCoding,
+    out: &mut Vec<u8>,
+) {
+    let flags = if mini.transaction.is_some() { IN_TRANSACTION } else { 0 }
+        | if mini.undo.is_some() { HAS_UNDO } else { 0 }
+        | if mini.compensates { COMPENSATES } else { 0 };
+    out.extend_from_slice(&[CHANGES, db, flags]);
+    put_int(out, dbtime);
+    if let Some(transaction) = mini.transaction {
+        put_int(out, transaction.into());
+    }
+    if let Some(undo) = &mini.undo {
+        undo.encode(out);
+    }
+    put_int(out, mini.changes.len() as u64);
+    for change in &mini.changes {
+        change.encode(dbtime, coding, out);
+    }
+}
+
+/// Appends the [`LogRecord::PageImage`] of a page that stays with the caller.
+pub fn encode_page_image(db: u8, pgno: u32, page: &[u8], coding: &dyn PageCoding, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[PAGE_IMAGE, db]);
+    put_int(out, pgno.into());
+    put_page(pgno, page, coding, out);
+}
+
+impl LogRecord {
+    /// Appends the record's bytes. `coding` is the one of its database; records of no database do not ask it.
+    pub fn encode(&self, coding: &dyn PageCoding, out: &mut Vec<u8>) {
+        match self {
+            LogRecord::Changes { db, dbtime, mini } => encode_changes(*db, *dbtime, mini, coding, out),
+            LogRecord::Commit { transaction, durable } => {
+                out.extend_from_slice(&[COMMIT, u8::from(*durable)]);
+                put_int(out, (*transaction).into());
+            }
+            LogRecord::Rollback { transaction } => {
+                out.push(ROLLBACK);
+                put_int(out, (*transaction).into());
+            }
+            LogRecord::PageImage { db, pgno, page } => encode_page_image(*db, *pgno, page, coding, out),
+            LogRecord::Extend { db, pages } => {
+                out.extend_from_slice(&[EXTEND, *db]);
+                put_int(out, (*pages).into());
+            }
+            LogRecord::Attach { db, path, signature, page_bytes, dbtime } => {
+                out.extend_from_slice(&[ATTACH, *db]);
+                put_bytes(out, path.as_bytes());
+                put_int(out, (*signature).into());
+                put_int(out, (*page_bytes).into());
+                put_int(out, *dbtime);
+            }
+            LogRecord::Detach { db } => out.extend_from_slice(&[DETACH, *db]),
+        }
+    }
+
+    /// Reads the record that `bytes` are. `coding_of` knows the attached databases.
+    pub fn decode<'c>(
+        bytes: &[u8],
+        coding_of: impl Fn(u8) -> Option<&'c dyn PageCoding>,
+    ) -> Option<LogRecord> {
+        let mut reader = Reader(bytes);
+        let record = match reader.byte()? {
+            CHANGES => {
+                let db = reader.byte()?;
+                let coding = coding_of(db)?;
+                let flags = reader.byte()?;
+                let dbtime = reader.int()?;
+                let mini = MiniTransaction::decode(flags, dbtime, coding, &mut reader)?;
+                LogRecord::Changes { db, dbtime, mini }
+            }
+            COMMIT => {
+                let durable = match reader.byte()? {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                };
+                LogRecord::Commit { durable, transaction: reader.u32()? }
+            }
+            ROLLBACK => LogRecord::Rollback { transaction: reader.u32()? },
+            PAGE_IMAGE => {
+                let db = reader.byte()?;
+                let pgno = reader.u32()?;
+                LogRecord::PageImage { db, pgno, page: get_page(pgno, coding_of(db)?, &mut reader)? }
+            }
+            EXTEND => LogRecord::Extend { db: reader.byte()?, pages: reader.u32()? },
+            ATTACH => LogRecord::Attach {
+                db: reader.byte()?,
+                path: std::str::from_utf8(reader.bytes()?).ok()?.to_owned(),
+                signature: reader.u32()?,
+                page_bytes: reader.u32()?,
+                dbtime: reader.int()?,
+            },
+            DETACH => LogRecord::Detach { db: reader.byte()? },
+            _ => return None,
+        };
+        reader.0.is_empty().then_some(record)
+    }
+}
+
+impl MiniTransaction {
+    fn decode(
+        flags: u8,
+        dbtime: u64,
+        coding: &dyn PageCoding,
+        reader: &mut Reader,
+    ) -> Option<MiniTransaction> {
+        if flags & !(IN_TRANSACTION | HAS_UNDO | COMPENSATES) != 0 {
+            return None;
+        }
+        let transaction = if flags & IN_TRANSACTION != 0 { Some(reader.u32()?) } else { None };
+        let undo = if flags & HAS_UNDO != 0 { Some(Undo::decode(reader)?) } else { None };
+        let count = reader.int()?;
+        // Not with capacity: the count is not proven yet.
+        let mut changes = Vec::new();
+        for _ in 0..count {
+            changes.push(PageChange::decode(dbtime, coding, reader)?);
+        }
+        Some(MiniTransaction { transaction, undo, compensates: flags & COMPENSATES != 0, changes })
+    }
+}
+
+impl Undo {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, data): (u8, &[u8]) = match &self.was {
+            Before::Absent => (0, &[]),
+            Before::Deleted { data } => (1, data),
+            Before::Data { data } => (2, data),
+            Before::Present => (3, &[]),
+        };
+        out.push(kind);
+        put_int(out, self.fdp.into());
+        put_int(out, self.objid.into());
+        put_bytes(out, &self.key);
+        put_bytes(out, &self.tail);
+        put_bytes(out, data);
+    }
+
+    fn decode(reader: &mut Reader) -> Option<Undo> {
+        let kind = reader.byte()?;
+        let (fdp, objid) = (reader.u32()?, reader.u32()?);
+        let key = reader.bytes()?.to_vec();
+        let tail = reader.bytes()?.to_vec();
+        let data = reader.bytes()?.to_vec();
+        let was = match kind {
+            0 if data.is_empty() => Before::Absent,
+            1 => Before::Deleted { data },
+            2 => Before::Data { data },
+            3 if data.is_empty() => Before::Present,
+            _ => return None,
+        };
+        Some(Undo { fdp, objid, key, tail, was })
+    }
+}
+
+impl PageChange {
+    fn encode(&self, dbtime: u64, coding: &dyn PageCoding, out: &mut Vec<u8>) {
+        put_int(out, self.pgno.into());
+        // Recently changed pages have a short distance.
+        put_int(out, dbtime.wrapping_sub(self.dbtime_before));
+        put_int(out, self.ops.len() as u64);
+        for op in &self.ops {
+            op.encode(self.pgno, coding, out);
+        }
+    }
+
+    fn decode(dbtime: u64, coding: &dyn PageCoding, reader: &mut Reader) -> Option<PageChange> {
+        let pgno = reader.u32()?;
+        let dbtime_before = dbtime.wrapping_sub(reader.int()?);
+        let count = reader.int()?;
+        let mut ops = smallvec::SmallVec::new();
+        for _ in 0..count {
+            ops.push(PageOp::decode(pgno, coding, reader)?);
+        }
+        Some(PageChange { pgno, dbtime_before, ops })
+    }
+}
+
+impl PageOp {
+    fn encode(&self, pgno: u32, coding: &dyn PageCoding, out: &mut Vec<u8>) {
+        let mut head = |kind: u8, value: u64| {
+            out.push(kind);
+            put_int(out, value);
+        };
+        match self {
+            PageOp::Insert { slot, flags, key, data } => {
+                head(0, (*slot).into());
+                out.push(*flags);
+                put_bytes(out, key);
+                put_bytes(out, data);
+            }
+            PageOp::Delete { slot } => head(1, (*slot).into()),
+            PageOp::Replace { slot, data } => {
+                head(2, (*slot).into());
+                put_bytes(out, data);
+            }
+            PageOp::SetNodeFlags { slot, flags } => {
+                head(3, (*slot).into());
+                out.push(*flags);
+            }
+            PageOp::SetPrevious { pgno } => head(4, (*pgno).into()),
+            PageOp::SetNext { pgno } => head(5, (*pgno).into()),
+            PageOp::SetExternalHeader { header } => {
+                out.push(6);
+                put_bytes(out, header);
+            }
+            PageOp::SetPageFlags { flags } => head(7, (*flags).into()),
+            PageOp::Truncate { slot } => head(8, (*slot).into()),
+            PageOp::Format { page } => {
+                out.push(9);
+                put_page(pgno, page, coding, out);
+            }
+        }
+    }
+
+    fn decode(pgno: u32, coding: &dyn PageCoding, reader: &mut Reader) -> Option<PageOp> {
+        Some(match reader.byte()? {
+            0 => PageOp::Insert {
+                slot: reader.u16()?,
+                flags: reader.byte()?,
+                key: reader.bytes()?.to_vec(),
+                data: reader.bytes()?.to_vec(),
+            },
+            1 => PageOp::Delete { slot: reader.u16()? },
+            2 => PageOp::Replace { slot: reader.u16()?, data: reader.bytes()?.to_vec() },
+            3 => PageOp::SetNodeFlags { slot: reader.u16()?, flags: reader.byte()? },
+            4 => PageOp::SetPrevious { pgno: reader.u32()? },
+            5 => PageOp::SetNext { pgno: reader.u32()? },
+            6 => PageOp::SetExternalHeader { header: reader.bytes()?.to_vec() },
+            7 => PageOp::SetPageFlags { flags: reader.u32()? },
+            8 => PageOp::Truncate { slot: reader.u16()? },
+            9 => {
+                let page = get_page(pgno, coding, reader)?;
+                // Later edits rely on a page that keeps its rules.
+                PageRef::new(&page).validate().ok()?;
+                PageOp::Format { page }
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn put_page(pgno: u32, page: &[u8], coding: &dyn PageCoding, out: &mut Vec<u8>) {
+    // The length goes in front of an encoding whose length is known only afterwards: three fixed bytes.
+    let at = out.len();
+    out.extend_from_slice(&[0; 3]);
+    coding.encode(pgno, page, out);
+    let len = (out.len() - at - 3) as u32;
+    out[at..at + 3].copy_from_slice(&len.to_le_bytes()[..3]);
+}
+
+fn get_page(pgno: u32, coding: &dyn PageCoding, reader: &mut Reader) -> Option<Box<[u8]>> {
+    let len = u32::from_le_bytes([reader.byte()?, reader.byte()?, reader.byte()?, 0]);
+    let (encoded, rest) = reader.0.split_at_checked(len as usize)?;
+    reader.0 = rest;
+    let mut page = vec![0; coding.page_bytes()].into_boxed_slice();
+    coding.decode(pgno, encoded, &mut page).then_some(page)
+}
+
+impl PageCoding for PlainCoding {
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    fn encode(&self, _pgno: u32, page: &[u8], out: &mut Vec<u8>) {
+        let unused = PageRef::new(page).unused();
+        put_int(out, unused.start as u64);
+        put_int(out, (page.len() - unused.end) as u64);
+        out.extend_from_slice(&page[..unused.start]);
+        out.extend_from_slice(&page[unused.end..]);
+    }
+
+    fn decode(&self, _pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool {
+        let mut reader = Reader(encoded);
+        let (Some(head), Some(tail)) = (reader.int(), reader.int()) else { return false };
+        let (Ok(head), Ok(tail)) = (usize::try_from(head), usize::try_from(tail)) else { return false };
+        let sum_fits = head.checked_add(tail).is_some_and(|sum| sum == reader.0.len() && sum <= page.len());
+        if !sum_fits || !is_page_size(page.len()) || head < header_bytes(page.len()) {
+            return false;
+        }
+        let tail_at = page.len() - tail;
+        page[..head].copy_from_slice(&reader.0[..head]);
+        page[tail_at..].copy_from_slice(&reader.0[head..]);
+        true
+    }
+}

@@ -1,0 +1,135 @@
+//! Removing entries for good: small pages join a neighbour, empty ones leave the tree and go back to its space.
+
+use edb::page::{PageRef, page_flags, usable_bytes};
+
+use crate::change::PageOp;
+use crate::overlay::Overlay;
+use crate::pager::{Result, Stop};
+use crate::space;
+use crate::tree::{Path, Tree, descend, leaf_of};
+
+/// A leaf filled less than this looks for a neighbour to join ...
+const SMALL_PCT: usize = 20;
+/// ... which then must not be filled more than this, so that it does not split at once.
+const JOINED_PCT: usize = 80;
+
+/// Whether a leaf with `used_bytes` in nodes is to leave the tree or to join a neighbour.
+pub(crate) fn is_small(page: PageRef, used_bytes: usize) -> bool {
+    !page.is_root() && used_bytes * 100 < usable_bytes(page.bytes().len()) * SMALL_PCT
+}
+
+/// Bytes that nodes take on a page.
+pub(crate) fn used_bytes(page: PageRef) -> usize {
+    usable_bytes(page.bytes().len()).saturating_sub(page.free_bytes() + page.external_header().len())
+}
+
+/// Removes the entry with `key` (and `data` where keys repeat).
+pub(crate) fn remove(overlay: &mut Overlay, tree: Tree, key: &[u8], data: &[u8]) -> Result<()> {
+    let descent = descend(overlay, tree, key, data)?;
+    if !descent.exact {
+        return Err(Stop::NotFound);
+    }
+    remove_at(overlay, tree, &descent.path)
+}
+
+/// Removes the entry that `path` leads to.
+pub(crate) fn remove_at(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> {
+    let at = leaf_of(path);
+    overlay.edit(at.pgno, PageOp::Delete { slot: at.slot as u16 })?;
+    let page = overlay.view(at.pgno)?;
+    if page.is_root() {
+        return Ok(());
+    }
+    if page.node_count() == 0 {
+        return drop_page(overlay, tree, path, 0);
+    }
+    if is_small(page, used_bytes(page)) { join_neighbour(overlay, tree, path) } else { Ok(()) }
+}
+
+/// Moves all entries of the path's leaf into a neighbour under the same parent, if they fit there.
+fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> {
+    let at = leaf_of(path);
+    let parent = path[path.len() - 2];
+    for right in [true, false] {
+        let branch = overlay.view(parent.pgno)?;
+        let slot = if right { Some(parent.slot + 1) } else { parent.slot.checked_sub(1) };
+        let Some(slot) = slot.filter(|slot| *slot < branch.node_count()) else { continue };
+        let Some(neighbour) = branch.node(slot).child() else { continue };
+        let (page, target) = (overlay.view(at.pgno)?, overlay.view(neighbour)?);
+        let nodes: Vec<PageOp> = entries(page, if right { 0 } else { target.node_count() });
+        let added: usize = page.nodes().map(|node| target.bytes_needed(&node.key(), node.data.len())).sum();
+        if (used_bytes(target) + added) * 100 > usable_bytes(page.bytes().len()) * JOINED_PCT {
+            continue;
+        }
+        for op in nodes {
+            overlay.edit(neighbour, op)?;
+        }
+        if right {
+            return drop_page(overlay, tree, path, 0);
+        }
+        // The left neighbour takes over this page's upper bound: its own entry goes, this one leads to it.
+        let child = PageOp::Replace { slot: parent.slot as u16, data: neighbour.to_le_bytes().to_vec() };
+        overlay.edit(parent.pgno, child)?;
+        overlay.edit(parent.pgno, PageOp::Delete { slot: slot as u16 })?;
+        return release_leaf(overlay, tree, at.pgno);
+    }
+    Ok(())
+}
+
+fn entries(page: PageRef, first_slot: usize) -> Vec<PageOp> {
+    let insert = |(i, node): (usize, edb::page::Node)| PageOp::Insert {
+        slot: (first_slot + i) as u16,
+        flags: node.flags & !edb::page::node_flags::COMPRESSED,
+        key: node.key(),
+        data: node.data.to_vec(),
+    };
+    page.nodes().enumerate().map(insert).collect()
+}
+
+/// Takes the page at `height` of the path, whose entries are gone, out of the tree.
+fn drop_page(overlay: &mut Overlay, tree: Tree, path: &Path, height: usize) -> Result<()> {
+    let pgno = path[path.len() - 1 - height].pgno;
+    let parent = path[path.len() - 2 - height];
+    let branch = overlay.view(parent.pgno)?;
+    let count = branch.node_count();
+    if count == 1 {
+        if parent.pgno == tree.fdp {
+            let flags = branch.flags() & !page_flags::PARENT_OF_LEAF | page_flags::LEAF;
+            overlay.edit(tree.fdp, PageOp::Truncate { slot: 0 })?;
+            overlay.edit(tree.fdp, PageOp::SetPageFlags { flags })?;
+        } else {
+            drop_page(overlay, tree, path, height + 1)?;
+        }
+    } else if parent.slot + 1 < count {
+        // The range goes to the page on the right.
+        overlay.edit(parent.pgno, PageOp::Delete { slot: parent.slot as u16 })?;
+    } else {
+        // The range goes to the page on the left, which becomes the last one.
+        let left = branch.node(parent.slot - 1).data.to_vec();
+        overlay.edit(parent.pgno, PageOp::Replace { slot: parent.slot as u16, data: left })?;
+        overlay.edit(parent.pgno, PageOp::Delete { slot: parent.slot as u16 - 1 })?;
+    }
+    if height == 0 { release_leaf(overlay, tree, pgno) } else { release(overlay, tree, pgno) }
+}
+
+/// Takes a leaf out of the chain and gives it back.
+fn release_leaf(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
+    let page = overlay.view(pgno)?;
+    let (left, right) = (page.prev(), page.next());
+    if left != 0 {
+        overlay.edit(left, PageOp::SetNext { pgno: right })?;
+    }
+    if right != 0 {
+        overlay.edit(right, PageOp::SetPrevious { pgno: left })?;
+    }
+    release(overlay, tree, pgno)
+}
+
+/// Gives a page that nothing leads to any more back to the space it came from. Pages of space trees belong to the tree
+/// whose space they describe.
+fn release(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
+    if overlay.view(tree.fdp)?.is_space() {
+        return space::free_of_available(overlay, tree, pgno);
+    }
+    space::free(overlay, tree, pgno)
+}

@@ -1,0 +1,65 @@
+//! How operations see pages, and why they stop.
+
+use thiserror::Error;
+
+/// The pages of one database as they are in memory now.
+pub trait Pager {
+    /// Page `pgno`.
+    ///
+    /// # Errors
+    /// [`Stop::Missing`] if it is not in memory; other stops if the page cannot be had at all.
+    fn page(&self, pgno: u32) -> Result<&[u8], Stop>;
+
+    /// Bytes per page.
+    fn page_bytes(&self) -> usize;
+}
+
+/// Why an operation did not finish. It has changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Stop {
+    /// This page is needed: fetch it, keep it for the rest of the operation and call again.
+    #[error("page {0} is not in memory")]
+    Missing(u32),
+    /// The database has no free extent of this many pages: grow it and call again.
+    #[error("the database is full: {pages} more pages are needed")]
+    NoSpace {
+        /// Pages that must become free in one piece.
+        pages: u32,
+    },
+    /// Another open transaction changed the entry first. Operations do not know transactions: the engine says so.
+    #[error("another open transaction has changed this entry")]
+    Conflict,
+    /// An entry with this key exists.
+    #[error("an entry with this key exists")]
+    Duplicate,
+    /// There is no entry with this key.
+    #[error("there is no entry with this key")]
+    NotFound,
+    /// The entry is larger than a page of this database takes, or a value than its column.
+    #[error("the entry takes {bytes} bytes, at most {most_bytes} fit")]
+    TooLarge {
+        /// What it takes.
+        bytes: usize,
+        /// What fits.
+        most_bytes: usize,
+    },
+    /// A replace would change the primary key of its row.
+    #[error("the primary key of a row cannot change")]
+    KeyChanged,
+    /// A page contradicts its tree.
+    #[error("page {pgno} is damaged: {reason}")]
+    Damaged {
+        /// The page.
+        pgno: u32,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+/// Result of an operation over pages.
+pub type Result<T, E = Stop> = std::result::Result<T, E>;
+
+pub(crate) fn damaged<T>(pgno: u32, reason: &'static str) -> Result<T> {
+    Err(Stop::Damaged { pgno, reason })
+}

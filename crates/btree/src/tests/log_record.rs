@@ -1,0 +1,140 @@
+use proptest::prelude::*;
+use smallvec::SmallVec;
+
+use crate::change::{Before, MiniTransaction, PageChange, PageOp, Redo, Undo};
+use crate::log_record::{LogRecord, PageCoding, PlainCoding};
+
+const CODING: PlainCoding = PlainCoding { page_bytes: 4096 };
+
+fn coding(db: u8) -> Option<&'static dyn PageCoding> {
+    (db == 1).then_some(&CODING as &dyn PageCoding)
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(any::<u8>(), 0..40)
+}
+
+/// A page with nodes; its unused middle is zero.
+fn page() -> impl Strategy<Value = Box<[u8]>> {
+    prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..30).prop_map(|nodes| {
+        let mut page = vec![0; 4096].into_boxed_slice();
+        let mut edit = edb::page::PageMut::format(&mut page, 9, 8, edb::page::page_flags::LEAF, 77);
+        for (slot, data) in nodes.iter().enumerate() {
+            edit.insert(slot, &(slot as u32).to_be_bytes(), data, 0).unwrap();
+        }
+        page
+    })
+}
+
+fn page_op() -> impl Strategy<Value = PageOp> {
+    prop_oneof![
+        (any::<u16>(), any::<u8>(), bytes(), bytes()).prop_map(|(slot, flags, key, data)| PageOp::Insert {
+            slot,
+            flags,
+            key,
+            data
+        }),
+        any::<u16>().prop_map(|slot| PageOp::Delete { slot }),
+        (any::<u16>(), bytes()).prop_map(|(slot, data)| PageOp::Replace { slot, data }),
+        (any::<u16>(), any::<u8>()).prop_map(|(slot, flags)| PageOp::SetNodeFlags { slot, flags }),
+        any::<u32>().prop_map(|pgno| PageOp::SetPrevious { pgno }),
+        any::<u32>().prop_map(|pgno| PageOp::SetNext { pgno }),
+        bytes().prop_map(|header| PageOp::SetExternalHeader { header }),
+        any::<u32>().prop_map(|flags| PageOp::SetPageFlags { flags }),
+        any::<u16>().prop_map(|slot| PageOp::Truncate { slot }),
+        page().prop_map(|page| PageOp::Format { page }),
+    ]
+}
+
+fn undo() -> impl Strategy<Value = Undo> {
+    let was = prop_oneof![
+        Just(Before::Absent),
+        Just(Before::Present),
+        bytes().prop_map(|data| Before::Data { data }),
+        bytes().prop_map(|data| Before::Deleted { data }),
+    ];
+    (any::<u32>(), any::<u32>(), bytes(), bytes(), was).prop_map(|(fdp, objid, key, tail, was)| Undo {
+        fdp,
+        objid,
+        key,
+        tail,
+        was,
+    })
+}
+
+fn record() -> impl Strategy<Value = LogRecord> {
+    let change = (any::<u32>(), any::<u64>(), prop::collection::vec(page_op(), 0..4)).prop_map(
+        |(pgno, dbtime_before, ops)| PageChange { pgno, dbtime_before, ops: SmallVec::from_vec(ops) },
+    );
+    let mini =
+        (any::<Option<u32>>(), prop::option::of(undo()), any::<bool>(), prop::collection::vec(change, 0..4))
+            .prop_map(|(transaction, undo, compensates, changes)| MiniTransaction {
+                transaction,
+                undo,
+                compensates,
+                changes,
+            });
+    prop_oneof![
+        8 => (any::<u64>(), mini).prop_map(|(dbtime, mini)| LogRecord::Changes { db: 1, dbtime, mini }),
+        1 => (any::<u32>(), any::<bool>()).prop_map(|(transaction, durable)| LogRecord::Commit { transaction, durable }),
+        1 => any::<u32>().prop_map(|transaction| LogRecord::Rollback { transaction }),
+        1 => (any::<u32>(), page()).prop_map(|(pgno, page)| LogRecord::PageImage { db: 1, pgno, page }),
+        1 => (any::<u8>(), any::<u32>()).prop_map(|(db, pages)| LogRecord::Extend { db, pages }),
+        1 => ("[a-z/]{0,20}", any::<[u32; 2]>(), any::<u64>()).prop_map(|(path, [signature, page_bytes], dbtime)| {
+            LogRecord::Attach { db: 3, path, signature, page_bytes, dbtime }
+        }),
+        1 => any::<u8>().prop_map(|db| LogRecord::Detach { db }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_record_survives_its_encoding(record in record()) {
+        let mut encoded = Vec::new();
+        record.encode(&CODING, &mut encoded);
+        prop_assert_eq!(LogRecord::decode(&encoded, coding), Some(record));
+        // Nothing may follow, and nothing may be missing.
+        encoded.push(0);
+        prop_assert_eq!(LogRecord::decode(&encoded, coding), None);
+        prop_assert_eq!(LogRecord::decode(&encoded[..encoded.len() - 2], coding), None);
+    }
+
+    #[test]
+    fn no_bytes_make_decoding_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), first in 0u8..9) {
+        let bytes = [&[first, 1][..], &bytes].concat();
+        let _ = LogRecord::decode(&bytes, coding);
+    }
+
+    #[test]
+    fn a_changed_record_decodes_to_something_or_nothing(record in record(), at: usize, bit in 0u8..8) {
+        let mut encoded = Vec::new();
+        record.encode(&CODING, &mut encoded);
+        let at = at % encoded.len();
+        encoded[at] ^= 1 << bit;
+        let decoded = LogRecord::decode(&encoded, coding);
+        // What redo does with it must not panic either.
+        if let Some(LogRecord::Changes { dbtime, mini, .. }) = decoded {
+            let mut page = vec![0; 4096];
+            edb::page::PageMut::format(&mut page, 9, 8, edb::page::page_flags::LEAF, 0);
+            for change in mini.changes {
+                let _ = change.apply(&mut page.clone(), dbtime);
+            }
+        }
+    }
+}
+
+#[test]
+fn redo_tells_an_old_page_from_a_new_one_and_both_from_a_wrong_one() {
+    let mut page = vec![0; 4096];
+    edb::page::PageMut::format(&mut page, 9, 8, edb::page::page_flags::LEAF, 100);
+    let insert = PageOp::Insert { slot: 0, flags: 0, key: vec![1], data: vec![2] };
+    let change = PageChange::one(9, 100, insert.clone());
+    assert_eq!(change.redo(&mut page.clone(), 100), Redo::AlreadyThere);
+    assert_eq!(change.redo(&mut page, 120), Redo::Applied);
+    assert_eq!(change.redo(&mut page, 120), Redo::AlreadyThere);
+    let later = PageChange::one(9, 110, insert);
+    let wrong = Redo::WrongVersion { expected_dbtime: 110, found_dbtime: 120 };
+    assert_eq!(later.redo(&mut page, 130), wrong);
+    let misfit = PageChange::one(9, 120, PageOp::Delete { slot: 5 });
+    assert!(matches!(misfit.redo(&mut page, 130), Redo::Misfit(_)));
+}

@@ -1,0 +1,4 @@
+mod database;
+mod log_record;
+mod rows;
+mod trees;

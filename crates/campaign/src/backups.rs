@@ -1,0 +1,325 @@
+//! Backup (read only), backup to disk (a real copy, verified), restore (copy back, replay the logs since, verify).
+//!
+//! Invariants
+//! 1. A backup or a restored database never takes the place of a database under test.
+//! 2. A copy of an earlier run is removed before a new one is made; nothing else is.
+
+use engine::{BackupReport, ChecksumReport, Instance, RecoveryReport, StreamConfig};
+use futures_util::future::join_all;
+use results::{Backup, Comparison, IoClass, Origin, Parameter, Severity};
+use smallvec::smallvec;
+use solution::TestSpec;
+use world::{Bufs, OpenMode, PageBuf, SECTOR_BYTES};
+
+use crate::checksums::check_database;
+use crate::error::CampaignError;
+use crate::host::{OpenOptions, ShardState};
+use crate::init::make_folders;
+use crate::load::Mode;
+use crate::running::Campaign;
+use crate::verdict::Rule;
+
+/// The published backup reads 256 KiB at a time with up to two reads outstanding per database.
+const STREAM: StreamConfig = StreamConfig { read_bytes: 256 << 10, depth: 2 };
+/// Batches per database between a backup and its restore, so that there is something to replay.
+const BATCHES_SINCE_BACKUP: u64 = 50;
+const COPY_BYTES: u64 = 1 << 20;
+
+impl Campaign<'_> {
+    /// Streams every database once.
+    pub async fn backup(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
+        let mut test = self.begin(ordinal, name, spec, stream_parameters()).await?;
+        test.phase = "reading databases".into();
+        self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
+        let host = self.host.clone();
+        let job = async move {
+            host.each_instance(|state, instance| async move { back_up_all(&state, instance, None).await })
+                .await
+        };
+        let reports = self.watch(&mut test, job).await;
+        self.host.close().await?;
+        self.record_backups(ordinal, reports?, None)?;
+        self.end(test).await
+    }
+
+    /// Copies every database in use, then verifies the copies.
+    pub async fn backup_to_disk(
+        &mut self,
+        ordinal: u32,
+        name: &str,
+        spec: &TestSpec,
+    ) -> Result<(), CampaignError> {
+        let mut test = self.begin(ordinal, name, spec, stream_parameters()).await?;
+        test.phase = "copying databases".into();
+        self.host.open(keep_logs(self.deployment.engine.checkpoint_depth_bytes)).await?;
+        let (host, folder) = (self.host.clone(), spec.backup_dir.clone());
+        let job = async move {
+            host.each_instance(move |state, instance| {
+                let folder = folder.clone();
+                async move { back_up_all(&state, instance, Some(folder)).await }
+            })
+            .await
+        };
+        let reports = self.watch(&mut test, job).await;
+        self.host.close().await?;
+        self.record_backups(ordinal, reports?, Some(spec))?;
+        test.phase = "verifying copies".into();
+        let (host, folder) = (self.host.clone(), spec.backup_dir.clone());
+        let job = async move {
+            host.each_instance(move |state, instance| {
+                let folder = folder.clone();
+                async move {
+                    let paths = copy_paths(&state, instance, folder.as_deref(), COPY);
+                    check_all(&state, instance, &paths).await
+                }
+            })
+            .await
+        };
+        let reports = self.watch(&mut test, job).await?;
+        self.judge_copies(ordinal, reports)?;
+        self.end(test).await
+    }
+
+    /// Changes the databases once more, then copies the backup and the logs since to a folder of their own, replays the logs
+    /// there and verifies the result.
+    pub async fn restore(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
+        let batches = Parameter {
+            name: "Batches since the backup".into(),
+            value: format!("{BATCHES_SINCE_BACKUP} per database"),
+        };
+        let mut test = self.begin(ordinal, name, spec, vec![batches]).await?;
+        test.phase = "changing databases".into();
+        self.host.open(keep_logs(self.deployment.engine.checkpoint_depth_bytes)).await?;
+        let job = self.some_batches();
+        let changed = self.watch(&mut test, job).await;
+        self.next_batch += BATCHES_SINCE_BACKUP * self.host.databases.len() as u64;
+        self.host.close().await?;
+        changed?;
+        test.phase = "copying back and replaying".into();
+        let (host, folder) = (self.host.clone(), spec.backup_dir.clone());
+        let job = async move {
+            host.each_instance(move |state, instance| {
+                let folder = folder.clone();
+                async move { restore_all(&state, instance, folder).await }
+            })
+            .await
+        };
+        let restored = self.watch(&mut test, job).await?;
+        let rule = Rule {
+            name: "restore_replayed",
+            text: "the restored databases replayed the logs since the backup".into(),
+            comparison: Comparison::AtLeast,
+            unit: "logs",
+        };
+        let mut checks = Vec::new();
+        for (instance, (report, check)) in self.deployment.instances.iter().zip(restored) {
+            let origin = Origin::instance(self.host_name(), &instance.name);
+            self.judge(rule.judge(ordinal, origin, Some(f64::from(report.logs_replayed)), 1.0))?;
+            let text =
+                format!("{}: {} logs replayed over the restored copy", instance.name, report.logs_replayed);
+            self.event(Severity::Info, Some(ordinal), &text)?;
+            checks.push(check);
+        }
+        self.judge_copies(ordinal, checks)?;
+        self.end(test).await
+    }
+
+    fn some_batches(&self) -> impl Future<Output = Result<(), CampaignError>> + use<> {
+        let databases = self.host.databases.len() as u32;
+        let load = crate::load::Load::new(
+            &self.world,
+            databases,
+            self.next_batch,
+            Some(BATCHES_SINCE_BACKUP * u64::from(databases)),
+        );
+        let (host, seed, mix) = (self.host.clone(), self.seed, self.mix());
+        let mode = Mode::Closed { sessions: databases, idle_factor: 0.0 };
+        load.run(mode, move |database, number| host.batch(mix, seed, database, number))
+    }
+
+    fn record_backups(
+        &mut self,
+        test: u32,
+        reports: Vec<Vec<BackupReport>>,
+        to: Option<&TestSpec>,
+    ) -> Result<(), CampaignError> {
+        for (instance, reports) in self.deployment.instances.iter().zip(reports) {
+            for (database, report) in instance.databases.iter().zip(reports) {
+                let origin = Origin::database(self.host_name(), &instance.name, &database.name);
+                let destination =
+                    to.map(|spec| copy_path(spec.backup_dir.as_deref(), &database.dir, &database.name, COPY));
+                let elapsed_ms = (report.seconds * 1e3).round() as u64;
+                self.record(Backup {
+                    test,
+                    origin: origin.clone(),
+                    destination,
+                    bytes: report.bytes,
+                    elapsed_ms,
+                })?;
+                let found = ChecksumReport {
+                    findings: report.findings,
+                    bytes: report.bytes,
+                    seconds: report.seconds,
+                };
+                self.judge_pages(test, origin, &found)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn judge_copies(&mut self, test: u32, reports: Vec<Vec<ChecksumReport>>) -> Result<(), CampaignError> {
+        for (instance, reports) in self.deployment.instances.iter().zip(reports) {
+            for (database, report) in instance.databases.iter().zip(reports) {
+                let origin = Origin::database(self.host_name(), &instance.name, &database.name);
+                self.judge_pages(test, origin, &report)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// End of the name of a backup.
+const COPY: &str = "backup.edb";
+/// End of the name of a restored database.
+const RESTORED: &str = "restored.edb";
+
+fn stream_parameters() -> Vec<Parameter> {
+    let reads = format!("{} KiB, {} outstanding per database", STREAM.read_bytes >> 10, STREAM.depth);
+    vec![Parameter { name: "Reads".into(), value: reads }]
+}
+
+/// Logs since a backup are kept until it has been restored.
+fn keep_logs(checkpoint_depth_bytes: u64) -> OpenOptions {
+    OpenOptions { circular_logging: false, checkpoint_depth_bytes }
+}
+
+fn copy_folder(folder: Option<&str>, database_dir: &str) -> String {
+    folder.map_or_else(|| format!("{database_dir}/backup"), str::to_owned)
+}
+
+fn copy_path(folder: Option<&str>, database_dir: &str, name: &str, end: &str) -> String {
+    format!("{}/{name}.{end}", copy_folder(folder, database_dir))
+}
+
+fn copy_paths(state: &ShardState, instance: usize, folder: Option<&str>, end: &str) -> Vec<String> {
+    let databases = &state.deployment.instances[instance].databases;
+    databases.iter().map(|spec| copy_path(folder, &spec.dir, &spec.name, end)).collect()
+}
+
+async fn remove_if_there(state: &ShardState, path: &str) -> Result<(), CampaignError> {
+    if state.world.entry(path).await?.is_some() {
+        state.world.remove(path).await?;
+    }
+    Ok(())
+}
+
+/// Backs up every database of an instance side by side; `to` says whether to copy, and where.
+async fn back_up_all(
+    state: &ShardState,
+    instance: usize,
+    to: Option<Option<String>>,
+) -> Result<Vec<BackupReport>, CampaignError> {
+    let open = state.open_instance(instance)?;
+    let side = state.side(instance);
+    let mut copies = vec![None; side.databases.len()];
+    if let Some(folder) = &to {
+        for (copy, path) in copies.iter_mut().zip(copy_paths(state, instance, folder.as_deref(), COPY)) {
+            make_folders(state, path.rsplit_once('/').map_or(".", |(folder, _)| folder)).await?;
+            remove_if_there(state, &path).await?;
+            *copy = Some(path);
+        }
+    }
+    let backups = (1..).zip(&copies).zip(&side.databases).map(|((number, copy), (_, progress))| {
+        open.instance.back_up(number, STREAM, copy.as_deref(), progress, &state.stop)
+    });
+    let reports: Vec<_> = join_all(backups).await;
+    drop(open);
+    Ok(reports.into_iter().collect::<Result<_, engine::Error>>()?)
+}
+
+async fn check_all(
+    state: &ShardState,
+    instance: usize,
+    paths: &[String],
+) -> Result<Vec<ChecksumReport>, CampaignError> {
+    let checks = paths.iter().enumerate().map(|(number, path)| check_database(state, instance, number, path));
+    join_all(checks).await.into_iter().collect()
+}
+
+/// Copies backup and logs of an instance to a folder of their own, opens them, verifies, and removes them again.
+async fn restore_all(
+    state: &ShardState,
+    instance: usize,
+    folder: Option<String>,
+) -> Result<(RecoveryReport, Vec<ChecksumReport>), CampaignError> {
+    let spec = &state.deployment.instances[instance];
+    let folder = folder.as_deref();
+    let (copies, restored) =
+        (copy_paths(state, instance, folder, COPY), copy_paths(state, instance, folder, RESTORED));
+    for (number, (copy, restored)) in copies.iter().zip(&restored).enumerate() {
+        if state.world.entry(copy).await?.is_none() {
+            return Err(CampaignError::NoBackup { path: copy.clone() });
+        }
+        copy_file(state, instance, number, copy, restored).await?;
+    }
+    let log_dir = format!("{}/logs-of-{}", copy_folder(folder, &spec.databases[0].dir), spec.name);
+    make_folders(state, &log_dir).await?;
+    remove_files(state, &log_dir).await?;
+    for log in state.world.list(&spec.log_dir).await? {
+        if log.name.ends_with(".log") {
+            let (from, to) = (format!("{}/{}", spec.log_dir, log.name), format!("{log_dir}/{}", log.name));
+            copy_file(state, instance, 0, &from, &to).await?;
+        }
+    }
+    state.world.sync_dir(&log_dir).await?;
+    let options = OpenOptions::normal(&state.deployment.engine);
+    let (config, _) = state.config_in(instance, options, &log_dir, &restored).await?;
+    let (opened, report) = Instance::open(&state.world, &config).await?;
+    opened.close().await?;
+    let checks = check_all(state, instance, &restored).await?;
+    for path in &restored {
+        state.world.remove(path).await?;
+    }
+    remove_files(state, &log_dir).await?;
+    state.world.remove(&log_dir).await?;
+    Ok((report, checks))
+}
+
+/// Removes the files in a folder that only restores use.
+async fn remove_files(state: &ShardState, folder: &str) -> Result<(), CampaignError> {
+    for entry in state.world.list(folder).await? {
+        state.world.remove(&format!("{folder}/{}", entry.name)).await?;
+    }
+    Ok(())
+}
+
+/// Copies a file and syncs the copy; counted as database `number` of the instance.
+async fn copy_file(
+    state: &ShardState,
+    instance: usize,
+    number: usize,
+    from: &str,
+    to: &str,
+) -> Result<(), CampaignError> {
+    remove_if_there(state, to).await?;
+    let side = state.side(instance);
+    let (counters, _) = &side.databases[number];
+    let source = state.world.open(from, OpenMode::Read).await?;
+    let target = state.world.open(to, OpenMode::CreateNew).await?;
+    let bytes = source.size().await?;
+    let mut offset = 0;
+    while offset < bytes {
+        let piece = COPY_BYTES.min(bytes - offset);
+        let started = state.world.now();
+        let bufs: Bufs = smallvec![PageBuf::empty(piece.next_multiple_of(SECTOR_BYTES as u64) as usize)];
+        let (read, bufs) = source.read_at(offset, bufs).await;
+        read?;
+        let between = state.world.now();
+        counters.record(IoClass::BackupRead, piece, between.since(started).as_nanos() as u64);
+        let (written, _) = target.write_at(offset, bufs).await;
+        written?;
+        counters.record(IoClass::BackupWrite, piece, state.world.now().since(between).as_nanos() as u64);
+        offset += piece;
+    }
+    Ok(target.sync().await?)
+}

@@ -1,0 +1,168 @@
+//! Reads and verifies every page of every database, or the closed logs of every instance; all side by side.
+
+use engine::{ChecksumReport, LogChecksumReport, StreamConfig};
+use futures_util::future::join_all;
+use results::{Checksum, Origin, Outcome, Parameter, Severity, Verdict};
+use solution::TestSpec;
+
+use crate::error::CampaignError;
+use crate::host::{OpenOptions, ShardState};
+use crate::running::Campaign;
+use crate::verdict::judge_none;
+
+/// The published checksum reads 64 KiB at a time with about 30 reads outstanding per database.
+const STREAM: StreamConfig = StreamConfig { read_bytes: 64 << 10, depth: 30 };
+
+impl Campaign<'_> {
+    /// Every page of every database.
+    pub async fn database_checksum(
+        &mut self,
+        ordinal: u32,
+        name: &str,
+        spec: &TestSpec,
+    ) -> Result<(), CampaignError> {
+        let reads = format!("{} KiB, {} outstanding per database", STREAM.read_bytes >> 10, STREAM.depth);
+        let parameters = vec![Parameter { name: "Reads".into(), value: reads }];
+        let mut test = self.begin(ordinal, name, spec, parameters).await?;
+        test.phase = "verifying pages".into();
+        let host = self.host.clone();
+        let job = async move {
+            host.each_instance(|state, instance| async move { check_databases(&state, instance).await }).await
+        };
+        let reports = self.watch(&mut test, job).await?;
+        for (instance, reports) in self.deployment.instances.iter().zip(reports) {
+            for (database, report) in instance.databases.iter().zip(reports) {
+                let origin = Origin::database(self.host_name(), &instance.name, &database.name);
+                self.judge_pages(ordinal, origin, &report)?;
+            }
+        }
+        self.end(test).await
+    }
+
+    /// Keeps and judges what a check of a database found.
+    pub fn judge_pages(
+        &mut self,
+        test: u32,
+        origin: Origin,
+        report: &ChecksumReport,
+    ) -> Result<(), CampaignError> {
+        let findings = &report.findings;
+        for (page, reason) in findings.list.iter().take(10) {
+            let place = origin.database.as_deref().unwrap_or_default();
+            self.event(Severity::Error, Some(test), &format!("{place}: page {page}: {reason}"))?;
+        }
+        self.record(Checksum {
+            test,
+            origin: origin.clone(),
+            files: 0,
+            pages: findings.pages,
+            uninitialised_pages: findings.uninitialised,
+            bad_pages: findings.bad,
+            correctable_pages: findings.correctable,
+            wrong_number_pages: findings.wrong_number,
+            bytes: report.bytes,
+            elapsed_ms: (report.seconds * 1e3).round() as u64,
+        })?;
+        let bad = findings.bad + findings.correctable + findings.wrong_number;
+        let what = "page is damaged, even correctably, or carries another page's number";
+        self.judge(judge_none(test, origin, "bad_pages", what, bad))
+    }
+
+    /// The newest closed logs of every instance.
+    pub async fn log_checksum(
+        &mut self,
+        ordinal: u32,
+        name: &str,
+        spec: &TestSpec,
+    ) -> Result<(), CampaignError> {
+        let most = spec.logs as usize;
+        let parameters =
+            vec![Parameter { name: "Logs per instance, at most".into(), value: most.to_string() }];
+        let mut test = self.begin(ordinal, name, spec, parameters).await?;
+        test.phase = "verifying logs".into();
+        let host = self.host.clone();
+        let job = async move {
+            host.each_instance(move |state, instance| async move { check_logs(&state, instance, most).await })
+                .await
+        };
+        let reports = self.watch(&mut test, job).await?;
+        for (instance, report) in self.deployment.instances.iter().zip(reports) {
+            let origin = Origin::instance(self.host_name(), &instance.name);
+            self.judge_logs(ordinal, origin, instance.log_file_bytes, report)?;
+        }
+        self.end(test).await
+    }
+
+    fn judge_logs(
+        &mut self,
+        test: u32,
+        origin: Origin,
+        log_file_bytes: u64,
+        report: LogChecksumReport,
+    ) -> Result<(), CampaignError> {
+        for (generation, reason) in &report.bad {
+            self.event(Severity::Error, Some(test), &format!("log {generation:08X}: {reason}"))?;
+        }
+        let files = u64::from(report.logs);
+        self.record(Checksum {
+            test,
+            origin: origin.clone(),
+            files,
+            pages: files * log_file_bytes / world::SECTOR_BYTES as u64,
+            uninitialised_pages: 0,
+            bad_pages: report.bad.len() as u64,
+            correctable_pages: 0,
+            wrong_number_pages: 0,
+            bytes: report.bytes,
+            elapsed_ms: (report.seconds * 1e3).round() as u64,
+        })?;
+        let verdict = judge_none(
+            test,
+            origin,
+            "bad_logs",
+            "closed log is damaged or out of its chain",
+            report.bad.len() as u64,
+        );
+        // With circular logging there may be no closed log left: nothing is wrong then, but nothing is proved either.
+        let outcome = if files == 0 { Outcome::Info } else { verdict.outcome };
+        self.judge(Verdict { outcome, ..verdict })
+    }
+}
+
+async fn check_databases(state: &ShardState, instance: usize) -> Result<Vec<ChecksumReport>, CampaignError> {
+    let paths = state.paths(instance);
+    let checks = paths.iter().enumerate().map(|(number, path)| check_database(state, instance, number, path));
+    join_all(checks).await.into_iter().collect()
+}
+
+/// Checks one database file of an instance that is not open, counted as database `number` of it.
+pub async fn check_database(
+    state: &ShardState,
+    instance: usize,
+    number: usize,
+    path: &str,
+) -> Result<ChecksumReport, CampaignError> {
+    if state.world.entry(path).await?.is_none() {
+        return Err(CampaignError::NoDatabase { path: path.to_owned() });
+    }
+    let page_bytes = state.deployment.instances[instance].page_bytes;
+    let image_id = world::PageImage::id(&state.image_of_file(instance, number, path).await?);
+    let side = state.side(instance);
+    let (counters, progress) = &side.databases[number];
+    let (world, stop) = (&state.world, &state.stop);
+    let page_bytes = page_bytes as usize;
+    Ok(engine::check_database(world, path, page_bytes, Some(image_id), STREAM, counters, progress, stop)
+        .await?)
+}
+
+async fn check_logs(
+    state: &ShardState,
+    instance: usize,
+    most: usize,
+) -> Result<LogChecksumReport, CampaignError> {
+    let options = OpenOptions::normal(&state.deployment.engine);
+    let log_dir = state.deployment.instances[instance].log_dir.clone();
+    let (config, _) = state.config_in(instance, options, &log_dir, &state.paths(instance)).await?;
+    let side = state.side(instance);
+    Ok(engine::check_logs(&state.world, &config, most, &side.log, &state.stop).await?)
+}

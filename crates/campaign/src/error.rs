@@ -1,0 +1,74 @@
+//! Why a campaign could not go on.
+
+use results::RecordError;
+use workload::image::ImageError;
+
+/// Why a campaign could not go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CampaignError {
+    /// The engine could not do it.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// A file operation failed.
+    #[error(transparent)]
+    World(#[from] world::Error),
+    /// A row holds other bytes than were written.
+    #[error("{0}")]
+    WrongData(String),
+    /// A database cannot be made, or its file is not one of ours.
+    #[error("{path}: {source}")]
+    Image {
+        /// The file.
+        path: String,
+        /// Why.
+        source: ImageError,
+    },
+    /// The results cannot be kept.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A test needs an instance that is not open.
+    #[error("instance {instance} is not open")]
+    NotOpen {
+        /// Its name.
+        instance: String,
+    },
+    /// An instance is to be closed while something still uses it.
+    #[error("instance {instance} is still in use")]
+    Busy {
+        /// Its name.
+        instance: String,
+    },
+    /// The databases that a test needs do not exist.
+    #[error("{path} does not exist; run the test `init` first")]
+    NoDatabase {
+        /// The file.
+        path: String,
+    },
+    /// A database exists that was made for something else.
+    #[error("{path} was made for another size or solution; remove it with `proofload clean` and run again")]
+    OtherDatabase {
+        /// The file.
+        path: String,
+    },
+    /// The backup that a restore needs does not exist.
+    #[error("{path} does not exist; run the test `backup_to_disk` first")]
+    NoBackup {
+        /// The file.
+        path: String,
+    },
+    /// The load is to be what tuning finds, and no tuning came before.
+    #[error("[load] names no load, so the test `tune` has to come first and find one")]
+    NotTuned,
+    /// Someone asked for the end.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl CampaignError {
+    /// Whether the storage or the engine failed under test, as opposed to a wish that could not be granted: that is a
+    /// failed verdict, not only a campaign that could not run.
+    pub fn is_finding(&self) -> bool {
+        matches!(self, CampaignError::Engine(_) | CampaignError::World(_) | CampaignError::WrongData(_))
+    }
+}

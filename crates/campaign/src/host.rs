@@ -1,0 +1,448 @@
+//! A host under test: its instances spread over shards, and what the campaign asks of them.
+//!
+//! Invariants
+//! 1. An instance lives on one shard from start to end; only plain values cross.
+//! 2. What a database is made of (seed, rows, payload) is stored in its file, so that files made earlier are used again.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use engine::{
+    Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, Progress, RecoveryReport,
+    StopSignal,
+};
+use futures_util::future::join_all;
+use results::IoClass;
+use smallvec::smallvec;
+use solution::{Deployment, EngineSpec, InstanceSpec};
+use workload::codec::DatabaseCodec;
+use workload::image::DatabaseImage;
+use workload::mix::Mix;
+use workload::session::{Mailboxes, SessionError};
+use workload::shard::Shard;
+use world::{OpenMode, PageBuf, PageImage, Task, Time, World};
+
+use crate::CampaignError;
+use crate::sampler::{DatabaseCounts, HostCounts, LogCounts};
+
+/// Share of each payload that a compressor would save: mail compresses to about half.
+const COMPRESSIBILITY_PCT: u8 = 50;
+/// Pages that a new database has free, ahead of need.
+const FREE_PAGES: u32 = 256;
+/// Log that an instance keeps in memory at most.
+const LOG_BUFFER_BYTES: usize = 1 << 20;
+
+/// How instances are opened for a test.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OpenOptions {
+    /// Remove logs that recovery no longer needs.
+    pub circular_logging: bool,
+    /// Write pages back when the log has grown by this much since their first change.
+    pub checkpoint_depth_bytes: u64,
+}
+
+impl OpenOptions {
+    /// As the solution file says.
+    pub fn normal(engine: &EngineSpec) -> OpenOptions {
+        OpenOptions { circular_logging: true, checkpoint_depth_bytes: engine.checkpoint_depth_bytes }
+    }
+
+    /// Keeps every log and writes no page back for the checkpoint's sake: what soft recovery is tested with.
+    pub fn keep_all_logs() -> OpenOptions {
+        OpenOptions { circular_logging: false, checkpoint_depth_bytes: u64::MAX / 2 }
+    }
+}
+
+/// The file of a database.
+pub fn database_path(dir: &str, name: &str) -> String {
+    format!("{}/{name}.edb", dir.trim_end_matches('/'))
+}
+
+/// A host under test, as the coordinator sees it.
+pub struct Host {
+    shards: Vec<Shard<ShardState>>,
+    /// Instance number: its shard.
+    placement: Vec<usize>,
+    /// Database number over all instances: instance number and number in the instance, from 1.
+    pub databases: Vec<(usize, u8)>,
+}
+
+/// What lives on one shard.
+pub struct ShardState {
+    /// The shard's own world.
+    pub world: World,
+    /// The whole deployment; a shard uses the instances placed on it.
+    pub deployment: Deployment,
+    open: RefCell<BTreeMap<usize, Rc<OpenInstance>>>,
+    /// Instance number: what was done to its files, open or not.
+    side: RefCell<BTreeMap<usize, Rc<SideWork>>>,
+    /// Ends jobs early.
+    pub stop: StopSignal,
+}
+
+/// Counters of the files of an instance, whether the engine uses them or not, and how far work beside the engine is.
+pub struct SideWork {
+    /// One per database.
+    pub databases: Vec<(Counters, Progress)>,
+    /// For logs.
+    pub log: Counters,
+}
+
+/// An open instance with its databases.
+pub struct OpenInstance {
+    /// The engine's part.
+    pub instance: Rc<Instance>,
+    /// Its databases, in order.
+    pub mailboxes: Vec<Rc<Mailboxes>>,
+    /// Ends the background jobs.
+    stop: StopSignal,
+    /// Background jobs; each ends with the bad pages it has found.
+    jobs: RefCell<Vec<Task<Result<u64, engine::Error>>>>,
+    last: Cell<LastCounts>,
+    pages: RefCell<Vec<u32>>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct LastCounts {
+    page_fault_stalls: u64,
+    log_rolls: u64,
+}
+
+impl Host {
+    /// Starts as many shards as make sense and places the instances on them in turn.
+    pub fn start(world: &World, deployment: &Deployment) -> Host {
+        let count = world.shards().clamp(1, deployment.instances.len().max(1));
+        let shards = (0..count)
+            .map(|index| {
+                let deployment = deployment.clone();
+                Shard::start(world, index, move |world| ShardState {
+                    world,
+                    deployment,
+                    open: RefCell::default(),
+                    side: RefCell::default(),
+                    stop: StopSignal::new(),
+                })
+            })
+            .collect();
+        let placement = (0..deployment.instances.len()).map(|instance| instance % count).collect();
+        let databases = deployment.instances.iter().enumerate().flat_map(|(index, instance)| {
+            (1..=instance.databases.len() as u8).map(move |database| (index, database))
+        });
+        Host { shards, placement, databases: databases.collect() }
+    }
+
+    /// The shard of an instance.
+    pub fn shard(&self, instance: usize) -> &Shard<ShardState> {
+        &self.shards[self.placement[instance]]
+    }
+
+    /// Runs `body` for every instance, side by side, and collects the results in the order of the solution file.
+    pub async fn each_instance<T, F, R>(&self, body: F) -> Result<Vec<T>, CampaignError>
+    where
+        F: Fn(Rc<ShardState>, usize) -> R + Clone + Send + 'static,
+        R: Future<Output = Result<T, CampaignError>> + 'static,
+        T: Send + 'static,
+    {
+        let calls = (0..self.placement.len()).map(|instance| {
+            let body = body.clone();
+            self.shard(instance).call(move |state| body(state, instance))
+        });
+        join_all(calls).await.into_iter().collect()
+    }
+
+    /// Opens every instance, recovering those that need it.
+    pub async fn open(&self, options: OpenOptions) -> Result<Vec<RecoveryReport>, CampaignError> {
+        self.each_instance(move |state, instance| async move { state.open(instance, options).await }).await
+    }
+
+    /// Closes every open instance; its databases are clean afterwards. Gives the bad pages that maintenance has found.
+    pub async fn close(&self) -> Result<u64, CampaignError> {
+        let bad = self.each_instance(|state, instance| async move { state.close(instance).await }).await?;
+        Ok(bad.into_iter().sum())
+    }
+
+    /// Stops every open instance as a crash would.
+    pub async fn abandon(&self) -> Result<(), CampaignError> {
+        self.each_instance(|state, instance| async move { state.abandon(instance).await }).await.map(drop)
+    }
+
+    /// Counts since the last call, in the order of the solution file.
+    pub async fn take_counts(&self) -> Result<HostCounts, CampaignError> {
+        let parts =
+            self.each_instance(|state, instance| async move { Ok(state.take_counts(instance)) }).await?;
+        let mut counts = HostCounts::default();
+        parts.into_iter().for_each(|part| counts.extend(part));
+        Ok(counts)
+    }
+
+    /// Bytes done and to do of the work beside the engine.
+    pub async fn progress_bytes(&self) -> Result<(u64, u64), CampaignError> {
+        let parts =
+            self.each_instance(|state, instance| async move { Ok(state.progress_bytes(instance)) }).await?;
+        Ok(parts.into_iter().fold((0, 0), |(done, total), part| (done + part.0, total + part.1)))
+    }
+
+    /// Asks jobs to end early.
+    pub async fn stop_jobs(&self) {
+        for shard in &self.shards {
+            shard.call(|state| async move { state.stop.stop() }).await;
+        }
+    }
+
+    /// Does one batch on database `database` (over all instances).
+    pub fn batch(
+        &self,
+        mix: Mix,
+        run_seed: u64,
+        database: u32,
+        number: u64,
+    ) -> impl Future<Output = Result<(), CampaignError>> + use<> {
+        let (instance, in_instance) = self.databases[database as usize];
+        let seat = (number / self.databases.len() as u64) as u32;
+        self.shard(instance).call(move |state| async move {
+            let open = state.open_instance(instance)?;
+            let mailboxes = open.mailboxes[usize::from(in_instance) - 1].clone();
+            mailboxes.batch(&mix, run_seed, database, number, seat).await.map_err(CampaignError::from)
+        })
+    }
+}
+
+impl ShardState {
+    fn spec(&self, instance: usize) -> &InstanceSpec {
+        &self.deployment.instances[instance]
+    }
+
+    /// The open instance with this number.
+    pub fn open_instance(&self, instance: usize) -> Result<Rc<OpenInstance>, CampaignError> {
+        let not_open = || CampaignError::NotOpen { instance: self.spec(instance).name.clone() };
+        self.open.borrow().get(&instance).cloned().ok_or_else(not_open)
+    }
+
+    /// The image of a database file that exists, counted as database `number` of the instance.
+    pub async fn image_of_file(
+        &self,
+        instance: usize,
+        number: usize,
+        path: &str,
+    ) -> Result<DatabaseImage, CampaignError> {
+        let page_bytes = self.spec(instance).page_bytes;
+        let started = self.world.now();
+        let file = self.world.open(path, OpenMode::Read).await?;
+        let offset = (u64::from(DatabaseImage::SHAPE_PAGE) + 1) * u64::from(page_bytes);
+        let (result, bufs) = file.read_at(offset, smallvec![PageBuf::empty(page_bytes as usize)]).await;
+        result?;
+        let latency_ns = self.world.now().since(started).as_nanos() as u64;
+        let side = self.side(instance);
+        side.databases[number].0.record(IoClass::HousekeepingRead, u64::from(page_bytes), latency_ns);
+        DatabaseImage::of_shape_page(bufs[0].as_slice())
+            .map_err(|source| CampaignError::Image { path: path.to_owned(), source })
+    }
+
+    /// The image that a new database of this deployment gets. Payloads differ between databases and solutions.
+    pub fn new_image(&self, instance: usize, database: usize) -> Result<DatabaseImage, CampaignError> {
+        let spec = &self.spec(instance).databases[database];
+        let seed = fold(&[&self.deployment.solution, &self.deployment.host, &spec.name]);
+        DatabaseImage::of_size(
+            self.spec(instance).page_bytes,
+            spec.bytes,
+            FREE_PAGES,
+            seed,
+            COMPRESSIBILITY_PCT,
+        )
+        .map_err(|source| CampaignError::Image { path: database_path(&spec.dir, &spec.name), source })
+    }
+
+    /// What the engine is told about an instance whose files lie in other folders: a restored backup.
+    pub async fn config_in(
+        &self,
+        instance: usize,
+        options: OpenOptions,
+        log_dir: &str,
+        paths: &[String],
+    ) -> Result<(InstanceConfig, Vec<Rc<DatabaseImage>>), CampaignError> {
+        let spec = self.spec(instance);
+        let mut config = InstanceConfig::new(log_dir, spec.page_bytes as usize);
+        config.log_bytes = spec.log_file_bytes as u32;
+        config.log_buffer_bytes = LOG_BUFFER_BYTES.min(spec.log_file_bytes as usize / 2);
+        config.circular_logging = options.circular_logging;
+        config.checkpoint_depth_bytes = options.checkpoint_depth_bytes;
+        config.flush_start = self.deployment.engine.flush_start;
+        config.flush_stop = self.deployment.engine.flush_stop;
+        config.cache_bytes_per_database = spec.cache_max_bytes / spec.databases.len().max(1) as u64;
+        let side = self.side(instance);
+        config.log_counters = side.log.clone();
+        let mut images = Vec::new();
+        for (number, path) in paths.iter().enumerate() {
+            let image = Rc::new(self.image_of_file(instance, number, path).await?);
+            let codec = Rc::new(DatabaseCodec::new(image.clone()));
+            config.databases.push(DatabaseConfig {
+                codec: Some(codec),
+                image_id: Some(image.id()),
+                counters: side.databases[number].0.clone(),
+                ..DatabaseConfig::new(path)
+            });
+            images.push(image);
+        }
+        Ok((config, images))
+    }
+
+    /// Paths of the databases of an instance.
+    pub fn paths(&self, instance: usize) -> Vec<String> {
+        self.spec(instance).databases.iter().map(|spec| database_path(&spec.dir, &spec.name)).collect()
+    }
+
+    /// Opens an instance, recovering it if need be.
+    pub async fn open(&self, instance: usize, options: OpenOptions) -> Result<RecoveryReport, CampaignError> {
+        let paths = self.paths(instance);
+        for path in &paths {
+            if self.world.entry(path).await?.is_none() {
+                return Err(CampaignError::NoDatabase { path: path.clone() });
+            }
+        }
+        let log_dir = self.spec(instance).log_dir.clone();
+        let (config, images) = self.config_in(instance, options, &log_dir, &paths).await?;
+        let (opened, report) = Instance::open(&self.world, &config).await?;
+        let opened = Rc::new(opened);
+        let mut mailboxes = Vec::new();
+        let mut pages = Vec::new();
+        for (number, image) in (1..).zip(images) {
+            mailboxes.push(Rc::new(Mailboxes::open(opened.clone(), number, image).await?));
+            pages.push(opened.database_pages(number)?);
+        }
+        let open = OpenInstance {
+            instance: opened,
+            mailboxes,
+            stop: StopSignal::new(),
+            jobs: RefCell::default(),
+            last: Cell::default(),
+            pages: RefCell::new(pages),
+        };
+        self.open.borrow_mut().insert(instance, Rc::new(open));
+        Ok(report)
+    }
+
+    /// Takes the instance out of use, with the bad pages that its maintenance has found; `None` if it is not open.
+    async fn take(&self, instance: usize) -> Result<Option<(Instance, u64)>, CampaignError> {
+        let Some(open) = self.open.borrow_mut().remove(&instance) else { return Ok(None) };
+        open.stop.stop();
+        let mut bad_pages = 0;
+        for job in open.jobs.take() {
+            bad_pages += job.await?;
+        }
+        let busy = || CampaignError::Busy { instance: self.spec(instance).name.clone() };
+        let OpenInstance { instance: engine, mailboxes, .. } = Rc::try_unwrap(open).map_err(|_| busy())?;
+        drop(mailboxes);
+        let engine = Rc::try_unwrap(engine).map_err(|_| busy())?;
+        Ok(Some((engine, bad_pages)))
+    }
+
+    async fn close(&self, instance: usize) -> Result<u64, CampaignError> {
+        let Some((engine, bad_pages)) = self.take(instance).await? else { return Ok(0) };
+        engine.close().await?;
+        Ok(bad_pages)
+    }
+
+    async fn abandon(&self, instance: usize) -> Result<(), CampaignError> {
+        if let Some((engine, _)) = self.take(instance).await? {
+            engine.abandon().await;
+        }
+        Ok(())
+    }
+
+    /// Counters of its files, and progress of the work beside the engine.
+    pub fn side(&self, instance: usize) -> Rc<SideWork> {
+        let databases = self.spec(instance).databases.len();
+        let new = || SideWork {
+            databases: (0..databases).map(|_| Default::default()).collect(),
+            log: Counters::default(),
+        };
+        self.side.borrow_mut().entry(instance).or_insert_with(|| Rc::new(new())).clone()
+    }
+
+    fn take_counts(&self, instance: usize) -> HostCounts {
+        let (spec, side) = (self.spec(instance), self.side(instance));
+        let mut log =
+            LogCounts { instance: spec.name.clone(), io: side.log.take().io, ..LogCounts::default() };
+        let mut databases: Vec<DatabaseCounts> = spec
+            .databases
+            .iter()
+            .zip(&side.databases)
+            .map(|(database, (counters, _))| DatabaseCounts {
+                instance: spec.name.clone(),
+                database: database.name.clone(),
+                io: counters.take().io,
+                growth_bytes: 0,
+            })
+            .collect();
+        if let Some(open) = self.open.borrow().get(&instance) {
+            open.add_counts(spec.page_bytes, &mut log, &mut databases);
+        }
+        HostCounts { databases, logs: vec![log], load: Default::default() }
+    }
+
+    fn progress_bytes(&self, instance: usize) -> (u64, u64) {
+        let side = self.side(instance);
+        let add = |(done, total): (u64, u64), (_, progress): &(Counters, Progress)| {
+            (done + progress.done_bytes(), total + progress.total_bytes())
+        };
+        side.databases.iter().fold((0, 0), add)
+    }
+}
+
+impl OpenInstance {
+    /// Starts background maintenance of a database.
+    pub fn start_maintenance(&self, world: &World, database: u8, config: MaintenanceConfig) {
+        let (instance, stop) = (self.instance.clone(), self.stop.clone());
+        self.jobs.borrow_mut().push(world.spawn(async move {
+            let findings = instance.maintain(database, &config, &stop).await?.findings;
+            Ok(findings.bad + findings.correctable + findings.wrong_number)
+        }));
+    }
+
+    /// Starts the reading of closed logs for passive copies.
+    pub fn start_replication(&self, world: &World, copies: usize) {
+        let (instance, stop) = (self.instance.clone(), self.stop.clone());
+        self.jobs.borrow_mut().push(world.spawn(async move {
+            instance.replicate(copies, &stop).await?;
+            Ok(0)
+        }));
+    }
+
+    fn add_counts(&self, page_bytes: u32, log: &mut LogCounts, databases: &mut [DatabaseCounts]) {
+        let status = self.instance.cache_status();
+        let now =
+            LastCounts { page_fault_stalls: status.page_fault_stalls, log_rolls: self.instance.log_rolls() };
+        let last = self.last.replace(now);
+        log.page_fault_stalls += now.page_fault_stalls - last.page_fault_stalls;
+        log.cache_bytes = status.resident_bytes;
+        log.log_generations += now.log_rolls - last.log_rolls;
+        let mut pages = self.pages.borrow_mut();
+        for ((number, database), pages) in (1..).zip(databases).zip(pages.iter_mut()) {
+            if let Ok(now) = self.instance.database_pages(number) {
+                let grown = u64::from(now.saturating_sub(std::mem::replace(pages, now)));
+                database.growth_bytes += grown * u64::from(page_bytes);
+            }
+        }
+    }
+}
+
+/// A number that names these texts (FNV-1a, 64 bits).
+fn fold(texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+}
+
+impl From<SessionError> for CampaignError {
+    fn from(error: SessionError) -> CampaignError {
+        match error {
+            SessionError::Engine(error) => error.into(),
+            other => CampaignError::WrongData(other.to_string()),
+        }
+    }
+}
+
+/// Milliseconds since the host started.
+pub fn ms(time: Time) -> u64 {
+    time.ns / 1_000_000
+}

@@ -1,0 +1,118 @@
+//! Creates the databases, all volumes at once; databases that exist and fit are used again.
+//!
+//! Invariant: a database gets its name when it is complete and durable; what an interrupted run left under the temporary
+//! name is made anew.
+
+use std::rc::Rc;
+
+use results::{Origin, Parameter, Severity};
+use solution::TestSpec;
+use workload::codec::DatabaseCodec;
+use world::PageImage;
+
+use crate::error::CampaignError;
+use crate::host::{ShardState, database_path};
+use crate::running::Campaign;
+use crate::verdict::judge_none;
+
+/// What became of the databases of an instance.
+#[derive(Debug, Clone, Copy, Default)]
+struct Made {
+    created: u64,
+    created_bytes: u64,
+    reused: u64,
+}
+
+impl Campaign<'_> {
+    /// Makes every database of the deployment that does not exist yet.
+    pub async fn init(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
+        let writes = Parameter { name: "Writes".into(), value: "1 MiB, 8 outstanding per database".into() };
+        let mut test = self.begin(ordinal, name, spec, vec![writes]).await?;
+        test.phase = "writing databases".into();
+        let (host, started) = (self.host.clone(), self.world.now());
+        let job = async move {
+            host.each_instance(|state, instance| async move { make_all(&state, instance).await }).await
+        };
+        let made = self.watch(&mut test, job).await?;
+        let seconds = self.world.now().since(started).as_secs_f64();
+        let total = made.into_iter().fold(Made::default(), |sum, one| Made {
+            created: sum.created + one.created,
+            created_bytes: sum.created_bytes + one.created_bytes,
+            reused: sum.reused + one.reused,
+        });
+        let text = match total {
+            Made { created: 0, reused, .. } => format!("{reused} databases exist already and are used again"),
+            Made { created, created_bytes, reused } => {
+                let mib = created_bytes as f64 / f64::from(1 << 20);
+                let rate = mib / seconds.max(1e-9);
+                format!(
+                    "{created} databases written, {mib:.0} MiB in {seconds:.1} s ({rate:.0} MiB/s); {reused} used again"
+                )
+            }
+        };
+        self.event(Severity::Info, Some(ordinal), &text)?;
+        let origin = Origin::host(self.host_name());
+        self.judge(judge_none(
+            ordinal,
+            origin,
+            "init_errors",
+            "database could not be made or used again",
+            0,
+        ))?;
+        self.end(test).await
+    }
+}
+
+async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignError> {
+    let mut made = Made::default();
+    let spec = &state.deployment.instances[instance];
+    make_folders(state, &spec.log_dir).await?;
+    for (number, database) in spec.databases.iter().enumerate() {
+        make_folders(state, &database.dir).await?;
+        let path = database_path(&database.dir, &database.name);
+        let image = Rc::new(state.new_image(instance, number)?);
+        if state.world.entry(&path).await?.is_some() {
+            let existing = state.image_of_file(instance, number, &path).await;
+            if existing.is_ok_and(|existing| existing.id() == image.id()) {
+                made.reused += 1;
+                continue;
+            }
+            return Err(CampaignError::OtherDatabase { path });
+        }
+        let unfinished = format!("{path}.new");
+        if state.world.entry(&unfinished).await?.is_some() {
+            state.world.remove(&unfinished).await?;
+        }
+        let side = state.side(instance);
+        let (counters, progress) = &side.databases[number];
+        let codec = Rc::new(DatabaseCodec::new(image.clone()));
+        made.created_bytes += image.pages() * image.page_bytes() as u64;
+        engine::create_database(&state.world, &unfinished, image, codec, counters, progress, &state.stop)
+            .await?;
+        state.world.rename(&unfinished, &path).await?;
+        state.world.sync_dir(&database.dir).await?;
+        made.created += 1;
+    }
+    Ok(made)
+}
+
+/// Makes a folder and those above it that do not exist, durably.
+pub async fn make_folders(state: &ShardState, path: &str) -> Result<(), CampaignError> {
+    let mut missing = Vec::new();
+    let mut at = path.trim_end_matches('/');
+    while !at.is_empty() && at != "." && state.world.entry(at).await?.is_none() {
+        missing.push(at);
+        at = at.rsplit_once('/').map_or("", |(parent, _)| parent);
+    }
+    for folder in missing.into_iter().rev() {
+        match state.world.create_dir(folder).await {
+            // Instances of other shards make the same parents at the same time.
+            Err(error) if error.kind == world::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        let parent =
+            folder.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
+        state.world.sync_dir(parent).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! The tests of the programme in order, thresholds and verdicts. Drives the engine in either world.
+//!
+//! Invariants
+//! 1. Every test ends with its row completed and at least one verdict, or the run ends with an event that says why.
+//! 2. An error of storage or engine fails the run; it is never retried here.
+//! 3. Databases are closed cleanly at the end of every test, also of an interrupted one, except where a test is about an
+//!    unclean stop.
+
+mod backups;
+mod checksums;
+mod error;
+mod host;
+mod init;
+pub mod load;
+mod load_tests;
+mod programme;
+pub mod progress;
+mod recovery;
+mod running;
+pub mod sampler;
+pub mod tune;
+mod tuning;
+pub mod verdict;
+pub mod window;
+
+pub use error::CampaignError;
+pub use host::database_path;
+pub use programme::{CampaignOutcome, run};

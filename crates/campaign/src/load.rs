@@ -1,0 +1,197 @@
+//! Drives batches over the databases: closed sessions or a held rate.
+//!
+//! Invariants
+//! 1. Batches are dealt round robin from one counter, so the counts of two databases never differ by more than the
+//!    batches in flight, and by at most 1 once the load has drained.
+//! 2. Closed: a session starts its next batch after the last one ended and it has rested `idle_factor` times as long.
+//! 3. Paced: batch n is due at a fixed time; its latency counts from that time, so a stall cannot hide by delaying
+//!    the batches behind it.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use results::IoStats;
+use world::{Duration, Time, World};
+
+/// How the load is held.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Mode {
+    /// So many sessions, each as fast as it can.
+    Closed {
+        /// Sessions over all databases.
+        sessions: u32,
+        /// Rest after a batch, as a multiple of the time the batch took.
+        idle_factor: f64,
+    },
+    /// Batches at a rate that may be changed while the load runs.
+    Paced {
+        /// Batches per second to begin with.
+        batches_per_s: f64,
+        /// Batches that may be under way at once.
+        sessions_max: u32,
+    },
+}
+
+/// What the load has done since it was last asked.
+#[derive(Debug, Clone, Default)]
+pub struct LoadSample {
+    /// Batches that ended, with the time each took.
+    pub service: IoStats,
+    /// The same, counted from the time each was due; equal to `service` under a closed load.
+    pub response: IoStats,
+}
+
+/// A load that runs until it is stopped or a batch fails.
+pub struct Load<E> {
+    world: World,
+    databases: u32,
+    next: Cell<u64>,
+    last: Cell<Option<u64>>,
+    stopping: Cell<bool>,
+    rate: Cell<f64>,
+    due: Cell<Time>,
+    done: RefCell<Vec<u64>>,
+    sample: RefCell<LoadSample>,
+    error: RefCell<Option<E>>,
+}
+
+impl<E: 'static> Load<E> {
+    /// A load over `databases` databases that has not begun. `first_batch` continues the numbering of an earlier load,
+    /// `batches` ends it after so many.
+    pub fn new(world: &World, databases: u32, first_batch: u64, batches: Option<u64>) -> Rc<Load<E>> {
+        Rc::new(Load {
+            world: world.clone(),
+            databases,
+            next: Cell::new(first_batch),
+            last: Cell::new(batches.map(|count| first_batch + count)),
+            stopping: Cell::new(false),
+            rate: Cell::new(0.0),
+            due: Cell::new(world.now()),
+            done: RefCell::new(vec![0; databases as usize]),
+            sample: RefCell::default(),
+            error: RefCell::new(None),
+        })
+    }
+
+    /// Runs until [`Load::stop`], the last batch, or the first error; returns when nothing is in flight any more.
+    /// `batch(database, number)` does one batch.
+    pub async fn run<F>(self: Rc<Self>, mode: Mode, batch: impl Fn(u32, u64) -> F + 'static) -> Result<(), E>
+    where
+        F: Future<Output = Result<(), E>> + 'static,
+    {
+        let batch = Rc::new(batch);
+        self.due.set(self.world.now());
+        let sessions = match mode {
+            Mode::Closed { sessions, .. } => sessions,
+            Mode::Paced { batches_per_s, sessions_max } => {
+                self.rate.set(batches_per_s);
+                sessions_max
+            }
+        };
+        let tasks: Vec<_> = (0..sessions)
+            .map(|_| {
+                let (load, batch) = (self.clone(), batch.clone());
+                self.world.spawn(async move { load.session(mode, batch.as_ref()).await })
+            })
+            .collect();
+        join_all(tasks).await;
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    async fn session<F>(&self, mode: Mode, batch: &impl Fn(u32, u64) -> F)
+    where
+        F: Future<Output = Result<(), E>>,
+    {
+        while let Some((number, due)) = self.take_ticket(mode) {
+            if let Some(due) = due {
+                self.world.sleep_until(due).await;
+                if self.stopping.get() {
+                    return;
+                }
+            }
+            let started = self.world.now();
+            let database = (number % u64::from(self.databases)) as u32;
+            let outcome = batch(database, number).await;
+            if let Err(error) = outcome {
+                self.stopping.set(true);
+                self.error.borrow_mut().get_or_insert(error);
+                return;
+            }
+            let took = self.count(database, started, due.unwrap_or(started));
+            if let Mode::Closed { idle_factor, .. } = mode
+                && idle_factor > 0.0
+                && !self.stopping.get()
+            {
+                self.world.sleep(took.mul_f64(idle_factor)).await;
+            }
+        }
+    }
+
+    fn take_ticket(&self, mode: Mode) -> Option<(u64, Option<Time>)> {
+        let number = self.next.get();
+        if self.stopping.get() || self.last.get().is_some_and(|last| number >= last) {
+            return None;
+        }
+        self.next.set(number + 1);
+        let due = matches!(mode, Mode::Paced { .. }).then(|| {
+            let due = self.due.get();
+            self.due.set(due + Duration::from_secs_f64(1.0 / self.rate.get()));
+            due
+        });
+        Some((number, due))
+    }
+
+    fn count(&self, database: u32, started: Time, due: Time) -> Duration {
+        let now = self.world.now();
+        self.done.borrow_mut()[database as usize] += 1;
+        let mut sample = self.sample.borrow_mut();
+        sample.service.record(0, now.since(started).as_nanos() as u64);
+        sample.response.record(0, now.since(due).as_nanos() as u64);
+        now.since(started)
+    }
+
+    /// Changes the rate of a paced load from the next batch on.
+    pub fn set_rate(&self, batches_per_s: f64) {
+        self.rate.set(batches_per_s.max(0.001));
+    }
+
+    /// No further batch begins, except that every database is brought to the same count.
+    pub fn stop(&self) {
+        let next = self.next.get();
+        let round_up = next.next_multiple_of(u64::from(self.databases));
+        match self.last.get() {
+            Some(last) if last <= round_up => {}
+            _ => self.last.set(Some(round_up)),
+        }
+    }
+
+    /// No further batch begins, whatever the counts: for an interrupted run.
+    pub fn stop_at_once(&self) {
+        self.stopping.set(true);
+    }
+
+    /// Whether a batch has failed.
+    pub fn failed(&self) -> bool {
+        self.error.borrow().is_some()
+    }
+
+    /// Batches done per database since the beginning.
+    pub fn batches(&self) -> Vec<u64> {
+        self.done.borrow().clone()
+    }
+
+    /// The number that the next batch will get.
+    pub fn next_batch(&self) -> u64 {
+        self.next.get()
+    }
+
+    /// What has been done since the last call.
+    pub fn take_sample(&self) -> LoadSample {
+        self.sample.take()
+    }
+}

@@ -1,0 +1,328 @@
+//! Tests that drive batches: performance, stress, and the generation of logs for soft recovery.
+
+use std::rc::Rc;
+
+use engine::MaintenanceConfig;
+use results::{IoClass, Origin, Parameter, Severity};
+use solution::{LoadMode, TestSpec};
+use workload::mix::Mix;
+use world::{Duration, Task, Time};
+
+use crate::error::CampaignError;
+use crate::host::{Host, OpenOptions, ms};
+use crate::load::{Load, Mode};
+use crate::running::{Campaign, Running};
+use crate::verdict::{Rule, judge_load, judge_none};
+use crate::window::Window;
+
+/// The window opens when the cache is this full.
+const CACHE_FILLED: f64 = 0.9;
+/// Batches that a paced load may have under way: enough to reach the rate at any latency worth testing.
+const PACED_SESSIONS_MAX: u32 = 256;
+/// A paced load makes up for what it is behind within this time.
+const PACE_HORIZON_S: f64 = 5.0;
+/// How far above its target a paced load aims, so that noise does not end just below it.
+const PACE_AIM: f64 = 1.005;
+/// I/O per batch that a paced load begins with, until it has measured its own.
+const IO_PER_BATCH_GUESS: f64 = 41.0;
+
+/// A load under way.
+pub struct Driving {
+    /// Counts and steers it.
+    pub load: Rc<Load<CampaignError>>,
+    task: Task<Result<(), CampaignError>>,
+}
+
+impl Campaign<'_> {
+    /// Performance or stress: warm-up, window, drain, verdicts.
+    pub async fn load_test(
+        &mut self,
+        ordinal: u32,
+        name: &str,
+        spec: &TestSpec,
+    ) -> Result<(), CampaignError> {
+        let mode = self.mode()?;
+        let mut test = self.begin(ordinal, name, spec, self.load_parameters(mode)).await?;
+        self.note_load(&mut test, mode)?;
+        self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
+        self.start_background().await?;
+        let driving = self.drive(mode);
+        let measured = self.measure(&mut test, spec, mode, &driving).await;
+        let (window, batches) = self.stop_load(&mut test, driving, measured).await?;
+        let bad_pages = self.host.close().await?;
+        let window = Window { batches, ..window };
+        let verdicts =
+            judge_load(ordinal, self.host_name(), &window, &spec.thresholds, &self.deployment.load);
+        self.judge_all(verdicts)?;
+        self.judge_maintenance(ordinal, bad_pages)?;
+        self.report_batches(ordinal, &window)?;
+        self.end(test).await
+    }
+
+    /// Load with every log kept until each instance has so many, then a stop as by a crash.
+    pub async fn log_generation(
+        &mut self,
+        ordinal: u32,
+        name: &str,
+        spec: &TestSpec,
+    ) -> Result<(), CampaignError> {
+        let mode = self.mode()?;
+        let mut parameters = self.load_parameters(mode);
+        parameters.push(Parameter { name: "Logs per instance".into(), value: spec.logs.to_string() });
+        let mut test = self.begin(ordinal, name, spec, parameters).await?;
+        self.note_load(&mut test, mode)?;
+        self.host.open(OpenOptions::keep_all_logs()).await?;
+        self.start_background().await?;
+        let driving = self.drive(mode);
+        let generated = self.generate(&mut test, spec, &driving).await;
+        let (logs, _) = self.stop_load(&mut test, driving, generated).await?;
+        // The logs are to be replayed, so nothing may be written back now.
+        self.host.abandon().await?;
+        let rule = Rule {
+            name: "logs_generated",
+            text: "every instance generated at least one log to replay within the time".into(),
+            comparison: results::Comparison::AtLeast,
+            unit: "logs",
+        };
+        let fewest = logs.iter().min().map(|logs| *logs as f64);
+        let verdict = rule.judge(ordinal, Origin::host(self.host_name()), fewest, 1.0);
+        self.judge(verdict)?;
+        let text = format!(
+            "{} to {} logs per instance",
+            logs.iter().min().unwrap_or(&0),
+            logs.iter().max().unwrap_or(&0)
+        );
+        self.event(Severity::Info, Some(ordinal), &text)?;
+        self.end(test).await
+    }
+
+    /// How the solution file wants the load; sessions found by tuning stand in where it names none.
+    pub fn mode(&self) -> Result<Mode, CampaignError> {
+        let idle_factor = self.deployment.load.idle_factor;
+        Ok(match self.deployment.load.mode {
+            LoadMode::Closed { sessions } => Mode::Closed { sessions, idle_factor },
+            LoadMode::Tuned => {
+                let sessions = self.tuned_sessions.ok_or(CampaignError::NotTuned)?;
+                Mode::Closed { sessions, idle_factor }
+            }
+            LoadMode::PacedIops { iops } => {
+                Mode::Paced { batches_per_s: iops / IO_PER_BATCH_GUESS, sessions_max: PACED_SESSIONS_MAX }
+            }
+            LoadMode::PacedBatches { batches_per_s } => {
+                Mode::Paced { batches_per_s, sessions_max: PACED_SESSIONS_MAX }
+            }
+        })
+    }
+
+    fn load_parameters(&self, mode: Mode) -> Vec<Parameter> {
+        let load = &self.deployment.load;
+        let mix = load.mix;
+        let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
+        let how = match mode {
+            Mode::Closed { sessions, idle_factor } => {
+                format!(
+                    "closed: {sessions} sessions, each rests {idle_factor} times as long as its batch took"
+                )
+            }
+            Mode::Paced { .. } => "paced: batches are due at fixed times".into(),
+        };
+        vec![
+            parameter("Load", how),
+            parameter(
+                "Operations",
+                format!(
+                    "{} % insert, {} % delete, {} % replace, {} % read",
+                    mix.insert, mix.delete, mix.replace, mix.read
+                ),
+            ),
+            parameter("Lazy commits", format!("{} %", mix.lazy)),
+        ]
+    }
+
+    fn note_load(&mut self, test: &mut Running, mode: Mode) -> Result<(), CampaignError> {
+        test.row.target_iops = self.deployment.load.target_iops;
+        match mode {
+            Mode::Closed { sessions, .. } => test.row.sessions = Some(sessions),
+            Mode::Paced { batches_per_s, .. } => test.row.target_batches_per_s = Some(batches_per_s),
+        }
+        self.record(test.row.clone())
+    }
+
+    /// Starts maintenance and the reading of logs for passive copies, as the solution file says.
+    pub async fn start_background(&self) -> Result<(), CampaignError> {
+        let engine = self.deployment.engine;
+        let extra_copies = self.deployment.load.copies.saturating_sub(1) as usize;
+        let maintenance = MaintenanceConfig {
+            throttle: Duration::from_secs_f64(engine.maintenance_pause_ms / 1e3),
+            tick: Duration::from_secs_f64(engine.maintenance_tick_ms / 1e3),
+            ..MaintenanceConfig::default()
+        };
+        let start = move |state: Rc<crate::host::ShardState>, instance: usize| async move {
+            let open = state.open_instance(instance)?;
+            let databases = if engine.maintenance { open.instance.databases() } else { 0 };
+            for database in 1..=databases {
+                open.start_maintenance(&state.world, database, maintenance);
+            }
+            if extra_copies > 0 {
+                open.start_replication(&state.world, extra_copies);
+            }
+            Ok(())
+        };
+        self.host.each_instance(start).await.map(drop)
+    }
+
+    /// The operations of a batch.
+    pub fn mix(&self) -> Mix {
+        let mix = self.deployment.load.mix;
+        Mix {
+            insert_pct: f64::from(mix.insert),
+            delete_pct: f64::from(mix.delete),
+            replace_pct: f64::from(mix.replace),
+            lazy_pct: f64::from(mix.lazy),
+        }
+    }
+
+    /// Starts the load.
+    pub fn drive(&self, mode: Mode) -> Driving {
+        let load = Load::new(&self.world, self.host.databases.len() as u32, self.next_batch, None);
+        let (host, seed): (Rc<Host>, u64) = (self.host.clone(), self.seed);
+        let mix = self.mix();
+        let batch = move |database, number| host.batch(mix, seed, database, number);
+        let task = self.world.spawn(load.clone().run(mode, batch));
+        Driving { load, task }
+    }
+
+    /// Ends the load, drained unless interrupted, and gives what the test measured with the batches of each database.
+    pub async fn stop_load<T>(
+        &mut self,
+        test: &mut Running,
+        driving: Driving,
+        measured: Result<T, CampaignError>,
+    ) -> Result<(T, Vec<u64>), CampaignError> {
+        match &measured {
+            Ok(_) => driving.load.stop(),
+            Err(_) => driving.load.stop_at_once(),
+        }
+        test.phase = "draining".into();
+        let drained = driving.task.await;
+        self.next_batch = driving.load.next_batch();
+        drained?;
+        Ok((measured?, driving.load.batches()))
+    }
+
+    /// Warm-up, then the window.
+    async fn measure(
+        &mut self,
+        test: &mut Running,
+        spec: &TestSpec,
+        mode: Mode,
+        driving: &Driving,
+    ) -> Result<Window, CampaignError> {
+        self.warm_up(test, spec, driving).await?;
+        let planned = Duration::from_secs_f64(spec.duration_s);
+        test.phase = "measuring".into();
+        (test.seen, test.batches) = Default::default();
+        let opened = self.world.now();
+        test.sampler.open_window(planned, opened, self.recorder)?;
+        test.row.window_start_ms = Some(ms(opened));
+        test.row.window_planned_ms = Some(planned.as_millis() as u64);
+        self.record(test.row.clone())?;
+        let end = opened + planned;
+        while self.world.now() < end && !driving.load.failed() {
+            let elapsed = self.world.now().since(opened).as_secs_f64();
+            self.tick(test, &driving.load, end, elapsed / spec.duration_s).await?;
+            self.keep_pace(test, mode, opened, &driving.load);
+        }
+        let closed = self.world.now();
+        test.row.window_end_ms = Some(ms(closed));
+        Ok(test.sampler.close_window(closed, self.recorder)?)
+    }
+
+    /// Waits until the caches are filled, or as long as the solution file allows.
+    pub async fn warm_up(
+        &mut self,
+        test: &mut Running,
+        spec: &TestSpec,
+        driving: &Driving,
+    ) -> Result<(), CampaignError> {
+        test.phase = "warming up".into();
+        let limit = self.world.now() + Duration::from_secs_f64(spec.warmup_limit_s);
+        let full: u64 = self.deployment.instances.iter().map(|instance| instance.cache_max_bytes).sum();
+        let mut filled = 0.0;
+        while filled < CACHE_FILLED && self.world.now() < limit && !driving.load.failed() {
+            self.tick(test, &driving.load, limit, 0.0).await?;
+            filled = test.cache_bytes as f64 / full.max(1) as f64;
+        }
+        if filled < CACHE_FILLED && !driving.load.failed() {
+            let text = format!("the caches were {:.0} % full when the window opened", filled * 100.0);
+            self.event(Severity::Warning, Some(test.row.ordinal), &text)?;
+        }
+        Ok(())
+    }
+
+    /// Steers a paced load towards its target of I/O per second with the I/O per batch that it has measured.
+    fn keep_pace(&self, test: &Running, mode: Mode, opened: Time, load: &Load<CampaignError>) {
+        let (Mode::Paced { .. }, LoadMode::PacedIops { iops }) = (mode, self.deployment.load.mode) else {
+            return;
+        };
+        let elapsed_s = self.world.now().since(opened).as_secs_f64();
+        let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
+            .iter()
+            .map(|class| test.seen.class(*class).count)
+            .sum::<u64>() as f64;
+        if test.batches < 10 {
+            return;
+        }
+        let io_per_batch = (done / test.batches as f64).max(1.0);
+        let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) - done;
+        load.set_rate(wanted / PACE_HORIZON_S / io_per_batch);
+    }
+
+    async fn generate(
+        &mut self,
+        test: &mut Running,
+        spec: &TestSpec,
+        driving: &Driving,
+    ) -> Result<Vec<u64>, CampaignError> {
+        test.phase = "generating logs".into();
+        let (started, limit) = (self.world.now(), Duration::from_secs_f64(spec.duration_s));
+        loop {
+            let logs = self.log_rolls().await?;
+            let fewest = logs.iter().min().copied().unwrap_or(0);
+            let enough = fewest >= u64::from(spec.logs);
+            if enough || self.world.now().since(started) >= limit || driving.load.failed() {
+                return Ok(logs);
+            }
+            let done = fewest as f64 / f64::from(spec.logs.max(1));
+            self.tick(test, &driving.load, started + limit, done).await?;
+        }
+    }
+
+    async fn log_rolls(&self) -> Result<Vec<u64>, CampaignError> {
+        let rolls = |state: Rc<crate::host::ShardState>, instance: usize| async move {
+            Ok(state.open_instance(instance)?.instance.log_rolls())
+        };
+        self.host.each_instance(rolls).await
+    }
+
+    /// Judges what maintenance found while the load ran.
+    fn judge_maintenance(&mut self, test: u32, bad_pages: u64) -> Result<(), CampaignError> {
+        if !self.deployment.engine.maintenance {
+            return Ok(());
+        }
+        let origin = Origin::host(self.host_name());
+        let what = "bad page was found by background maintenance";
+        self.judge(judge_none(test, origin, "maintenance_bad_pages", what, bad_pages))
+    }
+
+    fn report_batches(&mut self, test: u32, window: &Window) -> Result<(), CampaignError> {
+        let total: u64 = window.batches.iter().sum();
+        let text = format!(
+            "{} IOPS achieved; {total} batches, {} to {} per database",
+            window.achieved_iops().round(),
+            window.batches.iter().min().unwrap_or(&0),
+            window.batches.iter().max().unwrap_or(&0),
+        );
+        self.event(Severity::Info, Some(test), &text)
+    }
+}

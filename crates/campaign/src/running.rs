@@ -1,0 +1,291 @@
+//! A test while it runs: its row, its sampler, the tick of a second, and what the watcher sees.
+
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use results::{
+    Database, DatabaseSize, Event, Instance, IoClass, IoCounters, Origin, Parameter, Recorder, Row, Severity,
+    Test, Verdict,
+};
+use solution::{Deployment, TestSpec};
+use world::{Duration, Time, World};
+
+use crate::error::CampaignError;
+use crate::host::{Host, database_path, ms};
+use crate::load::Load;
+use crate::progress::{Progress, Rates, Watcher};
+use crate::sampler::Sampler;
+
+/// Counters are collected this often.
+pub const TICK: Duration = Duration::from_secs(1);
+
+/// A campaign under way.
+pub struct Campaign<'a> {
+    /// The coordinator's world.
+    pub world: World,
+    /// What is tested.
+    pub deployment: &'a Deployment,
+    /// The host under test.
+    pub host: Rc<Host>,
+    /// Keeps the rows.
+    pub recorder: &'a mut dyn Recorder,
+    /// Sees how it goes.
+    pub watcher: &'a mut dyn Watcher,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Number that the next batch gets.
+    pub next_batch: u64,
+    /// Sessions that tuning has found.
+    pub tuned_sessions: Option<u32>,
+    /// Tests in the programme.
+    pub tests: u32,
+    /// Everything judged so far.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// A test under way.
+pub struct Running {
+    /// Its row so far.
+    pub row: Test,
+    /// Turns counts into rows.
+    pub sampler: Sampler,
+    /// Counts since the test began, or since the window opened.
+    pub seen: IoCounters,
+    /// Batches in the same time.
+    pub batches: u64,
+    /// Size of all page caches at the last tick.
+    pub cache_bytes: u64,
+    /// What it is doing.
+    pub phase: String,
+    last_tick: Time,
+    /// Sizes of the database files when it began.
+    sizes: Vec<u64>,
+}
+
+impl Campaign<'_> {
+    /// Name of the host under test.
+    pub fn host_name(&self) -> &str {
+        &self.deployment.host
+    }
+
+    /// Keeps a row.
+    pub fn record(&mut self, row: impl Into<Row>) -> Result<(), CampaignError> {
+        Ok(self.recorder.record(row.into())?)
+    }
+
+    /// Says that something happened, to the record and to the watcher.
+    pub fn event(&mut self, severity: Severity, test: Option<u32>, text: &str) -> Result<(), CampaignError> {
+        self.watcher.line(text);
+        let (t_ms, host) = (ms(self.world.now()), self.host_name().to_owned());
+        self.record(Event { t_ms, severity, test, host, text: text.to_owned() })
+    }
+
+    /// Keeps a verdict.
+    pub fn judge(&mut self, verdict: Verdict) -> Result<(), CampaignError> {
+        self.verdicts.push(verdict.clone());
+        self.record(verdict)
+    }
+
+    /// Keeps verdicts.
+    pub fn judge_all(&mut self, verdicts: Vec<Verdict>) -> Result<(), CampaignError> {
+        verdicts.into_iter().try_for_each(|verdict| self.judge(verdict))
+    }
+
+    /// Keeps what the deployment is made of.
+    pub fn record_deployment(&mut self) -> Result<(), CampaignError> {
+        let host = self.host_name().to_owned();
+        for instance in &self.deployment.instances {
+            self.recorder.record(
+                Instance {
+                    host: host.clone(),
+                    name: instance.name.clone(),
+                    log_path: instance.log_dir.clone(),
+                    log_file_bytes: instance.log_file_bytes,
+                    cache_min_bytes: instance.cache_min_bytes,
+                    cache_max_bytes: instance.cache_max_bytes,
+                }
+                .into(),
+            )?;
+            for database in &instance.databases {
+                self.recorder.record(
+                    Database {
+                        origin: Origin::database(&host, &instance.name, &database.name),
+                        path: database_path(&database.dir, &database.name),
+                        page_bytes: instance.page_bytes,
+                    }
+                    .into(),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a test.
+    pub async fn begin(
+        &mut self,
+        ordinal: u32,
+        name: &str,
+        spec: &TestSpec,
+        parameters: Vec<Parameter>,
+    ) -> Result<Running, CampaignError> {
+        let now = self.world.now();
+        let planned = Duration::from_secs_f64(spec.duration_s);
+        let sampler = Sampler::new(ordinal, self.host_name(), planned, now);
+        let row = Test {
+            ordinal,
+            kind: spec.kind.name().to_owned(),
+            name: name.to_owned(),
+            started_ms: ms(now),
+            ended_ms: None,
+            window_start_ms: None,
+            window_end_ms: None,
+            window_planned_ms: None,
+            sample_ms: sampler.sample_ms(),
+            sessions: None,
+            target_iops: None,
+            target_batches_per_s: None,
+            copies: self.deployment.load.copies,
+            parameters,
+        };
+        self.record(row.clone())?;
+        // What was counted between tests belongs to none.
+        self.host.take_counts().await?;
+        let sizes = self.record_sizes(ordinal, None).await?;
+        Ok(Running {
+            row,
+            sampler,
+            seen: IoCounters::default(),
+            batches: 0,
+            cache_bytes: 0,
+            phase: String::new(),
+            last_tick: now,
+            sizes,
+        })
+    }
+
+    /// Ends a test: pending counts become rows, the row is completed.
+    pub async fn end(&mut self, mut test: Running) -> Result<(), CampaignError> {
+        self.collect::<()>(&mut test, None).await?;
+        let now = self.world.now();
+        test.sampler.finish(now, self.recorder)?;
+        test.row.ended_ms = Some(ms(now));
+        self.record_sizes(test.row.ordinal, Some(&test.sizes)).await?;
+        self.record(test.row)
+    }
+
+    /// Keeps the size of every database file; with the sizes at the start of the test if it has ended.
+    async fn record_sizes(&mut self, test: u32, before: Option<&[u64]>) -> Result<Vec<u64>, CampaignError> {
+        let deployment = self.deployment;
+        let mut now = Vec::new();
+        for instance in &deployment.instances {
+            for database in &instance.databases {
+                let path = database_path(&database.dir, &database.name);
+                let bytes = self.world.entry(&path).await?.map_or(0, |entry| entry.bytes);
+                let origin = Origin::database(self.host_name(), &instance.name, &database.name);
+                let bytes_before = before.map_or(bytes, |before| before[now.len()]);
+                let bytes_after = before.map(|_| bytes);
+                now.push(bytes);
+                self.record(DatabaseSize { test, origin, bytes_before, bytes_after })?;
+            }
+        }
+        Ok(now)
+    }
+
+    /// Collects the counts since the last tick and shows them.
+    async fn collect<E: 'static>(
+        &mut self,
+        test: &mut Running,
+        load: Option<&Load<E>>,
+    ) -> Result<Rates, CampaignError> {
+        let mut counts = self.host.take_counts().await?;
+        if let Some(load) = load {
+            counts.load = load.take_sample();
+        }
+        let (from, to) = (test.last_tick, self.world.now());
+        test.last_tick = to;
+        let io = counts.io();
+        let batches = counts.load.service.count;
+        test.batches += batches;
+        test.cache_bytes = counts.logs.iter().map(|log| log.cache_bytes).sum();
+        test.sampler.add(counts, from, to, self.recorder)?;
+        test.seen.merge(&io);
+        let seconds = to.since(from).as_secs_f64().max(1e-9);
+        let transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
+        Ok(Rates {
+            batches_per_s: batches as f64 / seconds,
+            iops: transactional.iter().map(|class| io.class(*class).count).sum::<u64>() as f64 / seconds,
+            read_latency_ms: test.seen.class(IoClass::TransactionalRead).latency_ms_mean(),
+            log_write_latency_ms: test.seen.class(IoClass::LogWrite).latency_ms_mean(),
+            bytes_per_s: IoClass::ALL.iter().map(|class| io.class(*class).bytes).sum::<u64>() as f64
+                / seconds,
+        })
+    }
+
+    /// One tick of a load test: waits for the second, or less if `until` comes first.
+    pub async fn tick<E: 'static>(
+        &mut self,
+        test: &mut Running,
+        load: &Load<E>,
+        until: Time,
+        done: f64,
+    ) -> Result<Rates, CampaignError> {
+        self.world.sleep_until((test.last_tick + TICK).min(until)).await;
+        let rates = self.collect(test, Some(load)).await?;
+        let left = Some(until.since(self.world.now()));
+        self.show(test, done, left, rates);
+        self.check_interrupt()?;
+        Ok(rates)
+    }
+
+    fn show(&mut self, test: &Running, done: f64, left: Option<Duration>, rates: Rates) {
+        self.watcher.progress(&Progress {
+            test: test.row.name.clone(),
+            ordinal: test.row.ordinal,
+            tests: self.tests,
+            phase: test.phase.clone(),
+            done,
+            left,
+            rates,
+        });
+    }
+
+    fn check_interrupt(&self) -> Result<(), CampaignError> {
+        if self.watcher.interrupted() { Err(CampaignError::Interrupted) } else { Ok(()) }
+    }
+
+    /// Waits for a job on the shards, ticking meanwhile. An interrupt asks the job to end and waits until it has.
+    pub async fn watch<T>(
+        &mut self,
+        test: &mut Running,
+        job: impl Future<Output = Result<T, CampaignError>>,
+    ) -> Result<T, CampaignError> {
+        let mut job = pin!(job);
+        let started = self.world.now();
+        loop {
+            let world = self.world.clone();
+            let second = pin!(async move { world.sleep(TICK).await });
+            match select(job.as_mut(), second).await {
+                Either::Left((result, _)) => {
+                    self.collect::<()>(test, None).await?;
+                    return result;
+                }
+                Either::Right(_) => {
+                    let rates = self.collect::<()>(test, None).await?;
+                    let (bytes_done, bytes_total) = self.host.progress_bytes().await?;
+                    let done = if bytes_total > 0 { bytes_done as f64 / bytes_total as f64 } else { 0.0 };
+                    let elapsed = self.world.now().since(started);
+                    let left = (done > 0.01).then(|| elapsed.mul_f64((1.0 - done) / done));
+                    self.show(test, done, left, rates);
+                    if self.watcher.interrupted() {
+                        self.host.stop_jobs().await;
+                        // What the job says after it was told to stop is of no interest; that it has ended is.
+                        let _ = job.as_mut().await;
+                        return Err(CampaignError::Interrupted);
+                    }
+                }
+            }
+        }
+    }
+}

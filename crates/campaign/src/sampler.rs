@@ -1,0 +1,389 @@
+//! Turns counters into rows: every second for the host, every sample for each database and log, and totals for the window.
+//!
+//! Invariants
+//! 1. Every count that arrives is in exactly one host sample, one database or log sample and, if the window is open, in
+//!    the window's totals.
+//! 2. Samples of databases begin with the window, so that none straddles its edge.
+//!
+//! Limits: memory is a fixed number of counters per database and log.
+
+use results::{
+    Counter, CounterSample, Histogram, IoClass, IoCounters, IoStats, Measure, Origin, RecordError, Recorder,
+    Sample,
+};
+use world::{Duration, Time};
+
+use crate::load::LoadSample;
+use crate::window::{Totals, Window, sample_length};
+
+/// Counts of one database since they were last taken.
+#[derive(Debug, Clone, Default)]
+pub struct DatabaseCounts {
+    /// Instance.
+    pub instance: String,
+    /// Database.
+    pub database: String,
+    /// I/O on the database file.
+    pub io: IoCounters,
+    /// Bytes of pages taken into use.
+    pub growth_bytes: u64,
+}
+
+/// Counts of one instance since they were last taken.
+#[derive(Debug, Clone, Default)]
+pub struct LogCounts {
+    /// Instance.
+    pub instance: String,
+    /// I/O on log files and checkpoint.
+    pub io: IoCounters,
+    /// Waits of page reads for a free buffer.
+    pub page_fault_stalls: u64,
+    /// Size of the page cache now.
+    pub cache_bytes: u64,
+    /// Generations closed.
+    pub log_generations: u64,
+}
+
+/// Counts of a host since they were last taken.
+#[derive(Debug, Clone, Default)]
+pub struct HostCounts {
+    /// Its databases, in the order of the solution file.
+    pub databases: Vec<DatabaseCounts>,
+    /// Its instances, in the order of the solution file.
+    pub logs: Vec<LogCounts>,
+    /// Batches; empty outside load tests.
+    pub load: LoadSample,
+}
+
+impl HostCounts {
+    /// All I/O of the host.
+    pub fn io(&self) -> IoCounters {
+        let mut all = IoCounters::default();
+        self.databases.iter().for_each(|database| all.merge(&database.io));
+        self.logs.iter().for_each(|log| all.merge(&log.io));
+        all
+    }
+
+    /// Adds the counts of a shard: other instances of the same host.
+    pub fn extend(&mut self, shard: HostCounts) {
+        self.databases.extend(shard.databases);
+        self.logs.extend(shard.logs);
+    }
+}
+
+/// Turns the counts of one test into rows.
+pub struct Sampler {
+    test: u32,
+    host: String,
+    sample: Duration,
+    heat: Duration,
+    /// Counts of the running database sample and of the running heat-map cell.
+    pending: HostCounts,
+    pending_since: Time,
+    heat_pending: HeatCell,
+    heat_since: Time,
+    window: Option<OpenWindow>,
+}
+
+#[derive(Default)]
+struct HeatCell {
+    io: IoCounters,
+    load: LoadSample,
+}
+
+struct OpenWindow {
+    opened: Time,
+    window: Window,
+}
+
+impl Sampler {
+    /// A sampler for a test whose measured window is to last `planned`.
+    pub fn new(test: u32, host: &str, planned: Duration, now: Time) -> Sampler {
+        Sampler {
+            test,
+            host: host.to_owned(),
+            sample: sample_length(planned),
+            heat: Duration::from_secs_f64((planned.as_secs_f64() / 60.0).ceil().max(1.0)),
+            pending: HostCounts::default(),
+            pending_since: now,
+            heat_pending: HeatCell::default(),
+            heat_since: now,
+            window: None,
+        }
+    }
+
+    /// Length of a database sample.
+    pub fn sample_ms(&self) -> u64 {
+        self.sample.as_millis() as u64
+    }
+
+    /// Opens the measured window: what comes from now on counts. Call right after [`Sampler::add`].
+    pub fn open_window(
+        &mut self,
+        planned: Duration,
+        now: Time,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), RecordError> {
+        self.close_sample(now, recorder)?;
+        self.close_heat(now, recorder)?;
+        self.window = Some(OpenWindow { opened: now, window: Window { planned, ..Window::default() } });
+        Ok(())
+    }
+
+    /// Closes the window; what comes later is still recorded, but no longer judged.
+    pub fn close_window(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<Window, RecordError> {
+        self.close_sample(now, recorder)?;
+        self.close_heat(now, recorder)?;
+        let Some(OpenWindow { opened, mut window }) = self.window.take() else {
+            return Ok(Window::default());
+        };
+        window.length = now.since(opened);
+        let (t_ms, interval_ms) = (ms(opened), window.length.as_millis() as u64);
+        let databases = window
+            .databases
+            .iter()
+            .map(|(instance, database, totals)| (Origin::database(&self.host, instance, database), totals));
+        let logs =
+            window.logs.iter().map(|(instance, totals)| (Origin::instance(&self.host, instance), totals));
+        for (origin, totals) in databases.chain(logs) {
+            for class in IoClass::ALL {
+                let stats = totals.io.class(class);
+                if let Some(row) = Histogram::new(self.test, origin.clone(), class, t_ms, interval_ms, stats)
+                {
+                    recorder.record(row.into())?;
+                }
+            }
+        }
+        Ok(window)
+    }
+
+    /// Ends the test: what is pending becomes rows.
+    pub fn finish(mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
+        self.close_sample(now, recorder)?;
+        self.close_heat(now, recorder)
+    }
+
+    /// Adds what was counted from `from` to `to`.
+    pub fn add(
+        &mut self,
+        counts: HostCounts,
+        from: Time,
+        to: Time,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), RecordError> {
+        let (t_ms, interval_ms) = (ms(from), interval_ms(from, to));
+        let origin = Origin::host(&self.host);
+        let io = counts.io();
+        let measures = IoClass::ALL.map(|class| (Measure::Io(class), io.class(class)));
+        let batches =
+            [(Measure::Batch, &counts.load.service), (Measure::BatchIntended, &counts.load.response)];
+        for (measure, stats) in measures.into_iter().chain(batches) {
+            self.record_sample(&origin, measure, t_ms, interval_ms, stats, recorder)?;
+        }
+        self.heat_pending.io.merge(&io);
+        self.heat_pending.load.service.merge(&counts.load.service);
+        self.heat_pending.load.response.merge(&counts.load.response);
+        merge(&mut self.pending, counts);
+        if to.since(self.heat_since) + TICK_SLACK >= self.heat {
+            self.close_heat(to, recorder)?;
+        }
+        if to.since(self.pending_since) + TICK_SLACK >= self.sample {
+            self.close_sample(to, recorder)?;
+        }
+        Ok(())
+    }
+
+    fn record_sample(
+        &self,
+        origin: &Origin,
+        measure: Measure,
+        t_ms: u64,
+        interval_ms: u64,
+        stats: &IoStats,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), RecordError> {
+        if stats.count == 0 {
+            return Ok(());
+        }
+        recorder.record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, stats).into())
+    }
+
+    fn close_heat(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
+        let cell = std::mem::take(&mut self.heat_pending);
+        let (t_ms, interval_ms) = (ms(self.heat_since), interval_ms(self.heat_since, now));
+        self.heat_since = now;
+        let measures = IoClass::ALL.map(|class| (Measure::Io(class), cell.io.class(class)));
+        let batches = [(Measure::Batch, &cell.load.service), (Measure::BatchIntended, &cell.load.response)];
+        for (measure, stats) in measures.into_iter().chain(batches) {
+            let origin = Origin::host(&self.host);
+            if let Some(row) = Histogram::new(self.test, origin, measure, t_ms, interval_ms, stats) {
+                recorder.record(row.into())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn close_sample(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
+        let counts = std::mem::take(&mut self.pending);
+        let (since, from) = (ms(self.pending_since), self.pending_since);
+        let interval = interval_ms(from, now);
+        self.pending_since = now;
+        for database in &counts.databases {
+            let origin = Origin::database(&self.host, &database.instance, &database.database);
+            for class in IoClass::ALL {
+                self.record_sample(
+                    &origin,
+                    class.into(),
+                    since,
+                    interval,
+                    database.io.class(class),
+                    recorder,
+                )?;
+            }
+            self.record_counter(
+                &origin,
+                Counter::GrowthBytes,
+                since,
+                interval,
+                database.growth_bytes,
+                recorder,
+            )?;
+        }
+        for log in &counts.logs {
+            let origin = Origin::instance(&self.host, &log.instance);
+            for class in IoClass::ALL {
+                self.record_sample(&origin, class.into(), since, interval, log.io.class(class), recorder)?;
+            }
+            for (counter, value) in [
+                (Counter::PageFaultStalls, log.page_fault_stalls),
+                (Counter::CacheBytes, log.cache_bytes),
+                (Counter::LogGenerations, log.log_generations),
+            ] {
+                self.record_counter(&origin, counter, since, interval, value, recorder)?;
+            }
+        }
+        if let Some(open) = &mut self.window {
+            open.add(counts, from);
+        }
+        Ok(())
+    }
+
+    fn record_counter(
+        &self,
+        origin: &Origin,
+        counter: Counter,
+        t_ms: u64,
+        interval_ms: u64,
+        value: u64,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), RecordError> {
+        let origin = origin.clone();
+        recorder.record(CounterSample { test: self.test, origin, counter, t_ms, interval_ms, value }.into())
+    }
+}
+
+/// A tick that comes a little early still closes its sample, so that samples do not grow by a tick now and then.
+const TICK_SLACK: Duration = Duration::from_millis(100);
+
+fn ms(time: Time) -> u64 {
+    time.ns / 1_000_000
+}
+
+fn interval_ms(from: Time, to: Time) -> u64 {
+    ms(to) - ms(from)
+}
+
+fn merge(into: &mut HostCounts, counts: HostCounts) {
+    if into.databases.is_empty() && into.logs.is_empty() {
+        *into = counts;
+        return;
+    }
+    for (ours, theirs) in into.databases.iter_mut().zip(counts.databases) {
+        ours.io.merge(&theirs.io);
+        ours.growth_bytes += theirs.growth_bytes;
+    }
+    for (ours, theirs) in into.logs.iter_mut().zip(counts.logs) {
+        ours.io.merge(&theirs.io);
+        ours.page_fault_stalls += theirs.page_fault_stalls;
+        ours.log_generations += theirs.log_generations;
+        ours.cache_bytes = theirs.cache_bytes;
+    }
+}
+
+impl OpenWindow {
+    fn add(&mut self, counts: HostCounts, from: Time) {
+        let at = from.since(self.opened);
+        if self.window.databases.is_empty() {
+            let database = |d: &DatabaseCounts| (d.instance.clone(), d.database.clone(), Totals::default());
+            self.window.databases = counts.databases.iter().map(database).collect();
+            self.window.logs = counts.logs.iter().map(|l| (l.instance.clone(), Totals::default())).collect();
+        }
+        for ((_, _, totals), sample) in self.window.databases.iter_mut().zip(&counts.databases) {
+            totals.add_sample(&sample.io, at);
+        }
+        for ((_, totals), sample) in self.window.logs.iter_mut().zip(&counts.logs) {
+            totals.add_sample(&sample.io, at);
+            self.window.page_fault_stalls += sample.page_fault_stalls;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use results::Row;
+
+    use super::*;
+
+    fn counts(reads: u64) -> HostCounts {
+        let mut database =
+            DatabaseCounts { instance: "I".into(), database: "D".into(), ..Default::default() };
+        (0..reads).for_each(|_| database.io.record(IoClass::TransactionalRead, 32768, 2_000_000));
+        let mut log = LogCounts { instance: "I".into(), page_fault_stalls: 1, ..Default::default() };
+        log.io.record(IoClass::LogWrite, 4096, 1_000_000);
+        HostCounts { databases: vec![database], logs: vec![log], load: LoadSample::default() }
+    }
+
+    fn second(n: u64) -> Time {
+        Time { ns: n * 1_000_000_000 }
+    }
+
+    #[test]
+    fn only_the_window_is_judged_but_everything_is_recorded_once() {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut sampler = Sampler::new(1, "h", Duration::from_secs(60), second(0));
+        assert_eq!(sampler.sample_ms(), 3_000);
+        for n in 0..5 {
+            sampler.add(counts(1), second(n), second(n + 1), &mut rows).expect("recorded");
+        }
+        sampler.open_window(Duration::from_secs(60), second(5), &mut rows).expect("recorded");
+        for n in 5..12 {
+            sampler.add(counts(10), second(n), second(n + 1), &mut rows).expect("recorded");
+        }
+        let window = sampler.close_window(second(12), &mut rows).expect("recorded");
+        sampler.add(counts(100), second(12), second(13), &mut rows).expect("recorded");
+        sampler.finish(second(13), &mut rows).expect("recorded");
+
+        assert_eq!(window.length, Duration::from_secs(7));
+        assert_eq!(window.io().class(IoClass::TransactionalRead).count, 70);
+        assert_eq!(window.page_fault_stalls, 7);
+        let total = |is_host: bool| -> u64 {
+            rows.iter()
+                .filter_map(|row| match row {
+                    Row::Sample(s) if s.measure == Measure::Io(IoClass::TransactionalRead) => Some(s),
+                    _ => None,
+                })
+                .filter(|s| s.origin.database.is_none() == is_host)
+                .map(|s| s.count)
+                .sum()
+        };
+        assert_eq!((total(true), total(false)), (175, 175));
+        let starts: Vec<u64> = rows
+            .iter()
+            .filter_map(|row| match row {
+                Row::Sample(s) if s.origin.database.is_some() => Some(s.t_ms),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(starts, [0, 3_000, 5_000, 8_000, 11_000, 12_000], "samples begin anew with the window");
+    }
+}

@@ -1,0 +1,246 @@
+//! The rules a test is judged by. Each verdict carries its rule in words, so that the report can print it.
+//!
+//! The thresholds are those of the published tests; where their sources leave a rule open we chose: a maximum is the
+//! highest *sample mean* (15 s, or a twentieth of a shorter window), one sample above it fails; the mean is weighted by
+//! operation; page fault stalls are waits for a free buffer, at most one per second on average; no tolerance below the
+//! target unless the solution file asks for it.
+
+use results::{Comparison, IoClass, Origin, Outcome, Verdict};
+use solution::{LoadSpec, Thresholds};
+
+use crate::window::Window;
+
+/// Average waits for a free buffer per second that still pass.
+pub const PAGE_FAULT_STALLS_PER_S_MAX: f64 = 1.0;
+
+/// A rule, before it is applied.
+pub struct Rule<'a> {
+    /// Stable name.
+    pub name: &'a str,
+    /// In words.
+    pub text: String,
+    /// On which side of the limit the measured value must be.
+    pub comparison: Comparison,
+    /// Unit of both.
+    pub unit: &'a str,
+}
+
+impl Rule<'_> {
+    /// Judges `measured`. Nothing measured fails: a rule that could not be applied proves nothing.
+    pub fn judge(&self, test: u32, origin: Origin, measured: Option<f64>, limit: f64) -> Verdict {
+        let holds = measured.is_some_and(|value| self.comparison.holds(value, limit));
+        Verdict {
+            test: Some(test),
+            origin,
+            rule: self.name.to_owned(),
+            text: self.text.clone(),
+            measured,
+            limit: Some(limit),
+            comparison: self.comparison,
+            unit: self.unit.to_owned(),
+            outcome: if holds { Outcome::Pass } else { Outcome::Fail },
+        }
+    }
+}
+
+/// Judges the window of a load test.
+pub fn judge_load(
+    test: u32,
+    host: &str,
+    window: &Window,
+    thresholds: &Thresholds,
+    load: &LoadSpec,
+) -> Vec<Verdict> {
+    let mut verdicts = vec![achieved(test, host, window, load), complete(test, host, window)];
+    for (instance, database, totals) in &window.databases {
+        let reads = totals.io.class(IoClass::TransactionalRead);
+        let any = reads.count > 0;
+        let origin = || Origin::database(host, instance, database);
+        latency(
+            &mut verdicts,
+            test,
+            origin,
+            thresholds.read_avg_ms,
+            any.then(|| reads.latency_ms_mean()),
+            AVG_READ,
+        );
+        latency(
+            &mut verdicts,
+            test,
+            origin,
+            thresholds.read_max_ms,
+            any.then_some(totals.worst_read.latency_ms),
+            MAX_READ,
+        );
+    }
+    for (instance, totals) in &window.logs {
+        let writes = totals.io.class(IoClass::LogWrite);
+        let any = writes.count > 0;
+        let (avg, max) = (thresholds.log_write_avg_ms, thresholds.log_write_max_ms);
+        let origin = || Origin::instance(host, instance);
+        latency(&mut verdicts, test, origin, avg, any.then(|| writes.latency_ms_mean()), AVG_LOG);
+        latency(&mut verdicts, test, origin, max, any.then_some(totals.worst_log_write.latency_ms), MAX_LOG);
+    }
+    let stalls = Rule {
+        name: "page_fault_stalls",
+        text: "page reads wait for a free buffer at most once per second on average".into(),
+        comparison: Comparison::AtMost,
+        unit: "1/s",
+    };
+    let stalls_per_s = window.page_fault_stalls as f64 / window.length.as_secs_f64();
+    verdicts.push(stalls.judge(test, Origin::host(host), Some(stalls_per_s), PAGE_FAULT_STALLS_PER_S_MAX));
+    let spread =
+        window.batches.iter().max().zip(window.batches.iter().min()).map(|(max, min)| (max - min) as f64);
+    let even = Rule {
+        name: "batches_even",
+        text: "every database did the same number of batches, give or take one".into(),
+        comparison: Comparison::AtMost,
+        unit: "batches",
+    };
+    verdicts.push(even.judge(test, Origin::host(host), spread, 1.0));
+    verdicts
+}
+
+fn achieved(test: u32, host: &str, window: &Window, load: &LoadSpec) -> Verdict {
+    let measured = window.achieved_iops();
+    let Some(target) = load.target_iops else {
+        return Verdict {
+            test: Some(test),
+            origin: Origin::host(host),
+            rule: "achieved_iops".into(),
+            text: "achieved transactional I/O per second (no target is set)".into(),
+            measured: Some(measured),
+            limit: None,
+            comparison: Comparison::AtLeast,
+            unit: "1/s".into(),
+            outcome: Outcome::Info,
+        };
+    };
+    let tolerance = match load.tolerance {
+        0.0 => String::new(),
+        share => format!(" less {} %", share * 100.0),
+    };
+    let rule = Rule {
+        name: "achieved_iops",
+        text: format!("achieved transactional I/O per second reach the target of {target}{tolerance}"),
+        comparison: Comparison::AtLeast,
+        unit: "1/s",
+    };
+    rule.judge(test, Origin::host(host), Some(measured), target * (1.0 - load.tolerance))
+}
+
+fn complete(test: u32, host: &str, window: &Window) -> Verdict {
+    let rule = Rule {
+        name: "window_complete",
+        text: "the load was measured for the whole planned window".into(),
+        comparison: Comparison::AtLeast,
+        unit: "s",
+    };
+    rule.judge(test, Origin::host(host), Some(window.length.as_secs_f64()), window.planned.as_secs_f64())
+}
+
+type LatencyRule = (&'static str, &'static str);
+const AVG_READ: LatencyRule = ("read_latency_avg", "mean latency of transactional page reads");
+const MAX_READ: LatencyRule =
+    ("read_latency_max", "highest sample mean of the latency of transactional page reads");
+const AVG_LOG: LatencyRule = ("log_write_latency_avg", "mean latency of durable log writes");
+const MAX_LOG: LatencyRule =
+    ("log_write_latency_max", "highest sample mean of the latency of durable log writes");
+
+fn latency(
+    verdicts: &mut Vec<Verdict>,
+    test: u32,
+    origin: impl Fn() -> Origin,
+    limit_ms: Option<f64>,
+    measured_ms: Option<f64>,
+    (name, what): LatencyRule,
+) {
+    let Some(limit_ms) = limit_ms else { return };
+    let rule = Rule {
+        name,
+        text: format!("{what} stays at or below {limit_ms} ms"),
+        comparison: Comparison::AtMost,
+        unit: "ms",
+    };
+    verdicts.push(rule.judge(test, origin(), measured_ms, limit_ms));
+}
+
+/// Judges that something never happened: `rule_name`, what it is, how often it was seen.
+pub fn judge_none(test: u32, origin: Origin, rule_name: &str, what: &str, seen: u64) -> Verdict {
+    let rule = Rule { name: rule_name, text: format!("no {what}"), comparison: Comparison::AtMost, unit: "" };
+    rule.judge(test, origin, Some(seen as f64), 0.0)
+}
+
+/// Whether no verdict fails.
+pub fn all_pass(verdicts: &[Verdict]) -> bool {
+    verdicts.iter().all(|verdict| verdict.outcome != Outcome::Fail)
+}
+
+#[cfg(test)]
+mod tests {
+    use results::IoCounters;
+    use solution::{Generation, LoadMode, Mix};
+    use world::Duration;
+
+    use super::*;
+    use crate::window::Totals;
+
+    fn load(target_iops: Option<f64>, tolerance: f64) -> LoadSpec {
+        LoadSpec {
+            mode: LoadMode::Closed { sessions: 1 },
+            target_iops,
+            tolerance,
+            idle_factor: 1.0,
+            mix: Mix::of(Generation::E2016),
+            copies: 1,
+        }
+    }
+
+    /// One database with 100 reads and one log with 10 writes in 10 s, of the given latencies.
+    fn window(read_ms: u64, log_ms: u64) -> Window {
+        let (mut database, mut log) = (Totals::default(), Totals::default());
+        let mut io = IoCounters::default();
+        (0..100).for_each(|_| io.record(IoClass::TransactionalRead, 32768, read_ms * 1_000_000));
+        database.add_sample(&io, Duration::ZERO);
+        let mut io = IoCounters::default();
+        (0..10).for_each(|_| io.record(IoClass::LogWrite, 4096, log_ms * 1_000_000));
+        log.add_sample(&io, Duration::ZERO);
+        Window {
+            length: Duration::from_secs(10),
+            planned: Duration::from_secs(10),
+            databases: vec![("I".into(), "D".into(), database)],
+            logs: vec![("I".into(), log)],
+            page_fault_stalls: 0,
+            batches: vec![7, 8],
+        }
+    }
+
+    fn failed(window: &Window, load: &LoadSpec) -> Vec<String> {
+        let thresholds = Thresholds::published(Generation::E2016, false);
+        let verdicts = judge_load(1, "h", window, &thresholds, load);
+        verdicts.into_iter().filter(|v| v.outcome == Outcome::Fail).map(|v| v.rule).collect()
+    }
+
+    #[test]
+    fn a_window_inside_every_limit_passes_and_each_limit_fails_alone() {
+        assert!(failed(&window(20, 10), &load(Some(10.0), 0.0)).is_empty(), "the limit itself passes");
+        assert_eq!(failed(&window(21, 10), &load(None, 0.0)), ["read_latency_avg"]);
+        assert_eq!(failed(&window(101, 10), &load(None, 0.0)), ["read_latency_avg", "read_latency_max"]);
+        assert_eq!(failed(&window(20, 11), &load(None, 0.0)), ["log_write_latency_avg"]);
+        assert_eq!(failed(&window(20, 10), &load(Some(10.1), 0.0)), ["achieved_iops"]);
+        assert!(failed(&window(20, 10), &load(Some(10.1), 0.05)).is_empty());
+        let stalls = Window { page_fault_stalls: 11, ..window(1, 1) };
+        assert_eq!(failed(&stalls, &load(None, 0.0)), ["page_fault_stalls"]);
+        let uneven = Window { batches: vec![7, 9], ..window(1, 1) };
+        assert_eq!(failed(&uneven, &load(None, 0.0)), ["batches_even"]);
+        let cut = Window { planned: Duration::from_secs(11), ..window(1, 1) };
+        assert_eq!(failed(&cut, &load(None, 0.0)), ["window_complete"]);
+    }
+
+    #[test]
+    fn nothing_measured_is_a_failure_not_a_pass() {
+        let mut idle = window(1, 1);
+        idle.databases[0].2 = Totals::default();
+        assert_eq!(failed(&idle, &load(None, 0.0)), ["read_latency_avg", "read_latency_max"]);
+    }
+}

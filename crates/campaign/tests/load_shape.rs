@@ -1,0 +1,59 @@
+//! The shape of the load, measured with the real engine in the simulated world, against the published figures
+//! (docs/fidelity.md). `cargo run --release -p campaign --example load_shape` measures longer.
+
+mod shape;
+
+use results::IoClass;
+use shape::{Bench, Setup, recover};
+
+/// 2,000 times the page cache of 256 MiB, which is where the published runs are.
+const DATABASE_BYTES: u64 = 512 << 30;
+
+fn setup(warm_up: u64, batches: u64) -> Setup {
+    Setup {
+        databases: 1,
+        bytes: DATABASE_BYTES,
+        sessions: 2,
+        warm_up,
+        batches,
+        zero_latency_rest: None,
+        background: true,
+        seed: 7,
+    }
+}
+
+fn assert_within(what: &str, measured: f64, wanted: f64, tolerance_pct: f64) {
+    let off_pct = (measured / wanted - 1.0) * 100.0;
+    assert!(off_pct.abs() <= tolerance_pct, "{what}: {measured:.2} instead of {wanted} +- {tolerance_pct} %");
+}
+
+#[test]
+fn a_batch_costs_what_the_published_runs_show() {
+    let setup = setup(1_500, 2_000);
+    let (simulation, world) = setup.simulation();
+    let counted = simulation.run_until(async {
+        let bench = Bench::warmed_up(&world, &setup).await?;
+        let counted = bench.count().await?;
+        bench.end().await.map(|()| counted)
+    });
+    let counted = counted.unwrap();
+    assert_within("page reads per batch", counted.per_batch(IoClass::TransactionalRead), 28.3, 10.0);
+    assert_within("page writes per batch", counted.per_batch(IoClass::TransactionalWrite), 13.0, 10.0);
+    assert_within("read share", counted.read_share(), 68.5, 2.2);
+    assert_within("log writes per batch", counted.per_batch(IoClass::LogWrite), 3.1, 10.0);
+    assert_within("log file KiB per batch", counted.log_file_kib_per_batch(), 30.6, 10.0);
+    assert_within("log KiB written per batch", counted.log_kib_written_per_batch(), 62.0, 10.0);
+    assert_within("growth per batch", counted.growth_per_batch(), 14_000.0, 5.0);
+    assert_within("replication reads per log", counted.replication_reads_per_log(), 9.0, 3.0);
+    assert_within("maintenance reads per second", counted.maintenance_reads_per_s(), 9.1, 1.1);
+}
+
+#[test]
+fn replaying_a_log_costs_what_the_published_recoveries_show() {
+    let setup = setup(0, 0);
+    let (simulation, world) = setup.simulation();
+    let replayed = simulation.run_until(recover(&world, &setup, 40)).unwrap();
+    assert_within("database header writes per log", replayed.per_log(IoClass::HousekeepingWrite), 4.0, 5.0);
+    assert_within("log reads per log", replayed.per_log(IoClass::LogRead), 5.0, 5.0);
+    assert_within("page reads per log", replayed.per_log(IoClass::TransactionalRead), 480.0, 12.5);
+}

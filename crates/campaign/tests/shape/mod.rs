@@ -1,0 +1,341 @@
+//! The load in the simulated world, measured: what a batch and a replayed log cost in I/O.
+//!
+//! Every database has an instance (one log stream) of its own and two sessions, as on the published servers: with more
+//! sessions on one stream, group commit would join log writes.
+#![allow(dead_code, reason = "the test and the example use different parts")]
+
+use std::cell::{Cell, RefCell};
+use std::error::Error;
+use std::rc::Rc;
+
+use engine::{
+    Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, Progress, RecoveryReport,
+    StopSignal, create_database,
+};
+use futures_util::future::{join_all, try_join_all};
+use results::{IoClass, IoCounters};
+use workload::codec::DatabaseCodec;
+use workload::image::DatabaseImage;
+use workload::mix::Mix;
+use workload::session::Mailboxes;
+use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation, StorageModel, ZeroLatency};
+use world::{Duration, PageImage, Task, World};
+
+pub type Outcome<T> = Result<T, Box<dyn Error>>;
+
+pub const PAGE_BYTES: usize = 32 << 10;
+const LOG_BYTES: u64 = 1 << 20;
+const FREE_PAGES: u32 = 256;
+const EXTRA_COPIES: usize = 1;
+
+/// What is simulated.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    pub databases: u32,
+    pub bytes: u64,
+    pub sessions: u32,
+    /// Batches per database before counting begins.
+    pub warm_up: u64,
+    /// Batches per database that are counted.
+    pub batches: u64,
+    /// Storage answers at once; a session rests this long after each batch, so that time passes for the page cache.
+    pub zero_latency_rest: Option<Duration>,
+    /// Background maintenance and log replication to one copy.
+    pub background: bool,
+    pub seed: u64,
+}
+
+impl Setup {
+    /// A simulation with a host `a` that has a volume for each database and its logs.
+    pub fn simulation(&self) -> (Simulation, World) {
+        let times = FixedLatencyTimes {
+            read_latency: Duration::from_millis(4),
+            write_latency: Duration::from_millis(2),
+            sync_latency: Duration::from_micros(500),
+            bytes_per_second: 1_000_000_000,
+            jitter: Duration::from_millis(4),
+            parallel: 64,
+        };
+        let storage: Box<dyn StorageModel> = match self.zero_latency_rest {
+            Some(_) => Box::new(ZeroLatency::default()),
+            None => Box::new(FixedLatency::new(self.seed, times)),
+        };
+        let config = SimConfig { storage, shards: 1, ..SimConfig::default() };
+        let simulation = Simulation::new(self.seed, config);
+        let world = simulation.host("a");
+        (0..self.databases).for_each(|number| simulation.volume("a", &folder(number), 1 << 50));
+        (simulation, world)
+    }
+}
+
+/// What was counted, over all databases.
+#[derive(Debug, Clone, Default)]
+pub struct Counted {
+    pub batches: u64,
+    pub databases: u32,
+    pub seconds: f64,
+    pub io: IoCounters,
+    pub logs: u64,
+    /// Growth of the files from the first step of growth to the last, the warm-up included: bytes, and batches meanwhile.
+    pub growth: (u64, u64),
+}
+
+impl Counted {
+    pub fn count(&self, class: IoClass) -> f64 {
+        self.io.class(class).count as f64
+    }
+
+    pub fn per_batch(&self, class: IoClass) -> f64 {
+        self.count(class) / self.batches as f64
+    }
+
+    /// Pages moved per batch: adjacent pages may share an I/O.
+    pub fn pages_per_batch(&self, class: IoClass) -> f64 {
+        self.io.class(class).bytes as f64 / PAGE_BYTES as f64 / self.batches as f64
+    }
+
+    pub fn read_share(&self) -> f64 {
+        let (reads, writes) =
+            (self.count(IoClass::TransactionalRead), self.count(IoClass::TransactionalWrite));
+        100.0 * reads / (reads + writes)
+    }
+
+    pub fn log_file_kib_per_batch(&self) -> f64 {
+        (self.logs * LOG_BYTES) as f64 / 1024.0 / self.batches as f64
+    }
+
+    pub fn log_kib_written_per_batch(&self) -> f64 {
+        let bytes = self.io.class(IoClass::LogWrite).bytes + self.io.class(IoClass::LogPrepareWrite).bytes;
+        bytes as f64 / 1024.0 / self.batches as f64
+    }
+
+    pub fn growth_per_batch(&self) -> f64 {
+        self.growth.0 as f64 / self.growth.1.max(1) as f64
+    }
+
+    pub fn replication_reads_per_log(&self) -> f64 {
+        self.count(IoClass::ReplicationRead) / self.logs as f64 / EXTRA_COPIES as f64
+    }
+
+    pub fn maintenance_reads_per_s(&self) -> f64 {
+        self.count(IoClass::MaintenanceRead) / self.seconds / f64::from(self.databases)
+    }
+}
+
+/// One database with its instance.
+pub struct Stand {
+    world: World,
+    pub instance: Rc<Instance>,
+    mailboxes: Rc<Mailboxes>,
+    setup: Setup,
+    number: u32,
+    next: Rc<Cell<u64>>,
+    /// Batches done and pages of the database, whenever the file has grown.
+    growth: Rc<RefCell<Vec<(u64, u32)>>>,
+}
+
+fn folder(number: u32) -> String {
+    format!("/d{number}")
+}
+
+async fn config_of(
+    world: &World,
+    setup: &Setup,
+    number: u32,
+) -> Outcome<(InstanceConfig, Rc<DatabaseImage>)> {
+    let path = format!("{}/db.edb", folder(number));
+    let seed = setup.seed ^ (u64::from(number) << 32);
+    let image = Rc::new(DatabaseImage::of_size(PAGE_BYTES as u32, setup.bytes, FREE_PAGES, seed, 50)?);
+    let codec = Rc::new(DatabaseCodec::new(image.clone()));
+    if world.entry(&path).await?.is_none() {
+        let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
+        create_database(world, &path, image.clone(), codec.clone(), &counters, &progress, &stop).await?;
+    }
+    let mut config = InstanceConfig::new(&folder(number), PAGE_BYTES);
+    config.log_buffer_bytes = LOG_BYTES as usize / 2;
+    config.databases.push(DatabaseConfig {
+        codec: Some(codec),
+        image_id: Some(image.id()),
+        ..DatabaseConfig::new(&path)
+    });
+    Ok((config, image))
+}
+
+impl Stand {
+    async fn open(world: &World, setup: &Setup, number: u32, keep_logs: bool) -> Outcome<Stand> {
+        let (mut config, image) = config_of(world, setup, number).await?;
+        if keep_logs {
+            config.circular_logging = false;
+            config.checkpoint_depth_bytes = u64::MAX / 2;
+        }
+        let (instance, _) = Instance::open(world, &config).await?;
+        let instance = Rc::new(instance);
+        let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, image).await?);
+        Ok(Stand {
+            world: world.clone(),
+            instance,
+            mailboxes,
+            setup: *setup,
+            number,
+            next: Rc::default(),
+            growth: Rc::default(),
+        })
+    }
+
+    /// Does batches up to number `until`, or until `enough` says so.
+    pub async fn drive(&self, until: u64, enough: impl Fn() -> bool) -> Outcome<()> {
+        let session = || async {
+            while self.next.get() < until && !enough() {
+                let batch = self.next.replace(self.next.get() + 1);
+                let seed = self.setup.seed;
+                self.mailboxes.batch(&Mix::EXCHANGE_2010, seed, self.number, batch, batch as u32).await?;
+                self.note_growth(batch)?;
+                if let Some(rest) = self.setup.zero_latency_rest {
+                    self.world.sleep(rest).await;
+                }
+            }
+            Ok::<_, Box<dyn Error>>(())
+        };
+        join_all((0..self.setup.sessions).map(|_| session())).await.into_iter().collect()
+    }
+
+    fn note_growth(&self, batch: u64) -> Outcome<()> {
+        let pages = self.instance.database_pages(1)?;
+        let mut growth = self.growth.borrow_mut();
+        if growth.last().is_none_or(|(_, last)| *last != pages) {
+            growth.push((batch, pages));
+        }
+        Ok(())
+    }
+
+    fn take_io(&self) -> Outcome<IoCounters> {
+        let mut io = self.instance.database_counters(1)?.take().io;
+        io.merge(&self.instance.log_counters().take().io);
+        Ok(io)
+    }
+
+    async fn give_up(self) -> Outcome<()> {
+        let Stand { instance, mailboxes, .. } = self;
+        drop(mailboxes);
+        Rc::try_unwrap(instance).map_err(|_| "the instance is still in use")?.abandon().await;
+        Ok(())
+    }
+}
+
+struct Background {
+    stop: StopSignal,
+    tasks: Vec<Task<Result<(), engine::Error>>>,
+}
+
+impl Background {
+    fn start(stands: &[Stand]) -> Background {
+        let stop = StopSignal::new();
+        let mut tasks = Vec::new();
+        for stand in stands {
+            let (instance, stopped) = (stand.instance.clone(), stop.clone());
+            let maintenance =
+                async move { instance.maintain(1, &MaintenanceConfig::default(), &stopped).await.map(drop) };
+            tasks.push(stand.world.spawn(maintenance));
+            let (instance, stopped) = (stand.instance.clone(), stop.clone());
+            let replication = async move { instance.replicate(EXTRA_COPIES, &stopped).await.map(drop) };
+            tasks.push(stand.world.spawn(replication));
+        }
+        Background { stop, tasks }
+    }
+
+    async fn end(self) -> Outcome<()> {
+        self.stop.stop();
+        for task in self.tasks {
+            task.await?;
+        }
+        Ok(())
+    }
+}
+
+/// Databases under load.
+pub struct Bench {
+    world: World,
+    setup: Setup,
+    stands: Vec<Stand>,
+    background: Background,
+}
+
+impl Bench {
+    /// Opens the databases and lets them reach a steady state.
+    pub async fn warmed_up(world: &World, setup: &Setup) -> Outcome<Bench> {
+        let stands = (0..setup.databases).map(|number| Stand::open(world, setup, number, false));
+        let stands: Vec<Stand> = try_join_all(stands).await?;
+        let background = Background::start(if setup.background { &stands } else { &[] });
+        let bench = Bench { world: world.clone(), setup: *setup, stands, background };
+        bench.drive(setup.warm_up).await?;
+        Ok(bench)
+    }
+
+    async fn drive(&self, until: u64) -> Outcome<()> {
+        try_join_all(self.stands.iter().map(|stand| stand.drive(until, || false))).await.map(drop)
+    }
+
+    /// Does the batches that count.
+    pub async fn count(&self) -> Outcome<Counted> {
+        let rolls = || self.stands.iter().map(|stand| stand.instance.log_rolls()).sum::<u64>();
+        for stand in &self.stands {
+            stand.take_io()?;
+        }
+        let (started, rolls_before) = (self.world.now(), rolls());
+        self.drive(self.setup.warm_up + self.setup.batches).await?;
+        let mut counted = Counted {
+            batches: self.setup.batches * u64::from(self.setup.databases),
+            databases: self.setup.databases,
+            seconds: self.world.now().since(started).as_secs_f64(),
+            logs: rolls() - rolls_before,
+            ..Counted::default()
+        };
+        for stand in &self.stands {
+            counted.io.merge(&stand.take_io()?);
+            // The first entry is the size at the start, in the middle of a step.
+            if let [_, (first, before), .., (last, after)] = stand.growth.borrow()[..] {
+                counted.growth.0 += u64::from(after - before) * PAGE_BYTES as u64;
+                counted.growth.1 += last - first;
+            }
+        }
+        Ok(counted)
+    }
+
+    /// Stops as a crash would.
+    pub async fn end(self) -> Outcome<()> {
+        self.background.end().await?;
+        for stand in self.stands {
+            stand.give_up().await?;
+        }
+        Ok(())
+    }
+}
+
+/// What replaying logs cost.
+#[derive(Debug, Clone)]
+pub struct Replayed {
+    pub report: RecoveryReport,
+    pub io: IoCounters,
+}
+
+impl Replayed {
+    pub fn per_log(&self, class: IoClass) -> f64 {
+        self.io.class(class).count as f64 / f64::from(self.report.logs_replayed)
+    }
+}
+
+/// Generates `logs` logs with all of them kept and no page written for the checkpoint's sake, stops as a crash would,
+/// and replays them.
+pub async fn recover(world: &World, setup: &Setup, logs: u64) -> Outcome<Replayed> {
+    let stand = Stand::open(world, setup, 0, true).await?;
+    let instance = stand.instance.clone();
+    stand.drive(u64::MAX, || instance.log_rolls() >= logs).await?;
+    drop(instance);
+    stand.give_up().await?;
+    let (config, _) = config_of(world, setup, 0).await?;
+    let (instance, report) = Instance::open(world, &config).await?;
+    let mut io = instance.database_counters(1)?.take().io;
+    io.merge(&instance.log_counters().take().io);
+    instance.abandon().await;
+    Ok(Replayed { report, io })
+}

@@ -1,0 +1,206 @@
+//! The whole programme in the simulated world: seconds of virtual time, small databases, storage with latency.
+
+use campaign::progress::{Progress, Watcher};
+use campaign::{CampaignError, CampaignOutcome, run};
+use results::{Direction, Measure, Outcome, Row};
+use solution::{Deployment, Solution, TestKind};
+use world::Duration;
+use world::sim::{Faults, FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
+
+const SOLUTION: &str = r#"
+[solution]
+name = "Simulated"
+schema = 1
+
+[profile]
+exchange = "2016"
+mailboxes = 40
+messages_per_day = 150
+quota_mb = 40
+
+[[host]]
+name = "a"
+
+[[volume]]
+name = "V{n}"
+count = 2
+path = "/v{n}"
+
+[[instance]]
+name = "DB{n}"
+count = 2
+volume = "V{n}"
+
+[sizing]
+database_mib = 128
+
+[load]
+sessions = 4
+copies = 2
+
+[engine]
+cache_min_mib = 4
+cache_max_mib = 8
+flush_start_percent = 4
+flush_stop_percent = 8
+
+[[test]]
+kind = "init"
+
+[[test]]
+kind = "tune"
+duration_s = 6
+warmup_limit_s = 2
+
+[[test]]
+kind = "performance"
+duration_s = 10
+warmup_limit_s = 3
+
+[[test]]
+kind = "database_checksum"
+
+[[test]]
+kind = "log_checksum"
+logs = 4
+
+[[test]]
+kind = "stress"
+duration_s = 10
+warmup_limit_s = 3
+
+[[test]]
+kind = "database_checksum"
+
+[[test]]
+kind = "backup"
+
+[[test]]
+kind = "backup_to_disk"
+
+[[test]]
+kind = "restore"
+
+[[test]]
+kind = "log_generation"
+duration_s = 60
+logs = 3
+
+[[test]]
+kind = "soft_recovery"
+
+[[test]]
+kind = "database_checksum"
+"#;
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&mut self, _progress: &Progress) {}
+    fn line(&mut self, _text: &str) {}
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+fn deployment() -> Deployment {
+    let solution = Solution::parse(SOLUTION, "simulated.toml").unwrap_or_else(|error| panic!("{error}"));
+    solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn simulation(seed: u64) -> Simulation {
+    let times = FixedLatencyTimes {
+        read_latency: Duration::from_millis(2),
+        write_latency: Duration::from_millis(1),
+        sync_latency: Duration::from_micros(500),
+        ..FixedLatencyTimes::default()
+    };
+    let storage = Box::new(FixedLatency::new(seed, times));
+    let simulation = Simulation::new(seed, SimConfig { storage, ..SimConfig::default() });
+    simulation.host("a");
+    ["/v1", "/v2"].into_iter().for_each(|volume| simulation.volume("a", volume, 16 << 30));
+    simulation
+}
+
+/// Runs the tests of these kinds.
+fn run_tests(
+    simulation: &Simulation,
+    seed: u64,
+    chosen: impl Fn(TestKind) -> bool,
+) -> (CampaignOutcome, Vec<Row>) {
+    let deployment = deployment();
+    let tests: Vec<_> = deployment.tests.iter().filter(|test| chosen(test.kind)).cloned().collect();
+    let mut rows: Vec<Row> = Vec::new();
+    let outcome =
+        simulation.run_until(run(simulation.host("a"), &deployment, &tests, seed, &mut rows, &mut Silent));
+    (outcome, rows)
+}
+
+fn failures(outcome: &CampaignOutcome) -> Vec<String> {
+    let failed = outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+    failed.map(|verdict| format!("{} of {:?}: {:?}", verdict.rule, verdict.test, verdict.measured)).collect()
+}
+
+/// Operations and bytes in one direction, as the host's samples have them.
+fn measured(rows: &[Row], direction: Direction) -> (u64, u64) {
+    let samples = rows.iter().filter_map(|row| match row {
+        Row::Sample(sample) if sample.origin.instance.is_none() => Some(sample),
+        _ => None,
+    });
+    let in_direction = samples
+        .filter(|sample| matches!(sample.measure, Measure::Io(class) if class.direction() == direction));
+    in_direction.fold((0, 0), |sum, sample| (sum.0 + sample.count, sum.1 + sample.bytes))
+}
+
+#[test]
+fn the_whole_programme_passes_and_what_it_measured_is_what_the_world_did() {
+    let simulation = simulation(1);
+    let (outcome, rows) = run_tests(&simulation, 1, |_| true);
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome), [""; 0]);
+    assert!(outcome.passed());
+    let ended = rows.iter().filter(|row| matches!(row, Row::Test(test) if test.ended_ms.is_some())).count();
+    assert_eq!(ended, deployment().tests.len(), "every test has ended");
+    assert!(
+        outcome.verdicts.iter().any(|verdict| verdict.rule == "batches_even"),
+        "the databases' batches were compared"
+    );
+    let totals = simulation.host("a").io_totals();
+    assert_eq!(measured(&rows, Direction::Read), (totals.reads, totals.read_bytes));
+    assert_eq!(measured(&rows, Direction::Write), (totals.writes, totals.write_bytes));
+}
+
+#[test]
+fn equal_seeds_give_equal_rows_and_others_do_not() {
+    let load = |kind| matches!(kind, TestKind::Init | TestKind::Performance | TestKind::DatabaseChecksum);
+    let one = |seed| {
+        let simulation = simulation(seed);
+        let (_, rows) = run_tests(&simulation, seed, load);
+        (simulation.trace_hash(), format!("{rows:?}"))
+    };
+    let first = one(3);
+    assert!(first == one(3), "the same seed repeats every operation and every row");
+    assert_ne!(first.0, one(4).0, "another seed is another run");
+}
+
+#[test]
+fn a_failed_write_is_a_failed_verdict_and_the_databases_recover() {
+    let simulation = simulation(5);
+    let (outcome, _) = run_tests(&simulation, 5, |kind| kind == TestKind::Init);
+    assert!(outcome.passed(), "{:?}", outcome.error);
+
+    simulation.set_faults(Faults { write_error: 0.0005, ..Faults::default() });
+    let (outcome, rows) = run_tests(&simulation, 5, |kind| kind == TestKind::Stress);
+    let error = outcome.error.as_ref().expect("a write has failed");
+    assert!(error.is_finding(), "{error}");
+    assert!(!matches!(error, CampaignError::Interrupted));
+    assert!(!outcome.passed());
+    assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
+    assert!(rows.iter().any(|row| matches!(row, Row::Event(event) if event.text == error.to_string())));
+
+    simulation.set_faults(Faults::default());
+    let again = |kind| matches!(kind, TestKind::Performance | TestKind::DatabaseChecksum);
+    let (outcome, _) = run_tests(&simulation, 5, again);
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome), [""; 0]);
+}

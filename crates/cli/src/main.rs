@@ -1,0 +1,57 @@
+//! The `proofload` command: arguments, progress, exit status. Everything else is in the crates below.
+//!
+//! stdout is data, stderr is talk. Exit status: 0 pass, 1 verdict fail, 2 wrong input, 3 could not run, 4 interrupted.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "the binary faces the operating system: it reads the solution file and writes to the terminal"
+)]
+
+mod failure;
+mod plan_cmd;
+mod preflight;
+mod run_cmd;
+mod verdict_table;
+mod verify_cmd;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::{Failure, Status};
+
+/// Proves, before go-live, that a storage design can carry a mailbox-database load.
+#[derive(Parser)]
+#[command(version, max_term_width = 100, after_help = EXIT_STATUS)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_STATUS: &str =
+    "Exit status: 0 pass, 1 a verdict failed, 2 wrong input, 3 could not run, 4 interrupted";
+
+#[derive(Subcommand)]
+enum Command {
+    Plan(plan_cmd::PlanArguments),
+    Run(run_cmd::RunArguments),
+    Report(run_cmd::ReportArguments),
+    Verify(verify_cmd::VerifyArguments),
+    Clean(preflight::CleanArguments),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome: Result<Status, Failure> = match arguments.command {
+        Command::Plan(arguments) => plan_cmd::run(&arguments),
+        Command::Run(arguments) => run_cmd::run(&arguments),
+        Command::Report(arguments) => run_cmd::report(&arguments),
+        Command::Verify(arguments) => verify_cmd::run(&arguments),
+        Command::Clean(arguments) => preflight::clean(&arguments),
+    };
+    match outcome {
+        Ok(status) => status.into(),
+        Err(failure) => failure.tell(),
+    }
+}

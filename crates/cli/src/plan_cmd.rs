@@ -1,0 +1,152 @@
+//! `proofload plan`: sizing, copy layout, failures, targets and search, without touching a disk under test.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use plan::search::{Catalogue, search};
+use solution::Solution;
+
+use crate::failure::{Failure, Status};
+
+/// Sizes a solution, lays out its copies and finds the worst failure.
+#[derive(clap::Args)]
+pub struct PlanArguments {
+    /// The solution file.
+    #[arg(value_name = "SOLUTION.toml", required_unless_present = "schema")]
+    solution: Option<PathBuf>,
+    /// Print the plan as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write the plan as a page as well.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Also look at the loss of these hosts, enclosures and sites together: "Site A + SERVER1". Can be repeated.
+    #[arg(long, value_name = "NAMES")]
+    scenario: Vec<String>,
+    /// Fill the targets of the tests into the solution file; shows the change, and makes it only with --yes.
+    #[arg(long, conflicts_with_all = ["json", "search"])]
+    write_targets: bool,
+    /// Make the change that --write-targets shows.
+    #[arg(long, requires = "write_targets")]
+    yes: bool,
+    /// Look for the designs with the fewest disks and servers in a catalogue.
+    #[arg(long, value_name = "CATALOGUE.toml", conflicts_with = "html")]
+    search: Option<PathBuf>,
+    /// Print the JSON schema of --json and do nothing else.
+    #[arg(long, exclusive = true)]
+    schema: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
+    let Some(path) = &arguments.solution else {
+        let schema = serde_json::to_string_pretty(&plan::Plan::json_schema())
+            .map_err(|error| Failure::could_not_run("cannot write the schema").because(error))?;
+        return data(&format!("{schema}\n")).map(|()| Status::Pass);
+    };
+    let solution = Solution::parse(&read(path)?, &path.display().to_string())?;
+    if let Some(catalogue) = &arguments.search {
+        return find(&solution, catalogue, arguments.json);
+    }
+    let named: Vec<Vec<String>> = arguments
+        .scenario
+        .iter()
+        .map(|names| {
+            names.split('+').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        })
+        .collect();
+    check_names(&solution, &named)?;
+    let planned = plan::plan(&solution, &named)?;
+    let status = if planned.passed { Status::Pass } else { Status::VerdictFail };
+    if let Some(page) = &arguments.html {
+        std::fs::write(page, plan::html(&planned)).map_err(|error| {
+            Failure::could_not_run(format!("cannot write {}", page.display())).because(error)
+        })?;
+        eprintln!("wrote {}", page.display());
+    }
+    if arguments.write_targets {
+        write_targets(path, &solution, &planned, arguments.yes)?;
+    } else if arguments.json {
+        data(&format!("{}\n", planned.json()))?;
+    } else {
+        data(&plan::terminal(&planned))?;
+    }
+    Ok(status)
+}
+
+/// A name that the command line got wrong is told without a place in the file.
+fn check_names(solution: &Solution, named: &[Vec<String>]) -> Result<(), Failure> {
+    let known = plan::failure_names(solution)?;
+    match named.iter().flatten().find(|name| !known.contains(name)) {
+        None => Ok(()),
+        Some(unknown) => {
+            let near = solution::did_you_mean(unknown, known.iter().map(String::as_str));
+            let help = near.map_or_else(
+                || format!("known: {}", known.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            Err(Failure::wrong_input(format!("no host, enclosure or site is called `{unknown}`")).help(help))
+        }
+    }
+}
+
+fn find(solution: &Solution, path: &Path, json: bool) -> Result<Status, Failure> {
+    let catalogue = Catalogue::parse(&read(path)?, &path.display().to_string())?;
+    let found = search(solution, &catalogue)?;
+    data(&if json { format!("{}\n", found.json()) } else { found.terminal() })?;
+    Ok(if found.front.is_empty() { Status::VerdictFail } else { Status::Pass })
+}
+
+fn write_targets(path: &Path, solution: &Solution, planned: &plan::Plan, yes: bool) -> Result<(), Failure> {
+    let edit = plan::write_targets(solution, &planned.targets)?;
+    if edit.diff.is_empty() {
+        eprintln!("{} says so already", path.display());
+        return Ok(());
+    }
+    data(&edit.diff)?;
+    if !yes {
+        eprintln!("not written; add --yes to write {}", path.display());
+        return Ok(());
+    }
+    replace(path, &edit.text)
+        .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))?;
+    eprintln!("wrote {}", path.display());
+    Ok(())
+}
+
+/// Replaces a file as a whole: after a crash it is the old one or the new one.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    // The file behind a link is replaced, not the link.
+    let path = std::fs::canonicalize(path)?;
+    let mut name = std::ffi::OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".new");
+    let new = path.with_file_name(name);
+    let permissions = std::fs::metadata(&path)?.permissions();
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(&new)?;
+    let written = file
+        .write_all(text.as_bytes())
+        .and_then(|()| file.set_permissions(permissions))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| std::fs::rename(&new, &path));
+    if written.is_err() {
+        // What was created here is removed; the error that is told is the first one.
+        let _ = std::fs::remove_file(&new);
+    }
+    written
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::wrong_input(format!("cannot read {}", path.display())).because(error))
+}
+
+/// Data goes to stdout; a reader that has gone away (`| head`) is no failure.
+fn data(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::could_not_run("cannot write to stdout").because(error))
+        }
+        _ => Ok(()),
+    }
+}

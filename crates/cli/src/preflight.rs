@@ -1,0 +1,239 @@
+//! What a run checks before it writes anything: whose folders they are, what lies below them, whether everything will fit.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use campaign::database_path;
+use evidence::environment::mounts::{self, MountError, Nature};
+use evidence::environment::{self, Capture, Volume};
+use evidence::folder::{self, FolderError};
+use results::{Host, Row, Severity};
+use solution::{Deployment, TestKind, TestSpec};
+
+use crate::failure::Failure;
+
+/// A test database may grow by this share of its size: what the published load generator reserved.
+const GROWTH: f64 = 0.25;
+/// Logs per instance that circular logging leaves at most, with checkpoint depth and preparation.
+const LOGS_KEPT: u64 = 64;
+
+/// What was found out before a run.
+pub struct Preflight {
+    host: String,
+    solution: String,
+    /// Folders with the bytes still to be written into them.
+    needs: Vec<(PathBuf, u64)>,
+    volumes: Vec<Volume>,
+    direct: bool,
+    before: Capture,
+}
+
+impl Preflight {
+    /// Looks; nothing is written. Refuses what must not be touched or cannot fit.
+    pub fn new(
+        deployment: &Deployment,
+        tests: &[TestSpec],
+        allow_memory: bool,
+    ) -> Result<Preflight, Failure> {
+        let needs = needs(deployment, tests);
+        let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+        let dirs: Vec<PathBuf> = needs.iter().map(|(dir, _)| dir.clone()).collect();
+        for dir in &dirs {
+            folder::check(dir).map_err(refused)?;
+        }
+        if !allow_memory {
+            mounts::check_memory(&mounts, &dirs).map_err(unfit)?;
+        }
+        mounts::check_space(&mounts, &needs).map_err(unfit)?;
+        let in_memory =
+            |dir: &PathBuf| mounts::of(&mounts, dir).is_some_and(|m| m.nature() == Nature::Memory);
+        let volume = |volume: &solution::VolumeSpec| Volume {
+            name: volume.name.clone(),
+            dir: volume.dir.clone().into(),
+        };
+        let volumes: Vec<Volume> = deployment.volumes.iter().map(volume).collect();
+        Ok(Preflight {
+            host: deployment.host.clone(),
+            solution: deployment.solution.clone(),
+            direct: !dirs.iter().any(in_memory),
+            before: environment::capture(&deployment.host, &volumes),
+            needs,
+            volumes,
+        })
+    }
+
+    /// What will be written where, how much, and what casts doubt on the results; for the terminal.
+    pub fn announcement(&self) -> String {
+        let mut text = format!("{}: will write below\n", self.solution);
+        for (dir, bytes) in &self.needs {
+            let _ = writeln!(text, "  {:<40} up to {} more", dir.display(), gib(*bytes));
+        }
+        let total = self.needs.iter().map(|(_, bytes)| bytes).sum();
+        let _ = writeln!(text, "in all up to {} of disk; nothing else is touched", gib(total));
+        for row in self.before.rows.iter().filter(|row| row.severity != Severity::Info) {
+            let _ = writeln!(text, "warning: {}, {}: {} ({})", row.area, row.name, row.value, row.note);
+        }
+        text
+    }
+
+    /// Makes and marks the folders.
+    pub fn claim(&self) -> Result<(), Failure> {
+        self.needs.iter().try_for_each(|(dir, _)| folder::claim(dir, &self.solution).map_err(refused))
+    }
+
+    /// Whether I/O is unbuffered.
+    pub fn direct(&self) -> bool {
+        self.direct
+    }
+
+    /// What was found, for the evidence.
+    pub fn rows(&self) -> Vec<Row> {
+        let value =
+            |name: &str| self.before.rows.iter().find(|row| row.name == name).map(|row| row.value.clone());
+        let known: Vec<String> =
+            ["Processor", "CPU", "Memory", "Kernel"].into_iter().filter_map(value).collect();
+        let host = Host { name: self.host.clone(), description: known.join(", ") };
+        std::iter::once(host.into()).chain(self.before.rows.iter().cloned().map(Row::from)).collect()
+    }
+
+    /// What has changed since, for the evidence.
+    pub fn rows_after(&self) -> Vec<Row> {
+        let after = environment::capture(&self.host, &self.volumes);
+        environment::compare(&self.host, &self.before, &after).into_iter().map(Row::from).collect()
+    }
+}
+
+/// Folders of the deployment with the most bytes that the tests may still write into each.
+fn needs(deployment: &Deployment, tests: &[TestSpec]) -> Vec<(PathBuf, u64)> {
+    let mut needed: BTreeMap<PathBuf, u64> =
+        deployment.volumes.iter().map(|volume| (PathBuf::from(&volume.dir), 0)).collect();
+    for (path, bytes) in wanted_files(deployment, tests) {
+        // What exists already takes no more space.
+        let there = std::fs::metadata(&path).map_or(0, |file| file.len());
+        let holder = needed.iter_mut().rfind(|(dir, _)| Path::new(&path).starts_with(dir));
+        if let Some((_, total)) = holder {
+            *total += bytes.saturating_sub(there);
+        }
+    }
+    needed.into_iter().collect()
+}
+
+/// Files that the tests will make, with the most bytes each may take.
+fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> Vec<(String, u64)> {
+    let test = |kind: TestKind| tests.iter().find(|test| test.kind == kind);
+    let mut files = Vec::new();
+    for instance in &deployment.instances {
+        let generated = test(TestKind::LogGeneration).map_or(0, |test| u64::from(test.logs) * 2);
+        files.push((
+            format!("{}/E00.log", instance.log_dir),
+            (LOGS_KEPT + generated) * instance.log_file_bytes,
+        ));
+        for database in &instance.databases {
+            let bytes = (database.bytes as f64 * (1.0 + GROWTH)) as u64;
+            files.push((database_path(&database.dir, &database.name), bytes));
+            for (kind, end) in [(TestKind::BackupToDisk, "backup.edb"), (TestKind::Restore, "restored.edb")] {
+                if let Some(test) = test(kind) {
+                    let folder =
+                        test.backup_dir.clone().unwrap_or_else(|| format!("{}/backup", database.dir));
+                    files.push((format!("{folder}/{}.{end}", database.name), bytes));
+                }
+            }
+        }
+    }
+    files
+}
+
+fn refused(error: FolderError) -> Failure {
+    let help = match &error {
+        FolderError::Foreign(_) => {
+            "name a folder that does not exist yet; proofload writes only to folders it has made"
+        }
+        FolderError::NoFolder(_) => "name another folder",
+        FolderError::Io { .. } => "check the permissions",
+    };
+    Failure::could_not_run(error.to_string()).help(help)
+}
+
+fn unfit(error: MountError) -> Failure {
+    let help = match &error {
+        MountError::Memory { .. } => "name a folder on the disk under test, or say --allow-memory",
+        MountError::NoSpace { .. } => "make room, or make the databases smaller ([sizing])",
+        MountError::Io { .. } => "check the permissions",
+    };
+    Failure::could_not_run(error.to_string()).help(help)
+}
+
+/// Removes the databases, logs and backups that `run` made for a solution; evidence stays.
+#[derive(clap::Args)]
+pub struct CleanArguments {
+    /// The solution file.
+    #[arg(value_name = "SOLUTION.toml")]
+    solution: PathBuf,
+    /// The host of the solution file that this machine is; needed when it describes several.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Say what would be removed, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs the command `clean`: removes files by the names that this deployment gives, then the folders made for them.
+pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failure> {
+    let solution = crate::run_cmd::read_solution(&arguments.solution)?;
+    let deployment = solution.deployment(arguments.host.as_deref())?;
+    let is_ours = |path: &Path| is_file_of(&deployment, path);
+    for volume in &deployment.volumes {
+        let dir = Path::new(&volume.dir);
+        let cleaned = folder::clean(dir, &is_ours, arguments.dry_run).map_err(refused)?;
+        let verb = if arguments.dry_run { "would remove" } else { "removed" };
+        eprintln!("{}: {verb} {} files", dir.display(), cleaned.files.len());
+        for kept in &cleaned.kept {
+            eprintln!("  left alone, not made by proofload: {}", kept.display());
+        }
+    }
+    Ok(crate::failure::Status::Pass)
+}
+
+/// Whether a file has one of the names that the tests of this deployment give.
+fn is_file_of(deployment: &Deployment, path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    deployment.instances.iter().any(|instance| {
+        let is_database = instance.databases.iter().any(|database| {
+            let rest = name.strip_prefix(database.name.as_str());
+            matches!(rest, Some(".edb" | ".edb.new" | ".backup.edb" | ".restored.edb"))
+        });
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let copied_logs = format!("logs-of-{}", instance.name);
+        let in_log_folder = parent == Path::new(&instance.log_dir) || parent.ends_with(copied_logs);
+        is_database || in_log_folder && is_log_name(name)
+    })
+}
+
+fn is_log_name(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix("E00") else { return false };
+    match rest.strip_suffix(".log") {
+        Some("" | "tmp") => true,
+        Some(generation) => generation.len() == 8 && generation.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => rest == ".chk",
+    }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_the_engine_gives_are_logs() {
+        for ours in ["E00.log", "E00tmp.log", "E0000000A1F.log", "E00.chk"] {
+            assert!(is_log_name(ours), "{ours}");
+        }
+        for theirs in ["E01.log", "E00.log.bak", "E00x.log", "E0000000A1.log", "notes.log", "E00"] {
+            assert!(!is_log_name(theirs), "{theirs}");
+        }
+    }
+}

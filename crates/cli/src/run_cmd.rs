@@ -1,0 +1,292 @@
+//! `proofload run`: the tests of a solution on real storage.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use campaign::{CampaignError, CampaignOutcome};
+use evidence::{Report, RunStore, load};
+use results::{Ending, Outcome, Recorder, Run, WorldKind};
+use solution::{Deployment, Solution, TestKind, TestSpec};
+use world::real::{self, RealConfig};
+
+use crate::failure::{Failure, Status};
+use crate::watch::TerminalWatcher;
+
+/// Runs the tests of a solution on this host's storage.
+#[derive(clap::Args)]
+pub struct RunArguments {
+    /// The solution file.
+    #[arg(value_name = "SOLUTION.toml")]
+    solution: PathBuf,
+    /// The host of the solution file that this machine is; needed when it describes several.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Only these kinds of tests, in the order of the solution file, on databases that exist: init, tune, performance,
+    /// stress, database_checksum, log_checksum, backup, backup_to_disk, restore, log_generation, soft_recovery.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = test_kind)]
+    tests: Vec<TestKind>,
+    /// Folder of the run folders.
+    #[arg(long, value_name = "FOLDER", default_value = "runs")]
+    out: PathBuf,
+    /// Where all randomness comes from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Say what would be written and how much disk it takes, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Allow databases on a memory file system, with buffered I/O where unbuffered is refused: proves nothing about disks.
+    #[arg(long)]
+    allow_memory: bool,
+}
+
+fn test_kind(text: &str) -> Result<TestKind, String> {
+    let known = crate::run_cmd::KINDS;
+    known.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
+        let names = known.map(TestKind::name);
+        match solution::did_you_mean(text, names) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known kinds: {}", names.join(", ")),
+        }
+    })
+}
+
+const KINDS: [TestKind; 11] = [
+    TestKind::Init,
+    TestKind::Tune,
+    TestKind::Performance,
+    TestKind::DatabaseChecksum,
+    TestKind::LogChecksum,
+    TestKind::Stress,
+    TestKind::Backup,
+    TestKind::BackupToDisk,
+    TestKind::Restore,
+    TestKind::LogGeneration,
+    TestKind::SoftRecovery,
+];
+
+/// Runs the command.
+pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
+    let solution = read_solution(&arguments.solution)?;
+    let deployment = solution.deployment(arguments.host.as_deref())?;
+    let tests = chosen_tests(&deployment, &arguments.tests)?;
+    let preflight = crate::preflight::Preflight::new(&deployment, &tests, arguments.allow_memory)?;
+    eprint!("{}", preflight.announcement());
+    if arguments.dry_run {
+        eprintln!("nothing was written (--dry-run)");
+        return Ok(Status::Pass);
+    }
+    preflight.claim()?;
+    let folder = new_run_folder(&arguments.out, &deployment.solution)?;
+    let started = std::time::Instant::now();
+    let outcome = carry_out(arguments, &solution, deployment, tests, &folder, preflight)?;
+    tell(&outcome, &folder, started.elapsed())
+}
+
+/// Reads and parses a solution file.
+pub fn read_solution(path: &Path) -> Result<Solution, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::wrong_input(format!("cannot read {}", path.display())).because(error))?;
+    Ok(Solution::parse(&text, &path.display().to_string())?)
+}
+
+fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
+    let chosen: Vec<TestSpec> = deployment
+        .tests
+        .iter()
+        .filter(|test| kinds.is_empty() || kinds.contains(&test.kind))
+        .cloned()
+        .collect();
+    if chosen.is_empty() {
+        let message = "the solution file has no such test";
+        return Err(Failure::wrong_input(message).help("add a [[test]] with this kind"));
+    }
+    Ok(chosen)
+}
+
+/// A new folder for the evidence, named after time and solution. Never one that exists.
+fn new_run_folder(out: &Path, solution: &str) -> Result<PathBuf, Failure> {
+    let could_not = |path: &Path, error: std::io::Error| {
+        Failure::could_not_run(format!("cannot create {}", path.display())).because(error)
+    };
+    std::fs::create_dir_all(out).map_err(|error| could_not(out, error))?;
+    let name: String = solution
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    let stamp = utc_stamp(unix_seconds());
+    for attempt in 1..1000 {
+        let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+        let folder = out.join(format!("{stamp}-{name}{suffix}"));
+        match std::fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(could_not(&folder, error)),
+        }
+    }
+    Err(Failure::could_not_run(format!("{} is full of runs of this second", out.display())))
+}
+
+fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// `20261121-094500` in UTC (civil-from-days after Howard Hinnant's calendar algorithms).
+fn utc_stamp(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+fn carry_out(
+    arguments: &RunArguments,
+    solution: &Solution,
+    deployment: Deployment,
+    tests: Vec<TestSpec>,
+    folder: &Path,
+    preflight: crate::preflight::Preflight,
+) -> Result<CampaignOutcome, Failure> {
+    let store = RunStore::create(&folder.join("run.db"))
+        .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
+    let interrupts = Arc::new(AtomicU32::new(0));
+    count_interrupts(&interrupts)?;
+    let (watcher, row) = (
+        TerminalWatcher::new(interrupts),
+        Run {
+            id: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            solution: deployment.solution.clone(),
+            solution_text: solution.text().to_owned(),
+            started_unix_ms: unix_seconds() * 1000,
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            world: WorldKind::Real,
+            world_detail: String::new(),
+            seed: arguments.seed,
+            ended_ms: None,
+            ending: None,
+        },
+    );
+    let config = RealConfig { direct: preflight.direct(), ..RealConfig::new(&deployment.host) };
+    let seed = arguments.seed;
+    let body = move |world: world::World| async move {
+        campaign_with_evidence(world, deployment, tests, seed, store, watcher, row, preflight).await
+    };
+    real::run(config, body)
+        .map_err(|error| Failure::could_not_run("the tests could not be started").because(error))?
+        .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))
+}
+
+#[expect(clippy::too_many_arguments, reason = "everything that moves to the measured threads, in one place")]
+async fn campaign_with_evidence(
+    world: world::World,
+    deployment: Deployment,
+    tests: Vec<TestSpec>,
+    seed: u64,
+    mut store: RunStore,
+    mut watcher: TerminalWatcher,
+    row: Run,
+    preflight: crate::preflight::Preflight,
+) -> Result<CampaignOutcome, String> {
+    let clock = Rc::new(world.clone());
+    let mut row = Run { world_detail: world.describe(), ..row };
+    store.record(row.clone().into()).map_err(|error| error.to_string())?;
+    for row in preflight.rows() {
+        store.record(row).map_err(|error| error.to_string())?;
+    }
+    let outcome = campaign::run(world, &deployment, &tests, seed, &mut store, &mut watcher).await;
+    watcher.close_line();
+    row.ended_ms = Some(clock.now().ns / 1_000_000);
+    row.ending = Some(match &outcome.error {
+        None => Ending::Completed,
+        Some(CampaignError::Interrupted) => Ending::Interrupted,
+        Some(_) => Ending::Aborted,
+    });
+    for row in preflight.rows_after() {
+        store.record(row).map_err(|error| error.to_string())?;
+    }
+    store.record(row.into()).map_err(|error| error.to_string())?;
+    store.close().map_err(|error| error.to_string())?;
+    Ok(outcome)
+}
+
+/// Ctrl-C is counted: the first asks for an orderly end, the third ends at once.
+fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
+    let counter = interrupts.clone();
+    ctrlc::set_handler(move || {
+        if counter.fetch_add(1, Ordering::SeqCst) >= 2 {
+            std::process::exit(4);
+        }
+    })
+    .map_err(|error| Failure::could_not_run("Ctrl-C cannot be handled").because(error))
+}
+
+/// Renders the report, prints the verdicts, gives the status.
+fn tell(outcome: &CampaignOutcome, folder: &Path, elapsed: std::time::Duration) -> Result<Status, Failure> {
+    render(folder)?;
+    print!("{}", crate::verdict_table::table(outcome, elapsed));
+    eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
+    match &outcome.error {
+        None if outcome.passed() => Ok(Status::Pass),
+        None => Ok(Status::VerdictFail),
+        Some(CampaignError::Interrupted) => Ok(Status::Interrupted),
+        Some(_) if outcome.verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail) => {
+            Ok(Status::VerdictFail)
+        }
+        Some(error) => Err(Failure::could_not_run("the programme could not be carried out").because(error)),
+    }
+}
+
+/// Writes the report of the run in `folder` from its `run.db`.
+pub fn render(folder: &Path) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::could_not_run(format!("no report of {}", folder.display())).because(error)
+    };
+    let data = load(&folder.join("run.db")).map_err(|error| failed(&error))?;
+    let report = Report::new(&data).map_err(|error| failed(&error))?;
+    report.write(folder).map_err(|error| failed(&error))
+}
+
+/// Renders the evidence of a run again, also of one that was killed.
+#[derive(clap::Args)]
+pub struct ReportArguments {
+    /// The folder of a run.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+}
+
+/// Runs the command `report`.
+pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
+    if !arguments.run.join("run.db").is_file() {
+        let message = format!("{} holds no run.db", arguments.run.display());
+        return Err(Failure::wrong_input(message).help("name a folder that `proofload run` made"));
+    }
+    render(&arguments.run)?;
+    eprintln!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", arguments.run.display());
+    Ok(Status::Pass)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_calendar_dates() {
+        assert_eq!(utc_stamp(0), "19700101-000000");
+        assert_eq!(utc_stamp(951_782_399), "20000228-235959");
+        assert_eq!(utc_stamp(951_868_800), "20000301-000000");
+        assert_eq!(utc_stamp(1_795_254_300), "20261121-094500");
+    }
+
+    #[test]
+    fn a_misspelt_kind_gets_a_suggestion() {
+        assert_eq!(test_kind("stress"), Ok(TestKind::Stress));
+        assert_eq!(test_kind("preformance"), Err("did you mean `performance`?".into()));
+    }
+}

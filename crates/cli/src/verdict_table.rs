@@ -1,0 +1,85 @@
+//! The verdicts of a run as a table of at most 100 columns.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use campaign::{CampaignError, CampaignOutcome};
+use results::{Comparison, Outcome, Verdict};
+
+use crate::watch::short_duration;
+
+/// The verdict table: one row per test and rule (the worst of all databases), then the verdict of the run.
+pub fn table(outcome: &CampaignOutcome, elapsed: Duration) -> String {
+    let mut text =
+        format!("\n{:<4} {:<26} {:>14} {:>16}  {}\n", "Test", "Rule", "Measured", "Limit", "Verdict");
+    let _ = writeln!(text, "{}", "-".repeat(78));
+    for verdict in worst_by_rule(&outcome.verdicts) {
+        let test = verdict.test.map_or(String::new(), |test| test.to_string());
+        let measured = verdict.measured.map_or("-".into(), |value| with_unit(value, &verdict.unit));
+        let limit = verdict.limit.map_or("-".into(), |limit| {
+            format!("{} {}", sign(verdict.comparison), with_unit(limit, &verdict.unit))
+        });
+        let _ = writeln!(
+            text,
+            "{test:<4} {:<26} {measured:>14} {limit:>16}  {}",
+            verdict.rule,
+            word(verdict.outcome)
+        );
+    }
+    let _ = writeln!(text, "{}", "-".repeat(78));
+    let failed = outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail).count();
+    let said = match &outcome.error {
+        Some(CampaignError::Interrupted) => "INTERRUPTED: what was measured is kept".to_owned(),
+        Some(error) => format!("NOT PROVED: {error}"),
+        None if outcome.passed() => "PASS".to_owned(),
+        None if failed == 0 => "NOT PROVED: nothing was judged".to_owned(),
+        None => format!("FAIL: {failed} verdicts failed"),
+    };
+    let _ = writeln!(text, "{said}  ({} verdicts, {})", outcome.verdicts.len(), short_duration(elapsed));
+    text
+}
+
+/// Per test and rule the failed verdict, else the one closest to its limit; in order of appearance.
+fn worst_by_rule(verdicts: &[Verdict]) -> Vec<&Verdict> {
+    let mut worst: Vec<&Verdict> = Vec::new();
+    for verdict in verdicts {
+        match worst.iter_mut().find(|other| other.test == verdict.test && other.rule == verdict.rule) {
+            Some(other) if is_worse(verdict, other) => *other = verdict,
+            Some(_) => {}
+            None => worst.push(verdict),
+        }
+    }
+    worst
+}
+
+fn is_worse(one: &Verdict, other: &Verdict) -> bool {
+    let failed = |verdict: &Verdict| verdict.outcome == Outcome::Fail;
+    if failed(one) != failed(other) {
+        return failed(one);
+    }
+    match one.comparison {
+        Comparison::AtLeast => one.measured < other.measured,
+        Comparison::AtMost | Comparison::Below => one.measured > other.measured,
+    }
+}
+
+fn with_unit(value: f64, unit: &str) -> String {
+    let digits = if value.fract() == 0.0 || value.abs() >= 1000.0 { 0 } else { 2 };
+    format!("{value:.digits$} {unit}").trim_end().to_owned()
+}
+
+fn sign(comparison: Comparison) -> &'static str {
+    match comparison {
+        Comparison::AtMost => "<=",
+        Comparison::Below => "<",
+        Comparison::AtLeast => ">=",
+    }
+}
+
+fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "pass",
+        Outcome::Fail => "FAIL",
+        Outcome::Info => "-",
+    }
+}

@@ -1,0 +1,186 @@
+//! `proofload verify`: checks an EDB file page by page; repairs single-bit errors into a copy.
+//!
+//! Invariants
+//! 1. The file itself is only read.
+//! 2. A copy is made under a name that does not exist yet.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+
+use edb::checksum;
+use edb::header::{Copy, DatabaseHeader};
+use edb::verify::{
+    Counts, Finding, OwnedStep, check_last_page, check_page, last_owned_page, last_page, page_offset,
+};
+
+use crate::failure::{Failure, Status};
+
+/// Pages that are named one by one; all are counted.
+const NAMED_MAX: u64 = 100;
+/// Levels of the tree of owned extents: more means that it is damaged.
+const LEVELS_MAX: usize = 8;
+/// Bytes per read.
+const READ_BYTES: usize = 1 << 20;
+/// Largest page: header and shadow lie in the first two of them.
+const PAGE_BYTES_MAX: usize = 32 << 10;
+
+/// Checks a database file page by page.
+#[derive(clap::Args)]
+pub struct VerifyArguments {
+    /// The database file.
+    #[arg(value_name = "FILE.edb")]
+    file: PathBuf,
+    /// Write a copy with single-bit errors corrected to this new file.
+    #[arg(long, value_name = "NEW.edb")]
+    repair_to: Option<PathBuf>,
+}
+
+/// Runs the command. Findings go to stdout, one per line, then the counts.
+pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
+    let path = arguments.file.display().to_string();
+    let wrong = |error: std::io::Error| Failure::wrong_input(format!("cannot read {path}")).because(error);
+    let mut file = File::open(&arguments.file).map_err(wrong)?;
+    let file_bytes = file.metadata().map_err(wrong)?.len();
+    let mut start = vec![0; (2 * PAGE_BYTES_MAX).min(file_bytes as usize)];
+    file.read_exact(&mut start).map_err(wrong)?;
+    let (header, from) = DatabaseHeader::read(&start).map_err(|damage| {
+        Failure::wrong_input(format!("{path} is no EDB database: header and shadow are both damaged"))
+            .because(damage)
+    })?;
+    let page_bytes = header.page_bytes();
+    let mut lost_header = matches!(from, Copy::Shadow { .. });
+    let (first, second) = (&start[..page_bytes], start.get(page_bytes..2 * page_bytes));
+    if lost_header {
+        println!("header: damaged; the shadow is good");
+    } else if second.is_none_or(|shadow| DatabaseHeader::parse(shadow).is_err() && first != shadow) {
+        lost_header = true;
+        println!("shadow header: damaged; the header is good");
+    }
+    let mut copy = match &arguments.repair_to {
+        None => None,
+        Some(to) => Some(create_copy(to)?),
+    };
+    if let Some(copy) = &mut copy {
+        write_headers(copy, header, second.is_some()).map_err(|error| not_written(arguments, error))?;
+    }
+    let counts = check_pages(&mut file, file_bytes, page_bytes, |page| match &mut copy {
+        Some(copy) => copy.write_all(page).map_err(|error| not_written(arguments, error)),
+        None => Ok(()),
+    })
+    .map_err(|failure| failure.unwrap_or_else(wrong))?;
+    if let Some(copy) = copy {
+        copy.sync_all().map_err(|error| not_written(arguments, error))?;
+    }
+    let cut_off = cut_off_page(&mut file, file_bytes, page_bytes).map_err(wrong)?;
+    tell(&counts, cut_off.as_deref());
+    let clean = counts.is_success() && counts.correctable == 0 && !lost_header && cut_off.is_none();
+    Ok(if clean { Status::Pass } else { Status::VerdictFail })
+}
+
+fn create_copy(to: &PathBuf) -> Result<File, Failure> {
+    OpenOptions::new().write(true).create_new(true).open(to).map_err(|error| {
+        Failure::could_not_run(format!("cannot create {}", to.display()))
+            .because(error)
+            .help("name a file that does not exist yet")
+    })
+}
+
+fn not_written(arguments: &VerifyArguments, error: std::io::Error) -> Failure {
+    let to = arguments.repair_to.as_deref().unwrap_or(&arguments.file);
+    Failure::could_not_run(format!("cannot write {}", to.display())).because(error)
+}
+
+fn write_headers(copy: &mut File, mut header: DatabaseHeader, shadow: bool) -> std::io::Result<()> {
+    let page = header.stamped();
+    copy.write_all(page)?;
+    if shadow { copy.write_all(page) } else { Ok(()) }
+}
+
+/// Checks every page behind the headers, names what is wrong, and hands each page on, corrected where that is possible.
+/// `Err(Err(_))` is a failed read.
+fn check_pages(
+    file: &mut File,
+    file_bytes: u64,
+    page_bytes: usize,
+    mut keep: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<Counts, Result<Failure, std::io::Error>> {
+    let mut counts = Counts::default();
+    let (mut named, last) = (0, last_page(file_bytes, page_bytes));
+    file.seek(SeekFrom::Start(page_offset(1, page_bytes))).map_err(Err)?;
+    let mut piece = vec![0; READ_BYTES];
+    let mut pgno = 1;
+    while pgno <= last {
+        let pages = (READ_BYTES / page_bytes).min((last - pgno + 1) as usize);
+        let piece = &mut piece[..pages * page_bytes];
+        file.read_exact(piece).map_err(Err)?;
+        for page in piece.chunks_exact_mut(page_bytes) {
+            let finding = if pgno == last { check_last_page(page, pgno) } else { check_page(page, pgno) };
+            counts.add(finding);
+            if let Some(words) = describe(finding) {
+                named += 1;
+                if named <= NAMED_MAX {
+                    println!("page {pgno}: {words}");
+                }
+            }
+            if matches!(finding, Finding::Correctable { .. }) {
+                checksum::correct(page, pgno);
+            }
+            keep(page).map_err(Ok)?;
+            pgno += 1;
+        }
+    }
+    if named > NAMED_MAX {
+        println!("... and {} more", named - NAMED_MAX);
+    }
+    Ok(counts)
+}
+
+/// What is wrong with a page, in words; `None` if nothing is.
+fn describe(finding: Finding) -> Option<String> {
+    match finding {
+        Finding::Good { .. } | Finding::Uninitialised | Finding::Trailer => None,
+        Finding::Correctable { .. } => Some("a single bit is flipped; it can be corrected".into()),
+        Finding::WrongNumber { claimed } => Some(format!("holds the bytes of page {claimed}")),
+        Finding::Bad => Some("wrong checksum".into()),
+        Finding::Damaged(damage) => Some(format!("right checksum, broken structure: {damage}")),
+    }
+}
+
+/// Says if the file ends before the last page that the database owns.
+fn cut_off_page(file: &mut File, file_bytes: u64, page_bytes: usize) -> std::io::Result<Option<String>> {
+    let (mut pgno, mut page, last) = (1, vec![0; page_bytes], last_page(file_bytes, page_bytes));
+    for _ in 0..LEVELS_MAX {
+        if pgno > last {
+            return Ok(Some(format!("the file is cut off: page {pgno} is behind its end")));
+        }
+        file.seek(SeekFrom::Start(page_offset(pgno, page_bytes)))?;
+        file.read_exact(&mut page)?;
+        match last_owned_page(&page, pgno) {
+            Ok(OwnedStep::Read(next)) => pgno = next,
+            Ok(OwnedStep::Last(owned)) if owned > last => {
+                return Ok(Some(format!(
+                    "the file is cut off: the database owns {owned} pages, the file has {last}"
+                )));
+            }
+            Ok(OwnedStep::Last(_)) => return Ok(None),
+            Err(error) => return Ok(Some(format!("the end of the database cannot be told: {error}"))),
+        }
+    }
+    Ok(Some("the end of the database cannot be told: its tree of owned extents is damaged".into()))
+}
+
+fn tell(counts: &Counts, cut_off: Option<&str>) {
+    if let Some(text) = cut_off {
+        println!("{text}");
+    }
+    println!(
+        "{} pages seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}",
+        counts.seen,
+        counts.bad,
+        counts.correctable,
+        counts.uninitialised,
+        counts.wrong_number,
+        counts.dbtime_max
+    );
+}

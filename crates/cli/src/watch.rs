@@ -1,0 +1,138 @@
+//! Progress of a run on stderr: one line that rewrites itself on a terminal, a plain line now and then elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use campaign::progress::{Progress, Rates, Watcher};
+
+/// Plain progress lines come at most this often.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Writes the progress of a run to stderr.
+pub struct TerminalWatcher {
+    is_terminal: bool,
+    line_open: bool,
+    last_plain: Option<(u32, Instant)>,
+    interrupts: Arc<AtomicU32>,
+}
+
+impl TerminalWatcher {
+    /// Looks at what stderr is. `interrupts` counts the requests to end the run.
+    pub fn new(interrupts: Arc<AtomicU32>) -> TerminalWatcher {
+        let is_terminal = std::io::stderr().is_terminal();
+        TerminalWatcher { is_terminal, line_open: false, last_plain: None, interrupts }
+    }
+
+    /// Ends a line that is still being rewritten.
+    pub fn close_line(&mut self) {
+        if std::mem::take(&mut self.line_open) {
+            eprintln!();
+        }
+    }
+}
+
+impl Watcher for TerminalWatcher {
+    fn progress(&mut self, progress: &Progress) {
+        let text = describe(progress);
+        if self.is_terminal {
+            // Carriage return, the text, erase what is left of the old line.
+            eprint!("\r{text}\x1b[K");
+            let _ = std::io::stderr().flush();
+            self.line_open = true;
+            return;
+        }
+        let due = self
+            .last_plain
+            .is_none_or(|(ordinal, at)| ordinal != progress.ordinal || at.elapsed() >= PLAIN_INTERVAL);
+        if due {
+            self.last_plain = Some((progress.ordinal, Instant::now()));
+            eprintln!("{text}");
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        if self.line_open {
+            eprint!("\r\x1b[K");
+            self.line_open = false;
+        }
+        eprintln!("{text}");
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupts.load(Ordering::SeqCst) > 0
+    }
+}
+
+fn describe(progress: &Progress) -> String {
+    let Progress { test, ordinal, tests, phase, done, left, rates } = progress;
+    let left = left.map_or(String::new(), |left| format!(", {} left", short_duration(left)));
+    format!(
+        "[{ordinal:>2}/{tests}] {test:<18} {:>3.0} %{left}  {phase}{}",
+        done * 100.0,
+        describe_rates(rates)
+    )
+}
+
+fn describe_rates(rates: &Rates) -> String {
+    if rates.batches_per_s > 0.0 {
+        return format!(
+            "  {:.0} batches/s  {:.0} IOPS  read {:.2} ms  log write {:.2} ms",
+            rates.batches_per_s, rates.iops, rates.read_latency_ms, rates.log_write_latency_ms
+        );
+    }
+    if rates.bytes_per_s > 0.0 {
+        format!("  {:.0} MiB/s", rates.bytes_per_s / f64::from(1 << 20))
+    } else {
+        String::new()
+    }
+}
+
+/// A duration as a person would say it: `9 s`, `4 min 10 s`, `23 h 59 min`.
+pub fn short_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64().round() as u64;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_fits_a_terminal_and_says_what_is_left() {
+        let progress = Progress {
+            test: "Performance".into(),
+            ordinal: 3,
+            tests: 13,
+            phase: "measuring".into(),
+            done: 0.4,
+            left: Some(Duration::from_secs(3700)),
+            rates: Rates {
+                batches_per_s: 812.0,
+                iops: 31_000.0,
+                read_latency_ms: 1.25,
+                log_write_latency_ms: 3.5,
+                bytes_per_s: 1e9,
+            },
+        };
+        let line = describe(&progress);
+        assert_eq!(
+            line,
+            "[ 3/13] Performance         40 %, 1 h 1 min left  measuring  812 batches/s  31000 IOPS  read 1.25 ms  log write 3.50 ms"
+        );
+    }
+
+    #[test]
+    fn durations_read_like_speech() {
+        let say = |s| short_duration(Duration::from_secs(s));
+        assert_eq!(
+            (say(9), say(250), say(86_399)),
+            ("9 s".into(), "4 min 10 s".into(), "23 h 59 min".into())
+        );
+    }
+}

@@ -1,0 +1,282 @@
+//! The command as a user meets it: exit status, what is on stdout and stderr, what is on disk afterwards.
+#![allow(clippy::disallowed_methods, reason = "a test that runs the program on real files")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const SMALL: &str = r#"
+[solution]
+name = "Small"
+schema = 1
+
+[[host]]
+name = "here"
+
+[[volume]]
+name = "V"
+path = "data/v"
+
+[[instance]]
+name = "DB{n}"
+count = 2
+volume = "V"
+
+[sizing]
+database_mib = 24
+
+[load]
+sessions = 4
+copies = 2
+
+[engine]
+cache_min_mib = 2
+cache_max_mib = 4
+"#;
+
+fn solution(folder: &Path, tests: &str) -> PathBuf {
+    let path = folder.join("small.toml");
+    std::fs::write(&path, format!("{SMALL}\n{tests}")).expect("writable");
+    path
+}
+
+fn proofload(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_proofload"));
+    command.current_dir(folder).args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } =
+        proofload(folder, arguments).output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
+
+/// A folder on a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable")
+}
+
+fn runs(folder: &Path) -> Vec<PathBuf> {
+    let mut runs: Vec<PathBuf> = std::fs::read_dir(folder.join("runs"))
+        .map_or(Vec::new(), |dir| dir.map(|e| e.expect("readable").path()).collect());
+    runs.sort();
+    runs
+}
+
+const ALL: &str = r#"
+[[test]]
+kind = "init"
+[[test]]
+kind = "tune"
+duration_s = 3
+warmup_limit_s = 1
+[[test]]
+kind = "performance"
+duration_s = 2
+warmup_limit_s = 1
+[[test]]
+kind = "database_checksum"
+[[test]]
+kind = "log_checksum"
+[[test]]
+kind = "backup"
+[[test]]
+kind = "backup_to_disk"
+[[test]]
+kind = "restore"
+[[test]]
+kind = "log_generation"
+duration_s = 3
+logs = 2
+[[test]]
+kind = "soft_recovery"
+[[test]]
+kind = "database_checksum"
+"#;
+
+/// The whole programme, twice: the second run uses the databases of the first and makes a folder of its own. Then clean.
+#[test]
+fn the_programme_runs_and_leaves_evidence_and_clean_takes_the_databases_away() {
+    let folder = folder();
+    solution(folder.path(), ALL);
+    // Latencies of a shared test machine prove nothing, so they are not judged here.
+    let thresholds = "[thresholds]\nread_avg_ms = 60000\nread_max_ms = 60000\nlog_write_avg_ms = 60000\nlog_write_max_ms = 60000\n";
+    std::fs::write(folder.path().join("small.toml"), format!("{SMALL}\n{thresholds}\n{ALL}"))
+        .expect("writable");
+    let (status, stdout, stderr) = output(folder.path(), &["run", "small.toml"]);
+    let only_stalls = |stdout: &str| {
+        stdout.lines().filter(|l| l.contains("FAIL") && !l.contains("page_fault_stalls")).count() <= 1
+    };
+    assert!(status == 0 || (status == 1 && only_stalls(&stdout)), "{status}\n{stdout}\n{stderr}");
+    assert!(stderr.contains("will write below") && stderr.contains("data/v"), "{stderr}");
+    let first = runs(folder.path());
+    assert_eq!(first.len(), 1);
+    for file in ["run.db", "report.html", "report.json", "junit.xml"] {
+        assert!(first[0].join(file).is_file(), "{file}");
+    }
+    let (_, _, stderr) = output(folder.path(), &["run", "small.toml", "--tests", "init,database_checksum"]);
+    assert!(stderr.contains("2 databases exist already"), "{stderr}");
+    assert_eq!(runs(folder.path()).len(), 2, "every run has a folder of its own");
+
+    let (status, stdout, _) = output(folder.path(), &["verify", "data/v/DB1/DB1.edb"]);
+    assert_eq!(status, 0, "{stdout}");
+    assert!(stdout.contains(" 0 bad, 0 correctable"), "{stdout}");
+
+    std::fs::write(folder.path().join("data/v/mine.txt"), "keep").expect("writable");
+    let (status, _, stderr) = output(folder.path(), &["clean", "small.toml"]);
+    assert_eq!(status, 0, "{stderr}");
+    assert!(stderr.contains("mine.txt") && folder.path().join("data/v/mine.txt").exists(), "{stderr}");
+    assert!(!folder.path().join("data/v/DB1/DB1.edb").exists());
+    assert_eq!(runs(folder.path()).len(), 2, "evidence stays");
+}
+
+/// A flipped bit is found, named, and repaired into a copy; the file itself stays as it is.
+#[test]
+fn verify_finds_a_flipped_bit_and_repairs_a_copy() {
+    let folder = folder();
+    solution(folder.path(), "[[test]]\nkind = \"init\"\n");
+    assert_eq!(output(folder.path(), &["run", "small.toml"]).0, 0);
+    let path = folder.path().join("data/v/DB1/DB1.edb");
+    let whole = std::fs::read(&path).expect("readable");
+    let mut broken = whole.clone();
+    broken[100 * 32768 + 5000] ^= 4;
+    let bad = folder.path().join("bad.edb");
+    std::fs::write(&bad, &broken).expect("writable");
+    let (status, stdout, _) = output(folder.path(), &["verify", "bad.edb", "--repair-to", "good.edb"]);
+    assert_eq!(status, 1, "{stdout}");
+    assert!(stdout.contains("page 99: a single bit is flipped"), "{stdout}");
+    assert_eq!(std::fs::read(&bad).expect("readable"), broken, "never in place");
+    assert!(
+        std::fs::read(folder.path().join("good.edb")).expect("readable") == whole,
+        "the copy is repaired"
+    );
+    let (status, _, stderr) = output(folder.path(), &["verify", "bad.edb", "--repair-to", "good.edb"]);
+    assert_eq!(status, 3, "an existing file is never overwritten: {stderr}");
+    std::fs::write(&bad, &whole[..whole.len() / 2 / 32768 * 32768]).expect("writable");
+    let (status, stdout, _) = output(folder.path(), &["verify", "bad.edb"]);
+    assert_eq!(status, 1);
+    assert!(stdout.contains("cut off"), "{stdout}");
+    std::fs::write(&bad, vec![7; 100_000]).expect("writable");
+    let (status, _, stderr) = output(folder.path(), &["verify", "bad.edb"]);
+    assert_eq!(status, 2, "{stderr}");
+}
+
+/// Wrong input points at the line; folders that are not ours are refused and left alone.
+#[test]
+fn wrong_input_and_foreign_folders_are_refused_with_the_reason() {
+    let folder = folder();
+    let at = folder.path();
+    let (status, _, stderr) = output(at, &["run", "nothing.toml"]);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("nothing.toml"), "{stderr}");
+
+    std::fs::write(at.join("typo.toml"), SMALL.replace("database_mib", "databas_mib")).expect("writable");
+    let (status, _, stderr) = output(at, &["run", "typo.toml"]);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("databas_mib") && stderr.contains("did you mean"), "{stderr}");
+
+    solution(at, ALL);
+    std::fs::create_dir_all(at.join("data/v")).expect("writable");
+    std::fs::write(at.join("data/v/precious"), "x").expect("writable");
+    let (status, _, stderr) = output(at, &["run", "small.toml"]);
+    assert_eq!(status, 3);
+    assert!(stderr.contains("was not made by proofload"), "{stderr}");
+    assert_eq!(std::fs::read_dir(at.join("data/v")).expect("readable").count(), 1);
+    assert!(runs(at).is_empty(), "nothing was started");
+
+    let (status, _, stderr) = output(at, &["run", "small.toml", "--tests", "preformance"]);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("did you mean `performance`"), "{stderr}");
+}
+
+/// A test that needs databases says so instead of making them.
+#[test]
+fn a_test_alone_needs_databases_that_exist() {
+    let folder = folder();
+    solution(folder.path(), ALL);
+    let (status, _, stderr) = output(folder.path(), &["run", "small.toml", "--tests", "performance"]);
+    assert_eq!(status, 3, "{stderr}");
+    assert!(stderr.contains("run the test `init` first"), "{stderr}");
+}
+
+/// A dry run says everything and writes nothing.
+#[test]
+fn a_dry_run_writes_nothing() {
+    let folder = folder();
+    solution(folder.path(), ALL);
+    let (status, _, stderr) = output(folder.path(), &["run", "small.toml", "--dry-run"]);
+    assert_eq!(status, 0);
+    assert!(stderr.contains("in all up to"), "{stderr}");
+    assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
+}
+
+/// SIGINT ends the load, closes the databases and keeps the evidence; a SIGKILL keeps it up to the last second.
+#[test]
+fn an_interrupted_run_keeps_its_evidence_and_leaves_clean_databases() {
+    let folder = folder();
+    solution(
+        folder.path(),
+        "[[test]]\nkind = \"init\"\n[[test]]\nkind = \"performance\"\nduration_s = 600\nwarmup_limit_s = 1\n",
+    );
+    for (signal, status) in [(libc::SIGINT, Some(4)), (libc::SIGKILL, None)] {
+        let mut child = proofload(folder.path(), &["run", "small.toml"])
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the program starts");
+        std::thread::sleep(std::time::Duration::from_secs(6));
+        // SAFETY: the process is our own child and has not been waited for.
+        unsafe { libc::kill(child.id() as i32, signal) };
+        assert_eq!(child.wait().expect("it ends").code(), status);
+        let run = runs(folder.path()).pop().expect("a run folder");
+        let (code, _, stderr) = output(folder.path(), &["report", &run.to_string_lossy()]);
+        assert_eq!(code, 0, "{stderr}");
+        let report = std::fs::read_to_string(run.join("report.html")).expect("rendered");
+        assert!(report.contains("Performance"), "the test that was cut short is in the report");
+        if signal == libc::SIGINT {
+            assert_eq!(output(folder.path(), &["verify", "data/v/DB1/DB1.edb"]).0, 0);
+        }
+    }
+    // After the kill the databases recover.
+    let (status, stdout, stderr) = output(folder.path(), &["run", "small.toml", "--tests", "init"]);
+    assert_eq!(status, 0, "{stdout}{stderr}");
+}
+
+/// Planning is arithmetic: it needs no disk, prints data on stdout, and every published solution plans cleanly.
+#[test]
+fn every_shipped_solution_plans() {
+    let folder = folder();
+    let solutions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../solutions");
+    let mut planned = 0;
+    for entry in std::fs::read_dir(solutions).expect("solutions are shipped") {
+        let path = entry.expect("readable").path();
+        if path.file_stem().is_some_and(|stem| stem == "catalogue") {
+            continue;
+        }
+        let (status, stdout, stderr) = output(folder.path(), &["plan", &path.to_string_lossy()]);
+        assert_eq!(status, 0, "{}: {stdout}{stderr}", path.display());
+        assert!(stdout.lines().all(|line| line.chars().count() <= 100), "{}", path.display());
+        let (status, json, _) = output(folder.path(), &["plan", &path.to_string_lossy(), "--json"]);
+        assert_eq!(status, 0);
+        serde_json::from_str::<serde_json::Value>(&json).expect("stdout is data");
+        planned += 1;
+    }
+    assert_eq!(planned, 6);
+}
+
+/// The change to the targets is shown first and made only when asked for.
+#[test]
+fn targets_are_written_only_with_yes() {
+    let folder = folder();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../solutions/dell-md3260-15000.toml");
+    let text = std::fs::read_to_string(shipped).expect("shipped");
+    let changed = text.replace("target_iops", "# target_iops");
+    std::fs::write(folder.path().join("s.toml"), &changed).expect("writable");
+    let (_, stdout, stderr) = output(folder.path(), &["plan", "s.toml", "--write-targets"]);
+    assert!(stdout.contains("target_iops"), "{stdout}{stderr}");
+    let after = || std::fs::read_to_string(folder.path().join("s.toml")).expect("readable");
+    assert_eq!(after(), changed);
+    output(folder.path(), &["plan", "s.toml", "--write-targets", "--yes"]);
+    assert!(after().lines().any(|line| line.starts_with("target_iops")), "{}", after());
+}

@@ -1,0 +1,150 @@
+//! House rules that no compiler checks. Each rule says what it protects.
+#![allow(clippy::disallowed_methods, reason = "a test that reads the source tree")]
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace exists")
+}
+
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("readable").map(|e| e.expect("readable").path()) {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if entry.is_dir() {
+            if !["target", ".git", "corpus", "artifacts"].contains(&name.as_str())
+                && !name.starts_with("proofload-demo")
+            {
+                sources(&entry, found);
+            }
+        } else if [".rs", ".toml", ".md", ".py", ".html", ".sql"].iter().any(|end| name.ends_with(end)) {
+            found.push(entry);
+        }
+    }
+}
+
+fn all_sources() -> Vec<(String, String)> {
+    let root = root();
+    let mut found = Vec::new();
+    sources(&root, &mut found);
+    found.sort();
+    found
+        .into_iter()
+        .map(|path| {
+            let text = std::fs::read_to_string(&path).expect("UTF-8 sources");
+            (path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned(), text)
+        })
+        .collect()
+}
+
+/// Code before the unit tests of a file: what ships.
+fn shipped(text: &str) -> &str {
+    text.split("#[cfg(test)]").next().unwrap_or(text)
+}
+
+/// A module that is compiled for tests only.
+fn is_test_module(path: &str) -> bool {
+    path.contains("/src/tests/") || path.ends_with("/tests.rs") || path.ends_with("/testing.rs")
+}
+
+fn assert_none(findings: Vec<String>, rule: &str) {
+    assert!(findings.is_empty(), "{rule}:\n{}", findings.join("\n"));
+}
+
+/// The same campaign code runs in both worlds, repeatably: it may reach the outside only through `World`.
+#[test]
+fn only_world_touches_clock_files_threads_and_randomness() {
+    let pure = ["edb", "btree", "engine", "workload", "campaign", "results", "plan", "solution"];
+    let banned = [
+        "std::fs",
+        "std::thread",
+        "Instant::now",
+        "SystemTime",
+        "std::net",
+        "thread_rng",
+        "std::env::var",
+        "compio",
+    ];
+    let mut findings = Vec::new();
+    for (path, text) in all_sources() {
+        let in_pure = pure.iter().any(|krate| path.starts_with(&format!("crates/{krate}/src/")));
+        if in_pure && path.ends_with(".rs") && !is_test_module(&path) {
+            for (number, line) in shipped(&text).lines().enumerate() {
+                let code = line.split("//").next().unwrap_or(line);
+                if let Some(word) = banned.iter().find(|word| code.contains(**word)) {
+                    findings.push(format!("{path}:{}: {word}", number + 1));
+                }
+            }
+        }
+    }
+    assert_none(findings, "reach the outside through World");
+}
+
+/// One campaign, two worlds: no line may ask which one it runs in.
+#[test]
+fn no_crate_above_world_asks_which_world_it_is() {
+    let mut findings = Vec::new();
+    for (path, text) in all_sources() {
+        let above =
+            ["engine", "workload", "campaign"].iter().any(|k| path.starts_with(&format!("crates/{k}/src/")));
+        if above && path.ends_with(".rs") {
+            for (number, line) in shipped(&text).lines().enumerate() {
+                let code = line.split("//").next().unwrap_or(line);
+                if ["world::sim", "world::real", "is_simulated", "is_sim("]
+                    .iter()
+                    .any(|word| code.contains(word))
+                {
+                    findings.push(format!("{path}:{}: {}", number + 1, line.trim()));
+                }
+            }
+        }
+    }
+    assert_none(findings, "code above `world` must not know which world it runs in");
+}
+
+/// A file that cannot be taken in at one sitting wants splitting.
+#[test]
+fn files_stay_readable() {
+    let findings = all_sources()
+        .into_iter()
+        .filter(|(path, text)| path.ends_with(".rs") && text.lines().count() > 1_000)
+        .map(|(path, text)| format!("{path}: {} lines", text.lines().count()))
+        .collect();
+    assert_none(findings, "split files over 1,000 lines");
+}
+
+/// Unfinished work is not hidden in comments, and no path of a developer's machine leaks.
+#[test]
+fn no_leftovers() {
+    let machine_paths = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/home", "/user")];
+    let leftovers =
+        [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X"), concat!("unimplem", "ented!(")];
+    let mut findings = Vec::new();
+    for (path, text) in all_sources() {
+        if path == "clippy.toml" || path.starts_with("published/") || path.ends_with("/tidy.rs") {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let is_code = path.ends_with(".rs") || path.ends_with(".py");
+            if machine_paths.iter().any(|p| line.contains(p))
+                || (is_code && leftovers.iter().any(|w| line.contains(w)))
+            {
+                findings.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(findings, "leftovers");
+}
+
+/// Licence and toolchain are what the README promises.
+#[test]
+fn every_crate_inherits_the_licence() {
+    for entry in std::fs::read_dir(root().join("crates")).expect("readable") {
+        let manifest = entry.expect("readable").path().join("Cargo.toml");
+        let text = std::fs::read_to_string(&manifest).expect("a manifest");
+        assert!(
+            text.contains("license.workspace = true"),
+            "{} does not inherit the licence",
+            manifest.display()
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! Column types and the ranges of column ids.
+
+/// First id of a variable column.
+pub const FIRST_VARIABLE: u16 = 128;
+/// First id of a tagged column.
+pub const FIRST_TAGGED: u16 = 256;
+
+/// Type of a column; the numbers are those of the catalog. Values are handled as they are stored: little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ColumnType {
+    /// 0xFF or 0.
+    Bit = 1,
+    /// Unsigned, 8 bits.
+    U8 = 2,
+    /// Signed, 16 bits.
+    I16 = 3,
+    /// Signed, 32 bits.
+    I32 = 4,
+    /// Signed, 64 bits, counted in 1/10000.
+    Currency = 5,
+    /// Float, 32 bits.
+    F32 = 6,
+    /// Float, 64 bits.
+    F64 = 7,
+    /// Days since the end of 1899 as a float.
+    DateTime = 8,
+    /// Up to 255 bytes.
+    Binary = 9,
+    /// Up to 255 bytes of text.
+    Text = 10,
+    /// Bytes without a limit, kept in the record or apart.
+    LongBinary = 11,
+    /// Text without a limit, kept in the record or apart.
+    LongText = 12,
+    /// Unsigned, 32 bits.
+    U32 = 14,
+    /// Signed, 64 bits.
+    I64 = 15,
+    /// 16 bytes.
+    Guid = 16,
+    /// Unsigned, 16 bits.
+    U16 = 17,
+}
+
+impl ColumnType {
+    /// The type with this number in the catalog.
+    pub fn from_number(number: u8) -> Option<ColumnType> {
+        use ColumnType::*;
+        Some(match number {
+            1 => Bit,
+            2 => U8,
+            3 => I16,
+            4 => I32,
+            5 => Currency,
+            6 => F32,
+            7 => F64,
+            8 => DateTime,
+            9 => Binary,
+            10 => Text,
+            11 => LongBinary,
+            12 => LongText,
+            14 => U32,
+            15 => I64,
+            16 => Guid,
+            17 => U16,
+            _ => return None,
+        })
+    }
+
+    /// Size of its values, if all have the same.
+    pub fn fixed_bytes(self) -> Option<usize> {
+        use ColumnType::*;
+        Some(match self {
+            Bit | U8 => 1,
+            I16 | U16 => 2,
+            I32 | U32 | F32 => 4,
+            Currency | F64 | DateTime | I64 => 8,
+            Guid => 16,
+            Binary | Text | LongBinary | LongText => return None,
+        })
+    }
+
+    /// Whether its values may be long values.
+    pub fn is_long(self) -> bool {
+        matches!(self, ColumnType::LongBinary | ColumnType::LongText)
+    }
+
+    /// Whether its values are text.
+    pub fn is_text(self) -> bool {
+        matches!(self, ColumnType::Text | ColumnType::LongText)
+    }
+}

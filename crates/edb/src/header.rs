@@ -1,0 +1,448 @@
+//! The database header (file page 0) and its shadow (file page 1).
+//!
+//! Invariants
+//! 1. `parse` accepts only a page whose checksum, magic number, file type and page size are right.
+//! 2. In the clean state the generation fields are 0 and the bytes from 668 on are 0 (readers check that).
+//! 3. Fields that this crate has no name for are kept as they were read.
+//!
+//! Limits: format 1568.20 is written; any update level is read.
+
+use thiserror::Error;
+
+use crate::bytes::{get_u32, get_u64, put_u32, put_u64};
+use crate::checksum::{self, MAGIC};
+use crate::identity::{LogPosition, LogTime, Signature};
+use crate::page::{MAX_PAGE_BYTES, is_page_size};
+
+const FORMAT_VERSION: u32 = 0x620;
+const FORMAT_UPDATE: u32 = 20;
+/// First value of the modification counter of a new database.
+pub const FIRST_DBTIME: u64 = 64;
+
+mod at {
+    pub const MAGIC: usize = 4;
+    pub const VERSION: usize = 8;
+    pub const ATTRIBUTES: usize = 12;
+    pub const DBTIME: usize = 16;
+    pub const SIGNATURE: usize = 24;
+    pub const STATE: usize = 52;
+    pub const CONSISTENT: usize = 56;
+    pub const ATTACH_TIME: usize = 72;
+    pub const ATTACH: usize = 80;
+    pub const DETACH_TIME: usize = 88;
+    pub const DETACH: usize = 96;
+    pub const DBID: usize = 104;
+    pub const LOG_SIGNATURE: usize = 108;
+    /// Log position of the full backup that this copy of the file comes from.
+    pub const BACKUP: usize = 184;
+    pub const LAST_OBJID: usize = 212;
+    pub const OS_VERSION: usize = 216;
+    pub const UPDATE: usize = 232;
+    pub const PAGE_BYTES: usize = 236;
+    pub const FIRST_REQUIRED: usize = 296;
+    pub const LAST_REQUIRED: usize = 300;
+    pub const CREATED_VERSION: usize = 340;
+    pub const CREATED_UPDATE: usize = 344;
+    pub const REQUIRED_TIME: usize = 348;
+    pub const LAST_COMMITTED: usize = 416;
+    pub const SORT_VERSION: usize = 508;
+    pub const RECOVERING: usize = 536;
+    pub const FILE_TYPE: usize = 667;
+    pub const ZERO_WHEN_CLEAN: usize = 668;
+}
+
+/// Type of a file, at the same place in databases, logs and checkpoints.
+const FILE_TYPE_DATABASE: u32 = 1;
+
+/// Whether the database needs its logs, and what else may be going on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Being created.
+    JustCreated = 1,
+    /// In use, or not shut down cleanly: needs its logs.
+    Dirty = 2,
+    /// Complete without logs.
+    Clean = 3,
+    /// Being converted.
+    Converting = 4,
+    /// Detached by force (obsolete).
+    ForceDetached = 5,
+    /// Being reseeded incrementally.
+    Reseeding = 6,
+    /// Dirty, and pages were patched.
+    DirtyPatched = 7,
+    /// Being reverted to a snapshot.
+    Reverting = 8,
+}
+
+impl State {
+    fn from_u32(value: u32) -> Option<State> {
+        use State::*;
+        [JustCreated, Dirty, Clean, Converting, ForceDetached, Reseeding, DirtyPatched, Reverting]
+            .into_iter()
+            .find(|state| *state as u32 == value)
+    }
+}
+
+/// Why a page is no database header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum HeaderDamage {
+    /// Shorter than the page it should be.
+    #[error("too short for a database header")]
+    Short,
+    /// No database at all.
+    #[error("no database header: the magic number is {found:#010x}")]
+    Magic {
+        /// What stands there.
+        found: u32,
+    },
+    /// Another kind of file.
+    #[error("file type {found} is no database")]
+    FileType {
+        /// What stands there.
+        found: u32,
+    },
+    /// No page size that this program knows.
+    #[error("page size {found} is not supported")]
+    PageSize {
+        /// What stands there.
+        found: u32,
+    },
+    /// The bytes are not those that were written.
+    #[error("the checksum is {stored:#010x}, the bytes give {computed:#010x}")]
+    Checksum {
+        /// Checksum in the header.
+        stored: u32,
+        /// Checksum of the bytes.
+        computed: u32,
+    },
+    /// A state that this program does not know.
+    #[error("unknown database state {found}")]
+    State {
+        /// What stands there.
+        found: u32,
+    },
+}
+
+/// Which of the two copies was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// File page 0.
+    Header,
+    /// File page 1, because the header is damaged for the reason given.
+    Shadow {
+        /// What is wrong with the header.
+        header: HeaderDamage,
+    },
+}
+
+/// A database header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseHeader {
+    bytes: Vec<u8>,
+}
+
+macro_rules! header_field {
+    ($(#[$doc:meta])* $get:ident, $set:ident, $type:ty, $at:ident, $read:ident, $write:ident) => {
+        $(#[$doc])*
+        pub fn $get(&self) -> $type {
+            $read(&self.bytes, at::$at)
+        }
+
+        /// Sets the field of the same name.
+        pub fn $set(&mut self, value: $type) {
+            $write(&mut self.bytes, at::$at, value);
+        }
+    };
+}
+
+impl DatabaseHeader {
+    /// Header of a new, clean database that belongs to no log.
+    ///
+    /// # Panics
+    /// If `page_bytes` is no page size.
+    pub fn new(page_bytes: usize, signature: Signature, created: LogTime) -> Self {
+        assert!(is_page_size(page_bytes), "{page_bytes} is no page size");
+        let mut header = DatabaseHeader { bytes: vec![0; page_bytes] };
+        let fields = [
+            (at::MAGIC, MAGIC),
+            (at::VERSION, FORMAT_VERSION),
+            (at::STATE, State::Clean as u32),
+            (at::DBID, 1),
+            (at::OS_VERSION, 6),
+            (at::OS_VERSION + 4, 2),
+            (at::OS_VERSION + 8, 9200),
+            (at::UPDATE, FORMAT_UPDATE),
+            (at::PAGE_BYTES, page_bytes as u32),
+            (at::CREATED_VERSION, FORMAT_VERSION),
+            (at::CREATED_UPDATE, FORMAT_UPDATE),
+            (at::FILE_TYPE, FILE_TYPE_DATABASE),
+        ];
+        fields.into_iter().for_each(|(at, value)| put_u32(&mut header.bytes, at, value));
+        put_u64(&mut header.bytes, at::SORT_VERSION, u64::MAX);
+        header.set_dbtime(FIRST_DBTIME);
+        header.put(at::SIGNATURE, &signature.to_bytes());
+        for at in [at::CONSISTENT + LogPosition::BYTES, at::ATTACH_TIME, at::DETACH_TIME] {
+            header.put(at, &created.to_bytes());
+        }
+        header
+    }
+
+    /// Reads one copy. `bytes` starts with the header page and may go on.
+    ///
+    /// # Errors
+    /// If this is no intact database header.
+    pub fn parse(bytes: &[u8]) -> Result<Self, HeaderDamage> {
+        if bytes.len() < 4096 {
+            return Err(HeaderDamage::Short);
+        }
+        let magic = get_u32(bytes, at::MAGIC);
+        if magic != MAGIC {
+            return Err(HeaderDamage::Magic { found: magic });
+        }
+        let page_bytes = match get_u32(bytes, at::PAGE_BYTES) {
+            // Databases from before page sizes could be chosen.
+            0 => 4096,
+            found if is_page_size(found as usize) => found as usize,
+            found => return Err(HeaderDamage::PageSize { found }),
+        };
+        let page = bytes.get(..page_bytes).ok_or(HeaderDamage::Short)?;
+        let (stored, computed) = (get_u32(page, 0), checksum::header_sum(page));
+        if stored != computed {
+            return Err(HeaderDamage::Checksum { stored, computed });
+        }
+        // Files of early formats have no file type; the attributes say that they are no streaming file.
+        let file_type = get_u32(page, at::FILE_TYPE);
+        if file_type > FILE_TYPE_DATABASE || get_u32(page, at::ATTRIBUTES) != 0 {
+            return Err(HeaderDamage::FileType { found: file_type });
+        }
+        let state = get_u32(page, at::STATE);
+        State::from_u32(state).ok_or(HeaderDamage::State { found: state })?;
+        Ok(DatabaseHeader { bytes: page.to_vec() })
+    }
+
+    /// Reads the header or, if it is damaged, the shadow. `start` is the beginning of the file, at least
+    /// `2 * MAX_PAGE_BYTES` of it unless the file is shorter.
+    ///
+    /// # Errors
+    /// With what is wrong with the header, if the shadow is damaged too.
+    pub fn read(start: &[u8]) -> Result<(Self, Copy), HeaderDamage> {
+        let header = match Self::parse(start) {
+            Ok(header) => return Ok((header, Copy::Header)),
+            Err(damage) => damage,
+        };
+        // A damaged header cannot say where the shadow is; a shadow proves its place by its page size.
+        let sizes = [4096, 8192, 16384, MAX_PAGE_BYTES];
+        let shadow = sizes.into_iter().find_map(|size| {
+            let shadow = Self::parse(start.get(size..)?).ok()?;
+            (shadow.page_bytes() == size).then_some(shadow)
+        });
+        shadow.map(|shadow| (shadow, Copy::Shadow { header })).ok_or(header)
+    }
+
+    /// The header page with its checksum, to be written twice: first as header, then as shadow.
+    pub fn stamped(&mut self) -> &[u8] {
+        checksum::stamp_header(&mut self.bytes);
+        &self.bytes
+    }
+
+    /// Page size of the database.
+    pub fn page_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Format version and update, 1568 and 20 in files written here.
+    pub fn format(&self) -> (u32, u32) {
+        (get_u32(&self.bytes, at::VERSION), get_u32(&self.bytes, at::UPDATE))
+    }
+
+    /// The database's state.
+    pub fn state(&self) -> State {
+        // `parse` and `new` let no other value in.
+        State::from_u32(get_u32(&self.bytes, at::STATE)).unwrap_or(State::Dirty)
+    }
+
+    header_field!(
+        /// Highest modification counter used; above that of every page of a clean database.
+        dbtime, set_dbtime, u64, DBTIME, get_u64, put_u64
+    );
+    header_field!(
+        /// Number of the database within its instance.
+        dbid, set_dbid, u32, DBID, get_u32, put_u32
+    );
+    header_field!(
+        /// Highest object id in use.
+        last_objid, set_last_objid, u32, LAST_OBJID, get_u32, put_u32
+    );
+    header_field!(
+        /// Log generation that is being replayed, 0 outside recovery.
+        recovering_generation, set_recovering_generation, u32, RECOVERING, get_u32, put_u32
+    );
+
+    /// The database's own signature.
+    pub fn signature(&self) -> Signature {
+        Signature::get(&self.bytes, at::SIGNATURE)
+    }
+
+    /// Signature of the log stream that the database belongs to; zero if none.
+    pub fn log_signature(&self) -> Signature {
+        Signature::get(&self.bytes, at::LOG_SIGNATURE)
+    }
+
+    /// Up to here every change is in the file.
+    pub fn consistent_position(&self) -> LogPosition {
+        LogPosition::get(&self.bytes, at::CONSISTENT)
+    }
+
+    /// Where in the log the database came into use.
+    pub fn attach_position(&self) -> LogPosition {
+        LogPosition::get(&self.bytes, at::ATTACH)
+    }
+
+    /// Where in the log the database was last shut down cleanly.
+    pub fn detach_position(&self) -> LogPosition {
+        LogPosition::get(&self.bytes, at::DETACH)
+    }
+
+    /// Where redo begins if this file is a backup copy; zero otherwise.
+    pub fn backup_position(&self) -> LogPosition {
+        LogPosition::get(&self.bytes, at::BACKUP)
+    }
+
+    /// See `backup_position`.
+    pub fn set_backup_position(&mut self, position: LogPosition) {
+        self.put(at::BACKUP, &position.to_bytes());
+    }
+
+    /// First and last log generation that a dirty database needs, and the last that may have been committed.
+    pub fn generations(&self) -> (u32, u32, u32) {
+        let field = |at| get_u32(&self.bytes, at);
+        (field(at::FIRST_REQUIRED), field(at::LAST_REQUIRED), field(at::LAST_COMMITTED))
+    }
+
+    /// See `generations`.
+    pub fn set_generations(&mut self, first_required: u32, last_required: u32, last_committed: u32) {
+        put_u32(&mut self.bytes, at::FIRST_REQUIRED, first_required);
+        put_u32(&mut self.bytes, at::LAST_REQUIRED, last_required);
+        put_u32(&mut self.bytes, at::LAST_COMMITTED, last_committed);
+    }
+
+    /// The database comes into use at `position` of the log stream `log`: dirty, and needing its logs from there on.
+    pub fn attach(&mut self, dbid: u32, log: Signature, position: LogPosition, time: LogTime) {
+        put_u32(&mut self.bytes, at::STATE, State::Dirty as u32);
+        self.set_dbid(dbid);
+        self.put(at::LOG_SIGNATURE, &log.to_bytes());
+        self.put(at::ATTACH, &position.to_bytes());
+        self.put(at::ATTACH_TIME, &time.to_bytes());
+        let generation = position.generation();
+        self.set_generations(generation, generation, generation);
+    }
+
+    /// Every change up to `position` is in the file, which needs its logs no more.
+    pub fn detach(&mut self, position: LogPosition, time: LogTime) {
+        put_u32(&mut self.bytes, at::STATE, State::Clean as u32);
+        for at in [at::CONSISTENT, at::DETACH] {
+            self.put(at, &position.to_bytes());
+        }
+        for at in [at::CONSISTENT + LogPosition::BYTES, at::DETACH_TIME] {
+            self.put(at, &time.to_bytes());
+        }
+        self.set_generations(0, 0, 0);
+        self.set_recovering_generation(0);
+        self.set_backup_position(LogPosition::default());
+        self.put(at::REQUIRED_TIME, &LogTime::default().to_bytes());
+        // The three high bytes of the file type lie here too; they are 0 in every type.
+        self.bytes[at::ZERO_WHEN_CLEAN..].fill(0);
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(page_bytes: usize) -> DatabaseHeader {
+        let now = LogTime::from_unix_ms(1_700_000_000_000);
+        DatabaseHeader::new(page_bytes, Signature::new(77, now), now)
+    }
+
+    fn file(header: &mut DatabaseHeader) -> Vec<u8> {
+        let page = header.stamped();
+        [page, page, &[0; 4096]].concat()
+    }
+
+    #[test]
+    fn attach_makes_dirty_and_detach_leaves_no_trace_of_logs_needed() {
+        let mut header = new(32768);
+        assert_eq!((header.state(), header.format()), (State::Clean, (1568, 20)));
+        let (log, time) =
+            (Signature::new(5, LogTime::from_unix_ms(9)), LogTime::from_unix_ms(1_700_000_001_000));
+        header.attach(2, log, LogPosition::new(7, 3, 40), time);
+        let (read, copy) = DatabaseHeader::read(&file(&mut header)).unwrap();
+        assert_eq!((read.state(), copy), (State::Dirty, Copy::Header));
+        assert_eq!((read.generations(), read.log_signature(), read.dbid()), ((7, 7, 7), log, 2));
+        header.bytes[680] = 7;
+        header.detach(LogPosition::new(8, 1, 40), time);
+        let read = DatabaseHeader::parse(header.stamped()).unwrap();
+        assert_eq!((read.state(), read.generations()), (State::Clean, (0, 0, 0)));
+        assert_eq!(read.consistent_position(), read.detach_position());
+        assert!(header.stamped()[668..].iter().all(|&byte| byte == 0));
+        assert_eq!(get_u32(header.stamped(), at::FILE_TYPE), 1);
+    }
+
+    #[test]
+    fn the_shadow_stands_in_for_a_damaged_header_of_any_page_size() {
+        for page_bytes in [4096, 8192, 16384, 32768] {
+            let mut header = new(page_bytes);
+            let mut bytes = file(&mut header);
+            bytes[300] ^= 4;
+            let (read, copy) = DatabaseHeader::read(&bytes).unwrap();
+            assert_eq!(read, header);
+            assert!(matches!(copy, Copy::Shadow { header: HeaderDamage::Checksum { .. } }));
+            bytes[..page_bytes].fill(0);
+            let (read, copy) = DatabaseHeader::read(&bytes).unwrap();
+            assert_eq!(read, header);
+            assert_eq!(copy, Copy::Shadow { header: HeaderDamage::Magic { found: 0 } });
+            bytes[page_bytes + 300] ^= 4;
+            assert_eq!(DatabaseHeader::read(&bytes), Err(HeaderDamage::Magic { found: 0 }));
+        }
+    }
+
+    #[test]
+    fn each_kind_of_damage_has_its_name() {
+        let damaged = |at: usize, value: u32, restamp: bool| {
+            let mut bytes = new(8192).stamped().to_vec();
+            put_u32(&mut bytes, at, value);
+            if restamp {
+                checksum::stamp_header(&mut bytes);
+            }
+            DatabaseHeader::parse(&bytes).unwrap_err()
+        };
+        assert_eq!(damaged(at::PAGE_BYTES, 5000, true), HeaderDamage::PageSize { found: 5000 });
+        assert_eq!(damaged(at::PAGE_BYTES, 32768, true), HeaderDamage::Short);
+        assert_eq!(damaged(at::FILE_TYPE, 3, true), HeaderDamage::FileType { found: 3 });
+        assert_eq!(damaged(at::STATE, 9, true), HeaderDamage::State { found: 9 });
+        assert!(matches!(damaged(at::DBTIME, 9, false), HeaderDamage::Checksum { .. }));
+        assert_eq!(DatabaseHeader::parse(&[1; 100]), Err(HeaderDamage::Short));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_the_parser_panic(
+            patch in proptest::collection::vec((0usize..1000, proptest::prelude::any::<u8>()), 0..40), cut in 0usize..40_000,
+        ) {
+            let mut bytes = file(&mut new(16384));
+            patch.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+            let _ = DatabaseHeader::read(&bytes[..cut.min(bytes.len())]);
+            checksum::stamp_header(&mut bytes[..16384]);
+            if let Ok((mut header, _)) = DatabaseHeader::read(&bytes) {
+                let _ = (header.state(), header.generations(), header.signature().created().parts());
+                header.stamped();
+            }
+        }
+    }
+}

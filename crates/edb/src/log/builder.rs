@@ -1,0 +1,145 @@
+//! Records in, segments out.
+
+use std::collections::VecDeque;
+
+use super::{AT_POSITION, AT_TIME, DATA_START, LogPosition, LogTime, SEGMENT_BYTES, frame};
+use crate::bytes::put_u32;
+use crate::checksum;
+use crate::page::{FLAGS, page_flags};
+
+/// A segment to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The segment's own position (byte 0).
+    pub position: LogPosition,
+    /// Where in its file it goes: its own number, or the next for a shadow.
+    pub place: u16,
+    /// Its bytes, checksum included.
+    pub bytes: Box<[u8; SEGMENT_BYTES]>,
+}
+
+/// Cuts records into segments. It knows no files: it hands out full segments once, the open one as often as asked.
+pub struct LogBuilder {
+    generation: u32,
+    segment: u16,
+    segments_per_log: u16,
+    open: Box<[u8; SEGMENT_BYTES]>,
+    used: usize,
+    full: VecDeque<Segment>,
+}
+
+impl LogBuilder {
+    /// A builder whose first record goes to segment `segment` (at least 1) of log `generation`.
+    ///
+    /// # Panics
+    /// If a log of that many segments has no room for header, a segment and its shadow.
+    pub fn new(generation: u32, segment: u16, segments_per_log: u16) -> Self {
+        assert!(segments_per_log >= 3, "{segments_per_log} segments are no log");
+        let open = Box::new([0; SEGMENT_BYTES]);
+        let mut builder = LogBuilder {
+            generation,
+            segment,
+            segments_per_log,
+            open,
+            used: DATA_START,
+            full: VecDeque::new(),
+        };
+        builder.skip_to_data();
+        builder
+    }
+
+    /// Where the next record begins.
+    pub fn position(&self) -> LogPosition {
+        LogPosition::new(self.generation, self.segment, self.used as u16)
+    }
+
+    /// Adds a record and returns the position behind it. `time` is noted in the segments that it opens.
+    ///
+    /// # Panics
+    /// If the record is empty or longer than 4 GiB.
+    pub fn append(&mut self, record: &[u8], time: LogTime) -> LogPosition {
+        let total = u32::try_from(record.len()).expect("a log record is at most 4 GiB");
+        assert!(total > 0, "a log record is not empty");
+        if self.room() >= frame::WHOLE_HEADER + record.len() {
+            self.put(frame::WHOLE, &[], record, time);
+            return self.position();
+        }
+        let mut rest = record;
+        while !rest.is_empty() {
+            let is_first = rest.len() == record.len();
+            let header = if is_first { frame::FIRST_PIECE_HEADER } else { frame::NEXT_PIECE_HEADER };
+            if self.room() < header + rest.len().min(frame::PIECE_MIN) {
+                self.seal();
+                continue;
+            }
+            let (piece, behind) = rest.split_at(rest.len().min(self.room() - header));
+            if is_first {
+                self.put(frame::FIRST_PIECE, &total.to_le_bytes(), piece, time);
+            } else {
+                self.put(frame::NEXT_PIECE, &[], piece, time);
+            }
+            rest = behind;
+        }
+        self.position()
+    }
+
+    fn room(&self) -> usize {
+        SEGMENT_BYTES - self.used
+    }
+
+    fn put(&mut self, kind: u8, before_length: &[u8], data: &[u8], time: LogTime) {
+        if self.used == DATA_START {
+            self.open[AT_TIME..AT_TIME + LogTime::BYTES].copy_from_slice(&time.to_bytes());
+        }
+        let length = (data.len() as u16).to_le_bytes();
+        for part in [&[kind], before_length, &length, data] {
+            self.open[self.used..self.used + part.len()].copy_from_slice(part);
+            self.used += part.len();
+        }
+        if self.room() == 0 {
+            self.seal();
+        }
+    }
+
+    /// Closes the open segment, if it holds anything, and fills its rest: it is full from now on.
+    pub fn seal(&mut self) {
+        if self.used == DATA_START {
+            return;
+        }
+        let segment = self.stamped(0);
+        self.full.push_back(segment);
+        self.open.fill(0);
+        self.used = DATA_START;
+        self.segment += 1;
+        self.skip_to_data();
+    }
+
+    /// Leaves out the header segment and the place that is kept for a shadow.
+    fn skip_to_data(&mut self) {
+        if self.segment + 1 >= self.segments_per_log {
+            self.generation += 1;
+            self.segment = 0;
+        }
+        self.segment = self.segment.max(1);
+    }
+
+    /// The full segments since the last call, in order; they may belong to several generations.
+    pub fn take_full(&mut self) -> Vec<Segment> {
+        self.full.drain(..).collect()
+    }
+
+    /// The open segment as it is now, and its shadow, if it holds anything. Both must be written again when more is
+    /// added.
+    pub fn open_segment(&self) -> Option<[Segment; 2]> {
+        (self.used > DATA_START).then(|| [self.stamped(0), self.stamped(1)])
+    }
+
+    fn stamped(&self, places_behind: u16) -> Segment {
+        let position = LogPosition::new(self.generation, self.segment, 0);
+        let mut bytes = self.open.clone();
+        bytes[AT_POSITION..AT_POSITION + LogPosition::BYTES].copy_from_slice(&position.to_bytes());
+        put_u32(&mut bytes[..], FLAGS, page_flags::NEW_CHECKSUM);
+        checksum::stamp(&mut bytes[..], self.segment.into());
+        Segment { position, place: self.segment + places_behind, bytes }
+    }
+}

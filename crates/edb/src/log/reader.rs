@@ -1,0 +1,241 @@
+//! Segments in, records out.
+
+use thiserror::Error;
+
+use super::{
+    AT_POSITION, DATA_START, LogHeader, LogHeaderDamage, LogPosition, SEGMENT_BYTES, frame,
+    frame::NEXT_PIECE_HEADER,
+};
+use crate::bytes::{get_u16, get_u32};
+use crate::checksum::{self, Verdict};
+
+/// What a segment-sized piece of a log file is, judged in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentState {
+    /// A segment of this log in its own place.
+    Good,
+    /// The same, with a single flipped bit.
+    Correctable,
+    /// The shadow of the segment before.
+    Shadow,
+    /// Never written: all zero.
+    Empty,
+    /// Intact, but of an older log that the file was before it was reused.
+    Stale,
+    /// None of these: torn, damaged, or of another place.
+    Bad,
+}
+
+/// Judges segment `number` (from 1) of log `generation`.
+pub fn judge_segment(bytes: &[u8; SEGMENT_BYTES], generation: u32, number: u16) -> SegmentState {
+    let position = LogPosition::get(bytes, AT_POSITION);
+    let own = LogPosition::new(generation, number, 0);
+    match checksum::verify(bytes, number.into()) {
+        Verdict::Ok if position == own => SegmentState::Good,
+        Verdict::Ok if position.generation() < generation => SegmentState::Stale,
+        Verdict::Uninitialised => SegmentState::Empty,
+        Verdict::Correctable { .. } => {
+            let mut copy = *bytes;
+            checksum::correct(&mut copy, number.into());
+            let fits = LogPosition::get(&copy, AT_POSITION) == own;
+            if fits { SegmentState::Correctable } else { SegmentState::Bad }
+        }
+        Verdict::WrongNumber { claimed } if claimed + 1 == u32::from(number) => {
+            let before = LogPosition::new(generation, number - 1, 0);
+            match position == before {
+                true => SegmentState::Shadow,
+                false if position.generation() < generation => SegmentState::Stale,
+                false => SegmentState::Bad,
+            }
+        }
+        _ => SegmentState::Bad,
+    }
+}
+
+/// What follows the last usable segment of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing: every segment that holds records is usable.
+    Full,
+    /// Segments that were never written.
+    Empty,
+    /// Segments of an older log.
+    Stale,
+    /// A segment that is neither usable nor one of the above: torn, if this is the current log, else damaged.
+    Broken,
+}
+
+/// Why a file is no log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum LogDamage {
+    /// No usable header.
+    #[error("log header: {0}")]
+    Header(#[from] LogHeaderDamage),
+    /// Shorter than the header says.
+    #[error("{bytes} bytes of a log of {segments} segments")]
+    Short {
+        /// Length found.
+        bytes: usize,
+        /// Length by the header.
+        segments: u16,
+    },
+    /// The bytes of a valid segment are no records.
+    #[error("no record at {at:?}")]
+    Record {
+        /// Where.
+        at: LogPosition,
+    },
+}
+
+/// A whole log file, repaired where bits were flipped or the shadow had to stand in.
+pub struct LogFile {
+    header: LogHeader,
+    bytes: Vec<u8>,
+    end: u16,
+    tail: Tail,
+    repaired: u16,
+}
+
+impl LogFile {
+    /// Reads a log file.
+    ///
+    /// # Errors
+    /// If it has no intact header or is shorter than that says. A broken tail is no error: see `tail`.
+    pub fn read(mut bytes: Vec<u8>) -> Result<Self, LogDamage> {
+        let short = |bytes: &[u8], segments| LogDamage::Short { bytes: bytes.len(), segments };
+        let header = LogHeader::parse(bytes.first_chunk().ok_or_else(|| short(&bytes, 1))?)?;
+        let (segments, _) = bytes.as_chunks_mut::<SEGMENT_BYTES>();
+        let count = usize::from(header.segments);
+        if count < 3 || segments.len() < count {
+            return Err(short(&bytes, header.segments));
+        }
+        let (mut end, mut repaired, mut tail) = (header.segments - 1, 0, Tail::Full);
+        for number in 1..header.segments - 1 {
+            let index = usize::from(number);
+            let state = judge_segment(&segments[index], header.generation, number);
+            if state == SegmentState::Good {
+                continue;
+            }
+            // A torn write of regular data can look like a single flipped bit. So the shadow goes first, and a segment
+            // is corrected only if the log goes on behind it.
+            let next = judge_segment(&segments[index + 1], header.generation, number + 1);
+            if next == SegmentState::Shadow {
+                segments[index] = segments[index + 1];
+            } else if state == SegmentState::Correctable && next == SegmentState::Good {
+                checksum::correct(&mut segments[index], number.into());
+            } else {
+                tail = match state {
+                    // The shadow of the last segment is where the log ends, not a torn write.
+                    SegmentState::Empty | SegmentState::Shadow => Tail::Empty,
+                    SegmentState::Stale => Tail::Stale,
+                    _ => Tail::Broken,
+                };
+                end = number;
+                break;
+            }
+            repaired += 1;
+        }
+        Ok(LogFile { header, bytes, end, tail, repaired })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &LogHeader {
+        &self.header
+    }
+
+    /// Number of the first segment that is not usable.
+    pub fn end(&self) -> u16 {
+        self.end
+    }
+
+    /// What is there.
+    pub fn tail(&self) -> Tail {
+        self.tail
+    }
+
+    /// Segments that were corrected or taken from their shadow.
+    pub fn repaired(&self) -> u16 {
+        self.repaired
+    }
+
+    /// The usable segments in order.
+    pub fn segments(&self) -> impl Iterator<Item = &[u8; SEGMENT_BYTES]> {
+        let (segments, _) = self.bytes.as_chunks::<SEGMENT_BYTES>();
+        segments[1..usize::from(self.end)].iter()
+    }
+}
+
+/// Puts records together from segments, across segments and logs.
+#[derive(Default)]
+pub struct Records {
+    partial: Vec<u8>,
+    missing: usize,
+}
+
+impl Records {
+    /// Starts at a place where a record begins, or in the middle of one, which is then left out.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the records of the next valid segment apart, from byte `from` on (`DATA_START` for all of it), and calls
+    /// `each` with every record that ends there and the position behind it.
+    ///
+    /// # Errors
+    /// If the segment holds anything but records.
+    pub fn push(
+        &mut self,
+        segment: &[u8; SEGMENT_BYTES],
+        from: usize,
+        mut each: impl FnMut(LogPosition, &[u8]),
+    ) -> Result<(), LogDamage> {
+        let place = LogPosition::get(segment, AT_POSITION);
+        let position = |byte: usize| LogPosition::new(place.generation(), place.segment(), byte as u16);
+        let mut at = from.max(DATA_START);
+        while at < SEGMENT_BYTES && segment[at] != frame::FILL {
+            let damage = LogDamage::Record { at: position(at) };
+            let header = match segment[at] {
+                frame::WHOLE | frame::NEXT_PIECE => NEXT_PIECE_HEADER,
+                frame::FIRST_PIECE => frame::FIRST_PIECE_HEADER,
+                _ => return Err(damage),
+            };
+            let start = at + header;
+            if start > SEGMENT_BYTES {
+                return Err(damage);
+            }
+            let len = usize::from(get_u16(segment, start - 2));
+            let data = segment.get(start..start + len).filter(|data| !data.is_empty()).ok_or(damage)?;
+            let kind = segment[at];
+            let end = start + len;
+            match kind {
+                // A record that was cut off by the end of an earlier life of the log is never completed.
+                frame::WHOLE => {
+                    self.drop_partial();
+                    each(position(end), data);
+                }
+                frame::FIRST_PIECE => {
+                    self.drop_partial();
+                    let total = get_u32(segment, at + 1) as usize;
+                    self.missing = total.checked_sub(len).ok_or(damage)?;
+                    self.partial.extend_from_slice(data);
+                }
+                _ if self.missing == 0 => {}
+                _ => {
+                    self.missing = self.missing.checked_sub(len).ok_or(damage)?;
+                    self.partial.extend_from_slice(data);
+                }
+            }
+            if self.missing == 0 && !self.partial.is_empty() {
+                each(position(end), &self.partial);
+                self.partial.clear();
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn drop_partial(&mut self) {
+        self.partial.clear();
+        self.missing = 0;
+    }
+}

@@ -1,0 +1,220 @@
+use super::*;
+use proptest::prelude::*;
+
+const SEGMENTS: u16 = 8;
+
+fn header(generation: u32) -> LogHeader {
+    let time = |n: u32| LogTime::from_unix_ms(1_700_000_000_000 + u64::from(n) * 1000);
+    LogHeader {
+        generation,
+        segments: SEGMENTS,
+        page_bytes: 32768,
+        created: time(generation),
+        previous_created: time(generation - 1),
+        signature: Signature::new(4711, time(0)),
+        circular: true,
+    }
+}
+
+fn time() -> LogTime {
+    LogTime::from_unix_ms(1_700_000_000_500)
+}
+
+fn empty_file(generation: u32) -> Vec<u8> {
+    let mut bytes = vec![0; usize::from(SEGMENTS) * SEGMENT_BYTES];
+    bytes[..SEGMENT_BYTES].copy_from_slice(&header(generation).encode());
+    bytes
+}
+
+/// Writes segments to the files of generations 1, 2, ...
+fn write(files: &mut Vec<Vec<u8>>, segments: &[Segment]) {
+    for segment in segments {
+        let generation = segment.position.generation();
+        while files.len() < generation as usize {
+            files.push(empty_file(files.len() as u32 + 1));
+        }
+        let at = usize::from(segment.place) * SEGMENT_BYTES;
+        files[generation as usize - 1][at..at + SEGMENT_BYTES].copy_from_slice(&segment.bytes[..]);
+    }
+}
+
+fn records_of(files: &[LogFile]) -> Vec<Vec<u8>> {
+    let (mut records, mut found) = (Records::new(), Vec::new());
+    for segment in files.iter().flat_map(LogFile::segments) {
+        records.push(segment, DATA_START, |_, record| found.push(record.to_vec())).unwrap();
+    }
+    found
+}
+
+fn read(files: &[Vec<u8>]) -> Vec<LogFile> {
+    files.iter().map(|file| LogFile::read(file.clone()).unwrap()).collect()
+}
+
+proptest! {
+    #[test]
+    fn records_come_back_whole_and_in_order_across_segments_and_logs(
+        lens in proptest::collection::vec((1usize..30_000, 0u8..4), 1..40), short in proptest::collection::vec(1usize..90, 0..200),
+    ) {
+        let mut builder = LogBuilder::new(1, 1, SEGMENTS);
+        let (mut files, mut written) = (Vec::new(), Vec::new());
+        for (n, (len, flush)) in short.into_iter().map(|len| (len, 0)).chain(lens).enumerate() {
+            let record: Vec<u8> = (0..len).map(|i| (i + n) as u8).collect();
+            let before = builder.position();
+            let end = builder.append(&record, time());
+            prop_assert!(end > before && end == builder.position());
+            written.push(record);
+            match flush {
+                1 => write(&mut files, &builder.open_segment().map_or(vec![], |pair| pair.to_vec())),
+                2 => builder.seal(),
+                3 => write(&mut files, &builder.take_full()),
+                _ => {}
+            }
+        }
+        write(&mut files, &builder.take_full());
+        write(&mut files, &builder.open_segment().map_or(vec![], |pair| pair.to_vec()));
+        let files = read(&files);
+        prop_assert_eq!(records_of(&files), written);
+        for pair in files.windows(2) {
+            prop_assert_eq!(pair[0].tail(), Tail::Full);
+            prop_assert!(pair[1].header().follows(pair[0].header()));
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_the_readers_panic(
+        patch in proptest::collection::vec((0usize..SEGMENT_BYTES * 8, any::<u8>()), 0..60), restamp in any::<bool>(),
+    ) {
+        let mut builder = LogBuilder::new(1, 1, SEGMENTS);
+        let mut files = Vec::new();
+        for _ in 0..5 {
+            builder.append(&[7; 3000], time());
+        }
+        write(&mut files, &builder.take_full());
+        let file = &mut files[0];
+        patch.into_iter().for_each(|(at, byte)| file[at] = byte);
+        for number in 0..SEGMENTS {
+            let segment = &mut file[usize::from(number) * SEGMENT_BYTES..][..SEGMENT_BYTES];
+            match (restamp, number) {
+                (false, _) => {}
+                (true, 0) => checksum::stamp_header(segment),
+                (true, _) if get_u32(segment, 36) == 0x2000 => checksum::stamp(segment, number.into()),
+                (true, _) => {}
+            }
+        }
+        if let Ok(log) = LogFile::read(file.clone()) {
+            let mut records = Records::new();
+            for segment in log.segments() {
+                let _ = records.push(segment, DATA_START, |_, _| {});
+            }
+        }
+    }
+}
+
+/// One log with two full segments and a partial third with its shadow, and its records.
+fn small_log() -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut builder = LogBuilder::new(1, 1, SEGMENTS);
+    let written: Vec<Vec<u8>> = (0..9u8).map(|n| vec![n; 1000]).collect();
+    written.iter().for_each(|record| {
+        builder.append(record, time());
+    });
+    let mut files = Vec::new();
+    write(&mut files, &builder.take_full());
+    write(&mut files, &builder.open_segment().unwrap());
+    (files.remove(0), written)
+}
+
+fn segment(file: &mut [u8], number: usize) -> &mut [u8; SEGMENT_BYTES] {
+    &mut file.as_chunks_mut().0[number]
+}
+
+#[test]
+fn a_torn_partial_segment_is_taken_from_its_shadow() {
+    let (file, written) = small_log();
+    assert_eq!(judge_segment(file[4 * SEGMENT_BYTES..].first_chunk().unwrap(), 1, 4), SegmentState::Shadow);
+    for torn in [3, 4] {
+        let mut file = file.clone();
+        segment(&mut file, torn)[512..].fill(0);
+        let log = LogFile::read(file).unwrap();
+        assert_eq!(records_of(std::slice::from_ref(&log)), written, "torn in place {torn}");
+        assert_eq!(log.repaired(), u16::from(torn == 3));
+    }
+    let mut file = file;
+    segment(&mut file, 3)[512..].fill(0);
+    segment(&mut file, 4)[512..].fill(0);
+    let log = LogFile::read(file).unwrap();
+    assert_eq!((log.end(), log.tail()), (3, Tail::Broken));
+}
+
+#[test]
+fn a_flipped_bit_is_corrected_only_where_the_log_goes_on() {
+    let (mut file, written) = small_log();
+    segment(&mut file, 3)[2000] ^= 8;
+    segment(&mut file, 4).fill(0);
+    let log = LogFile::read(file.clone()).unwrap();
+    assert_eq!((log.end(), log.tail()), (3, Tail::Broken));
+    segment(&mut file, 1)[2000] ^= 8;
+    let log = LogFile::read(file).unwrap();
+    assert_eq!((log.repaired(), records_of(&[log]).len()), (1, 8));
+    let (mut file, _) = small_log();
+    segment(&mut file, 2)[2000] ^= 8;
+    let log = LogFile::read(file).unwrap();
+    assert_eq!(log.repaired(), 1);
+    assert_eq!(records_of(&[log]), written);
+}
+
+#[test]
+fn segments_of_an_older_log_in_a_reused_file_are_not_the_log() {
+    let (mut old, _) = small_log();
+    old[..SEGMENT_BYTES].copy_from_slice(&header(2).encode());
+    let log = LogFile::read(old.clone()).unwrap();
+    assert_eq!((log.end(), log.tail(), log.segments().count()), (1, Tail::Stale, 0));
+    let mut builder = LogBuilder::new(2, 1, SEGMENTS);
+    builder.append(b"the only record", time());
+    builder.seal();
+    *segment(&mut old, 1) = *builder.take_full()[0].bytes;
+    let log = LogFile::read(old).unwrap();
+    assert_eq!((log.end(), log.tail()), (2, Tail::Stale));
+    assert_eq!(records_of(&[log]), [b"the only record"]);
+}
+
+#[test]
+fn a_segment_in_the_wrong_place_is_not_the_log() {
+    let (mut file, _) = small_log();
+    let second = *segment(&mut file, 2);
+    *segment(&mut file, 1) = second;
+    let log = LogFile::read(file).unwrap();
+    assert_eq!((log.end(), log.tail()), (1, Tail::Broken));
+}
+
+#[test]
+fn headers_survive_and_their_damage_has_a_name() {
+    let good = header(7);
+    assert_eq!(LogHeader::parse(&good.encode()), Ok(good));
+    assert!(good.follows(&header(6)) && !good.follows(&header(5)) && !good.follows(&header(7)));
+    let other = LogHeader { signature: Signature::new(1, time()), ..header(6) };
+    assert!(!good.follows(&other));
+    let damaged = |at: usize, restamp: bool| {
+        let mut bytes = good.encode();
+        bytes[at] ^= 4;
+        if restamp {
+            checksum::stamp_header(&mut bytes);
+        }
+        LogHeader::parse(&bytes).unwrap_err()
+    };
+    assert_eq!(damaged(100, false), LogHeaderDamage::Checksum);
+    assert_eq!(damaged(667, true), LogHeaderDamage::FileType { found: 7 });
+    assert!(matches!(damaged(8, true), LogHeaderDamage::Geometry { segment_bytes: 4100, .. }));
+    assert!(matches!(LogFile::read(good.encode().to_vec()), Err(LogDamage::Short { .. })));
+}
+
+#[test]
+fn names_are_those_of_the_genuine_engine() {
+    let names = LogNames::new("E00");
+    assert_eq!([names.current(), names.next(), names.checkpoint()], ["E00.log", "E00tmp.log", "E00.chk"]);
+    assert_eq!(names.closed(0xABC), "E0000000ABC.log");
+    assert_eq!(names.generation_of("E0000000ABC.log"), Some(0xABC));
+    assert_eq!(names.generation_of("E0000ABC.log"), Some(0xABC));
+    for other in ["E00.log", "E00tmp.log", "E00+0000ABC.log", "E0100000ABC.log", "E00.chk"] {
+        assert_eq!(names.generation_of(other), None, "{other}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Writes whole pages in one pass, for pages whose nodes are computed rather than inserted.
+
+use super::{DBTIME, FLAGS, FREE, FREE_MARK, NEXT, OBJID, PGNO, PREV, PageMut, TAG_BYTES, TAGS};
+use super::{header_bytes, is_large, is_page_size, page_flags};
+use crate::bytes::{put_u16, put_u32, put_u64};
+
+/// A page being written from its first node to its last. Its old contents do not matter; what no node covers is zero.
+pub struct BulkPage<'a> {
+    bytes: &'a mut [u8],
+    tags: usize,
+    /// End of what is written, counted from the start of the page.
+    end: usize,
+}
+
+impl<'a> BulkPage<'a> {
+    /// Starts a page, see `PageMut::format`. `external_header` is that of a root; else an empty one.
+    ///
+    /// # Panics
+    /// If the length is no page size.
+    pub fn format(bytes: &'a mut [u8], objid: u32, flags: u32, dbtime: u64, external_header: &[u8]) -> Self {
+        assert!(is_page_size(bytes.len()), "{} bytes are no page", bytes.len());
+        let start = header_bytes(bytes.len());
+        bytes[..start].fill(0);
+        put_u64(bytes, DBTIME, dbtime);
+        put_u32(bytes, OBJID, objid);
+        put_u32(bytes, FLAGS, flags | page_flags::NEW_RECORDS | page_flags::NEW_CHECKSUM);
+        let mut page = BulkPage { bytes, tags: 0, end: start };
+        page.push(external_header.len()).copy_from_slice(external_header);
+        page
+    }
+
+    /// Sets the neighbours of a leaf.
+    pub fn set_neighbours(&mut self, prev: u32, next: u32) {
+        put_u32(self.bytes, PREV, prev);
+        put_u32(self.bytes, NEXT, next);
+    }
+
+    /// The body of the next node, to be written over all of its `len` bytes: key length as u16, key, data.
+    ///
+    /// # Panics
+    /// If the page is full.
+    #[inline(always)]
+    pub fn push(&mut self, len: usize) -> &mut [u8] {
+        let start = self.end;
+        let tag = self.bytes.len() - TAG_BYTES * (self.tags + 1);
+        assert!(start + len <= tag, "node {} does not fit", self.tags);
+        let ib = start - header_bytes(self.bytes.len());
+        put_u32(self.bytes, tag, (ib as u32) << 16 | len as u32);
+        self.tags += 1;
+        self.end = start + len;
+        &mut self.bytes[start..start + len]
+    }
+
+    /// Completes the page and stamps it, see `PageMut::finish`.
+    pub fn finish(self, pgno: u32) {
+        let BulkPage { bytes, tags, end } = self;
+        let gap = end..bytes.len() - TAG_BYTES * tags;
+        put_u16(bytes, FREE, gap.len() as u16);
+        put_u16(bytes, FREE_MARK, (end - header_bytes(bytes.len())) as u16);
+        put_u16(bytes, TAGS, tags as u16);
+        bytes[gap].fill(0);
+        if is_large(bytes.len()) {
+            put_u32(bytes, PGNO, pgno);
+        }
+        PageMut::new(bytes).finish(pgno);
+    }
+}

@@ -1,0 +1,514 @@
+//! A database page: header, tags, nodes (format facts: page header, tags and nodes of the ESE file format).
+//!
+//! Layout: header (40 bytes up to 8 KiB pages, 80 above), data area growing up, tag array growing down from the end of
+//! the page. Tag 0 is the external header; node `slot` is tag `slot + reserved`.
+//!
+//! Invariants
+//! 1. After `validate` accepts a page, no reader and no edit here panics or reads outside it; on a page that it would
+//!    reject readers return clamped values and never panic.
+//! 2. Every edit keeps a valid page valid: sum of node sizes + free bytes + 4 * tags = page size - header, nodes do not
+//!    overlap, every node ends at or before the free mark.
+//! 3. An edit that returns an error has changed nothing.
+//! 4. An edit is a pure function of the page bytes and its arguments, so replaying it gives the same bytes.
+//!
+//! Limits: page sizes 4, 8, 16, 32 KiB; keys up to 8191 bytes; at most 4095 tags.
+
+mod bulk;
+mod edit;
+mod prefix;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::cmp::Ordering;
+
+pub use bulk::BulkPage;
+pub use edit::{Full, PageMut};
+pub use prefix::best_prefix;
+pub use validate::Damage;
+
+use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64};
+
+/// Largest page size.
+pub const MAX_PAGE_BYTES: usize = 32 * 1024;
+
+/// A prefix saves space only beyond its own two length bytes.
+pub(crate) const MIN_PREFIX_BYTES: usize = 3;
+
+const DBTIME: usize = 8;
+const PREV: usize = 16;
+const NEXT: usize = 20;
+const OBJID: usize = 24;
+const FREE: usize = 28;
+const UNCOMMITTED_FREE: usize = 30;
+const FREE_MARK: usize = 32;
+const TAGS: usize = 34;
+pub(crate) const FLAGS: usize = 36;
+/// Only on pages above 8 KiB.
+pub(crate) const PGNO: usize = 64;
+
+const TAG_COUNT_MASK: u16 = 0x0FFF;
+const LENGTH_MASK: u16 = 0x1FFF;
+const TAG_BYTES: usize = 4;
+
+/// Page flags (`PageRef::flags`).
+pub mod page_flags {
+    /// Root of its tree (FDP).
+    pub const ROOT: u32 = 0x1;
+    /// Leaf level.
+    pub const LEAF: u32 = 0x2;
+    /// Lowest branch level.
+    pub const PARENT_OF_LEAF: u32 = 0x4;
+    /// Emptied by a merge and given back.
+    pub const EMPTY: u32 = 0x8;
+    /// Tree under repair.
+    pub const REPAIR: u32 = 0x10;
+    /// Belongs to an owned- or available-extent tree.
+    pub const SPACE: u32 = 0x20;
+    /// Secondary index.
+    pub const INDEX: u32 = 0x40;
+    /// Long-value tree.
+    pub const LONG_VALUE: u32 = 0x80;
+    /// Keys may repeat; entries are ordered by key and data.
+    pub const NON_UNIQUE: u32 = 0x400;
+    /// New record format; set on every page.
+    pub const NEW_RECORDS: u32 = 0x800;
+    /// New checksum format.
+    pub const NEW_CHECKSUM: u32 = 0x2000;
+    /// Unused bytes were overwritten.
+    pub const SCRUBBED: u32 = 0x4000;
+    /// Two-bit counter that cycles 1, 2, 3 with each write of the page.
+    pub const FLUSH_TYPE: u32 = 0x18000;
+    /// Allocated ahead of use.
+    pub const PREINITIALISED: u32 = 0x2_0000;
+    /// Root of a deleted tree.
+    pub const FDP_DELETED: u32 = 0x4_0000;
+}
+
+/// Node flags (`Node::flags`).
+pub mod node_flags {
+    /// The version store may know an older state; may stay set harmlessly.
+    pub const VERSIONED: u8 = 1;
+    /// Deleted, waiting for cleanup.
+    pub const DELETED: u8 = 2;
+    /// The key starts with a part of the page prefix. Set and cleared by the page itself.
+    pub const COMPRESSED: u8 = 4;
+}
+
+/// Whether `bytes` is a page size that this crate reads and writes.
+pub const fn is_page_size(bytes: usize) -> bool {
+    matches!(bytes, 4096 | 8192 | 16384 | 32768)
+}
+
+/// Pages above 8 KiB have 15-bit tags, node flags in the node body, four checksums and their number in the header.
+#[inline(always)]
+pub(crate) const fn is_large(page_bytes: usize) -> bool {
+    page_bytes > 8192
+}
+
+/// Size of the page header, where the data area starts.
+#[inline(always)]
+pub const fn header_bytes(page_bytes: usize) -> usize {
+    if is_large(page_bytes) { 80 } else { 40 }
+}
+
+/// Bytes a page has for nodes and tags, the empty external header's tag taken off.
+pub const fn usable_bytes(page_bytes: usize) -> usize {
+    page_bytes - header_bytes(page_bytes) - TAG_BYTES
+}
+
+/// Place of a node (or the external header) in the data area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tag {
+    start: usize,
+    len: usize,
+    /// Node flags on small pages, else 0.
+    flags: u8,
+}
+
+/// A node as it lies on the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node<'a> {
+    /// First part of the key, shared with the page prefix.
+    pub prefix: &'a [u8],
+    /// Rest of the key.
+    pub suffix: &'a [u8],
+    /// Data; in a branch page the number of the child.
+    pub data: &'a [u8],
+    /// See `node_flags`.
+    pub flags: u8,
+}
+
+impl<'a> Node<'a> {
+    const NONE: Node<'static> = Node { prefix: &[], suffix: &[], data: &[], flags: 0 };
+
+    /// Takes a node body apart; `None` if its lengths do not fit. `flags` are those of the tag (small pages only).
+    fn decode(page_prefix: &'a [u8], body: &'a [u8], large: bool, tag_flags: u8) -> Option<Node<'a>> {
+        let first = u16::from_le_bytes(*body.first_chunk::<2>()?);
+        let flags = if large { (first >> 13) as u8 } else { tag_flags };
+        let (prefix, rest) = if flags & node_flags::COMPRESSED != 0 {
+            (page_prefix.get(..usize::from(first & LENGTH_MASK))?, &body[2..])
+        } else {
+            (&[][..], body)
+        };
+        let (suffix_len, rest) = rest.split_first_chunk::<2>()?;
+        let suffix_len = usize::from(u16::from_le_bytes(*suffix_len) & LENGTH_MASK);
+        let (suffix, data) = rest.split_at_checked(suffix_len)?;
+        Some(Node { prefix, suffix, data, flags })
+    }
+
+    /// Length of the full key.
+    pub fn key_len(&self) -> usize {
+        self.prefix.len() + self.suffix.len()
+    }
+
+    /// Puts the full key into `key`, replacing what is there.
+    pub fn copy_key_to(&self, key: &mut Vec<u8>) {
+        key.clear();
+        key.extend_from_slice(self.prefix);
+        key.extend_from_slice(self.suffix);
+    }
+
+    /// The full key as a new vector; `copy_key_to` saves the allocation.
+    pub fn key(&self) -> Vec<u8> {
+        [self.prefix, self.suffix].concat()
+    }
+
+    /// Compares this node's key with `key` without putting it together.
+    pub fn compare_key(&self, key: &[u8]) -> Ordering {
+        let (head, rest) = key.split_at(key.len().min(self.prefix.len()));
+        self.prefix.cmp(head).then_with(|| self.suffix.cmp(rest))
+    }
+
+    /// Compares key and data of this node, as one string, with `key` and `data`.
+    pub fn compare_entry(&self, key: &[u8], data: &[u8]) -> Ordering {
+        compare_pieces(&[self.prefix, self.suffix, self.data], &[key, data])
+    }
+
+    /// Whether the node waits for cleanup.
+    pub fn is_deleted(&self) -> bool {
+        self.flags & node_flags::DELETED != 0
+    }
+
+    /// The child's page number, if this is a well-formed branch entry.
+    pub fn child(&self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.data.try_into().ok()?))
+    }
+}
+
+/// Compares two strings that are given in pieces.
+fn compare_pieces(a: &[&[u8]], b: &[&[u8]]) -> Ordering {
+    let (mut a, mut b) = (a.iter().copied(), b.iter().copied());
+    let (mut left, mut right): (&[u8], &[u8]) = (&[], &[]);
+    loop {
+        while left.is_empty() {
+            match a.next() {
+                Some(piece) => left = piece,
+                // Empty pieces may follow; only bytes count.
+                None if right.is_empty() && b.all(<[u8]>::is_empty) => return Ordering::Equal,
+                None => return Ordering::Less,
+            }
+        }
+        while right.is_empty() {
+            match b.next() {
+                Some(piece) => right = piece,
+                None => return Ordering::Greater,
+            }
+        }
+        let n = left.len().min(right.len());
+        match left[..n].cmp(&right[..n]) {
+            Ordering::Equal => (left, right) = (&left[n..], &right[n..]),
+            decided => return decided,
+        }
+    }
+}
+
+/// A page to read.
+#[derive(Clone, Copy)]
+pub struct PageRef<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> PageRef<'a> {
+    /// A view of one page.
+    ///
+    /// # Panics
+    /// If the length is no page size: that is the caller's choice, never the file's.
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Self {
+        assert!(is_page_size(bytes.len()), "{} bytes are no page", bytes.len());
+        PageRef { bytes }
+    }
+
+    /// The whole page.
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The database's modification counter at the last change of this page.
+    pub fn dbtime(self) -> u64 {
+        get_u64(self.bytes, DBTIME)
+    }
+
+    /// Left neighbour on the leaf level, 0 if none.
+    pub fn prev(self) -> u32 {
+        get_u32(self.bytes, PREV)
+    }
+
+    /// Right neighbour on the leaf level, 0 if none.
+    pub fn next(self) -> u32 {
+        get_u32(self.bytes, NEXT)
+    }
+
+    /// Object id of the tree.
+    pub fn objid(self) -> u32 {
+        get_u32(self.bytes, OBJID)
+    }
+
+    /// See `page_flags`.
+    pub fn flags(self) -> u32 {
+        get_u32(self.bytes, FLAGS)
+    }
+
+    /// The page's own number, which only pages above 8 KiB carry.
+    pub fn pgno(self) -> Option<u32> {
+        is_large(self.bytes.len()).then(|| get_u32(self.bytes, PGNO))
+    }
+
+    /// Whether any of `flags` is set.
+    fn has(self, flags: u32) -> bool {
+        self.flags() & flags != 0
+    }
+
+    /// Root of its tree.
+    pub fn is_root(self) -> bool {
+        self.has(page_flags::ROOT)
+    }
+
+    /// Leaf level.
+    pub fn is_leaf(self) -> bool {
+        self.has(page_flags::LEAF)
+    }
+
+    /// Belongs to an owned- or available-extent tree.
+    pub fn is_space(self) -> bool {
+        self.has(page_flags::SPACE)
+    }
+
+    /// Keys may repeat.
+    pub fn is_non_unique(self) -> bool {
+        self.has(page_flags::NON_UNIQUE)
+    }
+
+    /// Never written: all bytes zero.
+    pub fn is_uninitialised(self) -> bool {
+        self.bytes.iter().all(|&b| b == 0)
+    }
+
+    /// All free bytes, wherever they lie, including those held for rollback.
+    pub fn free_bytes(self) -> usize {
+        usize::from(get_u16(self.bytes, FREE))
+    }
+
+    /// Bytes held for the rollback of open transactions.
+    pub fn uncommitted_free_bytes(self) -> usize {
+        usize::from(get_u16(self.bytes, UNCOMMITTED_FREE))
+    }
+
+    /// First byte of the data area that no node has used since the last compaction.
+    fn free_mark(self) -> usize {
+        usize::from(get_u16(self.bytes, FREE_MARK))
+    }
+
+    /// Tags including the reserved ones, clamped to what the page can hold.
+    fn tag_count(self) -> usize {
+        let room = (self.bytes.len() - self.data_start()) / TAG_BYTES;
+        usize::from(get_u16(self.bytes, TAGS) & TAG_COUNT_MASK).min(room)
+    }
+
+    /// Tags in front of the nodes: the external header, and what newer formats add.
+    fn reserved_tags(self) -> usize {
+        usize::from(get_u16(self.bytes, TAGS) >> 12 & 7).max(1)
+    }
+
+    #[inline(always)]
+    fn data_start(self) -> usize {
+        header_bytes(self.bytes.len())
+    }
+
+    /// The bytes of the page between the free mark and the tag array: they mean nothing.
+    pub fn unused(self) -> std::ops::Range<usize> {
+        let end = self.bytes.len() - TAG_BYTES * self.tag_count();
+        (self.data_start() + self.free_mark()).min(end)..end
+    }
+
+    /// Bytes between the free mark and the tag array.
+    fn gap_bytes(self) -> usize {
+        let used = self.data_start() + self.free_mark() + TAG_BYTES * self.tag_count();
+        self.bytes.len().saturating_sub(used)
+    }
+
+    #[inline(always)]
+    fn tag(self, index: usize) -> Tag {
+        let word = get_u32(self.bytes, self.bytes.len() - TAG_BYTES * (index + 1));
+        let (len, start) = (word as u16, (word >> 16) as u16);
+        if is_large(self.bytes.len()) {
+            Tag { start: usize::from(start & 0x7FFF), len: usize::from(len & 0x7FFF), flags: 0 }
+        } else {
+            Tag {
+                start: usize::from(start & LENGTH_MASK),
+                len: usize::from(len & LENGTH_MASK),
+                flags: (start >> 13) as u8,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn body(self, tag: Tag) -> Option<&'a [u8]> {
+        let start = self.data_start() + tag.start;
+        self.bytes.get(start..start + tag.len)
+    }
+
+    /// Tag 0: the space header of a root, the split buffer and prefix of a space-tree root, else the page prefix.
+    pub fn external_header(self) -> &'a [u8] {
+        if self.tag_count() == 0 {
+            return &[];
+        }
+        self.body(self.tag(0)).unwrap_or(&[])
+    }
+
+    /// What compressed keys of this page start with.
+    pub fn prefix(self) -> &'a [u8] {
+        let header = self.external_header();
+        match (self.is_root(), self.is_space()) {
+            (false, _) => header,
+            (true, true) => header.get(SPLIT_BUFFER_BYTES..).unwrap_or(&[]),
+            (true, false) => &[],
+        }
+    }
+
+    /// Number of nodes.
+    #[inline]
+    pub fn node_count(self) -> usize {
+        self.tag_count().saturating_sub(self.reserved_tags())
+    }
+
+    /// Node `slot`. To go over many nodes `nodes` is faster.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn node(self, slot: usize) -> Node<'a> {
+        assert!(slot < self.node_count(), "slot {slot} of {}", self.node_count());
+        self.node_with(self.prefix(), slot).unwrap_or(Node::NONE)
+    }
+
+    /// All nodes in key order.
+    pub fn nodes(self) -> impl DoubleEndedIterator<Item = Node<'a>> + ExactSizeIterator + Clone {
+        let prefix = self.prefix();
+        (0..self.node_count()).map(move |slot| self.node_with(prefix, slot).unwrap_or(Node::NONE))
+    }
+
+    #[inline(always)]
+    fn node_with(self, prefix: &'a [u8], slot: usize) -> Option<Node<'a>> {
+        let tag = self.tag(slot + self.reserved_tags());
+        Node::decode(prefix, self.body(tag)?, is_large(self.bytes.len()), tag.flags)
+    }
+
+    /// Binary search by key: `Ok` with the slot that has this very key, or `Err` with the slot where it belongs.
+    pub fn search(self, key: &[u8]) -> Result<usize, usize> {
+        let prefix = self.prefix();
+        // What of the page prefix the key shares decides most comparisons of compressed nodes once and for all.
+        let shared = common_prefix_len(prefix, key);
+        self.search_by(prefix, |node| {
+            let taken = node.prefix.len();
+            if taken > shared {
+                // Differs inside the prefix, or the key ends there and is the smaller one.
+                key.get(shared).map_or(Ordering::Greater, |byte| prefix[shared].cmp(byte))
+            } else {
+                node.suffix.cmp(&key[taken..])
+            }
+        })
+    }
+
+    /// As `search`, for trees with repeating keys: entries are ordered by key and data as one string.
+    pub fn search_entry(self, key: &[u8], data: &[u8]) -> Result<usize, usize> {
+        self.search_by(self.prefix(), |node| node.compare_entry(key, data))
+    }
+
+    /// Branch page: the slot whose child covers `key`. Separators are exclusive upper bounds, the last one is open.
+    /// An empty page gives slot 0.
+    pub fn child_slot(self, key: &[u8]) -> usize {
+        self.child_slot_of_entry(key, &[])
+    }
+
+    /// As `child_slot`, for trees with repeating keys, whose separators cut key and data as one string.
+    pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
+        let last = self.node_count().saturating_sub(1);
+        let compare = |node: Node<'a>| compare_pieces(&[node.prefix, node.suffix], &[key, data]);
+        let above = match self.partition(self.prefix(), last, compare) {
+            Ok(slot) => slot + 1,
+            Err(slot) => slot,
+        };
+        above.min(last)
+    }
+
+    fn search_by(self, prefix: &'a [u8], compare: impl Fn(Node<'a>) -> Ordering) -> Result<usize, usize> {
+        self.partition(prefix, self.node_count(), compare)
+    }
+
+    /// Binary search among the first `count` nodes.
+    #[inline(always)]
+    fn partition(
+        self,
+        prefix: &'a [u8],
+        count: usize,
+        compare: impl Fn(Node<'a>) -> Ordering,
+    ) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = (low + high) / 2;
+            match compare(self.node_with(prefix, middle).unwrap_or(Node::NONE)) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => high = middle,
+            }
+        }
+        Err(low)
+    }
+
+    /// Bytes that node `slot` takes, its tag included.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn node_bytes(self, slot: usize) -> usize {
+        assert!(slot < self.node_count(), "slot {slot} of {}", self.node_count());
+        self.tag(slot + self.reserved_tags()).len + TAG_BYTES
+    }
+
+    /// Bytes that a node with this key and data would take on this page, its tag included.
+    pub fn bytes_needed(self, key: &[u8], data_len: usize) -> usize {
+        let taken = prefix_taken(self.prefix(), [key, &[]]);
+        body_bytes(taken, key.len() - taken, data_len) + TAG_BYTES
+    }
+
+    /// Whether a node with this key and data fits without touching what is held for rollback.
+    pub fn fits(self, key: &[u8], data_len: usize) -> bool {
+        self.bytes_needed(key, data_len) + self.uncommitted_free_bytes() <= self.free_bytes()
+    }
+}
+
+/// The split buffer in front of the prefix of a space-tree root.
+pub const SPLIT_BUFFER_BYTES: usize = 16;
+
+/// How much of the page prefix a key given in two parts takes: as much as it shares, or nothing if that saves nothing.
+fn prefix_taken(page_prefix: &[u8], key: [&[u8]; 2]) -> usize {
+    let mut shared = common_prefix_len(page_prefix, key[0]);
+    if shared == key[0].len() {
+        shared += common_prefix_len(&page_prefix[shared..], key[1]);
+    }
+    if shared >= MIN_PREFIX_BYTES { shared } else { 0 }
+}
+
+fn body_bytes(prefix_taken: usize, suffix_len: usize, data_len: usize) -> usize {
+    (if prefix_taken > 0 { 4 } else { 2 }) + suffix_len + data_len
+}

@@ -1,0 +1,222 @@
+//! The rules that every page keeps, checked after reading and before writing.
+
+use thiserror::Error;
+
+use super::{
+    MAX_PAGE_BYTES, MIN_PREFIX_BYTES, Node, PageRef, SPLIT_BUFFER_BYTES, TAG_BYTES, TAG_COUNT_MASK, TAGS,
+    node_flags, page_flags,
+};
+use crate::bytes::get_u16;
+
+/// Why a page is no page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Damage {
+    /// The tag array holds too few or too many tags for its place.
+    #[error("{tags} tags, {reserved} of them reserved")]
+    TagCount {
+        /// Tags the header claims.
+        tags: usize,
+        /// Reserved ones among them.
+        reserved: usize,
+    },
+    /// Free mark and tag array run into each other.
+    #[error("the free mark {free_mark} lies inside the tag array")]
+    FreeMark {
+        /// Where the header says the free bytes begin.
+        free_mark: usize,
+    },
+    /// More bytes held for rollback than free.
+    #[error("{uncommitted_bytes} bytes held for rollback, {free_bytes} free")]
+    UncommittedFree {
+        /// Bytes held.
+        uncommitted_bytes: usize,
+        /// Free bytes.
+        free_bytes: usize,
+    },
+    /// Nodes, free bytes and tags do not add up to the page.
+    #[error("{used_bytes} bytes in nodes, {free_bytes} free, {expected_bytes} expected together")]
+    Accounting {
+        /// Sum of the sizes of all tags.
+        used_bytes: usize,
+        /// Free bytes in the header.
+        free_bytes: usize,
+        /// What both must add up to.
+        expected_bytes: usize,
+    },
+    /// A node tag of no length.
+    #[error("tag {tag} is empty")]
+    EmptyNode {
+        /// Index of the tag.
+        tag: usize,
+    },
+    /// A tag points beyond the free mark.
+    #[error("tag {tag} ends beyond the free mark")]
+    OutOfArea {
+        /// Index of the tag.
+        tag: usize,
+    },
+    /// Two tags share bytes.
+    #[error("tag {tag} overlaps another")]
+    Overlap {
+        /// Index of the tag.
+        tag: usize,
+    },
+    /// A node whose lengths do not fit its body, that has no data, or takes too little or too much prefix.
+    #[error("node {slot} is malformed")]
+    Node {
+        /// Its slot.
+        slot: usize,
+    },
+    /// A branch entry without a child, or a branch page without an open last entry.
+    #[error("branch entry {slot} is malformed")]
+    BranchEntry {
+        /// Its slot.
+        slot: usize,
+    },
+    /// An external header too short for the kind of page.
+    #[error("external header of {bytes} bytes")]
+    ExternalHeader {
+        /// Its length.
+        bytes: usize,
+    },
+    /// A key that is not above the one before it.
+    #[error("node {slot} is out of order")]
+    Order {
+        /// The later slot.
+        slot: usize,
+    },
+}
+
+impl PageRef<'_> {
+    /// Checks every rule that one page alone must keep, key order excepted (`check_order`).
+    ///
+    /// # Errors
+    /// The first rule found broken.
+    pub fn validate(self) -> Result<(), Damage> {
+        // Such a page holds nothing: it was allocated ahead of use.
+        if self.has(page_flags::PREINITIALISED) && get_u16(self.bytes, TAGS) & TAG_COUNT_MASK == 0 {
+            return Ok(());
+        }
+        self.check_areas()?;
+        self.check_external_header()?;
+        self.check_nodes()
+    }
+
+    /// Header fields and tags: counts, bounds, overlaps, accounting.
+    fn check_areas(self) -> Result<(), Damage> {
+        let tags = usize::from(get_u16(self.bytes, TAGS) & TAG_COUNT_MASK);
+        let reserved = self.reserved_tags();
+        if tags < reserved || tags != self.tag_count() {
+            return Err(Damage::TagCount { tags, reserved });
+        }
+        let room = self.bytes.len() - self.data_start() - TAG_BYTES * tags;
+        let free_mark = self.free_mark();
+        if free_mark > room {
+            return Err(Damage::FreeMark { free_mark });
+        }
+        let (uncommitted_bytes, free_bytes) = (self.uncommitted_free_bytes(), self.free_bytes());
+        if uncommitted_bytes > free_bytes {
+            return Err(Damage::UncommittedFree { uncommitted_bytes, free_bytes });
+        }
+        let mut taken = Occupied::new();
+        let mut used_bytes = 0;
+        for index in 0..tags {
+            let tag = self.tag(index);
+            if tag.len == 0 && index >= reserved {
+                return Err(Damage::EmptyNode { tag: index });
+            }
+            if tag.len > 0 && tag.start + tag.len > free_mark {
+                return Err(Damage::OutOfArea { tag: index });
+            }
+            if !taken.claim(tag.start, tag.len) {
+                return Err(Damage::Overlap { tag: index });
+            }
+            used_bytes += tag.len;
+        }
+        if used_bytes + free_bytes != room {
+            return Err(Damage::Accounting { used_bytes, free_bytes, expected_bytes: room });
+        }
+        Ok(())
+    }
+
+    fn check_external_header(self) -> Result<(), Damage> {
+        // A root starts with its space header, the root of a space tree with its split buffer: 16 bytes either way.
+        let bytes = self.external_header().len();
+        if self.is_root() && bytes < SPLIT_BUFFER_BYTES {
+            Err(Damage::ExternalHeader { bytes })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn check_nodes(self) -> Result<(), Damage> {
+        let prefix = self.prefix();
+        let count = self.node_count();
+        for slot in 0..count {
+            let node = self.node_with(prefix, slot).ok_or(Damage::Node { slot })?;
+            let compressed = node.flags & node_flags::COMPRESSED != 0;
+            if node.data.is_empty() || compressed && node.prefix.len() < MIN_PREFIX_BYTES {
+                return Err(Damage::Node { slot });
+            }
+            if !self.is_leaf() && (node.child().is_none() || (slot + 1 == count) != (node.key_len() == 0)) {
+                return Err(Damage::BranchEntry { slot });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that keys ascend strictly; on leaves of trees with repeating keys, keys and data together.
+    ///
+    /// # Errors
+    /// `Damage::Order` with the first node that does not.
+    pub fn check_order(self) -> Result<(), Damage> {
+        let mut key = Vec::new();
+        let mut last: Option<Node> = None;
+        for (slot, node) in self.nodes().enumerate() {
+            let open_end = !self.is_leaf() && slot + 1 == self.node_count();
+            if let Some(last) = last
+                && !open_end
+            {
+                last.copy_key_to(&mut key);
+                let above = if self.is_leaf() && self.is_non_unique() {
+                    node.compare_entry(&key, last.data).is_gt()
+                } else {
+                    node.compare_key(&key).is_gt()
+                };
+                if !above {
+                    return Err(Damage::Order { slot });
+                }
+            }
+            last = Some(node);
+        }
+        Ok(())
+    }
+}
+
+/// Which bytes of the data area are taken, one bit each.
+struct Occupied {
+    words: [u64; MAX_PAGE_BYTES / 64],
+}
+
+impl Occupied {
+    fn new() -> Self {
+        Occupied { words: [0; MAX_PAGE_BYTES / 64] }
+    }
+
+    /// Marks `len` bytes from `start`; false if one of them was taken.
+    fn claim(&mut self, start: usize, len: usize) -> bool {
+        let (mut at, end) = (start, start + len);
+        while at < end {
+            let low = at % 64;
+            let bits = (64 - low).min(end - at);
+            let mask = (u64::MAX >> (64 - bits)) << low;
+            let word = &mut self.words[at / 64];
+            if *word & mask != 0 {
+                return false;
+            }
+            *word |= mask;
+            at += bits;
+        }
+        true
+    }
+}

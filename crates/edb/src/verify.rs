@@ -1,0 +1,284 @@
+//! Verification of a database file as a stream of pages: what `esentutl /k` counts, plus page structure and cut-off.
+//!
+//! Invariants
+//! 1. Every page is judged alone, from its number and its bytes, so pages may be checked in any order and on any core;
+//!    `Counts` of parts add up to the counts of the whole.
+//! 2. Nothing here changes a page: what is correctable is counted, not corrected.
+//!
+//! Limits: contents of trees are not compared with each other. Pages of newer update levels are accepted if their
+//! checksum and structure are right. The flush type is not judged: that needs the flush map.
+
+use thiserror::Error;
+
+use crate::bytes::{get_u32, get_u64};
+use crate::checksum::{self, FlippedBits, Verdict};
+use crate::page::{Damage, PageRef};
+
+/// File pages in front of database page 1: header and shadow.
+pub const HEADER_PAGES: u64 = 2;
+
+/// Offset of database page `pgno` in the file.
+pub const fn page_offset(pgno: u32, page_bytes: usize) -> u64 {
+    (pgno as u64 + 1) * page_bytes as u64
+}
+
+/// Number of the last whole database page in a file of `file_bytes`, 0 if there is none.
+pub const fn last_page(file_bytes: u64, page_bytes: usize) -> u32 {
+    let pages = (file_bytes / page_bytes as u64).saturating_sub(HEADER_PAGES);
+    if pages > u32::MAX as u64 { u32::MAX } else { pages as u32 }
+}
+
+/// What is known about one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Checksum and structure are right.
+    Good {
+        /// The page's modification counter.
+        dbtime: u64,
+    },
+    /// Never written.
+    Uninitialised,
+    /// The page in header format that a streaming backup leaves behind the last page.
+    Trailer,
+    /// Single flipped bits that reading would correct.
+    Correctable {
+        /// Which ones.
+        bits: FlippedBits,
+    },
+    /// The bytes of another page.
+    WrongNumber {
+        /// Its number.
+        claimed: u32,
+    },
+    /// The checksum is wrong.
+    Bad,
+    /// The checksum is right, but this cannot be a page: it was damaged before it was stamped.
+    Damaged(Damage),
+}
+
+/// Judges database page `pgno`.
+///
+/// # Panics
+/// If the length is no page size.
+pub fn check_page(page: &[u8], pgno: u32) -> Finding {
+    match checksum::verify(page, pgno) {
+        Verdict::Ok => match PageRef::new(page).validate() {
+            Ok(()) => Finding::Good { dbtime: PageRef::new(page).dbtime() },
+            Err(damage) => Finding::Damaged(damage),
+        },
+        Verdict::Uninitialised => Finding::Uninitialised,
+        Verdict::Correctable { bits } => Finding::Correctable { bits },
+        Verdict::WrongNumber { claimed } => Finding::WrongNumber { claimed },
+        Verdict::Bad => Finding::Bad,
+    }
+}
+
+/// As `check_page`, for the last physical page of a file, which may be a trailer.
+///
+/// # Panics
+/// If the length is no page size.
+pub fn check_last_page(page: &[u8], pgno: u32) -> Finding {
+    let zero_words = [1, 2, 3, 6].iter().all(|word| get_u32(page, word * 4) == 0);
+    let finding = check_page(page, pgno);
+    if zero_words && finding != Finding::Uninitialised && checksum::header_is_intact(page) {
+        return Finding::Trailer;
+    }
+    finding
+}
+
+/// Counts over many pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pages seen, whatever they are; without trailer.
+    pub seen: u64,
+    /// Pages with a wrong checksum or a broken structure.
+    pub bad: u64,
+    /// Among the bad ones, those with a right checksum and a broken structure.
+    pub damaged: u64,
+    /// Pages with single flipped bits.
+    pub correctable: u64,
+    /// Pages never written.
+    pub uninitialised: u64,
+    /// Pages that are those of another number.
+    pub wrong_number: u64,
+    /// Highest modification counter of a good page.
+    pub dbtime_max: u64,
+}
+
+impl Counts {
+    /// Counts one page.
+    pub fn add(&mut self, finding: Finding) {
+        self.seen += u64::from(finding != Finding::Trailer);
+        match finding {
+            Finding::Good { dbtime } => self.dbtime_max = self.dbtime_max.max(dbtime),
+            Finding::Uninitialised => self.uninitialised += 1,
+            Finding::Trailer => {}
+            Finding::Correctable { .. } => self.correctable += 1,
+            Finding::WrongNumber { .. } => self.wrong_number += 1,
+            Finding::Bad => self.bad += 1,
+            Finding::Damaged(_) => {
+                self.bad += 1;
+                self.damaged += 1;
+            }
+        }
+    }
+
+    /// Adds the counts of other pages.
+    pub fn merge(&mut self, other: &Counts) {
+        self.seen += other.seen;
+        self.bad += other.bad;
+        self.damaged += other.damaged;
+        self.correctable += other.correctable;
+        self.uninitialised += other.uninitialised;
+        self.wrong_number += other.wrong_number;
+        self.dbtime_max = self.dbtime_max.max(other.dbtime_max);
+    }
+
+    /// Whether the file passes: at least one page, none bad, none of a wrong number.
+    pub fn is_success(&self) -> bool {
+        self.seen > 0 && self.bad == 0 && self.wrong_number == 0
+    }
+}
+
+/// Next step on the way to the highest page that the database owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnedStep {
+    /// Look at this page next.
+    Read(u32),
+    /// The last owned page.
+    Last(u32),
+}
+
+/// The page does not lead to the owned extents of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("page {pgno} does not lead to the owned extents of the database")]
+pub struct NoOwnedExtents {
+    /// The page.
+    pub pgno: u32,
+}
+
+/// Follows the owned extents from page 1, the root of the database, to the last owned page: a file that ends before it
+/// is cut off. Each step goes one level down, so more than a few `Read`s in a row mean a damaged tree.
+///
+/// # Errors
+/// If the page is neither page 1 nor one of the tree of owned extents.
+/// # Panics
+/// If the length is no page size.
+pub fn last_owned_page(page: &[u8], pgno: u32) -> Result<OwnedStep, NoOwnedExtents> {
+    const MULTIPLE_EXTENTS: u64 = 1;
+    let page = PageRef::new(page);
+    let lost = NoOwnedExtents { pgno };
+    if page.is_space() {
+        let last_slot = page.node_count().checked_sub(1).ok_or(lost)?;
+        let node = page.node(last_slot);
+        if !page.is_leaf() {
+            return node.child().map(OwnedStep::Read).ok_or(lost);
+        }
+        let key = node.key();
+        let last = key.last_chunk::<4>().ok_or(lost)?;
+        return Ok(OwnedStep::Last(u32::from_be_bytes(*last)));
+    }
+    let header = page.external_header();
+    // A longer external header has a byte of flags in front of the space header.
+    let header = if header.len() > 16 { &header[1..] } else { header };
+    if !page.is_root() || header.len() < 16 {
+        return Err(lost);
+    }
+    let (pages, extents_flags) = (get_u32(header, 0), get_u64(header, 8));
+    if extents_flags & MULTIPLE_EXTENTS != 0 {
+        Ok(OwnedStep::Read((extents_flags >> 32) as u32))
+    } else {
+        Ok(OwnedStep::Last(pgno.saturating_add(pages).saturating_sub(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::put_u32;
+    use crate::page::{PageMut, page_flags};
+
+    fn leaf(pgno: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 8192];
+        let mut page = PageMut::format(&mut bytes, pgno, 9, page_flags::LEAF, 500 + u64::from(pgno));
+        page.insert(0, b"key", b"data", 0).expect("room");
+        page.finish(pgno);
+        bytes
+    }
+
+    #[test]
+    fn each_kind_of_page_is_counted_as_what_it_is() {
+        let mut flipped = leaf(3);
+        flipped[4000] ^= 1;
+        let mut broken = leaf(4);
+        broken[4000] ^= 3;
+        let mut damaged = leaf(5);
+        damaged[28] ^= 4;
+        checksum::stamp(&mut damaged, 5);
+        let pages = [(1, leaf(1)), (2, vec![0; 8192]), (3, flipped), (4, broken), (5, damaged), (6, leaf(1))];
+        let (mut all, mut odd, mut even) = (Counts::default(), Counts::default(), Counts::default());
+        for (pgno, page) in &pages {
+            let finding = check_page(page, *pgno);
+            assert_eq!(check_last_page(page, *pgno), finding);
+            all.add(finding);
+            if pgno % 2 == 0 { even.add(finding) } else { odd.add(finding) }
+        }
+        let expected = Counts {
+            seen: 6,
+            bad: 2,
+            damaged: 1,
+            correctable: 1,
+            uninitialised: 1,
+            wrong_number: 1,
+            dbtime_max: 501,
+        };
+        assert_eq!(all, expected);
+        assert!(!all.is_success() && !Counts::default().is_success());
+        odd.merge(&even);
+        assert_eq!(odd, expected);
+    }
+
+    #[test]
+    fn a_trailer_is_known_only_as_last_page_and_with_its_checksum() {
+        let mut trailer = vec![0; 8192];
+        put_u32(&mut trailer, 52, 3);
+        checksum::stamp_header(&mut trailer);
+        assert_eq!(check_last_page(&trailer, 9), Finding::Trailer);
+        assert_eq!(check_page(&trailer, 9), Finding::WrongNumber { claimed: 0 });
+        let mut other = trailer.clone();
+        put_u32(&mut other, 8, 0x620);
+        checksum::stamp_header(&mut other);
+        assert_eq!(check_last_page(&other, 9), Finding::WrongNumber { claimed: 0 }, "a header is no trailer");
+        trailer[700] ^= 1;
+        assert_eq!(check_last_page(&trailer, 9), Finding::Bad);
+        assert_eq!(check_last_page(&[0; 8192], 9), Finding::Uninitialised);
+    }
+
+    #[test]
+    fn the_last_owned_page_is_found_through_both_kinds_of_space_header() {
+        let root = |header: &[u8], flags: u32| {
+            let mut bytes = vec![0; 4096];
+            let mut page = PageMut::format(&mut bytes, 1, 1, page_flags::ROOT | page_flags::LEAF | flags, 64);
+            page.set_external_header(header).expect("room");
+            bytes
+        };
+        let words = |words: [u32; 4]| words.map(u32::to_le_bytes).concat();
+        assert_eq!(last_owned_page(&root(&words([20, 0, 0, 0]), 0), 7), Ok(OwnedStep::Last(26)));
+        assert_eq!(last_owned_page(&root(&words([20, 0, 1, 2]), 0), 1), Ok(OwnedStep::Read(2)));
+        let longer = [&[1][..], &words([20, 0, 1, 2])].concat();
+        assert_eq!(last_owned_page(&root(&longer, 0), 1), Ok(OwnedStep::Read(2)));
+        let mut owned = root(&[0; 16], page_flags::SPACE);
+        assert_eq!(last_owned_page(&owned, 2), Err(NoOwnedExtents { pgno: 2 }));
+        let mut page = PageMut::new(&mut owned);
+        page.insert(0, &254u32.to_be_bytes(), &254u32.to_le_bytes(), 0).expect("room");
+        page.insert(1, &510u32.to_be_bytes(), &256u32.to_le_bytes(), 0).expect("room");
+        assert_eq!(last_owned_page(&owned, 2), Ok(OwnedStep::Last(510)));
+        assert_eq!(last_owned_page(&leaf(3), 3), Err(NoOwnedExtents { pgno: 3 }));
+    }
+
+    #[test]
+    fn pages_lie_behind_header_and_shadow() {
+        assert_eq!(page_offset(1, 8192), 16384);
+        assert_eq!([0, 8192, 16384, 24575, 24576].map(|bytes| last_page(bytes, 8192)), [0, 0, 0, 0, 1]);
+    }
+}

@@ -1,0 +1,120 @@
+//! Streaming backup of a database in use: read, verified, and copied if asked.
+//!
+//! Invariants
+//! 1. The copy and the logs from [`BackupReport::first_generation`] on restore the database: the copy's header says where
+//!    its redo begins, which is at or before the oldest change that the file lacked when the backup began.
+//! 2. The logs that the copy needs are kept until the backup is over; whoever wants to restore later keeps them longer.
+//! 3. The copy is synced, and its header written last: a copy that was cut off has no header and cannot be opened.
+
+use futures_util::future::join_all;
+use results::IoClass;
+use world::{Bufs, OpenMode};
+
+use crate::checksum::StreamConfig;
+use crate::error::{Error, Result};
+use crate::header;
+use crate::instance::Instance;
+use crate::io::IoFile;
+use crate::pieces::{PageFindings, PieceQueue, Pieces, Progress};
+use crate::signal::StopSignal;
+
+/// What a backup did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BackupReport {
+    /// What was found on the pages.
+    pub findings: PageFindings,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Time it took.
+    pub seconds: f64,
+    /// The first log that a copy needs to be restored.
+    pub first_generation: u32,
+    /// The last one.
+    pub last_generation: u32,
+}
+
+impl Instance {
+    /// Reads database `db` from end to end; with `copy_to`, writes what it reads to that new file.
+    ///
+    /// # Errors
+    /// A failed read or write, or the stop (a cut-off backup is none). Bad pages are no error: they are in the report.
+    pub async fn back_up(
+        &self,
+        db: u8,
+        config: StreamConfig,
+        copy_to: Option<&str>,
+        progress: &Progress,
+        stop: &StopSignal,
+    ) -> Result<BackupReport> {
+        let core = self.core();
+        let database = core.database(db)?;
+        let started = core.world.now();
+        let page_bytes = core.config.page_bytes;
+        let begin = core.checkpoint_position();
+        let _hold = core.log.hold(begin.generation());
+        let copy = match copy_to {
+            None => None,
+            Some(path) => {
+                Some(IoFile::open(&core.world, path, OpenMode::CreateNew, &database.counters).await?)
+            }
+        };
+        let pieces = Pieces {
+            world: &core.world,
+            file: &database.file,
+            page_bytes,
+            image_id: database.image_id,
+            class: IoClass::BackupRead,
+            in_use: true,
+        };
+        let end = pieces.size().await?;
+        let queue = PieceQueue::new(end, config.read_bytes);
+        progress.begin(end);
+        let stream = || async {
+            let mut report = BackupReport::default();
+            while let Some((offset, bytes)) = queue.take() {
+                if stop.is_stopped() {
+                    return Err(Error::Refused("the backup was stopped".to_owned()));
+                }
+                core.fate.check()?;
+                let mut pages = pieces.read(offset, bytes, &mut report.findings).await?;
+                if let Some(copy) = &copy {
+                    write_copy(copy, offset, &mut pages, page_bytes).await?;
+                }
+                report.bytes += bytes;
+                progress.add(bytes);
+            }
+            Ok(report)
+        };
+        let mut total = BackupReport::default();
+        for report in join_all((0..config.depth.max(1)).map(|_| stream())).await {
+            let report = report?;
+            total.findings.merge(report.findings);
+            total.bytes += report.bytes;
+        }
+        // Pages of the copy may hold changes up to here: a restore must come at least this far.
+        core.log.flush_to(core.log.tip()).await?;
+        (total.first_generation, total.last_generation) = (begin.generation(), core.log.tip().generation());
+        if let Some(copy) = copy {
+            let mut header = database.header().await;
+            header.set_dbtime(database.dbtime.get());
+            header.set_backup_position(begin);
+            header.set_generations(total.first_generation, total.last_generation, total.last_generation);
+            copy.sync().await?;
+            header::write(&mut header, &copy, IoClass::BackupWrite).await?;
+            core.world.sync_dir(crate::create::directory_of(copy.path())).await?;
+        }
+        total.seconds = core.world.now().since(started).as_secs_f64();
+        Ok(total)
+    }
+}
+
+/// Writes a piece to its place in the copy, except the header pages.
+async fn write_copy(copy: &IoFile, offset: u64, pages: &mut Bufs, page_bytes: usize) -> Result<()> {
+    let mut pages = std::mem::take(pages);
+    let mut offset = offset;
+    if offset == 0 {
+        pages.drain(..2.min(pages.len()));
+        offset = 2 * page_bytes as u64;
+    }
+    if pages.is_empty() { Ok(()) } else { copy.write(IoClass::BackupWrite, offset, pages).await }
+}

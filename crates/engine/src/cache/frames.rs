@@ -1,0 +1,278 @@
+//! The frames of the page cache: which page lies where, what is dirty since when, who may go.
+//!
+//! Pure state: no I/O, no waiting. Replacement is LRU-2 with a correlation interval, by sampling: of a few frames drawn
+//! at random the one whose second-last use is longest ago goes. That needs no list to be kept in order on every
+//! access, and pages used again and again (branches, hot leaves) practically never are the oldest of a sample.
+
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+
+use world::sync::Notify;
+use world::{FixedHashMap, PageBuf};
+
+use crate::log::{LogPosition, POSITION_END};
+
+/// Uses closer together than this count as one.
+const CORRELATION_NS: u64 = 128_000_000;
+/// Frames looked at per eviction.
+const SAMPLE: usize = 16;
+
+/// A page of one of the instance's databases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PageKey {
+    pub(crate) db: u8,
+    pub(crate) pgno: u32,
+}
+
+impl PageKey {
+    fn packed(self) -> u64 {
+        u64::from(self.db) << 32 | u64::from(self.pgno)
+    }
+}
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    Nothing,
+    /// Space for a page that is being read.
+    Arriving,
+    /// A verified page, or one whose change redo will bring.
+    Page,
+    /// A page that failed its check; only recovery keeps such a page, to repair it.
+    Damaged,
+}
+
+pub(crate) struct Frame {
+    pub(crate) key: PageKey,
+    pub(crate) holds: Holds,
+    pub(crate) page: Option<PageBuf>,
+    pub(crate) pins: u32,
+    /// Last and second-last use.
+    used_ns: [Cell<u64>; 2],
+    /// Where the log begins to hold changes that the file may lack; `END` if clean.
+    pub(crate) first_dirty: LogPosition,
+    /// Behind the last change; the log must be durable to here before the page is written.
+    pub(crate) last_change: LogPosition,
+    /// A copy of the page is on its way to the file.
+    pub(crate) writing: bool,
+    /// Free the frame when the write is done.
+    pub(crate) leaving: bool,
+    pub(crate) arrival: Option<Notify>,
+}
+
+impl Frame {
+    fn empty() -> Frame {
+        Frame {
+            key: PageKey { db: 0, pgno: 0 },
+            holds: Holds::Nothing,
+            page: None,
+            pins: 0,
+            used_ns: [Cell::new(0), Cell::new(0)],
+            first_dirty: POSITION_END,
+            last_change: LogPosition::default(),
+            writing: false,
+            leaving: false,
+            arrival: None,
+        }
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.first_dirty != POSITION_END
+    }
+
+    /// The page was used.
+    pub(crate) fn touch(&self, now_ns: u64) {
+        let last = self.used_ns[0].get();
+        if now_ns.saturating_sub(last) > CORRELATION_NS {
+            self.used_ns[1].set(last);
+        }
+        self.used_ns[0].set(now_ns);
+    }
+
+    /// Frames with smaller values leave first.
+    fn rank(&self) -> (u64, u64) {
+        (self.used_ns[1].get(), self.used_ns[0].get())
+    }
+
+    fn may_leave(&self) -> bool {
+        self.pins == 0 && !self.writing && matches!(self.holds, Holds::Page | Holds::Damaged)
+    }
+}
+
+/// All frames of an instance.
+pub(crate) struct Frames {
+    frames: Vec<Frame>,
+    free: Vec<u32>,
+    table: FixedHashMap<u64, u32>,
+    capacity: usize,
+    /// Dirty pages in the order of their first change; entries of pages written meanwhile are stale.
+    dirty: VecDeque<(LogPosition, u32)>,
+    dirty_count: usize,
+    /// First changes of pages that are being written.
+    in_flight: BTreeSet<(LogPosition, u32)>,
+    random: u64,
+}
+
+impl Frames {
+    pub(crate) fn new(capacity: usize) -> Frames {
+        Frames {
+            frames: Vec::new(),
+            free: Vec::new(),
+            table: FixedHashMap::default(),
+            capacity,
+            dirty: VecDeque::new(),
+            dirty_count: 0,
+            in_flight: BTreeSet::new(),
+            random: 0x9E37_79B9_7F4A_7C15,
+        }
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn grow_capacity(&mut self, frames: usize) {
+        self.capacity += frames;
+    }
+
+    /// Frames that hold or await a page.
+    pub(crate) fn occupied(&self) -> usize {
+        self.frames.len() - self.free.len()
+    }
+
+    /// Frames that a page could take now.
+    pub(crate) fn available(&self) -> usize {
+        self.capacity.saturating_sub(self.occupied())
+    }
+
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty_count
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    pub(crate) fn find(&self, key: PageKey) -> Option<u32> {
+        self.table.get(&key.packed()).copied()
+    }
+
+    pub(crate) fn get(&self, frame: u32) -> &Frame {
+        &self.frames[frame as usize]
+    }
+
+    pub(crate) fn get_mut(&mut self, frame: u32) -> &mut Frame {
+        &mut self.frames[frame as usize]
+    }
+
+    /// Takes a frame for a page that is in none. Going over the capacity is allowed: a change that needs a new page
+    /// cannot wait between its log record and its application; the scavenger makes up for it.
+    pub(crate) fn occupy(&mut self, key: PageKey, holds: Holds) -> u32 {
+        let frame = self.free.pop().unwrap_or_else(|| {
+            self.frames.push(Frame::empty());
+            (self.frames.len() - 1) as u32
+        });
+        *self.get_mut(frame) = Frame { key, holds, ..Frame::empty() };
+        let before = self.table.insert(key.packed(), frame);
+        debug_assert!(before.is_none(), "a page lies in one frame");
+        frame
+    }
+
+    /// Empties a frame.
+    pub(crate) fn release(&mut self, frame: u32) {
+        let key = self.get(frame).key;
+        debug_assert!(!self.get(frame).is_dirty() && !self.get(frame).writing && self.get(frame).pins == 0);
+        self.table.remove(&key.packed());
+        *self.get_mut(frame) = Frame::empty();
+        self.free.push(frame);
+    }
+
+    /// The page in `frame` has been changed by the record at `start..end`.
+    pub(crate) fn mark_changed(&mut self, frame: u32, start: LogPosition, end: LogPosition) {
+        let slot = &mut self.frames[frame as usize];
+        slot.last_change = end;
+        if !slot.is_dirty() {
+            slot.first_dirty = start;
+            self.dirty.push_back((start, frame));
+            self.dirty_count += 1;
+        }
+    }
+
+    /// The page is copied out to be written: it counts as in flight from its first change on.
+    pub(crate) fn begin_write(&mut self, frame: u32) -> LogPosition {
+        let slot = &mut self.frames[frame as usize];
+        let first = std::mem::replace(&mut slot.first_dirty, POSITION_END);
+        slot.writing = true;
+        self.dirty_count -= 1;
+        self.in_flight.insert((first, frame));
+        first
+    }
+
+    /// The write is done. Returns whether the frame was freed.
+    pub(crate) fn end_write(&mut self, frame: u32, first_dirty: LogPosition) -> bool {
+        self.in_flight.remove(&(first_dirty, frame));
+        let slot = self.get_mut(frame);
+        slot.writing = false;
+        let leaves = std::mem::take(&mut slot.leaving) && slot.pins == 0 && !slot.is_dirty();
+        if leaves {
+            self.release(frame);
+        }
+        leaves
+    }
+
+    /// The dirty page whose first change is the oldest.
+    pub(crate) fn oldest_dirty(&mut self) -> Option<(LogPosition, u32)> {
+        while let Some(&(position, frame)) = self.dirty.front() {
+            if self.frames[frame as usize].first_dirty == position {
+                return Some((position, frame));
+            }
+            self.dirty.pop_front();
+        }
+        None
+    }
+
+    /// The first change that is not yet written: dirty or in flight.
+    pub(crate) fn oldest_unwritten(&mut self) -> LogPosition {
+        let dirty = self.oldest_dirty().map_or(POSITION_END, |(position, _)| position);
+        let writing = self.in_flight.first().map_or(POSITION_END, |(position, _)| *position);
+        dirty.min(writing)
+    }
+
+    /// A frame to free, by LRU-2 over a random sample; `None` if the sample held nothing that may leave.
+    pub(crate) fn pick_victim(&mut self) -> Option<u32> {
+        let mut best: Option<u32> = None;
+        for _ in 0..SAMPLE {
+            let frame = self.next_random(self.frames.len());
+            let slot = self.get(frame);
+            if slot.may_leave() && best.is_none_or(|best| slot.rank() < self.get(best).rank()) {
+                best = Some(frame);
+            }
+        }
+        best
+    }
+
+    fn next_random(&mut self, below: usize) -> u32 {
+        // xorshift64*: replacement needs no better, and the same seed gives the same evictions.
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        let high = self.random.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32;
+        ((high * below as u64) >> 32) as u32
+    }
+
+    /// The dirty, writable pages around the one in `frame`, adjacent in the file, at most `limit` of them.
+    pub(crate) fn dirty_run(&self, frame: u32, limit: usize) -> std::ops::RangeInclusive<u32> {
+        let key = self.get(frame).key;
+        let joins = |pgno: u32| {
+            self.find(PageKey { pgno, ..key }).is_some_and(|f| self.get(f).is_dirty() && !self.get(f).writing)
+        };
+        let (mut first, mut last) = (key.pgno, key.pgno);
+        while ((last - first) as usize) + 1 < limit && joins(last + 1) {
+            last += 1;
+        }
+        while ((last - first) as usize) + 1 < limit && first > 1 && joins(first - 1) {
+            first -= 1;
+        }
+        first..=last
+    }
+}

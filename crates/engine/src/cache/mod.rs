@@ -1,0 +1,204 @@
+//! The page cache: pages of all databases of an instance, read, kept, written back.
+//!
+//! Invariants
+//! 1. A page is written only after the log is durable up to its last change (design invariant 2).
+//! 2. What is written is a copy taken between two changes: bytes in flight never change.
+//! 3. A write counts as done for the checkpoint only after a later sync of its file (design invariant 4).
+//! 4. Bytes are verified, or known pristine, before anyone sees them (design invariant 6).
+//! 5. A failed write or sync stops the instance; it is not retried (design invariant 3).
+//! 6. A page that an operation has fetched stays until the operation ends, so its retries make progress.
+//!
+//! Limits: one page size per instance; reads and writes of at most 256 KiB and 512 KiB.
+
+mod change;
+mod frames;
+mod read;
+mod write;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use world::World;
+use world::sync::Notify;
+
+pub(crate) use change::{CodecCoding, RedoOutcome};
+use frames::Frames;
+pub(crate) use frames::PageKey;
+
+use crate::config::InstanceConfig;
+use crate::error::{Error, Result};
+use crate::io::IoFile;
+use crate::log::writer::Log;
+use crate::log::{LogPosition, POSITION_END};
+use crate::signal::Fate;
+
+/// Smallest cache with which every operation can hold what it needs.
+const FRAMES_MIN: usize = 64;
+
+/// What the cache does and holds at the moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheStatus {
+    /// Bytes of pages in the cache.
+    pub resident_bytes: u64,
+    /// Bytes it may hold.
+    pub capacity_bytes: u64,
+    /// Pages changed and not yet written.
+    pub dirty_pages: u64,
+    /// Times an operation had to wait for a free buffer, since the start.
+    pub page_fault_stalls: u64,
+}
+
+/// A database as the cache sees it.
+pub(crate) struct CachedDatabase {
+    pub(crate) file: IoFile,
+    /// The image whose pages need no check; 0 if none.
+    pub(crate) image_id: Option<u64>,
+    /// Oldest first change of pages written since the last sync began.
+    unsynced: Cell<LogPosition>,
+    /// The same, of a sync under way.
+    syncing: Cell<LogPosition>,
+    syncs_running: Cell<u32>,
+}
+
+impl CachedDatabase {
+    pub(crate) fn new(file: IoFile, image_id: Option<u64>) -> CachedDatabase {
+        CachedDatabase {
+            file,
+            image_id,
+            unsynced: Cell::new(POSITION_END),
+            syncing: Cell::new(POSITION_END),
+            syncs_running: Cell::new(0),
+        }
+    }
+}
+
+/// Handle on the page cache of an instance.
+#[derive(Clone)]
+pub(crate) struct Cache(Rc<Inner>);
+
+struct Inner {
+    world: World,
+    fate: Fate,
+    page_bytes: usize,
+    flush_start: f64,
+    flush_stop: f64,
+    log: RefCell<Option<Log>>,
+    frames: RefCell<Frames>,
+    databases: RefCell<Vec<Option<Rc<CachedDatabase>>>>,
+    /// Recovery repairs damaged pages, so it wants to see them.
+    keep_damaged: Cell<bool>,
+    /// A frame became free.
+    freed: Notify,
+    /// Free frames are short.
+    scavenge: Notify,
+    /// A page write ended.
+    written: Notify,
+    writes_running: Cell<usize>,
+    stalls: Cell<u64>,
+}
+
+/// Pages held for one operation; released when dropped.
+pub(crate) struct Pins {
+    cache: Cache,
+    frames: SmallVec<[u32; 8]>,
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        let mut frames = self.cache.0.frames.borrow_mut();
+        for frame in self.frames.drain(..) {
+            frames.get_mut(frame).pins -= 1;
+        }
+    }
+}
+
+impl Cache {
+    pub(crate) fn new(world: &World, fate: &Fate, config: &InstanceConfig) -> Cache {
+        let inner = Inner {
+            world: world.clone(),
+            fate: fate.clone(),
+            page_bytes: config.page_bytes,
+            flush_start: config.flush_start,
+            flush_stop: config.flush_stop,
+            log: RefCell::new(None),
+            frames: RefCell::new(Frames::new(FRAMES_MIN)),
+            databases: RefCell::new(Vec::new()),
+            keep_damaged: Cell::new(false),
+            freed: Notify::new(),
+            scavenge: Notify::new(),
+            written: Notify::new(),
+            writes_running: Cell::new(0),
+            stalls: Cell::new(0),
+        };
+        let cache = Cache(Rc::new(inner));
+        for notify in [&cache.0.freed, &cache.0.scavenge, &cache.0.written] {
+            fate.wake_on_failure(notify);
+        }
+        cache
+    }
+
+    /// The log that must be durable before pages are written.
+    pub(crate) fn set_log(&self, log: Option<Log>) {
+        *self.0.log.borrow_mut() = log;
+    }
+
+    /// Recovery: pages that fail their check are kept, to be repaired from the log.
+    pub(crate) fn keep_damaged(&self, keep: bool) {
+        self.0.keep_damaged.set(keep);
+    }
+
+    /// Whether the instance still lives.
+    pub(crate) fn fate(&self) -> &Fate {
+        &self.0.fate
+    }
+
+    /// Adds a database with its share of memory.
+    pub(crate) fn attach(&self, db: u8, database: CachedDatabase, bytes: u64) {
+        let mut databases = self.0.databases.borrow_mut();
+        if databases.len() <= usize::from(db) {
+            databases.resize_with(usize::from(db) + 1, || None);
+        }
+        databases[usize::from(db)] = Some(Rc::new(database));
+        self.0.frames.borrow_mut().grow_capacity((bytes / self.0.page_bytes as u64) as usize);
+    }
+
+    pub(crate) fn database(&self, db: u8) -> Result<Rc<CachedDatabase>> {
+        let databases = self.0.databases.borrow();
+        let found = databases.get(usize::from(db)).and_then(Option::clone);
+        found.ok_or_else(|| Error::Refused(format!("database {db} is not attached")))
+    }
+
+    pub(crate) fn status(&self) -> CacheStatus {
+        let frames = self.0.frames.borrow();
+        let bytes = |pages: usize| pages as u64 * self.0.page_bytes as u64;
+        CacheStatus {
+            resident_bytes: bytes(frames.occupied()),
+            capacity_bytes: bytes(frames.capacity()),
+            dirty_pages: frames.dirty_count() as u64,
+            page_fault_stalls: self.0.stalls.get(),
+        }
+    }
+
+    /// The first change that the files may lack: dirty, in flight, or not yet synced.
+    pub(crate) fn oldest_unsafe(&self) -> LogPosition {
+        let unwritten = self.0.frames.borrow_mut().oldest_unwritten();
+        let databases = self.0.databases.borrow();
+        let unsynced = databases.iter().flatten().map(|db| db.unsynced.get().min(db.syncing.get())).min();
+        unwritten.min(unsynced.unwrap_or(POSITION_END))
+    }
+
+    /// Free frames below which the scavenger starts.
+    fn scavenge_start(&self) -> usize {
+        self.share(self.0.flush_start)
+    }
+
+    /// Free frames at which it stops.
+    fn scavenge_stop(&self) -> usize {
+        self.share(self.0.flush_stop)
+    }
+
+    fn share(&self, share: f64) -> usize {
+        ((self.0.frames.borrow().capacity() as f64 * share) as usize).max(4)
+    }
+}

@@ -1,0 +1,194 @@
+//! Bringing pages in.
+
+use results::IoClass;
+use smallvec::{SmallVec, smallvec};
+use world::sync::Notify;
+use world::{Bufs, ErrorKind, PageBuf};
+
+use super::frames::Holds;
+use super::{Cache, PageKey, Pins};
+use crate::error::{Error, Result};
+use crate::judge::{Finding, judge};
+
+/// Largest read of adjacent pages.
+const READ_BYTES_MAX: usize = 256 << 10;
+
+enum Found {
+    Here(u32),
+    Arriving(Notify),
+    Absent,
+}
+
+/// Frames of a read under way. If the reader is dropped in the middle, the frames are given back and the waiters retry.
+struct Arrival {
+    cache: Cache,
+    frames: SmallVec<[u32; 1]>,
+}
+
+impl Cache {
+    /// Brings a page in and holds it in `pins`.
+    pub(crate) async fn fetch(&self, key: PageKey, pins: &mut Pins) -> Result<()> {
+        let capacity = self.0.frames.borrow().capacity();
+        if pins.frames.len() > capacity - capacity / 8 {
+            return Err(Error::Refused(format!(
+                "one step needs more pages than the cache has room for, {capacity}"
+            )));
+        }
+        let mut stalled = false;
+        loop {
+            self.0.fate.check()?;
+            match self.look_up(key) {
+                Found::Here(frame) => {
+                    self.0.frames.borrow_mut().get_mut(frame).pins += 1;
+                    pins.frames.push(frame);
+                    return self.refuse_damaged(key, frame);
+                }
+                Found::Arriving(arrival) => arrival.wait().await,
+                Found::Absent => {
+                    if self.0.frames.borrow().available() > 0 {
+                        let arrival = self.expect_pages(key, 1);
+                        self.read_pages(key, arrival).await?;
+                    } else {
+                        if !stalled {
+                            self.0.stalls.set(self.0.stalls.get() + 1);
+                            stalled = true;
+                        }
+                        self.0.scavenge.notify_all();
+                        self.0.freed.wait().await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Brings in pages ahead of need, adjacent ones in one read. `pgnos` ascend. Stops early, without an error, when
+    /// memory is short. Damage is not an error here either: whoever needs the page will meet it.
+    pub(crate) async fn preread(&self, db: u8, pgnos: &[u32]) -> Result<()> {
+        let mut at = 0;
+        while at < pgnos.len() {
+            let first = PageKey { db, pgno: pgnos[at] };
+            at += 1;
+            if !matches!(self.look_up(first), Found::Absent) {
+                continue;
+            }
+            let room = self.0.frames.borrow().available().min(READ_BYTES_MAX / self.0.page_bytes);
+            if room == 0 {
+                self.0.scavenge.notify_all();
+                return Ok(());
+            }
+            let mut count = 1;
+            while count < room && pgnos.get(at) == Some(&(first.pgno + count as u32)) {
+                if !matches!(self.look_up(PageKey { db, pgno: pgnos[at] }), Found::Absent) {
+                    break;
+                }
+                (count, at) = (count + 1, at + 1);
+            }
+            let arrival = self.expect_pages(first, count);
+            self.read_pages(first, arrival).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a page can be read without going over the capacity.
+    pub(crate) async fn wait_for_room(&self) -> Result<()> {
+        while self.0.frames.borrow().available() == 0 {
+            self.0.fate.check()?;
+            self.0.scavenge.notify_all();
+            self.0.freed.wait().await;
+        }
+        self.0.fate.check()
+    }
+
+    fn look_up(&self, key: PageKey) -> Found {
+        let mut frames = self.0.frames.borrow_mut();
+        let Some(frame) = frames.find(key) else { return Found::Absent };
+        let slot = frames.get_mut(frame);
+        if slot.holds == Holds::Arriving {
+            Found::Arriving(slot.arrival.get_or_insert_default().clone())
+        } else {
+            Found::Here(frame)
+        }
+    }
+
+    fn refuse_damaged(&self, key: PageKey, frame: u32) -> Result<()> {
+        if self.0.frames.borrow().get(frame).holds == Holds::Damaged && !self.0.keep_damaged.get() {
+            return Err(self.damaged(key, "it failed its check".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Makes frames for `count` pages from `first` on, which are in none.
+    fn expect_pages(&self, first: PageKey, count: usize) -> Arrival {
+        let mut frames = self.0.frames.borrow_mut();
+        let expected = (0..count as u32)
+            .map(|n| frames.occupy(PageKey { pgno: first.pgno + n, ..first }, Holds::Arriving));
+        let arrival = Arrival { cache: self.clone(), frames: expected.collect() };
+        drop(frames);
+        if self.0.frames.borrow().available() < self.scavenge_start() {
+            self.0.scavenge.notify_all();
+        }
+        arrival
+    }
+
+    async fn read_pages(&self, first: PageKey, mut arrival: Arrival) -> Result<()> {
+        let database = self.database(first.db)?;
+        let bufs: Bufs = arrival.frames.iter().map(|_| PageBuf::empty(self.0.page_bytes)).collect();
+        let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
+        let pages = match database.file.read(IoClass::TransactionalRead, offset, bufs).await {
+            Ok(pages) => pages,
+            // A page behind the end of the file: to recovery it is one more page to be repaired.
+            Err(Error::World(error)) if error.kind == ErrorKind::ShortRead && self.0.keep_damaged.get() => {
+                arrival.frames.iter().map(|_| PageBuf::empty(self.0.page_bytes)).collect()
+            }
+            Err(error) => return Err(error),
+        };
+        let now_ns = self.0.world.now().ns;
+        let frames_read: SmallVec<[u32; 1]> = std::mem::replace(&mut arrival.frames, smallvec![]);
+        let mut first_damage = None;
+        for ((frame, page), pgno) in frames_read.into_iter().zip(pages).zip(first.pgno..) {
+            let key = PageKey { pgno, ..first };
+            let finding = judge(&page, u64::from(pgno) + 1, database.image_id);
+            let mut frames = self.0.frames.borrow_mut();
+            let slot = frames.get_mut(frame);
+            let waiters = slot.arrival.take();
+            slot.touch(now_ns);
+            if finding == Finding::Good {
+                (slot.holds, slot.page) = (Holds::Page, Some(page));
+            } else if self.0.keep_damaged.get() {
+                (slot.holds, slot.page) = (Holds::Damaged, Some(page));
+            } else {
+                frames.release(frame);
+                first_damage.get_or_insert_with(|| self.damaged(key, finding.reason()));
+            }
+            drop(frames);
+            if let Some(waiters) = waiters {
+                waiters.notify_all();
+            }
+        }
+        first_damage.map_or(Ok(()), Err)
+    }
+
+    fn damaged(&self, key: PageKey, reason: String) -> Error {
+        let path = self.database(key.db).map_or_else(|_| String::new(), |db| db.file.path().to_owned());
+        Error::DamagedPage { path, pgno: key.pgno, reason }
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if self.frames.is_empty() {
+            return;
+        }
+        let waiters: Vec<Notify> = {
+            let mut frames = self.cache.0.frames.borrow_mut();
+            let released = self.frames.drain(..).filter_map(|frame| {
+                let waiters = frames.get_mut(frame).arrival.take();
+                frames.release(frame);
+                waiters
+            });
+            released.collect()
+        };
+        waiters.iter().for_each(Notify::notify_all);
+        self.cache.0.freed.notify_all();
+    }
+}

@@ -1,0 +1,192 @@
+//! Writing pages back: to free frames, to let the checkpoint move, to shut down.
+
+use edb::page::{PageMut, PageRef};
+use results::IoClass;
+use smallvec::SmallVec;
+use world::{Bufs, PageBuf};
+
+use super::frames::Holds;
+use super::{Cache, LogPosition, PageKey};
+use crate::error::Result;
+use crate::log::POSITION_END;
+use crate::signal::StopSignal;
+
+/// Largest write of adjacent pages.
+const WRITE_BYTES_MAX: usize = 512 << 10;
+/// Page writes under way at most.
+const WRITES_MAX: usize = 1024;
+
+/// Adjacent pages copied out to be written.
+struct Run {
+    first: PageKey,
+    frames: SmallVec<[(u32, LogPosition); 1]>,
+    pages: Bufs,
+    log_needed: LogPosition,
+}
+
+impl Cache {
+    /// Frees frames whenever they are short. Ends at the stop or with the instance.
+    pub(crate) async fn scavenge(&self, stop: &StopSignal) {
+        loop {
+            let wake = self.0.scavenge.wait();
+            if stop.is_stopped() || self.0.fate.check().is_err() {
+                return;
+            }
+            if self.0.frames.borrow().available() < self.scavenge_start() {
+                self.free_frames().await;
+            } else {
+                wake.await;
+            }
+        }
+    }
+
+    /// Wakes the scavenger so that it sees a stop.
+    pub(crate) fn wake_scavenger(&self) {
+        self.0.scavenge.notify_all();
+    }
+
+    /// One round: clean victims go at once, dirty ones are written first; stops when both cover the deficit.
+    async fn free_frames(&self) {
+        let goal = self.scavenge_stop();
+        let mut leaving = 0;
+        let mut misses = 0;
+        while self.0.frames.borrow().available() + leaving < goal && self.0.writes_running.get() < WRITES_MAX
+        {
+            let victim = self.0.frames.borrow_mut().pick_victim();
+            let Some(frame) = victim else {
+                misses += 1;
+                if misses > 8 {
+                    break;
+                }
+                continue;
+            };
+            if self.0.frames.borrow().get(frame).is_dirty() {
+                self.0.frames.borrow_mut().get_mut(frame).leaving = true;
+                leaving += 1;
+                self.start_write(frame);
+            } else {
+                self.0.frames.borrow_mut().release(frame);
+                self.0.freed.notify_one();
+            }
+        }
+        if leaving > 0 || self.0.writes_running.get() > 0 {
+            self.0.written.wait().await;
+        } else if misses > 0 {
+            // Everything is held by operations: wait until some of them end.
+            self.0.world.sleep(std::time::Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Writes pages, oldest first, as long as `outstanding` says for the first change of the oldest one how many writes
+    /// may be under way. Returns when the last of them has been started.
+    pub(crate) async fn write_oldest(
+        &self,
+        outstanding: impl Fn(LogPosition) -> Option<usize>,
+    ) -> Result<()> {
+        loop {
+            self.0.fate.check()?;
+            let Some((position, frame)) = self.0.frames.borrow_mut().oldest_dirty() else { return Ok(()) };
+            let Some(outstanding) = outstanding(position) else { return Ok(()) };
+            // A page that is already being written and has changed since has to wait for that write.
+            let busy = self.0.frames.borrow().get(frame).writing;
+            if busy || self.0.writes_running.get() >= outstanding.clamp(1, WRITES_MAX) {
+                self.0.written.wait().await;
+            } else {
+                self.start_write(frame);
+            }
+        }
+    }
+
+    /// Writes every dirty page, and syncs: all changes so far are in the files afterwards.
+    pub(crate) async fn write_all(&self, outstanding: usize) -> Result<()> {
+        self.write_oldest(|_| Some(outstanding)).await?;
+        while self.0.frames.borrow().in_flight() > 0 {
+            self.0.fate.check()?;
+            self.0.written.wait().await;
+        }
+        self.sync_written().await
+    }
+
+    /// Syncs the files that were written since their last sync; their pages no longer hold the checkpoint.
+    pub(crate) async fn sync_written(&self) -> Result<()> {
+        let databases: Vec<_> = self.0.databases.borrow().iter().flatten().cloned().collect();
+        for database in databases {
+            let written = database.unsynced.replace(POSITION_END);
+            if written == POSITION_END {
+                continue;
+            }
+            database.syncing.set(written.min(database.syncing.get()));
+            database.syncs_running.set(database.syncs_running.get() + 1);
+            let synced = database.file.sync().await;
+            self.0.fate.require(synced)?;
+            database.syncs_running.set(database.syncs_running.get() - 1);
+            if database.syncs_running.get() == 0 {
+                database.syncing.set(POSITION_END);
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts writing the dirty page in `frame` together with its dirty neighbours.
+    fn start_write(&self, frame: u32) {
+        let run = self.copy_run(frame);
+        self.0.writes_running.set(self.0.writes_running.get() + 1);
+        let cache = self.clone();
+        drop(self.0.world.spawn(async move { cache.write_run(run).await }));
+    }
+
+    fn copy_run(&self, frame: u32) -> Run {
+        let mut frames = self.0.frames.borrow_mut();
+        let db = frames.get(frame).key.db;
+        let range = frames.dirty_run(frame, (WRITE_BYTES_MAX / self.0.page_bytes).saturating_sub(1).max(1));
+        let mut run = Run {
+            first: PageKey { db, pgno: *range.start() },
+            frames: SmallVec::new(),
+            pages: Bufs::new(),
+            log_needed: LogPosition::default(),
+        };
+        for pgno in range {
+            let frame = frames.find(PageKey { db, pgno }).expect("a run is made of cached pages");
+            let slot = frames.get_mut(frame);
+            debug_assert!(slot.holds == Holds::Page);
+            let page = slot.page.as_mut().expect("a dirty frame holds a page").as_mut_slice();
+            debug_assert_eq!(
+                PageRef::new(page).validate(),
+                Ok(()),
+                "page {pgno} must be valid to be written"
+            );
+            PageMut::new(page).finish(pgno);
+            run.pages.push(PageBuf::copy_of(page));
+            run.log_needed = run.log_needed.max(slot.last_change);
+            let first_dirty = frames.begin_write(frame);
+            run.frames.push((frame, first_dirty));
+        }
+        run
+    }
+
+    async fn write_run(&self, run: Run) {
+        let Run { first, frames: written, pages, log_needed } = run;
+        let log = self.0.log.borrow().clone();
+        let result = async {
+            if let Some(log) = log {
+                log.flush_to(log_needed).await?;
+            }
+            let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
+            self.database(first.db)?.file.write(IoClass::TransactionalWrite, offset, pages).await
+        };
+        let result = result.await;
+        if self.0.fate.require(result).is_ok()
+            && let Ok(database) = self.database(first.db)
+        {
+            let mut frames = self.0.frames.borrow_mut();
+            for (frame, first_dirty) in written {
+                database.unsynced.set(database.unsynced.get().min(first_dirty));
+                if frames.end_write(frame, first_dirty) {
+                    self.0.freed.notify_one();
+                }
+            }
+        }
+        self.0.writes_running.set(self.0.writes_running.get() - 1);
+        self.0.written.notify_all();
+    }
+}

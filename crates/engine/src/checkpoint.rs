@@ -1,0 +1,74 @@
+//! The checkpoint file: where redo begins.
+//!
+//! Invariants
+//! 1. The position in the file is at or before the first change that a database file may lack, and before the first
+//!    record of every transaction that is open or still has something to clean up (design invariant 4).
+//! 2. Two copies are written one after the other with a sync between, so that a torn write leaves one.
+//! 3. A log is given up only after the checkpoint that no longer needs it is durable.
+
+use edb::checkpoint::{CHECKPOINT_BYTES, Checkpoint};
+use results::IoClass;
+use smallvec::smallvec;
+use world::{OpenMode, PageBuf, World};
+
+use crate::error::Result;
+use crate::io::{Counters, IoFile};
+use crate::log::{LogPosition, Signature};
+
+/// The open checkpoint file.
+pub(crate) struct CheckpointFile {
+    file: IoFile,
+    signature: Signature,
+    written: LogPosition,
+}
+
+impl CheckpointFile {
+    /// Opens the file, or makes it.
+    pub(crate) async fn open(
+        world: &World,
+        path: &str,
+        directory: &str,
+        signature: Signature,
+        counters: &Counters,
+    ) -> Result<CheckpointFile> {
+        let exists = world.entry(path).await?.is_some();
+        let mode = if exists { OpenMode::ReadWrite } else { OpenMode::CreateNew };
+        let file = IoFile::open(world, path, mode, counters).await?;
+        if !exists {
+            world.sync_dir(directory).await?;
+        }
+        Ok(CheckpointFile { file, signature, written: LogPosition::default() })
+    }
+
+    /// The last position written by this handle.
+    pub(crate) fn written(&self) -> LogPosition {
+        self.written
+    }
+
+    /// Makes `position` the durable checkpoint.
+    pub(crate) async fn write(&mut self, position: LogPosition) -> Result<()> {
+        let checkpoint = Checkpoint { position, signature: self.signature };
+        for copy in 0..2 {
+            let page = PageBuf::copy_of(&checkpoint.encode());
+            let offset = copy * CHECKPOINT_BYTES as u64;
+            self.file.write_durable(IoClass::HousekeepingWrite, offset, smallvec![page]).await?;
+        }
+        self.written = position;
+        Ok(())
+    }
+}
+
+/// Reads the checkpoint; `None` if there is none, or neither copy is intact.
+pub(crate) async fn read(world: &World, path: &str, counters: &Counters) -> Result<Option<Checkpoint>> {
+    if world.entry(path).await?.is_none() {
+        return Ok(None);
+    }
+    let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
+    let bytes = file.file().size().await?.min(2 * CHECKPOINT_BYTES as u64) as usize;
+    let bytes = bytes - bytes % CHECKPOINT_BYTES;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let page = file.read_one(IoClass::HousekeepingRead, 0, bytes).await?;
+    Ok(Checkpoint::read(page.as_slice()))
+}

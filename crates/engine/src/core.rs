@@ -1,0 +1,253 @@
+//! What the parts of an open instance share, and the one way in which pages change.
+//!
+//! Invariants
+//! 1. A mini-transaction is checked, logged and applied without a wait in between: nothing can come between the pages
+//!    it has seen and the pages it changes, and its log record makes it atomic.
+//! 2. A clean page's contents are in the log before its first change: a torn write of it can be repaired.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use btree::log_record::{encode_changes, encode_page_image};
+use btree::space;
+use btree::{LogRecord, MiniTransaction, Pager, PlainCoding, Stop};
+use world::sync::Notify;
+use world::{LocalFuture, World};
+
+use crate::cache::{Cache, PageKey};
+use crate::config::InstanceConfig;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::log::writer::{Log, RollHook};
+use crate::log::{LogPosition, POSITION_END};
+use crate::signal::{Fate, StopSignal};
+use crate::transactions::{RowKey, Transactions};
+
+/// The shared state of an open instance.
+pub(crate) struct Core {
+    pub(crate) world: World,
+    pub(crate) config: InstanceConfig,
+    pub(crate) fate: Fate,
+    pub(crate) cache: Cache,
+    pub(crate) log: Log,
+    pub(crate) databases: Vec<Rc<Database>>,
+    pub(crate) transactions: RefCell<Transactions>,
+    /// Ends the background tasks.
+    pub(crate) stop: StopSignal,
+    /// The log has rolled, or the instance is to stop.
+    pub(crate) rolled: Notify,
+    /// There is something to clean up, or the instance is to stop.
+    pub(crate) cleanup: Notify,
+    /// The bytes of the record being made.
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        world: &World,
+        config: &InstanceConfig,
+        cache: Cache,
+        log: Log,
+        databases: Vec<Rc<Database>>,
+        transactions: Transactions,
+        stop: StopSignal,
+    ) -> Rc<Core> {
+        let core = Core {
+            world: world.clone(),
+            config: config.clone(),
+            fate: cache.fate().clone(),
+            cache,
+            log,
+            databases,
+            transactions: RefCell::new(transactions),
+            stop,
+            rolled: Notify::new(),
+            cleanup: Notify::new(),
+            scratch: RefCell::default(),
+        };
+        core.fate.wake_on_failure(&core.rolled);
+        core.fate.wake_on_failure(&core.cleanup);
+        Rc::new(core)
+    }
+
+    /// The database with this number (from 1).
+    pub(crate) fn database(&self, id: u8) -> Result<&Rc<Database>> {
+        let index = usize::from(id).checked_sub(1);
+        let found = index.and_then(|index| self.databases.get(index));
+        found.ok_or_else(|| Error::Refused(format!("the instance has no database {id}")))
+    }
+
+    /// Runs a reading step until every page it needs is in memory.
+    pub(crate) async fn read<T>(
+        &self,
+        db: u8,
+        mut step: impl FnMut(&dyn Pager) -> btree::Result<T>,
+    ) -> Result<T> {
+        let mut pins = self.cache.pins();
+        loop {
+            self.fate.check()?;
+            let outcome = step(&self.cache.view(db));
+            match outcome {
+                Ok(value) => return Ok(value),
+                Err(Stop::Missing(pgno)) => self.cache.fetch(PageKey { db, pgno }, &mut pins).await?,
+                Err(stop) => return Err(self.stopped(db, stop)),
+            }
+        }
+    }
+
+    /// Runs a changing step until it can be logged and applied. The step says what it gives besides its changes.
+    pub(crate) async fn change<T>(
+        &self,
+        db: u8,
+        transaction: Option<u32>,
+        mut step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
+    ) -> Result<T> {
+        self.log.room().await?;
+        let mut pins = self.cache.pins();
+        loop {
+            self.fate.check()?;
+            let outcome = step(&self.cache.view(db));
+            match outcome {
+                Ok((mut mini, value)) => {
+                    mini.transaction = transaction;
+                    self.log_and_apply(db, mini)?;
+                    return Ok(value);
+                }
+                Err(Stop::Missing(pgno)) => self.cache.fetch(PageKey { db, pgno }, &mut pins).await?,
+                Err(Stop::NoSpace { pages }) => Box::pin(self.extend(db, pages)).await?,
+                Err(stop) => return Err(self.stopped(db, stop)),
+            }
+        }
+    }
+
+    /// Invariant 1 of this module: no wait in here.
+    fn log_and_apply(&self, db: u8, mut mini: MiniTransaction) -> Result<()> {
+        if mini.changes.is_empty() && mini.undo.is_none() && !mini.compensates {
+            return Ok(());
+        }
+        let mut transactions = self.transactions.borrow_mut();
+        if let (Some(undo), false) = (&mini.undo, mini.compensates) {
+            let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
+            transactions.check_lock(mini.transaction, &row)?;
+        }
+        let database = self.database(db)?;
+        let dbtime = database.next_dbtime();
+        let coding = &*database.coding;
+        let scratch = &mut *self.scratch.borrow_mut();
+        let mut start = POSITION_END;
+        self.cache.images(db, &mini, |pgno, page| {
+            scratch.clear();
+            encode_page_image(db, pgno, page, coding, scratch);
+            start = start.min(self.log.append(scratch).start);
+        });
+        scratch.clear();
+        encode_changes(db, dbtime, &mini, coding, scratch);
+        let range = self.log.append(scratch);
+        let start = start.min(range.start);
+        let applied = self.cache.apply(db, &mini, dbtime, start, range.end);
+        if let Err(misfit) = applied {
+            let error = self.damaged(db, misfit.pgno, misfit.reason);
+            self.fate.fail(&error);
+            return Err(error);
+        }
+        if let Some(transaction) = mini.transaction {
+            if mini.compensates {
+                self.compensated(&mut transactions, transaction, start);
+            } else {
+                transactions.changed(transaction, db, mini.undo.take(), start);
+            }
+        }
+        Ok(())
+    }
+
+    fn compensated(&self, transactions: &mut Transactions, transaction: u32, position: LogPosition) {
+        let begin = transactions.begin_of(transaction).unwrap_or(position);
+        let Some((db, undo)) = transactions.compensated(transaction) else { return };
+        transactions.unlock(transaction, db, &undo);
+        // An entry that came back to life is flagged deleted again: somebody has to remove it for good.
+        if matches!(undo.was, btree::Before::Deleted { .. }) {
+            transactions.clean_up_later(db, undo, begin);
+            self.cleanup.notify_all();
+        }
+    }
+
+    /// Adds a record that is about no page.
+    pub(crate) fn append(&self, record: &LogRecord) -> LogPosition {
+        let scratch = &mut *self.scratch.borrow_mut();
+        scratch.clear();
+        record.encode(&PlainCoding { page_bytes: self.config.page_bytes }, scratch);
+        self.log.append(scratch).end
+    }
+
+    /// What an operation's stop means to the caller. Damage in memory is the end of the instance.
+    fn stopped(&self, db: u8, stop: Stop) -> Error {
+        match stop {
+            Stop::Conflict => Error::Conflict,
+            Stop::Duplicate => Error::Duplicate,
+            Stop::NotFound => Error::NotFound,
+            Stop::Damaged { pgno, reason } => self.damaged(db, pgno, reason),
+            other => Error::Refused(other.to_string()),
+        }
+    }
+
+    pub(crate) fn damaged(&self, db: u8, pgno: u32, reason: &str) -> Error {
+        let path =
+            self.database(db).map_or_else(|_| String::new(), |database| database.file.path().to_owned());
+        Error::DamagedPage { path, pgno, reason: reason.to_owned() }
+    }
+
+    /// Makes a database larger by at least `least_pages` in one piece.
+    async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
+        let database = self.database(db)?.clone();
+        if database.extending.replace(true) {
+            // Somebody is at it; the caller tries again with what that gave.
+            database.extended.wait().await;
+            return self.fate.check();
+        }
+        let extended = self.extend_alone(&database, least_pages).await;
+        database.extending.set(false);
+        database.extended.notify_all();
+        extended
+    }
+
+    async fn extend_alone(&self, database: &Database, least_pages: u32) -> Result<()> {
+        let before = database.pages.get();
+        let step = (database.extension_bytes / self.config.page_bytes as u64) as u32;
+        let step = step.max(1);
+        // The file, two header pages included, ends on a multiple of the step.
+        let wanted = u64::from(before) + 2 + u64::from(least_pages.max(step));
+        let pages = u32::try_from(wanted.next_multiple_of(u64::from(step)) - 2)
+            .map_err(|_| Error::Refused(format!("{} cannot grow any more", database.file.path())))?;
+        // A full disk is an answer to the caller, not the end of the instance; a failed sync is.
+        database.lengthen_file(pages).await?;
+        self.append(&LogRecord::Extend { db: database.id, pages });
+        self.change(database.id, None, |pager| Ok((space::grow_database(pager, before, pages)?, ()))).await?;
+        database.pages.set(pages);
+        database.update_header(|_| ()).await
+    }
+
+    /// The position at which redo would have to begin now.
+    pub(crate) fn checkpoint_position(&self) -> LogPosition {
+        let tip = self.log.tip();
+        let transactions = self.transactions.borrow().oldest_needed();
+        tip.min(self.cache.oldest_unsafe()).min(transactions)
+    }
+}
+
+impl RollHook for Core {
+    fn before_roll(&self, generation: u32) -> LocalFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let first = self.checkpoint_position().generation();
+            for database in &self.databases {
+                database
+                    .update_header(|header| header.set_generations(first, generation, generation))
+                    .await?;
+            }
+            Ok(())
+        })
+    }
+
+    fn after_roll(&self, _generation: u32) {
+        self.rolled.notify_all();
+    }
+}

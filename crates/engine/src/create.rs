@@ -1,0 +1,85 @@
+//! Creating a database from an image.
+//!
+//! Invariants
+//! 1. Only a file that does not exist is created; nothing is overwritten.
+//! 2. When it returns, contents, size and name are durable.
+
+use std::rc::Rc;
+
+use futures_util::future::join_all;
+use results::IoClass;
+use smallvec::smallvec;
+use world::{OpenMode, PageBuf, PageCodec, PageImage, World};
+
+use crate::error::{Error, Result};
+use crate::io::{Counters, IoFile};
+use crate::pieces::{PieceQueue, Progress};
+use crate::signal::StopSignal;
+
+/// Bytes per write; large enough for any device to reach its sequential speed.
+const WRITE_BYTES: u64 = 1 << 20;
+/// Writes under way at once.
+const DEPTH: usize = 8;
+
+/// Writes the image to the new file `path`, or gives it to a storage that can serve it without being written.
+///
+/// # Errors
+/// If the file exists, cannot be written, or the stop came (what was written is removed then).
+pub async fn create_database(
+    world: &World,
+    path: &str,
+    image: Rc<dyn PageImage>,
+    codec: Rc<dyn PageCodec>,
+    counters: &Counters,
+    progress: &Progress,
+    stop: &StopSignal,
+) -> Result<()> {
+    let file = IoFile::open(world, path, OpenMode::CreateNew, counters).await?;
+    let bytes = image.pages() * image.page_bytes() as u64;
+    progress.begin(bytes);
+    if file.file().adopt_image(image.clone(), codec).await? {
+        progress.add(bytes);
+    } else if let Err(error) = write_image(&file, &*image, progress, stop).await {
+        // Half a database helps nobody; the first error is the one to report.
+        let _ = world.remove(path).await;
+        return Err(error);
+    }
+    file.sync().await?;
+    world.sync_dir(directory_of(path)).await?;
+    Ok(())
+}
+
+async fn write_image(
+    file: &IoFile,
+    image: &dyn PageImage,
+    progress: &Progress,
+    stop: &StopSignal,
+) -> Result<()> {
+    let end = image.pages() * image.page_bytes() as u64;
+    let queue = PieceQueue::new(end, WRITE_BYTES);
+    let writer = || async {
+        while let Some((offset, bytes)) = queue.take() {
+            if stop.is_stopped() {
+                return Err(Error::Refused("the creation was stopped".to_owned()));
+            }
+            let mut piece = PageBuf::empty(bytes as usize);
+            let first = offset / image.page_bytes() as u64;
+            for (index, page) in (first..).zip(piece.as_mut_slice().chunks_exact_mut(image.page_bytes())) {
+                image.fill(index, page);
+            }
+            file.write(IoClass::InitWrite, offset, smallvec![piece]).await?;
+            progress.add(bytes);
+        }
+        Ok(())
+    };
+    join_all((0..DEPTH).map(|_| writer())).await.into_iter().collect()
+}
+
+/// The directory that a path lies in.
+pub(crate) fn directory_of(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((directory, _)) => directory,
+        None => ".",
+    }
+}

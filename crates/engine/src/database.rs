@@ -1,0 +1,140 @@
+//! A database file of an instance: its header, its modification counter, its growth.
+//!
+//! Invariants
+//! 1. While the database is in use its header says so, and names the log generations it may need, before any page with
+//!    changes of those generations is written.
+//! 2. The file is longer, durably, before a record that says so exists; such a record precedes the use of the space.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use btree::{PageCoding, PlainCoding};
+use edb::header::DatabaseHeader;
+use results::IoClass;
+use world::{OpenMode, World};
+
+use crate::cache::{Cache, CachedDatabase, CodecCoding};
+use crate::config::DatabaseConfig;
+use crate::error::Result;
+use crate::header;
+use crate::io::{Counters, IoFile};
+use crate::log::{LogPosition, LogTime, Signature};
+
+/// A database of an open instance.
+pub(crate) struct Database {
+    pub(crate) id: u8,
+    pub(crate) file: IoFile,
+    pub(crate) counters: Counters,
+    pub(crate) coding: Box<dyn PageCoding>,
+    pub(crate) image_id: Option<u64>,
+    pub(crate) extension_bytes: u64,
+    /// Value of the modification counter; each mini-transaction takes the next.
+    pub(crate) dbtime: Cell<u64>,
+    /// Pages that the trees know of; the file may be longer.
+    pub(crate) pages: Cell<u32>,
+    /// One extension at a time: taken by who extends.
+    pub(crate) extending: Cell<bool>,
+    pub(crate) extended: world::sync::Notify,
+    /// Taken out while it is being written: one writer at a time.
+    header: RefCell<Option<DatabaseHeader>>,
+    header_free: world::sync::Notify,
+    page_bytes: usize,
+}
+
+impl Database {
+    pub(crate) async fn open(
+        world: &World,
+        id: u8,
+        config: &DatabaseConfig,
+        page_bytes: usize,
+    ) -> Result<Rc<Database>> {
+        let counters = config.counters.clone();
+        let file = IoFile::open(world, &config.path, OpenMode::ReadWrite, &counters).await?;
+        let header = header::read(&file, page_bytes).await?;
+        let coding: Box<dyn PageCoding> = match &config.codec {
+            Some(codec) => Box::new(CodecCoding { codec: codec.clone(), page_bytes }),
+            None => Box::new(PlainCoding { page_bytes }),
+        };
+        Ok(Rc::new(Database {
+            id,
+            file,
+            counters,
+            coding,
+            image_id: config.image_id,
+            extension_bytes: config.extension_bytes,
+            dbtime: Cell::new(header.dbtime()),
+            pages: Cell::new(0),
+            extending: Cell::new(false),
+            extended: world::sync::Notify::new(),
+            header: RefCell::new(Some(header)),
+            header_free: world::sync::Notify::new(),
+            page_bytes,
+        }))
+    }
+
+    /// Gives the database its share of the cache.
+    pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
+        cache.attach(self.id, CachedDatabase::new(self.file.clone(), self.image_id), cache_bytes);
+    }
+
+    /// A copy of the header as it is now.
+    pub(crate) async fn header(&self) -> DatabaseHeader {
+        let header = self.take_header().await;
+        let copy = header.clone();
+        self.put_header(header);
+        copy
+    }
+
+    /// The next value of the modification counter.
+    pub(crate) fn next_dbtime(&self) -> u64 {
+        self.dbtime.set(self.dbtime.get() + 1);
+        self.dbtime.get()
+    }
+
+    /// Changes the header and writes it with its shadow, durably.
+    pub(crate) async fn update_header(&self, change: impl FnOnce(&mut DatabaseHeader)) -> Result<()> {
+        let mut header = self.take_header().await;
+        header.set_dbtime(self.dbtime.get());
+        change(&mut header);
+        let written = header::write(&mut header, &self.file, IoClass::HousekeepingWrite).await;
+        self.put_header(header);
+        written
+    }
+
+    pub(crate) async fn attach(
+        &self,
+        position: LogPosition,
+        time: LogTime,
+        signature: Signature,
+    ) -> Result<()> {
+        self.update_header(|header| header.attach(self.id.into(), signature, position, time)).await
+    }
+
+    pub(crate) async fn detach(&self, position: LogPosition, time: LogTime) -> Result<()> {
+        self.update_header(|header| header.detach(position, time)).await
+    }
+
+    /// Makes the file at least `pages` pages long, durably.
+    pub(crate) async fn lengthen_file(&self, pages: u32) -> Result<()> {
+        let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
+        if self.file.file().size().await? < bytes {
+            self.file.file().set_size(bytes).await?;
+            self.file.sync().await?;
+        }
+        Ok(())
+    }
+
+    async fn take_header(&self) -> DatabaseHeader {
+        loop {
+            if let Some(header) = self.header.take() {
+                return header;
+            }
+            self.header_free.wait().await;
+        }
+    }
+
+    fn put_header(&self, header: DatabaseHeader) {
+        *self.header.borrow_mut() = Some(header);
+        self.header_free.notify_all();
+    }
+}

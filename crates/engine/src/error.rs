@@ -1,0 +1,54 @@
+//! What an instance can answer instead of a result.
+
+/// A failed engine operation.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file operation failed.
+    #[error(transparent)]
+    World(#[from] world::Error),
+    /// Another open transaction changed the row first; roll back and try again.
+    #[error("another transaction has changed this row and is still open")]
+    Conflict,
+    /// A row with this key exists.
+    #[error("a row with this key exists")]
+    Duplicate,
+    /// There is no row with this key.
+    #[error("there is no row with this key")]
+    NotFound,
+    /// A database page is not what the engine wrote there.
+    #[error("page {pgno} of {path} is damaged: {reason}")]
+    DamagedPage {
+        /// Database file.
+        path: String,
+        /// Page number.
+        pgno: u32,
+        /// What the check found.
+        reason: String,
+    },
+    /// A header, a checkpoint or a log is not what the engine wrote there.
+    #[error("{path} is damaged: {reason}")]
+    DamagedFile {
+        /// The file.
+        path: String,
+        /// What the check found.
+        reason: String,
+    },
+    /// A log generation that recovery or a database needs is not there.
+    #[error("log generation {generation} in {directory} is needed but missing")]
+    MissingLog {
+        /// The log directory.
+        directory: String,
+        /// Its number.
+        generation: u32,
+    },
+    /// What was asked for contradicts the state of the instance or its files.
+    #[error("{0}")]
+    Refused(String),
+    /// An earlier failure stopped the instance for good.
+    #[error("the instance has stopped: {0}")]
+    Stopped(String),
+}
+
+/// Result of an engine operation.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,37 @@
+//! The header of a database file, read and written.
+//!
+//! Invariant: header and shadow are written one after the other with a sync between: a torn write leaves one of them.
+
+use edb::header::DatabaseHeader;
+use results::IoClass;
+use smallvec::smallvec;
+use world::PageBuf;
+
+use crate::error::{Error, Result};
+use crate::io::IoFile;
+
+/// Reads the header, or its shadow if the header is not intact.
+pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<DatabaseHeader> {
+    let mut reasons = Vec::new();
+    for copy in 0..2 {
+        let page = file.read_one(IoClass::HousekeepingRead, copy * page_bytes as u64, page_bytes).await?;
+        match DatabaseHeader::parse(page.as_slice()) {
+            Ok(header) if header.page_bytes() == page_bytes => return Ok(header),
+            Ok(header) => {
+                let (path, found) = (file.path(), header.page_bytes());
+                return Err(Error::Refused(format!("{path} has pages of {found} bytes, not {page_bytes}")));
+            }
+            Err(damage) => reasons.push(damage.to_string()),
+        }
+    }
+    Err(Error::DamagedFile { path: file.path().to_owned(), reason: reasons.join("; shadow: ") })
+}
+
+/// Writes header and shadow, durably.
+pub(crate) async fn write(header: &mut DatabaseHeader, file: &IoFile, class: IoClass) -> Result<()> {
+    for copy in 0..2 {
+        let page = PageBuf::copy_of(header.stamped());
+        file.write_durable(class, copy * header.page_bytes() as u64, smallvec![page]).await?;
+    }
+    Ok(())
+}

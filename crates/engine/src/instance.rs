@@ -1,0 +1,499 @@
+//! An instance: opened (and recovered if need be), used, closed.
+//!
+//! Invariants
+//! 1. An instance that is not closed needs recovery; one that is closed leaves every database clean and without need of
+//!    its logs.
+//! 2. After a failure nothing is written any more; only opening again helps (design invariant 3).
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use btree::{LogRecord, MiniTransaction, Pager, Tree, space, update};
+use edb::header::{DatabaseHeader, State};
+use futures_util::future::select;
+use world::{Duration, Task, World};
+
+use crate::cache::{Cache, CacheStatus};
+use crate::checkpoint::CheckpointFile;
+use crate::config::InstanceConfig;
+use crate::core::Core;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::io::Counters;
+use crate::log::reader::LogFiles;
+use crate::log::writer::{Log, LogConfig, OpenLog};
+use crate::log::{LogNames, LogPosition, Signature, log_time};
+use crate::recovery::{Recovery, RecoveryReport, Redone};
+use crate::signal::{Fate, StopSignal};
+use crate::transaction::{Transaction, roll_back};
+use crate::transactions::{Cleanup, RowKey, Transactions};
+
+/// Page writes under way when nothing is urgent.
+const WRITES_RELAXED: usize = 8;
+/// Page writes under way at a shutdown or under the greatest urgency.
+const WRITES_MOST: usize = 1024;
+
+/// An open instance. It belongs to one thread.
+pub struct Instance {
+    core: Rc<Core>,
+    log_counters: Counters,
+    tasks: RefCell<Vec<Task<()>>>,
+    ended: Cell<bool>,
+}
+
+impl Instance {
+    /// Opens the databases of `config`. Databases that were not closed are brought up to date from the log first.
+    ///
+    /// # Errors
+    /// If files are missing, damaged, or contradict each other.
+    pub async fn open(world: &World, config: &InstanceConfig) -> Result<(Instance, RecoveryReport)> {
+        let opening = Opening::new(world, config).await?;
+        let scavenger_stop = StopSignal::new();
+        let scavenger = opening.spawn_scavenger(&scavenger_stop);
+        let opened = opening.finish(scavenger_stop.clone()).await;
+        match opened {
+            Ok((core, log_counters, report)) => {
+                let instance = Instance {
+                    core,
+                    log_counters,
+                    tasks: RefCell::new(vec![scavenger]),
+                    ended: Cell::new(false),
+                };
+                Ok((instance, report))
+            }
+            Err(error) => {
+                opening.fate.fail(&error);
+                scavenger_stop.stop();
+                opening.cache.wake_scavenger();
+                scavenger.await;
+                Err(error)
+            }
+        }
+        .map(|(instance, report)| {
+            instance.start_tasks();
+            (instance, report)
+        })
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self) -> Transaction {
+        Transaction::begin(&self.core)
+    }
+
+    /// Runs a changing step that belongs to no transaction and is never taken back, such as the creation of a table.
+    ///
+    /// # Errors
+    /// As [`Transaction::change`].
+    pub async fn change<T>(
+        &self,
+        db: u8,
+        step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
+    ) -> Result<T> {
+        self.core.change(db, None, step).await
+    }
+
+    /// Number of databases; they are numbered from 1.
+    pub fn databases(&self) -> u8 {
+        self.core.databases.len() as u8
+    }
+
+    /// Counters of a database's file.
+    ///
+    /// # Errors
+    /// If there is no such database.
+    pub fn database_counters(&self, db: u8) -> Result<Counters> {
+        Ok(self.core.database(db)?.counters.clone())
+    }
+
+    /// Counters of the log stream and the checkpoint file.
+    pub fn log_counters(&self) -> Counters {
+        self.log_counters.clone()
+    }
+
+    /// What the cache holds.
+    pub fn cache_status(&self) -> CacheStatus {
+        self.core.cache.status()
+    }
+
+    /// The log generation that is being written.
+    pub fn log_generation(&self) -> u32 {
+        self.core.log.generation()
+    }
+
+    /// How often the log has rolled since the instance was opened.
+    pub fn log_rolls(&self) -> u64 {
+        self.core.log.rolls()
+    }
+
+    /// Pages of a database that its trees know of.
+    ///
+    /// # Errors
+    /// If there is no such database.
+    pub fn database_pages(&self, db: u8) -> Result<u32> {
+        Ok(self.core.database(db)?.pages.get())
+    }
+
+    /// Deleted entries that wait to be removed for good.
+    pub fn cleanups_waiting(&self) -> usize {
+        self.core.transactions.borrow().cleanups.len()
+    }
+
+    /// Fails if the instance has stopped.
+    ///
+    /// # Errors
+    /// The failure that stopped it.
+    pub fn check(&self) -> Result<()> {
+        self.core.fate.check()
+    }
+
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    /// Rolls back what is open, writes everything, and leaves all databases clean.
+    ///
+    /// # Errors
+    /// If something cannot be written; the databases then need recovery.
+    pub async fn close(self) -> Result<()> {
+        self.ended.set(true);
+        let core = self.core.clone();
+        let closed = self.close_files().await;
+        core.fate.require(closed)?;
+        // Whoever still holds a transaction gets an answer.
+        core.fate.fail(&Error::Refused("it was closed".to_owned()));
+        Ok(())
+    }
+
+    async fn close_files(&self) -> Result<()> {
+        let core = &self.core;
+        core.fate.check()?;
+        let open = core.transactions.borrow().open_ids();
+        for transaction in open {
+            roll_back(core, transaction).await?;
+        }
+        while clean_up_one(core).await? {}
+        self.stop_tasks().await;
+        core.log.flush_to(core.log.tip()).await?;
+        core.cache.write_all(WRITES_MOST).await?;
+        let time = log_time(&core.world);
+        for database in &core.databases {
+            core.append(&LogRecord::Detach { db: database.id });
+        }
+        let end = core.log.tip();
+        core.log.flush_to(end).await?;
+        for database in &core.databases {
+            database.detach(end, time).await?;
+        }
+        let mut checkpoint = open_checkpoint(core, &self.log_counters).await?;
+        checkpoint.write(core.log.tip()).await?;
+        core.log.close().await
+    }
+
+    /// Stops at once, as a crash would: nothing more is written, and the next opening recovers.
+    pub async fn abandon(self) {
+        self.ended.set(true);
+        self.core.fate.fail(&Error::Refused("it was abandoned".to_owned()));
+        self.stop_tasks().await;
+        // The log writer ends with the failure; what it says is that failure.
+        let _ = self.core.log.close().await;
+    }
+
+    async fn stop_tasks(&self) {
+        self.core.stop.stop();
+        self.core.rolled.notify_all();
+        self.core.cleanup.notify_all();
+        self.core.cache.wake_scavenger();
+        for task in self.tasks.take() {
+            task.await;
+        }
+    }
+
+    fn start_tasks(&self) {
+        let world = &self.core.world;
+        let (core, counters) = (self.core.clone(), self.log_counters.clone());
+        let checkpoint = world.spawn(async move {
+            let result = keep_checkpoint(&core, &counters).await;
+            let _ = core.fate.require(result);
+        });
+        let core = self.core.clone();
+        let flusher = world.spawn(async move { keep_depth(&core).await });
+        let core = self.core.clone();
+        let cleaner = world.spawn(async move {
+            let result = keep_clean(&core).await;
+            let _ = core.fate.require(result);
+        });
+        self.tasks.borrow_mut().extend([checkpoint, flusher, cleaner]);
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        if !self.ended.get() {
+            self.core.fate.fail(&Error::Refused("it was dropped".to_owned()));
+            self.core.stop.stop();
+        }
+    }
+}
+
+/// An instance on its way to being open.
+struct Opening {
+    world: World,
+    config: InstanceConfig,
+    fate: Fate,
+    cache: Cache,
+    databases: Vec<Rc<Database>>,
+    names: LogNames,
+    segments: u16,
+    log_counters: Counters,
+}
+
+impl Opening {
+    async fn new(world: &World, config: &InstanceConfig) -> Result<Opening> {
+        let segments = config.segments()?;
+        if config.databases.is_empty() || config.databases.len() > 255 {
+            return Err(Error::Refused("an instance has 1 to 255 databases".to_owned()));
+        }
+        let fate = Fate::default();
+        let cache = Cache::new(world, &fate, config);
+        let mut databases = Vec::new();
+        for (id, database) in (1..=255).zip(&config.databases) {
+            let database = Database::open(world, id, database, config.page_bytes).await?;
+            database.join(&cache, config.cache_bytes_per_database);
+            databases.push(database);
+        }
+        Ok(Opening {
+            world: world.clone(),
+            config: config.clone(),
+            fate,
+            cache,
+            databases,
+            names: LogNames::new(&config.log_directory, &config.log_base),
+            segments,
+            log_counters: config.log_counters.clone(),
+        })
+    }
+
+    fn spawn_scavenger(&self, stop: &StopSignal) -> Task<()> {
+        let (cache, stop) = (self.cache.clone(), stop.clone());
+        self.world.spawn(async move { cache.scavenge(&stop).await })
+    }
+
+    async fn finish(&self, stop: StopSignal) -> Result<(Rc<Core>, Counters, RecoveryReport)> {
+        let files = LogFiles::find(&self.world, &self.names).await?;
+        let fresh = !files.current && files.archives.is_empty();
+        let redone = if fresh { self.new_stream().await? } else { self.redo(&files).await? };
+        let Redone { log, signature, transactions, mut report } = redone;
+        let log = Log::start(&self.world, self.log_config(signature), &self.log_counters, &self.fate, log);
+        self.cache.set_log(Some(log.clone()));
+        let core = Core::new(
+            &self.world,
+            &self.config,
+            self.cache.clone(),
+            log,
+            self.databases.clone(),
+            transactions,
+            stop,
+        );
+        let hook: Rc<dyn crate::log::writer::RollHook> = core.clone();
+        core.log.set_hook(Rc::downgrade(&hook));
+        self.undo(&core, &mut report).await?;
+        for database in &self.databases {
+            attach(&core, database).await?;
+        }
+        Ok((core, self.log_counters.clone(), report))
+    }
+
+    fn log_config(&self, signature: Signature) -> LogConfig {
+        LogConfig {
+            names: self.names.clone(),
+            signature,
+            segments: self.segments,
+            buffer_bytes: self.config.log_buffer_bytes,
+            circular: self.config.circular_logging,
+            page_bytes: self.config.page_bytes,
+        }
+    }
+
+    async fn new_stream(&self) -> Result<Redone> {
+        for database in &self.databases {
+            if database.header().await.state() == State::Dirty {
+                let directory = self.names.directory.clone();
+                return Err(Error::MissingLog {
+                    directory,
+                    generation: database.header().await.generations().1,
+                });
+            }
+        }
+        let signature = Signature::new(self.world.random_u64() as u32, log_time(&self.world));
+        let config = self.log_config(signature);
+        // A checkpoint without logs is a leftover of another stream.
+        let checkpoint = self.names.checkpoint();
+        if self.world.entry(&checkpoint).await?.is_some() {
+            self.world.remove(&checkpoint).await?;
+        }
+        let log: OpenLog = Log::create(&self.world, &config, &self.log_counters).await?;
+        Ok(Redone {
+            log,
+            signature,
+            transactions: Transactions::default(),
+            report: RecoveryReport::default(),
+        })
+    }
+
+    async fn redo(&self, files: &LogFiles) -> Result<Redone> {
+        let recovery = Recovery {
+            world: &self.world,
+            config: &self.config,
+            names: &self.names,
+            segments: self.segments,
+            cache: &self.cache,
+            databases: &self.databases,
+            counters: &self.log_counters,
+        };
+        recovery.redo(files).await
+    }
+
+    async fn undo(&self, core: &Core, report: &mut RecoveryReport) -> Result<()> {
+        let started = self.world.now();
+        for database in &self.databases {
+            let pages = core.read(database.id, known_pages).await?;
+            database.pages.set(pages);
+        }
+        let mut losers = core.transactions.borrow().open_ids();
+        losers.reverse();
+        for transaction in losers {
+            roll_back(core, transaction).await?;
+            report.transactions_rolled_back += 1;
+        }
+        report.undo_seconds = self.world.now().since(started).as_secs_f64();
+        Ok(())
+    }
+}
+
+/// The last page that the database's own space knows of.
+fn known_pages(pager: &dyn Pager) -> btree::Result<u32> {
+    let owned_root = space::SpaceHeader::read(pager, space::DATABASE_FDP)?.owned_root();
+    let owned_root = owned_root.ok_or(btree::Stop::Damaged {
+        pgno: space::DATABASE_FDP,
+        reason: "the database root has no space trees",
+    })?;
+    let extents = space::extents(pager, owned_root, 1)?;
+    Ok(extents.iter().map(|extent| extent.first + extent.pages - 1).max().unwrap_or(0))
+}
+
+async fn attach(core: &Core, database: &Database) -> Result<()> {
+    let header = database.header().await;
+    if header.state() == State::Dirty {
+        // Recovery has brought it to the end of the log: nothing before the checkpoint is needed any more.
+        let recovered = |header: &mut DatabaseHeader| {
+            header.set_recovering_generation(0);
+            header.set_backup_position(LogPosition::default());
+        };
+        return database.update_header(recovered).await;
+    }
+    let position = core.log.tip();
+    core.append(&LogRecord::Attach {
+        db: database.id,
+        path: database.file.path().to_owned(),
+        signature: header.signature().random(),
+        page_bytes: core.config.page_bytes as u32,
+        dbtime: database.dbtime.get(),
+    });
+    database.attach(position, log_time(&core.world), core.log.signature()).await
+}
+
+async fn open_checkpoint(core: &Core, counters: &Counters) -> Result<CheckpointFile> {
+    let names = core.log.names();
+    CheckpointFile::open(&core.world, &names.checkpoint(), &names.directory, core.log.signature(), counters)
+        .await
+}
+
+/// Waits for a roll, a second, or the stop.
+async fn roll_or_second(core: &Core) {
+    let rolled = core.rolled.wait();
+    let second = core.world.sleep(Duration::from_secs(1));
+    select(rolled, Box::pin(second)).await;
+}
+
+/// Moves the checkpoint about once a second and at each roll, and gives up logs that it no longer needs.
+async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
+    let mut file = open_checkpoint(core, counters).await?;
+    while !core.stop.is_stopped() {
+        core.fate.check()?;
+        core.cache.sync_written().await?;
+        let position = core.checkpoint_position();
+        if position > file.written() {
+            // A transaction that has ended holds the position no more, so its end must be durable before the position
+            // passes its beginning: a crash that lost the end would leave changes that nobody knows to take back.
+            core.log.flush_to(core.log.tip()).await?;
+            file.write(position).await?;
+            core.log.checkpoint_moved(position.generation()).await?;
+        }
+        roll_or_second(core).await;
+    }
+    Ok(())
+}
+
+/// Writes pages that would hold the checkpoint back by more than its depth.
+async fn keep_depth(core: &Core) {
+    while !core.stop.is_stopped() {
+        let due = |first_change: LogPosition| {
+            let distance = core.log.bytes_between(first_change, core.log.tip());
+            writes_outstanding(distance, core.config.checkpoint_depth_bytes)
+        };
+        if core.cache.write_oldest(due).await.is_err() {
+            return;
+        }
+        roll_or_second(core).await;
+    }
+}
+
+/// How many page writes may be under way when the oldest dirty page is `distance` bytes of log old. The steps are those
+/// of ESE: relaxed up to a quarter beyond the depth, then by levels of 512 KiB.
+fn writes_outstanding(distance: u64, depth: u64) -> Option<usize> {
+    if distance <= depth {
+        return None;
+    }
+    let overdue = distance.saturating_sub(depth + depth / 4);
+    Some(match overdue / (512 << 10) {
+        0..16 => WRITES_RELAXED,
+        16..32 => WRITES_MOST / 32,
+        32..64 => WRITES_MOST / 4,
+        _ => WRITES_MOST,
+    })
+}
+
+/// Removes deleted entries for good once their transactions have committed.
+async fn keep_clean(core: &Core) -> Result<()> {
+    while !core.stop.is_stopped() {
+        core.fate.check()?;
+        let waiting = core.cleanup.wait();
+        if !clean_up_one(core).await? {
+            waiting.await;
+        }
+    }
+    Ok(())
+}
+
+/// Removes one deleted entry; false if none waits.
+async fn clean_up_one(core: &Core) -> Result<bool> {
+    let next = {
+        let transactions = core.transactions.borrow();
+        transactions.cleanups.front().map(|Cleanup { db, undo, .. }| (*db, undo.clone()))
+    };
+    let Some((db, undo)) = next else { return Ok(false) };
+    let tree = Tree { fdp: undo.fdp, objid: undo.objid, density_pct: 100 };
+    let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
+    let step = |pager: &dyn Pager| {
+        // Whoever holds the entry now decides about it, and cleans up after itself.
+        let held = core.transactions.borrow().is_locked(&row);
+        let removal = if held { None } else { update::purge(pager, tree, &undo.key, &undo.tail)? };
+        Ok((removal.unwrap_or_default(), ()))
+    };
+    core.change(db, None, step).await?;
+    let mut transactions = core.transactions.borrow_mut();
+    if transactions.cleanups.front().is_some_and(|front| Rc::ptr_eq(&front.undo, &undo)) {
+        transactions.cleanups.pop_front();
+    }
+    Ok(true)
+}

@@ -1,0 +1,54 @@
+//! Whether a page is what was written in its place.
+
+use edb::checksum::{Verdict, header_is_intact, verify};
+use edb::page::PageRef;
+use world::PageBuf;
+
+/// What a look at a page found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Finding {
+    Good,
+    Uninitialised,
+    Correctable,
+    WrongNumber(u32),
+    Bad(String),
+}
+
+impl Finding {
+    /// What is wrong, in words.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Finding::Good => "nothing is wrong".to_owned(),
+            Finding::Uninitialised => "it was never written".to_owned(),
+            Finding::Correctable => "a bit is wrong".to_owned(),
+            Finding::WrongNumber(claimed) => format!("it is page {claimed}"),
+            Finding::Bad(what) => what.clone(),
+        }
+    }
+}
+
+/// Judges the page at place `index` of a file (0 and 1 are its headers). A page known to equal the database's image needs
+/// no look at its bytes: every page of an image is valid.
+pub(crate) fn judge(page: &PageBuf, index: u64, image_id: Option<u64>) -> Finding {
+    if let Some((image, pristine_index)) = page.pristine()
+        && pristine_index == index
+        && Some(image.id()) == image_id
+    {
+        return Finding::Good;
+    }
+    let bytes = page.as_slice();
+    if index < 2 {
+        let intact = header_is_intact(bytes);
+        return if intact { Finding::Good } else { Finding::Bad("the header is not intact".to_owned()) };
+    }
+    match verify(bytes, (index - 1) as u32) {
+        Verdict::Ok => match PageRef::new(bytes).validate() {
+            Ok(()) => Finding::Good,
+            Err(damage) => Finding::Bad(damage.to_string()),
+        },
+        Verdict::Uninitialised => Finding::Uninitialised,
+        Verdict::Correctable { .. } => Finding::Correctable,
+        Verdict::WrongNumber { claimed } => Finding::WrongNumber(claimed),
+        Verdict::Bad => Finding::Bad("its checksum is wrong".to_owned()),
+    }
+}

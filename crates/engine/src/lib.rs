@@ -1,0 +1,50 @@
+//! The database engine: instances of one log stream with several databases, over a [`world::World`].
+//!
+//! Invariants (the design's numbers; each module says which of them it keeps, and how)
+//! 1. After recovery an instance equals a prefix of its log order that contains every acknowledged durable commit. Lazy
+//!    commits may be missing only as a suffix; a commit in flight may be either.
+//! 2. No page reaches disk before its log.
+//! 3. After a failed write or sync the instance stops; it never retries.
+//! 4. The checkpoint is at or before the oldest unwritten change; no log that is needed is removed.
+//! 5. Recovery is idempotent and survives crashes of itself.
+//! 6. Bytes read are verified, or known pristine, before use.
+//! 7. Measured I/O = issued I/O.
+//!
+//! Limits: an instance belongs to one thread; one page size per instance; at most 255 databases.
+
+mod backup;
+mod cache;
+mod checkpoint;
+mod checksum;
+mod config;
+mod core;
+mod create;
+mod database;
+mod error;
+mod header;
+mod instance;
+mod io;
+mod judge;
+mod log;
+mod maintenance;
+mod pieces;
+mod recovery;
+mod replication;
+mod signal;
+mod transaction;
+mod transactions;
+
+pub use backup::BackupReport;
+pub use cache::CacheStatus;
+pub use checksum::{ChecksumReport, LogChecksumReport, StreamConfig, check_database, check_logs};
+pub use config::{DatabaseConfig, InstanceConfig};
+pub use create::create_database;
+pub use error::{Error, Result};
+pub use instance::Instance;
+pub use io::{Counters, FileCounters};
+pub use maintenance::{MaintenanceConfig, MaintenanceReport};
+pub use pieces::{PageFindings, Progress};
+pub use recovery::RecoveryReport;
+pub use replication::ReplicationReport;
+pub use signal::StopSignal;
+pub use transaction::{Durability, Transaction};

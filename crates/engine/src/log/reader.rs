@@ -1,0 +1,131 @@
+//! Reading a log stream: which logs exist, whether they belong together, what they say.
+//!
+//! Invariants
+//! 1. A log belongs to the stream iff its signature, its generation and the creation time of the log before it fit.
+//! 2. A torn tail is allowed only in the last log: reading ends at its first segment that is not usable. Anywhere else
+//!    such a segment is damage.
+//! 3. A record is delivered whole or not at all.
+//!
+//! Limits: log files are read in pieces of at most 256 KiB (5 reads for a log of 1 MiB: its header is read alone).
+
+use std::ops::Range;
+
+use edb::log::{DATA_START, LogFile, LogHeader, Records};
+use results::IoClass;
+use world::{OpenMode, SECTOR_BYTES, World};
+
+use super::{LogNames, LogPosition};
+use crate::error::{Error, Result};
+use crate::io::{Counters, IoFile};
+
+/// Largest log read.
+const READ_BYTES_MAX: usize = 256 << 10;
+
+/// The log files that exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LogFiles {
+    /// Closed logs, ascending.
+    pub(crate) archives: Vec<u32>,
+    /// Whether there is a current log.
+    pub(crate) current: bool,
+}
+
+/// One log, read completely.
+pub(crate) struct LogContents {
+    file: LogFile,
+    path: String,
+    /// Behind the last segment that holds anything at all.
+    used_end: u16,
+}
+
+impl LogFiles {
+    /// Looks into the log directory.
+    pub(crate) async fn find(world: &World, names: &LogNames) -> Result<LogFiles> {
+        let entries = world.list(&names.directory).await?;
+        let mut archives: Vec<u32> =
+            entries.iter().filter_map(|entry| names.archive_generation(&entry.name)).collect();
+        archives.sort_unstable();
+        let current = entries.iter().any(|entry| names.is_current(&entry.name));
+        Ok(LogFiles { archives, current })
+    }
+}
+
+/// Reads the header of a log; `None` if it is not intact.
+pub(crate) async fn read_header(
+    world: &World,
+    path: &str,
+    counters: &Counters,
+    class: IoClass,
+) -> Result<Option<LogHeader>> {
+    let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
+    let page = file.read_one(class, 0, SECTOR_BYTES).await?;
+    Ok(page.as_slice().first_chunk().and_then(|bytes| LogHeader::parse(bytes).ok()))
+}
+
+impl LogContents {
+    /// Reads a whole log. Only its header must be intact; how much of the rest is, `next_segment` says.
+    pub(crate) async fn read(
+        world: &World,
+        path: &str,
+        segments: u16,
+        counters: &Counters,
+        class: IoClass,
+    ) -> Result<LogContents> {
+        let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
+        let end = usize::from(segments) * SECTOR_BYTES;
+        let mut bytes = Vec::with_capacity(end);
+        let mut piece = SECTOR_BYTES;
+        while bytes.len() < end {
+            let page = file.read_one(class, bytes.len() as u64, piece.min(end - bytes.len())).await?;
+            bytes.extend_from_slice(page.as_slice());
+            piece = READ_BYTES_MAX;
+        }
+        let used =
+            bytes.chunks_exact(SECTOR_BYTES).rposition(|segment| segment.iter().any(|&byte| byte != 0));
+        let used_end = used.map_or(0, |last| last as u16 + 1);
+        let file = LogFile::read(bytes).map_err(|damage| damaged(path, &damage.to_string()))?;
+        if file.header().segments != segments {
+            return Err(damaged(
+                path,
+                &format!("it has {} segments, not {segments}", file.header().segments),
+            ));
+        }
+        Ok(LogContents { file, path: path.to_owned(), used_end })
+    }
+
+    pub(crate) fn header(&self) -> &LogHeader {
+        self.file.header()
+    }
+
+    /// The first segment that is not usable.
+    pub(crate) fn next_segment(&self) -> u16 {
+        self.file.end()
+    }
+
+    /// Whether every segment that carries records is usable.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.file.tail() == edb::log::Tail::Full
+    }
+
+    /// The segments behind the usable ones, if anything is in them.
+    pub(crate) fn leftover(&self) -> Option<Range<u16>> {
+        (self.used_end > self.next_segment()).then(|| self.next_segment()..self.used_end)
+    }
+
+    /// Calls `each` with every record that ends in this log and the position behind it.
+    pub(crate) fn records(
+        &self,
+        assembler: &mut Records,
+        mut each: impl FnMut(LogPosition, &[u8]),
+    ) -> Result<()> {
+        for segment in self.file.segments() {
+            let pushed = assembler.push(segment, DATA_START, &mut each);
+            pushed.map_err(|damage| damaged(&self.path, &damage.to_string()))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn damaged(path: &str, reason: &str) -> Error {
+    Error::DamagedFile { path: path.to_owned(), reason: reason.to_owned() }
+}

@@ -1,0 +1,529 @@
+//! The log writer: one task per instance writes what is there, syncs it, rolls to the next log.
+//!
+//! Invariants
+//! 1. Group commit without a timer: whoever needs durability finds the writer idle, which then writes everything
+//!    present, or busy, and is served by the next write. Lazy commits wait for nothing.
+//! 2. `durable` moves only after the sync behind the write (design invariants 1 and 2).
+//! 3. A failed write or sync stops the instance for good; nothing is retried (design invariant 3).
+//! 4. At a roll the old log has its archive name durably before the new one takes its place, and the new name is
+//!    durable before any record in it is promised. No order of lost names loses a closed log.
+//! 5. No log at or behind the durable checkpoint, or held by a reader, is recycled or removed (design invariant 4).
+//! 6. A flush closes the open segment, so no segment is ever rewritten and a torn write can only hit records that nobody
+//!    was promised. (The shadow segments of the format protect rewritten segments; a log written this way has none.)
+//!
+//! Limits: at most 512 KiB per write; one write at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+
+use edb::log::{LogBuilder, LogHeader, Segment};
+use results::IoClass;
+use smallvec::smallvec;
+use world::sync::Notify;
+use world::{Bufs, LocalFuture, OpenMode, PageBuf, SECTOR_BYTES, Task, World};
+
+use super::{LogNames, LogPosition, LogTime, Signature, data_start, log_time, page_of};
+use crate::error::Result;
+use crate::io::{Counters, IoFile};
+use crate::signal::Fate;
+
+/// Largest single log write, and the piece in which the next log is zero-filled.
+const WRITE_BYTES_MAX: usize = 512 << 10;
+
+/// What the writer needs to know about its stream.
+pub(crate) struct LogConfig {
+    pub(crate) names: LogNames,
+    pub(crate) signature: Signature,
+    /// Segments per log file, header included.
+    pub(crate) segments: u16,
+    pub(crate) buffer_bytes: usize,
+    pub(crate) circular: bool,
+    pub(crate) page_bytes: usize,
+}
+
+impl LogConfig {
+    fn half_buffer(&self) -> u64 {
+        self.buffer_bytes as u64 / 2
+    }
+
+    fn header(&self, generation: u32, created: LogTime, previous_created: LogTime) -> LogHeader {
+        LogHeader {
+            generation,
+            segments: self.segments,
+            page_bytes: self.page_bytes as u16,
+            created,
+            previous_created,
+            signature: self.signature,
+            circular: self.circular,
+        }
+    }
+}
+
+/// Adjacent segments of one log, ready to be written.
+struct Batch {
+    first_segment: u16,
+    pages: Bufs,
+    /// Records that end at or before this position are in this batch or in an earlier one.
+    end: LogPosition,
+}
+
+/// What happens beside the log when it rolls.
+pub(crate) trait RollHook {
+    /// Before any record of `generation` becomes durable: database headers learn that they need it.
+    fn before_roll(&self, generation: u32) -> LocalFuture<'_, Result<()>>;
+    /// The new log is in place.
+    fn after_roll(&self, generation: u32);
+}
+
+/// The log that is being written, and where writing goes on.
+pub(crate) struct OpenLog {
+    pub(crate) file: IoFile,
+    pub(crate) generation: u32,
+    pub(crate) created: LogTime,
+    /// The first segment that is still empty.
+    pub(crate) next_segment: u16,
+    /// The oldest closed log that exists (= `generation` if none).
+    pub(crate) oldest: u32,
+}
+
+/// Handle on the log stream of an instance.
+#[derive(Clone)]
+pub(crate) struct Log(Rc<Inner>);
+
+struct Inner {
+    world: World,
+    config: LogConfig,
+    counters: Counters,
+    fate: Fate,
+    state: RefCell<State>,
+    hook: RefCell<Option<Weak<dyn RollHook>>>,
+    /// The writer has something to do.
+    work: Notify,
+    /// `durable` moved, the file grew, a roll is near, the instance failed.
+    progress: Notify,
+    task: RefCell<Option<Task<()>>>,
+    rolls: Cell<u64>,
+}
+
+struct State {
+    builder: LogBuilder,
+    /// Full segments that wait to be written, in order.
+    full: VecDeque<Segment>,
+    /// The calendar at the last write: good enough for the segments.
+    time: LogTime,
+    durable: LogPosition,
+    wanted: LogPosition,
+    file: IoFile,
+    generation: u32,
+    created: LogTime,
+    /// Segments of the current log that are on disk.
+    written: u16,
+    preparing: Option<Task<Result<Option<IoFile>>>>,
+    hurry: bool,
+    closing: bool,
+    oldest: u32,
+    checkpoint_generation: u32,
+    holds: BTreeMap<u64, u32>,
+    next_hold: u64,
+}
+
+/// Keeps closed logs from `generation` on from being removed until dropped or moved forward.
+pub(crate) struct LogHold {
+    log: Log,
+    id: u64,
+}
+
+impl LogHold {
+    /// Logs before `generation` are no longer needed by this reader.
+    pub(crate) fn advance(&self, generation: u32) {
+        self.log.0.state.borrow_mut().holds.insert(self.id, generation);
+    }
+}
+
+impl Drop for LogHold {
+    fn drop(&mut self) {
+        self.log.0.state.borrow_mut().holds.remove(&self.id);
+    }
+}
+
+impl Inner {
+    /// Log that is not durable yet.
+    fn pending_bytes(&self) -> u64 {
+        let state = self.state.borrow();
+        state.builder.position().bytes_since(state.durable, self.config.segments)
+    }
+}
+
+impl Log {
+    /// Creates the first log of a new stream.
+    pub(crate) async fn create(world: &World, config: &LogConfig, counters: &Counters) -> Result<OpenLog> {
+        let (next, current) = (config.names.next(), config.names.current());
+        if world.entry(&next).await?.is_some() {
+            world.remove(&next).await?;
+        }
+        let file = IoFile::open(world, &next, OpenMode::CreateNew, counters).await?;
+        let bytes = usize::from(config.segments) * SECTOR_BYTES;
+        let mut offset = 0;
+        while offset < bytes {
+            let piece = WRITE_BYTES_MAX.min(bytes - offset);
+            file.write(IoClass::LogPrepareWrite, offset as u64, smallvec![PageBuf::empty(piece)]).await?;
+            offset += piece;
+        }
+        let created = log_time(world);
+        let header = page_of(&config.header(1, created, LogTime::default()).encode());
+        file.write_durable(IoClass::LogWrite, 0, smallvec![header]).await?;
+        world.rename(&next, &current).await?;
+        world.sync_dir(&config.names.directory).await?;
+        let file = IoFile::open(world, &current, OpenMode::ReadWrite, counters).await?;
+        Ok(OpenLog { file, generation: 1, created, next_segment: 1, oldest: 1 })
+    }
+
+    /// Goes on writing behind what is already durable in `open`.
+    pub(crate) fn start(
+        world: &World,
+        config: LogConfig,
+        counters: &Counters,
+        fate: &Fate,
+        open: OpenLog,
+    ) -> Log {
+        let builder = LogBuilder::new(open.generation, open.next_segment, config.segments);
+        let durable = builder.position();
+        let state = State {
+            durable,
+            wanted: durable,
+            builder,
+            full: VecDeque::new(),
+            time: log_time(world),
+            file: open.file,
+            generation: open.generation,
+            created: open.created,
+            written: open.next_segment,
+            preparing: None,
+            hurry: false,
+            closing: false,
+            oldest: open.oldest,
+            checkpoint_generation: 0,
+            holds: BTreeMap::new(),
+            next_hold: 0,
+        };
+        let inner = Inner {
+            world: world.clone(),
+            config,
+            counters: counters.clone(),
+            fate: fate.clone(),
+            state: RefCell::new(state),
+            hook: RefCell::new(None),
+            work: Notify::new(),
+            progress: Notify::new(),
+            task: RefCell::new(None),
+            rolls: Cell::new(0),
+        };
+        let log = Log(Rc::new(inner));
+        fate.wake_on_failure(&log.0.work);
+        fate.wake_on_failure(&log.0.progress);
+        log.spawn_preparation();
+        let writer = log.clone();
+        *log.0.task.borrow_mut() = Some(world.spawn(async move { writer.run().await }));
+        log
+    }
+
+    /// Who is told about rolls.
+    pub(crate) fn set_hook(&self, hook: Weak<dyn RollHook>) {
+        *self.0.hook.borrow_mut() = Some(hook);
+    }
+
+    /// Adds a record. It is in the log order from now on, and durable when `durable` has passed its end.
+    /// The range begins behind the record before, which is at or before this record's first byte.
+    pub(crate) fn append(&self, record: &[u8]) -> Range<LogPosition> {
+        let mut state = self.0.state.borrow_mut();
+        let (start, time) = (state.builder.position(), state.time);
+        let end = state.builder.append(record, time);
+        if end.bytes_since(state.durable, self.0.config.segments) >= self.0.config.half_buffer() {
+            self.0.work.notify_all();
+        }
+        start..end
+    }
+
+    /// Behind the last record.
+    pub(crate) fn tip(&self) -> LogPosition {
+        self.0.state.borrow().builder.position()
+    }
+
+    /// The generation of the log file that is being written.
+    pub(crate) fn generation(&self) -> u32 {
+        self.0.state.borrow().generation
+    }
+
+    /// How often the log has rolled since the start.
+    pub(crate) fn rolls(&self) -> u64 {
+        self.0.rolls.get()
+    }
+
+    pub(crate) fn names(&self) -> &LogNames {
+        &self.0.config.names
+    }
+
+    pub(crate) fn signature(&self) -> Signature {
+        self.0.config.signature
+    }
+
+    /// Bytes of log between two positions.
+    pub(crate) fn bytes_between(&self, from: LogPosition, to: LogPosition) -> u64 {
+        to.bytes_since(from, self.0.config.segments)
+    }
+
+    /// Waits until everything before `position` is durable.
+    pub(crate) async fn flush_to(&self, position: LogPosition) -> Result<()> {
+        loop {
+            self.0.fate.check()?;
+            {
+                let mut state = self.0.state.borrow_mut();
+                if state.durable >= position {
+                    return Ok(());
+                }
+                if state.wanted < position {
+                    state.wanted = position;
+                    self.0.work.notify_all();
+                }
+            }
+            self.0.progress.wait().await;
+        }
+    }
+
+    /// Waits while the log buffer is full.
+    pub(crate) async fn room(&self) -> Result<()> {
+        while self.0.pending_bytes() > self.0.config.buffer_bytes as u64 {
+            self.0.fate.check()?;
+            self.0.progress.wait().await;
+        }
+        self.0.fate.check()
+    }
+
+    /// Waits for the next movement of the log (a write done, a roll).
+    pub(crate) async fn moved(&self) {
+        self.0.progress.wait().await;
+    }
+
+    /// Keeps closed logs from now on for a reader.
+    pub(crate) fn hold(&self, generation: u32) -> LogHold {
+        let mut state = self.0.state.borrow_mut();
+        let id = state.next_hold;
+        state.next_hold += 1;
+        state.holds.insert(id, generation);
+        LogHold { log: self.clone(), id }
+    }
+
+    /// Writes what is there and ends the writer.
+    pub(crate) async fn close(&self) -> Result<()> {
+        let flushed = self.flush_to(self.tip()).await;
+        let (task, preparing) = {
+            let mut state = self.0.state.borrow_mut();
+            state.closing = true;
+            (self.0.task.take(), state.preparing.take())
+        };
+        self.0.work.notify_all();
+        self.0.progress.notify_all();
+        if let Some(task) = task {
+            task.await;
+        }
+        if let Some(task) = preparing {
+            task.await?;
+        }
+        flushed
+    }
+
+    async fn run(&self) {
+        loop {
+            let work = self.0.work.wait();
+            if self.0.fate.check().is_err() {
+                return;
+            }
+            if self.needs_roll() {
+                let rolled = self.roll().await;
+                if self.0.fate.require(rolled).is_err() {
+                    return;
+                }
+            } else if let Some(batch) = self.next_batch() {
+                let end = batch.end;
+                let written = self.write(batch).await;
+                if self.0.fate.require(written).is_err() {
+                    return;
+                }
+                self.0.state.borrow_mut().durable = end;
+                self.0.progress.notify_all();
+            } else if self.0.state.borrow().closing {
+                return;
+            } else {
+                work.await;
+            }
+        }
+    }
+
+    /// The current log is full. (A log that is being closed rolls when it is opened again.)
+    fn needs_roll(&self) -> bool {
+        let state = self.0.state.borrow();
+        state.durable.generation() > state.generation && !state.closing
+    }
+
+    fn next_batch(&self) -> Option<Batch> {
+        let half_full = self.0.pending_bytes() >= self.0.config.half_buffer();
+        let state = &mut *self.0.state.borrow_mut();
+        if state.wanted > state.durable {
+            // What is wanted may lie in the open segment. It is closed, not written twice: see the invariants.
+            if state.wanted > data_start(state.builder.position()) {
+                state.builder.seal();
+            }
+        } else if !half_full {
+            return None;
+        }
+        let full = state.builder.take_full();
+        state.full.extend(full);
+        let first = state.full.front()?.position;
+        let same_log = |segment: &&Segment| segment.position.generation() == first.generation();
+        let count = state.full.iter().take(WRITE_BYTES_MAX / SECTOR_BYTES).take_while(same_log).count();
+        let pages = state.full.drain(..count).map(|segment| page_of(&segment.bytes)).collect();
+        let next = state.full.front().map_or(state.builder.position(), |segment| segment.position);
+        Some(Batch { first_segment: first.segment(), pages, end: data_start(next) })
+    }
+
+    async fn write(&self, batch: Batch) -> Result<()> {
+        let file = {
+            let mut state = self.0.state.borrow_mut();
+            state.time = log_time(&self.0.world);
+            state.file.clone()
+        };
+        let offset = u64::from(batch.first_segment) * SECTOR_BYTES as u64;
+        let segments = batch.pages.len() as u16;
+        file.write_durable(IoClass::LogWrite, offset, batch.pages).await?;
+        self.0.state.borrow_mut().written = batch.first_segment + segments;
+        Ok(())
+    }
+
+    async fn roll(&self) -> Result<()> {
+        let (preparing, generation) = {
+            let mut state = self.0.state.borrow_mut();
+            state.hurry = true;
+            (state.preparing.take(), state.generation + 1)
+        };
+        self.0.progress.notify_all();
+        let prepared = match preparing {
+            Some(task) => task.await?,
+            None => None,
+        };
+        // The preparation ends empty-handed only when the log is being closed.
+        let Some(next) = prepared else { return Ok(()) };
+
+        let config = &self.0.config;
+        let created = log_time(&self.0.world);
+        let previous = self.0.state.borrow().created;
+        let header = page_of(&config.header(generation, created, previous).encode());
+        next.write_durable(IoClass::LogWrite, 0, smallvec![header]).await?;
+        let hook = self.0.hook.borrow().as_ref().and_then(Weak::upgrade);
+        if let Some(hook) = &hook {
+            hook.before_roll(generation).await?;
+        }
+
+        let (world, names) = (&self.0.world, &config.names);
+        world.rename(&names.current(), &names.archive(generation - 1)).await?;
+        world.sync_dir(&names.directory).await?;
+        world.rename(&names.next(), &names.current()).await?;
+        world.sync_dir(&names.directory).await?;
+        let file = IoFile::open(world, &names.current(), OpenMode::ReadWrite, &self.0.counters).await?;
+        {
+            let mut state = self.0.state.borrow_mut();
+            (state.file, state.generation, state.created, state.written) = (file, generation, created, 1);
+            state.hurry = false;
+        }
+        self.0.rolls.set(self.0.rolls.get() + 1);
+        self.spawn_preparation();
+        self.0.progress.notify_all();
+        if let Some(hook) = hook {
+            hook.after_roll(generation);
+        }
+        Ok(())
+    }
+
+    fn spawn_preparation(&self) {
+        let log = self.clone();
+        let task = self.0.world.spawn(async move {
+            let prepared = log.prepare_next().await;
+            log.0.fate.require(prepared)
+        });
+        self.0.state.borrow_mut().preparing = Some(task);
+    }
+
+    /// Zero-fills the next log in pace with the growth of this one. `None` if the log is closed meanwhile.
+    async fn prepare_next(&self) -> Result<Option<IoFile>> {
+        let bytes = usize::from(self.0.config.segments) * SECTOR_BYTES;
+        let mut file = None;
+        let mut offset = 0;
+        while offset < bytes {
+            let piece = WRITE_BYTES_MAX.min(bytes - offset);
+            // The first piece is due when half a piece has been logged, and so on.
+            if !self.grown_to(offset + piece / 2).await? {
+                return Ok(None);
+            }
+            let file: &IoFile = match &file {
+                Some(file) => file,
+                None => file.insert(self.open_next().await?),
+            };
+            file.write(IoClass::LogPrepareWrite, offset as u64, smallvec![PageBuf::empty(piece)]).await?;
+            offset += piece;
+        }
+        Ok(file)
+    }
+
+    /// Waits until the current log has `bytes` bytes or a roll waits for us; false if the log is closed.
+    async fn grown_to(&self, bytes: usize) -> Result<bool> {
+        loop {
+            self.0.fate.check()?;
+            {
+                let state = self.0.state.borrow();
+                if state.closing {
+                    return Ok(false);
+                }
+                if state.hurry || usize::from(state.written) * SECTOR_BYTES >= bytes {
+                    return Ok(true);
+                }
+            }
+            self.0.progress.wait().await;
+        }
+    }
+
+    /// The file for the next log: the oldest log that nobody needs, or a new one.
+    async fn open_next(&self) -> Result<IoFile> {
+        let (world, names) = (&self.0.world, &self.0.config.names);
+        let next = names.next();
+        if let Some(generation) = self.take_oldest_unneeded(0) {
+            world.rename(&names.archive(generation), &next).await?;
+            return IoFile::open(world, &next, OpenMode::ReadWrite, &self.0.counters).await;
+        }
+        if world.entry(&next).await?.is_some() {
+            world.remove(&next).await?;
+        }
+        IoFile::open(world, &next, OpenMode::CreateNew, &self.0.counters).await
+    }
+
+    /// With circular logging: the oldest closed log if more than `keep` closed logs are needed by nobody.
+    fn take_oldest_unneeded(&self, keep: u32) -> Option<u32> {
+        let mut state = self.0.state.borrow_mut();
+        let held = state.holds.values().copied().min().unwrap_or(u32::MAX);
+        let needed = state.checkpoint_generation.min(held).min(state.generation);
+        if !self.0.config.circular || state.oldest + keep >= needed {
+            return None;
+        }
+        state.oldest += 1;
+        Some(state.oldest - 1)
+    }
+
+    /// The durable checkpoint has reached `generation`: closed logs before it may go, except one to recycle.
+    pub(crate) async fn checkpoint_moved(&self, generation: u32) -> Result<()> {
+        self.0.state.borrow_mut().checkpoint_generation = generation;
+        while let Some(unneeded) = self.take_oldest_unneeded(1) {
+            self.0.world.remove(&self.0.config.names.archive(unneeded)).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Background maintenance: one slow sequential reader per database, which looks at every page again and again.
+//!
+//! The pause between two reads is the engine's throttle seen through the clock of the system it ran on: the next read
+//! comes at the first tick at least a throttle after the last one completed. With 256 KiB, 15.625 ms and 100 ms that
+//! gives the 9.0 to 9.2 reads a second that published reports show, whatever the load.
+
+use results::IoClass;
+use world::{Duration, Time};
+
+use crate::error::Result;
+use crate::instance::Instance;
+use crate::pieces::{PageFindings, Pieces};
+use crate::signal::StopSignal;
+
+/// How maintenance reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaintenanceConfig {
+    /// Bytes per read.
+    pub read_bytes: u64,
+    /// Shortest time from the end of a read to the beginning of the next.
+    pub throttle: Duration,
+    /// Reads begin at multiples of this time only.
+    pub tick: Duration,
+}
+
+impl Default for MaintenanceConfig {
+    fn default() -> MaintenanceConfig {
+        MaintenanceConfig {
+            read_bytes: 256 << 10,
+            throttle: Duration::from_millis(100),
+            tick: Duration::from_micros(15_625),
+        }
+    }
+}
+
+/// What maintenance has seen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MaintenanceReport {
+    /// Passes over the whole file that were completed.
+    pub passes: u64,
+    /// What was found.
+    pub findings: PageFindings,
+}
+
+impl Instance {
+    /// Maintains database `db` until the stop.
+    ///
+    /// # Errors
+    /// A failed read. Bad pages are no error: they are in the report.
+    pub async fn maintain(
+        &self,
+        db: u8,
+        config: &MaintenanceConfig,
+        stop: &StopSignal,
+    ) -> Result<MaintenanceReport> {
+        let core = self.core();
+        let database = core.database(db)?;
+        let pieces = Pieces {
+            world: &core.world,
+            file: &database.file,
+            page_bytes: core.config.page_bytes,
+            image_id: database.image_id,
+            class: IoClass::MaintenanceRead,
+            in_use: true,
+        };
+        let mut report = MaintenanceReport::default();
+        let mut offset = 0;
+        while !stop.is_stopped() {
+            core.fate.check()?;
+            let end = pieces.size().await?;
+            let bytes = config.read_bytes.min(end - offset);
+            pieces.read(offset, bytes, &mut report.findings).await?;
+            offset += bytes;
+            if offset >= end {
+                (offset, report.passes) = (0, report.passes + 1);
+            }
+            let next = next_read(core.world.now(), config);
+            core.world.sleep_until(next).await;
+        }
+        Ok(report)
+    }
+}
+
+/// The first tick at least a throttle from now.
+fn next_read(now: Time, config: &MaintenanceConfig) -> Time {
+    let tick_ns = config.tick.as_nanos().max(1) as u64;
+    Time { ns: (now + config.throttle).ns.div_ceil(tick_ns) * tick_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_begin_at_the_first_tick_a_throttle_after_the_last_one_ended() {
+        let config = MaintenanceConfig::default();
+        let at = |us: u64| next_read(Time { ns: us * 1000 }, &config).ns / 1000;
+        assert_eq!(at(0), 109_375, "100 ms is 6.4 ticks");
+        assert_eq!(at(9_375), 109_375);
+        assert_eq!(at(9_376), 125_000);
+    }
+}

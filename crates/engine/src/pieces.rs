@@ -1,0 +1,176 @@
+//! Reading a database file from end to end in large pieces, and judging every page.
+//!
+//! Invariants
+//! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's image is good as
+//!    it stands (design invariant 6).
+//! 2. A page that fails while the database is in use is read again before it is called bad: it may have been read in the
+//!    middle of a write.
+//!
+//! Limits: pieces are whole pages; the header pages count as part of the file but are judged by header checksum.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use results::IoClass;
+use world::{Bufs, Duration, PageBuf, World};
+
+use crate::error::{Error, Result};
+use crate::io::IoFile;
+use crate::judge::{Finding, judge};
+
+/// Times a page of a database in use is read again, with growing pauses.
+const REREADS: u32 = 5;
+const REREAD_PAUSE: Duration = Duration::from_millis(100);
+/// Bad pages listed by number; all are counted.
+const LISTED_MAX: usize = 100;
+
+/// How far a long job is. Cloning gives another handle on the same progress.
+#[derive(Debug, Clone, Default)]
+pub struct Progress(Rc<(Cell<u64>, Cell<u64>)>);
+
+impl Progress {
+    /// Bytes done.
+    pub fn done_bytes(&self) -> u64 {
+        self.0.0.get()
+    }
+
+    /// Bytes to do, as far as known.
+    pub fn total_bytes(&self) -> u64 {
+        self.0.1.get()
+    }
+
+    pub(crate) fn begin(&self, total_bytes: u64) {
+        self.0.0.set(0);
+        self.0.1.set(total_bytes);
+    }
+
+    pub(crate) fn add(&self, bytes: u64) {
+        self.0.0.set(self.0.0.get() + bytes);
+    }
+}
+
+/// What was found on the pages of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PageFindings {
+    /// Pages seen, header pages not counted.
+    pub pages: u64,
+    /// Pages that were never written.
+    pub uninitialised: u64,
+    /// Pages with flipped bits that the checksum can locate.
+    pub correctable: u64,
+    /// Pages that belong elsewhere.
+    pub wrong_number: u64,
+    /// Pages damaged beyond correction, by checksum or structure.
+    pub bad: u64,
+    /// The first bad pages (of any kind): number and what is wrong.
+    pub list: Vec<(u32, String)>,
+}
+
+impl PageFindings {
+    /// Whether every page is as it was written.
+    pub fn is_clean(&self) -> bool {
+        self.correctable + self.wrong_number + self.bad == 0
+    }
+
+    /// Adds what was found elsewhere.
+    pub fn merge(&mut self, other: PageFindings) {
+        self.pages += other.pages;
+        self.uninitialised += other.uninitialised;
+        self.correctable += other.correctable;
+        self.wrong_number += other.wrong_number;
+        self.bad += other.bad;
+        self.list.extend(other.list);
+        self.list.sort_unstable();
+        self.list.truncate(LISTED_MAX);
+    }
+
+    fn add(&mut self, pgno: u32, finding: Finding) {
+        let count = match finding {
+            Finding::Good => return,
+            Finding::Uninitialised => return self.uninitialised += 1,
+            Finding::Correctable => &mut self.correctable,
+            Finding::WrongNumber(_) => &mut self.wrong_number,
+            Finding::Bad(_) => &mut self.bad,
+        };
+        *count += 1;
+        if self.list.len() < LISTED_MAX {
+            self.list.push((pgno, finding.reason()));
+        }
+    }
+}
+
+/// A database file read in pieces.
+pub(crate) struct Pieces<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) file: &'a IoFile,
+    pub(crate) page_bytes: usize,
+    pub(crate) image_id: Option<u64>,
+    pub(crate) class: IoClass,
+    /// Pages may change while they are read.
+    pub(crate) in_use: bool,
+}
+
+impl Pieces<'_> {
+    /// Reads `bytes` bytes at `offset` in one operation, a buffer for each page, and judges them.
+    pub(crate) async fn read(&self, offset: u64, bytes: u64, findings: &mut PageFindings) -> Result<Bufs> {
+        let count = bytes as usize / self.page_bytes;
+        let bufs: Bufs = (0..count).map(|_| PageBuf::empty(self.page_bytes)).collect();
+        let mut pages = self.file.read(self.class, offset, bufs).await?;
+        let first = offset / self.page_bytes as u64;
+        for (index, page) in (first..).zip(pages.iter_mut()) {
+            let mut finding = judge(page, index, self.image_id);
+            if self.in_use {
+                for attempt in 1..=REREADS {
+                    if matches!(finding, Finding::Good | Finding::Uninitialised) {
+                        break;
+                    }
+                    self.world.sleep(REREAD_PAUSE * attempt).await;
+                    let at = index * self.page_bytes as u64;
+                    *page = self.file.read_one(self.class, at, self.page_bytes).await?;
+                    finding = judge(page, index, self.image_id);
+                }
+            }
+            if index >= 2 {
+                findings.pages += 1;
+            }
+            findings.add(page_number(index), finding);
+        }
+        Ok(pages)
+    }
+
+    /// Size of the file in whole pages' bytes.
+    pub(crate) async fn size(&self) -> Result<u64> {
+        let bytes = self.file.file().size().await?;
+        if bytes < 2 * self.page_bytes as u64 {
+            let reason = "it is shorter than its header".to_owned();
+            return Err(Error::DamagedFile { path: self.file.path().to_owned(), reason });
+        }
+        Ok(bytes - bytes % self.page_bytes as u64)
+    }
+}
+
+/// The page number at this place of the file; the header pages have none.
+fn page_number(index: u64) -> u32 {
+    index.saturating_sub(1) as u32
+}
+
+/// Hands out the pieces of a file to several readers.
+pub(crate) struct PieceQueue {
+    next: Cell<u64>,
+    end: u64,
+    piece_bytes: u64,
+}
+
+impl PieceQueue {
+    pub(crate) fn new(end: u64, piece_bytes: u64) -> PieceQueue {
+        PieceQueue { next: Cell::new(0), end, piece_bytes }
+    }
+
+    /// Offset and length of the next piece.
+    pub(crate) fn take(&self) -> Option<(u64, u64)> {
+        let offset = self.next.get();
+        let bytes = self.piece_bytes.min(self.end.saturating_sub(offset));
+        self.next.set(offset + bytes);
+        (bytes > 0).then_some((offset, bytes))
+    }
+}

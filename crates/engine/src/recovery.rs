@@ -1,0 +1,560 @@
+//! Recovery: from the files that a crash has left to an instance that can go on.
+//!
+//! Invariants
+//! 1. Redo begins at the checkpoint (a backup copy: at its own position), follows the chain of logs, and applies a change
+//!    iff the page is older than it. A page that is neither older nor newer as it should be is damage, not repaired over.
+//! 2. A page that fails its check is replaced by the image that the log holds from before its first change; a page made
+//!    anew needs none. If the log has neither, recovery fails and says so.
+//! 3. The checkpoint does not move until redo is complete and all its pages are written and synced: a crash in recovery
+//!    leaves everything that the next one needs (design invariant 5).
+//! 4. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
+//!    pass for a continuation.
+//!
+//! Limits: one generation is read ahead of the one that is replayed.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use btree::{LogRecord, MiniTransaction, PageCoding, Redo};
+use edb::header::State;
+use edb::log::{LogHeader, Records};
+use results::IoClass;
+use smallvec::smallvec;
+use world::sync::Notify;
+use world::{OpenMode, PageBuf, SECTOR_BYTES, Task, World};
+
+use crate::cache::{Cache, PageKey, RedoOutcome};
+use crate::checkpoint;
+use crate::config::InstanceConfig;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::io::{Counters, IoFile};
+use crate::log::reader::{LogContents, LogFiles, damaged, read_header};
+use crate::log::writer::OpenLog;
+use crate::log::{LogNames, LogPosition, Signature};
+use crate::transactions::Transactions;
+
+/// What recovery did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RecoveryReport {
+    /// Log generations replayed.
+    pub logs_replayed: u32,
+    /// Records applied or found applied.
+    pub records: u64,
+    /// Page changes made.
+    pub changes_applied: u64,
+    /// Pages that had failed their check and were repaired from the log.
+    pub pages_repaired: u64,
+    /// Transactions taken back.
+    pub transactions_rolled_back: u32,
+    /// Time to replay the logs.
+    pub redo_seconds: f64,
+    /// Time to write the pages that redo changed.
+    pub write_seconds: f64,
+    /// Time to take back open transactions.
+    pub undo_seconds: f64,
+}
+
+/// What redo leaves to the instance.
+pub(crate) struct Redone {
+    pub(crate) log: OpenLog,
+    pub(crate) signature: Signature,
+    pub(crate) transactions: Transactions,
+    pub(crate) report: RecoveryReport,
+}
+
+/// Everything redo works on.
+pub(crate) struct Recovery<'a> {
+    pub(crate) world: &'a World,
+    pub(crate) config: &'a InstanceConfig,
+    pub(crate) names: &'a LogNames,
+    pub(crate) segments: u16,
+    pub(crate) cache: &'a Cache,
+    pub(crate) databases: &'a [Rc<Database>],
+    pub(crate) counters: &'a Counters,
+}
+
+/// From which position on a database takes part in redo.
+type Participants = BTreeMap<u8, LogPosition>;
+
+/// A log generation, decoded, its pages on their way.
+struct Generation {
+    number: u32,
+    records: Vec<(LogPosition, LogPosition, LogRecord)>,
+}
+
+struct Replay {
+    participants: Participants,
+    transactions: Transactions,
+    damaged: BTreeSet<PageKey>,
+    report: RecoveryReport,
+}
+
+impl Recovery<'_> {
+    /// Brings all databases to the end of the log, in memory and then in their files.
+    pub(crate) async fn redo(&self, files: &LogFiles) -> Result<Redone> {
+        let started = self.world.now();
+        let last = self.settle_names(files).await?;
+        let current = self.names.current();
+        let newest =
+            LogContents::read(self.world, &current, self.segments, self.counters, IoClass::LogRead).await?;
+        let (header, is_full) = (*newest.header(), newest.is_complete());
+        if header.generation != last {
+            return Err(damaged(&current, "it is not the log behind the last closed one"));
+        }
+        let participants = self.participants(&header, is_full).await?;
+        let start = self.start(files, &header, &participants).await?;
+        let mut replay = Replay {
+            participants,
+            transactions: Transactions::default(),
+            damaged: BTreeSet::new(),
+            report: RecoveryReport::default(),
+        };
+        self.cache.keep_damaged(true);
+        let replayed = self.replay_all(start, &header, &mut replay).await;
+        self.cache.keep_damaged(false);
+        let next_segment = replayed?;
+        if let Some(key) = replay.damaged.first() {
+            let path = self.database(key.db).map_or("", |database| database.file.path()).to_owned();
+            let reason = "it failed its check, and the log has no image of it".to_owned();
+            return Err(Error::DamagedPage { path, pgno: key.pgno, reason });
+        }
+        replay.report.redo_seconds = self.world.now().since(started).as_secs_f64();
+
+        let writing = self.world.now();
+        self.cache.write_all(self.config.recovery_reads_outstanding * 4).await?;
+        replay.report.write_seconds = self.world.now().since(writing).as_secs_f64();
+
+        let file = IoFile::open(self.world, &current, OpenMode::ReadWrite, self.counters).await?;
+        let oldest = self.drop_leftovers(files, last).await?;
+        let log = OpenLog { file, generation: last, created: header.created, next_segment, oldest };
+        Ok(Redone {
+            log,
+            signature: header.signature,
+            transactions: replay.transactions,
+            report: replay.report,
+        })
+    }
+
+    fn database(&self, db: u8) -> Option<&Rc<Database>> {
+        self.databases.get(usize::from(db).checked_sub(1)?)
+    }
+
+    /// Makes sure that the last log has the name of the current one (a crash may have come in the middle of a roll).
+    /// Returns its generation.
+    async fn settle_names(&self, files: &LogFiles) -> Result<u32> {
+        let newest_archive = files.archives.last().copied();
+        match (files.current, newest_archive) {
+            (true, Some(archive)) => Ok(archive + 1),
+            (true, None) => {
+                let current = self.names.current();
+                let header = read_header(self.world, &current, self.counters, IoClass::LogRead).await?;
+                header
+                    .map(|header| header.generation)
+                    .ok_or_else(|| damaged(&current, "its header is not intact"))
+            }
+            (false, Some(archive)) => {
+                self.world.rename(&self.names.archive(archive), &self.names.current()).await?;
+                self.world.sync_dir(&self.names.directory).await?;
+                Ok(archive)
+            }
+            (false, None) => {
+                Err(Error::MissingLog { directory: self.names.directory.clone(), generation: 1 })
+            }
+        }
+    }
+
+    /// The databases that need this log stream.
+    async fn participants(&self, last: &LogHeader, is_full: bool) -> Result<Participants> {
+        let mut participants = Participants::new();
+        for database in self.databases {
+            let header = database.header().await;
+            if header.state() == State::Clean {
+                continue;
+            }
+            if header.log_signature() != last.signature {
+                let path = database.file.path();
+                return Err(Error::Refused(format!("{path} needs the logs of another log stream")));
+            }
+            // The header names the next log before that log has its name.
+            let required = header.generations().1;
+            if required > last.generation + 1 || required > last.generation && !is_full {
+                return Err(self.missing(required));
+            }
+            participants.insert(database.id, header.attach_position());
+        }
+        Ok(participants)
+    }
+
+    /// Removals of old logs that were not durable can come back with gaps between them: what lies behind a gap goes
+    /// again. Returns the oldest log that stays.
+    async fn drop_leftovers(&self, files: &LogFiles, last: u32) -> Result<u32> {
+        let mut oldest = last;
+        for &generation in files.archives.iter().rev().filter(|&&generation| generation < last) {
+            if generation + 1 == oldest {
+                oldest = generation;
+            } else if self.config.circular_logging {
+                self.world.remove(&self.names.archive(generation)).await?;
+            }
+        }
+        Ok(oldest)
+    }
+
+    fn missing(&self, generation: u32) -> Error {
+        Error::MissingLog { directory: self.names.directory.clone(), generation }
+    }
+
+    /// Where redo begins.
+    async fn start(
+        &self,
+        files: &LogFiles,
+        last: &LogHeader,
+        participants: &Participants,
+    ) -> Result<LogPosition> {
+        let end = LogPosition::new(last.generation, 0, 0);
+        if participants.is_empty() {
+            return Ok(end);
+        }
+        let checkpoint = checkpoint::read(self.world, &self.names.checkpoint(), self.counters).await?;
+        let checkpoint = checkpoint.filter(|checkpoint| checkpoint.signature == last.signature);
+        let mut start = match checkpoint {
+            Some(checkpoint) => checkpoint.position,
+            // Without a checkpoint the oldest log that is still there will do: none that is needed has been removed.
+            None => self.oldest_of_chain(files, last).await?,
+        };
+        for db in participants.keys() {
+            let header = self.database(*db).expect("participants are attached").header().await;
+            if header.backup_position() != LogPosition::default() {
+                start = start.min(header.backup_position());
+            }
+        }
+        Ok(start)
+    }
+
+    async fn oldest_of_chain(&self, files: &LogFiles, last: &LogHeader) -> Result<LogPosition> {
+        let mut newer = *last;
+        for &generation in files.archives.iter().rev() {
+            let path = self.names.archive(generation);
+            let header = read_header(self.world, &path, self.counters, IoClass::LogRead).await?;
+            match header {
+                Some(header) if newer.follows(&header) => newer = header,
+                _ => break,
+            }
+        }
+        Ok(LogPosition::new(newer.generation, 0, 0))
+    }
+
+    /// Replays from `start` to the end; returns the first free segment of the last log.
+    async fn replay_all(&self, start: LogPosition, last: &LogHeader, replay: &mut Replay) -> Result<u16> {
+        let prereader = Prereader::start(self.world, self.cache, self.config.recovery_reads_outstanding);
+        let result = self.replay_generations(start, last, replay, &prereader).await;
+        prereader.stop().await;
+        result
+    }
+
+    async fn replay_generations(
+        &self,
+        start: LogPosition,
+        last: &LogHeader,
+        replay: &mut Replay,
+        prereader: &Prereader,
+    ) -> Result<u16> {
+        let mut assembler = Records::new();
+        let mut previous: Option<LogHeader> = None;
+        let mut loaded: Option<Generation> = None;
+        let mut free_segment = 1;
+        for number in start.generation()..=last.generation {
+            let is_last = number == last.generation;
+            let path = if is_last { self.names.current() } else { self.names.archive(number) };
+            if !is_last && self.world.entry(&path).await?.is_none() {
+                return Err(self.missing(number));
+            }
+            let log =
+                LogContents::read(self.world, &path, self.segments, self.counters, IoClass::LogRead).await?;
+            let header = *log.header();
+            if header.generation != number || previous.is_some_and(|previous| !header.follows(&previous)) {
+                return Err(damaged(&path, "it does not belong to the chain of logs"));
+            }
+            if !is_last && !log.is_complete() {
+                return Err(damaged(&path, "a segment in the middle of the log stream is not valid"));
+            }
+            if is_last {
+                free_segment = log.next_segment();
+                self.wipe_tail(&path, &log).await?;
+            }
+            previous = Some(header);
+            let generation = self.decode(&path, number, &log, &mut assembler, start, replay)?;
+            prereader.add(number, &generation.pages(&replay.participants));
+            if let Some(before) = loaded.replace(generation) {
+                self.replay_one(before, replay, prereader).await?;
+            }
+        }
+        if let Some(generation) = loaded {
+            self.replay_one(generation, replay, prereader).await?;
+        }
+        Ok(free_segment)
+    }
+
+    /// Zeroes everything behind the last valid segment.
+    async fn wipe_tail(&self, path: &str, log: &LogContents) -> Result<()> {
+        let Some(leftover) = log.leftover() else { return Ok(()) };
+        let file = IoFile::open(self.world, path, OpenMode::ReadWrite, self.counters).await?;
+        let bytes = usize::from(leftover.end - leftover.start) * SECTOR_BYTES;
+        let offset = u64::from(leftover.start) * SECTOR_BYTES as u64;
+        file.write_durable(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::empty(bytes)]).await
+    }
+
+    /// Decodes the records behind `start`. Those before still tell how far modification counters have come.
+    fn decode(
+        &self,
+        path: &str,
+        number: u32,
+        log: &LogContents,
+        assembler: &mut Records,
+        start: LogPosition,
+        replay: &mut Replay,
+    ) -> Result<Generation> {
+        let coding = |db: u8| self.database(db).map(|database| &*database.coding as &dyn PageCoding);
+        let mut records = Vec::new();
+        let mut strange = None;
+        let mut before = LogPosition::new(number, 0, 0);
+        log.records(assembler, |end, bytes| {
+            let begin = std::mem::replace(&mut before, end);
+            let Some(record) = LogRecord::decode(bytes, coding) else {
+                strange.get_or_insert(end);
+                return;
+            };
+            if let LogRecord::Changes { db, dbtime, mini } = &record {
+                if let Some(database) = self.database(*db) {
+                    database.dbtime.set(database.dbtime.get().max(*dbtime));
+                }
+                replay.transactions.note_id(mini.transaction.unwrap_or(0));
+            }
+            if end > start {
+                records.push((begin, end, record));
+            }
+        })?;
+        match strange {
+            None => Ok(Generation { number, records }),
+            Some(end) => Err(damaged(path, &format!("the log record before {end:?} makes no sense"))),
+        }
+    }
+
+    async fn replay_one(
+        &self,
+        generation: Generation,
+        replay: &mut Replay,
+        prereader: &Prereader,
+    ) -> Result<()> {
+        let participating: Vec<u8> = replay.participants.keys().copied().collect();
+        for db in &participating {
+            let database = self.database(*db).expect("participants are attached");
+            database.update_header(|header| header.set_recovering_generation(generation.number)).await?;
+        }
+        prereader.finished(generation.number).await;
+        for (count, (start, end, record)) in generation.records.into_iter().enumerate() {
+            self.replay_record(start, end, record, replay).await?;
+            replay.report.records += 1;
+            if count % 64 == 63 {
+                // Let completed reads through: replaying a log takes milliseconds.
+                self.world.sleep(std::time::Duration::ZERO).await;
+            }
+        }
+        for db in &participating {
+            let database = self.database(*db).expect("participants are attached");
+            database.update_header(|_| ()).await?;
+        }
+        // Without a database that needs the log, reading it only finds its end.
+        replay.report.logs_replayed += u32::from(!participating.is_empty());
+        Ok(())
+    }
+
+    async fn replay_record(
+        &self,
+        start: LogPosition,
+        end: LogPosition,
+        record: LogRecord,
+        replay: &mut Replay,
+    ) -> Result<()> {
+        match record {
+            LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.participants, db, end) => {
+                self.replay_changes(db, dbtime, &mini, start, end, replay).await?;
+                let Some(transaction) = mini.transaction else { return Ok(()) };
+                if mini.compensates {
+                    if let Some((db, undo)) = replay.transactions.compensated(transaction) {
+                        replay.transactions.unlock(transaction, db, &undo);
+                    }
+                } else {
+                    replay.transactions.changed(transaction, db, mini.undo, start);
+                }
+            }
+            LogRecord::PageImage { db, pgno, page } if takes_part(&replay.participants, db, end) => {
+                let key = PageKey { db, pgno };
+                let mut pins = self.cache.pins();
+                self.cache.fetch(key, &mut pins).await?;
+                if self.cache.repair(key, &page, start, end) {
+                    replay.damaged.remove(&key);
+                    replay.report.pages_repaired += 1;
+                }
+            }
+            LogRecord::Extend { db, pages } if takes_part(&replay.participants, db, end) => {
+                self.database(db).expect("participants are attached").lengthen_file(pages).await?;
+            }
+            LogRecord::Commit { transaction, .. } => replay.transactions.end(transaction, true),
+            LogRecord::Rollback { transaction } => replay.transactions.end(transaction, false),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    async fn replay_changes(
+        &self,
+        db: u8,
+        dbtime: u64,
+        mini: &MiniTransaction,
+        start: LogPosition,
+        end: LogPosition,
+        replay: &mut Replay,
+    ) -> Result<()> {
+        let mut pins = self.cache.pins();
+        for change in &mini.changes {
+            let key = PageKey { db, pgno: change.pgno };
+            self.cache.fetch(key, &mut pins).await?;
+            let wrong = |reason: String| {
+                let path = self.database(db).map_or("", |database| database.file.path()).to_owned();
+                Error::DamagedPage { path, pgno: change.pgno, reason }
+            };
+            match self.cache.redo(db, change, dbtime, start, end) {
+                RedoOutcome::Damaged => {
+                    // The image comes later in the log, or the page is lost.
+                    replay.damaged.insert(key);
+                }
+                RedoOutcome::Done(Redo::Applied) => {
+                    replay.damaged.remove(&key);
+                    replay.report.changes_applied += 1;
+                }
+                RedoOutcome::Done(Redo::AlreadyThere) => {}
+                RedoOutcome::Done(Redo::WrongVersion { expected_dbtime, found_dbtime }) => {
+                    return Err(wrong(format!(
+                        "a write was lost or went astray: its dbtime is {found_dbtime}, the log expects {expected_dbtime}"
+                    )));
+                }
+                RedoOutcome::Done(Redo::Misfit(misfit)) => return Err(wrong(misfit.to_string())),
+                RedoOutcome::Absent => return Err(wrong("it left memory while it was held".to_owned())),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn takes_part(participants: &Participants, db: u8, position: LogPosition) -> bool {
+    participants.get(&db).is_some_and(|from| position > *from)
+}
+
+impl Generation {
+    /// The pages that replaying it needs, ascending, each once.
+    fn pages(&self, participants: &Participants) -> BTreeMap<u8, Vec<u32>> {
+        let mut pages: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
+        for (_, end, record) in &self.records {
+            match record {
+                LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
+                    pages.entry(*db).or_default().extend(mini.changes.iter().map(|change| change.pgno));
+                }
+                LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
+                    pages.entry(*db).or_default().push(*pgno);
+                }
+                _ => {}
+            }
+        }
+        for list in pages.values_mut() {
+            list.sort_unstable();
+            list.dedup();
+        }
+        pages
+    }
+}
+
+/// Reads pages ahead of redo: a fixed number of tasks share one queue over all generations.
+struct Prereader {
+    shared: Rc<PrereadQueue>,
+    tasks: Vec<Task<()>>,
+}
+
+struct PrereadQueue {
+    cache: Cache,
+    queue: RefCell<VecDeque<(u32, PageKey)>>,
+    /// Reads of each generation that are not done.
+    open: RefCell<BTreeMap<u32, usize>>,
+    added: Notify,
+    done: Notify,
+    ended: Cell<bool>,
+}
+
+impl Prereader {
+    fn start(world: &World, cache: &Cache, outstanding: usize) -> Prereader {
+        let shared = Rc::new(PrereadQueue {
+            cache: cache.clone(),
+            queue: RefCell::default(),
+            open: RefCell::default(),
+            added: Notify::new(),
+            done: Notify::new(),
+            ended: Cell::new(false),
+        });
+        let task = |_| {
+            let shared = shared.clone();
+            world.spawn(async move { shared.work().await })
+        };
+        let tasks = (0..outstanding.max(1)).map(task).collect();
+        Prereader { shared, tasks }
+    }
+
+    fn add(&self, generation: u32, pages: &BTreeMap<u8, Vec<u32>>) {
+        let mut queue = self.shared.queue.borrow_mut();
+        let before = queue.len();
+        for (&db, pgnos) in pages {
+            queue.extend(pgnos.iter().map(|&pgno| (generation, PageKey { db, pgno })));
+        }
+        self.shared.open.borrow_mut().insert(generation, queue.len() - before);
+        self.shared.added.notify_all();
+    }
+
+    /// Waits until nothing of `generation` is on its way any more.
+    async fn finished(&self, generation: u32) {
+        while self.shared.open.borrow().get(&generation).is_some_and(|open| *open > 0) {
+            self.shared.done.wait().await;
+        }
+    }
+
+    async fn stop(self) {
+        self.shared.ended.set(true);
+        self.shared.queue.borrow_mut().clear();
+        self.shared.added.notify_all();
+        for task in self.tasks {
+            task.await;
+        }
+    }
+}
+
+impl PrereadQueue {
+    async fn work(&self) {
+        loop {
+            let next = self.queue.borrow_mut().pop_front();
+            let Some((generation, key)) = next else {
+                if self.ended.get() {
+                    return;
+                }
+                self.added.wait().await;
+                continue;
+            };
+            // Errors are not swallowed: redo fetches the page itself and meets them.
+            if self.cache.wait_for_room().await.is_ok() {
+                let _ = self.cache.preread(key.db, &[key.pgno]).await;
+            }
+            if let Some(open) = self.open.borrow_mut().get_mut(&generation) {
+                *open -= 1;
+            }
+            self.done.notify_all();
+        }
+    }
+}

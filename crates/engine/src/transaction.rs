@@ -1,0 +1,190 @@
+//! A transaction as its user sees it.
+//!
+//! Invariants
+//! 1. `commit(Durable)` returns after the log is durable up to the commit; `commit(Lazy)` waits for nothing.
+//! 2. A transaction that is dropped without an end is rolled back in the background.
+
+use std::rc::Rc;
+
+use btree::{Committed, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::transactions::RowKey;
+
+/// Whether a commit waits for the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// The commit survives a power cut once it returns.
+    Durable,
+    /// It survives if a later durable commit does.
+    Lazy,
+}
+
+/// An open transaction.
+pub struct Transaction {
+    core: Rc<Core>,
+    id: u32,
+    ended: bool,
+}
+
+impl Transaction {
+    pub(crate) fn begin(core: &Rc<Core>) -> Transaction {
+        let id = core.transactions.borrow_mut().begin();
+        Transaction { core: core.clone(), id, ended: false }
+    }
+
+    /// Runs a reading step over the pages of database `db` (numbered from 1). The step is called again whenever a page
+    /// that it was missing has arrived, and holds the pages it has asked for, so it must be small against the cache. It
+    /// sees what all transactions have done so far; see [`Self::changed_by_other`].
+    ///
+    /// # Errors
+    /// What the step stops with, or what kept its pages away.
+    pub async fn read<T>(&self, db: u8, step: impl FnMut(&dyn Pager) -> btree::Result<T>) -> Result<T> {
+        self.core.read(db, step).await
+    }
+
+    /// Runs a changing step. Its changes happen as a whole or not at all; they are taken back by a rollback as far as
+    /// the step says how.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if another open transaction has changed the entry; else as [`Self::read`]. The transaction
+    /// stays open.
+    pub async fn change<T>(
+        &mut self,
+        db: u8,
+        step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
+    ) -> Result<T> {
+        self.core.change(db, Some(self.id), step).await
+    }
+
+    /// Inserts an entry into a tree.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`] if it exists, [`Error::Conflict`] if another open transaction holds it; else as
+    /// [`Self::change`].
+    pub async fn insert(&mut self, db: u8, tree: Tree, key: &[u8], data: &[u8]) -> Result<()> {
+        let done = self.change(db, |pager| Ok((update::insert(pager, tree, key, data)?, ()))).await;
+        self.or_conflict(done, db, tree, key)
+    }
+
+    /// Gives an entry new data.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is none, [`Error::Conflict`] if another open transaction holds it; else as
+    /// [`Self::change`].
+    pub async fn replace(&mut self, db: u8, tree: Tree, key: &[u8], data: &[u8]) -> Result<()> {
+        let done = self.change(db, |pager| Ok((update::replace(pager, tree, key, data)?, ()))).await;
+        self.or_conflict(done, db, tree, key)
+    }
+
+    /// Deletes an entry of a tree whose keys are unique.
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    pub async fn delete(&mut self, db: u8, tree: Tree, key: &[u8]) -> Result<()> {
+        let done = self.change(db, |pager| Ok((update::delete(pager, tree, key, &[])?, ()))).await;
+        self.or_conflict(done, db, tree, key)
+    }
+
+    /// The data of an entry of a tree whose keys are unique, as this transaction may see it.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn get(&self, db: u8, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let step = |pager: &dyn Pager| {
+            let node = tree::get(pager, tree, key)?;
+            Ok(node.map(|node| (node.is_deleted(), node.data.to_vec())))
+        };
+        // No wait between the page and the lock table: both tell of the same moment.
+        let stored = self.read(db, step).await?;
+        let Some(undo) = self.changed_by_other(db, tree.objid, key.to_vec()) else {
+            return Ok(stored.filter(|(deleted, _)| !deleted).map(|(_, data)| data));
+        };
+        Ok(match undo.committed() {
+            Committed::Absent => None,
+            Committed::AsStored => stored.map(|(_, data)| data),
+            Committed::Data(data) => Some(data.to_vec()),
+        })
+    }
+
+    /// `Duplicate` and `NotFound` may cease to be true while another open transaction holds the entry.
+    fn or_conflict(&self, done: Result<()>, db: u8, tree: Tree, key: &[u8]) -> Result<()> {
+        match done {
+            Err(Error::Duplicate | Error::NotFound)
+                if self.changed_by_other(db, tree.objid, key.to_vec()).is_some() =>
+            {
+                Err(Error::Conflict)
+            }
+            done => done,
+        }
+    }
+
+    /// If another open transaction has changed this entry: the undo that tells its committed state (see
+    /// [`Undo::committed`]). `None`: what the pages say is what this transaction may see.
+    pub fn changed_by_other(&self, db: u8, objid: u32, entry: Vec<u8>) -> Option<Rc<Undo>> {
+        self.core.transactions.borrow().changed_by_other(self.id, &RowKey { db, objid, entry })
+    }
+
+    /// Ends the transaction; its changes stay.
+    ///
+    /// # Errors
+    /// If the instance has stopped: then nobody knows before the next recovery whether the commit survived.
+    pub async fn commit(mut self, durability: Durability) -> Result<()> {
+        self.ended = true;
+        self.core.fate.check()?;
+        if !self.core.transactions.borrow().has_changed(self.id) {
+            return Ok(());
+        }
+        let durable = durability == Durability::Durable;
+        let end = self.core.append(&LogRecord::Commit { transaction: self.id, durable });
+        {
+            let mut transactions = self.core.transactions.borrow_mut();
+            transactions.end(self.id, true);
+            if !transactions.cleanups.is_empty() {
+                self.core.cleanup.notify_all();
+            }
+        }
+        if durable { self.core.log.flush_to(end).await } else { Ok(()) }
+    }
+
+    /// Ends the transaction; its changes are taken back.
+    ///
+    /// # Errors
+    /// If a change cannot be taken back; the instance stops then, and recovery does it.
+    pub async fn rollback(mut self) -> Result<()> {
+        self.ended = true;
+        roll_back(&self.core, self.id).await
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if self.ended || !self.core.transactions.borrow().has_changed(self.id) {
+            return;
+        }
+        let (core, id) = (self.core.clone(), self.id);
+        drop(self.core.world.spawn(async move { roll_back(&core, id).await }));
+    }
+}
+
+/// Takes back what is left of a transaction, newest change first.
+pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
+    if !core.transactions.borrow().has_changed(id) {
+        return Ok(());
+    }
+    let taken_back = take_back_all(core, id).await;
+    core.fate.require(taken_back)?;
+    core.append(&LogRecord::Rollback { transaction: id });
+    core.transactions.borrow_mut().end(id, false);
+    Ok(())
+}
+
+async fn take_back_all(core: &Core, id: u32) -> Result<()> {
+    loop {
+        let next = core.transactions.borrow().last_undo(id);
+        let Some((db, undo)) = next else { return Ok(()) };
+        let step = |pager: &dyn Pager| Ok((update::take_back(pager, &undo)?, ()));
+        core.change(db, Some(id), step).await?;
+    }
+}

@@ -1,0 +1,156 @@
+//! Open transactions: what they did, which rows they hold, what waits to be cleaned up after them.
+//!
+//! Invariants
+//! 1. A row that an open transaction has changed is changed by no other: the first writer wins.
+//! 2. Whoever else reads such a row sees its committed state.
+//! 3. The undo list of a transaction is in the order of the log; compensation takes from its end.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use btree::{Before, Undo};
+use world::FixedHashMap;
+
+use crate::error::{Error, Result};
+use crate::log::{LogPosition, POSITION_END};
+
+/// Names a row to the lock table: database, tree, entry.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct RowKey {
+    pub(crate) db: u8,
+    pub(crate) objid: u32,
+    pub(crate) entry: Vec<u8>,
+}
+
+/// A transaction that has changed something.
+#[derive(Default)]
+pub(crate) struct OpenTransaction {
+    /// Where its first record begins.
+    pub(crate) begin: LogPosition,
+    pub(crate) undo: Vec<(u8, Rc<Undo>)>,
+}
+
+/// A deleted entry that may be removed for good.
+pub(crate) struct Cleanup {
+    pub(crate) begin: LogPosition,
+    pub(crate) db: u8,
+    pub(crate) undo: Rc<Undo>,
+}
+
+struct Lock {
+    transaction: u32,
+    /// Knows the committed state of the row: the transaction's first change of it, as a rule.
+    first: Rc<Undo>,
+}
+
+/// All transactions of an instance.
+#[derive(Default)]
+pub(crate) struct Transactions {
+    last_id: u32,
+    open: BTreeMap<u32, OpenTransaction>,
+    locks: FixedHashMap<RowKey, Lock>,
+    pub(crate) cleanups: VecDeque<Cleanup>,
+}
+
+impl Transactions {
+    /// A new transaction's number. It appears in the log with its first change.
+    pub(crate) fn begin(&mut self) -> u32 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// Recovery has seen this number.
+    pub(crate) fn note_id(&mut self, id: u32) {
+        self.last_id = self.last_id.max(id);
+    }
+
+    /// Whether `transaction` may change the row.
+    pub(crate) fn check_lock(&self, transaction: Option<u32>, row: &RowKey) -> Result<()> {
+        match self.locks.get(row) {
+            Some(lock) if Some(lock.transaction) != transaction => Err(Error::Conflict),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether any open transaction has changed the row.
+    pub(crate) fn is_locked(&self, row: &RowKey) -> bool {
+        self.locks.contains_key(row)
+    }
+
+    /// The undo that tells the committed state of the row, if a transaction other than `reader` has changed it.
+    pub(crate) fn changed_by_other(&self, reader: u32, row: &RowKey) -> Option<Rc<Undo>> {
+        self.locks.get(row).filter(|lock| lock.transaction != reader).map(|lock| lock.first.clone())
+    }
+
+    /// A change of `transaction` is in the log at `begin`.
+    pub(crate) fn changed(&mut self, transaction: u32, db: u8, undo: Option<Undo>, begin: LogPosition) {
+        let open =
+            self.open.entry(transaction).or_insert_with(|| OpenTransaction { begin, undo: Vec::new() });
+        let Some(undo) = undo else { return };
+        let undo = Rc::new(undo);
+        open.undo.push((db, undo.clone()));
+        let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
+        let lock = self.locks.entry(row).or_insert(Lock { transaction, first: undo.clone() });
+        if let (Before::Present, Before::Deleted { data }) = (&lock.first.was, &undo.was) {
+            // Deleted and brought back to life: the node has new data now, and the committed data is only here.
+            lock.first = Rc::new(Undo { was: Before::Data { data: data.clone() }, ..(*undo).clone() });
+        }
+    }
+
+    /// The last change of `transaction` has been taken back.
+    pub(crate) fn compensated(&mut self, transaction: u32) -> Option<(u8, Rc<Undo>)> {
+        self.open.get_mut(&transaction)?.undo.pop()
+    }
+
+    /// The change to be taken back next.
+    pub(crate) fn last_undo(&self, transaction: u32) -> Option<(u8, Rc<Undo>)> {
+        self.open.get(&transaction)?.undo.last().cloned()
+    }
+
+    /// Whether the transaction has changed anything.
+    pub(crate) fn has_changed(&self, transaction: u32) -> bool {
+        self.open.contains_key(&transaction)
+    }
+
+    /// The transaction is over; its deleted entries go to cleanup if it has committed.
+    pub(crate) fn end(&mut self, transaction: u32, committed: bool) {
+        let Some(open) = self.open.remove(&transaction) else { return };
+        for (db, undo) in open.undo {
+            self.locks.remove(&RowKey { db, objid: undo.objid, entry: undo.entry() });
+            if committed && matches!(undo.was, Before::Present) {
+                self.cleanups.push_back(Cleanup { begin: open.begin, db, undo });
+            }
+        }
+    }
+
+    /// Taking back `undo` of a transaction that began at `begin` has left a deleted entry behind.
+    pub(crate) fn clean_up_later(&mut self, db: u8, undo: Rc<Undo>, begin: LogPosition) {
+        self.cleanups.push_back(Cleanup { begin, db, undo });
+    }
+
+    /// The transaction's change `undo` has been taken back: if it was the first one of its row, the row is free again.
+    pub(crate) fn unlock(&mut self, transaction: u32, db: u8, undo: &Undo) {
+        let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
+        let is_first = |lock: &Lock| lock.transaction == transaction && std::ptr::eq(&*lock.first, undo);
+        if self.locks.get(&row).is_some_and(is_first) {
+            self.locks.remove(&row);
+        }
+    }
+
+    /// Where the log must be kept from, for undo and for cleanup.
+    pub(crate) fn oldest_needed(&self) -> LogPosition {
+        let open = self.open.values().map(|open| open.begin).min();
+        let cleanup = self.cleanups.iter().map(|cleanup| cleanup.begin).min();
+        open.unwrap_or(POSITION_END).min(cleanup.unwrap_or(POSITION_END))
+    }
+
+    /// Transactions that have not ended, oldest first.
+    pub(crate) fn open_ids(&self) -> Vec<u32> {
+        self.open.keys().copied().collect()
+    }
+
+    /// Where the first record of an open transaction begins.
+    pub(crate) fn begin_of(&self, transaction: u32) -> Option<LogPosition> {
+        self.open.get(&transaction).map(|open| open.begin)
+    }
+}

@@ -1,0 +1,143 @@
+//! What an instance promises while nothing goes wrong.
+
+mod common;
+
+use common::{check_structure, create, scan, tree_number};
+use engine::{Durability, Error, Instance};
+use world::sim::{SimConfig, Simulation};
+
+fn simulation() -> (Simulation, world::World) {
+    let sim = Simulation::new(1, SimConfig::default());
+    let world = sim.host("h");
+    sim.volume("h", "/db", 1 << 40);
+    sim.volume("h", "/log", 1 << 40);
+    (sim, world)
+}
+
+#[test]
+fn committed_rows_are_there_after_close_and_open() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 2, 2).await;
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        assert_eq!(report.logs_replayed, 0);
+        for n in 0..500u32 {
+            let mut transaction = instance.begin();
+            let data = vec![n as u8; 100 + (n as usize * 7) % 300];
+            transaction.insert(1 + (n % 2) as u8, tree_number(n % 2), &n.to_be_bytes(), &data).await.unwrap();
+            let durability = if n % 10 == 0 { Durability::Durable } else { Durability::Lazy };
+            transaction.commit(durability).await.unwrap();
+        }
+        check_structure(&instance, 2, 2).await.unwrap();
+        assert!(instance.log_rolls() >= 1);
+        instance.close().await.unwrap();
+
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        assert_eq!(report.logs_replayed, 0, "a closed instance needs no log");
+        let reader = instance.begin();
+        let rows = scan(&reader, 1, tree_number(0)).await.unwrap();
+        assert_eq!(rows.len(), 250);
+        assert_eq!(reader.get(2, tree_number(1), &7u32.to_be_bytes()).await.unwrap(), Some(vec![7; 149]));
+        instance.close().await.unwrap();
+    });
+}
+
+#[test]
+fn the_first_writer_wins_and_readers_see_committed_rows() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let tree = tree_number(0);
+        let mut first = instance.begin();
+        first.insert(1, tree, b"a", b"old").await.unwrap();
+        first.commit(Durability::Lazy).await.unwrap();
+
+        let (mut writer, mut other) = (instance.begin(), instance.begin());
+        writer.replace(1, tree, b"a", b"new").await.unwrap();
+        writer.insert(1, tree, b"b", b"1").await.unwrap();
+        assert_eq!(other.get(1, tree, b"a").await.unwrap(), Some(b"old".to_vec()));
+        assert_eq!(other.get(1, tree, b"b").await.unwrap(), None);
+        assert_eq!(writer.get(1, tree, b"a").await.unwrap(), Some(b"new".to_vec()));
+        assert!(matches!(other.replace(1, tree, b"a", b"x").await, Err(Error::Conflict)));
+        assert!(matches!(other.insert(1, tree, b"b", b"x").await, Err(Error::Conflict)));
+        writer.rollback().await.unwrap();
+        assert_eq!(other.get(1, tree, b"a").await.unwrap(), Some(b"old".to_vec()));
+        other.insert(1, tree, b"b", b"2").await.unwrap();
+        other.delete(1, tree, b"a").await.unwrap();
+        let reader = instance.begin();
+        assert_eq!(reader.get(1, tree, b"a").await.unwrap(), Some(b"old".to_vec()));
+        other.insert(1, tree, b"a", b"brought back").await.unwrap();
+        assert_eq!(reader.get(1, tree, b"a").await.unwrap(), Some(b"old".to_vec()));
+        other.delete(1, tree, b"a").await.unwrap();
+        other.commit(Durability::Durable).await.unwrap();
+        assert_eq!(reader.get(1, tree, b"a").await.unwrap(), None);
+        assert_eq!(reader.get(1, tree, b"b").await.unwrap(), Some(b"2".to_vec()));
+        instance.close().await.unwrap();
+    });
+}
+
+#[test]
+fn an_abandoned_instance_recovers_what_was_committed() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let tree = tree_number(0);
+        for n in 0..300u32 {
+            let mut transaction = instance.begin();
+            transaction.insert(1, tree, &n.to_be_bytes(), &[1; 200]).await.unwrap();
+            transaction.commit(Durability::Lazy).await.unwrap();
+        }
+        let mut last = instance.begin();
+        last.insert(1, tree, b"open", b"x").await.unwrap();
+        let mut durable = instance.begin();
+        durable.insert(1, tree, b"durable", b"x").await.unwrap();
+        durable.commit(Durability::Durable).await.unwrap();
+        instance.abandon().await;
+
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        assert!(report.logs_replayed >= 1 && report.transactions_rolled_back == 1, "{report:?}");
+        let rows = scan(&instance.begin(), 1, tree).await.unwrap();
+        assert_eq!(rows.len(), 301);
+        assert!(!rows.contains_key(&b"open"[..]));
+        check_structure(&instance, 1, 1).await.unwrap();
+        instance.close().await.unwrap();
+    });
+}
+
+#[test]
+fn measured_io_is_issued_io() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 2, 1).await;
+        let before = world.io_totals();
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let mut counters: Vec<_> = (1..=2).map(|db| instance.database_counters(db).unwrap()).collect();
+        counters.push(instance.log_counters());
+        for n in 0..800u32 {
+            let mut transaction = instance.begin();
+            transaction.insert(1 + (n % 2) as u8, tree_number(0), &n.to_be_bytes(), &[3; 400]).await.unwrap();
+            let durability = if n % 3 == 0 { Durability::Durable } else { Durability::Lazy };
+            transaction.commit(durability).await.unwrap();
+        }
+        instance.close().await.unwrap();
+        let after = world.io_totals();
+        let (mut reads, mut writes, mut syncs) = ((0, 0), (0, 0), 0);
+        for counters in counters {
+            let taken = counters.take();
+            syncs += taken.syncs.count;
+            for class in results::IoClass::ALL {
+                let stats = taken.io.class(class);
+                let sums = match class.direction() {
+                    results::Direction::Read => &mut reads,
+                    results::Direction::Write => &mut writes,
+                };
+                *sums = (sums.0 + stats.count, sums.1 + stats.bytes);
+            }
+        }
+        assert_eq!(reads, (after.reads - before.reads, after.read_bytes - before.read_bytes));
+        assert_eq!(writes, (after.writes - before.writes, after.write_bytes - before.write_bytes));
+        assert_eq!(syncs, after.syncs - before.syncs);
+    });
+}

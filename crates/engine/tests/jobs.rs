@@ -1,0 +1,213 @@
+//! What the background jobs promise: their rhythm, their reads, what they find, what can be restored.
+
+mod common;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use common::{PAGE_BYTES, SmallDatabase, check_structure, create, scan, tree_number};
+use engine::{
+    Counters, Durability, Instance, MaintenanceConfig, Progress, StopSignal, StreamConfig, check_database,
+    check_logs, create_database,
+};
+use results::IoClass;
+use smallvec::smallvec;
+use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
+use world::{OpenMode, PageBuf, PageCodec, PageImage, World};
+
+const STREAM: StreamConfig = StreamConfig { read_bytes: 256 << 10, depth: 2 };
+
+fn simulation() -> (Simulation, World) {
+    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes::default()));
+    let sim = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
+    let world = sim.host("h");
+    sim.volume("h", "/db", 1 << 40);
+    sim.volume("h", "/log", 1 << 40);
+    (sim, world)
+}
+
+async fn insert_rows(instance: &Instance, from: u32, count: u32) {
+    for n in from..from + count {
+        let mut transaction = instance.begin();
+        transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[n as u8; 300]).await.unwrap();
+        let durability =
+            if n % 5 == 0 || n + 1 == from + count { Durability::Durable } else { Durability::Lazy };
+        transaction.commit(durability).await.unwrap();
+    }
+}
+
+#[test]
+fn maintenance_reads_nine_times_a_second_whatever_the_load() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let instance = Rc::new(instance);
+        insert_rows(&instance, 0, 500).await;
+        let stop = StopSignal::new();
+        let (maintained, stop2) = (instance.clone(), stop.clone());
+        let maintenance =
+            MaintenanceConfig { read_bytes: 8 * PAGE_BYTES as u64, ..MaintenanceConfig::default() };
+        let job = world.spawn(async move { maintained.maintain(1, &maintenance, &stop2).await });
+        let load = world.spawn({
+            let (instance, world) = (instance.clone(), world.clone());
+            async move {
+                for n in 0..50 {
+                    insert_rows(&instance, 1000 + n * 20, 20).await;
+                    world.sleep(Duration::from_millis(700)).await;
+                }
+            }
+        });
+        world.sleep(Duration::from_secs(40)).await;
+        load.await;
+        stop.stop();
+        let report = job.await.unwrap();
+        let seconds = world.now().ns as f64 / 1e9;
+        let reads = instance.database_counters(1).unwrap().take().io.class(IoClass::MaintenanceRead).count;
+        let rate = reads as f64 / seconds;
+        assert!((8.9..9.25).contains(&rate), "{rate} reads a second");
+        assert!(report.findings.is_clean() && report.passes > 0, "{report:?}");
+    });
+}
+
+#[test]
+fn every_copy_reads_a_closed_log_nine_times() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let mut config = create(&world, 1, 1).await;
+        config.log_bytes = 1 << 20;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let instance = Rc::new(instance);
+        let stop = StopSignal::new();
+        let (shipped, stop2) = (instance.clone(), stop.clone());
+        let job = world.spawn(async move { shipped.replicate(2, &stop2).await });
+        insert_rows(&instance, 0, 6000).await;
+        world.sleep(Duration::from_secs(2)).await;
+        stop.stop();
+        let report = job.await.unwrap();
+        assert!(report.logs >= 4 && report.logs == 2 * instance.log_rolls(), "{report:?}");
+        let reads = instance.log_counters().take();
+        let reads = reads.io.class(IoClass::ReplicationRead);
+        assert_eq!(reads.count, 9 * report.logs);
+        assert_eq!(reads.bytes, report.logs * ((2 << 20) + 4096));
+    });
+}
+
+#[test]
+fn a_backup_taken_under_load_restores_to_the_last_commit() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let mut config = create(&world, 1, 1).await;
+        config.circular_logging = false;
+        config.cache_bytes_per_database = 1000 * PAGE_BYTES as u64;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let instance = Rc::new(instance);
+        insert_rows(&instance, 0, 1500).await;
+        let load = world.spawn({
+            let instance = instance.clone();
+            async move { insert_rows(&instance, 5000, 1500).await }
+        });
+        let small = StreamConfig { read_bytes: 4 * PAGE_BYTES as u64, depth: 2 };
+        let (progress, stop) = (Progress::default(), StopSignal::new());
+        let report = instance.back_up(1, small, Some("/db/copy.edb"), &progress, &stop).await.unwrap();
+        assert!(report.findings.is_clean(), "{report:?}");
+        assert_eq!(progress.done_bytes(), progress.total_bytes());
+        load.await;
+        insert_rows(&instance, 9000, 300).await;
+        Rc::into_inner(instance).unwrap().close().await.unwrap();
+
+        world.rename("/db/copy.edb", "/db/0.edb").await.unwrap();
+        let (instance, recovery) = Instance::open(&world, &config).await.unwrap();
+        assert!(recovery.changes_applied > 0, "the logs have to be replayed over the copy: {recovery:?}");
+        assert_eq!(scan(&instance.begin(), 1, tree_number(0)).await.unwrap().len(), 3300);
+        check_structure(&instance, 1, 1).await.unwrap();
+        insert_rows(&instance, 20_000, 100).await;
+        instance.abandon().await;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        assert_eq!(scan(&instance.begin(), 1, tree_number(0)).await.unwrap().len(), 3400);
+        instance.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_flipped_bit_is_found_and_named() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        insert_rows(&instance, 0, 2000).await;
+        instance.close().await.unwrap();
+        let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
+        let check =
+            || check_database(&world, "/db/0.edb", PAGE_BYTES, None, STREAM, &counters, &progress, &stop);
+        assert!(check().await.unwrap().findings.is_clean());
+        let logs = check_logs(&world, &config, 100, &counters, &stop).await.unwrap();
+        assert!(logs.bad.is_empty() && logs.logs > 1, "{logs:?}");
+
+        let file = world.open("/db/0.edb", OpenMode::ReadWrite).await.unwrap();
+        for (pgno, bits) in [(4u64, 1), (2, 2)] {
+            let offset = (pgno + 1) * PAGE_BYTES as u64;
+            let (read, mut bufs) = file.read_at(offset, smallvec![PageBuf::empty(PAGE_BYTES)]).await;
+            read.unwrap();
+            (0..bits).for_each(|bit| bufs[0].as_mut_slice()[2000 + bit * 700] ^= 4);
+            file.write_at(offset, bufs).await.0.unwrap();
+        }
+        let findings = check().await.unwrap().findings;
+        assert_eq!((findings.correctable, findings.bad), (1, 1), "{findings:?}");
+        assert_eq!(findings.list.iter().map(|(pgno, _)| *pgno).collect::<Vec<_>>(), [2, 4]);
+        let newest = world.list("/log").await.unwrap().into_iter().rfind(|e| e.name.len() == 15).unwrap();
+        let log = world.open(&format!("/log/{}", newest.name), OpenMode::ReadWrite).await.unwrap();
+        log.write_at(5 * 4096, smallvec![PageBuf::copy_of(&[7; 4096])]).await.0.unwrap();
+        let logs = check_logs(&world, &config, 100, &counters, &stop).await.unwrap();
+        assert_eq!(logs.bad.len(), 1, "{logs:?}");
+    });
+}
+
+struct PlainCodec;
+
+impl PageCodec for PlainCodec {
+    fn encode(&self, _index: u64, page: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(page);
+    }
+    fn decode(&self, _index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        (encoded.len() == page.len()).then(|| page.copy_from_slice(encoded))
+    }
+}
+
+#[test]
+fn a_database_created_from_an_image_can_be_used_and_nothing_is_overwritten() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let mut config = create(&world, 1, 1).await;
+        let image: Rc<dyn PageImage> = Rc::new(SmallDatabase { trees: 1, pages: 600 });
+        let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
+        let make = |path: &'static str| {
+            create_database(&world, path, image.clone(), Rc::new(PlainCodec), &counters, &progress, &stop)
+        };
+        assert!(make("/db/0.edb").await.is_err(), "the file exists");
+        make("/db/new.edb").await.unwrap();
+        config.databases[0].path = "/db/new.edb".to_owned();
+        config.databases[0].image_id = Some(image.id());
+        config.databases[0].codec = Some(Rc::new(PlainCodec));
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        insert_rows(&instance, 0, 700).await;
+        instance.abandon().await;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        assert_eq!(scan(&instance.begin(), 1, tree_number(0)).await.unwrap().len(), 700);
+        check_structure(&instance, 1, 1).await.unwrap();
+        instance.close().await.unwrap();
+        let report = check_database(
+            &world,
+            "/db/new.edb",
+            PAGE_BYTES,
+            Some(image.id()),
+            STREAM,
+            &counters,
+            &progress,
+            &stop,
+        )
+        .await
+        .unwrap();
+        assert!(report.findings.is_clean(), "{report:?}");
+    });
+}

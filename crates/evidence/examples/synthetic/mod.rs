@@ -1,0 +1,623 @@
+//! A run that nobody ran: rows of every kind, from a seed, in the proportions of a real one.
+//!
+//! Host rows are the sums of the rows of databases and logs, and histograms hold as many operations as samples do, so
+//! that checks of the report against `run.db` can demand equality.
+
+use hdrhistogram::Histogram as Hdr;
+use hdrhistogram::serialization::{Serializer, V2Serializer};
+use results::*;
+
+/// What the run looks like.
+pub struct Shape {
+    pub databases: u32,
+    pub hosts: u32,
+    /// Databases that share one log.
+    pub databases_per_instance: u32,
+    pub window_s: u64,
+    pub sample_s: u64,
+    pub world: WorldKind,
+    /// The last load test fails its latency limits.
+    pub fails: bool,
+    /// The run is cut off in the middle of the stress test.
+    pub cut: bool,
+    /// Appended to every name and note.
+    pub hostile: &'static str,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            databases: 4,
+            hosts: 1,
+            databases_per_instance: 1,
+            window_s: 20,
+            sample_s: 1,
+            world: WorldKind::Real,
+            fails: false,
+            cut: false,
+            hostile: "",
+        }
+    }
+}
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn around(&mut self, mean: f64, share: f64) -> f64 {
+        mean * (1.0 + share * (self.unit() + self.unit() - 1.0))
+    }
+}
+
+/// Operations of one class per second and database, their size and mean latency; whether they are the log's.
+const CLASSES: [(IoClass, f64, u64, f64, bool); 5] = [
+    (IoClass::TransactionalRead, 31.1, 33_600, 11.7, false),
+    (IoClass::TransactionalWrite, 14.1, 35_500, 7.5, false),
+    (IoClass::MaintenanceRead, 9.0, 262_144, 14.2, false),
+    (IoClass::LogWrite, 3.3, 20_700, 2.4, true),
+    (IoClass::ReplicationRead, 0.6, 232_500, 1.9, true),
+];
+
+struct Generator<'a> {
+    shape: &'a Shape,
+    to: &'a mut dyn Recorder,
+    random: Random,
+    now_ms: u64,
+    ordinal: u32,
+}
+
+/// Records the run.
+pub fn record(shape: &Shape, to: &mut dyn Recorder) -> Result<(), RecordError> {
+    let mut run = Run {
+        id: format!("2026-11-21T06-00-00Z-7f3a{}", shape.hostile),
+        solution: format!("Synthetic run of {} databases{}", shape.databases, shape.hostile),
+        solution_text: format!("[solution]\nname = \"synthetic\" # {}\n", shape.hostile),
+        started_unix_ms: 1_795_240_800_000,
+        tool_version: "0.1.0".to_owned(),
+        world: shape.world,
+        world_detail: if shape.world == WorldKind::Real { "io_uring, direct" } else { "virtual time" }
+            .to_owned(),
+        seed: 18_446_744_073_709_551_557,
+        ended_ms: None,
+        ending: None,
+    };
+    to.record(run.clone().into())?;
+    let mut generator = Generator { shape, to, random: Random(1), now_ms: 0, ordinal: 0 };
+    generator.setup()?;
+    generator.plain("init", "Initialisation", IoClass::InitWrite, 1_048_576)?;
+    generator.tune()?;
+    generator.load("performance", "Performance", shape.fails && shape.cut, false)?;
+    generator.checksum("Checksum after performance")?;
+    generator.load("stress", "Stress", shape.fails, shape.cut)?;
+    if shape.cut {
+        return generator.to.flush();
+    }
+    generator.checksum("Checksum after stress")?;
+    generator.backup("backup", "Backup", false)?;
+    generator.backup("backup_to_disk", "Backup to disk", true)?;
+    generator.recovery()?;
+    generator.event(Severity::Info, None, "The databases are shut down.")?;
+    run.ended_ms = Some(generator.now_ms);
+    run.ending = Some(Ending::Completed);
+    to.record(run.into())?;
+    to.flush()
+}
+
+impl Generator<'_> {
+    fn host_name(&self, n: u32) -> String {
+        format!("mbx{}{}", 1 + n, self.shape.hostile)
+    }
+
+    fn host(&self, database: u32) -> String {
+        self.host_name(database / self.shape.databases_per_instance % self.shape.hosts)
+    }
+
+    fn instance_name(&self, database: u32) -> String {
+        format!("db{:03}{}", 1 + database / self.shape.databases_per_instance, self.shape.hostile)
+    }
+
+    fn database_origin(&self, database: u32) -> Origin {
+        let name = format!("db{:03}{}", 1 + database, self.shape.hostile);
+        Origin::database(&self.host(database), &self.instance_name(database), &name)
+    }
+
+    fn log_origin(&self, database: u32) -> Origin {
+        Origin::instance(&self.host(database), &self.instance_name(database))
+    }
+
+    fn event(&mut self, severity: Severity, test: Option<u32>, text: &str) -> Result<(), RecordError> {
+        let host = self.host(0);
+        let text = format!("{text}{}", self.shape.hostile);
+        self.to.record(Event { t_ms: self.now_ms, severity, test, host, text }.into())
+    }
+
+    fn setup(&mut self) -> Result<(), RecordError> {
+        for n in 0..self.shape.hosts {
+            let name = self.host_name(n);
+            self.to.record(Host { name, description: "2 cores, 24 GiB, Linux 6.1".to_owned() }.into())?;
+        }
+        let rows = [
+            ("System", "Kernel", "Linux 6.1.0-28-amd64", Severity::Info, ""),
+            ("System", "Clock source", "tsc", Severity::Info, ""),
+            (
+                "Volume data1",
+                "File system",
+                "btrfs (rw,relatime)",
+                Severity::Warning,
+                "copy-on-write: every page written moves, so reads become random",
+            ),
+            (
+                "Volume data1",
+                "Device",
+                "nvme0n1, Samsung SSD 980 PRO 2TB, firmware 5B2QGXA7",
+                Severity::Info,
+                "",
+            ),
+            ("Volume data1", "Write cache", "write back", Severity::Info, ""),
+        ];
+        for (area, name, value, severity, note) in rows {
+            let host = self.host(0);
+            let value = format!("{value}{}", self.shape.hostile);
+            let (area, name, note) = (area.to_owned(), name.to_owned(), note.to_owned());
+            self.to.record(Environment { host, area, name, value, severity, note }.into())?;
+        }
+        for n in 0..self.shape.databases {
+            let origin = self.database_origin(n);
+            if n % self.shape.databases_per_instance == 0 {
+                let (host, name) = (self.host(n), self.instance_name(n));
+                let log_path = format!("/srv/data1/{name}/log");
+                let (cache_min_bytes, cache_max_bytes) = (32 << 20, 256 << 20);
+                let log_file_bytes = 1 << 20;
+                let row = Instance { host, name, log_path, log_file_bytes, cache_min_bytes, cache_max_bytes };
+                self.to.record(row.into())?;
+            }
+            let path = format!("/srv/data1/{}.edb", origin.database.as_deref().unwrap_or_default());
+            self.to.record(Database { origin, path, page_bytes: 32_768 }.into())?;
+        }
+        self.event(Severity::Info, None, "The run starts.")?;
+        self.event(Severity::Warning, None, "The kernel log cannot be read: it is not compared.")
+    }
+
+    fn start(&mut self, kind: &str, name: &str) -> Result<Test, RecordError> {
+        self.ordinal += 1;
+        let test = Test {
+            ordinal: self.ordinal,
+            kind: kind.to_owned(),
+            name: format!("{name}{}", self.shape.hostile),
+            started_ms: self.now_ms,
+            ended_ms: None,
+            window_start_ms: None,
+            window_end_ms: None,
+            window_planned_ms: None,
+            sample_ms: self.shape.sample_s * 1_000,
+            sessions: None,
+            target_iops: None,
+            target_batches_per_s: None,
+            copies: 2,
+            parameters: Vec::new(),
+        };
+        self.to.record(test.clone().into())?;
+        Ok(test)
+    }
+
+    fn end(&mut self, mut test: Test) -> Result<(), RecordError> {
+        test.ended_ms = Some(self.now_ms);
+        self.to.record(test.into())
+    }
+
+    /// A test that does one class of I/O in one stream per database.
+    fn plain(&mut self, kind: &str, name: &str, class: IoClass, size: u64) -> Result<(), RecordError> {
+        let test = self.start(kind, name)?;
+        self.stream(test.ordinal, class, size)?;
+        self.end(test)
+    }
+
+    fn stream(&mut self, test: u32, class: IoClass, size: u64) -> Result<u64, RecordError> {
+        let length_s = self.shape.window_s.clamp(4, 3_600);
+        let mut elapsed_ms = 0;
+        for _ in 0..length_s {
+            for n in 0..self.shape.hosts {
+                let count = self.random.around(2_000.0, 0.2) as u64;
+                let mean_ns = self.random.around(1.6e6, 0.2) as u64;
+                let row = Sample {
+                    test,
+                    origin: Origin::host(&self.host_name(n)),
+                    measure: class.into(),
+                    t_ms: self.now_ms,
+                    interval_ms: 1_000,
+                    count,
+                    bytes: count * size,
+                    latency_ns_sum: count * mean_ns,
+                    latency_ns_max: mean_ns * 9,
+                };
+                let histogram = distribution(&row);
+                self.to.record(row.into())?;
+                self.to.record(histogram.into())?;
+            }
+            self.now_ms += 1_000;
+            elapsed_ms += 1_000;
+        }
+        Ok(elapsed_ms)
+    }
+
+    fn tune(&mut self) -> Result<(), RecordError> {
+        let test = self.start("tune", "Tuning")?;
+        for ordinal in 1..=4 {
+            self.now_ms += 5_000;
+            let load = f64::from(1u32 << ordinal);
+            self.to.record(
+                TuningStep {
+                    test: test.ordinal,
+                    ordinal,
+                    load: format!("{load} sessions{}", self.shape.hostile),
+                    iops: 90.0 * load.sqrt() * f64::from(ordinal),
+                    read_latency_ms: 3.0 * load,
+                    log_write_latency_ms: 1.0 + 0.1 * load,
+                    outcome: if ordinal < 4 { Outcome::Pass } else { Outcome::Fail },
+                    note: if ordinal < 4 { "doubled" } else { "reads too slow: step back" }.to_owned(),
+                }
+                .into(),
+            )?;
+        }
+        self.end(test)
+    }
+
+    fn load(&mut self, kind: &str, name: &str, fails: bool, cut: bool) -> Result<(), RecordError> {
+        let mut test = self.start(kind, name)?;
+        self.event(Severity::Info, Some(test.ordinal), "The cache fills.")?;
+        self.now_ms += 3_217;
+        // The stress test has the whole window; like the published ones, the performance test is 2 h at most.
+        let planned_s = if kind == "stress" { self.shape.window_s } else { self.shape.window_s.min(7_200) };
+        test.window_start_ms = Some(self.now_ms);
+        test.window_planned_ms = Some(planned_s * 1_000);
+        test.sessions = Some(self.shape.databases + 2);
+        test.target_iops = Some(40.0 * f64::from(self.shape.databases));
+        test.parameters = vec![
+            Parameter { name: "Mix".into(), value: format!("40/20/5/35, 70 % lazy{}", self.shape.hostile) },
+            Parameter { name: "Session idle factor".into(), value: "1".into() },
+        ];
+        self.to.record(test.clone().into())?;
+        for n in 0..self.shape.databases {
+            let origin = self.database_origin(n);
+            let size = DatabaseSize { test: test.ordinal, origin, bytes_before: 1 << 40, bytes_after: None };
+            self.to.record(size.into())?;
+        }
+        let whole_s = if cut { planned_s / 2 } else { planned_s };
+        let mut judged = Judged::default();
+        let samples = whole_s / self.shape.sample_s;
+        for sample in 0..samples {
+            self.load_sample(test.ordinal, sample, samples, if fails { 1.9 } else { 1.0 }, &mut judged)?;
+        }
+        if cut {
+            return Ok(());
+        }
+        test.window_end_ms = Some(self.now_ms);
+        self.now_ms += 1_450;
+        for n in 0..self.shape.databases {
+            let origin = self.database_origin(n);
+            let bytes_after = Some((1 << 40) + planned_s / 2 * 1_048_576);
+            let size = DatabaseSize { test: test.ordinal, origin, bytes_before: 1 << 40, bytes_after };
+            self.to.record(size.into())?;
+        }
+        self.judge(&test, &judged, whole_s)?;
+        self.end(test)
+    }
+
+    /// One sample of every database and log, and its seconds of every host.
+    fn load_sample(
+        &mut self,
+        test: u32,
+        sample: u64,
+        samples: u64,
+        slower: f64,
+        judged: &mut Judged,
+    ) -> Result<(), RecordError> {
+        let sample_s = self.shape.sample_s;
+        let (t_ms, interval_ms) = (self.now_ms, sample_s * 1_000);
+        let mut hosts: Vec<(Origin, Measure, IoTotals)> = Vec::new();
+        let mut host_add = |host: String, measure: Measure, io: IoTotals| match hosts
+            .iter_mut()
+            .find(|(origin, m, _)| origin.host == host && *m == measure)
+        {
+            Some((_, _, sum)) => sum.add(io),
+            None => hosts.push((Origin::host(&host), measure, io)),
+        };
+        // A slow wave over the day, one bad minute, and one database that is slower than its peers.
+        let phase = sample as f64 / samples.max(1) as f64;
+        let wave = 1.0 + 0.12 * (phase * 9.0).sin();
+        let spike = if (0.62..0.635).contains(&phase) { 4.0 } else { 1.0 };
+        for n in 0..self.shape.databases {
+            let lame = if n == self.shape.databases / 3 { 1.25 } else { 1.0 };
+            for (class, per_s, size, latency_ms, is_log) in CLASSES {
+                if is_log && n % self.shape.databases_per_instance != 0 {
+                    continue;
+                }
+                let count = self.random.around(per_s * sample_s as f64, 0.25).round() as u64;
+                let mean_ms = self.random.around(latency_ms * slower * wave * spike * lame, 0.15);
+                let io = IoTotals {
+                    count,
+                    bytes: count * size,
+                    latency_ns_sum: (count as f64 * mean_ms * 1e6) as u64,
+                    latency_ns_max: if count > 0 {
+                        (mean_ms * 1e6 * (3.0 + 6.0 * self.random.unit())) as u64
+                    } else {
+                        0
+                    },
+                };
+                let origin = if is_log { self.log_origin(n) } else { self.database_origin(n) };
+                if class == IoClass::TransactionalRead {
+                    judged.reads.add(io);
+                }
+                if class == IoClass::TransactionalRead || class == IoClass::TransactionalWrite {
+                    judged.transactional += count;
+                }
+                host_add(origin.host.clone(), class.into(), io);
+                if count > 0 {
+                    self.to.record(io.sample(test, origin, class.into(), t_ms, interval_ms).into())?;
+                }
+            }
+            let batches = IoTotals {
+                count: (1.09 * sample_s as f64 + 0.5) as u64,
+                bytes: 0,
+                latency_ns_sum: 900_000_000 * sample_s,
+                latency_ns_max: 2_100_000_000,
+            };
+            let origin = self.database_origin(n);
+            host_add(origin.host.clone(), Measure::Batch, batches);
+            self.to.record(batches.sample(test, origin.clone(), Measure::Batch, t_ms, interval_ms).into())?;
+            self.counter(test, origin, Counter::GrowthBytes, interval_ms, batches.count * 13_960)?;
+            if n % self.shape.databases_per_instance == 0 {
+                let log = self.log_origin(n);
+                let stalls = u64::from(self.random.unit() < 0.01);
+                self.counter(test, log.clone(), Counter::PageFaultStalls, interval_ms, stalls)?;
+                self.counter(test, log.clone(), Counter::CacheBytes, interval_ms, 255 << 20)?;
+                let logs = u64::from(self.random.unit() < sample_s as f64 / 31.0);
+                self.counter(test, log, Counter::LogGenerations, interval_ms, logs)?;
+            }
+        }
+        for (origin, measure, sum) in hosts {
+            let whole = sum.sample(test, origin.clone(), measure, t_ms, interval_ms);
+            if whole.count > 0 {
+                self.to.record(distribution(&whole).into())?;
+            }
+            for second in 0..sample_s {
+                let part = sum.part(second, sample_s);
+                if part.count > 0 {
+                    let row = part.sample(test, origin.clone(), measure, t_ms + second * 1_000, 1_000);
+                    self.to.record(row.into())?;
+                }
+            }
+        }
+        for n in 0..self.shape.hosts {
+            let host = Origin::host(&self.host_name(n));
+            self.counter(test, host.clone(), Counter::CpuBusyNs, interval_ms, sample_s * 340_000_000)?;
+            self.counter(test, host, Counter::CpuAvailableNs, interval_ms, sample_s * 2_000_000_000)?;
+        }
+        self.now_ms += interval_ms;
+        Ok(())
+    }
+
+    fn counter(
+        &mut self,
+        test: u32,
+        origin: Origin,
+        counter: Counter,
+        interval_ms: u64,
+        value: u64,
+    ) -> Result<(), RecordError> {
+        let t_ms = self.now_ms;
+        self.to.record(CounterSample { test, origin, counter, t_ms, interval_ms, value }.into())
+    }
+
+    fn judge(&mut self, test: &Test, judged: &Judged, seconds: u64) -> Result<(), RecordError> {
+        let read_ms = judged.reads.latency_ns_sum as f64 / judged.reads.count as f64 / 1e6;
+        let iops = judged.transactional as f64 / seconds as f64;
+        let rules = [
+            (
+                "achieved_iops",
+                "achieved transactional I/O per second reach the target",
+                iops,
+                test.target_iops,
+                Comparison::AtLeast,
+                "1/s",
+            ),
+            (
+                "read_latency_avg",
+                "mean latency of transactional page reads stays at or below 20 ms",
+                read_ms,
+                Some(20.0),
+                Comparison::AtMost,
+                "ms",
+            ),
+            (
+                "log_write_latency_avg",
+                "mean latency of durable log writes stays at or below 10 ms",
+                2.4,
+                Some(10.0),
+                Comparison::AtMost,
+                "ms",
+            ),
+            ("io_errors", "no I/O error", 0.0, Some(0.0), Comparison::AtMost, ""),
+        ];
+        for (rule, text, measured, limit, comparison, unit) in rules {
+            let holds = limit.is_none_or(|limit| comparison.holds(measured, limit));
+            self.to.record(
+                Verdict {
+                    test: Some(test.ordinal),
+                    origin: Origin::host(&self.host(0)),
+                    rule: rule.to_owned(),
+                    text: format!("{text}{}", self.shape.hostile),
+                    measured: Some(measured),
+                    limit,
+                    comparison,
+                    unit: unit.to_owned(),
+                    outcome: if holds { Outcome::Pass } else { Outcome::Fail },
+                }
+                .into(),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn checksum(&mut self, name: &str) -> Result<(), RecordError> {
+        let test = self.start("database_checksum", name)?;
+        let elapsed_ms = self.stream(test.ordinal, IoClass::VerifyRead, 65_536)?;
+        for n in 0..self.shape.databases {
+            self.to.record(
+                Checksum {
+                    test: test.ordinal,
+                    origin: self.database_origin(n),
+                    files: 0,
+                    pages: 33_554_432,
+                    uninitialised_pages: 12_512,
+                    bad_pages: 0,
+                    correctable_pages: 0,
+                    wrong_number_pages: 0,
+                    bytes: 1 << 40,
+                    elapsed_ms: elapsed_ms - u64::from(n) * 7,
+                }
+                .into(),
+            )?;
+        }
+        self.to.record(
+            Verdict {
+                test: Some(test.ordinal),
+                origin: Origin::host(&self.host(0)),
+                rule: "bad_pages".to_owned(),
+                text: "no bad page".to_owned(),
+                measured: Some(0.0),
+                limit: Some(0.0),
+                comparison: Comparison::AtMost,
+                unit: "pages".to_owned(),
+                outcome: Outcome::Pass,
+            }
+            .into(),
+        )?;
+        self.end(test)
+    }
+
+    fn backup(&mut self, kind: &str, name: &str, copies: bool) -> Result<(), RecordError> {
+        let test = self.start(kind, name)?;
+        let elapsed_ms = self.stream(test.ordinal, IoClass::BackupRead, 262_144)?;
+        for n in 0..self.shape.databases {
+            let origin = self.database_origin(n);
+            let name = origin.database.clone().unwrap_or_default();
+            let destination = copies.then(|| format!("/srv/backup/{name}.edb"));
+            let row = Backup { test: test.ordinal, origin, destination, bytes: 1 << 40, elapsed_ms };
+            self.to.record(row.into())?;
+        }
+        self.end(test)
+    }
+
+    fn recovery(&mut self) -> Result<(), RecordError> {
+        let test = self.start("soft_recovery", "Soft recovery")?;
+        for n in (0..self.shape.databases).step_by(self.shape.databases_per_instance as usize) {
+            let origin = self.log_origin(n);
+            for (class, per_log, size, latency_ms, is_log) in [
+                (IoClass::TransactionalRead, 426, 38_500, 48.0, false),
+                (IoClass::TransactionalWrite, 4, 34_000, 1.2, false),
+                (IoClass::LogRead, 5, 209_000, 3.1, true),
+            ] {
+                let count = per_log * 500;
+                let io = IoTotals {
+                    count,
+                    bytes: count * size,
+                    latency_ns_sum: (count as f64 * latency_ms * 1e6) as u64,
+                    latency_ns_max: (latency_ms * 6e6) as u64,
+                };
+                let at = if is_log { origin.clone() } else { self.database_origin(n) };
+                let row = io.sample(test.ordinal, at, class.into(), self.now_ms, 4_000);
+                self.to.record(distribution(&row).into())?;
+                self.to.record(row.into())?;
+            }
+            let elapsed_ms = 3_688 * 500 / 1_000;
+            self.to.record(Recovery { test: test.ordinal, origin, logs: 500, elapsed_ms }.into())?;
+        }
+        self.now_ms += 4_000;
+        self.end(test)
+    }
+}
+
+#[derive(Default)]
+struct Judged {
+    reads: IoTotals,
+    transactional: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct IoTotals {
+    count: u64,
+    bytes: u64,
+    latency_ns_sum: u64,
+    latency_ns_max: u64,
+}
+
+impl IoTotals {
+    fn add(&mut self, other: IoTotals) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+    }
+
+    /// Part `n` of `parts`; the parts add up to the whole.
+    fn part(self, n: u64, parts: u64) -> IoTotals {
+        let share = |whole: u64| whole * (n + 1) / parts - whole * n / parts;
+        IoTotals {
+            count: share(self.count),
+            bytes: share(self.bytes),
+            latency_ns_sum: share(self.latency_ns_sum),
+            latency_ns_max: if n == 0 { self.latency_ns_max } else { self.latency_ns_max / 2 },
+        }
+    }
+
+    fn sample(self, test: u32, origin: Origin, measure: Measure, t_ms: u64, interval_ms: u64) -> Sample {
+        let IoTotals { count, bytes, latency_ns_sum, latency_ns_max } = self;
+        Sample { test, origin, measure, t_ms, interval_ms, count, bytes, latency_ns_sum, latency_ns_max }
+    }
+}
+
+/// A skewed distribution with the count, about the mean and exactly the maximum of a sample.
+fn distribution(sample: &Sample) -> Histogram {
+    let mut hdr = Hdr::<u64>::new_with_bounds(1, 3_600_000_000, 2).expect("constant bounds are valid");
+    let mean_us = sample.latency_ns_sum as f64 / sample.count as f64 / 1e3;
+    let max_us = (sample.latency_ns_max / 1_000).max(1);
+    let steps = sample.count.min(40);
+    let mut left = sample.count;
+    for step in 0..steps {
+        let count = left / (steps - step);
+        left -= count;
+        let quantile = (step as f64 + 0.5) / steps as f64;
+        // Exponential, cut at the maximum.
+        let us = (-(1.0 - quantile).ln() * mean_us) as u64;
+        let us = if step + 1 == steps { max_us } else { us.clamp(1, max_us) };
+        let count_here = if step + 1 == steps { 1 } else { count };
+        hdr.saturating_record_n(us, count_here);
+        if step + 1 == steps && count > 1 {
+            hdr.saturating_record_n((max_us / 2).max(1), count - 1);
+        }
+    }
+    let mut hdr_v2 = Vec::new();
+    V2Serializer::new().serialize(&hdr, &mut hdr_v2).expect("writing to memory cannot fail");
+    Histogram {
+        test: sample.test,
+        origin: sample.origin.clone(),
+        measure: sample.measure,
+        t_ms: sample.t_ms,
+        interval_ms: sample.interval_ms,
+        latency_ns_max: sample.latency_ns_max,
+        hdr_v2,
+    }
+}

@@ -1,0 +1,170 @@
+//! Block devices below a file system, from `/sys`: partitions, device mapper, md, multipath, down to the disks.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::mounts::Mount;
+use super::read;
+
+/// A block device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Kernel name, for example `nvme0n1`.
+    pub name: String,
+    /// What it is, in words.
+    pub description: Vec<String>,
+    /// What about it casts doubt on results, and why.
+    pub doubts: Vec<(String, &'static str)>,
+    /// Nothing is below it.
+    pub is_leaf: bool,
+}
+
+/// Every device that a mount stands on, from the top down, each once.
+pub fn below(root: &Path, mount: &Mount) -> Vec<Device> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    if let Some(top) = folder(root, mount) {
+        descend(&top, &mut seen, &mut found);
+    }
+    found
+}
+
+/// The folder of a mount's device in `/sys`.
+fn folder(root: &Path, mount: &Mount) -> Option<PathBuf> {
+    let by_number = root.join("sys/dev/block").join(&mount.device).canonicalize().ok();
+    // File systems with devices of their own (btrfs, zfs) have a number that is no block device.
+    by_number.or_else(|| {
+        let device = root.join(mount.source.strip_prefix('/')?).canonicalize().ok()?;
+        root.join("sys/class/block").join(device.file_name()?).canonicalize().ok()
+    })
+}
+
+fn descend(dir: &Path, seen: &mut BTreeSet<PathBuf>, found: &mut Vec<Device>) {
+    // A partition's queue and disk are those of the device that it is part of.
+    let is_partition = dir.join("partition").exists();
+    let dir = if is_partition { dir.parent().unwrap_or(dir) } else { dir };
+    if !seen.insert(dir.to_owned()) {
+        return;
+    }
+    let mut slaves: Vec<PathBuf> = std::fs::read_dir(dir.join("slaves"))
+        .map(|entries| entries.filter_map(|entry| entry.ok()?.path().canonicalize().ok()).collect())
+        .unwrap_or_default();
+    slaves.sort();
+    found.push(device(dir, &slaves));
+    for slave in slaves {
+        descend(&slave, seen, found);
+    }
+}
+
+fn device(dir: &Path, slaves: &[PathBuf]) -> Device {
+    let name = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut description = Vec::new();
+    let mut doubts = Vec::new();
+    let mut say = |label: &str, path: &str| {
+        if let Some(value) = read(dir, path) {
+            description.push(if label.is_empty() { value } else { format!("{label} {value}") });
+        }
+    };
+    say("", "device/vendor");
+    say("", "device/model");
+    say("firmware", "device/firmware_rev");
+    say("firmware", "device/rev");
+    say("queue depth", "device/queue_depth");
+    say("requests", "queue/nr_requests");
+    say("sectors", "queue/logical_block_size");
+    say("physical", "queue/physical_block_size");
+    let scheduler = read(dir, "queue/scheduler").unwrap_or_default();
+    if let Some((_, rest)) = scheduler.split_once('[') {
+        description.push(format!("scheduler {}", rest.split(']').next().unwrap_or_default()));
+    }
+    match read(dir, "queue/rotational").as_deref() {
+        Some("1") => description.push("rotating".to_owned()),
+        Some("0") => description.push("not rotating".to_owned()),
+        _ => {}
+    }
+    if let Some(cache) = read(dir, "queue/write_cache") {
+        description.push(format!("write cache {cache}"));
+    }
+    if let Some(kind) = stacking(dir) {
+        let names: Vec<_> = slaves.iter().filter_map(|slave| slave.file_name()?.to_str()).collect();
+        description.push(format!("{kind} over {}", names.join(", ")));
+    }
+    if read(dir, "md/degraded").is_some_and(|count| count != "0") {
+        doubts.push(("degraded array".to_owned(), "a degraded array is slower than a whole one"));
+    }
+    if read(dir, "md/sync_action").is_some_and(|action| action != "idle") {
+        doubts.push(("array is being rebuilt or checked".to_owned(), "that I/O competes with the tests"));
+    }
+    if name.starts_with("loop") {
+        doubts.push(("loop device".to_owned(), "a file on another file system: its cache may hide the disk"));
+    }
+    if name.starts_with("ram") || name.starts_with("zram") {
+        doubts.push(("memory".to_owned(), "memory, not storage: the results say nothing about disks"));
+    }
+    Device { name, description, doubts, is_leaf: slaves.is_empty() }
+}
+
+/// What kind of device stands on others.
+fn stacking(dir: &Path) -> Option<String> {
+    if let Some(level) = read(dir, "md/level") {
+        return Some(format!("md {level}"));
+    }
+    let uuid = read(dir, "dm/uuid")?;
+    let kind = match uuid.split('-').next().unwrap_or_default() {
+        "mpath" => "multipath",
+        "LVM" => "logical volume",
+        "CRYPT" => "encryption",
+        _ => "device mapper",
+    };
+    Some(kind.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn link(root: &Path, at: &str, to: &str) {
+        let at = root.join(at);
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(root.join(to), at).unwrap();
+    }
+
+    #[test]
+    fn a_logical_volume_over_multipath_is_followed_down_to_its_disks() {
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        put(root, "sys/devices/virtual/block/dm-1/dm/uuid", "LVM-abc");
+        put(root, "sys/devices/virtual/block/dm-0/dm/uuid", "mpath-360");
+        for disk in ["sda", "sdb"] {
+            put(root, &format!("sys/devices/pci/{disk}/device/model"), "ST4000NM0023 \n");
+            put(root, &format!("sys/devices/pci/{disk}/device/queue_depth"), "32\n");
+            put(root, &format!("sys/devices/pci/{disk}/queue/scheduler"), "none [mq-deadline] kyber\n");
+            put(root, &format!("sys/devices/pci/{disk}/queue/write_cache"), "write through\n");
+            put(root, &format!("sys/devices/pci/{disk}/{disk}1/partition"), "1\n");
+        }
+        link(root, "sys/devices/virtual/block/dm-1/slaves/dm-0", "sys/devices/virtual/block/dm-0");
+        link(root, "sys/devices/virtual/block/dm-0/slaves/sda1", "sys/devices/pci/sda/sda1");
+        link(root, "sys/devices/virtual/block/dm-0/slaves/sdb", "sys/devices/pci/sdb");
+        link(root, "sys/dev/block/253:1", "sys/devices/virtual/block/dm-1");
+        let mount = Mount {
+            device: "253:1".into(),
+            point: "/".into(),
+            file_system: "xfs".into(),
+            source: "/dev/mapper/a".into(),
+            options: "rw".into(),
+        };
+        let devices = below(root, &mount);
+        let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+        assert_eq!(names, ["dm-1", "dm-0", "sda", "sdb"], "a partition counts as its disk");
+        assert_eq!(devices[1].description, ["multipath over sda1, sdb"]);
+        assert!(devices[2].is_leaf && !devices[0].is_leaf);
+        let text = devices[2].description.join(", ");
+        assert_eq!(text, "ST4000NM0023, queue depth 32, scheduler mq-deadline, write cache write through");
+    }
+}

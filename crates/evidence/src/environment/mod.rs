@@ -1,0 +1,322 @@
+//! The environment of a run: captured before, compared after.
+//!
+//! Invariants
+//! 1. Only reads: no setting of the host is changed, and no file is written.
+//! 2. What cannot be read is said to be unreadable, never left out as if it were fine.
+//!
+//! Limits: Linux. Kernel log and SMART counters need rights that an ordinary user may not have.
+
+mod devices;
+mod kernel_log;
+pub mod mounts;
+mod smart;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use results::{Environment, Severity};
+
+use devices::Device;
+use mounts::{Mount, Nature};
+
+/// A folder on the storage under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// Name, as in the solution file.
+    pub name: String,
+    /// Folder.
+    pub dir: PathBuf,
+}
+
+/// A host at one moment.
+#[derive(Debug, Clone)]
+pub struct Capture {
+    /// What was found, ready to record.
+    pub rows: Vec<Environment>,
+    kernel_log: Result<kernel_log::Position, String>,
+    /// Counters of errors by disk and name.
+    smart: BTreeMap<(String, String), u64>,
+}
+
+/// Looks at the host and at what its volumes stand on.
+pub fn capture(host: &str, volumes: &[Volume]) -> Capture {
+    let mut found = Findings { host, rows: Vec::new() };
+    let root = Path::new("/");
+    system(&mut found, root);
+    let mounts = mounts::parse(&read(root, "proc/self/mountinfo").unwrap_or_default());
+    let mut disks: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for volume in volumes {
+        for disk in volume_rows(&mut found, root, volume, &mounts) {
+            disks.entry(disk).or_default().insert(&volume.name);
+        }
+    }
+    for (disk, sharing) in &disks {
+        if sharing.len() > 1 {
+            let names = sharing.iter().copied().collect::<Vec<_>>().join(", ");
+            found.doubt(
+                "Volumes",
+                &format!("Share {disk}"),
+                &names,
+                Severity::Warning,
+                "volumes on one device compete with each other: their figures do not add up to those of separate devices",
+            );
+        }
+    }
+    let kernel_log = kernel_log::position();
+    match &kernel_log {
+        Ok(_) => found.row("Kernel log", "Compared", "yes"),
+        Err(why) => found.row("Kernel log", "Compared", &format!("no: not readable ({why})")),
+    }
+    let smart = smart_rows(&mut found, disks.keys());
+    Capture { rows: found.rows, kernel_log, smart }
+}
+
+/// What changed between two captures that says something about the storage; rows ready to record.
+pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Environment> {
+    let mut found = Findings { host, rows: Vec::new() };
+    if let Ok(position) = &before.kernel_log {
+        match kernel_log::since(position) {
+            Ok(lines) if lines.is_empty() => {
+                found.row("After the tests", "Kernel log", "no storage error or warning")
+            }
+            Ok(lines) => {
+                for line in lines {
+                    let severity = if line.is_error { Severity::Error } else { Severity::Warning };
+                    found.doubt(
+                        "After the tests",
+                        "Kernel log",
+                        &line.text,
+                        severity,
+                        "logged during the tests",
+                    );
+                }
+            }
+            Err(why) => found.row("After the tests", "Kernel log", &format!("not readable ({why})")),
+        }
+    }
+    for ((disk, counter), value) in &after.smart {
+        match before.smart.get(&(disk.clone(), counter.clone())) {
+            Some(old) if value > old => {
+                let change = format!("{old} before, {value} after");
+                let name = format!("{disk}: {counter}");
+                found.doubt(
+                    "After the tests",
+                    &name,
+                    &change,
+                    Severity::Error,
+                    "the disk counted errors during the tests",
+                );
+            }
+            _ => {}
+        }
+    }
+    if !after.smart.is_empty() && found.rows.iter().all(|row| row.name == "Kernel log") {
+        found.row("After the tests", "SMART counters", "unchanged");
+    }
+    found.rows
+}
+
+/// Rows of one host as they are found.
+struct Findings<'a> {
+    host: &'a str,
+    rows: Vec<Environment>,
+}
+
+impl Findings<'_> {
+    fn row(&mut self, area: &str, name: &str, value: &str) {
+        self.doubt(area, name, value, Severity::Info, "");
+    }
+
+    fn doubt(&mut self, area: &str, name: &str, value: &str, severity: Severity, note: &str) {
+        self.rows.push(Environment {
+            host: self.host.to_owned(),
+            area: area.to_owned(),
+            name: name.to_owned(),
+            value: value.to_owned(),
+            severity,
+            note: note.to_owned(),
+        });
+    }
+}
+
+/// A small file of the kernel, without the blanks around; `None` if it is not there or empty.
+fn read(root: &Path, path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(root.join(path)).ok()?;
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+fn system(found: &mut Findings<'_>, root: &Path) {
+    const AREA: &str = "System";
+    if let Some(kernel) = read(root, "proc/sys/kernel/osrelease") {
+        found.row(AREA, "Kernel", &format!("Linux {kernel}"));
+    }
+    let release = read(root, "etc/os-release").unwrap_or_default();
+    if let Some(name) = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")) {
+        found.row(AREA, "Distribution", name.trim_matches('"'));
+    }
+    let vendor = read(root, "sys/class/dmi/id/sys_vendor");
+    let product = read(root, "sys/class/dmi/id/product_name");
+    let machine: Vec<String> = vendor.into_iter().chain(product).collect();
+    if !machine.is_empty() {
+        found.row(AREA, "Machine", &machine.join(" "));
+    }
+    let cpuinfo = read(root, "proc/cpuinfo").unwrap_or_default();
+    let field = |name: &str| {
+        cpuinfo
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(key, _)| key.trim() == name)
+            .map(|(_, v)| v.trim())
+    };
+    let count = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    found.row(
+        AREA,
+        "Processor",
+        &format!("{count} x {}", field("model name").unwrap_or(std::env::consts::ARCH)),
+    );
+    let meminfo = read(root, "proc/meminfo").unwrap_or_default();
+    let kib = |name: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+    };
+    if let Some(total) = kib("MemTotal") {
+        found.row(AREA, "Memory", &crate::report::bytes((total * 1024) as f64));
+    }
+    clock(found, root);
+    match read(root, "proc/sys/kernel/io_uring_disabled").as_deref() {
+        None | Some("0") => found.row(AREA, "io_uring", "allowed"),
+        Some(value) => found.doubt(
+            AREA,
+            "io_uring",
+            &format!("restricted (kernel.io_uring_disabled = {value})"),
+            Severity::Warning,
+            "slower ways of I/O take its place, and the load generator may become the limit",
+        ),
+    }
+    if let Some(load) =
+        read(root, "proc/loadavg").and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
+    {
+        let text = format!("{load} on {count} processors");
+        if load > 0.5 * count as f64 {
+            let note = "other work on this host competes with the tests";
+            found.doubt(AREA, "Load before the tests", &text, Severity::Warning, note);
+        } else {
+            found.row(AREA, "Load before the tests", &text);
+        }
+    }
+}
+
+fn clock(found: &mut Findings<'_>, root: &Path) {
+    let path = "sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match read(root, path).as_deref() {
+        Some(slow @ ("hpet" | "acpi_pm" | "jiffies" | "refined-jiffies")) => found.doubt(
+            "System",
+            "Clock source",
+            slow,
+            Severity::Warning,
+            "reading this clock takes about a microsecond or is coarse: short latencies are less exact",
+        ),
+        Some(source) => found.row("System", "Clock source", source),
+        None => {}
+    }
+}
+
+/// Says what a volume stands on; its disks by kernel name.
+fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &[Mount]) -> BTreeSet<String> {
+    let area = format!("Volume {}", volume.name);
+    found.row(&area, "Folder", &volume.dir.display().to_string());
+    let Some(mount) = mounts::of(mounts, &volume.dir) else {
+        found.doubt(&area, "File system", "unknown", Severity::Warning, "no mount holds this folder");
+        return BTreeSet::new();
+    };
+    let text = format!("{} on {} ({})", mount.file_system, mount.point.display(), mount.options);
+    let (severity, note) = match mount.nature() {
+        Nature::Plain => (Severity::Info, ""),
+        Nature::Memory => (Severity::Error, "memory, not storage: the results say nothing about disks"),
+        Nature::CopyOnWrite => (
+            Severity::Warning,
+            "copy-on-write: every page written moves, so files become fragmented as the tests go on",
+        ),
+        Nature::Overlay => (Severity::Warning, "a layer over other file systems: what is below is not known"),
+        Nature::Network => {
+            (Severity::Warning, "not local: the network and another host are part of what is measured")
+        }
+    };
+    found.doubt(&area, "File system", &text, severity, note);
+    let unsafe_options = ["nobarrier", "barrier=0", "data=writeback", "async_flush"];
+    for option in mount.options.split(',').filter(|option| unsafe_options.contains(option)) {
+        let note = "with this option a power cut may lose or mix up what was synced";
+        found.doubt(&area, "Mount option", option, Severity::Warning, note);
+    }
+    let devices = devices::below(root, mount);
+    if devices.is_empty() && mount.nature() == Nature::Plain {
+        found.row(&area, "Device", &format!("{}: not a block device that this host can see", mount.source));
+    }
+    for device in &devices {
+        device_rows(found, &area, device);
+    }
+    devices.into_iter().filter(|device| device.is_leaf).map(|device| device.name).collect()
+}
+
+fn device_rows(found: &mut Findings<'_>, area: &str, device: &Device) {
+    found.row(area, &format!("Device {}", device.name), &device.description.join(", "));
+    for (doubt, note) in &device.doubts {
+        found.doubt(area, &format!("Device {}", device.name), doubt, Severity::Warning, note);
+    }
+}
+
+fn smart_rows<'d>(
+    found: &mut Findings<'_>,
+    disks: impl Iterator<Item = &'d String>,
+) -> BTreeMap<(String, String), u64> {
+    let mut counters = BTreeMap::new();
+    for disk in disks {
+        match smart::counters(disk) {
+            Ok(of_disk) => {
+                let text = of_disk
+                    .iter()
+                    .map(|(name, value)| format!("{name} {value}"))
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                found.row("SMART", disk, &text);
+                counters.extend(of_disk.into_iter().map(|(name, value)| ((disk.clone(), name), value)));
+            }
+            Err(why) => found.row("SMART", disk, &format!("not readable ({why})")),
+        }
+    }
+    counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Capture {
+        Capture { rows: Vec::new(), kernel_log: Err("not allowed".to_owned()), smart: BTreeMap::new() }
+    }
+
+    #[test]
+    fn this_host_can_be_captured_and_says_what_it_could_not_read() {
+        let volume = Volume { name: "here".to_owned(), dir: std::env::temp_dir().join("not-there-yet") };
+        let capture = capture("host", &[volume]);
+        let value =
+            |name: &str| capture.rows.iter().find(|row| row.name == name).map(|row| row.value.as_str());
+        assert!(value("Kernel").is_some_and(|kernel| kernel.starts_with("Linux ")));
+        assert!(value("File system").is_some(), "{:?}", capture.rows);
+        assert!(value("Compared").is_some(), "the kernel log is compared, or it is said why not");
+        assert!(capture.rows.iter().all(|row| row.host == "host"));
+    }
+
+    #[test]
+    fn a_counter_that_rose_during_the_tests_is_an_error() {
+        let key = |name: &str| ("sda".to_owned(), name.to_owned());
+        let (mut before, mut after) = (empty(), empty());
+        before.smart = BTreeMap::from([(key("media_errors"), 3), (key("crc_errors"), 7)]);
+        after.smart = BTreeMap::from([(key("media_errors"), 4), (key("crc_errors"), 7)]);
+        let rows = compare("host", &before, &after);
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].severity, rows[0].value.as_str()), (Severity::Error, "3 before, 4 after"));
+        assert_eq!(compare("host", &after, &after)[0].value, "unchanged");
+    }
+}

@@ -1,0 +1,242 @@
+//! File systems: which one a folder is on, what it is, how much is free.
+//!
+//! Limits: Linux; the mounts that this process sees.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Why a campaign may not use a folder.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The file system keeps its files in memory.
+    #[error("{} is on {file_system}, which is memory, not storage", path.display())]
+    Memory {
+        /// The folder.
+        path: PathBuf,
+        /// Its file system.
+        file_system: String,
+    },
+    /// The files do not fit.
+    #[error(
+        "{} needs {} of free space, and {} are free",
+        path.display(),
+        crate::report::bytes(*needed_bytes as f64),
+        crate::report::bytes(*free_bytes as f64)
+    )]
+    NoSpace {
+        /// The first of the folders that share the file system.
+        path: PathBuf,
+        /// Needed by all of them, the reserve included.
+        needed_bytes: u64,
+        /// Free.
+        free_bytes: u64,
+    },
+    /// The operating system would not say.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// A mounted file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// Device number, `major:minor`.
+    pub device: String,
+    /// Where it is mounted.
+    pub point: PathBuf,
+    /// Type, as the kernel calls it.
+    pub file_system: String,
+    /// What is mounted, for example `/dev/sda1`.
+    pub source: String,
+    /// Options of the mount and of the file system.
+    pub options: String,
+}
+
+/// What a file system does to a storage test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// Files on a local block device, overwritten in place.
+    Plain,
+    /// Files in memory.
+    Memory,
+    /// Writes go to new places.
+    CopyOnWrite,
+    /// A layer over other file systems.
+    Overlay,
+    /// Files on another machine or in user space.
+    Network,
+}
+
+impl Mount {
+    /// What this file system does to a storage test.
+    pub fn nature(&self) -> Nature {
+        match self.file_system.as_str() {
+            "tmpfs" | "ramfs" | "devtmpfs" => Nature::Memory,
+            "btrfs" | "zfs" | "bcachefs" | "nilfs2" => Nature::CopyOnWrite,
+            "overlay" | "aufs" | "unionfs" => Nature::Overlay,
+            "nfs" | "nfs4" | "cifs" | "smb3" | "ceph" | "9p" | "afs" | "glusterfs" | "lustre"
+            | "virtiofs" => Nature::Network,
+            name if name.starts_with("fuse") => Nature::Network,
+            _ => Nature::Plain,
+        }
+    }
+}
+
+/// Reads `/proc/self/mountinfo`. Lines that are not understood are left out.
+pub fn parse(mountinfo: &str) -> Vec<Mount> {
+    mountinfo.lines().filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Option<Mount> {
+    let (left, right) = line.split_once(" - ")?;
+    let mut left = left.split(' ').skip(2);
+    let device = left.next()?.to_owned();
+    let point = PathBuf::from(unescape(left.nth(1)?));
+    let mount_options = left.next()?;
+    let mut right = right.split(' ');
+    let file_system = right.next()?.to_owned();
+    let source = unescape(right.next()?);
+    let mut options: Vec<&str> = mount_options.split(',').collect();
+    for option in right.next().unwrap_or_default().split(',') {
+        if !option.is_empty() && !options.contains(&option) {
+            options.push(option);
+        }
+    }
+    Some(Mount { device, point, file_system, source, options: options.join(",") })
+}
+
+/// Undoes the octal escapes of blanks in mount tables.
+fn unescape(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let code = rest.get(at + 1..at + 4).and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                out.push(char::from(code));
+                rest = &rest[at + 4..];
+            }
+            None => {
+                out.push('\\');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    out + rest
+}
+
+/// The mount that a folder is on, or will be on once it is made.
+pub fn of<'a>(mounts: &'a [Mount], dir: &Path) -> Option<&'a Mount> {
+    let there = existing(dir)?;
+    // The last of equals: a later mount hides an earlier one.
+    mounts
+        .iter()
+        .filter(|mount| there.starts_with(&mount.point))
+        .max_by_key(|mount| mount.point.components().count())
+}
+
+/// The nearest folder above `dir`, or itself, that exists, without links.
+fn existing(dir: &Path) -> Option<PathBuf> {
+    let dir = std::path::absolute(dir).ok()?;
+    dir.ancestors().find_map(|dir| dir.canonicalize().ok())
+}
+
+/// Free bytes for ordinary users on the file system that a folder is on or will be on.
+fn free_bytes(dir: &Path) -> std::io::Result<u64> {
+    let there = existing(dir).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
+    let path = CString::new(there.as_os_str().as_bytes())?;
+    let mut stat = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` ends with NUL, and `stat` has room for what statvfs writes.
+    let result = unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) };
+    if result != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: statvfs succeeded, so it filled `stat`.
+    let stat = unsafe { stat.assume_init() };
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// The share of the needed space that must stay free on top: file systems slow down when full.
+const RESERVE: f64 = 0.02;
+
+/// Checks that everything fits, file system by file system: folder and bytes still to be written into it.
+pub fn check_space(mounts: &[Mount], needs: &[(PathBuf, u64)]) -> Result<(), MountError> {
+    let mut by_file_system: BTreeMap<&str, (&PathBuf, u64)> = BTreeMap::new();
+    for (dir, bytes) in needs {
+        let device = of(mounts, dir).map_or("", |mount| mount.device.as_str());
+        by_file_system.entry(device).or_insert((dir, 0)).1 += bytes;
+    }
+    for (dir, bytes) in by_file_system.into_values() {
+        let free_bytes = free_bytes(dir).map_err(|source| MountError::Io { path: dir.clone(), source })?;
+        let needed_bytes = bytes.saturating_add((bytes as f64 * RESERVE) as u64);
+        if bytes > 0 && needed_bytes > free_bytes {
+            return Err(MountError::NoSpace { path: dir.clone(), needed_bytes, free_bytes });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses folders whose files would be in memory.
+pub fn check_memory(mounts: &[Mount], dirs: &[PathBuf]) -> Result<(), MountError> {
+    for dir in dirs {
+        if let Some(mount) = of(mounts, dir)
+            && mount.nature() == Nature::Memory
+        {
+            return Err(MountError::Memory { path: dir.clone(), file_system: mount.file_system.clone() });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTINFO: &str = "\
+21 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw,errors=remount-ro
+30 21 0:26 / /dev/shm rw,nosuid,nodev shared:4 - tmpfs tmpfs rw,inode64
+44 21 0:45 /@data /srv/my\\040data rw,relatime shared:5 - btrfs /dev/sdb rw,compress=zstd:3
+45 21 0:46 / /mnt/nas rw - nfs4 nas:/export rw,vers=4.2
+";
+
+    #[test]
+    fn mounts_are_found_by_the_longest_path_even_with_blanks() {
+        let mounts = parse(MOUNTINFO);
+        assert_eq!(mounts.len(), 4);
+        assert_eq!(mounts[2].point, Path::new("/srv/my data"));
+        assert_eq!(mounts[2].options, "rw,relatime,compress=zstd:3");
+        assert_eq!(of(&mounts, Path::new("/dev/shm/not/there/yet")).unwrap().file_system, "tmpfs");
+        assert_eq!(of(&mounts, Path::new("/etc")).unwrap().source, "/dev/nvme0n1p2");
+        let natures: Vec<Nature> = mounts.iter().map(Mount::nature).collect();
+        assert_eq!(natures, [Nature::Plain, Nature::Memory, Nature::CopyOnWrite, Nature::Network]);
+    }
+
+    #[test]
+    fn memory_file_systems_are_refused() {
+        let mounts = parse(MOUNTINFO);
+        let refused = check_memory(&mounts, &["/etc".into(), "/dev/shm/x".into()]);
+        assert!(matches!(refused, Err(MountError::Memory { path, .. }) if path == Path::new("/dev/shm/x")));
+        assert!(check_memory(&mounts, &["/etc".into()]).is_ok());
+    }
+
+    #[test]
+    fn a_campaign_that_does_not_fit_all_together_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let mounts = parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap());
+        let free = free_bytes(place.path()).unwrap();
+        let two = |bytes| [(place.path().join("a"), bytes), (place.path().join("b/c"), bytes)];
+        assert!(check_space(&mounts, &two(4096)).is_ok());
+        let refused = check_space(&mounts, &two(free / 4 * 3));
+        assert!(
+            matches!(refused, Err(MountError::NoSpace { .. })),
+            "each fits alone, both do not: {refused:?}"
+        );
+    }
+}

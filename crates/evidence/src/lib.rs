@@ -1,0 +1,15 @@
+//! The evidence of a run: `run.db`, the report in its forms, the environment, and the folders that a run may touch.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this crate faces the operating system: files, clock and one thread"
+)]
+
+pub mod environment;
+pub mod folder;
+pub mod report;
+mod run_data;
+mod store;
+
+pub use report::{Report, ReportError};
+pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
+pub use store::{RunStore, StoreError, load};

@@ -1,0 +1,165 @@
+//! [`RunData`] into [`Report`]: the run as a whole.
+
+use results::{Ending, Outcome, Severity, Verdict};
+
+use super::model::*;
+use super::{ReportError, sections, text};
+use crate::run_data::RunData;
+
+pub fn report(data: &RunData) -> Result<Report, ReportError> {
+    let tests = data
+        .tests
+        .values()
+        .map(|test| sections::test(data, test))
+        .collect::<Result<Vec<_>, ReportError>>()?;
+    let run_verdicts: Vec<VerdictRow> =
+        data.verdicts.iter().filter(|v| v.test.is_none()).map(verdict_row).collect();
+    Ok(Report {
+        format: "proofload-report".to_owned(),
+        version: Report::VERSION,
+        run: run_summary(data),
+        verdict: overall(data, &tests, &run_verdicts),
+        hosts: data.hosts.clone(),
+        instances: instances(data),
+        databases: databases(data),
+        tests,
+        run_verdicts,
+        environment: environment(data),
+        events: events(data),
+    })
+}
+
+fn run_summary(data: &RunData) -> RunSummary {
+    let run = &data.run;
+    RunSummary {
+        id: run.id.clone(),
+        solution: run.solution.clone(),
+        solution_text: run.solution_text.clone(),
+        started: text::iso_8601(run.started_unix_ms),
+        duration_s: data.last_ms() as f64 / 1e3,
+        tool_version: run.tool_version.clone(),
+        world: run.world,
+        world_detail: run.world_detail.clone(),
+        seed: run.seed.to_string(),
+        ending: run.ending,
+    }
+}
+
+pub fn verdict_row(verdict: &Verdict) -> VerdictRow {
+    VerdictRow {
+        origin: verdict.origin.clone(),
+        rule: verdict.rule.clone(),
+        text: verdict.text.clone(),
+        measured: verdict.measured,
+        limit: verdict.limit,
+        comparison: verdict.comparison,
+        unit: verdict.unit.clone(),
+        outcome: verdict.outcome,
+    }
+}
+
+fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Overall {
+    let all = || tests.iter().flat_map(|test| &test.verdicts).chain(run_verdicts);
+    let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u32;
+    let (passed, failed) = (count(Outcome::Pass), count(Outcome::Fail));
+    let unfinished = unfinished(data, tests, passed + failed);
+    let outcome = match (failed, unfinished.is_empty()) {
+        (0, true) => RunOutcome::Pass,
+        (0, false) => RunOutcome::Incomplete,
+        _ => RunOutcome::Fail,
+    };
+    let mut reasons = text::failures(tests, run_verdicts);
+    reasons.extend(unfinished);
+    if outcome == RunOutcome::Pass {
+        reasons.push(format!(
+            "{} carried out, {passed} of {passed} limits kept.",
+            text::counted(tests.len() as u64, "test")
+        ));
+    }
+    let doubts = data.environment.iter().filter(|row| row.severity != Severity::Info).count() as u64;
+    if doubts > 0 {
+        reasons
+            .push(format!("{} about the environment: see “Environment”.", text::counted(doubts, "warning")));
+    }
+    Overall { outcome, headline: text::headline(data.run.world, outcome), reasons, passed, failed }
+}
+
+/// Why the programme was not carried out to its end, a sentence each.
+fn unfinished(data: &RunData, tests: &[TestReport], judged: u32) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let until = text::duration(data.last_ms() as f64 / 1e3);
+    match data.run.ending {
+        Some(Ending::Completed) => {}
+        Some(Ending::Interrupted) => reasons.push(format!("The run was interrupted after {until}.")),
+        Some(Ending::Aborted) => {
+            reasons.push(format!("The run could not go on after {until}: see “Events”."))
+        }
+        None => reasons.push(format!("The run did not end by itself; what is known ends after {until}.")),
+    }
+    reasons.extend(tests.iter().filter(|test| !test.ended).map(|test| format!("{} did not end.", test.name)));
+    if judged == 0 {
+        reasons.push("Nothing was judged.".to_owned());
+    }
+    reasons
+}
+
+fn instances(data: &RunData) -> Vec<InstanceSetup> {
+    data.instances
+        .iter()
+        .map(|instance| InstanceSetup {
+            origin: results::Origin::instance(&instance.host, &instance.name),
+            log_path: instance.log_path.clone(),
+            log_file_bytes: instance.log_file_bytes,
+            cache_min_bytes: instance.cache_min_bytes,
+            cache_max_bytes: instance.cache_max_bytes,
+        })
+        .collect()
+}
+
+fn databases(data: &RunData) -> Vec<DatabaseSetup> {
+    data.databases
+        .iter()
+        .map(|database| {
+            let mut sizes: Vec<_> = data.sizes.iter().filter(|size| size.origin == database.origin).collect();
+            sizes.sort_by_key(|size| size.test);
+            let last = sizes.last().map(|size| size.bytes_after.unwrap_or(size.bytes_before));
+            DatabaseSetup {
+                origin: database.origin.clone(),
+                path: database.path.clone(),
+                page_bytes: database.page_bytes,
+                bytes_before: sizes.first().map(|size| size.bytes_before),
+                bytes_after: last,
+            }
+        })
+        .collect()
+}
+
+fn environment(data: &RunData) -> Vec<EnvironmentRow> {
+    data.environment
+        .iter()
+        .map(|row| EnvironmentRow {
+            host: row.host.clone(),
+            area: row.area.clone(),
+            name: row.name.clone(),
+            value: row.value.clone(),
+            severity: row.severity,
+            note: row.note.clone(),
+        })
+        .collect()
+}
+
+fn events(data: &RunData) -> Vec<EventRow> {
+    let mut events: Vec<EventRow> = data
+        .events
+        .iter()
+        .map(|event| EventRow {
+            t_s: event.t_ms as f64 / 1e3,
+            severity: event.severity,
+            test: event.test,
+            host: event.host.clone(),
+            text: event.text.clone(),
+        })
+        .collect();
+    events.sort_by(|a, b| a.t_s.total_cmp(&b.t_s));
+    events
+}

@@ -1,0 +1,85 @@
+//! The report of a run: [`RunData`] -> [`Report`] -> JSON, HTML, JUnit.
+//!
+//! Invariants
+//! 1. HTML and JUnit are made from the [`Report`] alone, so every number in them is in `report.json`.
+//! 2. Text from outside (names, notes, paths) never becomes markup.
+//! 3. A run that was killed, interrupted or not judged is never called passed.
+
+mod build;
+mod charts;
+mod html;
+mod junit;
+mod model;
+mod sections;
+mod svg;
+mod text;
+mod window;
+
+use std::path::{Path, PathBuf};
+
+pub use model::*;
+pub use text::bytes;
+
+use crate::run_data::RunData;
+
+/// Why a report could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A latency distribution is damaged.
+    #[error("run.db is damaged: a latency distribution cannot be decoded")]
+    Histogram,
+    /// A file could not be written.
+    #[error("{}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The page could not be made.
+    #[error("report.html: {0}")]
+    Page(#[from] minijinja::Error),
+}
+
+impl Report {
+    /// Version of the format that this program writes.
+    pub const VERSION: u32 = 1;
+
+    /// Works out the report of a run.
+    pub fn new(data: &RunData) -> Result<Report, ReportError> {
+        build::report(data)
+    }
+
+    /// `report.json`.
+    pub fn json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a report has only text keys");
+        text.push('\n');
+        text
+    }
+
+    /// The JSON schema of `report.json`.
+    pub fn schema() -> serde_json::Value {
+        schemars::schema_for!(Report).to_value()
+    }
+
+    /// `report.html`.
+    pub fn html(&self) -> Result<String, ReportError> {
+        html::page(self)
+    }
+
+    /// `junit.xml`.
+    pub fn junit(&self) -> String {
+        junit::xml(self)
+    }
+
+    /// Writes `report.json`, `report.html` and `junit.xml` into a folder.
+    pub fn write(&self, folder: &Path) -> Result<(), ReportError> {
+        for (name, text) in
+            [("report.json", self.json()), ("report.html", self.html()?), ("junit.xml", self.junit())]
+        {
+            let path = folder.join(name);
+            std::fs::write(&path, text).map_err(|source| ReportError::Write { path, source })?;
+        }
+        Ok(())
+    }
+}

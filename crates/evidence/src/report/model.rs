@@ -1,0 +1,599 @@
+//! What a report says. `report.json` is this, `report.html` and `junit.xml` are made from nothing else.
+//!
+//! Units are in the names; times are seconds since the run started unless the name says otherwise. A figure that could
+//! not be measured is null, never zero. Rates are counts divided by the length of the measured window.
+
+use results::{Comparison, Ending, Host, Origin, Outcome, Parameter, Severity, WorldKind};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The report of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Report {
+    /// Always `proofload-report`.
+    pub format: String,
+    /// Version of the format; grows when the meaning of a field changes, not when a field is added.
+    pub version: u32,
+    /// The run.
+    pub run: RunSummary,
+    /// The judgement of the whole run.
+    pub verdict: Overall,
+    /// Hosts that took part.
+    pub hosts: Vec<Host>,
+    /// Instances and how they were set up.
+    pub instances: Vec<InstanceSetup>,
+    /// Databases and how they were set up.
+    pub databases: Vec<DatabaseSetup>,
+    /// Tests in their order.
+    pub tests: Vec<TestReport>,
+    /// Judgements that belong to no test.
+    pub run_verdicts: Vec<VerdictRow>,
+    /// What is known about the hosts.
+    pub environment: Vec<EnvironmentRow>,
+    /// What happened, by time.
+    pub events: Vec<EventRow>,
+}
+
+/// The run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunSummary {
+    /// Unique name.
+    pub id: String,
+    /// Name of the solution.
+    pub solution: String,
+    /// The solution file as it was read.
+    pub solution_text: String,
+    /// Start, UTC, ISO 8601.
+    pub started: String,
+    /// Length of the run; of what is known of it if it was killed.
+    pub duration_s: f64,
+    /// Version of the tool that made the run.
+    pub tool_version: String,
+    /// Real or simulated.
+    pub world: WorldKind,
+    /// How the world does its I/O.
+    pub world_detail: String,
+    /// Where all randomness of the run comes from; text, because JSON readers round numbers beyond 2^53.
+    pub seed: String,
+    /// How it ended; null if it was killed or still runs.
+    pub ending: Option<Ending>,
+}
+
+/// How a run as a whole came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunOutcome {
+    /// Every test was carried out and judged, and nothing failed.
+    Pass,
+    /// Something failed.
+    Fail,
+    /// Nothing failed, but not everything was carried out and judged.
+    Incomplete,
+}
+
+/// The judgement of the whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overall {
+    /// How it came out.
+    pub outcome: RunOutcome,
+    /// In one sentence.
+    pub headline: String,
+    /// Why, one sentence each.
+    pub reasons: Vec<String>,
+    /// Judgements that passed.
+    pub passed: u32,
+    /// Judgements that failed.
+    pub failed: u32,
+}
+
+/// An instance as it was set up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceSetup {
+    /// Host and instance.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Folder of its log.
+    pub log_path: String,
+    /// Size of one log generation.
+    pub log_file_bytes: u64,
+    /// Smallest page cache.
+    pub cache_min_bytes: u64,
+    /// Largest page cache.
+    pub cache_max_bytes: u64,
+}
+
+/// A database as it was set up.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DatabaseSetup {
+    /// Host, instance and database.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Its file.
+    pub path: String,
+    /// Size of its pages.
+    pub page_bytes: u32,
+    /// File size when it was first measured.
+    pub bytes_before: Option<u64>,
+    /// File size when it was last measured.
+    pub bytes_after: Option<u64>,
+}
+
+/// One test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TestReport {
+    /// Place in the programme, from 1.
+    pub ordinal: u32,
+    /// Kind, by the name it has in the solution file.
+    pub kind: String,
+    /// Title.
+    pub name: String,
+    /// The worst of its judgements; null if it was not judged.
+    pub outcome: Option<Outcome>,
+    /// Whether it ended by itself.
+    pub ended: bool,
+    /// What it did and found, in a sentence or two.
+    pub lead: String,
+    /// Start.
+    pub started_s: f64,
+    /// Length, warm-up included.
+    pub duration_s: f64,
+    /// The measured window; null if nothing was measured.
+    pub window: Option<Window>,
+    /// What was planned beside what was achieved.
+    pub planned: Vec<PlannedRow>,
+    /// Everything that was set.
+    pub parameters: Vec<Parameter>,
+    /// Judgements.
+    pub verdicts: Vec<VerdictRow>,
+    /// Throughput of the mailbox load; null for tests without one.
+    pub throughput: Option<Throughput>,
+    /// Everything counted, all hosts together, by measure.
+    pub measures: Vec<MeasureRow>,
+    /// The same by host; empty for one host.
+    pub hosts: Vec<HostRow>,
+    /// Counted by instance.
+    pub instances: Vec<InstanceIo>,
+    /// Counted by database, for instances with more than one.
+    pub databases: Vec<InstanceIo>,
+    /// I/O per batch beside that of the published tests.
+    pub load_shape: Vec<ShapeRow>,
+    /// Whether the load was steady over the window.
+    pub steadiness: Option<Steadiness>,
+    /// Waits for a free buffer.
+    pub page_fault_stalls: Option<StallRow>,
+    /// Share of the processor time that the load generator could use and did use.
+    pub generator_busy: Option<f64>,
+    /// Largest page cache of all instances together during the window.
+    pub cache_bytes_max: Option<u64>,
+    /// Line charts.
+    pub charts: Vec<Chart>,
+    /// Distribution of the read latency over time.
+    pub latency_map: Option<LatencyMap>,
+    /// Mean read latency of each instance over time.
+    pub instance_map: Option<InstanceMap>,
+    /// Database sizes before and after.
+    pub sizes: Vec<SizeRow>,
+    /// Steps of tuning.
+    pub tuning: Vec<TuningRow>,
+    /// Checksum statistics.
+    pub checksums: Vec<ChecksumRow>,
+    /// Backup and restore statistics.
+    pub backups: Vec<BackupRow>,
+    /// Recovery statistics.
+    pub recoveries: Vec<RecoveryRow>,
+}
+
+/// The measured window of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Window {
+    /// Start, after the warm-up.
+    pub start_s: f64,
+    /// Length.
+    pub duration_s: f64,
+    /// Length that it was to have.
+    pub planned_s: Option<f64>,
+    /// Length of the samples that maxima are judged by.
+    pub sample_s: f64,
+    /// Whole samples in the window.
+    pub samples: u32,
+    /// Whether the run ended before the window did.
+    pub cut: bool,
+}
+
+/// A planned figure and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PlannedRow {
+    /// What it is.
+    pub name: String,
+    /// As planned.
+    pub planned: Option<f64>,
+    /// As achieved.
+    pub achieved: Option<f64>,
+    /// Unit of both.
+    pub unit: String,
+}
+
+/// One judgement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VerdictRow {
+    /// What is judged.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Stable name of the rule.
+    pub rule: String,
+    /// The rule in words.
+    pub text: String,
+    /// What was measured.
+    pub measured: Option<f64>,
+    /// What it is compared with.
+    pub limit: Option<f64>,
+    /// On which side of the limit it must be.
+    pub comparison: Comparison,
+    /// Unit of both.
+    pub unit: String,
+    /// The judgement.
+    pub outcome: Outcome,
+}
+
+/// Throughput of the mailbox load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Throughput {
+    /// Database reads for transactions plus database writes: no maintenance, no log.
+    pub transactional_iops: f64,
+    /// Database reads for transactions per second.
+    pub reads_per_s: f64,
+    /// Database writes per second.
+    pub writes_per_s: f64,
+    /// Reads divided by reads plus writes.
+    pub read_share: Option<f64>,
+    /// Log writes per second.
+    pub log_writes_per_s: f64,
+    /// Batches in the window.
+    pub batches: u64,
+    /// Batches per second.
+    pub batches_per_s: f64,
+    /// Fewest batches of a database.
+    pub database_batches_min: Option<u64>,
+    /// Most batches of a database.
+    pub database_batches_max: Option<u64>,
+}
+
+/// Figures of I/O or batches in the window.
+///
+/// The means over samples are those of the published reports: every sample weighs the same and a sample without an
+/// operation counts as zero. The plain means weigh every operation the same.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figures {
+    /// Operations.
+    pub count: u64,
+    /// Operations per second.
+    pub per_s: f64,
+    /// MiB per second.
+    pub mib_per_s: f64,
+    /// Mean size of an operation.
+    pub bytes_mean: Option<f64>,
+    /// Mean size over samples.
+    pub bytes_sample_mean: Option<f64>,
+    /// Mean latency.
+    pub latency_ms_mean: Option<f64>,
+    /// Mean latency over samples.
+    pub latency_ms_sample_mean: Option<f64>,
+    /// Mean latency of the worst sample.
+    pub latency_ms_sample_max: Option<f64>,
+    /// Start of the worst sample, seconds since the window started.
+    pub worst_sample_window_s: Option<f64>,
+    /// Longest latency.
+    pub latency_ms_max: Option<f64>,
+    /// Operations under way at a time, on average: sum of latencies divided by the length of the window (Little's law).
+    pub outstanding: f64,
+}
+
+/// Latency percentiles. Null where fewer operations were counted than the percentile needs, and where no histogram is.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Percentiles {
+    /// Operations in the histogram.
+    pub count: u64,
+    /// Half of the operations took at most this.
+    pub p50_ms: Option<f64>,
+    /// 90 %.
+    pub p90_ms: Option<f64>,
+    /// 95 %.
+    pub p95_ms: Option<f64>,
+    /// 99 %.
+    pub p99_ms: Option<f64>,
+    /// 99.9 %.
+    pub p99_9_ms: Option<f64>,
+    /// 99.99 %.
+    pub p99_99_ms: Option<f64>,
+    /// Longest, exact.
+    pub max_ms: Option<f64>,
+}
+
+/// One measure, all hosts together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasureRow {
+    /// Stable name.
+    pub measure: String,
+    /// Figures.
+    pub figures: Figures,
+    /// Latency percentiles.
+    pub percentiles: Percentiles,
+}
+
+/// One measure of one host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostRow {
+    /// Host.
+    pub host: String,
+    /// Stable name of the measure.
+    pub measure: String,
+    /// Figures.
+    pub figures: Figures,
+    /// Latency percentiles.
+    pub percentiles: Percentiles,
+}
+
+/// I/O of one instance or database, in the columns of the published reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceIo {
+    /// Where.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Batches.
+    pub batches: u64,
+    /// Database pages read for transactions.
+    pub reads: Option<Figures>,
+    /// Their percentiles.
+    pub read_percentiles: Percentiles,
+    /// Database pages written.
+    pub writes: Option<Figures>,
+    /// Background maintenance.
+    pub maintenance: Option<Figures>,
+    /// Transactional and maintenance reads together, as the published reports mix them.
+    pub all_reads: Option<Figures>,
+    /// Log writes.
+    pub log_writes: Option<Figures>,
+    /// Their percentiles.
+    pub log_write_percentiles: Percentiles,
+    /// Log reads by recovery or checksum.
+    pub log_reads: Option<Figures>,
+    /// Log reads for replication.
+    pub replication: Option<Figures>,
+}
+
+/// I/O per batch, beside the published tests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ShapeRow {
+    /// What it is.
+    pub name: String,
+    /// Unit.
+    pub unit: String,
+    /// As measured.
+    pub measured: Option<f64>,
+    /// Lowest in published tests of the 2013 mix.
+    pub published_min: f64,
+    /// Highest in published tests of the 2013 mix.
+    pub published_max: f64,
+}
+
+/// Whether the load was steady.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Steadiness {
+    /// Transactional I/O per second in each quarter of the window.
+    pub quarter_iops: Vec<f64>,
+    /// Mean database read latency in each quarter of the window.
+    pub quarter_read_latency_ms: Vec<Option<f64>>,
+    /// Last quarter against the first, as a share of the first.
+    pub iops_change: Option<f64>,
+    /// Whether every quarter is within 5 % of the mean of the window.
+    pub steady: bool,
+}
+
+/// Page fault stalls per second over the samples, all instances together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StallRow {
+    /// Mean of the samples.
+    pub per_s_mean: f64,
+    /// Lowest sample.
+    pub per_s_min: f64,
+    /// Highest sample.
+    pub per_s_max: f64,
+    /// Samples with a stall.
+    pub samples_with_stalls: u32,
+}
+
+/// A line chart. Times are seconds since the window (or the test, without a window) started.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Chart {
+    /// Title.
+    pub title: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Length of the time axis.
+    pub duration_s: f64,
+    /// Length of time that one value stands for.
+    pub step_s: f64,
+    /// Lines.
+    pub lines: Vec<ChartLine>,
+    /// Limits to draw.
+    pub limits: Vec<ChartLimit>,
+}
+
+/// A line of a chart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChartLine {
+    /// Name.
+    pub name: String,
+    /// One value per step; null where there was none.
+    pub values: Vec<Option<f64>>,
+}
+
+/// A limit in a chart.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChartLimit {
+    /// Name.
+    pub name: String,
+    /// Value.
+    pub value: f64,
+}
+
+/// Distribution of a latency over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyMap {
+    /// Stable name of the measure.
+    pub measure: String,
+    /// Length of the time axis.
+    pub duration_s: f64,
+    /// Length of time that one column stands for.
+    pub step_s: f64,
+    /// Bounds of the rows, ascending; one more than there are rows.
+    pub bounds_ms: Vec<f64>,
+    /// Operations per column and row, lowest latency first.
+    pub columns: Vec<Vec<u64>>,
+}
+
+/// Mean read latency of each instance over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceMap {
+    /// Length of the time axis.
+    pub duration_s: f64,
+    /// Length of time that one value stands for.
+    pub step_s: f64,
+    /// One row per instance.
+    pub rows: Vec<InstanceMapRow>,
+}
+
+/// One instance over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceMapRow {
+    /// Host and instance.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Mean read latency per step; null where nothing was read.
+    pub latency_ms_mean: Vec<Option<f64>>,
+}
+
+/// Size of a database before and after the test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SizeRow {
+    /// Database.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// File size before.
+    pub bytes_before: u64,
+    /// File size after.
+    pub bytes_after: Option<u64>,
+}
+
+/// One step of tuning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TuningRow {
+    /// Place in the search, from 1.
+    pub ordinal: u32,
+    /// The load, ready to print.
+    pub load: String,
+    /// Transactional I/O per second.
+    pub iops: f64,
+    /// Mean database read latency.
+    pub read_latency_ms: f64,
+    /// Mean log write latency.
+    pub log_write_latency_ms: f64,
+    /// Inside all thresholds or not.
+    pub outcome: Outcome,
+    /// Why the search went on as it did.
+    pub note: String,
+}
+
+/// Checksum of one database or of one instance's logs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ChecksumRow {
+    /// Where.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Log files seen.
+    pub files: u64,
+    /// Pages seen.
+    pub pages: u64,
+    /// Pages that were never written.
+    pub uninitialised_pages: u64,
+    /// Pages with a wrong checksum.
+    pub bad_pages: u64,
+    /// Pages whose error could be corrected.
+    pub correctable_pages: u64,
+    /// Pages that carry another page's number.
+    pub wrong_number_pages: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Time it took.
+    pub elapsed_s: f64,
+    /// Bytes by time.
+    pub mib_per_s: Option<f64>,
+}
+
+/// Backup or restore of one database.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BackupRow {
+    /// Database.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// File written; null if it was only read.
+    pub destination: Option<String>,
+    /// Bytes of the database.
+    pub bytes: u64,
+    /// Time it took.
+    pub elapsed_s: f64,
+    /// Bytes by time.
+    pub mib_per_s: Option<f64>,
+}
+
+/// Soft recovery of one instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RecoveryRow {
+    /// Instance.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Log generations replayed.
+    pub logs: u64,
+    /// Time it took.
+    pub elapsed_s: f64,
+    /// Time by logs.
+    pub s_per_log: Option<f64>,
+    /// Database reads per log.
+    pub reads_per_log: Option<f64>,
+    /// Database writes per log.
+    pub writes_per_log: Option<f64>,
+    /// Log reads per log.
+    pub log_reads_per_log: Option<f64>,
+}
+
+/// Something known about a host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvironmentRow {
+    /// Host.
+    pub host: String,
+    /// Where it belongs.
+    pub area: String,
+    /// What it is.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+    /// Whether it casts doubt on the results.
+    pub severity: Severity,
+    /// Why it does.
+    pub note: String,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EventRow {
+    /// When.
+    pub t_s: f64,
+    /// How much attention it needs.
+    pub severity: Severity,
+    /// Test, if it belongs to one.
+    pub test: Option<u32>,
+    /// Host.
+    pub host: String,
+    /// What happened.
+    pub text: String,
+}

@@ -1,0 +1,425 @@
+//! [`RunData`] into [`TestReport`]: one test.
+
+use results::{Counter, IoClass, Measure, Origin, Outcome, Test};
+
+use super::model::*;
+use super::window::{Scope, TestView, Totals, of_test};
+use super::{ReportError, build, charts, text};
+use crate::run_data::RunData;
+
+const READ: Measure = Measure::Io(IoClass::TransactionalRead);
+const WRITE: Measure = Measure::Io(IoClass::TransactionalWrite);
+const MAINTENANCE: Measure = Measure::Io(IoClass::MaintenanceRead);
+const LOG_WRITE: Measure = Measure::Io(IoClass::LogWrite);
+const LOG_READ: Measure = Measure::Io(IoClass::LogRead);
+const REPLICATION: Measure = Measure::Io(IoClass::ReplicationRead);
+const MIB: f64 = (1 << 20) as f64;
+
+/// Every measure in the order of report rows.
+pub fn measures() -> impl Iterator<Item = Measure> {
+    IoClass::ALL.into_iter().map(Measure::Io).chain([Measure::Batch, Measure::BatchIntended])
+}
+
+pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
+    let view = TestView::new(data, test);
+    let verdicts: Vec<VerdictRow> =
+        data.verdicts.iter().filter(|v| v.test == Some(test.ordinal)).map(build::verdict_row).collect();
+    let throughput = throughput(&view);
+    let instance_names = instances(data, test.ordinal);
+    let until_ms = test.ended_ms.unwrap_or(view.span.end_ms).max(test.started_ms);
+    let mut report = TestReport {
+        ordinal: test.ordinal,
+        kind: test.kind.clone(),
+        name: test.name.clone(),
+        outcome: worst(&verdicts),
+        ended: test.ended_ms.is_some(),
+        lead: String::new(),
+        started_s: seconds(test.started_ms),
+        duration_s: seconds(until_ms - test.started_ms),
+        window: test.window_start_ms.map(|_| window(&view)),
+        planned: planned(&view, throughput.as_ref()),
+        parameters: test.parameters.clone(),
+        measures: measure_rows(&view, Scope::All)?
+            .into_iter()
+            .map(|(measure, figures, percentiles)| MeasureRow { measure, figures, percentiles })
+            .collect(),
+        hosts: host_rows(&view)?,
+        instances: instance_names
+            .iter()
+            .map(|origin| instance_io(&view, origin))
+            .collect::<Result<_, ReportError>>()?,
+        databases: database_rows(&view)?,
+        load_shape: throughput.as_ref().map(|_| load_shape(&view)).unwrap_or_default(),
+        steadiness: throughput.as_ref().and_then(|_| steadiness(&view)),
+        page_fault_stalls: stalls(&view),
+        generator_busy: generator_busy(&view),
+        cache_bytes_max: cache_bytes_max(&view),
+        charts: charts::lines(&view, throughput.is_some(), &verdicts),
+        latency_map: charts::latency_map(&view, READ)?,
+        instance_map: charts::instance_map(&view, READ, &instance_names),
+        sizes: sizes(data, test.ordinal),
+        tuning: tuning(data, test.ordinal),
+        checksums: checksums(data, test.ordinal),
+        backups: backups(data, test.ordinal),
+        recoveries: recoveries(&view),
+        throughput,
+        verdicts,
+    };
+    report.lead = text::lead(&report, test.sessions);
+    Ok(report)
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1e3
+}
+
+fn worst(verdicts: &[VerdictRow]) -> Option<Outcome> {
+    [Outcome::Fail, Outcome::Pass, Outcome::Info]
+        .into_iter()
+        .find(|outcome| verdicts.iter().any(|verdict| verdict.outcome == *outcome))
+}
+
+fn window(view: &TestView<'_>) -> Window {
+    Window {
+        start_s: seconds(view.span.start_ms),
+        duration_s: view.span.seconds(),
+        planned_s: view.test.window_planned_ms.map(seconds),
+        sample_s: seconds(view.test.sample_ms),
+        samples: view.samples.len() as u32,
+        cut: view.cut,
+    }
+}
+
+/// Instances in the order they were set up, then any that were only measured.
+fn instances(data: &RunData, test: u32) -> Vec<Origin> {
+    let set_up = data.instances.iter().map(|instance| Origin::instance(&instance.host, &instance.name));
+    let measured = of_test(&data.series, test)
+        .filter_map(|((_, o, _), _)| Some(Origin::instance(&o.host, o.instance.as_deref()?)));
+    let mut seen: Vec<Origin> = set_up.collect();
+    for origin in measured {
+        if !seen.contains(&origin) {
+            seen.push(origin);
+        }
+    }
+    seen.retain(|origin| {
+        of_test(&data.series, test)
+            .any(|((_, o, _), _)| o.host == origin.host && o.instance == origin.instance)
+    });
+    seen
+}
+
+/// Only tests with a mailbox load have batches. The steps of tuning are loads of their own: their mean is none.
+fn throughput(view: &TestView<'_>) -> Option<Throughput> {
+    let seconds = view.span.seconds();
+    let batches = view.totals(Scope::All, &[Measure::Batch]).count;
+    let is_tuning = view.data.tuning_steps.iter().any(|step| step.test == view.test.ordinal);
+    if batches == 0 || seconds <= 0.0 || is_tuning {
+        return None;
+    }
+    let per_s = |measure| view.totals(Scope::All, &[measure]).count as f64 / seconds;
+    let (reads_per_s, writes_per_s) = (per_s(READ), per_s(WRITE));
+    let iops = reads_per_s + writes_per_s;
+    let by_database = || {
+        of_test(&view.data.series, view.test.ordinal)
+            .filter(|((_, origin, measure), _)| *measure == Measure::Batch && origin.database.is_some())
+            .map(|(_, points)| points.iter().filter(|p| view.span.holds(*p)).map(|p| p.count).sum::<u64>())
+    };
+    Some(Throughput {
+        transactional_iops: iops,
+        reads_per_s,
+        writes_per_s,
+        read_share: (iops > 0.0).then_some(reads_per_s / iops),
+        log_writes_per_s: per_s(LOG_WRITE),
+        batches,
+        batches_per_s: batches as f64 / seconds,
+        database_batches_min: by_database().min(),
+        database_batches_max: by_database().max(),
+    })
+}
+
+fn planned(view: &TestView<'_>, throughput: Option<&Throughput>) -> Vec<PlannedRow> {
+    let row = |name: &str, planned: Option<f64>, achieved: Option<f64>, unit: &str| {
+        planned.map(|_| PlannedRow { name: name.to_owned(), planned, achieved, unit: unit.to_owned() })
+    };
+    let window_s = view.test.window_start_ms.map(|_| view.span.seconds());
+    [
+        row("Measured window", view.test.window_planned_ms.map(seconds), window_s, "s"),
+        row("Transactional I/O", view.test.target_iops, throughput.map(|t| t.transactional_iops), "1/s"),
+        row("Batches", view.test.target_batches_per_s, throughput.map(|t| t.batches_per_s), "1/s"),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn measure_rows<'a>(
+    view: &TestView<'a>,
+    scope: Scope<'a>,
+) -> Result<Vec<(String, Figures, Percentiles)>, ReportError> {
+    measures()
+        .filter_map(|measure| Some((measure, view.figures(scope, &[measure])?)))
+        .map(|(measure, figures)| Ok((measure.name().to_owned(), figures, view.percentiles(scope, measure)?)))
+        .collect()
+}
+
+fn host_rows(view: &TestView<'_>) -> Result<Vec<HostRow>, ReportError> {
+    if view.data.hosts.len() < 2 {
+        return Ok(Vec::new());
+    }
+    let mut rows = Vec::new();
+    for host in &view.data.hosts {
+        for (measure, figures, percentiles) in measure_rows(view, Scope::Host(&host.name))? {
+            rows.push(HostRow { host: host.name.clone(), measure, figures, percentiles });
+        }
+    }
+    Ok(rows)
+}
+
+fn instance_io(view: &TestView<'_>, origin: &Origin) -> Result<InstanceIo, ReportError> {
+    let scope = Scope::Instance(&origin.host, origin.instance.as_deref().unwrap_or_default());
+    io_of(view, scope, origin)
+}
+
+fn io_of<'a>(view: &TestView<'a>, scope: Scope<'a>, origin: &Origin) -> Result<InstanceIo, ReportError> {
+    Ok(InstanceIo {
+        origin: origin.clone(),
+        batches: view.totals(scope, &[Measure::Batch]).count,
+        reads: view.figures(scope, &[READ]),
+        read_percentiles: view.percentiles(scope, READ)?,
+        writes: view.figures(scope, &[WRITE]),
+        maintenance: view.figures(scope, &[MAINTENANCE]),
+        all_reads: view.figures(scope, &[READ, MAINTENANCE]),
+        log_writes: view.figures(scope, &[LOG_WRITE]),
+        log_write_percentiles: view.percentiles(scope, LOG_WRITE)?,
+        log_reads: view.figures(scope, &[LOG_READ]),
+        replication: view.figures(scope, &[REPLICATION]),
+    })
+}
+
+/// Rows of databases, where an instance has several.
+fn database_rows(view: &TestView<'_>) -> Result<Vec<InstanceIo>, ReportError> {
+    let databases = &view.data.databases;
+    let shared = |origin: &Origin| {
+        databases
+            .iter()
+            .filter(|d| (&d.origin.host, &d.origin.instance) == (&origin.host, &origin.instance))
+            .count()
+            > 1
+    };
+    let measured =
+        |origin: &Origin| of_test(&view.data.series, view.test.ordinal).any(|((_, o, _), _)| o == origin);
+    databases
+        .iter()
+        .filter(|database| shared(&database.origin) && measured(&database.origin))
+        .map(|database| io_of(view, Scope::Database(&database.origin), &database.origin))
+        .collect()
+}
+
+/// I/O per batch; the published ranges are those of the tests with the 2013 mix, 32 KiB pages and small caches.
+fn load_shape(view: &TestView<'_>) -> Vec<ShapeRow> {
+    let batches = view.totals(Scope::All, &[Measure::Batch]).count as f64;
+    let total = |measure| view.totals(Scope::All, &[measure]);
+    let (reads, writes, log_writes) = (total(READ), total(WRITE), total(LOG_WRITE));
+    let per_batch = |amount: f64| (batches > 0.0).then(|| amount / batches);
+    let both = reads.count + writes.count;
+    let (logs, log_bytes) = logs_closed(view);
+    let growth = view.counter_sum(Scope::All, Counter::GrowthBytes);
+    let extra_copies = f64::from(view.test.copies.saturating_sub(1));
+    let shipped = logs.map(|logs| logs as f64 * extra_copies).filter(|shipped| *shipped > 0.0);
+    let databases = of_test(&view.data.series, view.test.ordinal)
+        .filter(|((_, o, m), _)| *m == MAINTENANCE && o.database.is_some())
+        .count() as f64;
+    let row = |name: &str, unit: &str, measured, (published_min, published_max)| ShapeRow {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        measured,
+        published_min,
+        published_max,
+    };
+    vec![
+        row("Database page reads per batch", "", per_batch(reads.count as f64), (27.6, 28.8)),
+        row("Database page writes per batch", "", per_batch(writes.count as f64), (12.9, 13.1)),
+        row(
+            "Reads among database I/O",
+            "%",
+            (both > 0).then(|| 100.0 * reads.count as f64 / both as f64),
+            (67.5, 68.9),
+        ),
+        row("Log writes per batch", "", per_batch(log_writes.count as f64), (3.05, 3.08)),
+        row("Log written per batch", "KiB", per_batch(log_writes.bytes as f64 / 1024.0), (61.2, 62.6)),
+        row(
+            "Log files per batch",
+            "KiB",
+            log_bytes.and_then(|bytes| per_batch(bytes as f64 / 1024.0)),
+            (30.2, 30.7),
+        ),
+        row(
+            "Database growth per batch",
+            "B",
+            growth.and_then(|bytes| per_batch(bytes as f64)),
+            (13_852.0, 14_019.0),
+        ),
+        row(
+            "Replication reads per log and extra copy",
+            "",
+            shipped.map(|shipped| total(REPLICATION).count as f64 / shipped),
+            (8.94, 9.11),
+        ),
+        row(
+            "Maintenance reads per database",
+            "1/s",
+            (databases > 0.0).then(|| total(MAINTENANCE).count as f64 / databases / view.span.seconds()),
+            (8.46, 9.14),
+        ),
+    ]
+}
+
+/// Log generations closed in the window, and their bytes.
+fn logs_closed(view: &TestView<'_>) -> (Option<u64>, Option<u64>) {
+    let logs = view.counter_sum(Scope::All, Counter::LogGenerations);
+    let bytes = view.data.instances.iter().map(|instance| {
+        let scope = Scope::Instance(&instance.host, &instance.name);
+        view.counter_sum(scope, Counter::LogGenerations).unwrap_or(0) * instance.log_file_bytes
+    });
+    (logs, logs.map(|_| bytes.sum()))
+}
+
+/// Quarters are whole samples: a second more or less would look like a change of the load in a short window.
+fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
+    let samples = view.samples.len();
+    // Without a window the filling of the cache would count as load.
+    if samples < 4 || view.test.window_start_ms.is_none() {
+        return None;
+    }
+    let quarter = |sample: usize| sample * 4 / samples;
+    let mut seconds = [0.0; 4];
+    (0..samples).for_each(|sample| seconds[quarter(sample)] += view.sample_seconds(sample));
+    let (mut io, mut reads) = ([0u64; 4], [Totals::default(); 4]);
+    for measure in [READ, WRITE] {
+        for point in view.points(Scope::All, &[measure]) {
+            let Some(sample) = view.sample_of(point) else { continue };
+            io[quarter(sample)] += point.count;
+            if measure == READ {
+                reads[quarter(sample)].add(point);
+            }
+        }
+    }
+    let quarter_iops: Vec<f64> = (0..4).map(|n| io[n] as f64 / seconds[n]).collect();
+    let mean = io.iter().sum::<u64>() as f64 / seconds.iter().sum::<f64>();
+    Some(Steadiness {
+        quarter_read_latency_ms: reads.iter().map(Totals::latency_ms).collect(),
+        iops_change: (quarter_iops[0] > 0.0).then(|| quarter_iops[3] / quarter_iops[0] - 1.0),
+        steady: quarter_iops.iter().all(|iops| (iops - mean).abs() <= 0.05 * mean),
+        quarter_iops,
+    })
+}
+
+fn stalls(view: &TestView<'_>) -> Option<StallRow> {
+    let mut samples = vec![0u64; view.samples.len()];
+    for point in view.counters(Scope::All, Counter::PageFaultStalls) {
+        if let Some(index) = view.sample_of(point) {
+            samples[index] += point.value;
+        }
+    }
+    view.counters(Scope::All, Counter::PageFaultStalls).next()?;
+    let rates: Vec<f64> =
+        samples.iter().enumerate().map(|(n, &stalls)| stalls as f64 / view.sample_seconds(n)).collect();
+    Some(StallRow {
+        per_s_mean: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
+        per_s_min: rates.iter().copied().reduce(f64::min)?,
+        per_s_max: rates.iter().copied().reduce(f64::max)?,
+        samples_with_stalls: samples.iter().filter(|&&stalls| stalls > 0).count() as u32,
+    })
+}
+
+fn generator_busy(view: &TestView<'_>) -> Option<f64> {
+    let busy = view.counter_sum(Scope::All, Counter::CpuBusyNs)?;
+    let available = view.counter_sum(Scope::All, Counter::CpuAvailableNs).filter(|&ns| ns > 0)?;
+    Some(busy as f64 / available as f64)
+}
+
+fn cache_bytes_max(view: &TestView<'_>) -> Option<u64> {
+    let mut samples = vec![0u64; view.samples.len()];
+    for point in view.counters(Scope::All, Counter::CacheBytes) {
+        if let Some(index) = view.sample_of(point) {
+            samples[index] += point.value;
+        }
+    }
+    samples.into_iter().max().filter(|&bytes| bytes > 0)
+}
+
+fn mib_per_s(bytes: u64, elapsed_ms: u64) -> Option<f64> {
+    (elapsed_ms > 0).then(|| bytes as f64 / MIB / seconds(elapsed_ms))
+}
+
+fn sizes(data: &RunData, test: u32) -> Vec<SizeRow> {
+    let rows = data.sizes.iter().filter(|row| row.test == test);
+    rows.map(|row| SizeRow {
+        origin: row.origin.clone(),
+        bytes_before: row.bytes_before,
+        bytes_after: row.bytes_after,
+    })
+    .collect()
+}
+
+fn tuning(data: &RunData, test: u32) -> Vec<TuningRow> {
+    let rows = data.tuning_steps.iter().filter(|row| row.test == test);
+    rows.map(|row| TuningRow {
+        ordinal: row.ordinal,
+        load: row.load.clone(),
+        iops: row.iops,
+        read_latency_ms: row.read_latency_ms,
+        log_write_latency_ms: row.log_write_latency_ms,
+        outcome: row.outcome,
+        note: row.note.clone(),
+    })
+    .collect()
+}
+
+fn checksums(data: &RunData, test: u32) -> Vec<ChecksumRow> {
+    let rows = data.checksums.iter().filter(|row| row.test == test);
+    rows.map(|row| ChecksumRow {
+        origin: row.origin.clone(),
+        files: row.files,
+        pages: row.pages,
+        uninitialised_pages: row.uninitialised_pages,
+        bad_pages: row.bad_pages,
+        correctable_pages: row.correctable_pages,
+        wrong_number_pages: row.wrong_number_pages,
+        bytes: row.bytes,
+        elapsed_s: seconds(row.elapsed_ms),
+        mib_per_s: mib_per_s(row.bytes, row.elapsed_ms),
+    })
+    .collect()
+}
+
+fn backups(data: &RunData, test: u32) -> Vec<BackupRow> {
+    let rows = data.backups.iter().filter(|row| row.test == test);
+    rows.map(|row| BackupRow {
+        origin: row.origin.clone(),
+        destination: row.destination.clone(),
+        bytes: row.bytes,
+        elapsed_s: seconds(row.elapsed_ms),
+        mib_per_s: mib_per_s(row.bytes, row.elapsed_ms),
+    })
+    .collect()
+}
+
+fn recoveries(view: &TestView<'_>) -> Vec<RecoveryRow> {
+    let rows = view.data.recoveries.iter().filter(|row| row.test == view.test.ordinal);
+    rows.map(|row| {
+        let scope = Scope::Instance(&row.origin.host, row.origin.instance.as_deref().unwrap_or_default());
+        let per_log =
+            |measure| (row.logs > 0).then(|| view.totals(scope, &[measure]).count as f64 / row.logs as f64);
+        RecoveryRow {
+            origin: row.origin.clone(),
+            logs: row.logs,
+            elapsed_s: seconds(row.elapsed_ms),
+            s_per_log: (row.logs > 0).then(|| seconds(row.elapsed_ms) / row.logs as f64),
+            reads_per_log: per_log(READ),
+            writes_per_log: per_log(WRITE),
+            log_reads_per_log: per_log(LOG_READ),
+        }
+    })
+    .collect()
+}

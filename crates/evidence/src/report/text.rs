@@ -1,0 +1,266 @@
+//! Sentences, names and figures as people read them.
+
+use results::{Outcome, WorldKind};
+
+use super::model::*;
+
+/// A moment as ISO 8601, UTC, to the second.
+pub fn iso_8601(unix_ms: u64) -> String {
+    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1_000 % 86_400);
+    // Years begin in March here, so that the leap day is the last of its year.
+    let day = days + 719_468;
+    let (era, day_of_era) = (day / 146_097, day % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// A length of time in the two largest units that matter.
+pub fn duration(seconds: f64) -> String {
+    if seconds < 0.001 {
+        return "0 s".to_owned();
+    }
+    if seconds < 1.0 {
+        return format!("{:.0} ms", seconds * 1e3);
+    }
+    if seconds < 10.0 && seconds.fract() > 0.05 {
+        return format!("{seconds:.1} s");
+    }
+    let whole = seconds.round() as u64;
+    let parts =
+        [(whole / 86_400, "d"), (whole / 3_600 % 24, "h"), (whole / 60 % 60, "min"), (whole % 60, "s")];
+    let first = parts.iter().position(|(amount, _)| *amount > 0).unwrap_or(3);
+    let shown = parts[first..].iter().take(2).filter(|(amount, _)| *amount > 0);
+    shown.map(|(amount, unit)| format!("{amount} {unit}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A number with its digits in groups of three.
+pub fn number(value: f64, decimals: usize) -> String {
+    let text = format!("{:.decimals$}", value.abs());
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(w, f)| (w, Some(f)));
+    let digits = whole.len();
+    let mut out = String::new();
+    if value < 0.0 && text.chars().any(|c| c.is_ascii_digit() && c != '0') {
+        out.push('−');
+    }
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (digits - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+/// A number with three significant digits.
+pub fn significant(value: f64) -> String {
+    let decimals = match value.abs() {
+        0.0 => 0,
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 1.0 => 2,
+        _ => 3,
+    };
+    number(value, decimals)
+}
+
+/// A size in the largest binary unit below it.
+pub fn bytes(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut size = bytes;
+    let mut unit = 0;
+    while size >= 1024.0 && unit + 1 < units.len() {
+        size /= 1024.0;
+        unit += 1;
+    }
+    let decimals = if unit == 0 || size.fract() < 1e-9 { 0 } else { 2 };
+    format!("{} {}", number(size, decimals), units[unit])
+}
+
+/// A number of things.
+pub fn counted(count: u64, thing: &str) -> String {
+    format!("{} {thing}{}", number(count as f64, 0), if count == 1 { "" } else { "s" })
+}
+
+/// The name of a measure in a table.
+pub fn measure(name: &str) -> &str {
+    match name {
+        "transactional_read" => "Database reads",
+        "transactional_write" => "Database writes",
+        "maintenance_read" => "Maintenance reads",
+        "log_write" => "Log writes",
+        "log_prepare_write" => "Log preparation",
+        "log_read" => "Log reads",
+        "replication_read" => "Replication reads",
+        "backup_read" => "Backup reads",
+        "backup_write" => "Backup writes",
+        "verify_read" => "Checksum reads",
+        "init_write" => "Initialisation writes",
+        "housekeeping_read" => "Header and checkpoint reads",
+        "housekeeping_write" => "Header and checkpoint writes",
+        "batch" => "Batches",
+        "batch_intended" => "Batches, from intended start",
+        other => other,
+    }
+}
+
+/// The judgement of the run in one sentence.
+pub fn headline(world: WorldKind, outcome: RunOutcome) -> String {
+    match (world, outcome) {
+        (WorldKind::Real, RunOutcome::Pass) => "The storage carries the load.",
+        (WorldKind::Real, RunOutcome::Fail) => "The storage does not carry the load.",
+        (WorldKind::Real, RunOutcome::Incomplete) => "The test is not complete: nothing is proved.",
+        (WorldKind::Simulated, RunOutcome::Pass) => {
+            "The storage should carry the load: predicted, not tested."
+        }
+        (WorldKind::Simulated, RunOutcome::Fail) => {
+            "The storage should not carry the load: predicted, not tested."
+        }
+        (WorldKind::Simulated, RunOutcome::Incomplete) => {
+            "The simulation is not complete: nothing is predicted."
+        }
+    }
+    .to_owned()
+}
+
+/// The limits that were broken, a sentence per test and rule.
+pub fn failures(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
+    let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
+    let mut sentences = Vec::new();
+    for (name, verdicts) in named.chain([("The run", run_verdicts)]) {
+        let mut told: Vec<&str> = Vec::new();
+        for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail) {
+            if !told.contains(&verdict.rule.as_str()) {
+                told.push(&verdict.rule);
+                sentences.push(failure(name, &verdict.rule, verdicts));
+            }
+        }
+    }
+    sentences
+}
+
+fn failure(test: &str, rule: &str, verdicts: &[VerdictRow]) -> String {
+    let judged: Vec<_> = verdicts.iter().filter(|verdict| verdict.rule == rule).collect();
+    let failed: Vec<_> = judged.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
+    let distance = |verdict: &VerdictRow| match (verdict.measured, verdict.limit) {
+        (Some(measured), Some(limit)) => (measured - limit).abs(),
+        _ => f64::INFINITY,
+    };
+    let Some(worst) = failed.iter().max_by(|a, b| distance(a).total_cmp(&distance(b))) else {
+        return String::new();
+    };
+    let unit = if worst.unit == "1/s" { " per second" } else { &format!(" {}", worst.unit) };
+    let measured = match (worst.measured, worst.limit) {
+        (Some(measured), Some(limit)) => {
+            format!("{}{unit} against a limit of {}", significant(measured), significant(limit))
+        }
+        (Some(measured), None) => format!("{}{unit}", significant(measured)),
+        (None, _) => "nothing was measured".to_owned(),
+    };
+    let share =
+        if judged.len() > 1 { format!(", in {} of {}", failed.len(), judged.len()) } else { String::new() };
+    format!("{test}: “{}” does not hold: {measured}{share}.", worst.text)
+}
+
+/// What a test did and found.
+pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
+    let length = duration(test.window.map_or(test.duration_s, |window| window.duration_s));
+    let mut sentences = Vec::new();
+    if let Some(throughput) = &test.throughput {
+        let load = sessions.map_or(String::new(), |n| format!(" with {}", counted(u64::from(n), "session")));
+        let latency = |measure: &str| {
+            let row = test.measures.iter().find(|row| row.measure == measure);
+            row.and_then(|row| row.figures.latency_ms_mean)
+                .map_or("–".to_owned(), |ms| format!("{} ms", significant(ms)))
+        };
+        sentences.push(format!(
+            "In {length} of load{load} the databases did {} transactional I/O per second; a read took {} and a log \
+             write {} on average.",
+            significant(throughput.transactional_iops),
+            latency("transactional_read"),
+            latency("log_write"),
+        ));
+    }
+    if !test.checksums.is_empty() {
+        let sum = |field: fn(&ChecksumRow) -> u64| test.checksums.iter().map(field).sum::<u64>();
+        let bad = sum(|row| row.bad_pages + row.wrong_number_pages);
+        let found =
+            if bad == 0 { "none is bad".to_owned() } else { format!("{} bad", number(bad as f64, 0)) };
+        sentences.push(format!(
+            "{} were read and verified in {}, {}: {found}.",
+            bytes(sum(|row| row.bytes) as f64),
+            duration(test.duration_s),
+            counted(sum(|row| row.pages), "page"),
+        ));
+    }
+    if !test.backups.is_empty() {
+        let total: u64 = test.backups.iter().map(|row| row.bytes).sum();
+        let copied = test.backups.iter().any(|row| row.destination.is_some());
+        let verb = if copied { "copied" } else { "read" };
+        sentences.push(format!(
+            "{} of {} were {verb} in {}.",
+            bytes(total as f64),
+            counted(test.backups.len() as u64, "database"),
+            duration(test.duration_s)
+        ));
+    }
+    if !test.recoveries.is_empty() {
+        let logs: u64 = test.recoveries.iter().map(|row| row.logs).sum();
+        let per_log: Vec<f64> = test.recoveries.iter().filter_map(|row| row.s_per_log).collect();
+        let mean = per_log.iter().sum::<f64>() / per_log.len().max(1) as f64;
+        sentences.push(format!(
+            "{} were replayed by {}, {} per log on average.",
+            counted(logs, "log"),
+            counted(test.recoveries.len() as u64, "instance"),
+            duration(mean)
+        ));
+    }
+    if !test.tuning.is_empty() {
+        sentences.push(format!("{} were tried.", counted(test.tuning.len() as u64, "load")));
+    }
+    if sentences.is_empty() {
+        sentences.push(format!("It took {}.", duration(test.duration_s)));
+    }
+    if test.window.is_some_and(|window| window.cut) {
+        sentences
+            .push("The run ended before the measured window did; the figures are those until then.".into());
+    }
+    sentences.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_right_around_leap_days_and_centuries() {
+        assert_eq!(iso_8601(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso_8601(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(iso_8601(4_107_542_399_999), "2100-02-28T23:59:59Z");
+        assert_eq!(iso_8601(4_107_542_400_000), "2100-03-01T00:00:00Z");
+    }
+
+    #[test]
+    fn figures_read_well_at_every_size() {
+        assert_eq!(duration(0.0042), "4 ms");
+        assert_eq!(duration(2.5), "2.5 s");
+        assert_eq!(duration(7_200.0), "2 h");
+        assert_eq!(duration(86_399.6), "1 d");
+        assert_eq!(duration(3_725.0), "1 h 2 min");
+        assert_eq!(number(1_234_567.891, 2), "1,234,567.89");
+        assert_eq!(number(-0.001, 2), "0.00");
+        assert_eq!(number(-1_234.5, 1), "−1,234.5");
+        assert_eq!(bytes(1_610_612_736.0), "1.50 GiB");
+        assert_eq!(bytes(512.0), "512 B");
+        assert_eq!(significant(633.738), "634");
+    }
+}

@@ -1,0 +1,195 @@
+//! A whole run in memory, as reports need it.
+
+use std::collections::BTreeMap;
+
+use results::*;
+
+/// Counts of one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Point {
+    /// Start of the interval.
+    pub t_ms: u64,
+    /// Length of the interval.
+    pub interval_ms: u64,
+    /// Operations that completed.
+    pub count: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Sum of latencies.
+    pub latency_ns_sum: u64,
+    /// Longest latency.
+    pub latency_ns_max: u64,
+}
+
+/// A counter over one interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CounterPoint {
+    /// Start of the interval.
+    pub t_ms: u64,
+    /// Length of the interval.
+    pub interval_ms: u64,
+    /// Increase during the interval, or level at its end.
+    pub value: u64,
+}
+
+/// Latency distribution of one interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slice {
+    /// Start of the interval.
+    pub t_ms: u64,
+    /// Length of the interval.
+    pub interval_ms: u64,
+    /// Longest latency, exact.
+    pub latency_ns_max: u64,
+    /// Latencies in microseconds, HDR V2.
+    pub hdr_v2: Vec<u8>,
+}
+
+/// Test, origin and what is measured: names a series.
+pub type SeriesKey<M> = (u32, Origin, M);
+
+/// Every row of a run. Lists are in the order recorded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunData {
+    /// The run.
+    pub run: Run,
+    /// Hosts that took part.
+    pub hosts: Vec<Host>,
+    /// What is known about them.
+    pub environment: Vec<Environment>,
+    /// Log streams.
+    pub instances: Vec<Instance>,
+    /// Databases.
+    pub databases: Vec<Database>,
+    /// Tests by ordinal.
+    pub tests: BTreeMap<u32, Test>,
+    /// Database sizes.
+    pub sizes: Vec<DatabaseSize>,
+    /// Samples by time.
+    pub series: BTreeMap<SeriesKey<Measure>, Vec<Point>>,
+    /// Counters by time.
+    pub counters: BTreeMap<SeriesKey<Counter>, Vec<CounterPoint>>,
+    /// Latency distributions by time.
+    pub histograms: BTreeMap<SeriesKey<Measure>, Vec<Slice>>,
+    /// Steps of tuning.
+    pub tuning_steps: Vec<TuningStep>,
+    /// Checksum statistics.
+    pub checksums: Vec<Checksum>,
+    /// Backup and restore statistics.
+    pub backups: Vec<Backup>,
+    /// Recovery statistics.
+    pub recoveries: Vec<Recovery>,
+    /// What happened.
+    pub events: Vec<Event>,
+    /// Judgements.
+    pub verdicts: Vec<Verdict>,
+}
+
+impl RunData {
+    /// Collects rows; `None` if there is no [`Run`] among them.
+    pub fn from_rows(rows: impl IntoIterator<Item = Row>) -> Option<RunData> {
+        let mut rows = rows.into_iter();
+        let run = rows.find_map(|row| if let Row::Run(run) = row { Some(run) } else { None })?;
+        let mut data = RunData::new(run);
+        rows.for_each(|row| data.add(row));
+        data.sort();
+        Some(data)
+    }
+
+    pub(crate) fn new(run: Run) -> RunData {
+        RunData {
+            run,
+            hosts: Vec::new(),
+            environment: Vec::new(),
+            instances: Vec::new(),
+            databases: Vec::new(),
+            tests: BTreeMap::new(),
+            sizes: Vec::new(),
+            series: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            histograms: BTreeMap::new(),
+            tuning_steps: Vec::new(),
+            checksums: Vec::new(),
+            backups: Vec::new(),
+            recoveries: Vec::new(),
+            events: Vec::new(),
+            verdicts: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, row: Row) {
+        match row {
+            Row::Run(row) => self.run = row,
+            Row::Host(row) => replace(&mut self.hosts, row, |a, b| a.name == b.name),
+            Row::Environment(row) => self.environment.push(row),
+            Row::Instance(row) => {
+                replace(&mut self.instances, row, |a, b| (&a.host, &a.name) == (&b.host, &b.name));
+            }
+            Row::Database(row) => replace(&mut self.databases, row, |a, b| a.origin == b.origin),
+            Row::Test(row) => {
+                self.tests.insert(row.ordinal, row);
+            }
+            Row::DatabaseSize(row) => {
+                replace(&mut self.sizes, row, |a, b| (a.test, &a.origin) == (b.test, &b.origin));
+            }
+            Row::Sample(Sample {
+                test,
+                origin,
+                measure,
+                t_ms,
+                interval_ms,
+                count,
+                bytes,
+                latency_ns_sum,
+                latency_ns_max,
+            }) => {
+                let point = Point { t_ms, interval_ms, count, bytes, latency_ns_sum, latency_ns_max };
+                self.series.entry((test, origin, measure)).or_default().push(point);
+            }
+            Row::CounterSample(CounterSample { test, origin, counter, t_ms, interval_ms, value }) => {
+                let point = CounterPoint { t_ms, interval_ms, value };
+                self.counters.entry((test, origin, counter)).or_default().push(point);
+            }
+            Row::Histogram(Histogram {
+                test,
+                origin,
+                measure,
+                t_ms,
+                interval_ms,
+                latency_ns_max,
+                hdr_v2,
+            }) => {
+                let slice = Slice { t_ms, interval_ms, latency_ns_max, hdr_v2 };
+                self.histograms.entry((test, origin, measure)).or_default().push(slice);
+            }
+            Row::TuningStep(row) => self.tuning_steps.push(row),
+            Row::Checksum(row) => self.checksums.push(row),
+            Row::Backup(row) => self.backups.push(row),
+            Row::Recovery(row) => self.recoveries.push(row),
+            Row::Event(row) => self.events.push(row),
+            Row::Verdict(row) => self.verdicts.push(row),
+        }
+    }
+
+    pub(crate) fn sort(&mut self) {
+        self.series.values_mut().for_each(|points| points.sort_by_key(|point| point.t_ms));
+        self.counters.values_mut().for_each(|points| points.sort_by_key(|point| point.t_ms));
+        self.histograms.values_mut().for_each(|slices| slices.sort_by_key(|slice| slice.t_ms));
+    }
+
+    /// The last moment that anything is known of.
+    pub fn last_ms(&self) -> u64 {
+        let points = self.series.values().filter_map(|points| points.last()).map(|p| p.t_ms + p.interval_ms);
+        let tests = self.tests.values().flat_map(|test| [Some(test.started_ms), test.ended_ms]).flatten();
+        let events = self.events.iter().map(|event| event.t_ms);
+        points.chain(tests).chain(events).chain(self.run.ended_ms).max().unwrap_or(0)
+    }
+}
+
+/// Puts `row` in the place of the row with the same identity, or at the end.
+fn replace<T>(rows: &mut Vec<T>, row: T, same: impl Fn(&T, &T) -> bool) {
+    match rows.iter_mut().find(|old| same(old, &row)) {
+        Some(old) => *old = row,
+        None => rows.push(row),
+    }
+}

@@ -1,0 +1,308 @@
+//! SQLite into rows.
+
+use std::path::Path;
+
+use results::*;
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OpenFlags, Row as SqlRow};
+use serde::de::DeserializeOwned;
+
+use super::{APPLICATION_ID, StoreError, VERSION, pack};
+use crate::run_data::{CounterPoint, Point, RunData, Slice};
+
+/// Reads a whole run, finished, running or killed.
+pub fn load(path: &Path) -> Result<RunData, StoreError> {
+    let sqlite = |source| match source {
+        rusqlite::Error::SqliteFailure(error, _) if error.code == rusqlite::ErrorCode::NotADatabase => {
+            StoreError::NotARun(path.to_owned())
+        }
+        source => StoreError::Sqlite { path: path.to_owned(), source },
+    };
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite)?;
+    let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
+    if pragma("application_id")? != APPLICATION_ID {
+        return Err(StoreError::NotARun(path.to_owned()));
+    }
+    let version = pragma("user_version")?;
+    if version != VERSION {
+        return Err(StoreError::Version { path: path.to_owned(), version });
+    }
+    // One transaction: a run that goes on is seen at one moment.
+    db.execute_batch("BEGIN").map_err(sqlite)?;
+    let read = || -> rusqlite::Result<Option<RunData>> {
+        let Some(run) = query(&db, "SELECT * FROM run", run)?.pop() else { return Ok(None) };
+        let mut data = RunData::new(run);
+        read_tables(&db, &mut data)?;
+        read_series(&db, &mut data)?;
+        data.sort();
+        Ok(Some(data))
+    };
+    match read() {
+        Ok(Some(data)) => Ok(data),
+        Ok(None) => Err(StoreError::Damaged { path: path.to_owned(), what: "it holds no run".to_owned() }),
+        Err(rusqlite::Error::FromSqlConversionFailure(_, _, cause)) => {
+            Err(StoreError::Damaged { path: path.to_owned(), what: cause.to_string() })
+        }
+        Err(error) => Err(sqlite(error)),
+    }
+}
+
+fn query<T>(
+    db: &Connection,
+    sql: &str,
+    row: impl Fn(&SqlRow<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    db.prepare(sql)?.query_map([], |sql_row| row(sql_row))?.collect()
+}
+
+fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
+    data.hosts = query(db, "SELECT * FROM host ORDER BY rowid", |r| {
+        Ok(Host { name: get(r, "name")?, description: get(r, "description")? })
+    })?;
+    data.environment = query(db, "SELECT * FROM environment ORDER BY rowid", environment)?;
+    data.instances = query(db, "SELECT * FROM instance ORDER BY rowid", instance)?;
+    data.databases = query(db, "SELECT *, name AS database FROM database ORDER BY rowid", |r| {
+        Ok(Database { origin: origin(r)?, path: get(r, "path")?, page_bytes: get(r, "page_bytes")? })
+    })?;
+    data.tests =
+        query(db, "SELECT * FROM test", |r| test(r).map(|test| (test.ordinal, test)))?.into_iter().collect();
+    data.sizes = query(db, "SELECT * FROM database_size ORDER BY rowid", |r| {
+        Ok(DatabaseSize {
+            test: get(r, "test")?,
+            origin: origin(r)?,
+            bytes_before: int(r, "bytes_before")?,
+            bytes_after: maybe_int(r, "bytes_after")?,
+        })
+    })?;
+    data.tuning_steps = query(db, "SELECT * FROM tuning_step ORDER BY rowid", tuning_step)?;
+    data.checksums = query(db, "SELECT * FROM checksum ORDER BY rowid", checksum)?;
+    data.backups = query(db, "SELECT * FROM backup ORDER BY rowid", |r| {
+        Ok(Backup {
+            test: get(r, "test")?,
+            origin: origin(r)?,
+            destination: get(r, "destination")?,
+            bytes: int(r, "bytes")?,
+            elapsed_ms: int(r, "elapsed_ms")?,
+        })
+    })?;
+    data.recoveries = query(db, "SELECT * FROM recovery ORDER BY rowid", |r| {
+        Ok(Recovery {
+            test: get(r, "test")?,
+            origin: origin(r)?,
+            logs: int(r, "logs")?,
+            elapsed_ms: int(r, "elapsed_ms")?,
+        })
+    })?;
+    data.events = query(db, "SELECT * FROM event ORDER BY rowid", |r| {
+        Ok(Event {
+            t_ms: int(r, "t_ms")?,
+            severity: name(r, "severity")?,
+            test: get(r, "test")?,
+            host: get(r, "host")?,
+            text: get(r, "text")?,
+        })
+    })?;
+    data.verdicts = query(db, "SELECT * FROM verdict ORDER BY rowid", verdict)?;
+    Ok(())
+}
+
+fn read_series(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
+    let sources = query(db, "SELECT * FROM source ORDER BY id", |r| {
+        Ok((get::<i64>(r, "id")?, get::<u32>(r, "test")?, origin(r)?, get::<String>(r, "measure")?))
+    })?;
+    let mut blocks = db.prepare("SELECT minute, samples FROM series WHERE source = ? ORDER BY minute")?;
+    for (source, test, origin, measure) in sources {
+        let blocks = blocks
+            .query_map([source], |r| Ok((int(r, "minute")?, get::<Vec<u8>>(r, "samples")?)))?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let what = |minute: u64| damaged(&format!("samples of {measure} in minute {minute}"));
+        if let Some(counter) = Counter::from_name(&measure) {
+            let points = data.counters.entry((test, origin, counter)).or_default();
+            for (minute, block) in &blocks {
+                let samples = pack::samples(*minute, block).ok_or_else(|| what(*minute))?;
+                points.extend(samples.into_iter().map(|(t_ms, interval_ms, [value])| CounterPoint {
+                    t_ms,
+                    interval_ms,
+                    value,
+                }));
+            }
+        } else {
+            let measure =
+                Measure::from_name(&measure).ok_or_else(|| damaged(&format!("measure {measure}")))?;
+            read_distributions(db, data, source, (test, origin.clone(), measure))?;
+            let mut points = Vec::new();
+            for (minute, block) in &blocks {
+                let samples = pack::samples(*minute, block).ok_or_else(|| what(*minute))?;
+                points.extend(samples.into_iter().map(
+                    |(t_ms, interval_ms, [count, bytes, latency_ns_sum, latency_ns_max])| Point {
+                        t_ms,
+                        interval_ms,
+                        count,
+                        bytes,
+                        latency_ns_sum,
+                        latency_ns_max,
+                    },
+                ));
+            }
+            if !points.is_empty() {
+                data.series.insert((test, origin, measure), points);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_distributions(
+    db: &Connection,
+    data: &mut RunData,
+    source: i64,
+    key: (u32, Origin, Measure),
+) -> rusqlite::Result<()> {
+    let mut slices = db.prepare_cached("SELECT * FROM histogram WHERE source = ? ORDER BY t_ms")?;
+    let slices = slices
+        .query_map([source], |r| {
+            Ok(Slice {
+                t_ms: int(r, "t_ms")?,
+                interval_ms: int(r, "interval_ms")?,
+                latency_ns_max: int(r, "latency_ns_max")?,
+                hdr_v2: get(r, "hdr_v2")?,
+            })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    if !slices.is_empty() {
+        data.histograms.insert(key, slices);
+    }
+    Ok(())
+}
+
+fn run(r: &SqlRow<'_>) -> rusqlite::Result<Run> {
+    let seed: String = get(r, "seed")?;
+    Ok(Run {
+        id: get(r, "id")?,
+        solution: get(r, "solution")?,
+        solution_text: get(r, "solution_text")?,
+        started_unix_ms: int(r, "started_unix_ms")?,
+        tool_version: get(r, "tool_version")?,
+        world: name(r, "world")?,
+        world_detail: get(r, "world_detail")?,
+        seed: seed.parse().map_err(|_| damaged(&format!("seed {seed}")))?,
+        ended_ms: maybe_int(r, "ended_ms")?,
+        ending: maybe_name(r, "ending")?,
+    })
+}
+
+fn environment(r: &SqlRow<'_>) -> rusqlite::Result<Environment> {
+    Ok(Environment {
+        host: get(r, "host")?,
+        area: get(r, "area")?,
+        name: get(r, "name")?,
+        value: get(r, "value")?,
+        severity: name(r, "severity")?,
+        note: get(r, "note")?,
+    })
+}
+
+fn instance(r: &SqlRow<'_>) -> rusqlite::Result<Instance> {
+    Ok(Instance {
+        host: get(r, "host")?,
+        name: get(r, "name")?,
+        log_path: get(r, "log_path")?,
+        log_file_bytes: int(r, "log_file_bytes")?,
+        cache_min_bytes: int(r, "cache_min_bytes")?,
+        cache_max_bytes: int(r, "cache_max_bytes")?,
+    })
+}
+
+fn test(r: &SqlRow<'_>) -> rusqlite::Result<Test> {
+    let parameters: String = get(r, "parameters")?;
+    Ok(Test {
+        ordinal: get(r, "ordinal")?,
+        kind: get(r, "kind")?,
+        name: get(r, "name")?,
+        started_ms: int(r, "started_ms")?,
+        ended_ms: maybe_int(r, "ended_ms")?,
+        window_start_ms: maybe_int(r, "window_start_ms")?,
+        window_end_ms: maybe_int(r, "window_end_ms")?,
+        window_planned_ms: maybe_int(r, "window_planned_ms")?,
+        sample_ms: int(r, "sample_ms")?,
+        sessions: get(r, "sessions")?,
+        target_iops: get(r, "target_iops")?,
+        target_batches_per_s: get(r, "target_batches_per_s")?,
+        copies: get(r, "copies")?,
+        parameters: serde_json::from_str(&parameters).map_err(|error| damaged(&error.to_string()))?,
+    })
+}
+
+fn tuning_step(r: &SqlRow<'_>) -> rusqlite::Result<TuningStep> {
+    Ok(TuningStep {
+        test: get(r, "test")?,
+        ordinal: get(r, "ordinal")?,
+        load: get(r, "load")?,
+        iops: get(r, "iops")?,
+        read_latency_ms: get(r, "read_latency_ms")?,
+        log_write_latency_ms: get(r, "log_write_latency_ms")?,
+        outcome: name(r, "outcome")?,
+        note: get(r, "note")?,
+    })
+}
+
+fn checksum(r: &SqlRow<'_>) -> rusqlite::Result<Checksum> {
+    Ok(Checksum {
+        test: get(r, "test")?,
+        origin: origin(r)?,
+        files: int(r, "files")?,
+        pages: int(r, "pages")?,
+        uninitialised_pages: int(r, "uninitialised_pages")?,
+        bad_pages: int(r, "bad_pages")?,
+        correctable_pages: int(r, "correctable_pages")?,
+        wrong_number_pages: int(r, "wrong_number_pages")?,
+        bytes: int(r, "bytes")?,
+        elapsed_ms: int(r, "elapsed_ms")?,
+    })
+}
+
+fn verdict(r: &SqlRow<'_>) -> rusqlite::Result<Verdict> {
+    Ok(Verdict {
+        test: get(r, "test")?,
+        origin: origin(r)?,
+        rule: get(r, "rule")?,
+        text: get(r, "text")?,
+        measured: get(r, "measured")?,
+        limit: get(r, "threshold")?,
+        comparison: name(r, "comparison")?,
+        unit: get(r, "unit")?,
+        outcome: name(r, "outcome")?,
+    })
+}
+
+fn origin(r: &SqlRow<'_>) -> rusqlite::Result<Origin> {
+    Ok(Origin { host: get(r, "host")?, instance: get(r, "instance")?, database: get(r, "database")? })
+}
+
+fn get<T: FromSql>(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<T> {
+    r.get(column)
+}
+
+fn int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<u64> {
+    maybe_int(r, column)?.ok_or_else(|| damaged(&format!("{column} is missing")))
+}
+
+fn maybe_int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
+    let number: Option<i64> = r.get(column)?;
+    number.map(|n| u64::try_from(n).map_err(|_| damaged(&format!("{column} is {n}")))).transpose()
+}
+
+fn name<T: DeserializeOwned>(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<T> {
+    maybe_name(r, column)?.ok_or_else(|| damaged(&format!("{column} is missing")))
+}
+
+fn maybe_name<T: DeserializeOwned>(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<T>> {
+    let name: Option<String> = r.get(column)?;
+    let value = name.map(|name| serde_json::from_value(serde_json::Value::String(name))).transpose();
+    value.map_err(|error| damaged(&format!("{column}: {error}")))
+}
+
+fn damaged(what: &str) -> rusqlite::Error {
+    let cause: Box<dyn std::error::Error + Send + Sync> = what.to_owned().into();
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Null, cause)
+}

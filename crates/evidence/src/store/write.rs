@@ -1,0 +1,343 @@
+//! Rows into SQLite.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use results::{Origin, Row, Run};
+use rusqlite::{Connection, OpenFlags, ToSql, params};
+use serde::Serialize;
+
+use super::{APPLICATION_ID, SCHEMA, StoreError, VERSION, pack};
+
+type SourceKey = (u32, Origin, &'static str);
+
+pub struct Writer {
+    path: PathBuf,
+    db: Connection,
+    world: String,
+    sources: BTreeMap<SourceKey, i64>,
+    /// Samples since the last commit, packed, by source and minute.
+    pending: BTreeMap<(i64, i64), Vec<u8>>,
+    in_transaction: bool,
+}
+
+impl Writer {
+    pub fn create(path: &Path) -> Result<Writer, StoreError> {
+        // create_new: two runs that start at once cannot both believe that the file is theirs.
+        match std::fs::OpenOptions::new().write(true).create_new(true).open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(StoreError::Exists(path.to_owned()));
+            }
+            // Any other error SQLite finds again, and says it with the path.
+            _ => {}
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let open = || -> rusqlite::Result<Connection> {
+            let db = Connection::open_with_flags(path, flags)?;
+            db.pragma_update(None, "journal_mode", "WAL")?;
+            // A killed process loses nothing; a power cut may lose the last second but not the file.
+            db.pragma_update(None, "synchronous", "NORMAL")?;
+            db.pragma_update(None, "application_id", APPLICATION_ID)?;
+            db.pragma_update(None, "user_version", VERSION)?;
+            db.execute_batch(SCHEMA)?;
+            db.set_prepared_statement_cache_capacity(64);
+            Ok(db)
+        };
+        let db = open().map_err(|source| StoreError::Sqlite { path: path.to_owned(), source })?;
+        Ok(Writer {
+            path: path.to_owned(),
+            db,
+            world: String::new(),
+            sources: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            in_transaction: false,
+        })
+    }
+
+    pub fn write(&mut self, row: &Row) -> Result<(), StoreError> {
+        if let Row::Run(run) = row {
+            self.world = text(&run.world);
+        } else if self.world.is_empty() {
+            return Err(self.damaged("a row was recorded before its run"));
+        }
+        if has_nan(row) {
+            return Err(self.damaged(&format!("not a number in {row:?}")));
+        }
+        self.insert(row).map_err(|source| StoreError::Sqlite { path: self.path.clone(), source })
+    }
+
+    pub fn commit(&mut self) -> Result<(), StoreError> {
+        self.commit_rows().map_err(|source| StoreError::Sqlite { path: self.path.clone(), source })
+    }
+
+    /// Commits and makes the database one file.
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        self.commit()?;
+        let closed = self
+            .db
+            .pragma_update(None, "journal_mode", "DELETE")
+            .and_then(|()| self.db.close().map_err(|(_, error)| error));
+        closed.map_err(|source| StoreError::Sqlite { path: self.path, source })
+    }
+
+    fn damaged(&self, what: &str) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), what: what.to_owned() }
+    }
+
+    fn commit_rows(&mut self) -> rusqlite::Result<()> {
+        if !self.in_transaction {
+            return Ok(());
+        }
+        {
+            // `||` of two blobs is their bytes; without the cast SQLite would call the result text.
+            let mut append = self.db.prepare_cached(
+                "INSERT INTO series (source, minute, samples) VALUES (?1, ?2, ?3)
+                 ON CONFLICT (source, minute) DO UPDATE SET samples = CAST(samples || excluded.samples AS BLOB)",
+            )?;
+            for ((source, minute), block) in &self.pending {
+                append.execute(params![source, minute, block])?;
+            }
+        }
+        self.pending.clear();
+        self.db.execute_batch("COMMIT")?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    fn execute(&self, sql: &str, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
+        self.db.prepare_cached(sql)?.execute(values).map(|_| ())
+    }
+
+    fn insert(&mut self, row: &Row) -> rusqlite::Result<()> {
+        if !self.in_transaction {
+            self.db.execute_batch("BEGIN")?;
+            self.in_transaction = true;
+        }
+        match row {
+            Row::Sample(s) => {
+                let values = [s.count, s.bytes, s.latency_ns_sum, s.latency_ns_max];
+                self.append(s.test, &s.origin, s.measure.name(), s.t_ms, s.interval_ms, &values)
+            }
+            Row::CounterSample(s) => {
+                self.append(s.test, &s.origin, s.counter.name(), s.t_ms, s.interval_ms, &[s.value])
+            }
+            Row::Histogram(h) => {
+                let source = self.source(h.test, &h.origin, h.measure.name())?;
+                self.execute(
+                    "INSERT INTO histogram VALUES (?, ?, ?, ?, ?)",
+                    &[&source, &int(h.t_ms)?, &int(h.interval_ms)?, &int(h.latency_ns_max)?, &h.hdr_v2],
+                )
+            }
+            other => self.insert_single(other),
+        }
+    }
+
+    fn append(
+        &mut self,
+        test: u32,
+        origin: &Origin,
+        name: &'static str,
+        t_ms: u64,
+        interval_ms: u64,
+        values: &[u64],
+    ) -> rusqlite::Result<()> {
+        let source = self.source(test, origin, name)?;
+        let block = self.pending.entry((source, int(t_ms / pack::BLOCK_MS)?)).or_default();
+        pack::append(block, t_ms, interval_ms, values);
+        Ok(())
+    }
+
+    fn source(&mut self, test: u32, origin: &Origin, name: &'static str) -> rusqlite::Result<i64> {
+        let key = (test, origin.clone(), name);
+        if let Some(&id) = self.sources.get(&key) {
+            return Ok(id);
+        }
+        self.execute(
+            "INSERT INTO source (test, host, world, instance, database, measure) VALUES (?, ?, ?, ?, ?, ?)",
+            &[&test, &origin.host, &self.world, &origin.instance, &origin.database, &name],
+        )?;
+        let id = self.db.last_insert_rowid();
+        self.sources.insert(key, id);
+        Ok(id)
+    }
+
+    /// Rows that are one row of one table.
+    fn insert_single(&self, row: &Row) -> rusqlite::Result<()> {
+        let world = &self.world;
+        match row {
+            Row::Run(r) => self.insert_run(r),
+            Row::Host(r) => self
+                .execute("INSERT OR REPLACE INTO host VALUES (?, ?, ?)", &[&r.name, world, &r.description]),
+            Row::Environment(r) => self.execute(
+                "INSERT INTO environment VALUES (?, ?, ?, ?, ?, ?, ?)",
+                &[&r.host, world, &r.area, &r.name, &r.value, &text(&r.severity), &r.note],
+            ),
+            Row::Instance(r) => self.execute(
+                "INSERT OR REPLACE INTO instance VALUES (?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    &r.host,
+                    world,
+                    &r.name,
+                    &r.log_path,
+                    &int(r.log_file_bytes)?,
+                    &int(r.cache_min_bytes)?,
+                    &int(r.cache_max_bytes)?,
+                ],
+            ),
+            Row::Database(r) => self.execute(
+                "INSERT OR REPLACE INTO database VALUES (?, ?, ?, ?, ?, ?)",
+                &[&r.origin.host, world, &r.origin.instance, &r.origin.database, &r.path, &r.page_bytes],
+            ),
+            Row::DatabaseSize(r) => self.insert_at(
+                "INSERT OR REPLACE INTO database_size VALUES (?, ?, ?, ?, ?, ?, ?)",
+                r.test,
+                &r.origin,
+                &[&int(r.bytes_before)?, &r.bytes_after.map(int).transpose()?],
+            ),
+            Row::Checksum(r) => self.insert_at(
+                "INSERT INTO checksum VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                r.test,
+                &r.origin,
+                &[
+                    &int(r.files)?,
+                    &int(r.pages)?,
+                    &int(r.uninitialised_pages)?,
+                    &int(r.bad_pages)?,
+                    &int(r.correctable_pages)?,
+                    &int(r.wrong_number_pages)?,
+                    &int(r.bytes)?,
+                    &int(r.elapsed_ms)?,
+                ],
+            ),
+            Row::Backup(r) => self.insert_at(
+                "INSERT INTO backup VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                r.test,
+                &r.origin,
+                &[&r.destination, &int(r.bytes)?, &int(r.elapsed_ms)?],
+            ),
+            Row::Recovery(r) => self.insert_at(
+                "INSERT INTO recovery VALUES (?, ?, ?, ?, ?, ?, ?)",
+                r.test,
+                &r.origin,
+                &[&int(r.logs)?, &int(r.elapsed_ms)?],
+            ),
+            Row::Event(r) => self.execute(
+                "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)",
+                &[&int(r.t_ms)?, &text(&r.severity), &r.test, &r.host, world, &r.text],
+            ),
+            Row::Test(_) | Row::TuningStep(_) | Row::Verdict(_) => self.insert_judged(row),
+            Row::Sample(_) | Row::CounterSample(_) | Row::Histogram(_) => {
+                unreachable!("these are packed: Writer::insert")
+            }
+        }
+    }
+
+    fn insert_judged(&self, row: &Row) -> rusqlite::Result<()> {
+        let world = &self.world;
+        match row {
+            Row::Test(r) => self.execute(
+                "INSERT OR REPLACE INTO test VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    &r.ordinal,
+                    world,
+                    &r.kind,
+                    &r.name,
+                    &int(r.started_ms)?,
+                    &r.ended_ms.map(int).transpose()?,
+                    &r.window_start_ms.map(int).transpose()?,
+                    &r.window_end_ms.map(int).transpose()?,
+                    &r.window_planned_ms.map(int).transpose()?,
+                    &int(r.sample_ms)?,
+                    &r.sessions,
+                    &r.target_iops,
+                    &r.target_batches_per_s,
+                    &r.copies,
+                    &json(&r.parameters),
+                ],
+            ),
+            Row::TuningStep(r) => self.execute(
+                "INSERT INTO tuning_step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    &r.test,
+                    world,
+                    &r.ordinal,
+                    &r.load,
+                    &r.iops,
+                    &r.read_latency_ms,
+                    &r.log_write_latency_ms,
+                    &text(&r.outcome),
+                    &r.note,
+                ],
+            ),
+            Row::Verdict(r) => self.execute(
+                "INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                &[
+                    &r.test,
+                    &r.origin.host,
+                    world,
+                    &r.origin.instance,
+                    &r.origin.database,
+                    &r.rule,
+                    &r.text,
+                    &r.measured,
+                    &r.limit,
+                    &text(&r.comparison),
+                    &r.unit,
+                    &text(&r.outcome),
+                ],
+            ),
+            _ => unreachable!("the other rows are not judged: Writer::insert_single"),
+        }
+    }
+
+    fn insert_at(&self, sql: &str, test: u32, at: &Origin, values: &[&dyn ToSql]) -> rusqlite::Result<()> {
+        let place: [&dyn ToSql; 5] = [&test, &at.host, &self.world, &at.instance, &at.database];
+        let all: Vec<&dyn ToSql> = place.into_iter().chain(values.iter().copied()).collect();
+        self.execute(sql, &all)
+    }
+
+    fn insert_run(&self, r: &Run) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT OR REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                &r.id,
+                &r.solution,
+                &r.solution_text,
+                &int(r.started_unix_ms)?,
+                &r.tool_version,
+                &text(&r.world),
+                &r.world_detail,
+                &r.seed.to_string(),
+                &r.ended_ms.map(int).transpose()?,
+                &r.ending.map(|ending| text(&ending)),
+            ],
+        )
+    }
+}
+
+fn int(number: u64) -> rusqlite::Result<i64> {
+    i64::try_from(number).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))
+}
+
+/// The stable name of an enum value.
+fn text(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        other => unreachable!("enums of rows are names, not {other:?}"),
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("rows have no maps with keys that are not text")
+}
+
+fn has_nan(row: &Row) -> bool {
+    match row {
+        Row::Test(r) => [r.target_iops, r.target_batches_per_s].into_iter().flatten().any(|x| !x.is_finite()),
+        Row::TuningStep(r) => {
+            [r.iops, r.read_latency_ms, r.log_write_latency_ms].iter().any(|x| !x.is_finite())
+        }
+        Row::Verdict(r) => [r.measured, r.limit].into_iter().flatten().any(|x| !x.is_finite()),
+        _ => false,
+    }
+}

@@ -1,0 +1,266 @@
+//! What reports promise.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests face the operating system")]
+
+#[path = "../examples/synthetic/mod.rs"]
+mod synthetic;
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use evidence::report::RunOutcome;
+use evidence::{Report, RunData, RunStore, load};
+use results::*;
+use synthetic::Shape;
+
+fn rows(shape: &Shape) -> Vec<Row> {
+    let mut rows = Vec::new();
+    synthetic::record(shape, &mut rows).unwrap();
+    rows
+}
+
+fn report(shape: &Shape) -> Report {
+    Report::new(&RunData::from_rows(rows(shape)).unwrap()).unwrap()
+}
+
+fn shapes() -> Vec<(&'static str, Shape)> {
+    vec![
+        ("pass", Shape::default()),
+        ("fail", Shape { fails: true, ..Shape::default() }),
+        ("cut", Shape { cut: true, ..Shape::default() }),
+        ("simulated", Shape { world: WorldKind::Simulated, sample_s: 2, window_s: 30, ..Shape::default() }),
+        (
+            "hosts",
+            Shape {
+                hosts: 2,
+                databases: 8,
+                databases_per_instance: 4,
+                window_s: 600,
+                sample_s: 15,
+                ..Shape::default()
+            },
+        ),
+        ("one database", Shape { databases: 1, window_s: 30, ..Shape::default() }),
+        ("many databases", Shape { databases: 100, window_s: 60, sample_s: 3, ..Shape::default() }),
+    ]
+}
+
+#[test]
+fn an_independent_program_finds_the_same_figures() {
+    let place = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/check_report.py");
+    if !testkit::has_python() {
+        return;
+    }
+    for (name, shape) in shapes() {
+        let folder = place.path().join(name);
+        std::fs::create_dir(&folder).unwrap();
+        let mut store = RunStore::create(&folder.join("run.db")).unwrap();
+        synthetic::record(&shape, &mut store).unwrap();
+        store.close().unwrap();
+        let report = Report::new(&load(&folder.join("run.db")).unwrap()).unwrap();
+        report.write(&folder).unwrap();
+        let check = |what: &str| {
+            let output = Command::new("python3").arg(&script).arg(&folder).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            println!("{name}, {what}: {}", text.lines().last().unwrap_or_default());
+            (output.status.success(), text + &String::from_utf8_lossy(&output.stderr))
+        };
+        let (agrees, text) = check("as it is");
+        assert!(agrees, "{name}: {text}");
+        // The check can fail: one figure changed in the JSON is found.
+        let mut wrong = report.clone();
+        let test = wrong.tests.iter_mut().find(|test| test.throughput.is_some()).unwrap();
+        test.measures[0].figures.latency_ms_sample_mean = Some(11.111);
+        std::fs::write(folder.join("report.json"), wrong.json()).unwrap();
+        assert!(!check("with one figure changed").0);
+    }
+}
+
+#[test]
+fn the_json_keeps_to_its_schema_and_comes_back_equal() {
+    let schema = Report::schema();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for (name, shape) in shapes() {
+        let report = report(&shape);
+        let json: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&json).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{name}: {errors:?}");
+        assert_eq!(serde_json::from_value::<Report>(json.clone()).unwrap(), report, "{name}");
+        let mut without_host = json;
+        without_host["tests"][2]["instances"][0].as_object_mut().unwrap().remove("host");
+        assert!(!validator.is_valid(&without_host), "the schema demands the host of a record");
+    }
+}
+
+#[test]
+fn hostile_text_never_becomes_markup() {
+    let hostile = "</title></style></svg>\"'><script>alert(1)</script>{{ 7*7 }}<!-- ]]>\u{1}";
+    let report = report(&Shape { hostile, fails: true, hosts: 2, ..Shape::default() });
+    let html = report.html().unwrap();
+    assert!(html.contains("&lt;script&gt;alert(1)"), "the text is shown");
+    assert!(!html.contains("<script"), "and is no markup");
+    assert!(html.contains("{{ 7*7 }}") && !html.contains("49}}"), "nor a template");
+    for (tag, ours) in [("</title", 1), ("</style", 1), ("<!--", 0)] {
+        assert_eq!(html.matches(tag).count(), ours, "{tag}");
+    }
+    assert_eq!(html.matches("</svg>").count(), html.matches("<svg ").count());
+    let xml = report.junit();
+    assert!(!xml.contains("<script") && !xml.contains('\u{1}'));
+    assert_eq!(xml.matches("<failure").count(), report.verdict.failed as usize);
+}
+
+#[test]
+fn the_page_takes_nothing_from_elsewhere() {
+    for (name, shape) in shapes() {
+        let html = report(&shape).html().unwrap();
+        let without_names = html.replace("http://www.w3.org/2000/svg", "");
+        for outside in ["http:", "https:", "src=", "<link", "@import", "url("] {
+            assert!(!without_names.contains(outside), "{name}: {outside}");
+        }
+        assert!(!html.contains("NaN") && !html.contains("inf "), "{name}");
+    }
+}
+
+#[test]
+fn a_run_is_passed_only_if_it_was_completed_and_judged_and_nothing_failed() {
+    let outcome = |change: &dyn Fn(&mut Vec<Row>)| {
+        let mut rows = rows(&Shape::default());
+        change(&mut rows);
+        Report::new(&RunData::from_rows(rows).unwrap()).unwrap().verdict.outcome
+    };
+    let each_run = |rows: &mut Vec<Row>, ending| {
+        for row in rows {
+            if let Row::Run(run) = row {
+                run.ending = ending;
+            }
+        }
+    };
+    assert_eq!(outcome(&|_| ()), RunOutcome::Pass);
+    assert_eq!(outcome(&|rows| each_run(rows, None)), RunOutcome::Incomplete);
+    assert_eq!(outcome(&|rows| each_run(rows, Some(Ending::Interrupted))), RunOutcome::Incomplete);
+    assert_eq!(outcome(&|rows| rows.retain(|row| !matches!(row, Row::Verdict(_)))), RunOutcome::Incomplete);
+    let one_fails = |rows: &mut Vec<Row>| {
+        let verdict = rows.iter_mut().find_map(|row| if let Row::Verdict(v) = row { Some(v) } else { None });
+        verdict.unwrap().outcome = Outcome::Fail;
+    };
+    assert_eq!(outcome(&one_fails), RunOutcome::Fail);
+}
+
+#[test]
+fn a_simulated_run_is_never_called_tested() {
+    let html = report(&Shape { world: WorldKind::Simulated, ..Shape::default() }).html().unwrap();
+    assert!(html.contains("predicted, not tested") && !html.contains("Storage test report"));
+}
+
+/// Averages as the published reports have them, on figures small enough to follow by hand.
+#[test]
+fn means_of_samples_count_empty_samples_as_zero_and_plain_means_do_not() {
+    let mut rows: Vec<Row> = rows(&Shape::default());
+    rows.retain(|row| matches!(row, Row::Run(_)));
+    let origin = Origin::database("h", "i", "d");
+    let mut test = |n: u64, count: u64, latency_ms: u64, bytes: u64| {
+        rows.push(
+            Sample {
+                test: 1,
+                origin: origin.clone(),
+                measure: IoClass::ReplicationRead.into(),
+                t_ms: n * 15_000,
+                interval_ms: 15_000,
+                count,
+                bytes: count * bytes,
+                latency_ns_sum: count * latency_ms * 1_000_000,
+                latency_ns_max: latency_ms * 1_000_000,
+            }
+            .into(),
+        );
+    };
+    // Four samples of which two are empty, as when a log closes every other sample.
+    test(0, 9, 2, 232_500);
+    test(2, 3, 6, 232_500);
+    for n in 0..4 {
+        let (t_ms, interval_ms) = (n * 15_000, 15_000);
+        let counter = Counter::LogGenerations;
+        rows.push(
+            CounterSample {
+                test: 1,
+                origin: Origin::instance("h", "i"),
+                counter,
+                t_ms,
+                interval_ms,
+                value: 0,
+            }
+            .into(),
+        );
+    }
+    rows.push(
+        Test {
+            ordinal: 1,
+            kind: "performance".into(),
+            name: "Performance".into(),
+            started_ms: 0,
+            ended_ms: Some(60_000),
+            window_start_ms: Some(0),
+            window_end_ms: Some(60_000),
+            window_planned_ms: Some(60_000),
+            sample_ms: 15_000,
+            sessions: None,
+            target_iops: None,
+            target_batches_per_s: None,
+            copies: 2,
+            parameters: Vec::new(),
+        }
+        .into(),
+    );
+    let report = Report::new(&RunData::from_rows(rows).unwrap()).unwrap();
+    let figures = &report.tests[0].measures[0].figures;
+    assert_eq!(figures.latency_ms_mean, Some(3.0), "(9 x 2 + 3 x 6) / 12");
+    assert_eq!(figures.latency_ms_sample_mean, Some(2.0), "(2 + 0 + 6 + 0) / 4");
+    assert_eq!(figures.bytes_mean, Some(232_500.0));
+    assert_eq!(figures.bytes_sample_mean, Some(116_250.0), "half of the samples have no read");
+    assert_eq!((figures.latency_ms_sample_max, figures.worst_sample_window_s), (Some(6.0), Some(30.0)));
+    assert_eq!(figures.per_s, 0.2);
+    assert!((figures.outstanding - 0.0006).abs() < 1e-12, "36 ms of I/O in 60 s");
+}
+
+#[test]
+fn a_load_that_does_not_change_is_steady_in_a_window_that_four_does_not_divide() {
+    let mut rows = rows(&Shape { window_s: 21, ..Shape::default() });
+    for row in &mut rows {
+        if let Row::Sample(sample) = row
+            && sample.origin.instance.is_none()
+        {
+            sample.count = 100;
+        }
+    }
+    let report = Report::new(&RunData::from_rows(rows).unwrap()).unwrap();
+    let steadiness = report.tests[2].steadiness.as_ref().unwrap();
+    assert_eq!(steadiness.quarter_iops, [200.0; 4], "100 reads and 100 writes each second");
+    assert!(steadiness.steady);
+}
+
+#[test]
+fn a_day_with_56_databases_stays_small() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("run.db");
+    let mut now = Instant::now();
+    let mut lap = || std::mem::replace(&mut now, Instant::now()).elapsed();
+    let mut store = RunStore::create(&path).unwrap();
+    synthetic::record(
+        &Shape { databases: 56, window_s: 86_400, sample_s: 15, ..Shape::default() },
+        &mut store,
+    )
+    .unwrap();
+    store.close().unwrap();
+    println!("recorded in {:?}", lap());
+    let data = load(&path).unwrap();
+    println!("loaded in {:?}", lap());
+    let report = Report::new(&data).unwrap();
+    println!("analysed in {:?}", lap());
+    let (html, json) = (report.html().unwrap(), report.json());
+    println!("rendered in {:?}", lap());
+    let db_bytes = std::fs::metadata(&path).unwrap().len();
+    println!("run.db {db_bytes} bytes, html {} bytes, json {} bytes", html.len(), json.len());
+    assert!(db_bytes < 200_000_000);
+    assert!(html.len() < 15_000_000);
+}

@@ -1,0 +1,301 @@
+//! Checks of a plan: what must hold for it to pass, in one sentence each.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::failure::{Failures, Scenario};
+use crate::inputs::{Inputs, MAX_MOUNTED};
+use crate::layout::Layout;
+use crate::sizing::ServerNeed;
+use crate::storage::Storage;
+
+/// Outcome of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Holds.
+    Pass,
+    /// Does not hold: the plan fails.
+    Fail,
+    /// Worth knowing; fails nothing.
+    Note,
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Check {
+    /// What is checked.
+    pub name: &'static str,
+    /// Outcome.
+    pub outcome: Outcome,
+    /// One sentence with the figures.
+    pub detail: String,
+}
+
+/// Counts of one server, from the layout.
+struct Held {
+    copies: usize,
+    active: usize,
+}
+
+/// All checks of a plan.
+pub fn checks(
+    inputs: &Inputs<'_>,
+    layout: &Layout,
+    failures: &Failures,
+    tested: Option<&Scenario>,
+    storage: &Storage,
+    needs: [&ServerNeed; 2],
+) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut judge = |name, holds: bool, detail: String| {
+        checks.push(Check { name, outcome: if holds { Outcome::Pass } else { Outcome::Fail }, detail });
+    };
+    let held: Vec<Held> = (0..inputs.servers.len())
+        .map(|server| {
+            let here = |copy: &crate::layout::CopyPlace| usize::from(copy.server) == server;
+            Held {
+                copies: layout.databases.iter().filter(|database| database.copies.iter().any(here)).count(),
+                active: layout.databases.iter().filter(|database| here(&database.copies[0])).count(),
+            }
+        })
+        .collect();
+
+    let doubled = layout.databases.iter().find(|database| {
+        database
+            .copies
+            .iter()
+            .enumerate()
+            .any(|(i, a)| database.copies[..i].iter().any(|b| b.server == a.server))
+    });
+    judge(
+        "one copy per server",
+        doubled.is_none(),
+        match doubled {
+            None => format!("{} databases, no server holds two copies of one", layout.databases.len()),
+            Some(database) => format!("`{}` has two copies on one server", database.name),
+        },
+    );
+    copies_wished(inputs, layout, &mut judge);
+    let (fullest, mixed) = volume_balance(inputs, layout);
+    judge(
+        "databases per volume",
+        fullest <= inputs.databases_per_volume,
+        format!("at most {fullest} on a volume, {} wished", inputs.databases_per_volume),
+    );
+    judge(
+        "preferences per volume",
+        mixed.0 <= mixed.1,
+        format!(
+            "at most {} copies of one preference on a volume, evenly dealt it would be {}",
+            mixed.0, mixed.1
+        ),
+    );
+    balance(inputs, &held, &mut judge);
+    let most = held.iter().map(|held| held.copies).max().unwrap_or(0);
+    judge(
+        "databases per server",
+        most <= MAX_MOUNTED as usize,
+        format!("at most {most} copies on a server, {MAX_MOUNTED} can be mounted"),
+    );
+    enclosures_apart(inputs, layout, &mut judge);
+    let normal = &failures.scenarios[0];
+    judge(
+        "every database is active",
+        normal.lost_databases == 0,
+        format!(
+            "{} of {} databases are active when nothing is lost",
+            normal.active.iter().sum::<u32>(),
+            layout.databases.len()
+        ),
+    );
+    if let Some(tested) = tested {
+        let gone = tested.lost_databases;
+        judge("failure under test", gone == 0, format!("{}: {gone} databases without a copy", tested.label));
+    }
+    servers_suffice(inputs, needs, &mut judge);
+    let misfits: Vec<String> =
+        storage.volumes.iter().chain(&storage.pools).flat_map(|used| used.misfits()).collect();
+    judge(
+        "storage fits",
+        misfits.is_empty(),
+        if misfits.is_empty() {
+            "every volume and pool has the space and the I/O".into()
+        } else {
+            misfits.join("; ")
+        },
+    );
+    for enclosure in &storage.enclosures {
+        if let Some(bays) = enclosure.bays {
+            let disks = enclosure.database_disks + enclosure.other_disks;
+            judge(
+                "enclosure bays",
+                disks <= bays,
+                format!("{}: {disks} disks in {bays} bays", enclosure.name),
+            );
+        }
+    }
+    notes(inputs, failures, storage, &mut checks);
+    checks
+}
+
+type Judge<'a> = &'a mut dyn FnMut(&'static str, bool, String);
+
+fn copies_wished(inputs: &Inputs<'_>, layout: &Layout, judge: Judge<'_>) {
+    let wrong = layout.databases.iter().find(|database| {
+        let home = inputs.servers[usize::from(database.copies[0].server)].site;
+        let mut counts = vec![0u32; inputs.sites.len()];
+        for copy in &database.copies {
+            counts[inputs.servers[usize::from(copy.server)].site] += 1;
+        }
+        (0..inputs.sites.len()).any(|step| {
+            let wished = inputs.copies_per_site.get(step).copied().unwrap_or(0);
+            counts[(home + step) % inputs.sites.len()] != wished
+        })
+    });
+    judge(
+        "copies per site",
+        wrong.is_none(),
+        match wrong {
+            None => format!("{:?} copies from the home site on, for every database", inputs.copies_per_site),
+            Some(database) => {
+                format!("`{}` has other copies per site than {:?}", database.name, inputs.copies_per_site)
+            }
+        },
+    );
+}
+
+/// Databases on the fullest volume; and the worst count of one preference on a volume beside what even dealing would give.
+fn volume_balance(inputs: &Inputs<'_>, layout: &Layout) -> (u32, (u32, u32)) {
+    let preferences = layout.databases.iter().map(|database| database.copies.len()).max().unwrap_or(0);
+    let mut on_server = vec![vec![0u32; preferences]; inputs.servers.len()];
+    let mut volumes = std::collections::BTreeMap::<(u8, u16), Vec<u32>>::new();
+    for database in &layout.databases {
+        for (preference, copy) in database.copies.iter().enumerate() {
+            on_server[usize::from(copy.server)][preference] += 1;
+            volumes.entry((copy.server, copy.volume)).or_insert_with(|| vec![0; preferences])[preference] +=
+                1;
+        }
+    }
+    let fullest = volumes.values().map(|counts| counts.iter().sum()).max().unwrap_or(0);
+    let mut worst = (0u32, 0u32);
+    for (&(server, _), counts) in &volumes {
+        let on_this = volumes.keys().filter(|&&(other, _)| other == server).count() as u32;
+        for (preference, &count) in counts.iter().enumerate() {
+            let even = on_server[usize::from(server)][preference].div_ceil(on_this);
+            if count.saturating_sub(even) > worst.0.saturating_sub(worst.1) || worst == (0, 0) {
+                worst = (count, even);
+            }
+        }
+    }
+    (fullest, worst)
+}
+
+fn balance(inputs: &Inputs<'_>, held: &[Held], judge: Judge<'_>) {
+    for site in &inputs.sites {
+        let range = |value: &dyn Fn(&Held) -> usize| {
+            let values = site.servers.iter().map(|&server| value(&held[server]));
+            (values.clone().min().unwrap_or(0), values.max().unwrap_or(0))
+        };
+        let (active, copies) = (range(&|held| held.active), range(&|held| held.copies));
+        // The last block may be a part of one: each of the walks over the site then misses some servers once.
+        let slack = inputs.copies() as usize * inputs.active_sites().count();
+        judge(
+            "balance",
+            active.1 - active.0 <= 1 && copies.1 - copies.0 <= slack,
+            format!(
+                "{}: {} to {} active, {} to {} copies per server",
+                site.name, active.0, active.1, copies.0, copies.1
+            ),
+        );
+    }
+}
+
+fn enclosures_apart(inputs: &Inputs<'_>, layout: &Layout, judge: Judge<'_>) {
+    if inputs.enclosures.len() < 2 {
+        return;
+    }
+    let together = layout.databases.iter().find(|database| {
+        database.copies.iter().enumerate().any(|(i, a)| {
+            let a = &inputs.servers[usize::from(a.server)];
+            let others = database.copies[..i].iter().map(|b| &inputs.servers[usize::from(b.server)]);
+            let in_site: Vec<_> = others.filter(|b| b.site == a.site).collect();
+            let site = &inputs.sites[a.site].servers;
+            let domains: std::collections::BTreeSet<_> =
+                site.iter().map(|&server| inputs.servers[server].enclosure).collect();
+            in_site.len() < domains.len()
+                && in_site.iter().any(|b| a.enclosure.is_some() && b.enclosure == a.enclosure)
+        })
+    });
+    judge(
+        "copies in different enclosures",
+        together.is_none(),
+        match together {
+            None => "copies of a database share no enclosure where the site has another".into(),
+            Some(database) => {
+                format!("`{}` has two copies in one enclosure of a site that has another", database.name)
+            }
+        },
+    );
+}
+
+fn servers_suffice(inputs: &Inputs<'_>, needs: [&ServerNeed; 2], judge: Judge<'_>) {
+    /// Share of the processor that the worst failure may use.
+    const MOST_CPU: f64 = 0.8;
+    let cpu = needs.iter().filter_map(|need| need.cpu_share).reduce(f64::max);
+    if let Some(cpu) = cpu {
+        judge(
+            "processor",
+            cpu <= MOST_CPU,
+            format!("{:.0} % used in the worst failure, 80 % allowed", cpu * 100.0),
+        );
+    }
+    let memory = needs.iter().filter_map(|need| need.memory_gb).reduce(f64::max);
+    let least = inputs.servers.iter().filter_map(|server| server.memory_gib).reduce(f64::min);
+    if let (Some(need), Some(there)) = (memory, least) {
+        judge("memory", need <= there, format!("{need:.0} GB are needed, {there:.0} GB are there"));
+    }
+}
+
+fn notes(inputs: &Inputs<'_>, failures: &Failures, storage: &Storage, checks: &mut Vec<Check>) {
+    let mut note = |name, detail| checks.push(Check { name, outcome: Outcome::Note, detail });
+    if inputs.profile.logs_per_day <= 0.0 {
+        note("logs", "the messages per day are not given, so only moved mailboxes count as logs".into());
+    }
+    for pool in storage.pools.iter().filter(|pool| pool.iops > 0.0 && pool.disk_iops.is_none()) {
+        note(
+            "I/O",
+            format!("{}: its I/O does not follow from its disks, the tests have to show it", pool.name),
+        );
+    }
+    for used in storage.volumes.iter().chain(&storage.pools) {
+        if let Some(share) = used.iops_share_rebuilding.filter(|&share| share > 1.0) {
+            let percent = share * 100.0;
+            note(
+                "rebuild",
+                format!("{}: the load is {percent:.0} % of its I/O while a disk is rebuilt", used.name),
+            );
+        }
+    }
+    if inputs.copies() > 1 {
+        note(
+            "fatal sets",
+            format!(
+                "{} of {} sets of {} servers take all copies of a database",
+                failures.fatal_sets, failures.sets, failures.fatal_servers
+            ),
+        );
+    }
+    for home in inputs.active_sites() {
+        let servers = inputs.sites[home].servers.len() as u32;
+        let databases: u32 = failures.scenarios[0].active.iter().sum();
+        let even = crate::formula::even_databases(databases, servers, inputs.active_sites().count() as u32);
+        if even != databases && inputs.copies_per_site[0] > 1 {
+            note(
+                "evenness",
+                format!("{databases} databases do not spread evenly after a loss; {even} would"),
+            );
+            break;
+        }
+    }
+}

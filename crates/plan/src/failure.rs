@@ -1,0 +1,328 @@
+//! What every failure does to the active databases.
+//!
+//! A database is active on the first of its copies, in order of preference, whose server is alive and has room for another
+//! active. That is what the real selection does when all copies are healthy; ties in queues fall back to preference.
+//!
+//! Invariants
+//! 1. Every database is active at most once, and only where it has a copy on a living server.
+//! 2. No server has more actives than its limit.
+//! 3. Active and lost databases add up to all databases.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::inputs::Inputs;
+use crate::layout::Layout;
+
+/// Kind of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Nothing is lost.
+    Normal,
+    /// One server.
+    Server,
+    /// Two servers.
+    TwoServers,
+    /// All servers of an enclosure.
+    Enclosure,
+    /// All servers of a site.
+    Site,
+    /// All servers of a site and one more.
+    SiteAndServer,
+    /// A set named by the user.
+    Named,
+}
+
+impl Kind {
+    /// Name for people.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Normal => "nothing lost",
+            Kind::Server => "one server",
+            Kind::TwoServers => "two servers",
+            Kind::Enclosure => "an enclosure",
+            Kind::Site => "a site",
+            Kind::SiteAndServer => "a site and a server",
+            Kind::Named => "named",
+        }
+    }
+}
+
+/// One failure and its outcome.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Scenario {
+    /// Kind.
+    pub kind: Kind,
+    /// What is lost, for people.
+    pub label: String,
+    /// Bit n is set when server n is lost.
+    pub lost_servers: u32,
+    /// Active databases per server.
+    pub active: Vec<u32>,
+    /// Databases without a copy.
+    pub lost_databases: u32,
+    /// Active databases on the fullest server.
+    pub worst_active: u32,
+    /// Active databases on the fullest volume.
+    pub worst_volume: u32,
+    /// The copy of each database that is active, by preference from 0.
+    #[serde(skip)]
+    pub active_copy: Vec<Option<u8>>,
+}
+
+/// All failures of a kind, or one named set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Class {
+    /// Kind.
+    pub kind: Kind,
+    /// How many failures of it there are.
+    pub scenarios: u32,
+    /// How many of them lose no database.
+    pub survived: u32,
+    /// Most active databases on a server, over those that lose no database (over all when there is none).
+    pub worst_active: u32,
+    /// Most active databases on a volume, likewise.
+    pub worst_volume: u32,
+    /// Most databases lost.
+    pub lost_databases: u32,
+    /// The failure that `worst_active` comes from.
+    pub worst: String,
+}
+
+/// Every failure of a layout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Failures {
+    /// By kind.
+    pub classes: Vec<Class>,
+    /// All of them.
+    pub scenarios: Vec<Scenario>,
+    /// Index of the worst one that loses no database.
+    pub worst_survived: usize,
+    /// Smallest number of lost servers that can lose a database.
+    pub fatal_servers: u32,
+    /// How many sets of so many servers do.
+    pub fatal_sets: u64,
+    /// Out of how many.
+    pub sets: u64,
+}
+
+impl Failures {
+    /// The worst failure that loses no database.
+    pub fn worst(&self) -> &Scenario {
+        &self.scenarios[self.worst_survived]
+    }
+}
+
+/// A layout in the form that failures are computed from.
+struct Compact {
+    /// Servers and volume slots of the copies that may be activated, database after database.
+    copies: Vec<(u8, u32)>,
+    /// Where each database starts in `copies`; one more than databases.
+    starts: Vec<u32>,
+    slots: usize,
+    limits: Option<Vec<u32>>,
+    servers: usize,
+}
+
+impl Compact {
+    fn of(inputs: &Inputs<'_>, layout: &Layout) -> Compact {
+        let servers = inputs.servers.len();
+        let mut volumes = vec![0u32; servers];
+        for copy in layout.databases.iter().flat_map(|database| &database.copies) {
+            let most = &mut volumes[usize::from(copy.server)];
+            *most = (*most).max(u32::from(copy.volume));
+        }
+        let mut slots = 0;
+        let mut first_slot = Vec::with_capacity(servers);
+        for count in volumes {
+            first_slot.push(slots);
+            slots += count;
+        }
+        let off = if inputs.lagged_can_activate { 0 } else { layout.lagged as usize };
+        let mut copies = Vec::new();
+        let mut starts = vec![0];
+        for database in &layout.databases {
+            let usable = database.copies.len().saturating_sub(off).max(1);
+            copies.extend(database.copies[..usable.min(database.copies.len())].iter().map(|copy| {
+                (copy.server, first_slot[usize::from(copy.server)] + u32::from(copy.volume) - 1)
+            }));
+            starts.push(copies.len() as u32);
+        }
+        let limited = inputs.servers.iter().any(|server| server.max_active.is_some());
+        let limits = limited
+            .then(|| inputs.servers.iter().map(|server| server.max_active.unwrap_or(u32::MAX)).collect());
+        Compact { copies, starts, slots: slots as usize, limits, servers }
+    }
+
+    fn databases(&self) -> impl Iterator<Item = &[(u8, u32)]> {
+        self.starts.windows(2).map(|ends| &self.copies[ends[0] as usize..ends[1] as usize])
+    }
+
+    /// Activates every database with the servers in `lost` gone.
+    fn fail(&self, kind: Kind, label: String, lost: u32) -> Scenario {
+        let mut active = vec![0u32; self.servers];
+        let mut on_volume = vec![0u32; self.slots];
+        let mut lost_databases = 0;
+        let mut active_copy = vec![None; self.starts.len() - 1];
+        let alive = |server: u8| lost & (1 << server) == 0;
+        // Databases whose first copy lives stay where they are; only then the others look for room.
+        for moves in [false, true] {
+            for (copies, chosen) in self.databases().zip(&mut active_copy) {
+                if alive(copies[0].0) == moves {
+                    continue;
+                }
+                let room = |server: u8| match &self.limits {
+                    None => true,
+                    Some(limits) => active[usize::from(server)] < limits[usize::from(server)],
+                };
+                match copies.iter().position(|&(server, _)| alive(server) && room(server)) {
+                    Some(copy) => {
+                        let (server, slot) = copies[copy];
+                        *chosen = Some(copy as u8);
+                        active[usize::from(server)] += 1;
+                        on_volume[slot as usize] += 1;
+                    }
+                    None => lost_databases += 1,
+                }
+            }
+        }
+        let worst = |counts: &[u32]| counts.iter().copied().max().unwrap_or(0);
+        let (worst_active, worst_volume) = (worst(&active), worst(&on_volume));
+        Scenario {
+            kind,
+            label,
+            lost_servers: lost,
+            active,
+            lost_databases,
+            worst_active,
+            worst_volume,
+            active_copy,
+        }
+    }
+}
+
+/// Computes every failure: each server, each two, each enclosure, each site, each site with one more server, and the named
+/// sets (label and lost servers).
+pub fn failures(inputs: &Inputs<'_>, layout: &Layout, named: &[(String, u32)]) -> Failures {
+    let compact = Compact::of(inputs, layout);
+    let scenarios: Vec<Scenario> = sets_to_fail(inputs)
+        .into_iter()
+        .chain(named.iter().map(|(label, lost)| (Kind::Named, label.clone(), *lost)))
+        .map(|(kind, label, lost)| compact.fail(kind, label, lost))
+        .collect();
+    let worst_survived = (0..scenarios.len())
+        .filter(|&i| scenarios[i].lost_databases == 0 && scenarios[i].kind != Kind::Named)
+        // On equal load the failure that takes more servers is the one to name.
+        .max_by_key(|&i| (scenarios[i].worst_active, scenarios[i].lost_servers.count_ones(), usize::MAX - i))
+        .unwrap_or(0);
+    let (fatal_servers, fatal_sets) = fatal_sets(&compact);
+    Failures {
+        classes: classes(&scenarios),
+        worst_survived,
+        fatal_servers,
+        fatal_sets,
+        sets: binomial(inputs.servers.len() as u64, u64::from(fatal_servers)),
+        scenarios,
+    }
+}
+
+/// The lost servers of a set of names: hosts, enclosures, sites.
+pub fn named_set(inputs: &Inputs<'_>, names: &[&str]) -> std::result::Result<u32, String> {
+    let mut lost = 0;
+    for name in names {
+        let is_named = |index: usize| {
+            let server = &inputs.servers[index];
+            server.name == *name
+                || inputs.sites[server.site].name == *name
+                || server.enclosure.is_some_and(|enclosure| inputs.enclosures[enclosure] == *name)
+        };
+        let found =
+            (0..inputs.servers.len()).filter(|&index| is_named(index)).fold(0, |set, index| set | 1 << index);
+        if found == 0 {
+            return Err((*name).to_owned());
+        }
+        lost |= found;
+    }
+    Ok(lost)
+}
+
+fn sets_to_fail(inputs: &Inputs<'_>) -> Vec<(Kind, String, u32)> {
+    let servers = inputs.servers.len();
+    let name = |server: usize| inputs.servers[server].name.as_str();
+    let mut sets = vec![(Kind::Normal, "nothing".to_owned(), 0u32)];
+    sets.extend((0..servers).map(|a| (Kind::Server, name(a).to_owned(), 1 << a)));
+    for a in 0..servers {
+        sets.extend(
+            (a + 1..servers)
+                .map(|b| (Kind::TwoServers, format!("{} + {}", name(a), name(b)), 1 << a | 1 << b)),
+        );
+    }
+    for (index, enclosure) in inputs.enclosures.iter().enumerate() {
+        let lost = mask((0..servers).filter(|&server| inputs.servers[server].enclosure == Some(index)));
+        if lost.count_ones() > 1 && lost.count_ones() < servers as u32 {
+            sets.push((Kind::Enclosure, enclosure.clone(), lost));
+        }
+    }
+    if inputs.sites.len() > 1 {
+        let lost_with = |site: usize| mask(inputs.sites[site].servers.iter().copied());
+        for (index, site) in inputs.sites.iter().enumerate() {
+            sets.push((Kind::Site, site.name.clone(), lost_with(index)));
+        }
+        for (index, site) in inputs.sites.iter().enumerate() {
+            let others = (0..servers).filter(|&server| inputs.servers[server].site != index);
+            sets.extend(others.map(|server| {
+                let label = format!("{} + {}", site.name, name(server));
+                (Kind::SiteAndServer, label, lost_with(index) | 1 << server)
+            }));
+        }
+    }
+    sets
+}
+
+fn mask(servers: impl Iterator<Item = usize>) -> u32 {
+    servers.fold(0, |set, server| set | 1 << server)
+}
+
+/// One class per kind; each named set is a class of its own.
+fn classes(scenarios: &[Scenario]) -> Vec<Class> {
+    let mut groups: BTreeMap<(Kind, usize), Vec<&Scenario>> = BTreeMap::new();
+    for (index, scenario) in scenarios.iter().enumerate() {
+        let own = if scenario.kind == Kind::Named { index } else { 0 };
+        groups.entry((scenario.kind, own)).or_default().push(scenario);
+    }
+    groups.into_iter().map(|((kind, _), all)| class(kind, &all)).collect()
+}
+
+fn class(kind: Kind, all: &[&Scenario]) -> Class {
+    let survived: Vec<&Scenario> = all.iter().copied().filter(|one| one.lost_databases == 0).collect();
+    let judged = if survived.is_empty() { all } else { &survived };
+    let worst = judged.iter().copied().reduce(|a, b| if b.worst_active > a.worst_active { b } else { a });
+    Class {
+        kind,
+        scenarios: all.len() as u32,
+        survived: survived.len() as u32,
+        worst_active: worst.map_or(0, |one| one.worst_active),
+        worst_volume: judged.iter().map(|one| one.worst_volume).max().unwrap_or(0),
+        lost_databases: all.iter().map(|one| one.lost_databases).max().unwrap_or(0),
+        worst: worst.map_or_else(String::new, |one| one.label.clone()),
+    }
+}
+
+/// The smallest number of servers that hold all usable copies of a database, and how many such sets there are.
+fn fatal_sets(compact: &Compact) -> (u32, u64) {
+    let mut sets: Vec<u32> = compact
+        .databases()
+        .map(|copies| mask(copies.iter().map(|&(server, _)| usize::from(server))))
+        .collect();
+    sets.sort_unstable();
+    sets.dedup();
+    let least = sets.iter().map(|set| set.count_ones()).min().unwrap_or(0);
+    (least, sets.iter().filter(|set| set.count_ones() == least).count() as u64)
+}
+
+fn binomial(n: u64, k: u64) -> u64 {
+    (0..k.min(n)).fold(1, |product, i| product * (n - i) / (i + 1))
+}

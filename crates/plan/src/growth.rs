@@ -1,0 +1,76 @@
+//! Building blocks: the same solution several times in one array, until a limit of the array is reached.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use solution::Result;
+
+use crate::inputs::Inputs;
+use crate::sizing::Sizing;
+use crate::storage::Storage;
+
+/// So many blocks together.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Block {
+    /// Blocks.
+    pub blocks: u32,
+    /// Mailboxes.
+    pub mailboxes: f64,
+    /// Hosts.
+    pub hosts: u32,
+    /// Disks of the described volumes and pools.
+    pub disks: u32,
+    /// Raw capacity in TB (10^12 bytes).
+    pub raw_tb: f64,
+    /// Database I/O per second, all copies.
+    pub database_iops: f64,
+    /// The limit of the array that stands in the way; `None` when it fits.
+    pub limit: Option<String>,
+}
+
+/// The growth path, up to and including the first step that does not fit.
+pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Result<Vec<Block>> {
+    let solution = inputs.solution;
+    let Some(wish) = &solution.file.building_block else { return Ok(Vec::new()) };
+    let (mut disks, mut raw_gb) = (0u32, 0.0);
+    for used in &storage.volumes {
+        if let Some(kind) = &solution.file.volume[used.entry].disk {
+            let disk = solution.disk(kind, &format!("volume[{}].disk", used.entry))?;
+            disks += used.count * used.disks;
+            raw_gb += f64::from(used.count * used.disks) * disk.capacity_gb;
+        }
+    }
+    for (used, pool) in storage.pools.iter().zip(&solution.file.pool) {
+        disks += used.count * used.disks;
+        raw_gb += f64::from(used.count * used.disks)
+            * solution.disk(&pool.disk, &format!("pool[{}].disk", used.entry))?.capacity_gb;
+    }
+    let hosts = inputs.servers.len() as u32 * inputs.dags;
+    let iops = sizing.row("database_iops").and_then(|row| row.per_environment).unwrap_or(0.0);
+    let mut path = Vec::new();
+    for blocks in 1..=wish.blocks.unwrap_or(8) {
+        let n = f64::from(blocks);
+        let (all_disks, all_hosts, raw_tb) = (disks * blocks, hosts * blocks, n * raw_gb / 1000.0);
+        let over = |what: &str, need: f64, most: Option<f64>| {
+            most.filter(|&most| need > most).map(|most| format!("{need} {what}, the array takes {most}"))
+        };
+        let limit = over("disks", f64::from(all_disks), wish.max_disks.map(f64::from))
+            .or_else(|| over("hosts", f64::from(all_hosts), wish.max_hosts.map(f64::from)))
+            .or_else(|| over("TB", raw_tb, wish.max_capacity_tb));
+        let ends = limit.is_some();
+        let mailboxes = n * inputs.profile.mailboxes;
+        let database_iops = n * iops;
+        path.push(Block {
+            blocks,
+            mailboxes,
+            hosts: all_hosts,
+            disks: all_disks,
+            raw_tb,
+            database_iops,
+            limit,
+        });
+        if ends {
+            break;
+        }
+    }
+    Ok(path)
+}

@@ -1,0 +1,372 @@
+//! Which server and volume holds which copy.
+//!
+//! The published rule, generalised. Databases are dealt in blocks, one block per site that hosts actives in turn, one
+//! database per server of that site; a running number `k` counts the blocks of all sites.
+//! - The first copy walks the servers of the home site.
+//! - Every further copy of the site goes to another *domain* of it. A domain is an enclosure with all its servers, or a
+//!   single server where the site has fewer than two enclosures. With `f` domains the second copy lies `1 + k mod (f-1)` domains on,
+//!   at the same place in it shifted by `k div (f-1)`.
+//! - Other sites repeat the picture with their own walk (`mirrored`), or shift it by the block (`rotated`).
+//! - Where blocks alternate between sites so that a site would see only every other shift (an odd number of servers), the
+//!   numbers move on by one after each round, so that all shifts come up.
+//!
+//! With one server per domain and two equal sites this is the R740xd layout; with two enclosures of four and a passive
+//! site it is the MD3260 layout.
+//!
+//! Invariants
+//! 1. A database has exactly its wished number of copies, all on different servers.
+//! 2. A volume never holds more databases than wished.
+//! 3. Same inputs, same layout.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use solution::{RemoteRule, Result};
+
+use crate::inputs::{Inputs, SiteInput};
+
+/// One copy of a database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CopyPlace {
+    /// Index of the server.
+    pub server: u8,
+    /// Number of the volume on that server, from 1.
+    pub volume: u16,
+}
+
+/// A database and its copies in the order of their activation preference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DatabasePlace {
+    /// Name.
+    pub name: String,
+    /// Copies; the first is normally active.
+    pub copies: Vec<CopyPlace>,
+}
+
+/// A layout of one group.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Layout {
+    /// Databases.
+    pub databases: Vec<DatabasePlace>,
+    /// How many of the last copies are lagged.
+    pub lagged: u32,
+    /// Given by the file instead of made by the rule.
+    pub imported: bool,
+}
+
+/// Databases that each site is home to, dealt in blocks.
+pub fn home_counts(sites: &[SiteInput], databases: u32) -> Vec<u32> {
+    let mut counts = vec![0; sites.len()];
+    for (site, _) in Deal::new(sites).take(databases as usize) {
+        counts[site] += 1;
+    }
+    counts
+}
+
+/// The home sites of all databases in order, each with the running number of its block.
+struct Deal<'a> {
+    sites: &'a [SiteInput],
+    site: usize,
+    left: usize,
+    block: usize,
+}
+
+impl<'a> Deal<'a> {
+    fn new(sites: &'a [SiteInput]) -> Deal<'a> {
+        let site = sites.iter().position(|site| site.active).unwrap_or(0);
+        Deal { sites, site, left: sites[site].servers.len(), block: 0 }
+    }
+}
+
+impl Iterator for Deal<'_> {
+    type Item = (usize, usize);
+
+    fn next(&mut self) -> Option<(usize, usize)> {
+        if self.left == 0 {
+            let count = self.sites.len();
+            self.site =
+                (1..=count).map(|step| (self.site + step) % count).find(|&site| self.sites[site].active)?;
+            self.left = self.sites[self.site].servers.len();
+            self.block += 1;
+        }
+        self.left -= 1;
+        Some((self.site, self.block))
+    }
+}
+
+/// A site's servers in walking order, and in domains.
+struct Walk {
+    /// Domain and place in it of each server of the walk.
+    places: Vec<(usize, usize)>,
+    domains: Vec<Vec<usize>>,
+}
+
+impl Walk {
+    fn of(inputs: &Inputs<'_>, site: &SiteInput) -> Walk {
+        let shared = |server: usize| inputs.servers[server].enclosure;
+        let mut keys: Vec<Option<usize>> = Vec::new();
+        for &server in &site.servers {
+            let key = shared(server);
+            if key.is_none() || !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let one_domain = keys.len() < 2;
+        let mut domains: Vec<(Option<usize>, Vec<usize>)> = Vec::new();
+        let mut places = Vec::new();
+        for &server in &site.servers {
+            let key = if one_domain { None } else { shared(server) };
+            let domain = match domains.iter().position(|(other, _)| key.is_some() && *other == key) {
+                Some(domain) => domain,
+                None => {
+                    domains.push((key, Vec::new()));
+                    domains.len() - 1
+                }
+            };
+            places.push((domain, domains[domain].1.len()));
+            domains[domain].1.push(server);
+        }
+        Walk { places, domains: domains.into_iter().map(|(_, servers)| servers).collect() }
+    }
+
+    /// Servers of `count` copies, the first at `start` in the walk, in block `k` of a deal over `homes` sites.
+    fn place(&self, start: usize, k: usize, homes: usize, count: usize) -> Vec<usize> {
+        let others = self.domains.len() - 1;
+        let (domain, place) = self.places[start % self.places.len()];
+        let mut chosen = vec![self.domains[domain][place]];
+        let largest = self.domains.iter().map(Vec::len).max().unwrap_or(1);
+        let turns = if largest > 1 || count < 3 { largest } else { others.saturating_sub(1).max(1) };
+        let k = every_residue(k, homes, others * turns);
+        while chosen.len() < count {
+            let copy = chosen.len();
+            // Domains first, each once; more copies than domains start over.
+            let (wanted, shift) = match others {
+                0 => (domain, 1 + k),
+                _ => ((domain + domain_shift(copy % (others + 1), k, others)) % (others + 1), k / others),
+            };
+            let server = self.free_server(wanted, place + shift, &chosen);
+            chosen.push(server);
+        }
+        chosen
+    }
+
+    /// The first server not chosen yet, from a place in a domain on, then in the domains after it.
+    fn free_server(&self, domain: usize, place: usize, chosen: &[usize]) -> usize {
+        let count = self.domains.len();
+        let in_order = (0..count).flat_map(|step| {
+            let servers = &self.domains[(domain + step) % count];
+            (0..servers.len()).map(move |i| servers[(place + i) % servers.len()])
+        });
+        in_order.into_iter().find(|server| !chosen.contains(server)).unwrap_or(self.domains[domain][0])
+    }
+}
+
+/// The block number that a site's shifts are taken from. Blocks of `homes` sites alternate, so a site sees only every
+/// `homes`-th number; where that number and the cycle have a common divisor it would never see most of the shifts. Then the
+/// numbers move on by one after each round. (Sites of 8 have no common divisor: there this is the published rule as it is.)
+fn every_residue(k: usize, homes: usize, cycle: usize) -> usize {
+    if cycle == 0 {
+        return k;
+    }
+    let common = gcd(homes, cycle);
+    k + k / (homes * cycle / common) % common
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// How many domains on the copy with this number (from 1) lies in block `k`, out of `others` other domains. Copies of one
+/// database get different answers; over the blocks every combination comes up equally often.
+fn domain_shift(copy: usize, k: usize, others: usize) -> usize {
+    if copy == 0 {
+        return 0;
+    }
+    let second = k % others;
+    if copy == 1 {
+        return 1 + second;
+    }
+    let rest = others - 1;
+    let step = (k / others + copy - 2) % rest.max(1);
+    1 + (second + 1 + step) % others
+}
+
+/// Lays out `databases` databases by the published rule.
+pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Result<Layout> {
+    let walks: Vec<Walk> = inputs.sites.iter().map(|site| Walk::of(inputs, site)).collect();
+    let active: Vec<usize> = inputs.active_sites().collect();
+    let mut dealt = vec![0usize; inputs.sites.len()];
+    let mut rows: Vec<Vec<u8>> = Vec::with_capacity(databases as usize);
+    for (home, k) in Deal::new(&inputs.sites).take(databases as usize) {
+        let running = dealt[home];
+        dealt[home] += 1;
+        let mut row = Vec::with_capacity(inputs.copies() as usize);
+        for (step, &count) in inputs.copies_per_site.iter().enumerate() {
+            if count == 0 {
+                continue;
+            }
+            let site = (home + step) % inputs.sites.len();
+            let servers = inputs.sites[site].servers.len();
+            let (start, block) = if step == 0 {
+                (running, k)
+            } else {
+                // The remote site's own block number; the same as the home's when the sites are equal.
+                let order = active.iter().position(|&site| site == home).unwrap_or(0);
+                let block = active.len() * (running / servers) + order;
+                let turn = if inputs.remote == RemoteRule::Rotated { running / servers } else { 0 };
+                (running + turn, block)
+            };
+            row.extend(
+                walks[site]
+                    .place(start, block, active.len(), count as usize)
+                    .iter()
+                    .map(|&server| server as u8),
+            );
+        }
+        rows.push(row);
+    }
+    let volumes = volumes_of(&rows, inputs.servers.len(), inputs.databases_per_volume);
+    let databases = rows
+        .iter()
+        .zip(volumes)
+        .zip(1..)
+        .map(|((row, volumes), n)| {
+            let copies =
+                row.iter().zip(volumes).map(|(&server, volume)| CopyPlace { server, volume }).collect();
+            let name = inputs.solution.numbered(&inputs.database_name, n, "dag.database_name")?;
+            Ok(DatabasePlace { name, copies })
+        })
+        .collect::<Result<_>>()?;
+    Ok(Layout { databases, lagged: inputs.lagged, imported: false })
+}
+
+/// Volume of every copy. One number for all copies of a database where that keeps the volumes full and balanced by
+/// preference; otherwise each server deals its copies over its volumes, preference by preference.
+fn volumes_of(rows: &[Vec<u8>], servers: usize, per_volume: u32) -> Vec<Vec<u16>> {
+    let per_volume = per_volume as usize;
+    let preferences = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let mut held = vec![vec![0usize; preferences]; servers];
+    for row in rows {
+        for (preference, &server) in row.iter().enumerate() {
+            held[usize::from(server)][preference] += 1;
+        }
+    }
+    let volumes: Vec<usize> =
+        held.iter().map(|counts| counts.iter().sum::<usize>().div_ceil(per_volume).max(1)).collect();
+    one_number(rows, &held, &volumes, per_volume).unwrap_or_else(|| {
+        let before: Vec<Vec<usize>> = held
+            .iter()
+            .map(|counts| {
+                counts.iter().scan(0, |sum, &count| Some(std::mem::replace(sum, *sum + count))).collect()
+            })
+            .collect();
+        let mut seen = vec![vec![0usize; preferences]; servers];
+        rows.iter()
+            .map(|row| {
+                let place = |(preference, &server): (usize, &u8)| {
+                    let server = usize::from(server);
+                    let turn = before[server][preference] + seen[server][preference];
+                    seen[server][preference] += 1;
+                    (turn % volumes[server]) as u16 + 1
+                };
+                row.iter().enumerate().map(place).collect()
+            })
+            .collect()
+    })
+}
+
+fn one_number(
+    rows: &[Vec<u8>],
+    held: &[Vec<usize>],
+    volumes: &[usize],
+    per_volume: usize,
+) -> Option<Vec<Vec<u16>>> {
+    let most = volumes.iter().copied().max()?;
+    let preferences = held.first()?.len();
+    let mut total = vec![vec![0usize; most]; held.len()];
+    let mut of_preference = vec![vec![vec![0usize; preferences]; most]; held.len()];
+    let mut first_open = 0;
+    let mut numbers = Vec::with_capacity(rows.len());
+    for row in rows {
+        let fits = |volume: usize| {
+            row.iter().enumerate().all(|(preference, &server)| {
+                let server = usize::from(server);
+                volume < volumes[server]
+                    && total[server][volume] < per_volume
+                    && of_preference[server][volume][preference]
+                        < held[server][preference].div_ceil(volumes[server])
+            })
+        };
+        let volume = (first_open..most).find(|&volume| fits(volume))?;
+        for (preference, &server) in row.iter().enumerate() {
+            total[usize::from(server)][volume] += 1;
+            of_preference[usize::from(server)][volume][preference] += 1;
+        }
+        while first_open < most
+            && (0..held.len())
+                .all(|server| first_open >= volumes[server] || total[server][first_open] == per_volume)
+        {
+            first_open += 1;
+        }
+        numbers.push(vec![volume as u16 + 1; row.len()]);
+    }
+    Some(numbers)
+}
+
+/// Reads the layout of the file.
+pub fn import(inputs: &Inputs<'_>) -> Result<Option<Layout>> {
+    let solution = inputs.solution;
+    let Some(given) = solution.file.layout.as_ref().filter(|layout| !layout.database.is_empty()) else {
+        return Ok(None);
+    };
+    let mut rows = Vec::with_capacity(given.database.len());
+    for (index, row) in given.database.iter().enumerate() {
+        let path = format!("layout.database[{index}]");
+        if given.database[..index].iter().any(|other| other.name == row.name) {
+            return Err(solution.error(
+                &format!("{path}.name"),
+                format!("two databases are called `{}`", row.name),
+                None,
+            ));
+        }
+        let mut copies: Vec<(u32, u8)> = Vec::with_capacity(row.copies.len());
+        for (i, (server, preference)) in row.copies.iter().enumerate() {
+            let at = format!("{path}.copies[{i}]");
+            let Some(found) = inputs.servers.iter().position(|known| known.name == *server) else {
+                let known = inputs.servers.iter().map(|server| server.name.as_str());
+                return Err(solution.unknown_name("host", server, known, &at));
+            };
+            if copies.iter().any(|&(_, other)| usize::from(other) == found) {
+                let message = format!("`{}` has two copies on `{server}`; one copy per server", row.name);
+                return Err(solution.error(&at, message, None));
+            }
+            copies.push((*preference, found as u8));
+        }
+        copies.sort_unstable();
+        let in_order = copies.iter().zip(1..).all(|(&(preference, _), expected)| preference == expected);
+        if copies.is_empty() || !in_order {
+            let message =
+                format!("the activation preferences of `{}` are not 1 to {}", row.name, copies.len().max(1));
+            return Err(solution.error(&format!("{path}.copies"), message, None));
+        }
+        rows.push(copies.into_iter().map(|(_, server)| server).collect::<Vec<u8>>());
+    }
+    let made = volumes_of(&rows, inputs.servers.len(), inputs.databases_per_volume);
+    let databases = given
+        .database
+        .iter()
+        .zip(rows.iter().zip(made))
+        .map(|(given, (row, made))| DatabasePlace {
+            name: given.name.clone(),
+            copies: row
+                .iter()
+                .zip(made)
+                .map(|(&server, volume)| CopyPlace {
+                    server,
+                    volume: given.volume.map_or(volume, |volume| volume.clamp(1, u32::from(u16::MAX)) as u16),
+                })
+                .collect(),
+        })
+        .collect();
+    Ok(Some(Layout { databases, lagged: inputs.lagged, imported: true }))
+}

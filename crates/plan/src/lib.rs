@@ -1,0 +1,216 @@
+//! The planner: what a solution needs, where its copies lie, and what each failure leaves the survivors to carry.
+//!
+//! Pure functions over a solution file: [`plan`] computes everything, [`terminal`] and [`html`] show it, [`write_targets`]
+//! turns the worst failure into the target of the tests, [`search`] looks for better designs.
+//! `docs/planning.md` lists every formula with its source.
+//!
+//! Invariants
+//! 1. All arithmetic is in f64 and unrounded; rounding happens in display only, except where a formula itself rounds.
+//! 2. Same file, same plan, to the byte.
+//! 3. What cannot be is refused with one sentence at the line that asks for it ([`solution::SolutionError`]); what does not
+//!    suffice is a failed check of the plan.
+//!
+//! Limits: 16 members and 1,600 databases per group, as many groups as wished.
+
+mod bound;
+mod check;
+mod failure;
+pub mod formula;
+mod growth;
+mod inputs;
+mod layout;
+pub mod search;
+mod sizing;
+mod storage;
+mod target;
+mod view;
+
+pub use bound::Bound;
+pub use check::{Check, Outcome};
+pub use failure::{Class, Failures, Kind, Scenario};
+pub use growth::Block;
+pub use layout::{CopyPlace, DatabasePlace, Layout};
+pub use sizing::{Row, ServerNeed, Sizing};
+pub use storage::{Binding, EnclosureUse, Ratios, Storage, Use};
+pub use target::{Edit, Target, Targets, write_targets};
+pub use view::{html, terminal};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use solution::{Result, Role, Solution};
+
+use crate::inputs::Inputs;
+
+/// Version of the JSON form of a plan.
+pub const PLAN_SCHEMA: u32 = 1;
+
+/// A server in the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Server {
+    /// Name.
+    pub name: String,
+    /// Site.
+    pub site: String,
+    /// Enclosure that it shares with others.
+    pub enclosure: Option<String>,
+}
+
+/// Everything the planner finds out about a solution.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Plan {
+    /// Version of this form: 1.
+    pub schema_version: u32,
+    /// Name of the solution.
+    pub solution: String,
+    /// Generation of Exchange.
+    pub exchange: u32,
+    /// Mailboxes in the environment.
+    pub mailboxes: u64,
+    /// Groups.
+    pub dags: u32,
+    /// Copies of a database.
+    pub copies: u32,
+    /// Servers of a group; layout and failures name them by index.
+    pub servers: Vec<Server>,
+    /// The sizing table.
+    pub sizing: Sizing,
+    /// Failure arithmetic of the calculator.
+    pub bound: Bound,
+    /// Need of the fullest server by the layout (the sizing table has it by the bound).
+    pub server_by_layout: ServerNeed,
+    /// Use of the storage.
+    pub storage: Storage,
+    /// Growth in blocks of this solution; empty when the file does not ask.
+    pub growth: Vec<Block>,
+    /// The targets of the tests.
+    pub targets: Targets,
+    /// The checks.
+    pub checks: Vec<Check>,
+    /// No check failed.
+    pub passed: bool,
+    /// Failures of the layout.
+    pub failures: Failures,
+    /// Copies on servers and volumes.
+    pub layout: Layout,
+}
+
+impl Plan {
+    /// The plan as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// The JSON schema of a plan.
+    pub fn json_schema() -> serde_json::Value {
+        schemars::schema_for!(Plan).to_value()
+    }
+}
+
+/// Plans a solution. `named` are failures to look at beside the usual ones, each a list of names ([`failure_names`]).
+pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
+    let inputs = Inputs::of(solution)?;
+    let imported = layout::import(&inputs)?;
+    let databases = match (&imported, inputs.wished_databases) {
+        (Some(layout), _) => layout.databases.len() as u32,
+        (None, Some(databases)) => databases,
+        (None, None) => affordable(&inputs, storage::databases_from_storage(&inputs)?)?,
+    };
+    let layout = match imported {
+        Some(layout) => layout,
+        None => layout::generate(&inputs, databases)?,
+    };
+    let bound = bound::bound(&inputs, databases);
+    let separate_logs = inputs::has_role(solution, Role::Log);
+    let sizing = sizing::size(&inputs, databases, &bound, separate_logs);
+    let under_test = solution.file.under_test.as_ref().map(|part| part.failed.as_slice()).unwrap_or_default();
+    let failures = failure::failures(&inputs, &layout, &named_failures(&inputs, under_test, named)?);
+    let tested = failures.scenarios.iter().find(|one| one.kind == Kind::Named && !under_test.is_empty());
+    let worst = failures.worst();
+    let most_copies = (0..inputs.servers.len())
+        .map(|server| {
+            let copies = layout.databases.iter().flat_map(|database| &database.copies);
+            copies.filter(|copy| usize::from(copy.server) == server).count()
+        })
+        .max()
+        .unwrap_or(0) as f64;
+    let server_by_layout = sizing::server_need(
+        &inputs,
+        sizing.mailboxes_per_database,
+        most_copies,
+        f64::from(worst.worst_active),
+    );
+    let worst_volume =
+        failures.classes.iter().filter(|class| class.survived > 0).map(|class| class.worst_volume).max();
+    let storage = storage::fit(&inputs, &sizing, &layout, worst_volume.unwrap_or(0))?;
+    let needs = [&sizing.server, &server_by_layout];
+    let checks = check::checks(&inputs, &layout, &failures, tested, &storage, needs);
+    Ok(Plan {
+        schema_version: PLAN_SCHEMA,
+        solution: solution.file.solution.name.clone(),
+        exchange: inputs.profile.generation.year(),
+        mailboxes: inputs.profile.mailboxes as u64,
+        dags: inputs.dags,
+        copies: inputs.copies(),
+        servers: inputs
+            .servers
+            .iter()
+            .map(|server| Server {
+                name: server.name.clone(),
+                site: inputs.sites[server.site].name.clone(),
+                enclosure: server.enclosure.map(|enclosure| inputs.enclosures[enclosure].clone()),
+            })
+            .collect(),
+        targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
+        growth: growth::growth(&inputs, &sizing, &storage)?,
+        passed: checks.iter().all(|check| check.outcome != Outcome::Fail),
+        sizing,
+        bound,
+        server_by_layout,
+        storage,
+        checks,
+        failures,
+        layout,
+    })
+}
+
+/// Refuses a number of databases that no group can mount.
+fn affordable(inputs: &Inputs<'_>, databases: u32) -> Result<u32> {
+    if databases <= inputs::MAX_DATABASES {
+        return Ok(databases);
+    }
+    let message =
+        format!("the storage asks for {databases} databases, a group mounts {}", inputs::MAX_DATABASES);
+    Err(inputs.solution.error("profile.mailboxes", message, Some("larger disks, or more groups".into())))
+}
+
+/// Names that `plan` takes for a failure: sites, enclosures and hosts.
+pub fn failure_names(solution: &Solution) -> Result<Vec<String>> {
+    let inputs = Inputs::of(solution)?;
+    let sites = inputs.sites.iter().map(|site| site.name.clone());
+    let servers = inputs.servers.iter().map(|server| server.name.clone());
+    Ok(sites.chain(inputs.enclosures.iter().cloned()).chain(servers).collect())
+}
+
+/// Labels and lost servers of the failure under test, if there is one, and of the failures named by the caller.
+fn named_failures(
+    inputs: &Inputs<'_>,
+    under_test: &[String],
+    named: &[Vec<String>],
+) -> Result<Vec<(String, u32)>> {
+    let mut sets = Vec::new();
+    for names in
+        std::iter::once(under_test).chain(named.iter().map(Vec::as_slice)).filter(|names| !names.is_empty())
+    {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        match failure::named_set(inputs, &names) {
+            Ok(lost) => sets.push((names.join(" + "), lost)),
+            Err(unknown) => {
+                let known = failure_names(inputs.solution)?;
+                let known = known.iter().map(String::as_str);
+                let path = "under_test.failed";
+                return Err(inputs.solution.unknown_name("host, enclosure or site", &unknown, known, path));
+            }
+        }
+    }
+    Ok(sets)
+}

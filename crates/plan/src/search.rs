@@ -1,0 +1,594 @@
+//! Search: designs from a catalogue of disks and servers that carry the profile and survive the wanted failure, as few as
+//! possible in disks, in servers and in utilisation.
+//!
+//! A design is judged with the same formulas as a plan, in the calculator's arithmetic, so that 100,000 of them take a second or two;
+//! the designs on the Pareto front are then laid out, and the failure is computed on the real layout. For each of them the
+//! neighbours that look cheaper are tried, and the reason is given why they are not.
+//!
+//! Invariants
+//! 1. No design on the front is at least as good as another one there in all three figures.
+//! 2. Every design on the front passes every check that the search applies, by the bound and by its layout.
+//! 3. Same catalogue, same answer.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use solution::{Disk, Raid, Result, Solution, SolutionError};
+
+use crate::bound::{Bound, bound};
+use crate::failure::{self, Kind};
+use crate::inputs::{Inputs, MAX_DATABASES, MAX_MEMBERS, MAX_MOUNTED, ServerInput};
+use crate::storage::DiskSet;
+use crate::{formula, layout, sizing};
+
+/// Most designs that a search looks at.
+pub const MAX_CANDIDATES: usize = 5_000_000;
+
+/// What to choose from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Catalogue {
+    /// What may be varied.
+    pub search: Wish,
+    /// Kinds of disk.
+    pub disk: Vec<Disk>,
+    /// Kinds of server.
+    pub server: Vec<ServerKind>,
+}
+
+/// What may be varied, and what must be survived.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wish {
+    /// Failure that must lose no database.
+    pub survive: Survive,
+    /// Numbers of servers in each site.
+    pub servers_per_site: Vec<u32>,
+    /// Copies in the home site and in the sites after it, one list for each way.
+    pub copies_per_site: Vec<Vec<u32>>,
+    /// Databases on a volume.
+    pub databases_per_volume: Vec<u32>,
+    /// Protection and number of disks of a volume.
+    pub volume: Vec<VolumeKind>,
+    /// Largest database in GB; 2,048 when not given.
+    pub max_database_gb: Option<f64>,
+    /// Share of capacity, I/O and processor that may be used, in percent; 100 when not given.
+    pub max_use_percent: Option<f64>,
+}
+
+/// A failure to survive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Survive {
+    /// Any one server.
+    Server,
+    /// Any two servers.
+    TwoServers,
+    /// Any site.
+    Site,
+    /// Any site and one more server.
+    SiteAndServer,
+}
+
+/// The disks of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeKind {
+    /// Protection.
+    pub raid: Raid,
+    /// Disks.
+    pub disks: u32,
+}
+
+/// A kind of server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServerKind {
+    /// Name.
+    pub name: String,
+    /// Bays for database disks.
+    pub bays: u32,
+    /// Processor cores.
+    pub cores: Option<u32>,
+    /// SPECint2006 rate.
+    pub specint_rate: Option<f64>,
+    /// Memory in GiB.
+    pub memory_gib: Option<f64>,
+}
+
+/// A design on the front.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Design {
+    /// Kind of server.
+    pub server: String,
+    /// Kind of disk.
+    pub disk: String,
+    /// Disks of a volume.
+    pub volume: VolumeKind,
+    /// Servers in each site.
+    pub servers_per_site: u32,
+    /// Copies in the home site and in the sites after it.
+    pub copies_per_site: Vec<u32>,
+    /// Databases on a volume.
+    pub databases_per_volume: u32,
+    /// Volumes on a server.
+    pub volumes_per_server: u32,
+    /// Databases in a group.
+    pub databases: u32,
+    /// Servers in a group.
+    pub servers: u32,
+    /// Database disks in a group.
+    pub disks: u32,
+    /// The largest of the three shares below.
+    pub utilisation: f64,
+    /// Needed space over the capacity of a volume.
+    pub capacity_share: f64,
+    /// Back-end I/O of all copies over what a volume's disks give.
+    pub iops_share: f64,
+    /// Processor use in the worst failure over the 80 % allowed, where the SPECint rate is given.
+    pub cpu_share: Option<f64>,
+    /// Active databases on the fullest server, by the calculator.
+    pub worst_active_bound: f64,
+    /// Active databases on the fullest server in the failure to survive, by the layout.
+    pub worst_active_layout: u32,
+    /// Neighbours that look cheaper, and why they lose.
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// A neighbour of a design.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Neighbour {
+    /// What is different.
+    pub change: String,
+    /// Why it is not better.
+    pub reason: String,
+}
+
+/// The answer of a search.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Found {
+    /// Version of this form: 1.
+    pub schema_version: u32,
+    /// Designs looked at.
+    pub candidates: usize,
+    /// Designs that suffice.
+    pub sufficient: usize,
+    /// Why the others do not, and how many.
+    pub refused: BTreeMap<&'static str, usize>,
+    /// The front, by disks.
+    pub front: Vec<Design>,
+}
+
+impl Catalogue {
+    /// Reads a catalogue. `file_name` is only for messages.
+    pub fn parse(text: &str, file_name: &str) -> Result<Catalogue> {
+        let catalogue: Catalogue = solution::read_toml(text, file_name)?;
+        let refuse = |path: &str, message: &str, help: Option<String>| -> Box<SolutionError> {
+            solution::error_at(text, file_name, path, message, help)
+        };
+        let wish = &catalogue.search;
+        for (key, empty) in [
+            ("search.servers_per_site", wish.servers_per_site.is_empty()),
+            (
+                "search.copies_per_site",
+                wish.copies_per_site.iter().any(Vec::is_empty) || wish.copies_per_site.is_empty(),
+            ),
+            ("search.databases_per_volume", wish.databases_per_volume.is_empty()),
+            ("search.volume", wish.volume.is_empty()),
+        ] {
+            if empty {
+                return Err(refuse(key, "there is nothing to choose from", None));
+            }
+        }
+        if wish.servers_per_site.contains(&0) || wish.databases_per_volume.contains(&0) {
+            return Err(refuse("search", "a number of servers or databases is zero", None));
+        }
+        for (i, disk) in catalogue.disk.iter().enumerate() {
+            let path = format!("disk[{i}]");
+            if DiskSet::new(disk, 1, Raid::Jbod, 1).random_iops.is_none() {
+                let message = format!("the I/O of disk `{}` is not known", disk.name);
+                return Err(refuse(&path, &message, Some("add random_iops".into())));
+            }
+            if disk.capacity_gb.is_nan() || disk.capacity_gb <= 0.0 {
+                return Err(refuse(&format!("{path}.capacity_gb"), "a disk needs a capacity", None));
+            }
+        }
+        let combinations = [
+            catalogue.server.iter().map(|server| server.bays as usize).sum::<usize>(),
+            catalogue.disk.len(),
+            wish.servers_per_site.len(),
+            wish.copies_per_site.len(),
+            wish.databases_per_volume.len(),
+            wish.volume.len(),
+        ];
+        let count = combinations.iter().try_fold(1usize, |product, &factor| product.checked_mul(factor));
+        if count.is_none_or(|count| count > MAX_CANDIDATES) {
+            let message = format!("more than {MAX_CANDIDATES} designs are asked for");
+            return Err(refuse("search", &message, Some("vary less at a time".into())));
+        }
+        Ok(catalogue)
+    }
+}
+
+/// One choice of everything, by index in the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Choice {
+    servers: usize,
+    copies: usize,
+    per_volume: usize,
+    volume: usize,
+    disk: usize,
+    server: usize,
+    volumes: u32,
+}
+
+/// What a choice comes to, when it suffices.
+#[derive(Debug, Clone, Copy)]
+struct Score {
+    disks: u32,
+    servers: u32,
+    databases: u32,
+    capacity_share: f64,
+    iops_share: f64,
+    cpu_share: Option<f64>,
+    worst_active: f64,
+}
+
+impl Score {
+    fn utilisation(&self) -> f64 {
+        self.capacity_share.max(self.iops_share).max(self.cpu_share.unwrap_or(0.0))
+    }
+
+    /// At least as good in all three figures.
+    fn covers(&self, other: &Score) -> bool {
+        self.disks <= other.disks
+            && self.servers <= other.servers
+            && self.utilisation() <= other.utilisation()
+    }
+}
+
+/// Why a choice does not suffice: a word to count by, and a sentence.
+struct Refusal(&'static str, String);
+
+struct Searcher<'a> {
+    catalogue: &'a Catalogue,
+    separate_logs: bool,
+    /// Inputs for each number of servers and way of copies; `None` where they do not go together.
+    shapes: Vec<Vec<Option<Inputs<'a>>>>,
+    /// Bounds already computed, by shape and databases.
+    bounds: BTreeMap<(usize, usize, u32), Bound>,
+}
+
+/// Searches the catalogue for designs that carry the solution's profile.
+pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
+    let base = Inputs::of(solution)?;
+    let wish = &catalogue.search;
+    let shapes = wish
+        .servers_per_site
+        .iter()
+        .map(|&servers| wish.copies_per_site.iter().map(|copies| shape(&base, servers, copies)).collect())
+        .collect();
+    let separate_logs = crate::inputs::has_role(solution, solution::Role::Log);
+    let mut searcher = Searcher { catalogue, separate_logs, shapes, bounds: BTreeMap::new() };
+    let mut refused = BTreeMap::new();
+    let mut good: Vec<(Choice, Score)> = Vec::new();
+    let choices = searcher.choices();
+    let candidates = choices.len();
+    for choice in choices {
+        match searcher.judge(choice) {
+            Ok(score) => good.push((choice, score)),
+            Err(Refusal(word, _)) => *refused.entry(word).or_insert(0) += 1,
+        }
+    }
+    let sufficient = good.len();
+    let mut designs = Vec::new();
+    // A design that its own layout refuses leaves the front, and what stood behind it comes forward.
+    loop {
+        let front = pareto(&good);
+        designs.clear();
+        let mut thrown_out = Vec::new();
+        for &(choice, score) in front.iter() {
+            match searcher.lay_out(choice, &score)? {
+                Some(worst) => designs.push(searcher.design(choice, &score, worst)),
+                None => thrown_out.push(choice),
+            }
+        }
+        if thrown_out.is_empty() {
+            break;
+        }
+        *refused.entry("layout").or_insert(0) += thrown_out.len();
+        good.retain(|(choice, _)| !thrown_out.contains(choice));
+    }
+    for (design, (choice, score)) in designs.iter_mut().zip(pareto(&good)) {
+        design.neighbours = searcher.neighbours(choice, &score);
+    }
+    Ok(Found { schema_version: 1, candidates, sufficient, refused, front: designs })
+}
+
+/// The designs that no other one is at least as good as, by disks, servers and utilisation.
+fn pareto(good: &[(Choice, Score)]) -> Vec<(Choice, Score)> {
+    let mut sorted: Vec<&(Choice, Score)> = good.iter().collect();
+    sorted.sort_by(|(a_choice, a), (b_choice, b)| {
+        (a.disks, a.servers)
+            .cmp(&(b.disks, b.servers))
+            .then(a.utilisation().total_cmp(&b.utilisation()))
+            .then(a_choice.cmp(b_choice))
+    });
+    let mut front: Vec<(Choice, Score)> = Vec::new();
+    // Sorted so, nothing later covers anything earlier.
+    for (choice, score) in sorted {
+        if !front.iter().any(|(_, better)| better.covers(score)) {
+            front.push((*choice, *score));
+        }
+    }
+    front
+}
+
+/// The solution's inputs with so many servers per site and these copies.
+fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'a>> {
+    let total = servers as usize * base.sites.len();
+    let fits = copies.len() <= base.sites.len()
+        && copies[0] > 0
+        && copies.iter().all(|&count| count <= servers)
+        && copies.iter().sum::<u32>() > base.lagged
+        && total <= MAX_MEMBERS;
+    if !fits {
+        return None;
+    }
+    let mut inputs = base.clone();
+    inputs.copies_per_site = copies.to_vec();
+    inputs.enclosures.clear();
+    inputs.servers.clear();
+    for index in 0..inputs.sites.len() {
+        inputs.sites[index].servers.clear();
+        for _ in 0..servers {
+            inputs.sites[index].servers.push(inputs.servers.len());
+            inputs.servers.push(ServerInput {
+                name: format!("server {}", inputs.servers.len() + 1),
+                site: index,
+                enclosure: None,
+                max_active: None,
+                cores: None,
+                specint_rate: None,
+                memory_gib: None,
+            });
+        }
+    }
+    Some(inputs)
+}
+
+/// Copies that the fullest server gets when every server that hosts actives gets one active database.
+fn copies_per_round(inputs: &Inputs<'_>) -> u32 {
+    let sites = inputs.sites.len();
+    let arriving = |site: usize| -> u32 {
+        let step = |home: usize| (site + sites - home) % sites;
+        inputs.active_sites().map(|home| inputs.copies_per_site.get(step(home)).copied().unwrap_or(0)).sum()
+    };
+    (0..sites).map(arriving).max().unwrap_or(1).max(1)
+}
+
+impl<'a> Searcher<'a> {
+    fn choices(&self) -> Vec<Choice> {
+        let wish = &self.catalogue.search;
+        let mut choices = Vec::new();
+        for servers in 0..wish.servers_per_site.len() {
+            for copies in 0..wish.copies_per_site.len() {
+                for per_volume in 0..wish.databases_per_volume.len() {
+                    for volume in 0..wish.volume.len() {
+                        for disk in 0..self.catalogue.disk.len() {
+                            for (server, kind) in self.catalogue.server.iter().enumerate() {
+                                let most = kind.bays / wish.volume[volume].disks.max(1);
+                                choices.extend((1..=most).map(|volumes| Choice {
+                                    servers,
+                                    copies,
+                                    per_volume,
+                                    volume,
+                                    disk,
+                                    server,
+                                    volumes,
+                                }));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        choices
+    }
+
+    fn judge(&mut self, choice: Choice) -> std::result::Result<Score, Refusal> {
+        let wish = &self.catalogue.search;
+        let Some(inputs) = self.shapes[choice.servers][choice.copies].as_mut() else {
+            return Err(Refusal("copies", "so many copies or servers do not go together".into()));
+        };
+        let servers = inputs.servers.len() as u32;
+        let per_volume = wish.databases_per_volume[choice.per_volume];
+        let kind = &self.catalogue.server[choice.server];
+        let volume = wish.volume[choice.volume];
+        let copies_per_server = choice.volumes * per_volume;
+        if copies_per_server > MAX_MOUNTED {
+            let text = format!("{copies_per_server} databases on a server, {MAX_MOUNTED} can be mounted");
+            return Err(Refusal("mounted", text));
+        }
+        // Whole rounds of blocks only, so that the layout fills every server alike.
+        let databases = (copies_per_server / copies_per_round(inputs)) * inputs.active_servers() as u32;
+        if databases == 0 || databases > MAX_DATABASES {
+            return Err(Refusal(
+                "copies",
+                format!("room for {copies_per_server} copies on a server is not enough"),
+            ));
+        }
+        let key = (choice.servers, choice.copies, databases);
+        let known = *self.bounds.entry(key).or_insert_with(|| bound(inputs, databases));
+        let survived = match wish.survive {
+            Survive::Server => known.server,
+            Survive::TwoServers => known.two_servers,
+            Survive::Site => known.site,
+            Survive::SiteAndServer => known.site_and_server,
+        };
+        if survived.is_none() {
+            return Err(Refusal("failure", "the failure to survive takes all copies of a database".into()));
+        }
+        inputs.sized_databases_per_volume = per_volume;
+        for server in &mut inputs.servers {
+            (server.cores, server.specint_rate) = (kind.cores, kind.specint_rate);
+        }
+        let sized = sizing::size(inputs, databases, &known, self.separate_logs);
+        let most_gb = wish.max_database_gb.unwrap_or(2048.0);
+        if sized.database_gb > most_gb {
+            let text = format!("databases of {:.0} GB, {most_gb:.0} GB is the most", sized.database_gb);
+            return Err(Refusal("database size", text));
+        }
+        let profile = &inputs.profile;
+        let disks = DiskSet::new(&self.catalogue.disk[choice.disk], volume.disks, volume.raid, volume.disks);
+        let v = f64::from(per_volume);
+        let factor = formula::index_factor(profile.index_percent, profile.merge_percent, v);
+        let needed =
+            v * formula::with_free_space(sized.database_gb * factor + sized.log_gb, profile.free_percent);
+        let back_end =
+            formula::back_end_iops(v * sized.database_iops, profile.read_share, disks.write_penalty);
+        let most = wish.max_use_percent.unwrap_or(100.0) / 100.0;
+        let score = Score {
+            disks: servers * choice.volumes * volume.disks,
+            servers,
+            databases,
+            capacity_share: needed / disks.formatted_gib,
+            iops_share: back_end / disks.random_iops.unwrap_or(f64::INFINITY),
+            cpu_share: sized.server.cpu_share.map(|share| share / 0.8),
+            worst_active: known.worst,
+        };
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        if score.capacity_share.is_nan() || score.capacity_share > most {
+            return Err(Refusal("capacity", format!("capacity used to {}", percent(score.capacity_share))));
+        }
+        if score.iops_share > most {
+            return Err(Refusal("I/O", format!("I/O used to {}", percent(score.iops_share))));
+        }
+        if let Some(share) = score.cpu_share.filter(|&share| share > most) {
+            return Err(Refusal(
+                "processor",
+                format!("processor used to {} of what is allowed", percent(share)),
+            ));
+        }
+        if let (Some(need), Some(there)) = (sized.server.memory_gb, kind.memory_gib)
+            && need > there
+        {
+            return Err(Refusal("memory", format!("{need:.0} GB of memory needed, {there:.0} there")));
+        }
+        Ok(score)
+    }
+
+    /// Most active databases on a server in the failure to survive, on the real layout; `None` when a database is lost.
+    fn lay_out(&self, choice: Choice, score: &Score) -> Result<Option<u32>> {
+        let Some(inputs) = self.shapes[choice.servers][choice.copies].as_ref() else { return Ok(None) };
+        let mut inputs = inputs.clone();
+        inputs.databases_per_volume = self.catalogue.search.databases_per_volume[choice.per_volume];
+        let layout = layout::generate(&inputs, score.databases)?;
+        let failures = failure::failures(&inputs, &layout, &[]);
+        let kind = match self.catalogue.search.survive {
+            Survive::Server => Kind::Server,
+            Survive::TwoServers => Kind::TwoServers,
+            Survive::Site => Kind::Site,
+            Survive::SiteAndServer => Kind::SiteAndServer,
+        };
+        let class = failures.classes.iter().find(|class| class.kind == kind);
+        Ok(class.filter(|class| class.lost_databases == 0).map(|class| class.worst_active))
+    }
+
+    fn design(&self, choice: Choice, score: &Score, worst_active_layout: u32) -> Design {
+        let wish = &self.catalogue.search;
+        Design {
+            server: self.catalogue.server[choice.server].name.clone(),
+            disk: self.catalogue.disk[choice.disk].name.clone(),
+            volume: wish.volume[choice.volume],
+            servers_per_site: wish.servers_per_site[choice.servers],
+            copies_per_site: wish.copies_per_site[choice.copies].clone(),
+            databases_per_volume: wish.databases_per_volume[choice.per_volume],
+            volumes_per_server: choice.volumes,
+            databases: score.databases,
+            servers: score.servers,
+            disks: score.disks,
+            utilisation: score.utilisation(),
+            capacity_share: score.capacity_share,
+            iops_share: score.iops_share,
+            cpu_share: score.cpu_share,
+            worst_active_bound: score.worst_active,
+            worst_active_layout,
+            neighbours: Vec::new(),
+        }
+    }
+
+    /// One step in each direction, and why it is no better.
+    fn neighbours(&mut self, choice: Choice, score: &Score) -> Vec<Neighbour> {
+        let wish = &self.catalogue.search;
+        let mut steps: Vec<(String, Choice)> = Vec::new();
+        if choice.volumes > 1 {
+            steps.push((
+                "one volume less per server".into(),
+                Choice { volumes: choice.volumes - 1, ..choice },
+            ));
+        }
+        for other in (0..wish.servers_per_site.len()).filter(|&other| other != choice.servers) {
+            if wish.servers_per_site[other] + 1 == wish.servers_per_site[choice.servers] {
+                steps.push(("one server less per site".into(), Choice { servers: other, ..choice }));
+            }
+        }
+        for other in (0..wish.copies_per_site.len()).filter(|&other| other != choice.copies) {
+            let change = format!("copies {:?}", wish.copies_per_site[other]);
+            steps.push((change, Choice { copies: other, ..choice }));
+        }
+        for other in (0..wish.databases_per_volume.len()).filter(|&other| other != choice.per_volume) {
+            let change = format!("{} databases per volume", wish.databases_per_volume[other]);
+            steps.push((change, Choice { per_volume: other, ..choice }));
+        }
+        for other in (0..self.catalogue.disk.len()).filter(|&other| other != choice.disk) {
+            let change = format!("disk {}", self.catalogue.disk[other].name);
+            steps.push((change, Choice { disk: other, ..choice }));
+        }
+        for other in (0..wish.volume.len()).filter(|&other| other != choice.volume) {
+            let VolumeKind { raid, disks } = wish.volume[other];
+            steps.push((format!("{raid:?} of {disks}"), Choice { volume: other, ..choice }));
+        }
+        let mut neighbours = Vec::new();
+        for (change, step) in steps {
+            let reason = match self.judge(step) {
+                Err(Refusal(_, sentence)) => sentence,
+                Ok(other) if score.covers(&other) => {
+                    let mut worse = Vec::new();
+                    if other.disks > score.disks {
+                        worse.push(format!("{} disks instead of {}", other.disks, score.disks));
+                    }
+                    if other.servers > score.servers {
+                        worse.push(format!("{} servers instead of {}", other.servers, score.servers));
+                    }
+                    if other.utilisation() > score.utilisation() {
+                        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+                        worse.push(format!(
+                            "used to {} instead of {}",
+                            percent(other.utilisation()),
+                            percent(score.utilisation())
+                        ));
+                    }
+                    if worse.is_empty() { "just as good".into() } else { worse.join(", ") }
+                }
+                // Better in something and worse in something: on the front itself, or behind another design there.
+                Ok(_) => continue,
+            };
+            neighbours.push(Neighbour { change, reason });
+        }
+        neighbours
+    }
+}
+
+impl Found {
+    /// The answer as JSON.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// The answer as text of at most 100 columns.
+    pub fn terminal(&self) -> String {
+        crate::view::search(self)
+    }
+}

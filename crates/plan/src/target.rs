@@ -1,0 +1,167 @@
+//! The target of the tests: what the worst failure leaves one server to carry.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use solution::{Result, Solution};
+
+use crate::bound::Bound;
+use crate::failure::{Failures, Kind, Scenario};
+use crate::inputs::Inputs;
+use crate::sizing::Sizing;
+
+/// A load on one server.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Target {
+    /// Databases that are counted.
+    pub databases: f64,
+    /// Mailboxes, whole.
+    pub mailboxes: f64,
+    /// I/O per second, unrounded.
+    pub iops: f64,
+    /// Whole mailboxes times the I/O per mailbox that tests print (0.121 for 0.1206).
+    pub iops_as_tested: f64,
+}
+
+/// The ways to see the target.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Targets {
+    /// Every copy on a server loads its disks, active or not: the calculator's view.
+    pub all_copies: Target,
+    /// Only the actives of the worst failure, by the calculator's bound: what papers test.
+    pub worst_active_bound: Target,
+    /// Only the actives of the worst failure, by the layout.
+    pub worst_active_layout: Target,
+    /// The failure of `worst_active_layout`.
+    pub worst_case: String,
+    /// What `--write-targets` writes: the larger of bound and layout, for the failure under test if one is named.
+    pub target_iops: f64,
+    /// Mailboxes of it.
+    pub target_mailboxes: f64,
+}
+
+/// Computes the targets; `tested` is the failure under test.
+pub fn targets(
+    inputs: &Inputs<'_>,
+    sizing: &Sizing,
+    bound: &Bound,
+    failures: &Failures,
+    tested: Option<&Scenario>,
+) -> Targets {
+    let per_server = |databases: f64| {
+        let mailboxes = databases * sizing.mailboxes_per_database;
+        let whole = crate::formula::round_half_up(mailboxes);
+        Target {
+            databases,
+            mailboxes: whole,
+            iops: mailboxes * inputs.profile.iops_with_headroom + inputs.profile.extra_iops_per_server,
+            iops_as_tested: whole * inputs.profile.test_iops + inputs.profile.extra_iops_per_server,
+        }
+    };
+    let worst = failures.worst();
+    let (in_bound, in_layout) = match tested {
+        None => (bound.worst, worst.worst_active),
+        Some(named) => {
+            let same = failures.scenarios.iter().find(|one| one.lost_servers == named.lost_servers);
+            let of_kind = match same.map(|one| one.kind) {
+                Some(Kind::Normal) => Some(bound.normal),
+                Some(Kind::Server) => bound.server,
+                Some(Kind::TwoServers) => bound.two_servers,
+                Some(Kind::Site) => bound.site,
+                Some(Kind::SiteAndServer) => bound.site_and_server,
+                _ => None,
+            };
+            (of_kind.unwrap_or(0.0), named.worst_active)
+        }
+    };
+    let chosen = per_server(in_bound.max(f64::from(in_layout)));
+    Targets {
+        all_copies: per_server(sizing.copies_per_server),
+        worst_active_bound: per_server(bound.worst),
+        worst_active_layout: per_server(f64::from(worst.worst_active)),
+        worst_case: worst.label.clone(),
+        target_iops: (chosen.iops_as_tested * 100.0).round() / 100.0,
+        target_mailboxes: chosen.mailboxes,
+    }
+}
+
+/// A change of the solution file that fills in the targets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// The new text.
+    pub text: String,
+    /// Changed lines, `-` before the old and `+` before the new; empty when the file says it already.
+    pub diff: String,
+}
+
+/// Fills `target_iops` in `[load]`, and `mailboxes` in `[sizing]` where the file sizes by mailboxes. Everything else,
+/// comments included, stays as it is.
+pub fn write_targets(solution: &Solution, targets: &Targets) -> Result<Edit> {
+    let mut text = solution.text().to_owned();
+    let mut edits = Vec::new();
+    if let Some(span) = solution.span("sizing.mailboxes") {
+        edits.push((span, format!("{}", targets.target_mailboxes)));
+    }
+    let iops = number(targets.target_iops);
+    match (solution.span("load.target_iops"), solution.span("load")) {
+        (Some(span), _) => edits.push((span, iops)),
+        (None, Some(load)) if text[load.clone()].starts_with('[') => {
+            let end = text[load.start..].find('\n').map_or(text.len(), |at| load.start + at);
+            edits.push((end..end, format!("\ntarget_iops = {iops}")));
+        }
+        (None, Some(load)) => {
+            let message = "target_iops cannot be added to a [load] that is written in one line";
+            return Err(solution.error(
+                "load",
+                message,
+                Some(format!("write it as a table near byte {}", load.start)),
+            ));
+        }
+        (None, None) => {
+            let gap = if text.ends_with('\n') { "" } else { "\n" };
+            edits.push((text.len()..text.len(), format!("{gap}\n[load]\ntarget_iops = {iops}\n")));
+        }
+    }
+    edits.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
+    for (span, new) in edits {
+        text.replace_range(span, &new);
+    }
+    let diff = line_diff(solution.text(), &text);
+    Ok(Edit { text, diff })
+}
+
+/// A TOML float.
+fn number(value: f64) -> String {
+    if value == value.trunc() { format!("{value:.1}") } else { format!("{value}") }
+}
+
+/// The lines that differ, with their numbers. Lines are only changed in place or added, so a walk over both suffices.
+fn line_diff(old: &str, new: &str) -> String {
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let mut out = String::new();
+    let added = new.len() - old.len().min(new.len());
+    let (mut i, mut j) = (0, 0);
+    while i < old.len() || j < new.len() {
+        match (old.get(i), new.get(j)) {
+            (Some(a), Some(b)) if a == b => (i, j) = (i + 1, j + 1),
+            // With lines added, the old line comes again below.
+            (Some(a), Some(b)) if added > 0 && new.get(j + added) == Some(a) => {
+                out += &format!("{:>5} + {b}\n", j + 1);
+                j += 1;
+            }
+            (Some(a), Some(b)) => {
+                out += &format!("{:>5} - {a}\n{:>5} + {b}\n", i + 1, j + 1);
+                (i, j) = (i + 1, j + 1);
+            }
+            (None, Some(b)) => {
+                out += &format!("{:>5} + {b}\n", j + 1);
+                j += 1;
+            }
+            (Some(a), None) => {
+                out += &format!("{:>5} - {a}\n", i + 1);
+                i += 1;
+            }
+            (None, None) => break,
+        }
+    }
+    out
+}

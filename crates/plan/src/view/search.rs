@@ -1,0 +1,81 @@
+//! The answer of a search in a terminal of 100 columns.
+
+use std::fmt::Write;
+
+use super::terminal::fit;
+use crate::search::Found;
+
+/// Designs that are shown; the rest is in the JSON.
+const DESIGNS: usize = 12;
+
+/// Losing neighbours shown under each design.
+const NEIGHBOURS: usize = 3;
+
+/// The answer as text.
+pub(crate) fn search(found: &Found) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write_found(&mut out, found);
+    out
+}
+
+fn write_found(out: &mut String, found: &Found) -> std::fmt::Result {
+    writeln!(
+        out,
+        "{} designs, {} suffice, {} on the front",
+        found.candidates,
+        found.sufficient,
+        found.front.len()
+    )?;
+    let refused: Vec<String> =
+        found.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    if !refused.is_empty() {
+        writeln!(out, "{}", fit(&format!("refused for: {}", refused.join(", ")), 100))?;
+    }
+    if found.front.is_empty() {
+        return writeln!(out, "No design of the catalogue suffices.");
+    }
+    writeln!(
+        out,
+        "\n{:>6}{:>8}{:>6}{:>7}{:>6}{:>6}{:>8}{:>10}",
+        "disks", "servers", "used", "space", "I/O", "CPU", "active", "by layout"
+    )?;
+    for design in found.front.iter().take(DESIGNS) {
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let what = format!(
+            "{}, {}, {:?} of {}, copies {:?}, {} databases, {} on each of {} volumes",
+            design.server,
+            design.disk,
+            design.volume.raid,
+            design.volume.disks,
+            design.copies_per_site,
+            design.databases,
+            design.databases_per_volume,
+            design.volumes_per_server,
+        );
+        writeln!(
+            out,
+            "{:>6}{:>8}{:>6}{:>7}{:>6}{:>6}{:>8}{:>10}\n         {}",
+            design.disks,
+            design.servers,
+            percent(design.utilisation),
+            percent(design.capacity_share),
+            percent(design.iops_share),
+            design.cpu_share.map_or("-".into(), percent),
+            format!("{:.0}", design.worst_active_bound.ceil()),
+            design.worst_active_layout,
+            fit(&what, 91)
+        )?;
+        for neighbour in design.neighbours.iter().take(NEIGHBOURS) {
+            writeln!(
+                out,
+                "{}",
+                fit(&format!("           not {}: {}", neighbour.change, neighbour.reason), 100)
+            )?;
+        }
+    }
+    match found.front.len().saturating_sub(DESIGNS) {
+        0 => Ok(()),
+        more => writeln!(out, "... and {more} more (--json)"),
+    }
+}

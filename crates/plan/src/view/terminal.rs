@@ -1,0 +1,334 @@
+//! A plan in a terminal of 100 columns.
+
+use std::fmt::Write;
+
+use crate::check::Outcome;
+use crate::formula::round_half_up;
+use crate::view::html::bound_of;
+use crate::{Plan, Use};
+
+/// Rows of the layout that are shown; the rest is in the JSON and the HTML.
+const LAYOUT_ROWS: usize = 16;
+
+const WIDTH: usize = 100;
+
+/// The plan as text of at most 100 columns.
+pub fn terminal(plan: &Plan) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = head(&mut out, plan)
+        .and_then(|()| sizing(&mut out, plan))
+        .and_then(|()| storage(&mut out, plan))
+        .and_then(|()| layout(&mut out, plan))
+        .and_then(|()| failures(&mut out, plan))
+        .and_then(|()| targets(&mut out, plan))
+        .and_then(|()| checks(&mut out, plan));
+    out
+}
+
+type Written = std::fmt::Result;
+
+fn head(out: &mut String, plan: &Plan) -> Written {
+    writeln!(out, "{}", fit(&plan.solution, WIDTH))?;
+    let groups = if plan.dags == 1 { String::new() } else { format!("{} groups, each ", plan.dags) };
+    writeln!(
+        out,
+        "{} mailboxes on Exchange {}; {groups}{}, {} in {}",
+        plan.mailboxes,
+        plan.exchange,
+        counted(plan.servers.len() as u32, "server", "servers"),
+        counted(plan.sizing.databases, "database", "databases"),
+        counted(plan.copies, "copy", "copies"),
+    )?;
+    writeln!(
+        out,
+        "{:.4} I/O per second and mailbox ({:.4} with headroom), {:.0} MB on disk, {:.4} logs a day",
+        plan.sizing.iops_per_mailbox,
+        plan.sizing.iops_per_mailbox_with_headroom,
+        plan.sizing.mailbox_mb,
+        plan.sizing.logs_per_mailbox_day,
+    )
+}
+
+fn title(out: &mut String, text: &str) -> Written {
+    writeln!(out, "\n{text}\n{}", "-".repeat(text.chars().count().min(WIDTH)))
+}
+
+fn sizing(out: &mut String, plan: &Plan) -> Written {
+    title(out, "Sizing")?;
+    writeln!(out, "{:<34}{:>8}{:>14}{:>14}{:>14}{:>14}", "", "", "database", "server", "DAG", "environment")?;
+    for row in &plan.sizing.rows {
+        write!(out, "{:<34}{:>8}", row.label, row.unit)?;
+        for value in [row.per_database, row.per_server, row.per_dag, row.per_environment] {
+            match value {
+                Some(value) => write!(out, "{:>14}", round_half_up(value))?,
+                None => write!(out, "{:>14}", "-")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    for (view, need) in [("calculator", &plan.sizing.server), ("layout", &plan.server_by_layout)] {
+        let mailboxes = round_half_up(need.worst_active_mailboxes);
+        let mut line =
+            format!("Fullest server, {view}: {} active, {mailboxes} mailboxes", short(need.worst_actives));
+        if need.cache_gb > 0.0 {
+            line += &format!(", {:.0} GB cache", need.cache_gb);
+        }
+        if let Some(memory) = need.memory_gb {
+            line += &format!(", {memory:.0} GB memory");
+        }
+        match (need.cpu_share, need.mcycles) {
+            (Some(share), _) => line += &format!(", CPU {:.0} %", share * 100.0),
+            (None, Some(mcycles)) => line += &format!(", {mcycles:.0} Mcycles"),
+            (None, None) => {}
+        }
+        wrapped(out, &line)?;
+    }
+    Ok(())
+}
+
+fn storage(out: &mut String, plan: &Plan) -> Written {
+    title(out, "Storage")?;
+    writeln!(
+        out,
+        "{:<20}{:>11}{:>6}{:>6}{:>10}{:>10}{:>7}{:>7}{:>9}{:>9}",
+        "", "", "count", "disks", "GiB", "needed", "space", "I/O", "rebuild", "binds"
+    )?;
+    for used in plan.storage.volumes.iter().chain(&plan.storage.pools) {
+        writeln!(
+            out,
+            "{:<20}{:>11}{:>6}{:>6}{:>10}{:>10.0}{:>7}{:>7}{:>9}{:>9}",
+            fit(&used.name, 19),
+            used.role,
+            used.count,
+            if used.disks == 0 { "-".into() } else { used.disks.to_string() },
+            used.effective_gib.or(used.formatted_gib).map_or("?".into(), |gib| format!("{gib:.0}")),
+            used.needed_gib,
+            percent(used.capacity_share),
+            percent(used.iops_share),
+            percent(used.iops_share_rebuilding),
+            binds(used),
+        )?;
+    }
+    for enclosure in &plan.storage.enclosures {
+        writeln!(
+            out,
+            "{:<20}{:>11}{:>6}{:>6}{:>20}{:>7}{:>7}",
+            fit(&enclosure.name, 19),
+            "enclosure",
+            1,
+            enclosure.database_disks + enclosure.other_disks,
+            enclosure.bays.map_or(String::new(), |bays| format!("of {bays} bays")),
+            percent(enclosure.capacity_share),
+            percent(enclosure.iops_share),
+        )?;
+    }
+    if let Some(ratios) = &plan.storage.ratios {
+        let percent = |share: f64| format!("{:.1} %", share * 100.0);
+        let under_test = format!(
+            "Under test: {:.2} TB raw, {:.2} TiB formatted ({} of raw; {} as papers print it, TiB / TB).",
+            ratios.raw_tb,
+            ratios.formatted_tib,
+            percent(ratios.formatted_of_raw),
+            percent(ratios.formatted_of_raw_as_printed),
+        );
+        wrapped(out, &under_test)?;
+        let effective = match (ratios.database_of_effective, ratios.effective_tib) {
+            (Some(share), Some(tib)) => format!(", {} of {tib:.0} TiB effective", percent(share)),
+            _ => String::new(),
+        };
+        let databases = format!(
+            "{} databases {:.2} TiB: {} of formatted, {} of raw (TiB / TB){effective}.",
+            if ratios.test_database_tib.is_some() { "Test" } else { "Planned" },
+            ratios.test_database_tib.unwrap_or(ratios.database_tib),
+            percent(ratios.database_of_formatted),
+            percent(ratios.database_of_raw_as_printed),
+        );
+        wrapped(out, &databases)?;
+    }
+    for block in &plan.growth {
+        let line = format!(
+            "{}: {:.0} mailboxes, {}, {}, {:.1} TB raw, {:.0} I/O per second{}",
+            counted(block.blocks, "block", "blocks"),
+            block.mailboxes,
+            counted(block.hosts, "host", "hosts"),
+            counted(block.disks, "disk", "disks"),
+            block.raw_tb,
+            block.database_iops,
+            block.limit.as_ref().map_or(String::new(), |limit| format!(" - {limit}")),
+        );
+        wrapped(out, &line)?;
+    }
+    Ok(())
+}
+
+fn binds(used: &Use) -> &'static str {
+    match used.binds {
+        Some(crate::Binding::Capacity) => "space",
+        Some(crate::Binding::Iops) => "I/O",
+        None => "-",
+    }
+}
+
+fn layout(out: &mut String, plan: &Plan) -> Written {
+    title(out, "Copy layout (activation preference of the copy on each server)")?;
+    let width = if plan.servers.len() > 9 { 3 } else { 2 };
+    write!(out, "{:<18}{:>4}  ", "", "vol")?;
+    let mut site = "";
+    for (index, server) in plan.servers.iter().enumerate() {
+        let gap = if index > 0 && server.site != site { " |" } else { "" };
+        site = &server.site;
+        write!(out, "{gap}{:>width$}", index + 1)?;
+    }
+    writeln!(out)?;
+    for database in plan.layout.databases.iter().take(LAYOUT_ROWS) {
+        let volume = match database.copies.as_slice() {
+            [first, rest @ ..] if rest.iter().all(|copy| copy.volume == first.volume) => {
+                first.volume.to_string()
+            }
+            _ => "*".into(),
+        };
+        write!(out, "{:<18}{volume:>4}  ", fit(&database.name, 17))?;
+        site = "";
+        for (index, server) in plan.servers.iter().enumerate() {
+            let gap = if index > 0 && server.site != site { " |" } else { "" };
+            site = &server.site;
+            let preference = database.copies.iter().position(|copy| usize::from(copy.server) == index);
+            match preference {
+                Some(preference) => write!(out, "{gap}{:>width$}", preference + 1)?,
+                None => write!(out, "{gap}{:>width$}", ".")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    let rest = plan.layout.databases.len().saturating_sub(LAYOUT_ROWS);
+    if rest > 0 {
+        writeln!(out, "... and {rest} more (--json, --html)")?;
+    }
+    let names: Vec<String> =
+        plan.servers.iter().enumerate().map(|(i, server)| format!("{} {}", i + 1, server.name)).collect();
+    wrapped(out, &format!("Servers: {}", names.join(", ")))
+}
+
+fn failures(out: &mut String, plan: &Plan) -> Written {
+    title(out, "Failures (active databases on the fullest server)")?;
+    writeln!(
+        out,
+        "{:<22}{:>10}{:>8}{:>8}{:>7}{:>9}{:>6}  worst case",
+        "lost", "calculator", "layout", "/volume", "cases", "survived", "gone"
+    )?;
+    for class in &plan.failures.classes {
+        let bound = bound_of(plan, class.kind);
+        // What many failures that all lose databases have in common says little.
+        let hidden = class.survived == 0 && class.kind != crate::Kind::Named;
+        writeln!(
+            out,
+            "{:<22}{:>10}{:>8}{:>8}{:>7}{:>9}{:>6}  {}",
+            class.kind.label(),
+            bound.map_or("-".into(), short),
+            if hidden { "-".into() } else { class.worst_active.to_string() },
+            if hidden { "-".into() } else { class.worst_volume.to_string() },
+            class.scenarios,
+            class.survived,
+            class.lost_databases,
+            fit(&class.worst, WIDTH - 72),
+        )?;
+    }
+    let worst = plan.failures.worst();
+    let normal = &plan.failures.scenarios[0];
+    let busiest = worst.active.iter().position(|&active| active == worst.worst_active).unwrap_or(0);
+    let load = |databases: u32| f64::from(databases) * plan.sizing.database_iops;
+    wrapped(
+        out,
+        &format!(
+            "Worst that loses nothing: {}. Active I/O of {} goes from {:.1} to {:.1} per second.",
+            worst.label,
+            plan.servers[busiest].name,
+            load(normal.active[busiest]),
+            load(worst.active[busiest]),
+        ),
+    )
+}
+
+fn targets(out: &mut String, plan: &Plan) -> Written {
+    title(out, "Targets of the tests, per server")?;
+    let targets = &plan.targets;
+    writeln!(
+        out,
+        "{:<28}{:>12}{:>14}{:>18}{:>14}",
+        "", "databases", "mailboxes", "I/O per second", "as tested"
+    )?;
+    for (label, target) in [
+        ("all copies (calculator)", &targets.all_copies),
+        ("worst active, calculator", &targets.worst_active_bound),
+        ("worst active, layout", &targets.worst_active_layout),
+    ] {
+        writeln!(
+            out,
+            "{label:<28}{:>12}{:>14}{:>18.2}{:>14.2}",
+            short(target.databases),
+            target.mailboxes,
+            target.iops,
+            target.iops_as_tested
+        )?;
+    }
+    writeln!(out, "--write-targets writes target_iops = {}", targets.target_iops)
+}
+
+fn checks(out: &mut String, plan: &Plan) -> Written {
+    title(out, "Checks")?;
+    for check in &plan.checks {
+        let mark = match check.outcome {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "FAIL",
+            Outcome::Note => "note",
+        };
+        wrapped(out, &format!("{mark}  {}: {}", check.name, check.detail))?;
+    }
+    let failed = plan.checks.iter().filter(|check| check.outcome == Outcome::Fail).count();
+    match failed {
+        0 => writeln!(out, "\nThe plan holds."),
+        1 => writeln!(out, "\nThe plan fails: one check."),
+        _ => writeln!(out, "\nThe plan fails: {failed} checks."),
+    }
+}
+
+fn counted(count: u32, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A number without needless decimals.
+fn short(value: f64) -> String {
+    if (value - value.round()).abs() < 1e-9 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0))
+}
+
+/// `text` cut to `width` characters, with a sign that it was.
+pub(super) fn fit(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// `text` broken at spaces, continued with an indent.
+fn wrapped(out: &mut String, text: &str) -> Written {
+    let mut column = 0;
+    for word in text.split(' ') {
+        let word = fit(word, WIDTH - 6);
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > WIDTH {
+            write!(out, "\n      ")?;
+            column = 6;
+        } else if column > 0 {
+            write!(out, " ")?;
+            column += 1;
+        }
+        write!(out, "{word}")?;
+        column += length;
+    }
+    writeln!(out)
+}

@@ -1,0 +1,15 @@
+//! What a run measures, as types only: I/O classes and counters, series, histograms, events, verdicts.
+//! The engine counts into [`IoCounters`]; the campaign turns them into rows for a [`Recorder`]; the evidence crate
+//! stores and shows them.
+
+mod counters;
+mod recorder;
+mod rows;
+
+pub use counters::{Direction, IoClass, IoCounters, IoStats};
+pub use recorder::{RecordError, Recorder, Row};
+pub use rows::{
+    Backup, Checksum, Comparison, Counter, CounterSample, Database, DatabaseSize, Ending, Environment, Event,
+    Histogram, Host, Instance, Measure, Origin, Outcome, Parameter, Recovery, Run, Sample, Severity, Test,
+    TuningStep, Verdict, WorldKind,
+};

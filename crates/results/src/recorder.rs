@@ -1,0 +1,71 @@
+//! The way from measuring to keeping: the campaign records rows, the evidence crate stores them.
+
+use crate::rows::*;
+
+macro_rules! rows {
+    ($($row:ident),+ $(,)?) => {
+        /// A row of any kind.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum Row {
+            $(
+                #[doc = concat!("See [`", stringify!($row), "`].")]
+                $row($row),
+            )+
+        }
+        $(
+            impl From<$row> for Row {
+                fn from(row: $row) -> Row {
+                    Row::$row(row)
+                }
+            }
+        )+
+    };
+}
+
+rows!(
+    Run,
+    Host,
+    Environment,
+    Instance,
+    Database,
+    Test,
+    DatabaseSize,
+    Sample,
+    CounterSample,
+    Histogram,
+    TuningStep,
+    Checksum,
+    Backup,
+    Recovery,
+    Event,
+    Verdict,
+);
+
+/// Keeps the rows of a run.
+///
+/// The [`Run`] comes first. Recording returns at once: a slow store does not slow what is measured. A row that could not
+/// be kept is an error of this call or of a later one, [`Recorder::flush`] at the latest.
+pub trait Recorder {
+    /// Keeps a row.
+    fn record(&mut self, row: Row) -> Result<(), RecordError>;
+
+    /// Returns when everything recorded so far is kept.
+    fn flush(&mut self) -> Result<(), RecordError>;
+}
+
+/// Rows in memory, in the order recorded.
+impl Recorder for Vec<Row> {
+    fn record(&mut self, row: Row) -> Result<(), RecordError> {
+        self.push(row);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        Ok(())
+    }
+}
+
+/// Why a row was not kept.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the results cannot be kept: {0}")]
+pub struct RecordError(pub String);

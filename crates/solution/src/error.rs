@@ -1,0 +1,71 @@
+//! What is wrong with a solution file, and where.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A wish that cannot be granted: one sentence, the place in the file that asks for it, and what to do instead.
+///
+/// The text of the file is carried along so that a terminal can underline the place without reading the file again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SolutionError {
+    /// One sentence in the words of the field.
+    pub message: String,
+    /// What to write instead, where that is known.
+    pub help: Option<String>,
+    /// Bytes of `text` that ask for it.
+    pub span: Range<usize>,
+    /// Name of the file, as given to [`crate::Solution::parse`].
+    pub file_name: String,
+    /// The whole file.
+    pub text: String,
+}
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, Box<SolutionError>>;
+
+impl SolutionError {
+    /// The line of the place, counted from 1.
+    pub fn line(&self) -> usize {
+        let start = self.span.start.min(self.text.len());
+        1 + self.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count()
+    }
+}
+
+impl fmt::Display for SolutionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file_name, self.line(), self.message)?;
+        match &self.help {
+            Some(help) => write!(f, " ({help})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for SolutionError {}
+
+/// The known name nearest to a misspelt one, if it is near enough to be meant.
+pub fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = 1 + wrong.chars().count() / 3;
+    known
+        .into_iter()
+        .map(|name| (edit_distance(wrong, name), name))
+        .min()
+        .filter(|&(distance, _)| distance <= limit)
+        .map(|(_, name)| name)
+}
+
+/// Levenshtein distance over characters.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

@@ -1,0 +1,285 @@
+//! What there is: `[[site]]`, `[[host]]`, `[[enclosure]]`, `[[disk]]`, `[[pool]]`, `[[volume]]`, `[[instance]]`.
+
+use schemars::JsonSchema;
+use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// `[[site]]`: a place that can be lost as a whole.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Site {
+    /// Name.
+    pub name: String,
+    /// Databases are normally active here; on when not given.
+    pub active: Option<bool>,
+}
+
+/// `[[host]]`: one server, or `count` alike whose names differ by `{n}`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Name, a template when `count` is given.
+    pub name: String,
+    /// How many; 1 when not given.
+    pub count: Option<u32>,
+    /// Number of the first; 1 when not given.
+    pub first: Option<u32>,
+    /// Site; the only one when not given.
+    pub site: Option<String>,
+    /// Enclosure (or array, or cluster) whose loss takes this host with it.
+    pub enclosure: Option<String>,
+    /// Processor cores.
+    pub cores: Option<u32>,
+    /// SPECint2006 rate of the whole server.
+    pub specint_rate: Option<f64>,
+    /// Memory in GiB.
+    pub memory_gib: Option<f64>,
+    /// Most databases that may be active at once; no limit when not given.
+    pub max_active: Option<u32>,
+}
+
+/// `[[enclosure]]`: a shelf, array or cluster; a fault domain.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Enclosure {
+    /// Name.
+    pub name: String,
+    /// Disk bays; not checked when not given.
+    pub bays: Option<u32>,
+    /// Hot spares in it; 0 when not given.
+    pub hot_spares: Option<u32>,
+    /// Restore disks in it; 0 when not given.
+    pub restore_disks: Option<u32>,
+}
+
+/// `[[disk]]`: a kind of disk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// Name that volumes and pools use.
+    pub name: String,
+    /// Capacity in GB of the vendor (10^9 bytes).
+    pub capacity_gb: f64,
+    /// Random I/O per second that one disk is planned with.
+    pub random_iops: Option<f64>,
+    /// Sequential I/O per second that one disk is planned with.
+    pub sequential_iops: Option<f64>,
+    /// Solid state.
+    #[serde(default)]
+    pub solid_state: bool,
+    /// Revolutions per minute.
+    pub rpm: Option<u32>,
+}
+
+/// How disks protect each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Raid {
+    /// Single disks (or RAID 0 of one disk); database copies are the protection.
+    #[default]
+    Jbod,
+    /// Striping without protection.
+    Raid0,
+    /// Mirror.
+    Raid1,
+    /// Striped mirrors.
+    Raid10,
+    /// Single parity.
+    Raid5,
+    /// Double parity.
+    Raid6,
+    /// Triple parity.
+    TripleParity,
+    /// Two copies of everything on different nodes.
+    Replica2,
+    /// Three copies of everything on different nodes.
+    Replica3,
+}
+
+/// `[[pool]]`: disks that several volumes share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Pool {
+    /// Name that volumes use.
+    pub name: String,
+    /// Pools of this form (for example one per array); 1 when not given.
+    pub count: Option<u32>,
+    /// Kind of disk.
+    pub disk: String,
+    /// Disks in one pool.
+    pub disks: u32,
+    /// Kind of the disks of a faster tier that counts as capacity.
+    pub fast_disk: Option<String>,
+    /// Disks of the faster tier in one pool; 0 when not given.
+    pub fast_disks: Option<u32>,
+    /// Protection.
+    #[serde(default)]
+    pub raid: Raid,
+    /// Disks of one parity group; all disks of the pool when not given.
+    pub group_disks: Option<u32>,
+    /// Usable capacity in GiB as the vendor states it; from disks and protection when not given.
+    pub formatted_gib: Option<f64>,
+    /// Effective capacity in GiB after compression and deduplication, as the vendor states it.
+    pub effective_gib: Option<f64>,
+    /// Space saved by compression and deduplication, in percent; 0 when not given.
+    pub saving_percent: Option<f64>,
+    /// Back-end writes per random write, where the RAID level does not say it.
+    pub write_penalty: Option<f64>,
+    /// Where its I/O comes from.
+    #[serde(default)]
+    pub io: PoolIo,
+}
+
+/// Where the I/O of a pool comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PoolIo {
+    /// From its disks, as many as there are.
+    #[default]
+    Disks,
+    /// From an array that gathers writes or reads from flash: it does not follow from the disks, so only the tests show it.
+    Array,
+}
+
+/// What a volume is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Databases, and their logs unless there is a volume for logs.
+    #[default]
+    Database,
+    /// Logs only.
+    Log,
+    /// Room to restore one volume.
+    Restore,
+    /// Spare that AutoReseed takes.
+    AutoReseed,
+    /// Transport queue database.
+    Transport,
+    /// Operating system.
+    System,
+    /// Backup to disk.
+    Backup,
+}
+
+/// `[[volume]]`: one volume, or `count` alike, on each host that `host` names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// Name, unique on its host; a template when `count` is given.
+    pub name: String,
+    /// How many per host; 1 when not given.
+    pub count: Option<u32>,
+    /// Host name, `*` allowed; every host when not given.
+    pub host: Option<String>,
+    /// Folder on the file system under test; may use `{n}` and `{host}`.
+    pub path: Option<String>,
+    /// What it is for.
+    #[serde(default)]
+    pub role: Role,
+    /// Kind of disk, for a volume with disks of its own.
+    pub disk: Option<String>,
+    /// Disks of its own; 1 when not given.
+    pub disks: Option<u32>,
+    /// Protection of its own disks.
+    #[serde(default)]
+    pub raid: Raid,
+    /// Pool that it is a part of, instead of disks of its own.
+    pub pool: Option<String>,
+    /// Capacity in GiB; from the disks when not given.
+    pub capacity_gib: Option<f64>,
+    /// Enclosure that holds its disks; the host's when not given.
+    pub enclosure: Option<String>,
+}
+
+/// `[building_block]`: the solution is one block of several; how far it can grow in one array.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BuildingBlock {
+    /// Most blocks to show; 8 when not given.
+    pub blocks: Option<u32>,
+    /// Disks that the array takes.
+    pub max_disks: Option<u32>,
+    /// Hosts that the array serves.
+    pub max_hosts: Option<u32>,
+    /// Raw capacity that the array takes, in TB (10^12 bytes).
+    pub max_capacity_tb: Option<f64>,
+}
+
+/// `[[instance]]`: one log stream with its databases, or `count` alike, on each host that `host` names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Instance {
+    /// Name, unique on its host; a template when `count` is given.
+    pub name: String,
+    /// How many per host; 1 when not given.
+    pub count: Option<u32>,
+    /// Host name, `*` allowed; every host under test when not given.
+    pub host: Option<String>,
+    /// Volume of the databases, a template.
+    pub volume: Option<String>,
+    /// Volume of the logs, a template; the volume of the databases when not given.
+    pub log_volume: Option<String>,
+    /// Size of one log generation in KiB; by generation (1024, 5120 for 2003) when not given.
+    pub log_file_kib: Option<u32>,
+    /// Page size in KiB; by generation (32) when not given.
+    pub page_kib: Option<u32>,
+    /// How many databases, or a list of them; 1 when not given.
+    pub databases: Option<Databases>,
+}
+
+/// Databases of an instance: a number or a list.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Databases {
+    /// So many, all on the instance's volume.
+    Count(u32),
+    /// One by one.
+    List(Vec<Database>),
+}
+
+/// One database of an instance.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Database {
+    /// Name, unique on its host.
+    pub name: String,
+    /// Volume, a template; the instance's when not given.
+    pub volume: Option<String>,
+    /// Size in MiB; by `[sizing]` when not given.
+    pub size_mib: Option<u64>,
+}
+
+/// Written by hand: a derived untagged enum would lose the place and the words of an error inside the list.
+impl<'de> Deserialize<'de> for Databases {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct CountOrList;
+        impl<'de> Visitor<'de> for CountOrList {
+            type Value = Databases;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a number of databases, or a list of databases")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, count: i64) -> Result<Databases, E> {
+                u32::try_from(count).map(Databases::Count).map_err(|_| {
+                    E::invalid_value(serde::de::Unexpected::Signed(count), &"a positive number of databases")
+                })
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, count: u64) -> Result<Databases, E> {
+                u32::try_from(count).map(Databases::Count).map_err(|_| {
+                    E::invalid_value(
+                        serde::de::Unexpected::Unsigned(count),
+                        &"a number of databases below 2^32",
+                    )
+                })
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Databases, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Databases::List)
+            }
+        }
+        deserializer.deserialize_any(CountOrList)
+    }
+}

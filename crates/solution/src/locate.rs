@@ -1,0 +1,50 @@
+//! Where in the text a value stands.
+//!
+//! The types of the file are plain data. Only when something has to be shown to the user is the text parsed once more,
+//! with spans, and the value looked up by its path (`host[2].name`). A value that was left to its default is shown at the
+//! nearest table that exists.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// Span of the value at `path`, or of its nearest existing ancestor; `exact` says which.
+pub(crate) struct Place {
+    /// Bytes in the text.
+    pub span: Range<usize>,
+    /// The whole path exists.
+    pub exact: bool,
+}
+
+/// Finds the value at `path`. Texts that are not TOML have no places (the span is empty, at the start).
+pub(crate) fn locate(text: &str, path: &str) -> Place {
+    let Ok(root) = DeTable::parse(text) else {
+        return Place { span: 0..0, exact: false };
+    };
+    let mut span = 0..text.find('\n').unwrap_or(text.len());
+    let mut here = Node::Table(root.get_ref());
+    for segment in path.split(['.', '[']).filter(|segment| !segment.is_empty()) {
+        let found: Option<&Spanned<DeValue<'_>>> = match (&here, segment.strip_suffix(']')) {
+            (Node::Array(items), Some(index)) => index.parse().ok().and_then(|index: usize| items.get(index)),
+            (Node::Table(table), None) => table.get(segment),
+            _ => None,
+        };
+        let Some(value) = found else {
+            return Place { span, exact: false };
+        };
+        span = value.span();
+        here = match value.get_ref() {
+            DeValue::Table(table) => Node::Table(table),
+            DeValue::Array(items) => Node::Array(items),
+            _ => Node::Leaf,
+        };
+    }
+    Place { span, exact: true }
+}
+
+enum Node<'a> {
+    Table(&'a DeTable<'a>),
+    Array(&'a [Spanned<DeValue<'a>>]),
+    Leaf,
+}

@@ -1,0 +1,221 @@
+//! What is done with it: `[sizing]`, `[under_test]`, `[load]`, `[engine]`, `[thresholds]`, `[[test]]`, `[[fault]]`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Generation;
+
+/// `[sizing]`: how large the test databases are. Exactly one of the three ways.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sizing {
+    /// Size of each database in MiB.
+    pub database_mib: Option<u64>,
+    /// Share of each volume that its databases fill in the end, in percent; a fifth of it is left for growth.
+    pub percent_of_capacity: Option<f64>,
+    /// Mailboxes per host; each takes its quota, spread evenly over the databases.
+    pub mailboxes: Option<u64>,
+}
+
+/// `[under_test]`: the part of the solution that the tests run on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UnderTest {
+    /// Hosts, `*` allowed; all when empty.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Database volumes per host that are used; all when not given.
+    pub volumes_per_host: Option<u32>,
+    /// Failure whose load is tested: names of lost hosts, enclosures or sites; nothing lost when empty.
+    #[serde(default)]
+    pub failed: Vec<String>,
+}
+
+/// `[load]`: how hard the databases are driven. `sessions` (closed), or `iops` or `batches_per_s` (paced); a paced load
+/// at `target_iops` when none of them is given; as many sessions as the test `tune` finds when that is missing, too.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Load {
+    /// Closed load: sessions on a host, shared by all its databases.
+    pub sessions: Option<u32>,
+    /// Paced load: transactional I/O per second and host.
+    pub iops: Option<f64>,
+    /// Paced load: batches per second and host.
+    pub batches_per_s: Option<f64>,
+    /// Transactional I/O per second and host that a test must reach; no target when not given.
+    pub target_iops: Option<f64>,
+    /// How far below the target still passes, in percent; 0 when not given.
+    pub tolerance_percent: Option<f64>,
+    /// Time a session rests after a batch, as a multiple of the time the batch took; 1 when not given.
+    pub idle_factor: Option<f64>,
+    /// Operations of a batch; by generation when not given.
+    pub mix: Option<Mix>,
+    /// Copies of each database whose log reading is imitated, this one included; from `[copies]`, or 1, when not given.
+    pub copies: Option<u32>,
+}
+
+/// Operations of a batch, in percent; what is left over is reads.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mix {
+    /// Inserts.
+    pub insert: u32,
+    /// Deletes.
+    pub delete: u32,
+    /// Replacements.
+    pub replace: u32,
+    /// Reads.
+    pub read: u32,
+    /// Share of the commits that are lazy.
+    pub lazy: u32,
+}
+
+impl Mix {
+    /// The mix that the published load generator used for a generation.
+    pub fn of(generation: Generation) -> Mix {
+        match generation {
+            Generation::E2003 | Generation::E2007 => {
+                Mix { insert: 17, delete: 5, replace: 68, read: 10, lazy: 90 }
+            }
+            _ => Mix { insert: 40, delete: 20, replace: 5, read: 35, lazy: 70 },
+        }
+    }
+}
+
+/// `[engine]`: the database engine.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Engine {
+    /// Smallest page cache per database in MiB.
+    pub cache_min_mib: u64,
+    /// Largest page cache per database in MiB.
+    pub cache_max_mib: u64,
+    /// Log that recovery may have to replay, in MiB.
+    pub checkpoint_depth_mib: u64,
+    /// Clean share of the cache below which pages are written out, in percent.
+    pub flush_start_percent: f64,
+    /// Clean share of the cache at which writing out stops, in percent.
+    pub flush_stop_percent: f64,
+    /// Background maintenance runs during the load.
+    pub maintenance: bool,
+    /// Pause of the maintenance reader after each read, in ms.
+    pub maintenance_pause_ms: f64,
+    /// The pause ends at the next multiple of this, in ms.
+    pub maintenance_tick_ms: f64,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Engine {
+            cache_min_mib: 32,
+            cache_max_mib: 256,
+            checkpoint_depth_mib: 20,
+            flush_start_percent: 1.0,
+            flush_stop_percent: 2.0,
+            maintenance: true,
+            maintenance_pause_ms: 100.0,
+            maintenance_tick_ms: 15.625,
+        }
+    }
+}
+
+/// `[thresholds]` and `[test.thresholds]`: latencies that must not be exceeded, in ms. What is not given is the default of
+/// the kind of test and the generation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ThresholdWishes {
+    /// Mean database read latency.
+    pub read_avg_ms: Option<f64>,
+    /// Worst sample of the database read latency.
+    pub read_max_ms: Option<f64>,
+    /// Mean log write latency.
+    pub log_write_avg_ms: Option<f64>,
+    /// Worst sample of the log write latency.
+    pub log_write_max_ms: Option<f64>,
+}
+
+/// Kind of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TestKind {
+    /// Creates the databases.
+    Init,
+    /// Finds the highest load inside the thresholds, or the load for the target.
+    Tune,
+    /// Load with strict thresholds.
+    Performance,
+    /// Load with lenient thresholds, for long.
+    Stress,
+    /// Reads and verifies every page of every database.
+    DatabaseChecksum,
+    /// Reads and verifies logs.
+    LogChecksum,
+    /// Streams every database once, without writing.
+    Backup,
+    /// Copies every database and verifies the copy.
+    BackupToDisk,
+    /// Copies the backup back and replays the logs since.
+    Restore,
+    /// Load without circular logging until every instance has so many logs, then an unclean stop.
+    LogGeneration,
+    /// Replays the logs.
+    SoftRecovery,
+}
+
+impl TestKind {
+    /// The name in the solution file.
+    pub fn name(self) -> &'static str {
+        match self {
+            TestKind::Init => "init",
+            TestKind::Tune => "tune",
+            TestKind::Performance => "performance",
+            TestKind::Stress => "stress",
+            TestKind::DatabaseChecksum => "database_checksum",
+            TestKind::LogChecksum => "log_checksum",
+            TestKind::Backup => "backup",
+            TestKind::BackupToDisk => "backup_to_disk",
+            TestKind::Restore => "restore",
+            TestKind::LogGeneration => "log_generation",
+            TestKind::SoftRecovery => "soft_recovery",
+        }
+    }
+}
+
+/// `[[test]]`: one test; the tests run in their order in the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Test {
+    /// What is done.
+    pub kind: TestKind,
+    /// Length of the measured window in seconds (performance 2 h, stress 24 h, tune 10 min at most when not given); the
+    /// time limit of log generation.
+    pub duration_s: Option<f64>,
+    /// Longest wait for a filled cache before the window, in seconds; 1800 when not given.
+    pub warmup_limit_s: Option<f64>,
+    /// Logs to generate or to verify per instance; 500 (100 for 2003) when not given.
+    pub logs: Option<u32>,
+    /// Volume that a backup goes to; beside each database when not given.
+    pub volume: Option<String>,
+    /// Thresholds of this test only.
+    pub thresholds: Option<ThresholdWishes>,
+}
+
+/// `[[fault]]`: something that will go wrong on purpose, and therefore does not fail the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// What goes wrong, in one word that the fault injector or the operator knows.
+    pub kind: String,
+    /// Test during which it happens; any when not given.
+    pub test: Option<TestKind>,
+    /// Host that it happens on; any when not given.
+    pub host: Option<String>,
+    /// Volume that it happens on; any when not given.
+    pub volume: Option<String>,
+    /// Seconds after the start of the test; any time when not given.
+    pub at_s: Option<f64>,
+    /// Seconds that it lasts; to the end of the test when not given.
+    pub duration_s: Option<f64>,
+    /// Why it is expected.
+    pub note: Option<String>,
+}

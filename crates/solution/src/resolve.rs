@@ -1,0 +1,204 @@
+//! Engine, load and tests with nothing left to default, and refused where they cannot be.
+
+use crate::deployment::MIB;
+use crate::{
+    EngineSpec, Generation, Load, LoadMode, LoadSpec, Mix, Result, Solution, Test, TestKind, TestSpec,
+    Thresholds, VolumeSpec,
+};
+
+impl Solution {
+    pub(crate) fn engine(&self) -> Result<EngineSpec> {
+        let engine = &self.file.engine;
+        if engine.cache_min_mib == 0
+            || engine.cache_min_mib > engine.cache_max_mib
+            || engine.cache_max_mib > 1 << 20
+        {
+            let message = format!(
+                "a page cache of {} to {} MiB per database cannot be",
+                engine.cache_min_mib, engine.cache_max_mib
+            );
+            return Err(self.error(
+                "engine.cache_max_mib",
+                message,
+                Some("at least 1, and min <= max".into()),
+            ));
+        }
+        let (start, stop) = (engine.flush_start_percent, engine.flush_stop_percent);
+        if !(start > 0.0 && start < stop && stop <= 50.0) {
+            let message = format!("writing out cannot start at {start} and stop at {stop} percent");
+            return Err(self.error(
+                "engine.flush_start_percent",
+                message,
+                Some("0 < start < stop <= 50".into()),
+            ));
+        }
+        if !(1..=1 << 20).contains(&engine.checkpoint_depth_mib) {
+            let message = format!("a checkpoint depth of {} MiB cannot be kept", engine.checkpoint_depth_mib);
+            return Err(self.error("engine.checkpoint_depth_mib", message, None));
+        }
+        for (path, value) in [
+            ("engine.maintenance_pause_ms", engine.maintenance_pause_ms),
+            ("engine.maintenance_tick_ms", engine.maintenance_tick_ms),
+        ] {
+            self.in_range(path, value, 0.0, 3_600_000.0)?;
+        }
+        Ok(EngineSpec {
+            checkpoint_depth_bytes: engine.checkpoint_depth_mib * MIB,
+            flush_start: start / 100.0,
+            flush_stop: stop / 100.0,
+            maintenance: engine.maintenance,
+            maintenance_pause_ms: engine.maintenance_pause_ms,
+            maintenance_tick_ms: engine.maintenance_tick_ms,
+        })
+    }
+
+    pub(crate) fn load(&self, generation: Generation) -> Result<LoadSpec> {
+        let load = self.file.load.clone().unwrap_or_default();
+        let mode = match load {
+            Load { sessions: Some(sessions), iops: None, batches_per_s: None, .. } => {
+                LoadMode::Closed { sessions }
+            }
+            Load { sessions: None, iops: Some(iops), batches_per_s: None, .. } => {
+                LoadMode::PacedIops { iops }
+            }
+            Load { sessions: None, iops: None, batches_per_s: Some(batches_per_s), .. } => {
+                LoadMode::PacedBatches { batches_per_s }
+            }
+            Load { sessions: None, iops: None, batches_per_s: None, target_iops: Some(iops), .. } => {
+                LoadMode::PacedIops { iops }
+            }
+            Load { sessions: None, iops: None, batches_per_s: None, target_iops: None, .. } => {
+                LoadMode::Tuned
+            }
+            _ => {
+                return Err(self.error(
+                    "load",
+                    "how hard the databases are driven has to be given in exactly one way",
+                    Some("one of sessions, iops, batches_per_s in [load]; or target_iops alone; or none, for what the test `tune` finds".into()),
+                ));
+            }
+        };
+        if let LoadMode::Closed { sessions } = mode {
+            self.in_range("load.sessions", f64::from(sessions), 1.0, 4096.0)?;
+        }
+        for (path, value) in [
+            ("load.iops", load.iops),
+            ("load.batches_per_s", load.batches_per_s),
+            ("load.target_iops", load.target_iops),
+        ] {
+            if let Some(value) = value {
+                self.in_range(path, value, 0.001, 1e9)?;
+            }
+        }
+        let tolerance = load.tolerance_percent.unwrap_or(0.0);
+        self.in_range("load.tolerance_percent", tolerance, 0.0, 100.0)?;
+        let idle_factor = load.idle_factor.unwrap_or(1.0);
+        self.in_range("load.idle_factor", idle_factor, 0.0, 1000.0)?;
+        let mix = load.mix.unwrap_or(Mix::of(generation));
+        let sum =
+            [mix.insert, mix.delete, mix.replace, mix.read].iter().map(|&part| u64::from(part)).sum::<u64>();
+        if sum != 100 || mix.lazy > 100 {
+            let message =
+                format!("the operations of a batch add up to {sum} percent, lazy commits to {}", mix.lazy);
+            return Err(self.error(
+                "load.mix",
+                message,
+                Some("operations to 100, lazy to at most 100".into()),
+            ));
+        }
+        let described = self.file.copies.as_ref().map(|copies| copies.per_site.iter().sum::<u32>());
+        let copies = load.copies.or(described).unwrap_or(1);
+        self.in_range("load.copies", f64::from(copies), 1.0, 16.0)?;
+        let target_iops = load.target_iops;
+        Ok(LoadSpec { mode, target_iops, tolerance: tolerance / 100.0, idle_factor, mix, copies })
+    }
+
+    fn in_range(&self, path: &str, value: f64, least: f64, most: f64) -> Result<()> {
+        if value.is_finite() && (least..=most).contains(&value) {
+            return Ok(());
+        }
+        let key = path.rsplit('.').next().unwrap_or(path);
+        Err(self.error(path, format!("{key} = {value} cannot be"), Some(format!("from {least} to {most}"))))
+    }
+
+    pub(crate) fn tests(&self, generation: Generation, volumes: &[VolumeSpec]) -> Result<Vec<TestSpec>> {
+        let programme;
+        let tests = if self.file.test.is_empty() {
+            programme = published_programme();
+            &programme
+        } else {
+            &self.file.test
+        };
+        tests.iter().enumerate().map(|(i, test)| self.test(test, i, generation, volumes)).collect()
+    }
+
+    fn test(
+        &self,
+        test: &Test,
+        index: usize,
+        generation: Generation,
+        volumes: &[VolumeSpec],
+    ) -> Result<TestSpec> {
+        const HOUR: f64 = 3600.0;
+        let path = format!("test[{index}]");
+        let duration_s = test.duration_s.unwrap_or(match test.kind {
+            TestKind::Performance => 2.0 * HOUR,
+            TestKind::Tune => 600.0,
+            _ => 24.0 * HOUR,
+        });
+        self.in_range(&format!("{path}.duration_s"), duration_s, 1.0, 366.0 * 24.0 * HOUR)?;
+        let warmup_limit_s = test.warmup_limit_s.unwrap_or(0.5 * HOUR);
+        self.in_range(&format!("{path}.warmup_limit_s"), warmup_limit_s, 0.0, 24.0 * HOUR)?;
+        let logs = test.logs.unwrap_or(if generation == Generation::E2003 { 100 } else { 500 });
+        self.in_range(&format!("{path}.logs"), f64::from(logs), 1.0, 1e6)?;
+        let backup_dir = match &test.volume {
+            None => None,
+            Some(name) => match volumes.iter().find(|volume| volume.name == *name) {
+                Some(volume) => Some(volume.dir.clone()),
+                None => {
+                    let known = volumes.iter().map(|volume| volume.name.as_str());
+                    return Err(self.unknown_name(
+                        "volume with a path",
+                        name,
+                        known,
+                        &format!("{path}.volume"),
+                    ));
+                }
+            },
+        };
+        let stress =
+            test.kind == TestKind::Stress || (test.kind == TestKind::Performance && duration_s > 6.0 * HOUR);
+        let thresholds =
+            Thresholds::published(generation, stress).with(self.file.thresholds).with(test.thresholds);
+        Ok(TestSpec { kind: test.kind, duration_s, warmup_limit_s, logs, backup_dir, thresholds })
+    }
+}
+
+/// The tests of a file that names none: the whole published programme at its published lengths.
+fn published_programme() -> Vec<Test> {
+    use TestKind::*;
+    [
+        Init,
+        Tune,
+        Performance,
+        DatabaseChecksum,
+        LogChecksum,
+        Stress,
+        DatabaseChecksum,
+        Backup,
+        BackupToDisk,
+        Restore,
+        LogGeneration,
+        SoftRecovery,
+        DatabaseChecksum,
+    ]
+    .map(|kind| Test {
+        kind,
+        duration_s: None,
+        warmup_limit_s: None,
+        logs: None,
+        volume: None,
+        thresholds: None,
+    })
+    .into()
+}

@@ -1,0 +1,195 @@
+//! What a solution file may say, what it becomes, and how mistakes are pointed at.
+
+use solution::{Generation, LoadMode, Solution, SolutionError, TestKind};
+
+const LAPTOP: &str = include_str!("../../../solutions/laptop.toml");
+
+const SMALL: &str = r#"
+[solution]
+name = "small"
+schema = 1
+
+[[host]]
+name = "S{n}"
+count = 2
+
+[[volume]]
+name = "V{n}"
+count = 2
+path = "/data/{host}/v{n}"
+capacity_gib = 100
+
+[[instance]]
+name = "DB{n:03}"
+count = 8
+volume = "V{n/4}"
+
+[sizing]
+percent_of_capacity = 80
+
+[load]
+target_iops = 100
+"#;
+
+fn parse(text: &str) -> Solution {
+    Solution::parse(text, "small.toml").expect("parses")
+}
+
+fn with(replace: &str, by: &str) -> String {
+    assert!(SMALL.contains(replace), "{replace}");
+    SMALL.replacen(replace, by, 1)
+}
+
+/// The error of a text, and the part of the text it points at.
+fn refused(text: &str) -> (Box<SolutionError>, String) {
+    let error = match Solution::parse(text, "small.toml") {
+        Err(error) => error,
+        Ok(solution) => solution.deployment(Some("S1")).expect_err("must be refused"),
+    };
+    let place = error.text[error.span.clone()].to_owned();
+    (error, place)
+}
+
+#[test]
+fn the_laptop_solution_is_four_databases_of_512_mib() {
+    let deployment = Solution::parse(LAPTOP, "laptop.toml").unwrap().deployment(None).unwrap();
+    assert_eq!(deployment.instances.len(), 4);
+    for (i, instance) in deployment.instances.iter().enumerate() {
+        assert_eq!(instance.log_dir, format!("./proofload-demo/v{0}/DB{0}", i + 1));
+        assert_eq!((instance.page_bytes, instance.log_file_bytes), (32768, 1 << 20));
+        assert_eq!(instance.databases[0].bytes, 512 << 20);
+    }
+    assert_eq!(deployment.tests[0].kind, TestKind::Init);
+    assert_eq!(deployment.tests.len(), 13);
+    let cache: u64 = deployment.instances.iter().map(|instance| instance.cache_max_bytes).sum();
+    assert!(cache <= 128 << 20);
+}
+
+#[test]
+fn templates_spread_databases_over_volumes_of_each_host() {
+    let deployment = parse(SMALL).deployment(Some("S2")).unwrap();
+    let dirs: Vec<&str> =
+        deployment.instances.iter().map(|instance| instance.databases[0].dir.as_str()).collect();
+    assert_eq!(dirs[3], "/data/S2/v1/DB004");
+    assert_eq!(dirs[4], "/data/S2/v2/DB005");
+    // 100 GiB x 80 % with a fifth of it for growth, four databases on it.
+    assert_eq!(deployment.instances[0].databases[0].bytes, (100u64 << 30) * 80 / 100 * 4 / 5 / 4);
+    assert_eq!(deployment.load.mode, LoadMode::PacedIops { iops: 100.0 });
+}
+
+#[test]
+fn several_hosts_need_a_name() {
+    let error = parse(SMALL).deployment(None).unwrap_err();
+    assert_eq!(error.help.as_deref(), Some("S1, S2"));
+    assert!(parse(SMALL).deployment(Some("S3")).is_err());
+}
+
+#[test]
+fn an_empty_programme_is_the_published_one() {
+    let tests = parse(SMALL).deployment(Some("S1")).unwrap().tests;
+    let length = |kind| tests.iter().find(|test| test.kind == kind).unwrap();
+    assert_eq!(length(TestKind::Performance).duration_s, 7200.0);
+    assert_eq!(length(TestKind::Stress).duration_s, 86400.0);
+    assert_eq!(length(TestKind::Performance).thresholds.read_max_ms, Some(100.0));
+    assert_eq!(length(TestKind::Stress).thresholds.read_max_ms, Some(200.0));
+}
+
+#[test]
+fn the_generation_decides_pages_logs_mix_and_thresholds() {
+    let old = SMALL.replace("[[host]]", "[profile]\nexchange = \"2003\"\nmailboxes = 1\n\n[[host]]");
+    let deployment = parse(&old).deployment(Some("S1")).unwrap();
+    assert_eq!(deployment.generation, Generation::E2003);
+    assert_eq!(deployment.instances[0].page_bytes, 4096);
+    assert_eq!(deployment.instances[0].log_file_bytes, 5 << 20);
+    assert_eq!(deployment.load.mix.replace, 68);
+    assert_eq!(deployment.tests[2].thresholds.log_write_avg_ms, Some(20.0));
+    assert_eq!(deployment.tests[2].thresholds.read_max_ms, None);
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_nearest_known_one() {
+    let (error, place) = refused(&with("target_iops", "target_iop"));
+    assert_eq!(place, "target_iop");
+    assert_eq!(error.message, "unknown key `target_iop`");
+    assert_eq!(error.help.as_deref(), Some("did you mean `target_iops`?"));
+    assert_eq!(error.line(), SMALL.lines().count());
+
+    let (error, place) = refused(&format!("{SMALL}\n[lod]\nx = 1\n"));
+    assert_eq!((place.as_str(), error.help.as_deref()), ("lod", Some("did you mean `load`?")));
+}
+
+#[test]
+fn a_wrong_word_is_named_with_the_nearest_known_one() {
+    let (error, place) = refused(&format!("{SMALL}\n[[test]]\nkind = \"performence\"\n"));
+    assert_eq!(place, "\"performence\"");
+    assert_eq!(error.help.as_deref(), Some("did you mean `performance`?"));
+}
+
+#[test]
+fn every_mistake_points_at_its_line() {
+    for (replace, by, place) in [
+        ("schema = 1", "schema = 2", "2"),
+        ("volume = \"V{n/4}\"", "volume = \"W{n/4}\"", "\"W{n/4}\""),
+        ("count = 2\npath", "count = 0\npath", "0"),
+        ("count = 8", "count = 5000", "5000"),
+        ("\"DB{n:03}\"", "\"DB\"", "\"DB\""),
+        ("\"DB{n:03}\"", "\"DB{x}\"", "\"DB{x}\""),
+        ("percent_of_capacity = 80", "percent_of_capacity = 0", "0"),
+        ("target_iops = 100", "target_iops = -1", "-1"),
+        ("target_iops = 100", "sessions = 0", "0"),
+        ("target_iops = 100", "iops = 5\nsessions = 2", "[load]"),
+        ("target_iops = 100", "iops = nan", "nan"),
+        ("name = \"S{n}\"", "name = \"S\"", "\"S\""),
+        ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\npage_kib = 5", "5"),
+        ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\ndatabases = 0", "0"),
+        ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\ndatabases = -1", "-1"),
+        ("[load]", "[under_test]\nvolumes_per_host = 3\n[load]", "3"),
+        ("[load]", "[under_test]\nhosts = [\"S1\", \"T*\"]\n[load]", "\"T*\""),
+        ("[load]", "[engine]\ncache_max_mib = 1\n[load]", "1"),
+        (
+            "[load]",
+            "[load]\nmix = {insert = 1, delete = 1, replace = 1, read = 1, lazy = 1}",
+            "{insert = 1, delete = 1, replace = 1, read = 1, lazy = 1}",
+        ),
+    ] {
+        let (error, found) = refused(&with(replace, by));
+        assert_eq!(found.lines().next(), Some(place), "{by}: {error}");
+    }
+}
+
+#[test]
+fn a_list_of_databases_keeps_the_place_of_a_mistake_in_it() {
+    let list =
+        "volume = \"V1\"\ndatabases = [{name = \"A{n}\", size_mib = 64}, {name = \"B{n}\", sise_mib = 3}]";
+    let (error, place) = refused(&with("volume = \"V{n/4}\"", list));
+    assert_eq!((place.as_str(), error.help.as_deref()), ("sise_mib", Some("did you mean `size_mib`?")));
+
+    let deployment = parse(&with("volume = \"V{n/4}\"", &list.replace("sise_mib = 3", "size_mib = 32")))
+        .deployment(Some("S1"))
+        .unwrap();
+    let second = &deployment.instances[1];
+    assert_eq!(second.databases[1].name, "B2");
+    assert_eq!(second.databases[1].bytes, 32 << 20);
+    assert_eq!(second.cache_max_bytes, 512 << 20);
+}
+
+#[test]
+fn the_schema_knows_every_table() {
+    let schema = Solution::json_schema();
+    for table in ["solution", "profile", "host", "volume", "instance", "load", "test", "array"] {
+        assert!(schema["properties"].get(table).is_some(), "{table}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever the text, the answer is a value or an error with a place inside the text.
+    #[test]
+    fn any_text_gives_an_answer(cut in 0..SMALL.len(), junk in "[\\[\\]{}=\"a-z0-9\\n .-]{0,12}") {
+        let text = format!("{}{junk}{}", &SMALL[..cut], &SMALL[cut..]);
+        let answer = Solution::parse(&text, "x").and_then(|solution| solution.deployment(Some("S1")));
+        if let Err(error) = answer {
+            proptest::prop_assert!(error.text.get(error.span.clone()).is_some());
+            proptest::prop_assert!(!error.message.is_empty());
+        }
+    }
+}

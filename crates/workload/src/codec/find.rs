@@ -1,0 +1,152 @@
+//! Finds what a page is made of: nodes of its image page, entries that the schema can make, and the rest.
+
+use edb::page::{PageRef, node_flags};
+
+use super::tags::{Tag, tags};
+use super::{DatabaseCodec, Piece};
+use crate::image::layout::Place;
+use crate::schema::{Entry, Tree};
+
+pub(super) struct Finder<'a> {
+    codec: &'a DatabaseCodec,
+    pgno: u32,
+    image: &'a [u8],
+    image_tags: Vec<Tag>,
+    page: &'a [u8],
+    tags: Vec<Tag>,
+    /// The tree whose leaf the page says it is.
+    tree: Option<Tree>,
+}
+
+impl<'a> Finder<'a> {
+    pub fn new(codec: &'a DatabaseCodec, pgno: u32, image: &'a [u8], page: &'a [u8]) -> Finder<'a> {
+        let view = PageRef::new(page);
+        let is_ours = view.is_leaf() && !view.is_space() && reserved_tags(page) <= 1;
+        let tree = if is_ours { codec.image.tree_of(view.objid()) } else { None };
+        Finder { codec, pgno, image, image_tags: tags(image), page, tags: tags(page), tree }
+    }
+
+    /// The pieces that paint this page, in tag order. None if its tags make no sense.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut expected = None;
+        let mut index = 0;
+        while index < self.tags.len() {
+            let entry = self.recognise(index);
+            let from_image = self.image_run(index, entry);
+            let piece = match (from_image, entry) {
+                (Some(run), _) => run,
+                (None, Some((entry, flags))) => {
+                    if self.extend(pieces.last_mut(), index, entry, flags, &mut expected) {
+                        index += 1;
+                        continue;
+                    }
+                    let version = entry.version().unwrap_or(0);
+                    expected = self.codec.successor(entry, version);
+                    Piece::Entries { first: entry, version, count: 1, flags, at: self.tags[index].start }
+                }
+                (None, None) => Piece::Raw { tag: self.tags[index] },
+            };
+            index += piece.count();
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    /// Makes a run of entries one longer if this entry is the expected one.
+    fn extend(
+        &self,
+        last: Option<&mut Piece>,
+        index: usize,
+        entry: Entry,
+        flags: u8,
+        expected: &mut Option<Entry>,
+    ) -> bool {
+        let Some(Piece::Entries { first, version, count, flags: run_flags, .. }) = last else { return false };
+        let (before, tag) = (self.tags[index - 1], self.tags[index]);
+        if *run_flags != flags || before.start + before.len != tag.start {
+            return false;
+        }
+        match (*first, *count, entry) {
+            // A run that starts with the root node of a long value gets its version from the chunk.
+            (Entry::BodyRoot { id }, 1, Entry::Body { id: its, version: found }) if id == its => {
+                *version = found
+            }
+            _ if *expected == Some(entry) => {}
+            _ => return false,
+        }
+        *count += 1;
+        *expected = self.codec.successor(entry, *version);
+        true
+    }
+
+    fn recognise(&self, index: usize) -> Option<(Entry, u8)> {
+        let tree = self.tree?;
+        let node = PageRef::new(self.page).node(index.checked_sub(1)?);
+        let mut key = [0; 16];
+        let key = key.get_mut(..node.key_len())?;
+        key[..node.prefix.len()].copy_from_slice(node.prefix);
+        key[node.prefix.len()..].copy_from_slice(node.suffix);
+        let entry = self.codec.image.schema().recognise(tree, key, node.data)?;
+        Some((entry, node.flags & !node_flags::COMPRESSED))
+    }
+
+    /// The longest run of image nodes that are the nodes from `index` on.
+    fn image_run(&self, index: usize, entry: Option<(Entry, u8)>) -> Option<Piece> {
+        let at = self.tags[index].start;
+        let in_place = self.image_tags.partition_point(|tag| tag.start < at);
+        let candidates =
+            [entry.and_then(|(entry, _)| self.image_index(entry)), Some(in_place), Some(in_place + 1)];
+        candidates.into_iter().flatten().find_map(|from| {
+            let count = self.equal_nodes(index, from);
+            (count > 0).then_some(Piece::Image { from, count, at })
+        })
+    }
+
+    /// Tag of an entry on the image page, if it is one of that page.
+    fn image_index(&self, entry: Entry) -> Option<usize> {
+        let Place::Tree { run, level: 0, ordinal } = self.codec.image.layout().place(self.pgno) else {
+            return None;
+        };
+        if run.tree != entry.tree() {
+            return None;
+        }
+        let entries = run.levels[0].entries_of(ordinal);
+        let places = self.codec.image.schema().places();
+        let number = match entry {
+            Entry::Conversation { id } => places.initial_rank(id)?,
+            _ => u64::from(entry.id() - 1),
+        };
+        let offset = entries.contains(&number).then(|| (number - entries.start) as usize)?;
+        Some(match entry {
+            Entry::BodyRoot { .. } => 1 + 2 * offset,
+            Entry::Body { .. } => 2 + 2 * offset,
+            _ => 1 + offset,
+        })
+    }
+
+    /// How many nodes from `index` on are the image's from `from` on, at equal distances.
+    fn equal_nodes(&self, index: usize, from: usize) -> usize {
+        let (nodes, image) = (&self.tags[index..], self.image_tags.get(from..).unwrap_or(&[]));
+        let Some((first, image_first)) = nodes.first().zip(image.first()) else { return 0 };
+        let (start, image_start) = (first.start, image_first.start);
+        let alike = |(a, b): &(&Tag, &Tag)| {
+            a.len == b.len && a.extra == b.extra && a.start + image_start == b.start + start
+        };
+        let count = nodes.iter().zip(image).take_while(alike).count();
+        let bodies = |n: usize| {
+            let end = nodes[..n].iter().map(|tag| tag.start + tag.len).max().unwrap_or(start);
+            let len = end.saturating_sub(start);
+            Some(self.page.get(start..start + len)? == self.image.get(image_start..image_start + len)?)
+        };
+        if count > 0 && bodies(count) == Some(true) && nodes[..count].iter().all(|tag| tag.start >= start) {
+            return count;
+        }
+        let same = |(a, b): &(&Tag, &Tag)| self.page[a.body()] == self.image[b.body()];
+        nodes[..count].iter().zip(image).take_while(same).count()
+    }
+}
+
+fn reserved_tags(page: &[u8]) -> u8 {
+    page[super::TAG_COUNT + 1] >> 4 & 7
+}

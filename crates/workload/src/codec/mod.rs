@@ -1,0 +1,408 @@
+//! Keeps pages of a database in small space: as differences from the database image, entries as (id, version).
+//!
+//! Used for pages at rest in the simulated world and for the page images in the log.
+//!
+//! Invariants
+//! 1. `decode(index, encode(index, page)) == page` for every page whatsoever: what the encoder recognises only makes the
+//!    encoding shorter, since it ends with the difference between the page and what the rest decodes to.
+//! 2. `decode` of anything that is no encoding gives `None`, or some page, and never panics.
+//! 3. The encoding depends on the shape alone, so a log can be decoded by whoever knows the shape.
+//!
+//! Format: a kind byte. 0: the image page as it is. 1: a flag byte, nodes in tag order (see `Piece`), patches. 2: patches
+//! on a page of zeros.
+//!
+//! Limits: pages of the page size of the shape.
+
+mod find;
+mod patch;
+mod tags;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use edb::page::{PageRef, header_bytes, node_flags, page_flags};
+use world::{PageCodec, PageImage};
+
+use crate::image::DatabaseImage;
+use crate::payload::VERSION_MAX;
+use crate::schema::Entry;
+use find::Finder;
+use patch::{apply_patches, put_patches, put_varint, take_varint};
+use tags::{TAG_BYTES, TAG_COUNT, Tag, put_tag, tags};
+
+const KIND_IMAGE: u8 = 0;
+const KIND_NODES: u8 = 1;
+const KIND_PATCHES: u8 = 2;
+/// The page's checksums are right, so they need not be kept.
+const CHECKSUM_VALID: u8 = 1;
+
+/// Encodings beyond this are compared with plain patches, which are smaller for pages that are no nodes of ours.
+const LONG_ENCODING_BYTES: usize = 1024;
+
+/// The page codec of one database.
+pub struct DatabaseCodec {
+    image: Rc<DatabaseImage>,
+    scratch: RefCell<Scratch>,
+}
+
+/// The image page, and what the pieces make of it.
+#[derive(Default)]
+struct Scratch {
+    image: Vec<u8>,
+    canvas: Vec<u8>,
+}
+
+/// A run of nodes whose bytes are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    /// `count` nodes of the image page from tag `from` on, at the same distances, the first at `at`.
+    Image { from: usize, count: usize, at: usize },
+    /// `count` entries, each following the last, from `first` on, all with these flags, side by side from `at` on.
+    Entries { first: Entry, version: u32, count: usize, flags: u8, at: usize },
+    /// A node with its bytes.
+    Raw { tag: Tag },
+}
+
+impl DatabaseCodec {
+    /// The codec of the database with this image.
+    pub fn new(image: Rc<DatabaseImage>) -> DatabaseCodec {
+        DatabaseCodec { image, scratch: RefCell::default() }
+    }
+
+    fn load_image(&self, index: u64, bytes: usize, scratch: &mut Scratch) {
+        scratch.image.resize(bytes, 0);
+        if index < self.image.pages() {
+            self.image.fill(index, &mut scratch.image);
+        } else {
+            scratch.image.fill(0);
+        }
+    }
+}
+
+impl PageCodec for DatabaseCodec {
+    fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>) {
+        let scratch = &mut *self.scratch.borrow_mut();
+        self.load_image(index, page.len(), scratch);
+        if scratch.image == page {
+            out.push(KIND_IMAGE);
+            return;
+        }
+        let start = out.len();
+        let encoded = self.encode_nodes(index, page, scratch, out);
+        if encoded.is_none() || out.len() - start > LONG_ENCODING_BYTES {
+            let mut plain = vec![KIND_PATCHES];
+            scratch.canvas.fill(0);
+            put_patches(&scratch.canvas, page, &mut plain);
+            if encoded.is_none() || plain.len() < out.len() - start {
+                out.truncate(start);
+                out.extend_from_slice(&plain);
+            }
+        }
+    }
+
+    fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        if page.len() != self.image.page_bytes() {
+            return None;
+        }
+        let (kind, mut rest) = encoded.split_first()?;
+        if *kind == KIND_PATCHES {
+            page.fill(0);
+            return apply_patches(rest, page);
+        }
+        let scratch = &mut *self.scratch.borrow_mut();
+        self.load_image(index, page.len(), scratch);
+        page.copy_from_slice(&scratch.image);
+        match *kind {
+            KIND_IMAGE => rest.is_empty().then_some(()),
+            KIND_NODES => {
+                let (flags, after) = rest.split_first()?;
+                rest = after;
+                let mut painter = Painter::new(self, &scratch.image, page);
+                for _ in 0..take_varint(&mut rest)? {
+                    let piece = painter.take_piece(&mut rest)?;
+                    painter.paint(piece)?;
+                    if let Piece::Raw { tag } = piece {
+                        let (bytes, after) = rest.split_at_checked(tag.len)?;
+                        painter.page[tag.body()].copy_from_slice(bytes);
+                        rest = after;
+                    }
+                }
+                painter.finish()?;
+                apply_patches(rest, page)?;
+                if flags & CHECKSUM_VALID != 0 {
+                    if PageRef::new(page).flags() & page_flags::NEW_CHECKSUM == 0 {
+                        return None;
+                    }
+                    edb::checksum::stamp(page, pgno_of(index));
+                }
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn pgno_of(index: u64) -> u32 {
+    index.wrapping_sub(1) as u32
+}
+
+impl DatabaseCodec {
+    /// `None` if the page is so damaged that its nodes cannot be painted.
+    fn encode_nodes(&self, index: u64, page: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> Option<()> {
+        let Scratch { image, canvas } = scratch;
+        canvas.clear();
+        canvas.extend_from_slice(image);
+        let pieces = Finder::new(self, pgno_of(index), image, page).pieces();
+        out.push(KIND_NODES);
+        let flags_at = out.len();
+        out.push(0);
+        put_varint(out, pieces.len() as u64);
+        let mut painter = Painter::new(self, image, canvas);
+        for piece in pieces {
+            painter.put_piece(piece, out);
+            painter.paint(piece)?;
+            if let Piece::Raw { tag } = piece {
+                out.extend_from_slice(&page[tag.body()]);
+                painter.page[tag.body()].copy_from_slice(&page[tag.body()]);
+            }
+        }
+        painter.finish()?;
+        if has_valid_checksum(page, pgno_of(index)) {
+            out[flags_at] = CHECKSUM_VALID;
+            for (place, _) in checksum_places(page) {
+                canvas[place..place + 8].copy_from_slice(&page[place..place + 8]);
+            }
+        }
+        put_patches(canvas, page, out);
+        Some(())
+    }
+}
+
+impl DatabaseCodec {
+    /// The entry that usually stands behind another one: also on pages that a split has made from image pages.
+    fn successor(&self, entry: Entry, version: u32) -> Option<Entry> {
+        Some(match entry {
+            Entry::Row { id, .. } => Entry::Row { id: id.checked_add(1)?, version },
+            Entry::Folder { id, .. } => Entry::Folder { id: id.checked_add(1)?, version },
+            Entry::BodyRoot { id } => Entry::Body { id, version },
+            Entry::Body { id, .. } => Entry::BodyRoot { id: id.checked_add(1)? },
+            Entry::Conversation { id } => {
+                let places = self.image.schema().places();
+                Entry::Conversation { id: places.ids_from_rank(places.initial_rank(id)? + 1).next()? }
+            }
+        })
+    }
+}
+
+/// Where checksums stand, and what is there.
+fn checksum_places(page: &[u8]) -> impl Iterator<Item = (usize, u64)> + '_ {
+    let places: &[usize] = if page.len() <= 8192 { &[0] } else { &[0, 40, 48, 56] };
+    places.iter().filter_map(|at| Some((*at, u64::from_le_bytes(*page[*at..].first_chunk()?))))
+}
+
+/// Whether stamping the page would change nothing.
+fn has_valid_checksum(page: &[u8], pgno: u32) -> bool {
+    let sums = edb::checksum::page_sums(page, pgno);
+    PageRef::new(page).flags() & page_flags::NEW_CHECKSUM != 0
+        && checksum_places(page).zip(sums).all(|((_, stored), sum)| stored == sum)
+}
+
+impl Piece {
+    /// Nodes it paints.
+    fn count(&self) -> usize {
+        match self {
+            Piece::Image { count, .. } | Piece::Entries { count, .. } => *count,
+            Piece::Raw { .. } => 1,
+        }
+    }
+}
+
+/// How a piece is written down.
+mod op {
+    /// Image nodes where the image has them: from, count.
+    pub const IMAGE_IN_PLACE: u64 = 0;
+    /// Image nodes elsewhere: place, from, count.
+    pub const IMAGE_MOVED: u64 = 1;
+    /// A node's bytes: place, length, extra bits; the bytes follow.
+    pub const RAW: u64 = 2;
+    /// Entries: place, id, version, count, flags. Plus the kind of the first one.
+    pub const ENTRIES: u64 = 3;
+}
+
+/// A signed number as an unsigned one that is small if it is near zero.
+fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+/// Paints pieces onto a page; encoder and decoder alike, so both get the same bytes.
+struct Painter<'a> {
+    codec: &'a DatabaseCodec,
+    image: &'a [u8],
+    image_tags: Vec<Tag>,
+    page: &'a mut [u8],
+    tags: usize,
+    used_bytes: usize,
+    /// End of the body painted last.
+    end: usize,
+    /// End of the body that reaches furthest.
+    top: usize,
+}
+
+impl<'a> Painter<'a> {
+    fn new(codec: &'a DatabaseCodec, image: &'a [u8], page: &'a mut [u8]) -> Painter<'a> {
+        let start = header_bytes(image.len());
+        Painter {
+            codec,
+            image,
+            image_tags: tags(image),
+            page,
+            tags: 0,
+            used_bytes: 0,
+            end: start,
+            top: start,
+        }
+    }
+
+    fn paint(&mut self, piece: Piece) -> Option<()> {
+        match piece {
+            Piece::Image { from, count, at } => {
+                let nodes = self.image_tags.get(from..from.checked_add(count)?)?;
+                let (first, last) = (*nodes.first()?, nodes.len());
+                for i in 0..last {
+                    let tag = self.image_tags[from + i];
+                    let start = (tag.start + at).checked_sub(first.start)?;
+                    let moved = Tag { start, ..tag };
+                    if moved.start != tag.start {
+                        self.page.get_mut(moved.body())?.copy_from_slice(&self.image[tag.body()]);
+                    }
+                    self.add_tag(moved)?;
+                }
+            }
+            Piece::Entries { first, version, count, flags, at } => {
+                let prefix = self.prefix();
+                let (mut entry, mut at) = (first, at);
+                for left in (0..count).rev() {
+                    let tag = self.paint_entry(entry, flags, at, &prefix)?;
+                    at = tag.start + tag.len;
+                    self.add_tag(tag)?;
+                    if left > 0 {
+                        entry = self.codec.successor(entry, version)?;
+                    }
+                }
+            }
+            Piece::Raw { tag } => {
+                self.page.get(tag.body())?;
+                self.add_tag(tag)?;
+            }
+        }
+        Some(())
+    }
+
+    fn paint_entry(&mut self, entry: Entry, flags: u8, at: usize, prefix: &[u8]) -> Option<Tag> {
+        let schema = self.codec.image.schema();
+        let key = schema.key(entry);
+        let shared = prefix.iter().zip(&*key).take_while(|(a, b)| a == b).count();
+        let taken = if shared > 2 { shared } else { 0 };
+        let flags = flags | if taken > 0 { node_flags::COMPRESSED } else { 0 };
+        let small = self.page.len() <= 8192;
+        let body_flags = if small { 0 } else { u16::from(flags) << 13 };
+        let head = if taken > 0 { 4 } else { 2 };
+        let len = head + key.len() - taken + entry.data_bytes();
+        let tag = Tag { start: at, len, extra: if small { u32::from(flags) << 29 } else { 0 } };
+        let body = self.page.get_mut(tag.body())?;
+        let suffix = (key.len() - taken) as u16;
+        if taken > 0 {
+            body[..2].copy_from_slice(&(taken as u16 | body_flags).to_le_bytes());
+            body[2..4].copy_from_slice(&suffix.to_le_bytes());
+        } else {
+            body[..2].copy_from_slice(&(suffix | body_flags).to_le_bytes());
+        }
+        let (key_bytes, data) = body[head..].split_at_mut(usize::from(suffix));
+        key_bytes.copy_from_slice(&key[taken..]);
+        schema.write_data(entry, data);
+        Some(tag)
+    }
+
+    /// Writes a piece down; places are kept as distances from where the last piece ended.
+    fn put_piece(&self, piece: Piece, out: &mut Vec<u8>) {
+        let place = |at: usize| zigzag(at as i64 - self.end as i64);
+        let numbers: &[u64] = match piece {
+            Piece::Image { from, count, at } if self.image_tags[from].start == at => {
+                &[op::IMAGE_IN_PLACE, from as u64, count as u64]
+            }
+            Piece::Image { from, count, at } => &[op::IMAGE_MOVED, place(at), from as u64, count as u64],
+            Piece::Raw { tag } => {
+                &[op::RAW, place(tag.start), tag.len as u64, u64::from(tag.extra.rotate_left(3))]
+            }
+            Piece::Entries { first, version, count, flags, at } => {
+                let (kind, id) = (first.kind() as u64, u64::from(first.id()));
+                &[op::ENTRIES + kind, place(at), id, u64::from(version), count as u64, u64::from(flags)]
+            }
+        };
+        numbers.iter().for_each(|number| put_varint(out, *number));
+    }
+
+    /// Reads a piece, the bytes of a raw node not included.
+    fn take_piece(&self, from: &mut &[u8]) -> Option<Piece> {
+        let op = take_varint(from)?;
+        let mut size = || usize::try_from(take_varint(from)?).ok();
+        if op == op::IMAGE_IN_PLACE {
+            let (from, count) = (size()?, size()?);
+            return Some(Piece::Image { from, count, at: self.image_tags.get(from)?.start });
+        }
+        let at = usize::try_from(self.end as i64 + unzigzag(size()? as u64) % (1 << 32)).ok()?;
+        match op {
+            op::IMAGE_MOVED => Some(Piece::Image { from: size()?, count: size()?, at }),
+            op::RAW => {
+                let (len, extra) = (size()?, u32::try_from(size()?).ok()?.rotate_right(3));
+                (len <= self.page.len()).then_some(Piece::Raw { tag: Tag { start: at, len, extra } })
+            }
+            _ => {
+                let id = u32::try_from(size()?).ok().filter(|id| *id > 0)?;
+                let version = u32::try_from(size()?).ok().filter(|version| *version <= VERSION_MAX)?;
+                let first = Entry::of_kind(usize::try_from(op - op::ENTRIES).ok()?, id, version)?;
+                let (count, flags) = (size()?, u8::try_from(size()?).ok().filter(|flags| *flags < 8)?);
+                Some(Piece::Entries { first, version, count, flags, at })
+            }
+        }
+    }
+
+    /// What compressed keys start with, once tag 0 is painted. Only leaves below the root have entries of ours with it.
+    fn prefix(&self) -> Vec<u8> {
+        tags_prefix(self.page, self.tags)
+    }
+
+    fn add_tag(&mut self, tag: Tag) -> Option<()> {
+        put_tag(self.page, self.tags, tag)?;
+        self.tags += 1;
+        self.used_bytes += tag.len;
+        self.end = tag.start + tag.len;
+        self.top = self.top.max(self.end);
+        Some(())
+    }
+
+    /// Sets the header fields that follow from the tags; a wrong guess only costs a patch.
+    fn finish(&mut self) -> Option<()> {
+        let data = header_bytes(self.page.len());
+        let free = (self.page.len() - data).checked_sub(self.used_bytes + TAG_BYTES * self.tags)?;
+        self.page[28..30].copy_from_slice(&(free as u16).to_le_bytes());
+        self.page[32..34].copy_from_slice(&((self.top - data) as u16).to_le_bytes());
+        self.page[TAG_COUNT..TAG_COUNT + 2].copy_from_slice(&(self.tags as u16).to_le_bytes());
+        Some(())
+    }
+}
+
+/// What compressed keys of a page start with, given that `painted` of its tags are set.
+fn tags_prefix(page: &[u8], painted: usize) -> Vec<u8> {
+    if painted == 0 || PageRef::new(page).is_root() {
+        return Vec::new();
+    }
+    let at = page.len() - TAG_BYTES;
+    let word = u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
+    let start = header_bytes(page.len()) + (word >> 16 & 0x7FFF) as usize;
+    page.get(start..start + (word & 0x7FFF) as usize).unwrap_or(&[]).to_vec()
+}

@@ -1,0 +1,142 @@
+//! Differences between two byte strings of equal length, small when they are few or repetitive.
+//!
+//! Format: pieces in order, each `varint(gap) varint(len << 1 | fill)` and then `len` bytes, or the one byte that fills;
+//! the last piece is followed by the end of the encoding.
+
+/// Equal bytes that are not worth ending a piece for.
+const BRIDGE_BYTES: usize = 4;
+/// A run of one byte from this length on becomes a fill.
+const FILL_BYTES: usize = 16;
+
+/// Appends an unsigned number, seven bits per byte, low bits first.
+pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Takes a number off the front of `from`.
+pub fn take_varint(from: &mut &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = from.split_first()?;
+        *from = rest;
+        value |= u64::from(byte & 0x7F).checked_shl(shift)?;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Appends what turns `base` into `wanted`.
+pub fn put_patches(base: &[u8], wanted: &[u8], out: &mut Vec<u8>) {
+    debug_assert_eq!(base.len(), wanted.len());
+    let mut done = 0;
+    while let Some(start) = next_difference(base, wanted, done) {
+        let mut end = start + 1;
+        while let Some(next) = next_difference(base, wanted, end).filter(|next| *next <= end + BRIDGE_BYTES) {
+            end = next + 1;
+        }
+        let mut at = start;
+        while at < end {
+            let (len, fill) = piece(&wanted[at..end]);
+            put_varint(out, (at - done) as u64);
+            put_varint(out, (len as u64) << 1 | u64::from(fill));
+            out.extend_from_slice(&wanted[at..at + if fill { 1 } else { len }]);
+            at += len;
+            done = at;
+        }
+    }
+}
+
+/// Applies patches; `None` if they are none.
+pub fn apply_patches(mut patches: &[u8], page: &mut [u8]) -> Option<()> {
+    let mut at = 0usize;
+    while !patches.is_empty() {
+        at = at.checked_add(usize::try_from(take_varint(&mut patches)?).ok()?)?;
+        let word = take_varint(&mut patches)?;
+        let len = usize::try_from(word >> 1).ok()?;
+        let target = page.get_mut(at..at.checked_add(len)?)?;
+        if word & 1 == 1 {
+            let (byte, rest) = patches.split_first()?;
+            target.fill(*byte);
+            patches = rest;
+        } else {
+            let (bytes, rest) = patches.split_at_checked(len)?;
+            target.copy_from_slice(bytes);
+            patches = rest;
+        }
+        at += len;
+    }
+    Some(())
+}
+
+/// The first piece of `bytes`: a fill, or what comes before the next one.
+fn piece(bytes: &[u8]) -> (usize, bool) {
+    let run = |at: usize| bytes[at..].iter().take_while(|byte| **byte == bytes[at]).count();
+    let first = run(0);
+    if first >= FILL_BYTES {
+        return (first, true);
+    }
+    let mut at = first;
+    while at < bytes.len() {
+        let len = run(at);
+        if len >= FILL_BYTES {
+            break;
+        }
+        at += len;
+    }
+    (at, false)
+}
+
+fn next_difference(base: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
+    const BLOCK: usize = 64;
+    let mut at = from;
+    while at + BLOCK <= base.len() && base[at..at + BLOCK] == wanted[at..at + BLOCK] {
+        at += BLOCK;
+    }
+    base[at..].iter().zip(&wanted[at..]).position(|(a, b)| a != b).map(|offset| at + offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn patches_turn_the_base_into_the_wanted_bytes(
+            base in prop::collection::vec(any::<u8>(), 1..600),
+            edits in prop::collection::vec((any::<prop::sample::Index>(), 1usize..80, any::<u8>(), any::<bool>()), 0..8),
+        ) {
+            let mut wanted = base.clone();
+            for (at, len, byte, fill) in edits {
+                let at = at.index(base.len());
+                let end = (at + len).min(base.len());
+                for (i, b) in wanted[at..end].iter_mut().enumerate() {
+                    *b = if fill { byte } else { byte.wrapping_add(i as u8) };
+                }
+            }
+            let mut patches = Vec::new();
+            put_patches(&base, &wanted, &mut patches);
+            let mut page = base.clone();
+            prop_assert_eq!(apply_patches(&patches, &mut page), Some(()));
+            prop_assert_eq!(page, wanted);
+        }
+
+        #[test]
+        fn garbage_is_no_patch_but_no_panic_either(garbage in prop::collection::vec(any::<u8>(), 0..60)) {
+            let _ = apply_patches(&garbage, &mut [0; 64]);
+        }
+    }
+
+    #[test]
+    fn a_long_run_costs_a_few_bytes() {
+        let mut patches = Vec::new();
+        put_patches(&[0; 4096], &[7; 4096], &mut patches);
+        assert!(patches.len() < 6, "{patches:?}");
+    }
+}

@@ -1,0 +1,314 @@
+//! What sessions do to one database: batches of 16 operations, each operation a transaction of its own.
+//!
+//! Invariants
+//! 1. Every row that is read is verified against the payload that its id and version call for; a wrong row is an error,
+//!    never a result.
+//! 2. The operations of a batch are a function of (run seed, database, batch number); the rows they meet depend only on
+//!    what earlier operations did.
+//! 3. A transaction that meets another one's row is rolled back and tried again on another row.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use btree::{Committed, Pager, Seek, tree, update};
+use engine::{Durability, Instance, Transaction};
+
+use crate::image::DatabaseImage;
+use crate::mix::{Mix, Operation, OperationKind, Random, scale};
+use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, row_key};
+
+/// Tries of one operation before its conflicts are an error: with 256 sessions on millions of rows a second one is rare.
+const TRIES_MAX: u32 = 64;
+
+/// Why a batch failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SessionError {
+    /// The engine could not do it.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// An entry is not what its key and version call for.
+    #[error("database {database}: entry {key:02x?} of {tree:?} holds other bytes than were written")]
+    WrongRow {
+        /// Number of the database in its instance.
+        database: u8,
+        /// The tree.
+        tree: Tree,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// The database has no more ids or rows.
+    #[error("database {database} has no {what} left")]
+    Exhausted {
+        /// Number of the database in its instance.
+        database: u8,
+        /// What ran out.
+        what: &'static str,
+    },
+}
+
+type Result<T> = std::result::Result<T, SessionError>;
+
+/// One database as its sessions use it.
+pub struct Mailboxes {
+    instance: Rc<Instance>,
+    database: u8,
+    image: Rc<DatabaseImage>,
+    next_id: Cell<u32>,
+    conflicts: Cell<u64>,
+}
+
+/// What happened to an operation.
+enum Tried<T> {
+    Done(T),
+    /// Another open transaction was first.
+    Conflict,
+}
+
+impl Mailboxes {
+    /// Database number `database` of an open instance.
+    ///
+    /// # Errors
+    /// If the last row cannot be read.
+    pub async fn open(instance: Rc<Instance>, database: u8, image: Rc<DatabaseImage>) -> Result<Mailboxes> {
+        let rows = image.tree(Tree::Rows);
+        let transaction = instance.begin();
+        let last = transaction
+            .read(database, |pager| match tree::last(pager, rows)? {
+                Some(at) => Ok(Some(at.node(pager)?.key())),
+                None => Ok(None),
+            })
+            .await?;
+        transaction.commit(Durability::Lazy).await?;
+        let last_id =
+            last.and_then(|key| Some(u32::from_be_bytes(*key.get(1..)?.first_chunk()?))).unwrap_or(0);
+        // Rows at the end may have been deleted; ids of the image are never given out again.
+        let next_id = last_id.max(image.schema().shape().rows) + 1;
+        Ok(Mailboxes { instance, database, image, next_id: Cell::new(next_id), conflicts: Cell::new(0) })
+    }
+
+    /// Transactions that were rolled back because another one was first, since the last call.
+    pub fn take_conflicts(&self) -> u64 {
+        self.conflicts.take()
+    }
+
+    /// Does batch `number`; `seat` names the session's folder, so that batches under way at once never share one.
+    ///
+    /// # Errors
+    /// The first operation that failed; what was committed before stays.
+    pub async fn batch(
+        &self,
+        mix: &Mix,
+        run_seed: u64,
+        database_index: u32,
+        number: u64,
+        seat: u32,
+    ) -> Result<()> {
+        for operation in mix.batch(run_seed, database_index, number) {
+            self.operation(operation, seat % FOLDERS + 1).await?;
+        }
+        Ok(())
+    }
+
+    async fn operation(&self, operation: Operation, folder: u32) -> Result<()> {
+        let mut picks = Random::new(operation.pick);
+        for _ in 0..TRIES_MAX {
+            let mut transaction = self.instance.begin();
+            let tried = self.attempt(&mut transaction, operation.kind, picks.next_u64(), folder).await;
+            match tried {
+                Ok(Tried::Done(())) => {
+                    let durability = if operation.lazy { Durability::Lazy } else { Durability::Durable };
+                    return Ok(transaction.commit(durability).await?);
+                }
+                Ok(Tried::Conflict) => {
+                    self.conflicts.set(self.conflicts.get() + 1);
+                    transaction.rollback().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(SessionError::Engine(engine::Error::Conflict))
+    }
+
+    async fn attempt(
+        &self,
+        transaction: &mut Transaction,
+        kind: OperationKind,
+        pick: u64,
+        folder: u32,
+    ) -> Result<Tried<()>> {
+        let outcome = match kind {
+            OperationKind::Read => return self.read(transaction, pick).await.map(Tried::Done),
+            OperationKind::Insert => self.insert(transaction).await,
+            OperationKind::Delete => self.delete(transaction, pick).await,
+            OperationKind::Replace => self.replace(transaction, pick).await,
+        };
+        let outcome = match outcome {
+            Ok(()) => self.touch_folder(transaction, folder).await,
+            failed => failed,
+        };
+        match outcome {
+            Ok(()) => Ok(Tried::Done(())),
+            // A row that was there a moment ago has been deleted by another transaction: that is a conflict, too.
+            Err(SessionError::Engine(engine::Error::Conflict | engine::Error::NotFound)) => {
+                Ok(Tried::Conflict)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn schema(&self) -> &Schema {
+        self.image.schema()
+    }
+
+    async fn insert(&self, transaction: &mut Transaction) -> Result<()> {
+        let id = self.next_id.get();
+        if id == u32::MAX {
+            return Err(SessionError::Exhausted { database: self.database, what: "ids" });
+        }
+        self.next_id.set(id + 1);
+        for entry in entries_of(self.schema(), id, 0) {
+            let (key, data) = (self.schema().key(entry), self.schema().data(entry));
+            let tree = self.image.tree(entry.tree());
+            let step = |pager: &dyn Pager| Ok((update::insert(pager, tree, &key, &data)?, ()));
+            transaction.change(self.database, step).await?;
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, transaction: &mut Transaction, pick: u64) -> Result<()> {
+        let (id, version) = self.pick_row(transaction, pick).await?;
+        for entry in entries_of(self.schema(), id, version) {
+            let key = self.schema().key(entry);
+            let tree = self.image.tree(entry.tree());
+            let tail = match entry {
+                Entry::Conversation { .. } => self.schema().data(entry),
+                _ => Vec::new(),
+            };
+            let step = |pager: &dyn Pager| Ok((update::delete(pager, tree, &key, &tail)?, ()));
+            transaction.change(self.database, step).await?;
+        }
+        Ok(())
+    }
+
+    async fn replace(&self, transaction: &mut Transaction, pick: u64) -> Result<()> {
+        let (id, version) = self.pick_row(transaction, pick).await?;
+        let version = version + 1;
+        for entry in [Entry::Row { id, version }, Entry::Body { id, version }] {
+            self.replace_entry(transaction, entry).await?;
+        }
+        Ok(())
+    }
+
+    /// Rewrites the folder of the session: counters and change list of a mailbox.
+    async fn touch_folder(&self, transaction: &mut Transaction, id: u32) -> Result<()> {
+        let tree = self.image.tree(Tree::Folders);
+        let key = row_key(id);
+        let found = transaction
+            .read(self.database, |pager| Ok(tree::get(pager, tree, &key)?.map(|node| node.data.to_vec())))
+            .await?;
+        let data = found.ok_or(SessionError::Exhausted { database: self.database, what: "folder" })?;
+        let version = self.verified(Tree::Folders, &key, &data)?.version().unwrap_or(0);
+        self.replace_entry(transaction, Entry::Folder { id, version: version + 1 }).await
+    }
+
+    async fn replace_entry(&self, transaction: &mut Transaction, entry: Entry) -> Result<()> {
+        let (key, data) = (self.schema().key(entry), self.schema().data(entry));
+        let tree = self.image.tree(entry.tree());
+        let step = |pager: &dyn Pager| Ok((update::replace(pager, tree, &key, &data)?, ()));
+        Ok(transaction.change(self.database, step).await?)
+    }
+
+    /// Follows an entry of the index at a random place to its row.
+    async fn read(&self, transaction: &Transaction, pick: u64) -> Result<()> {
+        let index = self.image.tree(Tree::Conversations);
+        let start = conversation_key(pick);
+        let mut entry = self.first_alive(transaction, index, &start).await?;
+        if entry.is_none() {
+            entry = self.first_alive(transaction, index, &[]).await?;
+        }
+        let Some((key, data)) = entry else { return Ok(()) };
+        let id = self.verified(Tree::Conversations, &key, &data)?.id();
+        let (rows, key) = (self.image.tree(Tree::Rows), row_key(id));
+        let row = transaction
+            .read(self.database, |pager| {
+                let node = tree::get(pager, rows, &key)?.filter(|node| !node.is_deleted());
+                Ok(node.map(|node| node.data.to_vec()))
+            })
+            .await?;
+        // The row may have been deleted since its entry was read; what is there has to be right.
+        if let Some(data) = row.and_then(|data| self.committed(transaction, rows.objid, &key, data)) {
+            self.verified(Tree::Rows, &key, &data)?;
+        }
+        Ok(())
+    }
+
+    /// A random existing row: the first one at or after a random id.
+    async fn pick_row(&self, transaction: &Transaction, pick: u64) -> Result<(u32, u32)> {
+        let rows = self.image.tree(Tree::Rows);
+        let mut from = scale(pick, u64::from(self.next_id.get() - 1)) as u32 + 1;
+        let mut wrapped = false;
+        loop {
+            let Some((key, data)) = self.first_alive(transaction, rows, &row_key(from)).await? else {
+                if wrapped {
+                    return Err(SessionError::Exhausted { database: self.database, what: "rows" });
+                }
+                (from, wrapped) = (1, true);
+                continue;
+            };
+            if let Some(data) = self.committed(transaction, rows.objid, &key, data) {
+                let entry = self.verified(Tree::Rows, &key, &data)?;
+                return Ok((entry.id(), entry.version().unwrap_or(0)));
+            }
+            // An insert that has not committed is not there yet.
+            from = u32::from_be_bytes(*key[1..].first_chunk().expect("row keys have five bytes")) + 1;
+        }
+    }
+
+    /// Key and data of the first entry at or after `key` that is not flagged deleted.
+    async fn first_alive(
+        &self,
+        transaction: &Transaction,
+        tree: btree::Tree,
+        key: &[u8],
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let found = transaction
+            .read(self.database, |pager| {
+                let mut at = tree::seek(pager, tree, key, Seek::AtLeast)?;
+                while let Some(position) = at {
+                    let node = position.node(pager)?;
+                    if !node.is_deleted() {
+                        return Ok(Some((node.key(), node.data.to_vec())));
+                    }
+                    at = tree::next(pager, tree, position)?;
+                }
+                Ok(None)
+            })
+            .await?;
+        Ok(found)
+    }
+
+    /// The committed data of an entry whose page says `data`; `None` if it does not exist for others yet.
+    fn committed(&self, transaction: &Transaction, objid: u32, key: &[u8], data: Vec<u8>) -> Option<Vec<u8>> {
+        match transaction.changed_by_other(self.database, objid, key.to_vec()) {
+            None => Some(data),
+            Some(undo) => match undo.committed() {
+                Committed::Absent => None,
+                Committed::AsStored => Some(data),
+                Committed::Data(before) => Some(before.to_vec()),
+            },
+        }
+    }
+
+    fn verified(&self, tree: Tree, key: &[u8], data: &[u8]) -> Result<Entry> {
+        let wrong = || SessionError::WrongRow { database: self.database, tree, key: key.to_vec() };
+        self.schema().verify(tree, key, data).ok_or_else(wrong)
+    }
+}
+
+/// All entries of message `id`.
+fn entries_of(schema: &Schema, id: u32, version: u32) -> impl Iterator<Item = Entry> + use<> {
+    let indexed = schema.places().has_place(id).then_some(Entry::Conversation { id });
+    [Entry::Row { id, version }, Entry::BodyRoot { id }, Entry::Body { id, version }]
+        .into_iter()
+        .chain(indexed)
+}

@@ -1,0 +1,293 @@
+//! decode(encode(page)) == page for every page whatsoever, and small for pages that a load makes.
+
+use std::rc::Rc;
+
+use edb::page::{PageMut, PageRef, node_flags};
+use proptest::prelude::*;
+use workload::codec::DatabaseCodec;
+use workload::image::DatabaseImage;
+use workload::image::layout::{LARGE_TREES, Place};
+use workload::schema::{Entry, Tree};
+use world::{PageCodec, PageImage};
+
+fn image(page_bytes: u32, file_bytes: u64) -> Rc<DatabaseImage> {
+    Rc::new(DatabaseImage::of_size(page_bytes, file_bytes, 64, 21, 20).unwrap())
+}
+
+fn encode(codec: &DatabaseCodec, index: u64, page: &[u8]) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    codec.encode(index, page, &mut encoded);
+    let mut decoded = vec![0x55; page.len()];
+    assert_eq!(codec.decode(index, &encoded, &mut decoded), Some(()));
+    assert!(decoded == page, "page {index} comes back changed");
+    encoded
+}
+
+/// One edit as a load makes it.
+#[derive(Debug, Clone)]
+enum Edit {
+    Insert { id: u32 },
+    Flag { slot: prop::sample::Index, flags: u8 },
+    Remove { slot: prop::sample::Index },
+    NextVersion { slot: prop::sample::Index },
+    OtherData { slot: prop::sample::Index, data: Vec<u8> },
+    Truncate { slot: prop::sample::Index },
+    Recompress,
+    Finish,
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let slot = any::<prop::sample::Index>;
+    prop_oneof![
+        4 => (1u32..2_000_000_000).prop_map(|id| Edit::Insert { id }),
+        3 => (slot(), 0u8..4).prop_map(|(slot, flags)| Edit::Flag { slot, flags }),
+        3 => slot().prop_map(|slot| Edit::Remove { slot }),
+        3 => slot().prop_map(|slot| Edit::NextVersion { slot }),
+        1 => (slot(), prop::collection::vec(any::<u8>(), 1..200)).prop_map(|(slot, data)| Edit::OtherData { slot, data }),
+        1 => slot().prop_map(|slot| Edit::Truncate { slot }),
+        1 => Just(Edit::Recompress),
+        2 => Just(Edit::Finish),
+    ]
+}
+
+fn entries_for(tree: Tree, id: u32) -> Vec<Entry> {
+    match tree {
+        Tree::Rows => vec![Entry::Row { id, version: 0 }],
+        Tree::Bodies => vec![Entry::BodyRoot { id }, Entry::Body { id, version: 0 }],
+        Tree::Conversations => vec![Entry::Conversation { id }],
+        Tree::Folders => vec![Entry::Folder { id, version: 0 }],
+    }
+}
+
+/// Makes the edit as far as it fits the page.
+fn apply(image: &DatabaseImage, tree: Tree, bytes: &mut [u8], pgno: u32, edit: &Edit) {
+    let schema = image.schema();
+    let mut page = PageMut::new(bytes);
+    let nodes = page.view().node_count();
+    page.set_dbtime(page.view().dbtime() + 1);
+    match edit {
+        Edit::Insert { id } => {
+            for entry in entries_for(tree, *id) {
+                let (key, data) = (schema.key(entry), schema.data(entry));
+                let slot = page.view().search_entry(&key, &data).unwrap_or_else(|slot| slot);
+                let _ = page.insert(slot, &key, &data, node_flags::VERSIONED);
+            }
+        }
+        Edit::Finish => page.finish(pgno),
+        Edit::Recompress => {
+            let prefix = page.view().nodes().next().map(|node| node.key()).unwrap_or_default();
+            let _ = page.recompress(&prefix);
+        }
+        _ if nodes == 0 => {}
+        Edit::Flag { slot, flags } => page.set_node_flags(slot.index(nodes), *flags),
+        Edit::Remove { slot } => page.remove(slot.index(nodes)),
+        Edit::NextVersion { slot } => {
+            let slot = slot.index(nodes);
+            let node = page.view().node(slot);
+            if let Some(entry) = schema.recognise(tree, &node.key(), node.data) {
+                let version = entry.version().map_or(0, |version| version + 1);
+                let next = Entry::of_kind(entry.kind(), entry.id(), version).unwrap();
+                page.replace_data(slot, &schema.data(next)).unwrap();
+            }
+        }
+        Edit::OtherData { slot, data } => {
+            let _ = page.replace_data(slot.index(nodes), data);
+        }
+        Edit::Truncate { slot } => page.truncate(slot.index(nodes).max(nodes.saturating_sub(3))),
+    }
+}
+
+fn page_bytes() -> impl Strategy<Value = u32> {
+    prop::sample::select(vec![4096, 8192, 16384, 32768])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_page_after_any_edits_comes_back_as_it_was(
+        page_bytes in page_bytes(),
+        place in any::<prop::sample::Index>(),
+        fresh in any::<bool>(),
+        tree in 0usize..3,
+        edits in prop::collection::vec(edit(), 0..25),
+    ) {
+        let image = image(page_bytes, 12 << 20);
+        let codec = DatabaseCodec::new(image.clone());
+        let layout = image.layout();
+        let run = &layout.runs[tree];
+        let mut page = vec![0; page_bytes as usize];
+        let pgno = if fresh {
+            let pgno = layout.first_free() + place.index(60) as u32;
+            image.fill(u64::from(run.first()) + 1, &mut page);
+            let (objid, flags) = (PageRef::new(&page).objid(), PageRef::new(&page).flags());
+            PageMut::format(&mut page, pgno, objid, flags, 70);
+            pgno
+        } else {
+            let pgno = run.first() + place.index(run.pages() as usize) as u32;
+            image.fill(u64::from(pgno) + 1, &mut page);
+            pgno
+        };
+        for edit in &edits {
+            apply(&image, run.tree, &mut page, pgno, edit);
+        }
+        encode(&codec, u64::from(pgno) + 1, &page);
+        // The same page at the wrong place is just another page.
+        encode(&codec, u64::from(layout.first_free()), &page);
+    }
+
+    #[test]
+    fn garbage_on_a_page_comes_back_as_it_was(
+        page_bytes in page_bytes(),
+        place in any::<prop::sample::Index>(),
+        scribbles in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 1..100)), 0..20),
+    ) {
+        let image = image(page_bytes, 12 << 20);
+        let codec = DatabaseCodec::new(image.clone());
+        let index = place.index(image.pages() as usize) as u64;
+        let mut page = vec![0; page_bytes as usize];
+        image.fill(index, &mut page);
+        for (at, bytes) in scribbles {
+            let at = at.index(page.len());
+            let end = (at + bytes.len()).min(page.len());
+            page[at..end].copy_from_slice(&bytes[..end - at]);
+        }
+        encode(&codec, index, &page);
+        encode(&codec, image.pages() + index, &page);
+    }
+
+    #[test]
+    fn an_encoding_that_was_tampered_with_never_panics(
+        page_bytes in page_bytes(),
+        tree in 0usize..3,
+        edits in prop::collection::vec(edit(), 1..10),
+        tampered in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let image = image(page_bytes, 12 << 20);
+        let codec = DatabaseCodec::new(image.clone());
+        let run = &image.layout().runs[tree];
+        let pgno = run.first();
+        let mut page = vec![0; page_bytes as usize];
+        image.fill(u64::from(pgno) + 1, &mut page);
+        for edit in &edits {
+            apply(&image, run.tree, &mut page, pgno, edit);
+        }
+        let mut encoded = encode(&codec, u64::from(pgno) + 1, &page);
+        for (at, byte) in tampered {
+            let at = at.index(encoded.len());
+            encoded[at] = byte;
+        }
+        let _ = codec.decode(u64::from(pgno) + 1, &encoded, &mut page);
+        let _ = codec.decode(u64::from(pgno) + 1, &tamper_free_noise(&encoded), &mut page);
+    }
+}
+
+/// Bytes that look like an encoding at the start only.
+fn tamper_free_noise(encoded: &[u8]) -> Vec<u8> {
+    encoded
+        .iter()
+        .enumerate()
+        .map(|(i, byte)| if i < 2 { *byte } else { byte.wrapping_mul(31).wrapping_add(i as u8) })
+        .collect()
+}
+
+#[test]
+fn untouched_pages_cost_one_byte_and_typical_dirty_ones_a_few_dozen() {
+    for page_bytes in [4096, 32768] {
+        let image = image(page_bytes, 64 << 20);
+        let codec = DatabaseCodec::new(image.clone());
+        for tree in LARGE_TREES {
+            let run = image.layout().run(tree).unwrap();
+            let pgno = run.first() + run.levels[0].pages / 2;
+            let mut page = vec![0; page_bytes as usize];
+            image.fill(u64::from(pgno) + 1, &mut page);
+            assert_eq!(encode(&codec, u64::from(pgno) + 1, &page).len(), 1);
+            let edits = match tree {
+                Tree::Conversations => vec![Edit::Insert { id: 1_000_000 }, Edit::Insert { id: 1_000_007 }],
+                _ => vec![],
+            };
+            for edit in &edits {
+                apply(&image, tree, &mut page, pgno, edit);
+            }
+            let mut edited = PageMut::new(&mut page);
+            edited.set_node_flags(1, node_flags::DELETED);
+            edited.remove(0);
+            edited.set_dbtime(1_234_567);
+            edited.finish(pgno);
+            let encoded = encode(&codec, u64::from(pgno) + 1, &page);
+            assert!(encoded.len() < 100, "{tree:?} at {page_bytes}: {} bytes", encoded.len());
+        }
+    }
+}
+
+#[test]
+fn an_appended_page_costs_less_than_a_hundred_bytes() {
+    let image = image(32768, 64 << 20);
+    let codec = DatabaseCodec::new(image.clone());
+    for tree in [Tree::Rows, Tree::Bodies] {
+        let run = image.layout().run(tree).unwrap();
+        let mut page = vec![0; 32768];
+        image.fill(u64::from(run.first()) + 1, &mut page);
+        let (objid, flags) = (PageRef::new(&page).objid(), PageRef::new(&page).flags());
+        let pgno = image.layout().first_free() + 3;
+        let mut fresh = PageMut::format(&mut page, pgno, objid, flags, 70);
+        fresh.set_prev(pgno - 1);
+        let schema = image.schema();
+        let first = schema.shape().rows + 40;
+        'full: for id in first.. {
+            for entry in entries_for(tree, id) {
+                let slot = fresh.view().node_count();
+                if fresh.insert(slot, &schema.key(entry), &schema.data(entry), 0).is_err() {
+                    break 'full;
+                }
+            }
+        }
+        fresh.finish(pgno);
+        let encoded = encode(&codec, u64::from(pgno) + 1, &page);
+        assert!(encoded.len() < 100, "{tree:?}: {} bytes", encoded.len());
+    }
+}
+
+#[test]
+fn a_page_split_off_the_index_costs_little_though_it_has_no_image() {
+    let image = image(32768, 64 << 20);
+    let codec = DatabaseCodec::new(image.clone());
+    let run = image.layout().run(Tree::Conversations).unwrap();
+    let mut left = vec![0; 32768];
+    image.fill(u64::from(run.first()) + 2, &mut left);
+    for id in 0..20 {
+        apply(
+            &image,
+            Tree::Conversations,
+            &mut left,
+            run.first() + 1,
+            &Edit::Insert { id: 1_000_000 + 16 * id },
+        );
+    }
+    let left = PageRef::new(&left);
+    let pgno = image.layout().first_free() + 3;
+    let mut page = vec![0; 32768];
+    let mut right = PageMut::format(&mut page, pgno, left.objid(), left.flags(), 70);
+    right.append_from(left, left.node_count() / 2..left.node_count()).unwrap();
+    right.finish(pgno);
+    let encoded = encode(&codec, u64::from(pgno) + 1, &page);
+    assert!(encoded.len() < 500, "{} bytes", encoded.len());
+}
+
+#[test]
+fn a_page_of_noise_falls_back_to_its_bytes_and_an_empty_middle_is_squeezed() {
+    let image = image(32768, 12 << 20);
+    let codec = DatabaseCodec::new(image.clone());
+    let Place::Tree { .. } = image.layout().place(200) else { panic!("page 200 is in a tree") };
+    let mut pick = 3u64;
+    let mut noise = || {
+        pick = workload::payload::mix(pick);
+        pick as u8
+    };
+    let mut page: Vec<u8> = (0..32768).map(|_| noise()).collect();
+    let full = encode(&codec, 201, &page).len();
+    assert!(full <= 32768 + 8, "{full}");
+    page[1000..31000].fill(0);
+    let squeezed = encode(&codec, 201, &page).len();
+    assert!(squeezed < 2900, "{squeezed}");
+}

@@ -1,0 +1,283 @@
+//! Page buffers: bytes aligned for unbuffered I/O, or a page that is still exactly its image ("pristine").
+//!
+//! A pristine page is a promise `(image, page)`; it becomes bytes at the first byte access. Code that only needs to
+//! know that a page is intact (maintenance, checksum, backup) may accept the promise without touching bytes, since a
+//! test over every page kind proves that every image page is valid.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::{OnceCell, RefCell};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+/// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
+pub const SECTOR_BYTES: usize = 4096;
+
+/// The buffers of one operation: consecutive on disk, in order.
+pub type Bufs = SmallVec<[PageBuf; 1]>;
+
+/// The initial contents of a database file as a pure function of the page index.
+pub trait PageImage {
+    /// Equal numbers mean equal contents.
+    fn id(&self) -> u64;
+    /// Bytes per page.
+    fn page_bytes(&self) -> usize;
+    /// Pages in the file, headers included.
+    fn pages(&self) -> u64;
+    /// Writes file page `index` (0 and 1 are the header and its shadow) into `page`, checksums included.
+    fn fill(&self, index: u64, page: &mut [u8]);
+}
+
+/// Keeps pages in small space: contents that are a known function of little data are stored as that data.
+pub trait PageCodec {
+    /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
+    fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>);
+    /// Restores a page. `None` if `encoded` is not an encoding.
+    fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()>;
+}
+
+/// One buffer of an I/O operation; its length is a multiple of [`SECTOR_BYTES`] and never changes.
+pub struct PageBuf {
+    len: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    /// Contents not set: reads as zeros. Costs no memory until touched.
+    Empty(OnceCell<Aligned>),
+    Bytes(Aligned),
+    Pristine {
+        image: Rc<dyn PageImage>,
+        index: u64,
+        bytes: OnceCell<Aligned>,
+    },
+}
+
+impl PageBuf {
+    /// A buffer to read into, or zeros to write.
+    pub fn empty(len: usize) -> PageBuf {
+        assert!(len > 0 && len.is_multiple_of(SECTOR_BYTES), "{len} is not a whole number of sectors");
+        PageBuf { len, kind: Kind::Empty(OnceCell::new()) }
+    }
+
+    /// A copy of `bytes`.
+    pub fn copy_of(bytes: &[u8]) -> PageBuf {
+        let mut buf = PageBuf::empty(bytes.len());
+        // Every byte is overwritten, so nothing is cleared first.
+        buf.as_read_target().copy_from_slice(bytes);
+        buf
+    }
+
+    /// The page `index` of `image`, without making its bytes.
+    pub fn pristine_of(image: Rc<dyn PageImage>, index: u64) -> PageBuf {
+        PageBuf { len: image.page_bytes(), kind: Kind::Pristine { image, index, bytes: OnceCell::new() } }
+    }
+
+    /// Length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a buffer is never of length zero")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The image page that this buffer still equals, if it is known to.
+    pub fn pristine(&self) -> Option<(&Rc<dyn PageImage>, u64)> {
+        match &self.kind {
+            Kind::Pristine { image, index, .. } => Some((image, *index)),
+            _ => None,
+        }
+    }
+
+    /// The contents.
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.kind {
+            Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
+            Kind::Bytes(bytes) => bytes.as_slice(),
+            Kind::Pristine { image, index, bytes } => bytes
+                .get_or_init(|| {
+                    let mut page = Aligned::uncleared(self.len);
+                    image.fill(*index, page.as_mut_slice());
+                    page
+                })
+                .as_slice(),
+        }
+    }
+
+    /// The contents, to change; a pristine page stops being pristine.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.as_slice();
+        if !matches!(self.kind, Kind::Bytes(_)) {
+            let (Kind::Empty(cell) | Kind::Pristine { bytes: cell, .. }) =
+                std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new()))
+            else {
+                unreachable!("matched above")
+            };
+            self.kind = Kind::Bytes(cell.into_inner().expect("as_slice has filled the cell"));
+        }
+        let Kind::Bytes(bytes) = &mut self.kind else { unreachable!("made bytes above") };
+        bytes.as_mut_slice()
+    }
+
+    /// Memory to read into whose old contents do not matter: skips the zeroing of [`Self::as_mut_slice`].
+    pub(crate) fn as_read_target(&mut self) -> &mut [u8] {
+        if !matches!(self.kind, Kind::Bytes(_)) {
+            self.kind = Kind::Bytes(Aligned::uncleared(self.len));
+        }
+        let Kind::Bytes(bytes) = &mut self.kind else { unreachable!("made bytes above") };
+        bytes.as_mut_slice()
+    }
+}
+
+impl Clone for PageBuf {
+    fn clone(&self) -> PageBuf {
+        match &self.kind {
+            Kind::Pristine { image, index, .. } => PageBuf::pristine_of(image.clone(), *index),
+            _ => PageBuf::copy_of(self.as_slice()),
+        }
+    }
+}
+
+impl std::fmt::Debug for PageBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.kind {
+            Kind::Empty(_) => write!(f, "PageBuf({} B, empty)", self.len),
+            Kind::Bytes(_) => write!(f, "PageBuf({} B)", self.len),
+            Kind::Pristine { index, .. } => write!(f, "PageBuf({} B, pristine page {index})", self.len),
+        }
+    }
+}
+
+/// Sector-aligned memory from a per-thread pool.
+struct Aligned {
+    memory: NonNull<u8>,
+    len: usize,
+}
+
+/// Freed buffers kept per thread and size; more go back to the allocator.
+const POOL_BYTES_MAX: usize = 8 << 20;
+
+#[derive(Default)]
+struct Pool {
+    free: Vec<(usize, Vec<NonNull<u8>>)>,
+    bytes: usize,
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for (len, list) in self.free.drain(..) {
+            for memory in list {
+                // SAFETY: allocated by `Aligned` with the same layout, and owned by the pool since.
+                unsafe { dealloc(memory.as_ptr(), Aligned::layout(len)) }
+            }
+        }
+    }
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = RefCell::default();
+}
+
+impl Aligned {
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len, SECTOR_BYTES).expect("buffer sizes are far below the limit")
+    }
+
+    /// Memory with arbitrary (but initialised) contents.
+    fn uncleared(len: usize) -> Aligned {
+        let pooled = POOL
+            .try_with(|pool| {
+                let mut pool = pool.borrow_mut();
+                let memory = pool.free.iter_mut().find(|(l, _)| *l == len).and_then(|(_, list)| list.pop());
+                if memory.is_some() {
+                    pool.bytes -= len;
+                }
+                memory
+            })
+            .ok()
+            .flatten();
+        let memory = pooled.unwrap_or_else(|| {
+            let layout = Self::layout(len);
+            // SAFETY: the layout has a non-zero size (PageBuf::empty asserts it).
+            let memory = unsafe { alloc_zeroed(layout) };
+            NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+        });
+        Aligned { memory, len }
+    }
+
+    fn zeroed(len: usize) -> Aligned {
+        let mut memory = Aligned::uncleared(len);
+        memory.as_mut_slice().fill(0);
+        memory
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        // SAFETY: `memory` points to `len` initialised bytes owned by `self`.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed uniquely.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        let (memory, len) = (self.memory, self.len);
+        let kept = POOL
+            .try_with(|pool| {
+                let mut pool = pool.borrow_mut();
+                if pool.bytes + len > POOL_BYTES_MAX {
+                    return false;
+                }
+                pool.bytes += len;
+                match pool.free.iter_mut().find(|(l, _)| *l == len) {
+                    Some((_, list)) => list.push(memory),
+                    None => pool.free.push((len, vec![memory])),
+                }
+                true
+            })
+            .unwrap_or(false);
+        if !kept {
+            // SAFETY: allocated in `uncleared` with this layout; nobody else holds it.
+            unsafe { dealloc(memory.as_ptr(), Self::layout(len)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting;
+    impl PageImage for Counting {
+        fn id(&self) -> u64 {
+            1
+        }
+        fn page_bytes(&self) -> usize {
+            SECTOR_BYTES
+        }
+        fn pages(&self) -> u64 {
+            100
+        }
+        fn fill(&self, index: u64, page: &mut [u8]) {
+            page.fill(index as u8);
+        }
+    }
+
+    #[test]
+    fn a_pristine_page_becomes_bytes_at_first_access_and_stops_being_pristine_when_changed() {
+        let mut buf = PageBuf::pristine_of(Rc::new(Counting), 7);
+        assert_eq!(buf.as_slice()[4095], 7);
+        assert!(buf.pristine().is_some(), "reading does not change it");
+        buf.as_mut_slice()[0] = 1;
+        assert!(buf.pristine().is_none());
+        assert_eq!(buf.as_slice()[..2], [1, 7]);
+    }
+
+    #[test]
+    fn an_empty_buffer_reads_as_zeros_even_from_recycled_memory() {
+        drop(PageBuf::copy_of(&[9; SECTOR_BYTES]));
+        assert_eq!(PageBuf::empty(SECTOR_BYTES).as_slice(), [0; SECTOR_BYTES]);
+    }
+}

@@ -1,0 +1,40 @@
+//! What can go wrong outside the program.
+
+/// A failed operation: what was tried, on what, and why it failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot {operation} {path}: {reason}")]
+pub struct Error {
+    /// What kind of failure it is, to decide on.
+    pub kind: ErrorKind,
+    /// A verb: "open", "read 32768 bytes at 65536 of", "sync".
+    pub operation: String,
+    /// File, directory or address.
+    pub path: String,
+    /// The system's own words.
+    pub reason: String,
+}
+
+/// Kinds of failure that code above decides on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No such file, directory or listener.
+    NotFound,
+    /// The name is taken.
+    AlreadyExists,
+    /// The volume is full.
+    NoSpace,
+    /// The file ended before the buffers were full.
+    ShortRead,
+    /// Fewer bytes were written than given.
+    ShortWrite,
+    /// The caller may not do this.
+    PermissionDenied,
+    /// The device or the system reports an I/O error.
+    Io,
+    /// A connection was refused, reset or cut.
+    Disconnected,
+}
+
+/// Result of a world operation.
+pub type Result<T> = std::result::Result<T, Error>;

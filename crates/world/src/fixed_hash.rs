@@ -1,0 +1,40 @@
+//! Hash maps whose hash is a fixed function, for look-ups on hot paths. Their iteration order is still arbitrary:
+//! iterate a `BTreeMap` where order can reach the outside.
+#![allow(
+    clippy::disallowed_types,
+    reason = "this is the one place that wraps the standard maps with a fixed hash"
+)]
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A hash map with a fixed hash.
+pub type FixedHashMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+/// A hash set with a fixed hash.
+pub type FixedHashSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
+
+/// A multiplicative hash, good enough for page numbers and small keys.
+#[derive(Default)]
+pub struct FixedHasher(u64);
+
+impl Hasher for FixedHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}

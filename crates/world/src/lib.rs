@@ -1,0 +1,357 @@
+//! Everything outside the program, behind one handle: files, clock, tasks, randomness, network.
+//!
+//! The engine, the workload and the campaign touch the outside only through [`World`]. Two implementations exist:
+//! [`real`] (io_uring on real disks, through compio) and [`sim`] (virtual time, one thread, one seed, repeatable to
+//! the byte). No type of either is visible above this crate, and no code above it may ask which one it runs in.
+//!
+//! Invariants
+//! 1. Owned buffers: an operation takes its buffers and gives them back with the result, also on error.
+//! 2. A `World` belongs to one thread (it is not `Send`). A shard is a thread with a `World` of its own; shards
+//!    exchange messages through [`channel`], nothing else.
+//! 3. File contents and sizes are durable only after [`File::sync`]; names only after [`World::sync_dir`].
+//! 4. An operation whose future is dropped may still happen, as on a real disk.
+//!
+//! Limits: paths are UTF-8, offsets and lengths are multiples of [`SECTOR_BYTES`] (files are opened unbuffered).
+
+mod buf;
+pub mod channel;
+mod error;
+mod fixed_hash;
+pub mod sim;
+pub mod sync;
+mod task;
+mod time;
+
+#[cfg(not(miri))]
+pub mod real;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+pub use buf::{Bufs, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
+pub use error::{Error, ErrorKind, Result};
+pub use fixed_hash::{FixedHashMap, FixedHashSet};
+pub use task::Task;
+pub use time::{Duration, Time, WallClock};
+
+/// A boxed future of this thread. One allocation per operation: about 1 % of the CPU cost of an I/O.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// How [`World::open`] treats the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must exist; only reads are allowed.
+    Read,
+    /// The file must exist.
+    ReadWrite,
+    /// The file must not exist.
+    CreateNew,
+}
+
+/// What a directory holds or a path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// File name without its directory.
+    pub name: String,
+    /// Size in bytes (0 for a directory).
+    pub bytes: u64,
+    /// True for a directory.
+    pub is_dir: bool,
+}
+
+/// Operations counted by the world itself, for the check that what was measured is what was issued.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct IoTotals {
+    /// Completed read calls and the bytes they returned.
+    pub reads: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Completed write calls.
+    pub writes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Completed file syncs.
+    pub syncs: u64,
+}
+
+/// What a world implementation provides. Engine code uses [`World`], never this.
+pub trait Host {
+    /// Monotonic time since the host started.
+    fn now(&self) -> Time;
+    /// The host's calendar clock (UTC); may jump, is never used to order anything.
+    fn wall_clock(&self) -> WallClock;
+    /// Completes at the first instant not before `at`.
+    fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()>;
+    /// Starts a task on this thread.
+    fn spawn(&self, task: LocalFuture<'static, ()>);
+    /// Starts `start` on shard `index` (a thread pinned to a core, or a task in simulated time).
+    fn spawn_shard(&self, index: usize, start: ShardStart);
+    /// How many shards make sense on this host (its cores).
+    fn shards(&self) -> usize;
+    /// 64 random bits; in simulated time a function of the seed.
+    fn random_u64(&self) -> u64;
+    /// The host's name in the solution file.
+    fn name(&self) -> &str;
+    /// Opens or creates a file.
+    fn open(&self, path: &str, mode: OpenMode) -> LocalFuture<'static, Result<Rc<dyn HostFile>>>;
+    /// Creates a directory whose parent exists.
+    fn create_dir(&self, path: &str) -> LocalFuture<'static, Result<()>>;
+    /// Entries of a directory, sorted by name.
+    fn list(&self, path: &str) -> LocalFuture<'static, Result<Vec<Entry>>>;
+    /// What `path` names, or `None`.
+    fn entry(&self, path: &str) -> LocalFuture<'static, Result<Option<Entry>>>;
+    /// Renames a file, replacing `to` if it exists.
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<'static, Result<()>>;
+    /// Removes a file or an empty directory.
+    fn remove(&self, path: &str) -> LocalFuture<'static, Result<()>>;
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &str) -> LocalFuture<'static, Result<()>>;
+    /// Free bytes where `path` lies.
+    fn free_bytes(&self, path: &str) -> LocalFuture<'static, Result<u64>>;
+    /// Connects to a listening host.
+    fn connect(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>>;
+    /// Listens on an address.
+    fn listen(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostListener>>>;
+    /// Operations completed so far, counted by the world.
+    fn io_totals(&self) -> IoTotals;
+    /// One line on how I/O is done (driver, direct or buffered), for the report.
+    fn describe(&self) -> String;
+}
+
+/// The start of a shard: gets the shard's own world.
+pub type ShardStart = Box<dyn FnOnce(World) -> LocalFuture<'static, ()> + Send>;
+
+/// An open file of a [`Host`].
+pub trait HostFile {
+    /// Fills all of `bufs` from consecutive offsets; past the end of the file is [`ErrorKind::ShortRead`].
+    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)>;
+    /// Writes all of `bufs` at consecutive offsets, extending the file if needed.
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)>;
+    /// Makes contents and size durable.
+    fn sync(&self) -> LocalFuture<'static, Result<()>>;
+    /// Current size in bytes.
+    fn size(&self) -> LocalFuture<'static, Result<u64>>;
+    /// Grows or cuts the file; new space reads as zeros, or as stale bytes under a fault.
+    fn set_size(&self, bytes: u64) -> LocalFuture<'static, Result<()>>;
+    /// Offers the file's initial contents as a pure function. `true`: the storage serves it from now on as if every
+    /// page had been written and synced. `false`: the caller has to write it. `codec` is how pages written later may
+    /// be kept in small space.
+    fn adopt_image(
+        &self,
+        image: Rc<dyn PageImage>,
+        codec: Rc<dyn PageCodec>,
+    ) -> LocalFuture<'static, Result<bool>>;
+}
+
+/// A byte-stream connection.
+pub trait HostConnection {
+    /// Sends all bytes.
+    fn send(&self, bytes: Vec<u8>) -> LocalFuture<'static, Result<()>>;
+    /// Receives at least one byte and at most `limit`; an empty vector means the peer closed.
+    fn receive(&self, limit: usize) -> LocalFuture<'static, Result<Vec<u8>>>;
+}
+
+/// A listening address.
+pub trait HostListener {
+    /// Waits for the next connection.
+    fn accept(&self) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>>;
+}
+
+/// The outside of the program, as one host sees it. Cloning is cheap.
+#[derive(Clone)]
+pub struct World(Rc<dyn Host>);
+
+/// An open file. Cloning is cheap; the file closes when the last clone is dropped.
+#[derive(Clone)]
+pub struct File {
+    host: Rc<dyn HostFile>,
+    path: Rc<str>,
+}
+
+/// A byte-stream connection. Cloning is cheap.
+#[derive(Clone)]
+pub struct Connection(Rc<dyn HostConnection>);
+
+/// A listening address.
+#[derive(Clone)]
+pub struct Listener(Rc<dyn HostListener>);
+
+impl World {
+    /// Wraps a host. Called by world implementations and by decorators in tests.
+    pub fn new(host: Rc<dyn Host>) -> World {
+        World(host)
+    }
+
+    /// The wrapped host, for decorators.
+    pub fn host(&self) -> &Rc<dyn Host> {
+        &self.0
+    }
+
+    /// Monotonic time since the host started.
+    pub fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    /// The calendar clock (UTC).
+    pub fn wall_clock(&self) -> WallClock {
+        self.0.wall_clock()
+    }
+
+    /// Waits for a duration.
+    pub async fn sleep(&self, duration: Duration) {
+        self.0.sleep_until(self.now() + duration).await
+    }
+
+    /// Waits until a time.
+    pub async fn sleep_until(&self, at: Time) {
+        self.0.sleep_until(at).await
+    }
+
+    /// Starts a task on this thread. Dropping the [`Task`] lets it run on; awaiting it gives its result.
+    pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
+        let (task, body) = task::pair(future);
+        self.0.spawn(Box::pin(body));
+        task
+    }
+
+    /// Starts `start` on shard `index`.
+    pub fn spawn_shard(
+        &self,
+        index: usize,
+        start: impl FnOnce(World) -> LocalFuture<'static, ()> + Send + 'static,
+    ) {
+        self.0.spawn_shard(index, Box::new(start))
+    }
+
+    /// How many shards make sense on this host.
+    pub fn shards(&self) -> usize {
+        self.0.shards()
+    }
+
+    /// 64 random bits.
+    pub fn random_u64(&self) -> u64 {
+        self.0.random_u64()
+    }
+
+    /// The host's name.
+    pub fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    /// Opens or creates a file.
+    pub async fn open(&self, path: &str, mode: OpenMode) -> Result<File> {
+        Ok(File { host: self.0.open(path, mode).await?, path: path.into() })
+    }
+
+    /// Creates a directory whose parent exists.
+    pub async fn create_dir(&self, path: &str) -> Result<()> {
+        self.0.create_dir(path).await
+    }
+
+    /// Entries of a directory, sorted by name.
+    pub async fn list(&self, path: &str) -> Result<Vec<Entry>> {
+        self.0.list(path).await
+    }
+
+    /// What `path` names, or `None`.
+    pub async fn entry(&self, path: &str) -> Result<Option<Entry>> {
+        self.0.entry(path).await
+    }
+
+    /// Renames a file, replacing `to` if it exists.
+    pub async fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.0.rename(from, to).await
+    }
+
+    /// Removes a file or an empty directory.
+    pub async fn remove(&self, path: &str) -> Result<()> {
+        self.0.remove(path).await
+    }
+
+    /// Makes the names in a directory durable.
+    pub async fn sync_dir(&self, path: &str) -> Result<()> {
+        self.0.sync_dir(path).await
+    }
+
+    /// Free bytes where `path` lies.
+    pub async fn free_bytes(&self, path: &str) -> Result<u64> {
+        self.0.free_bytes(path).await
+    }
+
+    /// Connects to a listening host.
+    pub async fn connect(&self, address: &str) -> Result<Connection> {
+        self.0.connect(address).await.map(Connection)
+    }
+
+    /// Listens on an address.
+    pub async fn listen(&self, address: &str) -> Result<Listener> {
+        self.0.listen(address).await.map(Listener)
+    }
+
+    /// Operations completed so far, counted by the world.
+    pub fn io_totals(&self) -> IoTotals {
+        self.0.io_totals()
+    }
+
+    /// One line on how I/O is done, for the report.
+    pub fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+impl File {
+    /// The path it was opened by.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Fills all of `bufs` from consecutive offsets.
+    pub async fn read_at(&self, offset: u64, bufs: Bufs) -> (Result<()>, Bufs) {
+        self.host.read_at(offset, bufs).await
+    }
+
+    /// Writes all of `bufs` at consecutive offsets.
+    pub async fn write_at(&self, offset: u64, bufs: Bufs) -> (Result<()>, Bufs) {
+        self.host.write_at(offset, bufs).await
+    }
+
+    /// Makes contents and size durable.
+    pub async fn sync(&self) -> Result<()> {
+        self.host.sync().await
+    }
+
+    /// Current size in bytes.
+    pub async fn size(&self) -> Result<u64> {
+        self.host.size().await
+    }
+
+    /// Grows or cuts the file.
+    pub async fn set_size(&self, bytes: u64) -> Result<()> {
+        self.host.set_size(bytes).await
+    }
+
+    /// See [`HostFile::adopt_image`].
+    pub async fn adopt_image(&self, image: Rc<dyn PageImage>, codec: Rc<dyn PageCodec>) -> Result<bool> {
+        self.host.adopt_image(image, codec).await
+    }
+}
+
+impl Connection {
+    /// Sends all bytes.
+    pub async fn send(&self, bytes: Vec<u8>) -> Result<()> {
+        self.0.send(bytes).await
+    }
+
+    /// Receives at least one byte and at most `limit`; empty when the peer closed.
+    pub async fn receive(&self, limit: usize) -> Result<Vec<u8>> {
+        self.0.receive(limit).await
+    }
+}
+
+impl Listener {
+    /// Waits for the next connection.
+    pub async fn accept(&self) -> Result<Connection> {
+        self.0.accept().await.map(Connection)
+    }
+}

@@ -1,0 +1,295 @@
+//! A file of the shadow: the real file, and above it what has not been synced.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use futures_util::lock::Mutex;
+
+use super::{Shared, turn};
+use crate::real::failure::failed;
+use crate::{
+    Bufs, Error, ErrorKind, HostFile, LocalFuture, OpenMode, PageBuf, PageCodec, PageImage, Result,
+    SECTOR_BYTES,
+};
+
+/// What a disk writes all or nothing.
+const ATOM_BYTES: usize = 512;
+/// A torn sync is done in so many pieces, with a pause after each.
+const PIECES: usize = 8;
+
+/// One file, whatever its name.
+pub(super) struct Node {
+    real: std::fs::File,
+    layers: RefCell<Layers>,
+    /// Held during a sync: the next one waits.
+    syncing: Mutex<()>,
+}
+
+/// Changes that are not in the real file, newest on top.
+struct Layers {
+    pending: Layer,
+    /// What the running sync is handing over.
+    syncing: Option<Layer>,
+}
+
+#[derive(Clone)]
+struct Layer {
+    bytes: u64,
+    /// What lies below this layer shows through up to here only: the file was once cut to this size.
+    floor: u64,
+    sectors: BTreeMap<u64, Box<[u8]>>,
+}
+
+impl Layer {
+    fn clean(bytes: u64) -> Layer {
+        Layer { bytes, floor: bytes, sectors: BTreeMap::new() }
+    }
+
+    /// The sector as this layer has it; `None` if what lies below shows through.
+    fn sector(&self, index: u64) -> Option<Option<&[u8]>> {
+        match self.sectors.get(&index) {
+            Some(sector) => Some(Some(sector)),
+            None if index * SECTOR_BYTES as u64 >= self.floor => Some(None),
+            None => None,
+        }
+    }
+}
+
+impl Node {
+    pub fn new(real: std::fs::File) -> io::Result<Node> {
+        let pending = Layer::clean(real.metadata()?.len());
+        Ok(Node { real, layers: RefCell::new(Layers { pending, syncing: None }), syncing: Mutex::default() })
+    }
+
+    pub fn real(&self) -> &std::fs::File {
+        &self.real
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.layers.borrow().pending.bytes
+    }
+
+    /// Whether the real file already is what is seen.
+    pub fn is_clean(&self) -> bool {
+        let layers = self.layers.borrow();
+        let size_same = self.real.metadata().is_ok_and(|metadata| metadata.len() == layers.pending.bytes);
+        size_same
+            && layers.syncing.is_none()
+            && layers.pending.sectors.is_empty()
+            && layers.pending.floor == layers.pending.bytes
+    }
+
+    fn read(&self, offset: u64, bufs: &mut Bufs) -> io::Result<()> {
+        let layers = self.layers.borrow();
+        let mut index = offset / SECTOR_BYTES as u64;
+        for buf in bufs {
+            for sector in buf.as_mut_slice().chunks_exact_mut(SECTOR_BYTES) {
+                let found = layers
+                    .pending
+                    .sector(index)
+                    .or_else(|| layers.syncing.as_ref().and_then(|layer| layer.sector(index)));
+                match found {
+                    Some(Some(bytes)) => sector.copy_from_slice(bytes),
+                    Some(None) => sector.fill(0),
+                    None => self.read_real(index, sector)?,
+                }
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Past the end of the real file there are zeros: a size that is seen but not durable.
+    fn read_real(&self, index: u64, sector: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < sector.len() {
+            match self.real.read_at(&mut sector[done..], index * SECTOR_BYTES as u64 + done as u64)? {
+                0 => break,
+                got => done += got,
+            }
+        }
+        sector[done..].fill(0);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, bufs: &Bufs) {
+        let pending = &mut self.layers.borrow_mut().pending;
+        let mut index = offset / SECTOR_BYTES as u64;
+        for sector in bufs.iter().flat_map(|buf| buf.as_slice().chunks_exact(SECTOR_BYTES)) {
+            pending.sectors.insert(index, sector.into());
+            index += 1;
+        }
+        pending.bytes = pending.bytes.max(index * SECTOR_BYTES as u64);
+    }
+
+    fn set_size(&self, bytes: u64) {
+        let pending = &mut self.layers.borrow_mut().pending;
+        pending.bytes = bytes;
+        pending.floor = pending.floor.min(bytes);
+        pending.sectors.split_off(&bytes.div_ceil(SECTOR_BYTES as u64));
+    }
+
+    /// Hands everything that has been done until now to the real file.
+    async fn sync(&self, shared: &Shared) -> io::Result<()> {
+        let _turn = self.syncing.lock().await;
+        let layer = {
+            let mut layers = self.layers.borrow_mut();
+            let clean = Layer::clean(layers.pending.bytes);
+            let layer = std::mem::replace(&mut layers.pending, clean);
+            layers.syncing = Some(layer.clone());
+            layer
+        };
+        let result = self.hand_over(&layer, shared).await;
+        // What a failed sync did not hand over goes on being seen, and is lost by a kill.
+        if result.is_ok() {
+            self.layers.borrow_mut().syncing = None;
+        }
+        result
+    }
+
+    async fn hand_over(&self, layer: &Layer, shared: &Shared) -> io::Result<()> {
+        if layer.floor < self.real.metadata()?.len() {
+            self.real.set_len(layer.floor)?;
+        }
+        let torn = shared.options.torn_sync;
+        let size_last = torn && shared.below(2) == 0;
+        if !size_last {
+            self.real.set_len(layer.bytes)?;
+        }
+        let atoms_per_sector = SECTOR_BYTES / ATOM_BYTES;
+        let mut atoms = layer
+            .sectors
+            .keys()
+            .flat_map(|sector| (0..atoms_per_sector).map(move |atom| (*sector, atom)))
+            .collect::<Vec<_>>();
+        if torn {
+            shared.shuffle(&mut atoms);
+        }
+        for piece in atoms.chunks(atoms.len().div_ceil(PIECES).max(1)) {
+            shared.pause().await;
+            for (sector, atom) in piece {
+                let bytes = &layer.sectors[sector][atom * ATOM_BYTES..(atom + 1) * ATOM_BYTES];
+                self.real.write_all_at(bytes, sector * SECTOR_BYTES as u64 + (atom * ATOM_BYTES) as u64)?;
+            }
+        }
+        shared.pause().await;
+        self.real.set_len(layer.bytes)
+    }
+
+    /// Lets a write reach the real file before its sync.
+    fn write_early(&self, offset: u64, bufs: &Bufs) -> io::Result<()> {
+        let mut at = offset;
+        for buf in bufs {
+            self.real.write_all_at(buf.as_slice(), at)?;
+            at += buf.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// An open file of the shadow.
+pub(super) struct ShadowFile {
+    node: Rc<Node>,
+    path: Rc<str>,
+    mode: OpenMode,
+    shared: Rc<Shared>,
+}
+
+impl ShadowFile {
+    pub fn new(node: Rc<Node>, path: &str, mode: OpenMode, shared: Rc<Shared>) -> ShadowFile {
+        ShadowFile { node, path: path.into(), mode, shared }
+    }
+
+    fn refused(&self, operation: &str) -> Option<Error> {
+        (self.mode == OpenMode::Read).then(|| Error {
+            kind: ErrorKind::PermissionDenied,
+            operation: operation.into(),
+            path: self.path.to_string(),
+            reason: "it is open for reading only".into(),
+        })
+    }
+}
+
+fn total(bufs: &Bufs) -> u64 {
+    bufs.iter().map(PageBuf::len).sum::<usize>() as u64
+}
+
+impl HostFile for ShadowFile {
+    fn read_at(&self, offset: u64, mut bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        let (node, path, shared) = (self.node.clone(), self.path.clone(), self.shared.clone());
+        Box::pin(async move {
+            turn().await;
+            let bytes = total(&bufs);
+            if offset + bytes > node.bytes() {
+                let error = Error {
+                    kind: ErrorKind::ShortRead,
+                    operation: format!("read {bytes} bytes at {offset} of"),
+                    path: path.to_string(),
+                    reason: format!("the file ends at {}", node.bytes()),
+                };
+                return (Err(error), bufs);
+            }
+            let result = node.read(offset, &mut bufs);
+            shared.count(|totals| {
+                totals.reads += 1;
+                totals.read_bytes += bytes;
+            });
+            (result.map_err(|cause| failed("read", &path, &cause)), bufs)
+        })
+    }
+
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        if let Some(error) = self.refused("write") {
+            return Box::pin(std::future::ready((Err(error), bufs)));
+        }
+        let (node, path, shared) = (self.node.clone(), self.path.clone(), self.shared.clone());
+        Box::pin(async move {
+            turn().await;
+            node.write(offset, &bufs);
+            let early = shared.below(100) < usize::from(shared.options.early_write_percent);
+            let result = if early { node.write_early(offset, &bufs) } else { Ok(()) };
+            shared.count(|totals| {
+                totals.writes += 1;
+                totals.write_bytes += total(&bufs);
+            });
+            (result.map_err(|cause| failed("write", &path, &cause)), bufs)
+        })
+    }
+
+    fn sync(&self) -> LocalFuture<'static, Result<()>> {
+        let (node, path, shared) = (self.node.clone(), self.path.clone(), self.shared.clone());
+        self.shared.finish(async move {
+            node.sync(&shared).await.map_err(|cause| failed("sync", &path, &cause))?;
+            shared.count(|totals| totals.syncs += 1);
+            Ok(())
+        })
+    }
+
+    fn size(&self) -> LocalFuture<'static, Result<u64>> {
+        Box::pin(std::future::ready(Ok(self.node.bytes())))
+    }
+
+    fn set_size(&self, bytes: u64) -> LocalFuture<'static, Result<()>> {
+        let refused = self.refused("set the size of");
+        let node = self.node.clone();
+        Box::pin(async move {
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            turn().await;
+            node.set_size(bytes);
+            Ok(())
+        })
+    }
+
+    fn adopt_image(
+        &self,
+        _image: Rc<dyn PageImage>,
+        _codec: Rc<dyn PageCodec>,
+    ) -> LocalFuture<'static, Result<bool>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+}

@@ -1,0 +1,260 @@
+//! A decorator for kill tests: the real files hold only what is durable, everything else lives in this process.
+//!
+//! Purpose: a SIGKILL of the process then loses what a power cut of the machine would lose, without cutting power.
+//!
+//! Invariants
+//! 1. Writes and sizes reach the real file at [`HostFile::sync`] (or by chance before it, see
+//!    [`ShadowOptions::early_write_percent`]); names reach the real directory at `sync_dir`.
+//! 2. Everything that is read, listed or looked up is as if it had all been done.
+//! 3. A file whose name is not durable is lost with its synced contents.
+//! 4. Changes of names become durable in the order in which they were made, as far as they concern the same names.
+//!
+//! Limits: against the death of the process, not of the machine (the real files are not synced). One thread's view:
+//! shards must not share files. Only files can be renamed. Needs a file system with `O_TMPFILE`.
+
+mod file;
+mod names;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::task::Poll;
+
+use futures_channel::oneshot;
+use futures_util::lock::Mutex;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use self::file::ShadowFile;
+use self::names::Names;
+use crate::{
+    Duration, Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result,
+    ShardStart, Time, WallClock, World,
+};
+
+/// How unkind the disk is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ShadowOptions {
+    /// Of all random choices.
+    pub seed: u64,
+    /// A sync hands over single sectors in random order, with pauses: a kill in the middle leaves torn writes.
+    pub torn_sync: bool,
+    /// So many in a hundred writes reach the real file at once, without waiting for a sync.
+    pub early_write_percent: u8,
+}
+
+/// See the [module](self).
+pub struct ShadowHost {
+    inner: Rc<dyn Host>,
+    shared: Rc<Shared>,
+    names: Rc<RefCell<Names>>,
+    syncing_names: Rc<Mutex<()>>,
+}
+
+/// What host and files share.
+struct Shared {
+    inner: Rc<dyn Host>,
+    options: ShadowOptions,
+    random: RefCell<ChaCha12Rng>,
+    totals: Cell<IoTotals>,
+}
+
+/// How long a torn sync waits between its pieces.
+const PAUSE: Duration = Duration::from_micros(200);
+
+impl Shared {
+    fn count(&self, count: impl FnOnce(&mut IoTotals)) {
+        let mut totals = self.totals.get();
+        count(&mut totals);
+        self.totals.set(totals);
+    }
+
+    /// A random number below `limit`.
+    fn below(&self, limit: usize) -> usize {
+        (self.random.borrow_mut().next_u64() % limit as u64) as usize
+    }
+
+    fn shuffle<T>(&self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+
+    /// A chance to be killed, if syncs are torn.
+    async fn pause(&self) {
+        if self.options.torn_sync {
+            self.inner.sleep_until(self.inner.now() + PAUSE).await;
+        }
+    }
+
+    /// Runs `work` to its end even if nobody waits for it any more.
+    fn finish<T: 'static>(
+        self: &Rc<Self>,
+        work: impl Future<Output = Result<T>> + 'static,
+    ) -> LocalFuture<'static, Result<T>> {
+        let shared = self.clone();
+        Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            shared.inner.spawn(Box::pin(async move {
+                let _ = sender.send(work.await);
+            }));
+            receiver.await.expect("the host runs its tasks")
+        })
+    }
+}
+
+/// Completes when first polled again: an operation gives other tasks a turn, as a disk would.
+async fn turn() {
+    let mut waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+impl ShadowHost {
+    /// A decorated `inner`; use [`World::host`] for it and [`World::new`] with the result.
+    pub fn new(inner: Rc<dyn Host>, options: ShadowOptions) -> ShadowHost {
+        let shared = Rc::new(Shared {
+            inner: inner.clone(),
+            options,
+            random: RefCell::new(ChaCha12Rng::seed_from_u64(options.seed)),
+            totals: Cell::default(),
+        });
+        ShadowHost { inner, shared, names: Rc::default(), syncing_names: Rc::default() }
+    }
+
+    /// Does something with the names, in one step.
+    fn with_names<T: 'static>(
+        &self,
+        work: impl FnOnce(&mut Names) -> Result<T> + 'static,
+    ) -> LocalFuture<'static, Result<T>> {
+        let names = self.names.clone();
+        Box::pin(async move {
+            turn().await;
+            work(&mut names.borrow_mut())
+        })
+    }
+}
+
+impl Host for ShadowHost {
+    fn now(&self) -> Time {
+        self.inner.now()
+    }
+
+    fn wall_clock(&self) -> WallClock {
+        self.inner.wall_clock()
+    }
+
+    fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()> {
+        self.inner.sleep_until(at)
+    }
+
+    fn spawn(&self, task: LocalFuture<'static, ()>) {
+        self.inner.spawn(task)
+    }
+
+    fn spawn_shard(&self, index: usize, start: ShardStart) {
+        let mut options = self.shared.options;
+        options.seed = options.seed.wrapping_add(1 + index as u64);
+        self.inner.spawn_shard(
+            index,
+            Box::new(move |world: World| {
+                start(World::new(Rc::new(ShadowHost::new(world.host().clone(), options))))
+            }),
+        )
+    }
+
+    fn shards(&self) -> usize {
+        self.inner.shards()
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.inner.random_u64()
+    }
+
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn open(&self, path: &str, mode: OpenMode) -> LocalFuture<'static, Result<Rc<dyn HostFile>>> {
+        let (path, shared) = (path.to_owned(), self.shared.clone());
+        self.with_names(move |names| {
+            let node = match mode {
+                OpenMode::CreateNew => names.create(&path)?,
+                OpenMode::Read | OpenMode::ReadWrite => names.open(&path, mode)?,
+            };
+            let file: Rc<dyn HostFile> = Rc::new(ShadowFile::new(node, &path, mode, shared));
+            Ok(file)
+        })
+    }
+
+    fn create_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        let path = path.to_owned();
+        self.with_names(move |names| names.create_dir(&path))
+    }
+
+    fn list(&self, path: &str) -> LocalFuture<'static, Result<Vec<Entry>>> {
+        let path = path.to_owned();
+        self.with_names(move |names| names.list(&path))
+    }
+
+    fn entry(&self, path: &str) -> LocalFuture<'static, Result<Option<Entry>>> {
+        let path = path.to_owned();
+        self.with_names(move |names| names.entry(&path))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<'static, Result<()>> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.with_names(move |names| names.rename(&from, &to))
+    }
+
+    fn remove(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        let path = path.to_owned();
+        self.with_names(move |names| names.remove(&path))
+    }
+
+    fn sync_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        let (path, names, shared) = (path.to_owned(), self.names.clone(), self.shared.clone());
+        let turns = self.syncing_names.clone();
+        self.shared.finish(async move {
+            let _turn = turns.lock().await;
+            names.borrow_mut().mark_synced(&path)?;
+            loop {
+                shared.pause().await;
+                if !names.borrow_mut().apply_next()? {
+                    break;
+                }
+            }
+            names.borrow_mut().forget_clean();
+            Ok(())
+        })
+    }
+
+    fn free_bytes(&self, path: &str) -> LocalFuture<'static, Result<u64>> {
+        self.inner.free_bytes(names::existing_ancestor(path))
+    }
+
+    fn connect(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>> {
+        self.inner.connect(address)
+    }
+
+    fn listen(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostListener>>> {
+        self.inner.listen(address)
+    }
+
+    fn io_totals(&self) -> IoTotals {
+        self.shared.totals.get()
+    }
+
+    fn describe(&self) -> String {
+        format!("kill-test shadow of {}", self.inner.describe())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Files: positioned reads and writes straight into and out of page buffers.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use compio::BufResult;
+use compio::buf::{IntoInner, IoBuf, IoBufMut, IoVectoredBuf, IoVectoredBufMut, SetLen};
+use compio::driver::op::{AsyncifyFd, ReadAt, ReadVectoredAt, Sync, WriteAt, WriteVectoredAt};
+use compio::driver::{OpCode, SharedFd};
+
+use super::failure::failed;
+use super::host::Counters;
+use super::ops::Ops;
+use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, PageBuf, PageCodec, PageImage, Result};
+
+/// The kernel takes at most this many buffers in one call (IOV_MAX).
+const BUFS_PER_CALL_MAX: usize = 1024;
+
+/// An open file.
+pub(super) struct RealFile(Rc<OpenFile>);
+
+struct OpenFile {
+    fd: SharedFd<std::fs::File>,
+    path: String,
+    ops: Rc<Ops>,
+    counters: Arc<Counters>,
+}
+
+impl RealFile {
+    pub fn new(file: std::fs::File, path: String, ops: Rc<Ops>, counters: Arc<Counters>) -> RealFile {
+        RealFile(Rc::new(OpenFile { fd: SharedFd::new(file), path, ops, counters }))
+    }
+}
+
+/// Which way bytes move.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    fn verb(self) -> &'static str {
+        match self {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        }
+    }
+
+    fn short(self) -> ErrorKind {
+        match self {
+            Direction::Read => ErrorKind::ShortRead,
+            Direction::Write => ErrorKind::ShortWrite,
+        }
+    }
+}
+
+impl OpenFile {
+    /// Moves all bytes: one call to the kernel may move fewer than asked.
+    async fn transfer(
+        self: Rc<Self>,
+        direction: Direction,
+        offset: u64,
+        mut bufs: Bufs,
+    ) -> (Result<()>, Bufs) {
+        // Bytes are made here, on the thread that owns the buffers: the polling driver looks at them from another one.
+        for buf in &mut bufs {
+            match direction {
+                Direction::Read => _ = buf.as_read_target(),
+                Direction::Write => _ = buf.as_slice(),
+            }
+        }
+        let total = bufs.iter().map(PageBuf::len).sum::<usize>();
+        let operation = || format!("{} {total} bytes at {offset} of", direction.verb());
+        let mut done = 0;
+        while done < total {
+            let result;
+            (result, bufs) = self.call(direction, offset, bufs, done).await;
+            match result {
+                Ok(0) => {
+                    let (kind, path) = (direction.short(), self.path.clone());
+                    let reason = format!("only {done} bytes were transferred");
+                    return (Err(Error { kind, operation: operation(), path, reason }), bufs);
+                }
+                Ok(moved) => done += moved,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return (Err(failed(operation(), &self.path, &cause)), bufs),
+            }
+        }
+        match direction {
+            Direction::Read => self.counters.read(total as u64),
+            Direction::Write => self.counters.wrote(total as u64),
+        }
+        (Ok(()), bufs)
+    }
+
+    /// One call to the kernel for everything after the first `done` bytes; plain opcodes for a single buffer.
+    async fn call(
+        &self,
+        direction: Direction,
+        offset: u64,
+        mut bufs: Bufs,
+        done: usize,
+    ) -> (io::Result<usize>, Bufs) {
+        let offset = offset + done as u64;
+        if bufs.len() == 1 {
+            let one = One { buf: bufs.pop().expect("one buffer"), done };
+            let (result, one) = match direction {
+                Direction::Read => self.submit(ReadAt::new(self.fd.clone(), offset, one)).await,
+                Direction::Write => self.submit(WriteAt::new(self.fd.clone(), offset, one)).await,
+            };
+            bufs.push(one.buf);
+            return (result, bufs);
+        }
+        let many = Many { bufs, done };
+        let (result, many) = match direction {
+            Direction::Read => self.submit(ReadVectoredAt::new(self.fd.clone(), offset, many)).await,
+            Direction::Write => self.submit(WriteVectoredAt::new(self.fd.clone(), offset, many)).await,
+        };
+        (result, many.bufs)
+    }
+
+    async fn submit<B, T: OpCode + IntoInner<Inner = B> + 'static>(&self, op: T) -> (io::Result<usize>, B) {
+        let BufResult(result, op) = self.ops.submit(op).await;
+        (result, op.into_inner())
+    }
+}
+
+impl HostFile for RealFile {
+    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        Box::pin(self.0.clone().transfer(Direction::Read, offset, bufs))
+    }
+
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        Box::pin(self.0.clone().transfer(Direction::Write, offset, bufs))
+    }
+
+    fn sync(&self) -> LocalFuture<'static, Result<()>> {
+        let file = self.0.clone();
+        Box::pin(async move {
+            // fdatasync: contents, and the size where it matters for reading them back; not the time stamps.
+            let synced = file.ops.submit(Sync::new(file.fd.clone(), true)).await.0;
+            synced.map_err(|cause| failed("sync", &file.path, &cause))?;
+            file.counters.synced();
+            Ok(())
+        })
+    }
+
+    fn size(&self) -> LocalFuture<'static, Result<u64>> {
+        let size = self.0.fd.metadata().map(|metadata| metadata.len());
+        let size = size.map_err(|cause| failed("ask the size of", &self.0.path, &cause));
+        Box::pin(std::future::ready(size))
+    }
+
+    fn set_size(&self, bytes: u64) -> LocalFuture<'static, Result<()>> {
+        let file = self.0.clone();
+        Box::pin(async move {
+            let op = AsyncifyFd::new(file.fd.clone(), move |file: &std::fs::File| {
+                BufResult(Ok(0), resize(file, bytes))
+            });
+            let BufResult(_, op) = file.ops.submit(op).await;
+            let operation = || format!("set the size to {bytes} bytes of");
+            op.into_inner().map_err(|cause| failed(operation(), &file.path, &cause))
+        })
+    }
+
+    fn adopt_image(
+        &self,
+        _image: Rc<dyn PageImage>,
+        _codec: Rc<dyn PageCodec>,
+    ) -> LocalFuture<'static, Result<bool>> {
+        Box::pin(std::future::ready(Ok(false)))
+    }
+}
+
+/// Cuts the file, or grows it with space that is really allocated where the file system can do that.
+fn resize(file: &std::fs::File, bytes: u64) -> io::Result<()> {
+    let size = file.metadata()?.len();
+    if bytes <= size {
+        return file.set_len(bytes);
+    }
+    let (Ok(from), Ok(length)) = (libc::off_t::try_from(size), libc::off_t::try_from(bytes - size)) else {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    };
+    // SAFETY: plain system call on a descriptor that `file` keeps open.
+    if unsafe { libc::fallocate(file.as_raw_fd(), 0, from, length) } == 0 {
+        return Ok(());
+    }
+    let cause = io::Error::last_os_error();
+    match cause.raw_os_error() {
+        Some(libc::EOPNOTSUPP | libc::ENOSYS) => file.set_len(bytes),
+        _ => {
+            // A full disk may have left the file half grown.
+            file.set_len(size)?;
+            Err(cause)
+        }
+    }
+}
+
+/// A buffer of which the first `done` bytes have been transferred.
+struct One {
+    buf: PageBuf,
+    done: usize,
+}
+
+impl IoBuf for One {
+    fn as_init(&self) -> &[u8] {
+        &self.buf.as_slice()[self.done..]
+    }
+}
+
+impl SetLen for One {
+    // SAFETY: a page buffer is initialised from the start and its length never changes: there is nothing to do.
+    unsafe fn set_len(&mut self, _: usize) {}
+}
+
+impl IoBufMut for One {
+    fn as_uninit(&mut self) -> &mut [MaybeUninit<u8>] {
+        uninit(&mut self.buf.as_read_target()[self.done..])
+    }
+}
+
+/// Consecutive buffers of which the first `done` bytes have been transferred.
+struct Many {
+    bufs: Bufs,
+    done: usize,
+}
+
+impl IoVectoredBuf for Many {
+    fn iter_slice(&self) -> impl Iterator<Item = &[u8]> {
+        let mut skip = self.done;
+        let rest = self.bufs.iter().filter_map(move |buf| {
+            let skipped = skip.min(buf.len());
+            skip -= skipped;
+            (skipped < buf.len()).then(|| &buf.as_slice()[skipped..])
+        });
+        rest.take(BUFS_PER_CALL_MAX)
+    }
+}
+
+impl SetLen for Many {
+    // SAFETY: as for `One`.
+    unsafe fn set_len(&mut self, _: usize) {}
+}
+
+impl IoVectoredBufMut for Many {
+    fn iter_uninit_slice(&mut self) -> impl Iterator<Item = &mut [MaybeUninit<u8>]> {
+        let mut skip = self.done;
+        let rest = self.bufs.iter_mut().filter_map(move |buf| {
+            let skipped = skip.min(buf.len());
+            skip -= skipped;
+            (skipped < buf.len()).then(|| uninit(&mut buf.as_read_target()[skipped..]))
+        });
+        rest.take(BUFS_PER_CALL_MAX)
+    }
+}
+
+fn uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    // SAFETY: same layout; compio's contract for `as_uninit` is that only initialised bytes are ever written to it.
+    unsafe { &mut *(bytes as *mut [u8] as *mut [MaybeUninit<u8>]) }
+}

@@ -1,0 +1,237 @@
+//! The [`Host`] of one thread.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::file::RealFile;
+use super::names;
+use super::ops::Ops;
+use super::shard::Run;
+use crate::{
+    Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result, ShardStart,
+    Time, WallClock,
+};
+
+/// How a real world works.
+#[derive(Debug, Clone)]
+pub struct RealConfig {
+    /// The host's name in the solution file.
+    pub host_name: String,
+    /// Unbuffered I/O (`O_DIRECT`). Buffered I/O measures the operating system's page cache too.
+    pub direct: bool,
+    /// How operations reach the kernel.
+    pub driver: Driver,
+    /// How many shards to use; as many as there are cores for this process by default.
+    pub shards: usize,
+}
+
+/// How operations reach the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// io_uring, or polling where io_uring is refused.
+    Auto,
+    /// io_uring or nothing.
+    IoUring,
+    /// A thread pool: latencies include its hand-over.
+    Polling,
+}
+
+impl RealConfig {
+    /// Unbuffered, best driver, all cores.
+    pub fn new(host_name: impl Into<String>) -> RealConfig {
+        let shards = std::thread::available_parallelism().map_or(1, usize::from);
+        RealConfig { host_name: host_name.into(), direct: true, driver: Driver::Auto, shards }
+    }
+}
+
+/// Completed operations of one thread; written by that thread only, read by all of a run.
+#[derive(Default)]
+#[repr(align(128))]
+pub(super) struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    write_bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+impl Counters {
+    pub fn read(&self, bytes: u64) {
+        Self::add(&self.reads, 1);
+        Self::add(&self.read_bytes, bytes);
+    }
+
+    pub fn wrote(&self, bytes: u64) {
+        Self::add(&self.writes, 1);
+        Self::add(&self.write_bytes, bytes);
+    }
+
+    pub fn synced(&self) {
+        Self::add(&self.syncs, 1);
+    }
+
+    fn add(counter: &AtomicU64, by: u64) {
+        // One writer: a plain load and store, not a locked instruction.
+        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    }
+
+    pub fn add_to(&self, totals: &mut IoTotals) {
+        totals.reads += self.reads.load(Ordering::Relaxed);
+        totals.read_bytes += self.read_bytes.load(Ordering::Relaxed);
+        totals.writes += self.writes.load(Ordering::Relaxed);
+        totals.write_bytes += self.write_bytes.load(Ordering::Relaxed);
+        totals.syncs += self.syncs.load(Ordering::Relaxed);
+    }
+}
+
+/// One thread's view of the outside.
+pub(super) struct RealHost {
+    run: Arc<Run>,
+    ops: Rc<Ops>,
+    counters: Arc<Counters>,
+    random: RefCell<ChaCha12Rng>,
+    driver: &'static str,
+}
+
+impl RealHost {
+    /// The host of the current thread; `driver` is the name of the driver that its runtime uses.
+    pub fn new(run: &Arc<Run>, ops: &Rc<Ops>, driver: &'static str) -> io::Result<RealHost> {
+        Ok(RealHost {
+            run: run.clone(),
+            ops: ops.clone(),
+            counters: run.new_counters(),
+            random: RefCell::new(ChaCha12Rng::from_seed(seed()?)),
+            driver,
+        })
+    }
+
+    /// Runs a blocking call with the path on the thread pool.
+    fn blocking<T: Send + 'static>(
+        &self,
+        path: &str,
+        call: impl FnOnce(&str) -> Result<T> + Send + 'static,
+    ) -> LocalFuture<'static, Result<T>> {
+        let (ops, path) = (self.ops.clone(), path.to_owned());
+        Box::pin(async move { ops.blocking(move || call(&path)).await })
+    }
+}
+
+fn seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    loop {
+        // SAFETY: the pointer and the length describe `seed`. Up to 256 bytes come whole once the pool is ready.
+        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
+        if got == seed.len() as isize {
+            return Ok(seed);
+        }
+        let cause = io::Error::last_os_error();
+        if got < 0 && cause.kind() != io::ErrorKind::Interrupted {
+            return Err(cause);
+        }
+    }
+}
+
+impl Host for RealHost {
+    fn now(&self) -> Time {
+        Time { ns: self.run.started.elapsed().as_nanos() as u64 }
+    }
+
+    fn wall_clock(&self) -> WallClock {
+        let unix_ms = match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => after.as_millis() as i64,
+            Err(before) => -(before.duration().as_millis() as i64),
+        };
+        WallClock { unix_ms }
+    }
+
+    fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()> {
+        match self.run.started.checked_add(Duration::from_nanos(at.ns)) {
+            Some(deadline) => Box::pin(compio::time::sleep_until(deadline)),
+            None => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn spawn(&self, task: LocalFuture<'static, ()>) {
+        self.run.spawn_watched(task);
+    }
+
+    fn spawn_shard(&self, index: usize, start: ShardStart) {
+        self.run.start_on_shard(index, start);
+    }
+
+    fn shards(&self) -> usize {
+        self.run.config.shards
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
+    }
+
+    fn name(&self) -> &str {
+        &self.run.config.host_name
+    }
+
+    fn open(&self, path: &str, mode: OpenMode) -> LocalFuture<'static, Result<Rc<dyn HostFile>>> {
+        let direct = self.run.config.direct;
+        let opened = self.blocking(path, move |path| names::open(path, mode, direct));
+        let (path, ops, counters) = (path.to_owned(), self.ops.clone(), self.counters.clone());
+        Box::pin(async move {
+            let file: Rc<dyn HostFile> = Rc::new(RealFile::new(opened.await?, path, ops, counters));
+            Ok(file)
+        })
+    }
+
+    fn create_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        self.blocking(path, names::create_dir)
+    }
+
+    fn list(&self, path: &str) -> LocalFuture<'static, Result<Vec<Entry>>> {
+        self.blocking(path, names::list)
+    }
+
+    fn entry(&self, path: &str) -> LocalFuture<'static, Result<Option<Entry>>> {
+        self.blocking(path, names::entry)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<'static, Result<()>> {
+        let to = to.to_owned();
+        self.blocking(from, move |from| names::rename(from, &to))
+    }
+
+    fn remove(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        self.blocking(path, names::remove)
+    }
+
+    fn sync_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        self.blocking(path, names::sync_dir)
+    }
+
+    fn free_bytes(&self, path: &str) -> LocalFuture<'static, Result<u64>> {
+        self.blocking(path, names::free_bytes)
+    }
+
+    fn connect(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>> {
+        super::net::connect(address)
+    }
+
+    fn listen(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostListener>>> {
+        super::net::listen(address)
+    }
+
+    fn io_totals(&self) -> IoTotals {
+        self.run.io_totals()
+    }
+
+    fn describe(&self) -> String {
+        let mode =
+            if self.run.config.direct { "direct (O_DIRECT)" } else { "buffered (through the page cache)" };
+        format!("{}, {mode}", self.driver)
+    }
+}

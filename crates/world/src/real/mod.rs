@@ -1,0 +1,47 @@
+//! The real world: files on real disks through completion-based I/O (io_uring, or polling where io_uring is refused).
+//!
+//! Purpose: implement [`Host`] with compio. [`run`] makes a runtime on the current thread; every shard is a thread,
+//! pinned to a core, with a runtime of its own.
+//!
+//! Invariants
+//! 1. A buffer given to the kernel stays allocated until the kernel has let go of it: an operation whose future is
+//!    dropped is kept and finished, and a runtime ends only after its last operation has.
+//! 2. Files are opened unbuffered (`O_DIRECT`) unless [`RealConfig::direct`] says otherwise; there is no silent fallback.
+//! 3. A panic on any thread of a run, in any task, becomes a panic of [`run`]; no thread outlives [`run`].
+//! 4. When the main future ends, the run ends: tasks and shards that have not finished are dropped.
+//!
+//! Limits: Linux. Thread-pool operations (open, rename, list, ...) are not meant for the measured path.
+#![allow(clippy::disallowed_methods, reason = "this module is where the operating system's API is wrapped")]
+
+#[cfg(any(test, feature = "kill-test"))]
+pub mod durable_shadow;
+mod failure;
+mod file;
+mod host;
+mod names;
+mod net;
+mod ops;
+mod shard;
+
+use std::future::Future;
+
+pub use host::{Driver, RealConfig};
+
+use crate::{Result, World};
+
+/// Runs `main` on the current thread with a [`World`] on this machine.
+///
+/// # Errors
+/// When no runtime can be made, for example because io_uring was demanded and is refused.
+///
+/// # Panics
+/// When `main`, a spawned task or a shard panics.
+pub fn run<T, F>(config: RealConfig, main: impl FnOnce(World) -> F) -> Result<T>
+where
+    F: Future<Output = T>,
+{
+    shard::run(config, main)
+}
+
+#[cfg(test)]
+mod tests;

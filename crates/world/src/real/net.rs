@@ -1,0 +1,107 @@
+//! TCP connections.
+//!
+//! Limits: dropping a pending `receive` may lose the bytes that it was about to return; dropping a pending `send` may
+//! leave it half done. Whoever does either must close the connection.
+
+use std::io;
+use std::rc::Rc;
+
+use compio::BufResult;
+use compio::io::{AsyncRead, AsyncWriteExt};
+use compio::net::{TcpListener, TcpStream};
+use futures_util::lock::Mutex;
+
+use super::failure::failed;
+use crate::{Error, ErrorKind, HostConnection, HostListener, LocalFuture, Result};
+
+/// A connection with the name of its peer.
+struct RealConnection {
+    stream: TcpStream,
+    peer: Rc<str>,
+    /// Held while sending: a message larger than the socket buffer goes out in pieces that must stay together.
+    sending: Rc<Mutex<()>>,
+}
+
+impl RealConnection {
+    fn wrap(stream: TcpStream, peer: Rc<str>) -> io::Result<Rc<dyn HostConnection>> {
+        // Messages are answered one by one: waiting to fill a segment would add up to 40 ms to each.
+        stream.set_nodelay(true)?;
+        Ok(Rc::new(RealConnection { stream, peer, sending: Rc::default() }))
+    }
+}
+
+impl HostConnection for RealConnection {
+    fn send(&self, bytes: Vec<u8>) -> LocalFuture<'static, Result<()>> {
+        let (stream, peer, sending) = (self.stream.clone(), self.peer.clone(), self.sending.clone());
+        Box::pin(async move {
+            let _turn = sending.lock().await;
+            let BufResult(sent, _) = (&stream).write_all(bytes).await;
+            sent.map_err(|cause| cut_off("send to", &peer, &cause))
+        })
+    }
+
+    fn receive(&self, limit: usize) -> LocalFuture<'static, Result<Vec<u8>>> {
+        let (stream, peer) = (self.stream.clone(), self.peer.clone());
+        Box::pin(async move {
+            let BufResult(received, bytes) = (&stream).read(Vec::with_capacity(limit)).await;
+            received.map_err(|cause| cut_off("receive from", &peer, &cause))?;
+            Ok(bytes)
+        })
+    }
+}
+
+struct RealListener {
+    listener: TcpListener,
+    address: Rc<str>,
+}
+
+impl HostListener for RealListener {
+    fn accept(&self) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>> {
+        let (listener, address) = (self.listener.clone(), self.address.clone());
+        Box::pin(async move {
+            let accept = async {
+                let (stream, peer) = listener.accept().await?;
+                RealConnection::wrap(stream, peer.to_string().into())
+            };
+            accept.await.map_err(|cause| cut_off("accept a connection on", &address, &cause))
+        })
+    }
+}
+
+/// An [`Error`] in which a peer that does not answer is told from a system that fails. (A disk may time out, too.)
+fn cut_off(operation: &str, address: &str, cause: &io::Error) -> Error {
+    let mut error = failed(operation, address, cause);
+    match cause.kind() {
+        io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => error.kind = ErrorKind::Disconnected,
+        io::ErrorKind::AddrInUse => error.kind = ErrorKind::AlreadyExists,
+        _ => {}
+    }
+    error
+}
+
+/// Connects to `address` ("host:port").
+pub(super) fn connect(address: &str) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>> {
+    let address = Rc::<str>::from(address);
+    Box::pin(async move {
+        let connect = async { RealConnection::wrap(TcpStream::connect(&*address).await?, address.clone()) };
+        connect.await.map_err(|cause| cut_off("connect to", &address, &cause))
+    })
+}
+
+/// Listens on `address` ("host:port").
+pub(super) fn listen(address: &str) -> LocalFuture<'static, Result<Rc<dyn HostListener>>> {
+    let address = Rc::<str>::from(address);
+    Box::pin(async move {
+        let listener =
+            TcpListener::bind(&*address).await.map_err(|cause| cut_off("listen on", &address, &cause))?;
+        let listener: Rc<dyn HostListener> = Rc::new(RealListener { listener, address });
+        Ok(listener)
+    })
+}

@@ -1,0 +1,102 @@
+//! Operations in flight: submitted to the driver, and accounted for until they complete.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use compio::BufResult;
+use compio::buf::IntoInner;
+use compio::driver::OpCode;
+use compio::driver::op::Asyncify;
+use compio::runtime::Submit;
+
+use crate::LocalFuture;
+
+/// The operations of one thread.
+#[derive(Default)]
+pub(super) struct Ops {
+    in_flight: Cell<usize>,
+    /// Set when the thread ends: what has been submitted completes, nothing new starts.
+    closing: Cell<bool>,
+    /// Operations whose futures were dropped before they completed.
+    orphans: RefCell<Vec<LocalFuture<'static, ()>>>,
+}
+
+impl Ops {
+    /// Submits `op` when the future is first polled.
+    pub fn submit<T: OpCode + 'static>(self: &Rc<Self>, op: T) -> InFlight<T> {
+        InFlight { ops: self.clone(), submit: Some(compio::runtime::submit(op)), started: false }
+    }
+
+    /// Runs a blocking call on the driver's thread pool.
+    pub async fn blocking<T, F>(self: &Rc<Self>, call: F) -> T
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let BufResult(_, op) = self.submit(Asyncify::new(move || BufResult(Ok(0), call()))).await;
+        op.into_inner()
+    }
+
+    /// Lets nothing new start and waits until nothing is in flight.
+    pub async fn close(self: &Rc<Self>) {
+        self.closing.set(true);
+        std::future::poll_fn(|cx| {
+            self.poll_orphans(cx);
+            // The executor polls its main future after every round of completions, so no waker is kept.
+            if self.in_flight.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
+    }
+
+    fn poll_orphans(&self, cx: &mut Context<'_>) {
+        // Taken out while polled, since dropping a future may add an orphan.
+        let mut orphans = self.orphans.take();
+        orphans.retain_mut(|orphan| orphan.as_mut().poll(cx).is_pending());
+        self.orphans.borrow_mut().append(&mut orphans);
+    }
+}
+
+/// An operation; completes even if this future is dropped once it has been polled.
+pub(super) struct InFlight<T: OpCode + 'static> {
+    ops: Rc<Ops>,
+    submit: Option<Submit<T>>,
+    started: bool,
+}
+
+impl<T: OpCode + 'static> Future for InFlight<T> {
+    type Output = BufResult<usize, T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.started {
+            if self.ops.closing.get() {
+                return Poll::Pending;
+            }
+            self.started = true;
+            self.ops.in_flight.set(self.ops.in_flight.get() + 1);
+        }
+        let submit = self.submit.as_mut().expect("not polled after completion");
+        let result = std::task::ready!(Pin::new(submit).poll(cx));
+        self.submit = None;
+        self.ops.in_flight.set(self.ops.in_flight.get() - 1);
+        Poll::Ready(result)
+    }
+}
+
+impl<T: OpCode + 'static> Drop for InFlight<T> {
+    fn drop(&mut self) {
+        let Some(submit) = self.submit.take() else { return };
+        if !self.started {
+            return;
+        }
+        // Dropping `submit` would cancel the operation and let the driver end before the kernel is done with it.
+        let ops = self.ops.clone();
+        self.ops.poll_orphans(&mut Context::from_waker(Waker::noop()));
+        self.ops.orphans.borrow_mut().push(Box::pin(async move {
+            let _ = submit.await;
+            ops.in_flight.set(ops.in_flight.get() - 1);
+        }));
+    }
+}

@@ -1,0 +1,510 @@
+//! The contents of one simulated file: what is durable, and what was changed since.
+//!
+//! A file is a map of *units*: 4 KiB blocks, or whole pages once an image was adopted. A unit that is not in the map
+//! costs nothing and reads as its image page or as zeros.
+//!
+//! Invariants
+//! 1. Reads see every completed change at once; only [`Contents::sync`] moves changes to the durable layer.
+//! 2. A sync covers exactly the changes that were complete when it was issued.
+//! 3. After a power cut each sector of a write that was not synced is old or new by the dice, whatever became of its
+//!    neighbours; the size is old or new independently of the data; synced data never change.
+//! 4. New space that nothing was written to may show stale bytes after a power cut, never before.
+//! 5. A unit kept in encoded form decodes to the very bytes written (checked in debug builds).
+//!
+//! Limits: writes are kept one by one until they are synced; stale bytes are made for the first [`STALE_BYTES_MAX`] of new space, the rest reads as zeros.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::power_cut::{Dice, Fate};
+use crate::{Bufs, FixedHashMap, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
+
+/// Stale bytes are made for at most this much new space per file and power cut.
+pub(super) const STALE_BYTES_MAX: u64 = 1 << 20;
+
+/// One unit of a file. Clones share their bytes.
+#[derive(Clone)]
+enum Unit {
+    Zero,
+    /// The image's page of this index.
+    Image,
+    Raw(Rc<[u8]>),
+    Encoded(Rc<[u8]>),
+}
+
+/// How units are kept, and what lies under them.
+struct Format {
+    unit_bytes: usize,
+    image: Option<(Rc<dyn PageImage>, Rc<dyn PageCodec>)>,
+}
+
+impl Format {
+    fn encode(&self, index: u64, bytes: &[u8]) -> Unit {
+        if let Some((_, codec)) = &self.image {
+            let mut encoded = Vec::new();
+            codec.encode(index, bytes, &mut encoded);
+            if encoded.len() < bytes.len() {
+                if cfg!(debug_assertions) {
+                    let mut decoded = vec![0; bytes.len()];
+                    let restored = codec.decode(index, &encoded, &mut decoded);
+                    assert!(restored.is_some() && decoded == bytes, "page {index} changes in its page codec");
+                }
+                return Unit::Encoded(encoded.into());
+            }
+        }
+        if bytes.iter().all(|byte| *byte == 0) { Unit::Zero } else { Unit::Raw(bytes.into()) }
+    }
+
+    fn decode(&self, index: u64, unit: &Unit, out: &mut [u8]) {
+        match (unit, &self.image) {
+            (Unit::Raw(bytes), _) => out.copy_from_slice(bytes),
+            (Unit::Image, Some((image, _))) => image.fill(index, out),
+            (Unit::Encoded(encoded), Some((_, codec))) => {
+                let restored = codec.decode(index, encoded, out);
+                assert!(restored.is_some(), "page {index} was stored encoded but does not decode");
+            }
+            (Unit::Zero | Unit::Image | Unit::Encoded(_), _) => out.fill(0),
+        }
+    }
+
+    fn decoded(&self, index: u64, unit: &Unit) -> Vec<u8> {
+        let mut bytes = vec![0; self.unit_bytes];
+        self.decode(index, unit, &mut bytes);
+        bytes
+    }
+}
+
+/// What one write puts into one unit.
+#[derive(Clone)]
+pub(super) struct Part {
+    index: u64,
+    /// First byte inside the unit; 0 for a whole unit.
+    start: usize,
+    data: PartData,
+}
+
+#[derive(Clone)]
+enum PartData {
+    Whole(Unit),
+    Piece(Rc<[u8]>),
+}
+
+/// One change of a file, as data to be replayed on the durable layer.
+pub(super) enum Change {
+    Write { offset: u64, bytes: u64, parts: Vec<Part>, grows_to: Option<u64> },
+    Resize { bytes: u64 },
+}
+
+impl Change {
+    /// Only the effect on the size.
+    pub fn without_data(self) -> Change {
+        match self {
+            Change::Write { offset, bytes, grows_to, .. } => {
+                Change::Write { offset, bytes, parts: Vec::new(), grows_to }
+            }
+            resize => resize,
+        }
+    }
+}
+
+/// Units by index over a base of image pages and zeros.
+struct Layer {
+    units: FixedHashMap<u64, Unit>,
+    /// Units from here on have no image page under them.
+    image_units: u64,
+    size: u64,
+}
+
+impl Layer {
+    fn unit(&self, index: u64) -> Unit {
+        match self.units.get(&index) {
+            Some(unit) => unit.clone(),
+            None if index < self.image_units => Unit::Image,
+            None => Unit::Zero,
+        }
+    }
+
+    fn write(&mut self, format: &Format, part: &Part) {
+        let unit = match &part.data {
+            PartData::Whole(unit) => unit.clone(),
+            PartData::Piece(piece) => {
+                let mut bytes = format.decoded(part.index, &self.unit(part.index));
+                bytes[part.start..part.start + piece.len()].copy_from_slice(piece);
+                format.encode(part.index, &bytes)
+            }
+        };
+        self.units.insert(part.index, unit);
+    }
+
+    /// Bytes from `size` on become zeros.
+    fn cut(&mut self, format: &Format, size: u64) {
+        let unit_bytes = format.unit_bytes as u64;
+        let (whole, rest) = (size / unit_bytes, (size % unit_bytes) as usize);
+        if rest > 0 {
+            let unit = self.unit(whole);
+            if !matches!(unit, Unit::Zero) {
+                let mut bytes = format.decoded(whole, &unit);
+                bytes[rest..].fill(0);
+                self.units.insert(whole, format.encode(whole, &bytes));
+            }
+        }
+        let keep = whole + u64::from(rest > 0);
+        if !self.units.is_empty() {
+            self.units.retain(|index, _| *index < keep);
+        }
+        self.image_units = self.image_units.min(whole);
+    }
+
+    fn apply(&mut self, format: &Format, change: &Change) {
+        match change {
+            Change::Write { parts, grows_to, .. } => {
+                parts.iter().for_each(|part| self.write(format, part));
+                self.size = grows_to.map_or(self.size, |size| size.max(self.size));
+            }
+            Change::Resize { bytes } => {
+                if *bytes < self.size {
+                    self.cut(format, *bytes);
+                }
+                self.size = *bytes;
+            }
+        }
+    }
+}
+
+/// What changed since the durable layer: hides it where it has something of its own.
+struct Overlay {
+    layer: Layer,
+    /// From this unit on nothing of the durable layer shows through.
+    hides_from: u64,
+}
+
+impl Overlay {
+    fn over(durable: &Layer) -> Overlay {
+        let layer = Layer { units: FixedHashMap::default(), image_units: 0, size: durable.size };
+        Overlay { layer, hides_from: u64::MAX }
+    }
+
+    fn unit(&self, durable: &Layer, index: u64) -> Unit {
+        match self.layer.units.get(&index) {
+            Some(unit) => unit.clone(),
+            None if index >= self.hides_from => Unit::Zero,
+            None => durable.unit(index),
+        }
+    }
+
+    /// Takes what shows now of a unit into the overlay, for a change of a part of it.
+    fn raise(&mut self, durable: &Layer, index: u64) {
+        let unit = self.unit(durable, index);
+        self.layer.units.insert(index, unit);
+    }
+
+    fn apply(&mut self, format: &Format, durable: &Layer, change: &Change) {
+        match change {
+            Change::Write { parts, .. } => {
+                let pieces = parts.iter().filter(|part| matches!(part.data, PartData::Piece(_)));
+                pieces.for_each(|part| self.raise(durable, part.index));
+            }
+            Change::Resize { bytes } if *bytes < self.layer.size => {
+                let unit_bytes = format.unit_bytes as u64;
+                let (whole, rest) = (bytes / unit_bytes, bytes % unit_bytes);
+                if rest > 0 {
+                    self.raise(durable, whole);
+                }
+                self.hides_from = self.hides_from.min(whole + u64::from(rest > 0));
+            }
+            Change::Resize { .. } => {}
+        }
+        self.layer.apply(format, change);
+    }
+}
+
+/// The contents of one file.
+pub(super) struct Contents {
+    format: Format,
+    durable: Layer,
+    overlay: Overlay,
+    /// Changes that no sync has covered yet, in order, with their numbers.
+    pending: VecDeque<(u64, Change)>,
+    next_change: u64,
+    /// Some changes show but can never become durable (a sync failed).
+    clean_but_lost: bool,
+}
+
+impl Contents {
+    /// An empty file.
+    pub fn new() -> Contents {
+        let durable = Layer { units: FixedHashMap::default(), image_units: 0, size: 0 };
+        Contents {
+            format: Format { unit_bytes: SECTOR_BYTES, image: None },
+            overlay: Overlay::over(&durable),
+            durable,
+            pending: VecDeque::new(),
+            next_change: 0,
+            clean_but_lost: false,
+        }
+    }
+
+    /// Replaces everything by the image, durably.
+    pub fn adopt(&mut self, image: Rc<dyn PageImage>, codec: Rc<dyn PageCodec>) {
+        let (unit_bytes, pages) = (image.page_bytes(), image.pages());
+        let durable =
+            Layer { units: FixedHashMap::default(), image_units: pages, size: pages * unit_bytes as u64 };
+        *self = Contents {
+            format: Format { unit_bytes, image: Some((image, codec)) },
+            overlay: Overlay::over(&durable),
+            durable,
+            pending: VecDeque::new(),
+            next_change: self.next_change,
+            clean_but_lost: false,
+        };
+    }
+
+    /// Size as programs see it.
+    pub fn size(&self) -> u64 {
+        self.overlay.layer.size
+    }
+
+    /// The unit in which misdirected writes move.
+    pub fn unit_bytes(&self) -> u64 {
+        self.format.unit_bytes as u64
+    }
+
+    /// Fills the buffers from consecutive offsets. The caller has checked that they lie in the file.
+    pub fn read(&self, offset: u64, bufs: &mut Bufs) {
+        let unit_bytes = self.format.unit_bytes;
+        let mut at = offset;
+        for buf in bufs {
+            let len = buf.len();
+            let (index, start) = (at / unit_bytes as u64, (at % unit_bytes as u64) as usize);
+            at += len as u64;
+            if start == 0 && len == unit_bytes {
+                let unit = self.overlay.unit(&self.durable, index);
+                match (&unit, &self.format.image) {
+                    (Unit::Image, Some((image, _))) => *buf = PageBuf::pristine_of(image.clone(), index),
+                    _ => self.format.decode(index, &unit, buf.as_read_target()),
+                }
+                continue;
+            }
+            self.read_pieces(index, start, buf.as_read_target());
+        }
+    }
+
+    fn read_pieces(&self, mut index: u64, mut start: usize, mut out: &mut [u8]) {
+        while !out.is_empty() {
+            let here = out.len().min(self.format.unit_bytes - start);
+            let (now, later) = out.split_at_mut(here);
+            match self.overlay.unit(&self.durable, index) {
+                Unit::Zero => now.fill(0),
+                Unit::Raw(bytes) => now.copy_from_slice(&bytes[start..start + here]),
+                unit if here == self.format.unit_bytes => self.format.decode(index, &unit, now),
+                unit => now.copy_from_slice(&self.format.decoded(index, &unit)[start..start + here]),
+            }
+            (index, start, out) = (index + 1, 0, later);
+        }
+    }
+
+    /// The change that a write of `bufs` at `offset` makes.
+    pub fn write_change(&self, offset: u64, bufs: &[PageBuf]) -> Change {
+        let bytes = bufs.iter().map(|buf| buf.len() as u64).sum::<u64>();
+        let unit_bytes = self.format.unit_bytes;
+        let mut parts = Vec::with_capacity(bufs.len());
+        let mut at = offset;
+        for buf in bufs {
+            let (mut index, mut start) = (at / unit_bytes as u64, (at % unit_bytes as u64) as usize);
+            at += buf.len() as u64;
+            if start == 0 && buf.len() == unit_bytes && self.is_own_page(buf, index) {
+                parts.push(Part { index, start, data: PartData::Whole(Unit::Image) });
+                continue;
+            }
+            let mut rest = buf.as_slice();
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(unit_bytes - start));
+                let data = if now.len() == unit_bytes {
+                    PartData::Whole(self.format.encode(index, now))
+                } else {
+                    PartData::Piece(now.into())
+                };
+                parts.push(Part { index, start, data });
+                (index, start, rest) = (index + 1, 0, later);
+            }
+        }
+        let end = offset + bytes;
+        let grows_to = if end > self.size() { Some(end) } else { None };
+        Change::Write { offset, bytes, parts, grows_to }
+    }
+
+    fn is_own_page(&self, buf: &PageBuf, index: u64) -> bool {
+        match (buf.pristine(), &self.format.image) {
+            (Some((image, page)), Some((own, _))) => page == index && image.id() == own.id(),
+            _ => false,
+        }
+    }
+
+    /// Completes a change: it shows from now on and waits for a sync.
+    pub fn apply(&mut self, change: Change) {
+        self.overlay.apply(&self.format, &self.durable, &change);
+        self.pending.push_back((self.next_change, change));
+        self.next_change += 1;
+    }
+
+    /// A write that failed: it happened in part, by its fate.
+    pub fn apply_failed_write(&mut self, change: Change, fate: &Fate) {
+        let change = self.resolve(change, fate, |index| self.overlay.unit(&self.durable, index));
+        self.apply(change);
+    }
+
+    /// What a write comes to by its fate, over the units that `old` gives. Its effect on the size stays.
+    fn resolve(&self, change: Change, fate: &Fate, old: impl Fn(u64) -> Unit) -> Change {
+        let Change::Write { offset, bytes, parts, grows_to } = change else { return change };
+        let parts = match fate {
+            Fate::Lost => Vec::new(),
+            Fate::Kept => parts,
+            Fate::Torn { sectors, sector_bytes } => {
+                let torn = parts.iter().map(|part| {
+                    let at = part.index * self.unit_bytes() + part.start as u64 - offset;
+                    self.tear(part, &sectors[at as usize / sector_bytes..], *sector_bytes, old(part.index))
+                });
+                torn.collect()
+            }
+        };
+        Change::Write { offset, bytes, parts, grows_to }
+    }
+
+    fn tear(&self, part: &Part, is_new: &[bool], sector_bytes: usize, old: Unit) -> Part {
+        let new = match &part.data {
+            PartData::Whole(unit) => self.format.decoded(part.index, unit),
+            PartData::Piece(piece) => piece.to_vec(),
+        };
+        let mut mixed = self.format.decoded(part.index, &old);
+        let mixed = &mut mixed[part.start..part.start + new.len()];
+        let sectors = mixed.chunks_mut(sector_bytes).zip(new.chunks(sector_bytes)).zip(is_new);
+        sectors.filter(|(_, is_new)| **is_new).for_each(|((old, new), _)| old.copy_from_slice(new));
+        let data = match part.data {
+            PartData::Whole(_) => PartData::Whole(self.format.encode(part.index, mixed)),
+            PartData::Piece(_) => PartData::Piece((&*mixed).into()),
+        };
+        Part { index: part.index, start: part.start, data }
+    }
+
+    /// Grows or cuts the file.
+    pub fn set_size(&mut self, bytes: u64) {
+        self.apply(Change::Resize { bytes });
+    }
+
+    /// The mark to give to [`Self::sync`]: everything complete by now.
+    pub fn sync_mark(&self) -> u64 {
+        self.next_change
+    }
+
+    /// Makes the changes before `mark` durable.
+    pub fn sync(&mut self, mark: u64) {
+        while let Some((_, change)) = self.pending.pop_front_if(|(number, _)| *number < mark) {
+            self.durable.apply(&self.format, &change);
+        }
+        self.rebuild_overlay();
+    }
+
+    /// A sync that failed: what was pending is kept or forgotten by the dice, and counts as clean from now on.
+    pub fn fail_sync(&mut self, mark: u64, dice: &mut Dice) {
+        while let Some((_, change)) = self.pending.pop_front_if(|(number, _)| *number < mark) {
+            if dice.survives_failed_sync() {
+                self.durable.apply(&self.format, &change);
+            } else {
+                self.clean_but_lost = true;
+            }
+        }
+        self.rebuild_overlay();
+    }
+
+    fn rebuild_overlay(&mut self) {
+        if self.clean_but_lost {
+            return;
+        }
+        self.overlay = Overlay::over(&self.durable);
+        for (_, change) in &self.pending {
+            self.overlay.apply(&self.format, &self.durable, change);
+        }
+    }
+
+    /// Flips one bit on the medium (and in what shows of it).
+    pub fn flip_bit(&mut self, byte: u64, bit: u32) {
+        let unit_bytes = self.format.unit_bytes as u64;
+        let (index, start) = (byte / unit_bytes, (byte % unit_bytes) as usize);
+        let flip = |unit: &Unit, format: &Format| {
+            let mut bytes = format.decoded(index, unit);
+            bytes[start] ^= 1 << (bit % 8);
+            format.encode(index, &bytes)
+        };
+        let rotten = flip(&self.durable.unit(index), &self.format);
+        self.durable.units.insert(index, rotten);
+        if let Some(unit) = self.overlay.layer.units.get(&index) {
+            let rotten = flip(unit, &self.format);
+            self.overlay.layer.units.insert(index, rotten);
+        }
+    }
+
+    /// Some blocks of the durable contents, for the stale bytes of files to come.
+    pub fn leftovers(&self, blocks_max: usize) -> Vec<Rc<[u8]>> {
+        let mut indices: Vec<u64> = self.durable.units.keys().copied().collect();
+        indices.sort_unstable();
+        indices.truncate(blocks_max);
+        let blocks = indices.into_iter().filter_map(|index| match self.durable.units.get(&index) {
+            Some(Unit::Raw(bytes)) => Some(bytes[..SECTOR_BYTES].into()),
+            Some(unit @ Unit::Encoded(_)) => Some(self.format.decoded(index, unit)[..SECTOR_BYTES].into()),
+            _ => None,
+        });
+        blocks.collect()
+    }
+
+    /// The power fails: what was not synced, and the writes in flight, are resolved by the dice.
+    pub fn power_cut(&mut self, in_flight: Vec<Change>, dice: &mut Dice) {
+        let pending = std::mem::take(&mut self.pending).into_iter().map(|(_, change)| change);
+        let changes: Vec<Change> = pending.chain(in_flight).collect();
+        let old_size = self.durable.size;
+        let mut size = old_size;
+        let mut resized = Vec::with_capacity(changes.len());
+        for change in &changes {
+            let wanted = match change {
+                Change::Write { grows_to, .. } => grows_to.map(|end| end.max(size)),
+                Change::Resize { bytes } => Some(*bytes),
+            };
+            let kept = wanted.is_some_and(|wanted| wanted != size && dice.keeps_size());
+            size = wanted.filter(|_| kept).unwrap_or(size);
+            resized.push(kept);
+        }
+        self.fill_with_stale_bytes(old_size, size, dice);
+        for (change, resized) in changes.into_iter().zip(resized) {
+            match change {
+                Change::Resize { bytes } if resized => self.durable.cut(&self.format, bytes),
+                Change::Resize { .. } => {}
+                Change::Write { bytes, .. } => {
+                    let fate = dice.fate(bytes);
+                    let Change::Write { parts, .. } =
+                        self.resolve(change, &fate, |index| self.durable.unit(index))
+                    else {
+                        continue;
+                    };
+                    parts.iter().for_each(|part| self.durable.write(&self.format, part));
+                }
+            }
+        }
+        self.durable.size = size;
+        self.durable.cut(&self.format, size);
+        self.clean_but_lost = false;
+        self.overlay = Overlay::over(&self.durable);
+    }
+
+    fn fill_with_stale_bytes(&mut self, old_size: u64, size: u64, dice: &mut Dice) {
+        let end = size.min(old_size + STALE_BYTES_MAX);
+        let unit_bytes = self.format.unit_bytes as u64;
+        let mut at = old_size;
+        while at < end {
+            if let Some(block) = dice.stale_block() {
+                let (index, start) = (at / unit_bytes, (at % unit_bytes) as usize);
+                let part = Part { index, start, data: PartData::Piece(block) };
+                self.durable.write(&self.format, &part);
+            }
+            at += SECTOR_BYTES as u64;
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Names and volumes of one host's disks.
+//!
+//! Invariants
+//! 1. A name change shows at once and is durable only after a sync of a directory it touches.
+//! 2. A name change is atomic: after a power cut all of it happened or none of it.
+//! 3. A sync of a directory makes all its names durable as they were when it was issued, however they came to be.
+//! 4. A removed file lives on while it is open.
+//!
+//! Limits: only files can be renamed, and only within their volume (a top-level directory is a volume).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::content::Contents;
+use super::power_cut::Dice;
+use super::storage::{FileId, VolumeId};
+use crate::{Entry, ErrorKind, OpenMode};
+
+/// Why a name operation cannot be done; the caller adds what was tried on which path.
+pub(super) type Refused = (ErrorKind, &'static str);
+
+const NO_ENTRY: Refused = (ErrorKind::NotFound, "no such file or directory");
+const EXISTS: Refused = (ErrorKind::AlreadyExists, "the name is taken");
+pub(super) const FULL: Refused = (ErrorKind::NoSpace, "the volume is full");
+
+/// Blocks of removed files that are kept to show up as stale bytes.
+const LEFTOVERS_MAX: usize = 64;
+
+/// A top-level directory with its space.
+pub(super) struct Volume {
+    pub id: VolumeId,
+    pub capacity_bytes: Cell<u64>,
+    used_bytes: Cell<u64>,
+}
+
+impl Volume {
+    pub fn new(id: VolumeId, capacity_bytes: u64) -> Rc<Volume> {
+        Rc::new(Volume { id, capacity_bytes: Cell::new(capacity_bytes), used_bytes: Cell::new(0) })
+    }
+
+    pub fn free_bytes(&self) -> u64 {
+        self.capacity_bytes.get().saturating_sub(self.used_bytes.get())
+    }
+}
+
+/// A file, reachable by name or by handle.
+pub(super) struct FileNode {
+    pub id: FileId,
+    pub volume: Rc<Volume>,
+    pub contents: RefCell<Contents>,
+    handles: Cell<u32>,
+    named: Cell<bool>,
+    /// What the file takes from its volume.
+    charged_bytes: Cell<u64>,
+}
+
+impl FileNode {
+    /// Takes the space for `bytes` in all, or gives back what is above; false if the volume is full.
+    pub fn charge(&self, bytes: u64) -> bool {
+        let charged = self.charged_bytes.get();
+        if bytes > charged && bytes - charged > self.volume.free_bytes() {
+            return false;
+        }
+        self.volume.used_bytes.set(self.volume.used_bytes.get() - charged + bytes);
+        self.charged_bytes.set(bytes);
+        true
+    }
+
+    fn release_if_gone(&self) {
+        if self.handles.get() == 0 && !self.named.get() {
+            self.charge(0);
+        }
+    }
+
+    pub fn add_handle(&self) {
+        self.handles.set(self.handles.get() + 1);
+    }
+
+    pub fn drop_handle(&self) {
+        self.handles.set(self.handles.get() - 1);
+        self.release_if_gone();
+    }
+}
+
+type Names = BTreeMap<Rc<str>, Node>;
+
+/// A directory.
+pub(super) struct Dir {
+    pub id: FileId,
+    pub volume: Rc<Volume>,
+    visible: RefCell<Names>,
+    durable: RefCell<Names>,
+}
+
+/// What a name stands for.
+#[derive(Clone)]
+pub(super) enum Node {
+    File(Rc<FileNode>),
+    Dir(Rc<Dir>),
+}
+
+impl Node {
+    fn is_same(&self, other: &Node) -> bool {
+        match (self, other) {
+            (Node::File(a), Node::File(b)) => Rc::ptr_eq(a, b),
+            (Node::Dir(a), Node::Dir(b)) => Rc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    fn entry(&self, name: &str) -> Entry {
+        match self {
+            Node::File(file) => {
+                Entry { name: name.into(), bytes: file.contents.borrow().size(), is_dir: false }
+            }
+            Node::Dir(_) => Entry { name: name.into(), bytes: 0, is_dir: true },
+        }
+    }
+}
+
+/// A name in a directory changes what it stands for.
+struct Put {
+    dir: Rc<Dir>,
+    name: Rc<str>,
+    before: Option<Node>,
+    after: Option<Node>,
+}
+
+impl Put {
+    fn apply_to(&self, names: &RefCell<Names>) {
+        match &self.after {
+            Some(node) => names.borrow_mut().insert(self.name.clone(), node.clone()),
+            None => names.borrow_mut().remove(&self.name),
+        };
+    }
+
+    fn is_possible(&self) -> bool {
+        match (self.dir.durable.borrow().get(&self.name), &self.before) {
+            (Some(now), Some(before)) => now.is_same(before),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    fn is_slot_of(&self, other: &Put) -> bool {
+        Rc::ptr_eq(&self.dir, &other.dir) && self.name == other.name
+    }
+}
+
+/// A place for a name, and what stands there now.
+struct Slot {
+    dir: Rc<Dir>,
+    name: Rc<str>,
+    node: Option<Node>,
+}
+
+impl Slot {
+    fn becomes(self, after: Option<Node>) -> Put {
+        Put { dir: self.dir, name: self.name, before: self.node, after }
+    }
+}
+
+/// Puts that happen together or not at all.
+struct NameChange {
+    number: u64,
+    puts: SmallVec<[Put; 2]>,
+}
+
+/// All volumes of one host.
+pub(super) struct Disk {
+    root: Rc<Dir>,
+    journal: RefCell<Vec<NameChange>>,
+    next_number: Cell<u64>,
+    leftovers: RefCell<Vec<Rc<[u8]>>>,
+}
+
+/// Numbers for files, directories and volumes of the whole simulation.
+#[derive(Default)]
+pub(super) struct Numbers {
+    files: Cell<u64>,
+    volumes: Cell<u32>,
+}
+
+impl Numbers {
+    fn file(&self) -> FileId {
+        self.files.set(self.files.get() + 1);
+        FileId(self.files.get())
+    }
+    fn volume(&self) -> VolumeId {
+        self.volumes.set(self.volumes.get() + 1);
+        VolumeId(self.volumes.get())
+    }
+}
+
+fn components(path: &str) -> SmallVec<[&str; 8]> {
+    path.split('/').filter(|part| !part.is_empty() && *part != ".").collect()
+}
+
+impl Disk {
+    pub fn new(numbers: &Numbers, volume_bytes: u64) -> Disk {
+        let volume = Volume::new(numbers.volume(), volume_bytes);
+        Disk {
+            root: Rc::new(Dir {
+                id: numbers.file(),
+                volume,
+                visible: RefCell::default(),
+                durable: RefCell::default(),
+            }),
+            journal: RefCell::default(),
+            next_number: Cell::new(0),
+            leftovers: RefCell::default(),
+        }
+    }
+
+    /// The volume of the root directory itself.
+    pub fn root_volume(&self) -> &Rc<Volume> {
+        &self.root.volume
+    }
+
+    pub fn dir(&self, path: &str) -> Result<Rc<Dir>, Refused> {
+        self.dir_of(&components(path))
+    }
+
+    fn dir_of(&self, parts: &[&str]) -> Result<Rc<Dir>, Refused> {
+        let mut dir = self.root.clone();
+        for part in parts {
+            let next = match dir.visible.borrow().get(*part) {
+                Some(Node::Dir(next)) => next.clone(),
+                Some(Node::File(_)) => {
+                    return Err((ErrorKind::NotFound, "a part of the path is not a directory"));
+                }
+                None => return Err(NO_ENTRY),
+            };
+            dir = next;
+        }
+        Ok(dir)
+    }
+
+    /// The place that `path` names; its directory must exist.
+    fn slot(&self, path: &str) -> Result<Slot, Refused> {
+        let parts = components(path);
+        let Some((name, parents)) = parts.split_last() else {
+            return Err((ErrorKind::AlreadyExists, "this is the root directory"));
+        };
+        let dir = self.dir_of(parents)?;
+        let node = dir.visible.borrow().get(*name).cloned();
+        Ok(Slot { dir, name: (*name).into(), node })
+    }
+
+    fn change(&self, puts: SmallVec<[Put; 2]>) {
+        puts.iter().for_each(|put| put.apply_to(&put.dir.visible));
+        let number = self.next_number.get();
+        self.next_number.set(number + 1);
+        self.journal.borrow_mut().push(NameChange { number, puts });
+    }
+
+    pub fn open(&self, numbers: &Numbers, path: &str, mode: OpenMode) -> Result<Rc<FileNode>, Refused> {
+        let slot = self.slot(path)?;
+        match (&slot.node, mode) {
+            (Some(Node::File(file)), OpenMode::Read | OpenMode::ReadWrite) => Ok(file.clone()),
+            (Some(Node::Dir(_)), OpenMode::Read | OpenMode::ReadWrite) => {
+                Err((ErrorKind::Io, "this is a directory"))
+            }
+            (Some(_), OpenMode::CreateNew) => Err(EXISTS),
+            (None, OpenMode::Read | OpenMode::ReadWrite) => Err(NO_ENTRY),
+            (None, OpenMode::CreateNew) => {
+                let file = Rc::new(FileNode {
+                    id: numbers.file(),
+                    volume: slot.dir.volume.clone(),
+                    contents: RefCell::new(Contents::new()),
+                    handles: Cell::new(0),
+                    named: Cell::new(true),
+                    charged_bytes: Cell::new(0),
+                });
+                self.change(SmallVec::from_iter([slot.becomes(Some(Node::File(file.clone())))]));
+                Ok(file)
+            }
+        }
+    }
+
+    /// Creates a directory; a new volume is returned if it is at the top level.
+    pub fn create_dir(
+        &self,
+        numbers: &Numbers,
+        path: &str,
+        volume_bytes: u64,
+    ) -> Result<Option<Rc<Volume>>, Refused> {
+        let slot = self.slot(path)?;
+        if slot.node.is_some() {
+            return Err(EXISTS);
+        }
+        let is_volume = Rc::ptr_eq(&slot.dir, &self.root);
+        let new_volume = if is_volume { Some(Volume::new(numbers.volume(), volume_bytes)) } else { None };
+        let dir = Rc::new(Dir {
+            id: numbers.file(),
+            volume: new_volume.clone().unwrap_or_else(|| slot.dir.volume.clone()),
+            visible: RefCell::default(),
+            durable: RefCell::default(),
+        });
+        self.change(SmallVec::from_iter([slot.becomes(Some(Node::Dir(dir)))]));
+        Ok(new_volume)
+    }
+
+    pub fn list(&self, path: &str) -> Result<Vec<Entry>, Refused> {
+        let dir = self.dir(path)?;
+        let names = dir.visible.borrow();
+        Ok(names.iter().map(|(name, node)| node.entry(name)).collect())
+    }
+
+    pub fn entry(&self, path: &str) -> Result<Option<Entry>, Refused> {
+        if components(path).is_empty() {
+            return Ok(Some(Node::Dir(self.root.clone()).entry("")));
+        }
+        match self.slot(path) {
+            Ok(slot) => Ok(slot.node.map(|node| node.entry(&slot.name))),
+            Err((ErrorKind::NotFound, _)) => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
+    pub fn free_bytes(&self, path: &str) -> Result<u64, Refused> {
+        match self.dir(path) {
+            Ok(dir) => Ok(dir.volume.free_bytes()),
+            Err(refused) => match self.slot(path) {
+                Ok(Slot { dir, node: Some(_), .. }) => Ok(dir.volume.free_bytes()),
+                _ => Err(refused),
+            },
+        }
+    }
+
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), Refused> {
+        let (from, to) = (self.slot(from)?, self.slot(to)?);
+        let Some(Node::File(file)) = from.node.clone() else {
+            return Err(if from.node.is_some() {
+                (ErrorKind::Io, "only files can be renamed")
+            } else {
+                NO_ENTRY
+            });
+        };
+        let replaced = match &to.node {
+            Some(Node::Dir(_)) => return Err((ErrorKind::Io, "the new name is a directory")),
+            Some(Node::File(old)) if Rc::ptr_eq(old, &file) => return Ok(()),
+            Some(Node::File(old)) => Some(old.clone()),
+            None => None,
+        };
+        if !Rc::ptr_eq(&from.dir.volume, &to.dir.volume) {
+            return Err((ErrorKind::Io, "the new name is on another volume"));
+        }
+        self.change(SmallVec::from_iter([from.becomes(None), to.becomes(Some(Node::File(file)))]));
+        if let Some(replaced) = replaced {
+            self.unname(&replaced);
+        }
+        Ok(())
+    }
+
+    pub fn remove(&self, path: &str) -> Result<(), Refused> {
+        let slot = self.slot(path)?;
+        let node = slot.node.clone().ok_or(NO_ENTRY)?;
+        if let Node::Dir(removed) = &node
+            && !removed.visible.borrow().is_empty()
+        {
+            return Err((ErrorKind::Io, "the directory is not empty"));
+        }
+        self.change(SmallVec::from_iter([slot.becomes(None)]));
+        if let Node::File(file) = node {
+            self.unname(&file);
+        }
+        Ok(())
+    }
+
+    fn unname(&self, file: &FileNode) {
+        file.named.set(false);
+        file.release_if_gone();
+        let mut leftovers = self.leftovers.borrow_mut();
+        leftovers.extend(file.contents.borrow().leftovers(LEFTOVERS_MAX / 4));
+        let excess = leftovers.len().saturating_sub(LEFTOVERS_MAX);
+        leftovers.drain(..excess);
+    }
+
+    /// The mark to give to [`Self::sync_dir`]: everything done by now.
+    pub fn sync_mark(&self) -> u64 {
+        self.next_number.get()
+    }
+
+    /// Makes the names in `dir` durable as they were at `mark`, with every older change they build on.
+    pub fn sync_dir(&self, dir: &Rc<Dir>, mark: u64) {
+        for change in self.take_changes_of(dir, mark) {
+            change.puts.iter().for_each(|put| put.apply_to(&put.dir.durable));
+        }
+    }
+
+    /// A directory sync that failed: its changes are durable or forgotten by the dice, and count as clean.
+    pub fn fail_sync_dir(&self, dir: &Rc<Dir>, mark: u64, dice: &mut Dice) {
+        for change in self.take_changes_of(dir, mark) {
+            if dice.survives_failed_sync() {
+                Self::apply_if_possible(&change);
+            }
+        }
+    }
+
+    fn take_changes_of(&self, dir: &Rc<Dir>, mark: u64) -> Vec<NameChange> {
+        let mut journal = self.journal.borrow_mut();
+        let mut taken: Vec<NameChange> = Vec::new();
+        // Backwards, so that a change is taken when a later one that is taken builds on it.
+        for at in (0..journal.len()).rev() {
+            let change = &journal[at];
+            let is_of_dir = change.puts.iter().any(|put| Rc::ptr_eq(&put.dir, dir));
+            let is_base = change
+                .puts
+                .iter()
+                .any(|put| taken.iter().any(|later| later.puts.iter().any(|later| later.is_slot_of(put))));
+            if change.number < mark && (is_of_dir || is_base) {
+                taken.push(journal.remove(at));
+            }
+        }
+        taken.reverse();
+        taken
+    }
+
+    fn apply_if_possible(change: &NameChange) {
+        if change.puts.iter().all(Put::is_possible) {
+            change.puts.iter().for_each(|put| put.apply_to(&put.dir.durable));
+        }
+    }
+
+    /// The power fails. `in_flight` gives the writes under way on a file.
+    pub fn power_cut(
+        &self,
+        mut in_flight: impl FnMut(&FileNode) -> Vec<super::content::Change>,
+        dice: &mut Dice,
+    ) {
+        for change in self.journal.take() {
+            if dice.keeps_name() {
+                Self::apply_if_possible(&change);
+            }
+        }
+        let leftovers = self.leftovers.borrow();
+        let mut dice = dice.with_leftovers(&leftovers);
+        let mut used = BTreeMap::new();
+        let mut dirs = vec![self.root.clone()];
+        while let Some(dir) = dirs.pop() {
+            *dir.visible.borrow_mut() = dir.durable.borrow().clone();
+            used.entry(dir.volume.id).or_insert((dir.volume.clone(), 0));
+            for node in dir.durable.borrow().values() {
+                match node {
+                    Node::Dir(child) => dirs.push(child.clone()),
+                    Node::File(file) => {
+                        let changes = in_flight(file);
+                        file.contents.borrow_mut().power_cut(changes, &mut dice);
+                        file.handles.set(0);
+                        file.named.set(true);
+                        let bytes = file.contents.borrow().size();
+                        file.charged_bytes.set(bytes);
+                        used.entry(file.volume.id).or_insert((file.volume.clone(), 0)).1 += bytes;
+                    }
+                }
+            }
+        }
+        for (volume, bytes) in used.into_values() {
+            volume.used_bytes.set(bytes);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The deterministic executor: one thread, virtual time, tasks in a slab.
+//!
+//! Invariants
+//! 1. Ready tasks run first in, first out; timers fire by (time, order of creation). Nothing else decides an order.
+//! 2. No borrow of the executor is held while a future is polled, woken or dropped: each may call back into it.
+//! 3. A task that was killed is never polled again, even if it was killed during its own poll.
+//!
+//! Limits: a task that wakes itself for ever without waiting keeps virtual time from advancing.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::HostId;
+use crate::sync::Notify;
+use crate::{LocalFuture, Time};
+
+/// Names one task; the generation tells a reused slot from the task that had it before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TaskKey {
+    slot: u32,
+    generation: u32,
+}
+
+/// The future that the harness itself runs: not in the slab, belongs to no host.
+pub(super) const MAIN: TaskKey = TaskKey { slot: u32::MAX, generation: 0 };
+
+/// Keys of tasks to poll. A mutex only because wakers have to be `Sync`; it is never contended.
+type Woken = Arc<Mutex<Vec<TaskKey>>>;
+
+struct TaskWaker {
+    key: TaskKey,
+    queued: AtomicBool,
+    woken: Woken,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.woken.lock().unwrap_or_else(PoisonError::into_inner).push(self.key);
+        }
+    }
+}
+
+struct Task {
+    host: HostId,
+    /// `None` while the task is being polled.
+    future: Option<LocalFuture<'static, ()>>,
+    waker: Arc<TaskWaker>,
+}
+
+#[derive(Default)]
+struct Tasks {
+    slots: Vec<(u32, Option<Task>)>,
+    free: Vec<u32>,
+}
+
+impl Tasks {
+    fn remove(&mut self, slot: u32) -> Option<Task> {
+        let entry = &mut self.slots[slot as usize];
+        let task = entry.1.take()?;
+        entry.0 += 1;
+        self.free.push(slot);
+        Some(task)
+    }
+
+    fn get(&mut self, key: TaskKey) -> Option<&mut Task> {
+        let (generation, task) = self.slots.get_mut(key.slot as usize)?;
+        if *generation == key.generation { task.as_mut() } else { None }
+    }
+}
+
+enum Alarm {
+    /// A [`Sleep`]; `None` before its first poll.
+    Wake(Option<Waker>),
+    Notify(Notify),
+    Fired,
+}
+
+#[derive(Default)]
+struct Timers {
+    heap: BinaryHeap<Reverse<(Time, u64, u32)>>,
+    /// The sequence number of the timer that holds the slot, and what it does.
+    slots: Vec<(u64, Option<Alarm>)>,
+    free: Vec<u32>,
+    next_sequence: u64,
+    cancelled: usize,
+}
+
+impl Timers {
+    fn add(&mut self, at: Time, alarm: Alarm) -> (u32, u64) {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = (sequence, Some(alarm));
+        self.heap.push(Reverse((at, sequence, slot)));
+        (slot, sequence)
+    }
+
+    fn is_live(slots: &[(u64, Option<Alarm>)], sequence: u64, slot: u32) -> bool {
+        slots.get(slot as usize).is_some_and(|(holder, alarm)| *holder == sequence && alarm.is_some())
+    }
+
+    /// Time of the earliest timer that still matters.
+    fn next(&mut self) -> Option<Time> {
+        while let Some(Reverse((at, sequence, slot))) = self.heap.peek().copied() {
+            if Self::is_live(&self.slots, sequence, slot) {
+                return Some(at);
+            }
+            self.heap.pop();
+            self.cancelled = self.cancelled.saturating_sub(1);
+        }
+        None
+    }
+
+    fn cancel(&mut self, slot: u32) -> Option<Alarm> {
+        let alarm = self.slots[slot as usize].1.take();
+        self.free.push(slot);
+        if !matches!(alarm, Some(Alarm::Fired)) {
+            self.cancelled += 1;
+            // Time-outs that never fire must not pile up until their time comes.
+            if self.cancelled > 1024 && self.cancelled > self.heap.len() / 2 {
+                let slots = &self.slots;
+                self.heap.retain(|Reverse((_, sequence, slot))| Self::is_live(slots, *sequence, *slot));
+                self.cancelled = 0;
+            }
+        }
+        alarm
+    }
+}
+
+/// Tasks and timers of all hosts.
+pub(super) struct Executor {
+    now: Cell<Time>,
+    woken: Woken,
+    batch: RefCell<VecDeque<TaskKey>>,
+    tasks: RefCell<Tasks>,
+    timers: RefCell<Timers>,
+    main: Arc<TaskWaker>,
+}
+
+impl Executor {
+    pub fn new() -> Executor {
+        let woken = Woken::default();
+        let main = Arc::new(TaskWaker { key: MAIN, queued: AtomicBool::new(false), woken: woken.clone() });
+        Executor {
+            now: Cell::default(),
+            woken,
+            batch: RefCell::default(),
+            tasks: RefCell::default(),
+            timers: RefCell::default(),
+            main,
+        }
+    }
+
+    /// Virtual time since the simulation began.
+    pub fn now(&self) -> Time {
+        self.now.get()
+    }
+
+    pub fn advance_to(&self, now: Time) {
+        debug_assert!(now >= self.now.get(), "virtual time runs forward");
+        self.now.set(now);
+    }
+
+    pub fn spawn(&self, host: HostId, future: LocalFuture<'static, ()>) {
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = tasks.free.pop().unwrap_or_else(|| {
+            tasks.slots.push((0, None));
+            tasks.slots.len() as u32 - 1
+        });
+        let entry = &mut tasks.slots[slot as usize];
+        let key = TaskKey { slot, generation: entry.0 };
+        let waker = Arc::new(TaskWaker { key, queued: AtomicBool::new(false), woken: self.woken.clone() });
+        waker.wake_by_ref();
+        entry.1 = Some(Task { host, future: Some(future), waker });
+    }
+
+    /// Makes the harness's own future ready.
+    pub fn wake_main(&self) {
+        self.main.wake_by_ref();
+    }
+
+    /// Takes the tasks that are ready now as the next batch; false if there are none.
+    pub fn start_batch(&self) -> bool {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut batch = self.batch.borrow_mut();
+        batch.extend(woken.drain(..));
+        !batch.is_empty()
+    }
+
+    /// The next task of the batch.
+    pub fn next_in_batch(&self) -> Option<TaskKey> {
+        self.batch.borrow_mut().pop_front()
+    }
+
+    /// Polls the harness's own future.
+    pub fn poll_main<T>(&self, future: Pin<&mut dyn Future<Output = T>>) -> Poll<T> {
+        self.main.queued.store(false, Ordering::Release);
+        let waker = Waker::from(self.main.clone());
+        future.poll(&mut Context::from_waker(&waker))
+    }
+
+    /// Polls one task once, unless it is gone.
+    pub fn poll_task(&self, key: TaskKey) {
+        let (mut future, waker) = {
+            let mut tasks = self.tasks.borrow_mut();
+            let Some(task) = tasks.get(key) else { return };
+            let Some(future) = task.future.take() else { return };
+            task.waker.queued.store(false, Ordering::Release);
+            (future, Waker::from(task.waker.clone()))
+        };
+        let poll = future.as_mut().poll(&mut Context::from_waker(&waker));
+        let mut tasks = self.tasks.borrow_mut();
+        match (poll, tasks.get(key)) {
+            (Poll::Pending, Some(task)) => task.future = Some(future),
+            (poll, _) => {
+                if poll.is_ready() && tasks.get(key).is_some() {
+                    tasks.remove(key.slot);
+                }
+                drop(tasks);
+                drop(future);
+            }
+        }
+    }
+
+    /// Drops all tasks for which `doomed` holds, unfinished.
+    pub fn kill_tasks(&self, doomed: impl Fn(HostId) -> bool) {
+        let killed: Vec<Task> = {
+            let mut tasks = self.tasks.borrow_mut();
+            let slots: Vec<u32> = (0..tasks.slots.len() as u32)
+                .filter(|slot| tasks.slots[*slot as usize].1.as_ref().is_some_and(|task| doomed(task.host)))
+                .collect();
+            slots.into_iter().filter_map(|slot| tasks.remove(slot)).collect()
+        };
+        drop(killed);
+    }
+
+    /// Tasks that have not finished.
+    pub fn task_count(&self) -> usize {
+        let tasks = self.tasks.borrow();
+        tasks.slots.len() - tasks.free.len()
+    }
+
+    /// When the next timer fires.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.timers.borrow_mut().next()
+    }
+
+    /// Fires every timer whose time has come.
+    pub fn fire_timers(&self) {
+        let now = self.now();
+        loop {
+            let alarm = {
+                let mut timers = self.timers.borrow_mut();
+                if timers.next().is_none_or(|at| at > now) {
+                    return;
+                }
+                let Some(Reverse((_, _, slot))) = timers.heap.pop() else { return };
+                let entry = &mut timers.slots[slot as usize].1;
+                match entry.take() {
+                    Some(Alarm::Notify(notify)) => {
+                        timers.free.push(slot);
+                        Some(Alarm::Notify(notify))
+                    }
+                    alarm => {
+                        *entry = Some(Alarm::Fired);
+                        alarm
+                    }
+                }
+            };
+            match alarm {
+                Some(Alarm::Wake(Some(waker))) => waker.wake(),
+                Some(Alarm::Notify(notify)) => notify.notify_all(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Notifies at a time.
+    pub fn notify_at(&self, at: Time, notify: &Notify) {
+        self.timers.borrow_mut().add(at.max(self.now()), Alarm::Notify(notify.clone()));
+    }
+
+    /// Forgets all timers (at the end of the simulation).
+    pub fn clear_timers(&self) {
+        let timers = std::mem::take(&mut *self.timers.borrow_mut());
+        drop(timers);
+    }
+}
+
+/// Completes at a time; always gives way to other tasks first.
+pub(super) struct Sleep<E: AsRef<Executor>> {
+    executor: E,
+    slot: u32,
+    sequence: u64,
+}
+
+impl<E: AsRef<Executor>> Sleep<E> {
+    pub fn new(executor: E, at: Time) -> Sleep<E> {
+        let core = executor.as_ref();
+        let (slot, sequence) = core.timers.borrow_mut().add(at.max(core.now()), Alarm::Wake(None));
+        Sleep { executor, slot, sequence }
+    }
+}
+
+impl<E: AsRef<Executor> + Unpin> Future for Sleep<E> {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut timers = self.executor.as_ref().timers.borrow_mut();
+        match timers.slots.get_mut(self.slot as usize) {
+            Some((sequence, Some(Alarm::Wake(waker)))) if *sequence == self.sequence => {
+                match waker {
+                    Some(waker) => waker.clone_from(cx.waker()),
+                    None => *waker = Some(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+}
+
+impl<E: AsRef<Executor>> Drop for Sleep<E> {
+    fn drop(&mut self) {
+        let mut timers = self.executor.as_ref().timers.borrow_mut();
+        let held = timers.slots.get(self.slot as usize).is_some_and(|(holder, _)| *holder == self.sequence);
+        let alarm = if held { timers.cancel(self.slot) } else { None };
+        drop(timers);
+        drop(alarm);
+    }
+}
+
+impl AsRef<Executor> for Rc<super::Core> {
+    fn as_ref(&self) -> &Executor {
+        &self.executor
+    }
+}

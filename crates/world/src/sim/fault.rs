@@ -1,0 +1,267 @@
+//! The fault plan: what goes wrong, how often, and what was really delivered.
+
+use rand_chacha::ChaCha8Rng;
+
+use super::power_cut::PowerCut;
+use super::random::chance;
+
+/// Kinds of operation, to aim faults at and to count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpKind {
+    /// Opening or creating a file.
+    Open,
+    /// Creating a directory.
+    CreateDir,
+    /// Listing a directory.
+    List,
+    /// Looking up a path.
+    Entry,
+    /// Renaming.
+    Rename,
+    /// Removing.
+    Remove,
+    /// Syncing a directory.
+    SyncDir,
+    /// Asking for free space.
+    FreeBytes,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Syncing a file.
+    Sync,
+    /// Asking for a size.
+    Size,
+    /// Setting a size.
+    SetSize,
+    /// Offering an image.
+    AdoptImage,
+}
+
+impl OpKind {
+    /// Every kind.
+    pub const ALL: [OpKind; 14] = [
+        OpKind::Open,
+        OpKind::CreateDir,
+        OpKind::List,
+        OpKind::Entry,
+        OpKind::Rename,
+        OpKind::Remove,
+        OpKind::SyncDir,
+        OpKind::FreeBytes,
+        OpKind::Read,
+        OpKind::Write,
+        OpKind::Sync,
+        OpKind::Size,
+        OpKind::SetSize,
+        OpKind::AdoptImage,
+    ];
+
+    fn is_about_names(self) -> bool {
+        use OpKind::*;
+        matches!(self, Open | CreateDir | List | Entry | Rename | Remove | FreeBytes | Size | SetSize)
+    }
+}
+
+/// Where in the Nth operation the power fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CrashPoint {
+    /// Before it has any effect.
+    Before,
+    /// After its effect, before anybody learns of it.
+    After,
+}
+
+/// What goes wrong. Chances are between 0 and 1, drawn for each operation; the Nth operation is counted from the
+/// moment the plan was set, and the first is number 1. By default nothing goes wrong but power cuts lose, keep and
+/// tear.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Faults {
+    /// A read fails.
+    pub read_error: f64,
+    /// A write fails; what it wrote is unspecified.
+    pub write_error: f64,
+    /// A sync (of a file or directory) fails; what it should have made durable is unspecified, for good.
+    pub sync_error: f64,
+    /// Another operation fails without effect.
+    pub name_error: f64,
+    /// A write or size change finds the volume full although it is not.
+    pub no_space: f64,
+    /// A read ends early.
+    pub short_read: f64,
+    /// A write ends early.
+    pub short_write: f64,
+    /// The Nth operation of a kind fails.
+    pub fail_nth: Option<(OpKind, u64)>,
+    /// The power of the host that issues the Nth operation (of any [`OpKind`]) fails there.
+    pub crash_at_nth: Option<(u64, CrashPoint)>,
+    /// What power cuts do.
+    pub power_cut: PowerCut,
+    /// Lying disk: a sync reports success and does nothing.
+    pub dropped_sync: f64,
+    /// Lying disk: a write reports success and never happens.
+    pub lost_write: f64,
+    /// Lying disk: a write goes to another page of the same file.
+    pub misdirected_write: f64,
+    /// Lying disk: a bit of what is being read has flipped on the medium.
+    pub bit_rot: f64,
+}
+
+/// Kinds of fault, to count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "named as the fields of Faults and PowerCut")]
+pub enum FaultKind {
+    ReadError,
+    WriteError,
+    SyncError,
+    NameError,
+    NoSpace,
+    ShortRead,
+    ShortWrite,
+    PowerCut,
+    LostAtPowerCut,
+    KeptAtPowerCut,
+    TornWrite,
+    LostSize,
+    LostName,
+    StaleBlock,
+    DroppedSync,
+    LostWrite,
+    MisdirectedWrite,
+    BitRot,
+}
+
+impl FaultKind {
+    /// Every kind.
+    pub const ALL: [FaultKind; 18] = [
+        FaultKind::ReadError,
+        FaultKind::WriteError,
+        FaultKind::SyncError,
+        FaultKind::NameError,
+        FaultKind::NoSpace,
+        FaultKind::ShortRead,
+        FaultKind::ShortWrite,
+        FaultKind::PowerCut,
+        FaultKind::LostAtPowerCut,
+        FaultKind::KeptAtPowerCut,
+        FaultKind::TornWrite,
+        FaultKind::LostSize,
+        FaultKind::LostName,
+        FaultKind::StaleBlock,
+        FaultKind::DroppedSync,
+        FaultKind::LostWrite,
+        FaultKind::MisdirectedWrite,
+        FaultKind::BitRot,
+    ];
+}
+
+/// Faults delivered so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultCounts([u64; FaultKind::ALL.len()]);
+
+impl FaultCounts {
+    /// How often `kind` was delivered.
+    pub fn of(&self, kind: FaultKind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    pub(super) fn add(&mut self, kind: FaultKind) {
+        self.0[kind as usize] += 1;
+    }
+}
+
+/// Operations issued since the fault plan was set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpCounts([u64; OpKind::ALL.len()]);
+
+impl OpCounts {
+    /// Of one kind.
+    pub fn of(&self, kind: OpKind) -> u64 {
+        self.0[kind as usize]
+    }
+
+    /// Of all kinds.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+}
+
+/// What the plan says about one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Fine,
+    Fails(FaultKind),
+    Crashes(CrashPoint),
+}
+
+/// Draws the faults of a plan.
+pub(super) struct Injector {
+    pub plan: Faults,
+    pub counts: FaultCounts,
+    pub operations: OpCounts,
+    issued: u64,
+    pub random: ChaCha8Rng,
+}
+
+impl Injector {
+    pub fn new(plan: Faults, random: ChaCha8Rng) -> Injector {
+        plan.power_cut.check();
+        Injector { plan, counts: FaultCounts::default(), operations: OpCounts::default(), issued: 0, random }
+    }
+
+    pub fn set_plan(&mut self, plan: Faults) {
+        plan.power_cut.check();
+        self.plan = plan;
+        self.operations = OpCounts::default();
+        self.issued = 0;
+    }
+
+    /// Counts an operation and decides what becomes of it. Faults are counted when they are delivered.
+    pub fn judge(&mut self, kind: OpKind) -> Verdict {
+        self.issued += 1;
+        let nth_of_kind = &mut self.operations.0[kind as usize];
+        *nth_of_kind += 1;
+        if let Some((nth, point)) = self.plan.crash_at_nth
+            && nth == self.issued
+        {
+            return Verdict::Crashes(point);
+        }
+        if self.plan.fail_nth == Some((kind, *nth_of_kind)) {
+            return Verdict::Fails(match kind {
+                OpKind::Read => FaultKind::ReadError,
+                OpKind::Write => FaultKind::WriteError,
+                OpKind::Sync | OpKind::SyncDir => FaultKind::SyncError,
+                _ => FaultKind::NameError,
+            });
+        }
+        let Faults { read_error, write_error, sync_error, name_error, .. } = self.plan;
+        let Faults { no_space, short_read, short_write, .. } = self.plan;
+        let Faults { dropped_sync, lost_write, misdirected_write, bit_rot, .. } = self.plan;
+        use FaultKind::*;
+        match kind {
+            OpKind::Read => self.draw([(read_error, ReadError), (short_read, ShortRead), (bit_rot, BitRot)]),
+            OpKind::Write => self.draw([
+                (write_error, WriteError),
+                (short_write, ShortWrite),
+                (no_space, NoSpace),
+                (lost_write, LostWrite),
+                (misdirected_write, MisdirectedWrite),
+            ]),
+            OpKind::Sync | OpKind::SyncDir => {
+                self.draw([(sync_error, SyncError), (dropped_sync, DroppedSync)])
+            }
+            OpKind::SetSize => self.draw([(name_error, NameError), (no_space, NoSpace)]),
+            kind if kind.is_about_names() => self.draw([(name_error, NameError)]),
+            _ => Verdict::Fine,
+        }
+    }
+
+    fn draw<const N: usize>(&mut self, chances: [(f64, FaultKind); N]) -> Verdict {
+        for (probability, kind) in chances {
+            if chance(&mut self.random, probability) {
+                return Verdict::Fails(kind);
+            }
+        }
+        Verdict::Fine
+    }
+}

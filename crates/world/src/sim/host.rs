@@ -1,0 +1,376 @@
+//! One simulated host as the code above sees it: [`Host`] and [`HostFile`] over the simulation's core.
+//!
+//! Operations on names and sizes take effect at once, in the call; reads, writes and syncs go through the storage
+//! model. After its power failed, an operation of a host never completes.
+
+use std::cell::{Cell, RefCell};
+use std::future::{pending, ready};
+use std::rc::Rc;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::Rng;
+
+use super::disk::{FULL, FileNode};
+use super::executor::Sleep;
+use super::fault::{CrashPoint, FaultKind, OpKind, Verdict};
+use super::requests::{Failure, Job, Pending, explain};
+use super::{Core, HostId, hash_of_str};
+use crate::{
+    Bufs, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode,
+    PageCodec, PageImage, Result, SECTOR_BYTES, ShardStart, Time, WallClock, World,
+};
+
+/// A host between two power cuts, as one shard sees it.
+pub(super) struct SimHost {
+    pub core: Rc<Core>,
+    pub id: HostId,
+    /// Counts the host's starts; what belongs to an earlier one is dead.
+    pub incarnation: u32,
+    pub name: Rc<str>,
+    pub started: Time,
+    pub random: RefCell<ChaCha8Rng>,
+    pub totals: Rc<Cell<IoTotals>>,
+    /// To start shards; a host is always held by a `World`.
+    pub this: std::rc::Weak<SimHost>,
+}
+
+/// What is to be done with an operation that was issued.
+enum Issue {
+    Go(Option<FaultKind>),
+    /// The power fails after the effect.
+    GoThenDie,
+    /// The host is dead.
+    Never,
+}
+
+impl SimHost {
+    pub fn is_alive(&self) -> bool {
+        self.core.is_alive(self.id, self.incarnation)
+    }
+
+    /// Counts and traces an operation, and decides its fate.
+    fn issue(&self, kind: OpKind, path_hash: u64, offset: u64, bytes: u64) -> Issue {
+        if !self.is_alive() {
+            return Issue::Never;
+        }
+        self.core.trace_operation(self.id, kind as u64, path_hash, offset, bytes);
+        match self.core.injector.borrow_mut().judge(kind) {
+            Verdict::Fine => Issue::Go(None),
+            Verdict::Fails(fault) => Issue::Go(Some(fault)),
+            Verdict::Crashes(CrashPoint::After) => Issue::GoThenDie,
+            Verdict::Crashes(CrashPoint::Before) => {
+                self.core.fail_power_of(self.id);
+                Issue::Never
+            }
+        }
+    }
+
+    /// An operation that takes effect in the call.
+    fn at_once<T: 'static>(
+        &self,
+        kind: OpKind,
+        path: &str,
+        operation: &str,
+        effect: impl FnOnce(Option<FaultKind>) -> std::result::Result<T, Failure>,
+    ) -> LocalFuture<'static, Result<T>> {
+        let fault = match self.issue(kind, hash_of_str(path), 0, 0) {
+            Issue::Go(fault) => fault,
+            Issue::GoThenDie => {
+                // The effect alone matters: nobody will learn the result.
+                let _ = effect(None);
+                self.core.fail_power_of(self.id);
+                return Box::pin(pending());
+            }
+            Issue::Never => return Box::pin(pending()),
+        };
+        let result = if fault == Some(FaultKind::NameError) {
+            self.core.count(FaultKind::NameError);
+            Err((ErrorKind::Io, "injected I/O error"))
+        } else {
+            effect(fault)
+        };
+        Box::pin(ready(explain(result, path, || operation.into())))
+    }
+
+    /// An operation that takes storage time.
+    fn request(
+        self: &Rc<Self>,
+        kind: OpKind,
+        path_hash: u64,
+        offset: u64,
+        job: Job,
+        mut bufs: Bufs,
+    ) -> Option<Pending> {
+        let bytes = bufs.iter().map(|buf| buf.len() as u64).sum();
+        match self.issue(kind, path_hash, offset, bytes) {
+            Issue::Never => None,
+            Issue::Go(fault) => Some(Pending::new(self.clone(), self.core.submit(self.id, job, bufs, fault))),
+            Issue::GoThenDie => {
+                let _ = self.core.perform(&job, &mut bufs, None);
+                self.core.fail_power_of(self.id);
+                None
+            }
+        }
+    }
+
+    fn add_to_totals(&self, add: impl FnOnce(&mut IoTotals)) {
+        let mut totals = self.totals.get();
+        add(&mut totals);
+        self.totals.set(totals);
+    }
+}
+
+impl Host for SimHost {
+    fn now(&self) -> Time {
+        Time { ns: self.core.executor.now().ns - self.started.ns }
+    }
+
+    fn wall_clock(&self) -> WallClock {
+        self.core.wall_clock(self.id)
+    }
+
+    fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()> {
+        let at = Time { ns: at.ns.saturating_add(self.started.ns) };
+        Box::pin(Sleep::new(self.core.clone(), at))
+    }
+
+    fn spawn(&self, task: LocalFuture<'static, ()>) {
+        if self.is_alive() {
+            self.core.executor.spawn(self.id, task);
+        }
+    }
+
+    fn spawn_shard(&self, index: usize, start: ShardStart) {
+        let shard = self.core.host_handle(self.id, self.incarnation, index as u64 + 1);
+        self.spawn(Box::pin(async move { start(World::new(shard)).await }));
+    }
+
+    fn shards(&self) -> usize {
+        self.core.shards
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn open(&self, path: &str, mode: OpenMode) -> LocalFuture<'static, Result<Rc<dyn HostFile>>> {
+        let operation = if mode == OpenMode::CreateNew { "create" } else { "open" };
+        self.at_once(OpKind::Open, path, operation, |_| {
+            let node = self.core.disk(self.id).open(&self.core.numbers, path, mode)?;
+            node.add_handle();
+            let host = self.this.upgrade().ok_or((ErrorKind::Io, "the host is gone"))?;
+            let file = SimFile { host, node, path: path.into(), path_hash: hash_of_str(path), mode };
+            Ok(Rc::new(file) as Rc<dyn HostFile>)
+        })
+    }
+
+    fn create_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        self.at_once(OpKind::CreateDir, path, "create directory", |_| {
+            self.core.create_dir(self.id, path).map(|_| ())
+        })
+    }
+
+    fn list(&self, path: &str) -> LocalFuture<'static, Result<Vec<Entry>>> {
+        self.at_once(OpKind::List, path, "list", |_| self.core.disk(self.id).list(path))
+    }
+
+    fn entry(&self, path: &str) -> LocalFuture<'static, Result<Option<Entry>>> {
+        self.at_once(OpKind::Entry, path, "look up", |_| self.core.disk(self.id).entry(path))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> LocalFuture<'static, Result<()>> {
+        let operation = format!("rename to {to}");
+        self.at_once(OpKind::Rename, from, &operation, |_| self.core.disk(self.id).rename(from, to))
+    }
+
+    fn remove(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        self.at_once(OpKind::Remove, path, "remove", |_| self.core.disk(self.id).remove(path))
+    }
+
+    fn sync_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
+        if !self.is_alive() {
+            return Box::pin(pending());
+        }
+        let disk = self.core.disk(self.id);
+        let path: Rc<str> = path.into();
+        let dir = match disk.dir(&path) {
+            Ok(dir) => dir,
+            Err(refused) => return Box::pin(ready(explain(Err(refused), &path, || "sync directory".into()))),
+        };
+        let job = Job::SyncDir { dir, mark: disk.sync_mark() };
+        let Some(host) = self.this.upgrade() else { return Box::pin(pending()) };
+        let Some(request) = host.request(OpKind::SyncDir, hash_of_str(&path), 0, job, Bufs::new()) else {
+            return Box::pin(pending());
+        };
+        Box::pin(async move { explain(request.await.0, &path, || "sync directory".into()) })
+    }
+
+    fn free_bytes(&self, path: &str) -> LocalFuture<'static, Result<u64>> {
+        self.at_once(OpKind::FreeBytes, path, "ask for free space of", |_| {
+            self.core.disk(self.id).free_bytes(path)
+        })
+    }
+
+    fn connect(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostConnection>>> {
+        match self.this.upgrade() {
+            Some(host) if host.is_alive() => host.connect_to(address),
+            _ => Box::pin(pending()),
+        }
+    }
+
+    fn listen(&self, address: &str) -> LocalFuture<'static, Result<Rc<dyn HostListener>>> {
+        match self.this.upgrade() {
+            Some(host) if host.is_alive() => Box::pin(ready(host.listen_on(address))),
+            _ => Box::pin(pending()),
+        }
+    }
+
+    fn io_totals(&self) -> IoTotals {
+        self.totals.get()
+    }
+
+    fn describe(&self) -> String {
+        "simulated storage in virtual time".into()
+    }
+}
+
+struct SimFile {
+    host: Rc<SimHost>,
+    node: Rc<FileNode>,
+    path: Rc<str>,
+    path_hash: u64,
+    mode: OpenMode,
+}
+
+const READ_ONLY: Failure = (ErrorKind::PermissionDenied, "the file is open for reading only");
+const NOT_WHOLE_SECTORS: Failure = (ErrorKind::Io, "not a whole number of sectors");
+
+fn byte_count(bufs: &Bufs) -> u64 {
+    bufs.iter().map(|buf| buf.len() as u64).sum()
+}
+
+impl HostFile for SimFile {
+    fn read_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        if !offset.is_multiple_of(SECTOR_BYTES as u64) {
+            let result = explain(Err(NOT_WHOLE_SECTORS), &self.path, || format!("read at {offset} of"));
+            return Box::pin(ready((result, bufs)));
+        }
+        let job = Job::Read { file: self.node.clone(), offset };
+        let Some(request) = self.host.request(OpKind::Read, self.path_hash, offset, job, bufs) else {
+            return Box::pin(pending());
+        };
+        let (host, path) = (self.host.clone(), self.path.clone());
+        Box::pin(async move {
+            let (result, bufs) = request.await;
+            let bytes = byte_count(&bufs);
+            if result.is_ok() {
+                host.add_to_totals(|totals| {
+                    totals.reads += 1;
+                    totals.read_bytes += bytes;
+                });
+            }
+            (explain(result, &path, || format!("read {bytes} bytes at {offset} of")), bufs)
+        })
+    }
+
+    fn write_at(&self, offset: u64, bufs: Bufs) -> LocalFuture<'static, (Result<()>, Bufs)> {
+        let refusal = match offset.is_multiple_of(SECTOR_BYTES as u64) {
+            _ if self.mode == OpenMode::Read => Some(READ_ONLY),
+            true => None,
+            false => Some(NOT_WHOLE_SECTORS),
+        };
+        if let Some(refusal) = refusal {
+            let result = explain(Err(refusal), &self.path, || format!("write at {offset} of"));
+            return Box::pin(ready((result, bufs)));
+        }
+        let job = Job::Write { file: self.node.clone(), offset };
+        let Some(request) = self.host.request(OpKind::Write, self.path_hash, offset, job, bufs) else {
+            return Box::pin(pending());
+        };
+        let (host, path) = (self.host.clone(), self.path.clone());
+        Box::pin(async move {
+            let (result, bufs) = request.await;
+            let bytes = byte_count(&bufs);
+            if result.is_ok() {
+                host.add_to_totals(|totals| {
+                    totals.writes += 1;
+                    totals.write_bytes += bytes;
+                });
+            }
+            (explain(result, &path, || format!("write {bytes} bytes at {offset} of")), bufs)
+        })
+    }
+
+    fn sync(&self) -> LocalFuture<'static, Result<()>> {
+        let mark = self.node.contents.borrow().sync_mark();
+        let job = Job::Sync { file: self.node.clone(), mark };
+        let Some(request) = self.host.request(OpKind::Sync, self.path_hash, 0, job, Bufs::new()) else {
+            return Box::pin(pending());
+        };
+        let (host, path) = (self.host.clone(), self.path.clone());
+        Box::pin(async move {
+            let (result, _) = request.await;
+            if result.is_ok() {
+                host.add_to_totals(|totals| totals.syncs += 1);
+            }
+            explain(result, &path, || "sync".into())
+        })
+    }
+
+    fn size(&self) -> LocalFuture<'static, Result<u64>> {
+        self.host.at_once(OpKind::Size, &self.path, "ask for the size of", |_| {
+            Ok(self.node.contents.borrow().size())
+        })
+    }
+
+    fn set_size(&self, bytes: u64) -> LocalFuture<'static, Result<()>> {
+        let operation = format!("set the size to {bytes} bytes of");
+        self.host.at_once(OpKind::SetSize, &self.path, &operation, |fault| {
+            if self.mode == OpenMode::Read {
+                return Err(READ_ONLY);
+            }
+            if !bytes.is_multiple_of(SECTOR_BYTES as u64) {
+                return Err(NOT_WHOLE_SECTORS);
+            }
+            if fault == Some(FaultKind::NoSpace) {
+                self.host.core.count(FaultKind::NoSpace);
+                return Err(FULL);
+            }
+            if !self.node.charge(bytes) {
+                return Err(FULL);
+            }
+            self.node.contents.borrow_mut().set_size(bytes);
+            Ok(())
+        })
+    }
+
+    fn adopt_image(
+        &self,
+        image: Rc<dyn PageImage>,
+        codec: Rc<dyn PageCodec>,
+    ) -> LocalFuture<'static, Result<bool>> {
+        self.host.at_once(OpKind::AdoptImage, &self.path, "adopt an image for", |_| {
+            if self.mode == OpenMode::Read {
+                return Err(READ_ONLY);
+            }
+            if !self.node.charge(image.pages() * image.page_bytes() as u64) {
+                return Err(FULL);
+            }
+            self.node.contents.borrow_mut().adopt(image, codec);
+            Ok(true)
+        })
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        // A power cut has already taken the handles of earlier incarnations away.
+        if self.host.is_alive() {
+            self.node.drop_handle();
+        }
+    }
+}

@@ -1,0 +1,528 @@
+//! The simulated world: virtual time, one thread, everything from one seed, repeatable to the byte.
+//!
+//! A [`Simulation`] has hosts with disks, a storage model that says how long I/O takes, and a fault plan. Hosts lose
+//! power ([`Simulation::crash`]) and come back ([`Simulation::restart`]); their disks keep what was durable, and of
+//! the rest what the dice of the seed say.
+//!
+//! ```
+//! use world::OpenMode;
+//! use world::sim::{CrashPoint, Faults, Outcome, SimConfig, Simulation};
+//!
+//! let sim = Simulation::new(1, SimConfig::default());
+//! let world = sim.host("a");
+//! sim.volume("a", "/data", 1 << 30);
+//! sim.set_faults(Faults { crash_at_nth: Some((2, CrashPoint::Before)), ..Faults::default() });
+//! let outcome = sim.run_until_crash_or(async {
+//!     world.open("/data/x", OpenMode::CreateNew).await?;
+//!     world.sync_dir("/data").await
+//! });
+//! assert!(matches!(outcome, Outcome::Crashed { .. }));
+//! sim.set_faults(Faults::default());
+//! let world = sim.restart("a");
+//! let entry = sim.run_until(world.entry("/data/x")); // there or not, by the seed
+//! # entry.unwrap();
+//! ```
+//!
+//! Invariants
+//! 1. Equal seeds, configurations and programs give equal traces ([`Simulation::trace_hash`]).
+//! 2. Order is decided by virtual time, then by order of issue: completed I/O first, then timers, then tasks.
+//! 3. After a power cut nothing of the host runs on, and none of its operations completes.
+//! 4. Dropping the simulation frees all tasks, files and requests, also those that hold a `World` of it.
+//!
+//! Limits: one simulation is one thread; a host that is dead never answers, so a harness that awaits one of its
+//! operations gets [`Outcome::Stuck`].
+
+mod content;
+mod disk;
+mod executor;
+mod fault;
+mod host;
+mod net;
+mod power_cut;
+mod random;
+mod requests;
+mod storage;
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::hash::Hasher;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+use rand_chacha::ChaCha8Rng;
+
+use crate::{Duration, FixedHashMap, IoTotals, Time, WallClock, World};
+use content::Change;
+use disk::{Disk, FileNode, Numbers, Refused};
+use executor::{Executor, MAIN};
+use fault::Injector;
+use host::SimHost;
+use net::Network;
+use power_cut::Dice;
+use random::Use;
+use requests::Requests;
+
+pub use fault::{CrashPoint, FaultCounts, FaultKind, Faults, OpCounts, OpKind};
+pub use net::Link;
+pub use power_cut::PowerCut;
+pub use storage::{
+    FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageModel, StorageOp, StorageRequest, VolumeId,
+    ZeroLatency,
+};
+
+/// Index of a host in the order of creation.
+type HostId = u32;
+
+/// What a simulation is made of, besides its seed.
+pub struct SimConfig {
+    /// How long I/O takes.
+    pub storage: Box<dyn StorageModel>,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// How the network between two hosts is, unless set otherwise.
+    pub link: Link,
+    /// What `World::shards` says.
+    pub shards: usize,
+    /// Capacity of a volume (top-level directory) when it is created.
+    pub volume_bytes: u64,
+    /// The calendar at the start of the simulation.
+    pub started_unix_ms: i64,
+    /// Calendars of hosts are off by up to this much, drawn from the seed.
+    pub clock_offset_max: Duration,
+}
+
+impl Default for SimConfig {
+    fn default() -> Self {
+        SimConfig {
+            storage: Box::new(ZeroLatency::default()),
+            faults: Faults::default(),
+            link: Link::default(),
+            shards: 2,
+            volume_bytes: 1 << 50,
+            started_unix_ms: 1_767_225_600_000,
+            clock_offset_max: Duration::from_millis(500),
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// The future finished.
+    Done(T),
+    /// The fault plan cut the power of a host.
+    Crashed {
+        /// The host.
+        host: String,
+    },
+    /// Nothing can happen any more: no task is ready, no timer runs, no I/O is under way.
+    Stuck {
+        /// Tasks that wait, not counting the future itself.
+        waiting_tasks: usize,
+    },
+}
+
+struct HostState {
+    name: Rc<str>,
+    disk: Rc<Disk>,
+    incarnation: u32,
+    alive: bool,
+    started: Time,
+    clock_offset_ms: i64,
+    /// Since the start of the incarnation, over all its shards.
+    totals: Rc<Cell<IoTotals>>,
+    /// What the harness and connections hold; made when first asked for.
+    first_shard: Option<Rc<SimHost>>,
+}
+
+/// What all hosts of a simulation share.
+struct Core {
+    executor: Executor,
+    hosts: RefCell<Vec<HostState>>,
+    volume_hosts: RefCell<FixedHashMap<u32, HostId>>,
+    numbers: Numbers,
+    requests: RefCell<Requests>,
+    completed: Cell<Vec<RequestId>>,
+    model: RefCell<Box<dyn StorageModel>>,
+    injector: RefCell<Injector>,
+    power_cut_random: RefCell<ChaCha8Rng>,
+    network: RefCell<Network>,
+    trace: Cell<u64>,
+    failed_power: Cell<Option<HostId>>,
+    seed: u64,
+    shards: usize,
+    volume_bytes: u64,
+    started_unix_ms: i64,
+    clock_offset_max: Duration,
+}
+
+fn hash_of_str(text: &str) -> u64 {
+    let mut hasher = crate::fixed_hash::FixedHasher::default();
+    hasher.write(text.as_bytes());
+    hasher.finish()
+}
+
+impl Core {
+    fn disk(&self, host: HostId) -> Rc<Disk> {
+        self.hosts.borrow()[host as usize].disk.clone()
+    }
+
+    fn disk_of(&self, volume: VolumeId) -> Rc<Disk> {
+        self.disk(self.volume_hosts.borrow()[&volume.0])
+    }
+
+    fn is_alive(&self, host: HostId, incarnation: u32) -> bool {
+        self.hosts
+            .borrow()
+            .get(host as usize)
+            .is_some_and(|host| host.alive && host.incarnation == incarnation)
+    }
+
+    fn wall_clock(&self, host: HostId) -> WallClock {
+        let elapsed_ms = (self.executor.now().ns / 1_000_000) as i64;
+        let offset_ms = self.hosts.borrow()[host as usize].clock_offset_ms;
+        WallClock { unix_ms: self.started_unix_ms + elapsed_ms + offset_ms }
+    }
+
+    fn host_handle(self: &Rc<Self>, id: HostId, incarnation: u32, shard: u64) -> Rc<SimHost> {
+        let (name, started, totals) = {
+            let host = &self.hosts.borrow()[id as usize];
+            (host.name.clone(), host.started, host.totals.clone())
+        };
+        let instance = u64::from(id) << 40 | u64::from(incarnation) << 16 | shard;
+        Rc::new_cyclic(|this| SimHost {
+            core: self.clone(),
+            id,
+            incarnation,
+            name,
+            started,
+            random: RefCell::new(random::stream(self.seed, Use::Host, instance)),
+            totals,
+            this: this.clone(),
+        })
+    }
+
+    /// The host's first shard: the same each time until the host restarts.
+    fn first_shard(self: &Rc<Self>, id: HostId) -> Rc<SimHost> {
+        let (incarnation, made) = {
+            let hosts = self.hosts.borrow();
+            (hosts[id as usize].incarnation, hosts[id as usize].first_shard.clone())
+        };
+        made.unwrap_or_else(|| {
+            let shard = self.host_handle(id, incarnation, 0);
+            self.hosts.borrow_mut()[id as usize].first_shard = Some(shard.clone());
+            shard
+        })
+    }
+
+    fn attach(&self, host: HostId, volume: VolumeId, path: &str) {
+        self.volume_hosts.borrow_mut().insert(volume.0, host);
+        let name = self.hosts.borrow()[host as usize].name.clone();
+        self.model.borrow_mut().attach(volume, &name, path);
+    }
+
+    fn create_dir(&self, host: HostId, path: &str) -> Result<(), Refused> {
+        if let Some(volume) = self.disk(host).create_dir(&self.numbers, path, self.volume_bytes)? {
+            self.attach(host, volume.id, path);
+        }
+        Ok(())
+    }
+
+    fn count(&self, kind: FaultKind) {
+        self.injector.borrow_mut().counts.add(kind);
+    }
+
+    fn random_below(&self, limit: u64) -> u64 {
+        random::below(&mut self.injector.borrow_mut().random, limit)
+    }
+
+    fn with_dice<T>(&self, roll: impl FnOnce(&mut Dice) -> T) -> T {
+        let mut injector = self.injector.borrow_mut();
+        let Injector { plan, counts, .. } = &mut *injector;
+        let mut random = self.power_cut_random.borrow_mut();
+        roll(&mut Dice { chances: &plan.power_cut, random: &mut random, counts, leftovers: &[] })
+    }
+
+    fn fold_into_trace(&self, value: u64) {
+        let product = u128::from(self.trace.get().rotate_left(23) ^ value ^ 0x9E37_79B9_7F4A_7C15)
+            * u128::from(0xF39C_C060_5CED_C835u64);
+        self.trace.set((product >> 64) as u64 ^ product as u64);
+    }
+
+    fn trace_operation(&self, host: HostId, operation: u64, path_hash: u64, offset: u64, bytes: u64) {
+        self.fold_into_trace(u64::from(host) << 32 | operation);
+        self.fold_into_trace(path_hash);
+        self.fold_into_trace(offset);
+        self.fold_into_trace(bytes);
+        self.fold_into_trace(self.executor.now().ns);
+    }
+
+    /// From here on the host does nothing more; the rest happens when its task gives way.
+    fn fail_power_of(&self, host: HostId) {
+        self.hosts.borrow_mut()[host as usize].alive = false;
+        self.failed_power.set(Some(host));
+    }
+
+    /// Ends everything of a host, and resolves what its disks had not made durable.
+    fn cut_power(&self, host: HostId) {
+        self.hosts.borrow_mut()[host as usize].alive = false;
+        self.count(FaultKind::PowerCut);
+        self.fold_into_trace(u64::from(host) << 32 | 0xFF);
+        self.fold_into_trace(self.executor.now().ns);
+        let mut writes = self.requests.borrow_mut().cut(host);
+        let mut in_flight = |file: &FileNode| -> Vec<Change> {
+            let mine = writes.extract_if(.., |(node, _, _)| node.id == file.id);
+            mine.map(|(node, offset, bufs)| node.contents.borrow().write_change(offset, &bufs)).collect()
+        };
+        let disk = self.disk(host);
+        self.with_dice(|dice| disk.power_cut(&mut in_flight, dice));
+        self.cut_network(host);
+        self.executor.kill_tasks(|task_host| task_host == host);
+    }
+
+    fn run<T>(&self, mut main: Pin<&mut dyn Future<Output = T>>) -> Outcome<T> {
+        self.executor.wake_main();
+        loop {
+            while let Some(key) = self.executor.next_in_batch() {
+                if key == MAIN {
+                    if let Poll::Ready(value) = self.executor.poll_main(main.as_mut()) {
+                        if let Some(host) = self.failed_power.take() {
+                            self.cut_power(host);
+                        }
+                        return Outcome::Done(value);
+                    }
+                } else {
+                    self.executor.poll_task(key);
+                }
+                if let Some(host) = self.failed_power.take() {
+                    self.cut_power(host);
+                    return Outcome::Crashed { host: self.hosts.borrow()[host as usize].name.to_string() };
+                }
+            }
+            let now = self.executor.now();
+            if self.next_completion().is_some_and(|at| at <= now) {
+                self.complete_due_requests();
+            }
+            if self.executor.start_batch() {
+                continue;
+            }
+            let next = match (self.next_completion(), self.executor.next_timer()) {
+                (Some(completion), Some(timer)) => completion.min(timer),
+                (Some(at), None) | (None, Some(at)) => at,
+                (None, None) => return Outcome::Stuck { waiting_tasks: self.executor.task_count() },
+            };
+            self.executor.advance_to(next.max(now));
+            if self.next_completion().is_some_and(|at| at <= next) {
+                self.complete_due_requests();
+            }
+            self.executor.fire_timers();
+        }
+    }
+}
+
+/// A simulated world of hosts.
+pub struct Simulation {
+    core: Rc<Core>,
+}
+
+impl Simulation {
+    /// A simulation with no hosts yet.
+    pub fn new(seed: u64, config: SimConfig) -> Simulation {
+        let core = Core {
+            executor: Executor::new(),
+            hosts: RefCell::default(),
+            volume_hosts: RefCell::default(),
+            numbers: Numbers::default(),
+            requests: RefCell::default(),
+            completed: Cell::default(),
+            model: RefCell::new(config.storage),
+            injector: RefCell::new(Injector::new(config.faults, random::stream(seed, Use::Faults, 0))),
+            power_cut_random: RefCell::new(random::stream(seed, Use::PowerCut, 0)),
+            network: RefCell::new(Network::new(config.link, random::stream(seed, Use::Network, 0))),
+            trace: Cell::new(seed),
+            failed_power: Cell::new(None),
+            seed,
+            shards: config.shards,
+            volume_bytes: config.volume_bytes,
+            started_unix_ms: config.started_unix_ms,
+            clock_offset_max: config.clock_offset_max,
+        };
+        Simulation { core: Rc::new(core) }
+    }
+
+    fn host_id(&self, name: &str) -> Option<HostId> {
+        self.core.hosts.borrow().iter().position(|host| &*host.name == name).map(|id| id as HostId)
+    }
+
+    fn known_host(&self, name: &str) -> HostId {
+        self.host_id(name).unwrap_or_else(|| panic!("the simulation has no host {name}"))
+    }
+
+    /// The world of a host, which is created at the first call.
+    pub fn host(&self, name: &str) -> World {
+        let id = self.host_id(name).unwrap_or_else(|| self.add_host(name));
+        World::new(self.core.first_shard(id))
+    }
+
+    fn add_host(&self, name: &str) -> HostId {
+        let core = &self.core;
+        let id = core.hosts.borrow().len() as HostId;
+        let max_ms = core.clock_offset_max.as_millis() as u64;
+        let drawn = random::below(&mut random::stream(core.seed, Use::Clock, id.into()), 2 * max_ms + 1);
+        let disk = Rc::new(Disk::new(&core.numbers, core.volume_bytes));
+        let root_volume = disk.root_volume().id;
+        core.hosts.borrow_mut().push(HostState {
+            name: name.into(),
+            disk,
+            incarnation: 0,
+            alive: true,
+            started: core.executor.now(),
+            clock_offset_ms: drawn as i64 - max_ms as i64,
+            totals: Rc::default(),
+            first_shard: None,
+        });
+        core.attach(id, root_volume, "/");
+        id
+    }
+
+    /// Creates a top-level directory with this capacity, durably, or sets the capacity of one that exists.
+    ///
+    /// # Panics
+    /// If the path is not one of a top-level directory.
+    pub fn volume(&self, host: &str, path: &str, capacity_bytes: u64) {
+        let id = self.known_host(host);
+        let disk = self.core.disk(id);
+        if disk.dir(path).is_err() {
+            self.core.create_dir(id, path).unwrap_or_else(|(_, reason)| panic!("no volume {path}: {reason}"));
+            let root = disk.dir("/").unwrap_or_else(|_| unreachable!("the root directory always exists"));
+            disk.sync_dir(&root, disk.sync_mark());
+        }
+        if let Ok(dir) = disk.dir(path) {
+            dir.volume.capacity_bytes.set(capacity_bytes);
+        }
+    }
+
+    /// Runs until `main` finishes.
+    ///
+    /// # Panics
+    /// If that cannot happen: everything waits, or the fault plan cut the power of a host.
+    pub fn run_until<T>(&self, main: impl Future<Output = T>) -> T {
+        match self.run_until_crash_or(main) {
+            Outcome::Done(value) => value,
+            Outcome::Crashed { host } => panic!("the power of {host} failed before the future finished"),
+            Outcome::Stuck { waiting_tasks } => {
+                panic!("deadlock: the future and {waiting_tasks} tasks wait, and nothing can happen any more")
+            }
+        }
+    }
+
+    /// Runs until `main` finishes, the fault plan cuts the power of a host, or everything waits. To go on with the
+    /// same future after a crash, pass it pinned by reference.
+    pub fn run_until_crash_or<T>(&self, main: impl Future<Output = T>) -> Outcome<T> {
+        self.core.run(pin!(main))
+    }
+
+    /// Cuts the power of a host: its tasks and handles are gone, what was not synced is resolved by the fault plan.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn crash(&self, host: &str) {
+        let id = self.known_host(host);
+        let is_dying = self.core.failed_power.get() == Some(id);
+        if is_dying {
+            self.core.failed_power.set(None);
+        }
+        let is_alive = self.core.hosts.borrow()[id as usize].alive;
+        if is_alive || is_dying {
+            self.core.cut_power(id);
+        }
+    }
+
+    /// Starts a host again after its power failed, from what its disks hold. A running host is crashed first.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn restart(&self, host: &str) -> World {
+        self.crash(host);
+        let id = self.known_host(host);
+        let earlier = {
+            let state = &mut self.core.hosts.borrow_mut()[id as usize];
+            state.incarnation += 1;
+            state.alive = true;
+            state.started = self.core.executor.now();
+            state.totals = Rc::default();
+            state.first_shard.take()
+        };
+        drop(earlier);
+        self.host(host)
+    }
+
+    /// Sets the link between two hosts.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn set_link(&self, a: &str, b: &str, link: Link) {
+        self.core.network.borrow_mut().set_link(self.known_host(a), self.known_host(b), link);
+    }
+
+    /// Nothing passes between two hosts from now on.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn partition(&self, a: &str, b: &str) {
+        self.core.partition(self.known_host(a), self.known_host(b));
+    }
+
+    /// Ends a partition.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn heal(&self, a: &str, b: &str) {
+        self.core.heal(self.known_host(a), self.known_host(b));
+    }
+
+    /// Virtual time since the start.
+    pub fn now(&self) -> Time {
+        self.core.executor.now()
+    }
+
+    /// Replaces the fault plan; the Nth operation is counted from here.
+    pub fn set_faults(&self, faults: Faults) {
+        self.core.injector.borrow_mut().set_plan(faults);
+    }
+
+    /// Faults delivered since the start.
+    pub fn fault_counts(&self) -> FaultCounts {
+        self.core.injector.borrow().counts
+    }
+
+    /// Operations issued since the fault plan was set.
+    pub fn operations(&self) -> OpCounts {
+        self.core.injector.borrow().operations
+    }
+
+    /// A hash over every operation so far: host, kind, path, offset, length, time.
+    pub fn trace_hash(&self) -> u64 {
+        self.core.trace.get()
+    }
+
+    /// Tasks that have not finished.
+    pub fn task_count(&self) -> usize {
+        self.core.executor.task_count()
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        let core = &self.core;
+        core.hosts.borrow_mut().iter_mut().for_each(|host| host.alive = false);
+        // Tasks hold worlds, worlds hold the core, the core holds the tasks: break the circle here.
+        core.executor.kill_tasks(|_| true);
+        core.executor.clear_timers();
+        let requests = core.requests.take();
+        drop(requests);
+        let hosts = core.hosts.take();
+        drop(hosts);
+    }
+}

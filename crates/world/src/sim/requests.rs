@@ -1,0 +1,344 @@
+//! Reads, writes and syncs under way: from issue, through the storage model, to completion.
+//!
+//! Invariants
+//! 1. A request completes whether or not somebody still waits for it; only a power cut of its host ends it.
+//! 2. A write shows to reads from its completion, not from its issue.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use super::disk::{Dir, FULL, FileNode};
+use super::fault::FaultKind;
+use super::host::SimHost;
+use super::storage::{FileId, RequestId, StorageOp, StorageRequest, VolumeId};
+use super::{Core, HostId};
+use crate::{Bufs, Error, ErrorKind, Result};
+
+/// What a request does.
+pub(super) enum Job {
+    Read { file: Rc<FileNode>, offset: u64 },
+    Write { file: Rc<FileNode>, offset: u64 },
+    Sync { file: Rc<FileNode>, mark: u64 },
+    SyncDir { dir: Rc<Dir>, mark: u64 },
+}
+
+impl Job {
+    fn storage_request(&self, id: RequestId, bytes: u64) -> StorageRequest {
+        let (volume, file, op, offset): (VolumeId, FileId, StorageOp, u64) = match self {
+            Job::Read { file, offset } => (file.volume.id, file.id, StorageOp::Read, *offset),
+            Job::Write { file, offset } => (file.volume.id, file.id, StorageOp::Write, *offset),
+            Job::Sync { file, .. } => (file.volume.id, file.id, StorageOp::Sync, 0),
+            Job::SyncDir { dir, .. } => (dir.volume.id, dir.id, StorageOp::Sync, 0),
+        };
+        StorageRequest { id, volume, file, op, offset, bytes }
+    }
+}
+
+enum State {
+    UnderWay { job: Job, fault: Option<FaultKind>, waker: Option<Waker>, abandoned: bool },
+    Done(std::result::Result<(), Failure>),
+}
+
+/// Why a request failed; the waiting side turns it into words.
+pub(super) type Failure = (ErrorKind, &'static str);
+
+struct Request {
+    host: HostId,
+    /// Order of issue.
+    number: u64,
+    bufs: Bufs,
+    state: State,
+}
+
+/// All requests of the simulation, in a slab.
+#[derive(Default)]
+pub(super) struct Requests {
+    slots: Vec<(u32, Option<Request>)>,
+    free: Vec<u32>,
+    next_number: u64,
+}
+
+impl Requests {
+    fn add(&mut self, host: HostId, job: Job, bufs: Bufs, fault: Option<FaultKind>) -> RequestId {
+        let number = self.next_number;
+        self.next_number += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push((0, None));
+            self.slots.len() as u32 - 1
+        });
+        let entry = &mut self.slots[slot as usize];
+        let state = State::UnderWay { job, fault, waker: None, abandoned: false };
+        entry.1 = Some(Request { host, number, bufs, state });
+        RequestId(u64::from(entry.0) << 32 | u64::from(slot))
+    }
+
+    fn get(&mut self, id: RequestId) -> Option<&mut Request> {
+        let (generation, request) = self.slots.get_mut(id.0 as u32 as usize)?;
+        if u64::from(*generation) == id.0 >> 32 { request.as_mut() } else { None }
+    }
+
+    fn remove(&mut self, id: RequestId) -> Option<Request> {
+        self.get(id)?;
+        let slot = id.0 as u32;
+        let entry = &mut self.slots[slot as usize];
+        entry.0 += 1;
+        self.free.push(slot);
+        entry.1.take()
+    }
+
+    /// Ends all requests of a host, and returns its writes under way in the order of issue.
+    pub fn cut(&mut self, host: HostId) -> Vec<(Rc<FileNode>, u64, Bufs)> {
+        let mut cut = Vec::new();
+        for slot in 0..self.slots.len() {
+            let (generation, request) = &self.slots[slot];
+            if request.as_ref().is_some_and(|request| request.host == host) {
+                let id = RequestId(u64::from(*generation) << 32 | slot as u64);
+                cut.extend(self.remove(id));
+            }
+        }
+        cut.sort_by_key(|request| request.number);
+        let writes = cut.into_iter().filter_map(|request| match request.state {
+            State::UnderWay { job: Job::Write { file, offset }, .. } => Some((file, offset, request.bufs)),
+            _ => None,
+        });
+        writes.collect()
+    }
+}
+
+impl Core {
+    /// Issues a request to the storage.
+    pub fn submit(&self, host: HostId, job: Job, bufs: Bufs, fault: Option<FaultKind>) -> RequestId {
+        let bytes = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let request = {
+            let mut requests = self.requests.borrow_mut();
+            let id = requests.add(host, job, bufs, fault);
+            match &requests.get(id).map(|request| &request.state) {
+                Some(State::UnderWay { job, .. }) => job.storage_request(id, bytes),
+                _ => unreachable!("a new request is under way"),
+            }
+        };
+        self.model.borrow_mut().submit(self.executor.now(), request);
+        request.id
+    }
+
+    /// When the storage may complete something.
+    pub fn next_completion(&self) -> Option<crate::Time> {
+        self.model.borrow().next_completion()
+    }
+
+    /// Completes what the storage says is complete.
+    pub fn complete_due_requests(&self) {
+        let mut completed = self.completed.take();
+        self.model.borrow_mut().take_completions(self.executor.now(), &mut completed);
+        for id in completed.drain(..) {
+            self.complete(id);
+        }
+        self.completed.replace(completed);
+    }
+
+    fn complete(&self, id: RequestId) {
+        // Out of the slab while it is worked on, so that no borrow is held.
+        let mut requests = self.requests.borrow_mut();
+        let Some(request) = requests.get(id) else { return };
+        let mut bufs = std::mem::take(&mut request.bufs);
+        let unknown = State::Done(Ok(()));
+        let State::UnderWay { job, fault, waker, abandoned } = std::mem::replace(&mut request.state, unknown)
+        else {
+            unreachable!("a storage model completed a request twice")
+        };
+        drop(requests);
+        let result = self.perform(&job, &mut bufs, fault);
+        let mut requests = self.requests.borrow_mut();
+        let finished = if abandoned {
+            requests.remove(id)
+        } else {
+            if let Some(request) = requests.get(id) {
+                request.bufs = bufs;
+                request.state = State::Done(result);
+            }
+            None
+        };
+        drop(requests);
+        drop(finished);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The effect of a request, or of its fault.
+    pub fn perform(
+        &self,
+        job: &Job,
+        bufs: &mut Bufs,
+        fault: Option<FaultKind>,
+    ) -> std::result::Result<(), Failure> {
+        let io_error = (ErrorKind::Io, "injected I/O error");
+        match job {
+            Job::Read { file, offset } => {
+                let bytes: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+                if let Some(kind @ (FaultKind::ReadError | FaultKind::ShortRead)) = fault {
+                    self.count(kind);
+                    let short = kind == FaultKind::ShortRead;
+                    return Err(if short {
+                        (ErrorKind::ShortRead, "the read ended early")
+                    } else {
+                        io_error
+                    });
+                }
+                let mut contents = file.contents.borrow_mut();
+                if offset + bytes > contents.size() {
+                    return Err((ErrorKind::ShortRead, "the file ends before"));
+                }
+                if fault == Some(FaultKind::BitRot) {
+                    let bit = self.random_below(bytes * 8);
+                    contents.flip_bit(offset + bit / 8, (bit % 8) as u32);
+                    self.count(FaultKind::BitRot);
+                }
+                contents.read(*offset, bufs);
+                Ok(())
+            }
+            Job::Write { file, offset } => self.perform_write(file, *offset, bufs, fault),
+            Job::Sync { file, mark } => {
+                match fault {
+                    Some(FaultKind::SyncError) => {
+                        self.count(FaultKind::SyncError);
+                        self.with_dice(|dice| file.contents.borrow_mut().fail_sync(*mark, dice));
+                        return Err(io_error);
+                    }
+                    Some(_) => self.count(FaultKind::DroppedSync),
+                    None => file.contents.borrow_mut().sync(*mark),
+                }
+                Ok(())
+            }
+            Job::SyncDir { dir, mark } => {
+                let disk = self.disk_of(dir.volume.id);
+                match fault {
+                    Some(FaultKind::SyncError) => {
+                        self.count(FaultKind::SyncError);
+                        self.with_dice(|dice| disk.fail_sync_dir(dir, *mark, dice));
+                        return Err(io_error);
+                    }
+                    Some(_) => self.count(FaultKind::DroppedSync),
+                    None => disk.sync_dir(dir, *mark),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn perform_write(
+        &self,
+        file: &FileNode,
+        offset: u64,
+        bufs: &mut Bufs,
+        fault: Option<FaultKind>,
+    ) -> std::result::Result<(), Failure> {
+        let mut contents = file.contents.borrow_mut();
+        let bytes: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        if fault == Some(FaultKind::NoSpace) {
+            self.count(FaultKind::NoSpace);
+            return Err(FULL);
+        }
+        if !file.charge(contents.size().max(offset + bytes)) {
+            return Err(FULL);
+        }
+        let change = contents.write_change(offset, bufs);
+        match fault {
+            None => contents.apply(change),
+            Some(FaultKind::LostWrite) => {
+                self.count(FaultKind::LostWrite);
+                contents.apply(change.without_data());
+            }
+            Some(FaultKind::MisdirectedWrite) => {
+                let step = contents.unit_bytes().max(bufs[0].len() as u64);
+                let places = (contents.size().max(offset + bytes) - bytes) / step + 1;
+                let place = self.random_below(places) * step;
+                if place == offset {
+                    contents.apply(change);
+                } else {
+                    self.count(FaultKind::MisdirectedWrite);
+                    contents.apply(change.without_data());
+                    let astray = contents.write_change(place, bufs);
+                    contents.apply(astray);
+                }
+            }
+            Some(FaultKind::ShortWrite) => {
+                self.count(FaultKind::ShortWrite);
+                let fate = self.with_dice(|dice| dice.fate_of_short_write(bytes));
+                contents.apply_failed_write(change, &fate);
+                return Err((ErrorKind::ShortWrite, "the write ended early"));
+            }
+            Some(kind) => {
+                self.count(kind);
+                let fate = self.with_dice(|dice| dice.fate_of_failed_write(bytes));
+                contents.apply_failed_write(change, &fate);
+                return Err((ErrorKind::Io, "injected I/O error"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a request. Dropping it lets the request go on.
+pub(super) struct Pending {
+    host: Rc<SimHost>,
+    id: RequestId,
+}
+
+impl Pending {
+    pub fn new(host: Rc<SimHost>, id: RequestId) -> Pending {
+        Pending { host, id }
+    }
+}
+
+impl Future for Pending {
+    type Output = (std::result::Result<(), Failure>, Bufs);
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut requests = self.host.core.requests.borrow_mut();
+        // A request that is gone was ended by a power cut: nobody will ever hear of it.
+        let Some(request) = requests.get(self.id) else { return Poll::Pending };
+        match &mut request.state {
+            State::UnderWay { waker: Some(waker), .. } => waker.clone_from(cx.waker()),
+            State::UnderWay { waker, .. } => *waker = Some(cx.waker().clone()),
+            State::Done(result) => {
+                let result = *result;
+                let bufs = requests.remove(self.id).map(|request| request.bufs).unwrap_or_default();
+                return Poll::Ready((result, bufs));
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        let mut requests = self.host.core.requests.borrow_mut();
+        let finished = match requests.get(self.id).map(|request| &mut request.state) {
+            Some(State::UnderWay { waker, abandoned, .. }) => {
+                *abandoned = true;
+                *waker = None;
+                None
+            }
+            Some(State::Done(_)) => requests.remove(self.id),
+            None => None,
+        };
+        drop(requests);
+        drop(finished);
+    }
+}
+
+/// Puts words to a failure.
+pub(super) fn explain<T>(
+    result: std::result::Result<T, Failure>,
+    path: &str,
+    operation: impl FnOnce() -> String,
+) -> Result<T> {
+    result.map_err(|(kind, reason)| Error {
+        kind,
+        operation: operation(),
+        path: path.into(),
+        reason: reason.into(),
+    })
+}

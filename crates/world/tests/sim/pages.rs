@@ -1,0 +1,185 @@
+//! Files that start as an image: pristine pages, pages kept through the codec, and no memory for the rest.
+
+use std::cell::Cell;
+
+use super::*;
+
+#[test]
+fn untouched_pages_are_read_as_pristine_and_written_ones_as_bytes() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = adopted_file(&world, "/d/x", 100).await;
+        assert_eq!(file.size().await.expect("size"), 100 * PAGE as u64);
+        write(&file, 5 * PAGE as u64, buf(PAGE, 200)).await;
+        let bufs = (4..8).map(|_| PageBuf::empty(PAGE)).collect();
+        let (result, bufs) = file.read_at(4 * PAGE as u64, bufs).await;
+        result.expect("reads");
+        let pristine: Vec<_> = bufs.iter().map(|buf| buf.pristine().map(|(_, index)| index)).collect();
+        assert_eq!(pristine, [Some(4), None, Some(6), Some(7)]);
+        assert_eq!(bufs[1].as_slice(), [200; PAGE]);
+        assert_eq!(bufs[3].as_slice(), [image_byte(7); PAGE]);
+    });
+}
+
+#[test]
+fn reads_and_writes_that_are_no_whole_pages_see_and_change_the_same_bytes() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = adopted_file(&world, "/d/x", 10).await;
+        assert_eq!(read(&file, 4096, 4096).await, [image_byte(0); 4096]);
+        write(&file, PAGE as u64 - 4096, buf(8192, 200)).await;
+        let bytes = read(&file, 0, 3 * PAGE).await;
+        assert_eq!(bytes[..PAGE - 4096], [image_byte(0); PAGE - 4096]);
+        assert_eq!(bytes[PAGE - 4096..PAGE + 4096], [200; 8192]);
+        assert_eq!(bytes[PAGE + 4096..2 * PAGE], [image_byte(1); PAGE - 4096]);
+        assert_eq!(bytes[2 * PAGE..], [image_byte(2); PAGE]);
+    });
+}
+
+#[test]
+fn a_pristine_page_written_back_to_its_place_stays_pristine() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = adopted_file(&world, "/d/x", 10).await;
+        let image = Rc::new(Numbered { pages: 10 });
+        write(&file, 3 * PAGE as u64, buf(PAGE, 200)).await;
+        write(&file, 3 * PAGE as u64, smallvec![PageBuf::pristine_of(image.clone(), 3)]).await;
+        write(&file, 4 * PAGE as u64, smallvec![PageBuf::pristine_of(image, 3)]).await;
+        let (_, bufs) = file.read_at(3 * PAGE as u64, smallvec![PageBuf::empty(PAGE)]).await;
+        assert!(bufs[0].pristine().is_some());
+        assert_eq!(read(&file, 4 * PAGE as u64, PAGE).await, [image_byte(3); PAGE], "bytes of another place");
+    });
+}
+
+#[test]
+fn the_image_counts_as_durable_and_unsynced_page_writes_do_not() {
+    let (sim, world) = with_power_cut(1, PowerCut::lose_all());
+    sim.run_until(async {
+        let file = adopted_file(&world, "/d/x", 10).await;
+        write(&file, 0, buf(PAGE, 200)).await;
+        file.sync().await.expect("syncs");
+        write(&file, PAGE as u64, buf(PAGE, 201)).await;
+    });
+    let world = sim.restart("a");
+    sim.run_until(async {
+        let file = reopen(&world, "/d/x").await;
+        assert_eq!(read(&file, 0, PAGE).await, [200; PAGE]);
+        let (_, bufs) = file.read_at(PAGE as u64, smallvec![PageBuf::empty(PAGE)]).await;
+        assert_eq!(bufs[0].pristine().map(|(_, index)| index), Some(1), "pristine again");
+    });
+}
+
+#[test]
+fn a_torn_page_write_mixes_image_and_new_bytes_by_sector() {
+    let torn = PowerCut { torn_write: 1.0, ..PowerCut::keep_all() };
+    for (first, len) in [(2 * PAGE, PAGE), (2 * PAGE - 4096, 16384)] {
+        let (sim, world) = with_power_cut(7, torn.clone());
+        sim.run_until(async {
+            let file = adopted_file(&world, "/d/x", 10).await;
+            // Two buffers, so that one write has two parts in one page.
+            let half = PageBuf::copy_of(&vec![200; len / 2]);
+            write(&file, first as u64, smallvec![half.clone(), half]).await;
+        });
+        let world = sim.restart("a");
+        let bytes = sim.run_until(async { read(&reopen(&world, "/d/x").await, 0, 4 * PAGE).await });
+        for (sector, bytes) in bytes.chunks(512).enumerate() {
+            let old = image_byte((sector * 512 / PAGE) as u64);
+            let inside = (first..first + len).contains(&(sector * 512));
+            assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+            assert!(bytes[0] == old || inside && bytes[0] == 200, "sector {sector}: {}", bytes[0]);
+        }
+        let written = &bytes[first..first + len];
+        assert!(written.contains(&200), "some sectors are new");
+        assert!(written.iter().any(|byte| *byte != 200), "some sectors are old");
+    }
+}
+
+#[test]
+fn a_file_cut_below_its_image_and_grown_again_reads_as_zeros_there() {
+    let (sim, world) = with_power_cut(1, PowerCut::lose_all());
+    let check = |file: File| async move {
+        let bytes = read(&file, 2 * PAGE as u64, 3 * PAGE).await;
+        assert_eq!(bytes[..4096], [image_byte(2); 4096]);
+        assert_eq!(bytes[4096..], vec![0; 3 * PAGE - 4096]);
+    };
+    sim.run_until(async {
+        let file = adopted_file(&world, "/d/x", 10).await;
+        write(&file, 4 * PAGE as u64, buf(PAGE, 200)).await;
+        file.set_size(2 * PAGE as u64 + 4096).await.expect("cuts");
+        file.set_size(5 * PAGE as u64).await.expect("grows");
+        check(file.clone()).await;
+        file.sync().await.expect("syncs");
+        check(file).await;
+    });
+    let world = sim.restart("a");
+    sim.run_until(async { check(reopen(&world, "/d/x").await).await });
+}
+
+#[test]
+fn terabytes_cost_nothing_until_written() {
+    let (sim, world) = with_config(1, SimConfig::default());
+    sim.volume("a", "/d", 1 << 50);
+    sim.run_until(async {
+        let pages = (2 << 40) / PAGE as u64;
+        let image = adopted_file(&world, "/d/x", pages).await;
+        assert_eq!(read(&image, (pages - 1) * PAGE as u64, PAGE).await, [image_byte(pages - 1); PAGE]);
+        let plain = create(&world, "/d/y").await;
+        plain.set_size(2 << 40).await.expect("grows");
+        write(&plain, 1 << 40, buf(1 << 20, 0)).await;
+        assert_eq!(read(&plain, (2 << 40) - 4096, 4096).await, [0; 4096]);
+    });
+    sim.restart("a");
+}
+
+/// Forgets the last byte.
+struct Forgetful;
+
+impl PageCodec for Forgetful {
+    fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>) {
+        let mut page = page.to_vec();
+        page[PAGE - 1] = 0;
+        RunLength.encode(index, &page, out);
+    }
+    fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        RunLength.decode(index, encoded, page)
+    }
+}
+
+#[test]
+#[cfg(debug_assertions)]
+#[should_panic(expected = "page 3 changes in its page codec")]
+fn a_codec_that_loses_a_byte_is_caught_at_the_write() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = create(&world, "/d/x").await;
+        file.adopt_image(Rc::new(Numbered { pages: 10 }), Rc::new(Forgetful)).await.expect("adopts");
+        write(&file, 3 * PAGE as u64, buf(PAGE, 200)).await;
+    });
+}
+
+/// Counts how many bytes it was asked to keep.
+struct Weighing(Rc<Cell<usize>>);
+
+impl PageCodec for Weighing {
+    fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>) {
+        RunLength.encode(index, page, out);
+        self.0.set(self.0.get() + out.len());
+    }
+    fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        RunLength.decode(index, encoded, page)
+    }
+}
+
+#[test]
+fn whole_pages_written_are_kept_encoded() {
+    let kept_bytes = Rc::new(Cell::new(0));
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = create(&world, "/d/x").await;
+        let codec = Rc::new(Weighing(kept_bytes.clone()));
+        file.adopt_image(Rc::new(Numbered { pages: 10 }), codec).await.expect("adopts");
+        write(&file, 0, smallvec![PageBuf::copy_of(&[9; PAGE]), PageBuf::copy_of(&[8; PAGE])]).await;
+        assert_eq!(read(&file, 0, 2 * PAGE).await[PAGE - 1..=PAGE], [9, 8]);
+    });
+    assert_eq!(kept_bytes.get(), 10);
+}

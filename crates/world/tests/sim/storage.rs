@@ -1,0 +1,139 @@
+//! Storage models: latency, queues, completion in any order, volumes of several hosts on one model.
+
+use std::cell::RefCell;
+
+use world::sim::{RequestId, StorageModel, StorageOp, StorageRequest, VolumeId};
+use world::{Duration, Time};
+
+use super::*;
+
+fn one_at_a_time() -> SimConfig {
+    let times = FixedLatencyTimes {
+        read_latency: Duration::from_millis(1),
+        write_latency: Duration::from_millis(2),
+        sync_latency: Duration::from_millis(5),
+        bytes_per_second: 4_096_000,
+        jitter: Duration::ZERO,
+        parallel: 1,
+    };
+    SimConfig { storage: Box::new(FixedLatency::new(1, times)), ..SimConfig::default() }
+}
+
+#[test]
+fn an_operation_takes_its_latency_and_its_bytes() {
+    let (sim, world) = with_config(1, one_at_a_time());
+    sim.run_until(async {
+        let file = create(&world, "/d/x").await;
+        let mut at_ms = Vec::new();
+        write(&file, 0, buf(8192, 1)).await;
+        at_ms.push(world.now().ns / 1_000_000);
+        read(&file, 0, 4096).await;
+        at_ms.push(world.now().ns / 1_000_000);
+        file.sync().await.expect("syncs");
+        at_ms.push(world.now().ns / 1_000_000);
+        assert_eq!(at_ms, [2 + 2, 4 + 2, 6 + 5]);
+    });
+}
+
+#[test]
+fn requests_queue_on_their_volume_and_not_on_another() {
+    for (second, done_ms) in [("/d/y", 6), ("/e/y", 3)] {
+        let (sim, world) = with_config(1, one_at_a_time());
+        sim.volume("a", "/e", 1 << 30);
+        sim.run_until(async {
+            let (x, y) = (create(&world, "/d/x").await, create(&world, second).await);
+            futures_util::future::join(write(&x, 0, block(1)), write(&y, 0, block(1))).await;
+        });
+        assert_eq!(sim.now().ns, done_ms * 1_000_000);
+    }
+}
+
+#[test]
+fn jitter_comes_from_the_seed() {
+    let run = |seed| {
+        let (sim, world) = with_config(1, SimConfig { storage: slow_storage(seed), ..SimConfig::default() });
+        sim.run_until(durable_file(&world, "/d/x", 4096, 1));
+        sim.now()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+/// Decides late: holds requests until four are there or 1 ms has passed, then completes the newest first.
+#[derive(Default)]
+struct Batching {
+    held: Vec<RequestId>,
+    due: Option<Time>,
+    seen: Rc<RefCell<Vec<String>>>,
+}
+
+impl StorageModel for Batching {
+    fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
+        self.seen.borrow_mut().push(format!("{} is {host}:{path}", volume.0));
+    }
+    fn submit(&mut self, now: Time, request: StorageRequest) {
+        if request.op == StorageOp::Write {
+            self.seen.borrow_mut().push(format!("{} {}+{}", request.volume.0, request.offset, request.bytes));
+        }
+        self.held.push(request.id);
+        let wait = if self.held.len() < 4 { Duration::from_millis(1) } else { Duration::ZERO };
+        self.due = Some(self.due.map_or(now + wait, |due| due.min(now + wait)));
+    }
+    fn next_completion(&self) -> Option<Time> {
+        self.due
+    }
+    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
+        if self.due.is_some_and(|due| due <= now) {
+            completed.extend(self.held.drain(..).rev());
+            self.due = None;
+        }
+    }
+}
+
+#[test]
+fn a_model_sees_volumes_of_all_hosts_and_may_complete_late_and_out_of_order() {
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let model = Batching { seen: seen.clone(), ..Batching::default() };
+    let sim = Simulation::new(1, SimConfig { storage: Box::new(model), ..SimConfig::default() });
+    let order = Rc::new(RefCell::new(Vec::new()));
+    let tasks: Vec<_> = ["a", "b"]
+        .into_iter()
+        .map(|host| {
+            let world = sim.host(host);
+            sim.volume(host, "/d", 1 << 30);
+            let order = order.clone();
+            world.clone().spawn(async move {
+                let file = create(&world, "/d/x").await;
+                let both = [0, 4096].map(|at| {
+                    let (file, order) = (file.clone(), order.clone());
+                    async move {
+                        write(&file, at, block(1)).await;
+                        order.borrow_mut().push(format!("{host}{at}"));
+                    }
+                });
+                futures_util::future::join_all(both).await;
+                file.sync().await.expect("syncs");
+            })
+        })
+        .collect();
+    sim.run_until(futures_util::future::join_all(tasks));
+    assert_eq!(
+        *order.borrow(),
+        ["b0", "b4096", "a0", "a4096"],
+        "hosts in the order in which the model completed them"
+    );
+    assert_eq!(sim.now().ns, 1_000_000, "four writes at once did not wait, the two syncs did");
+    assert_eq!(
+        *seen.borrow(),
+        [
+            "1 is a:/",
+            "2 is a:/d",
+            "3 is b:/",
+            "4 is b:/d",
+            "2 0+4096",
+            "2 4096+4096",
+            "4 0+4096",
+            "4 4096+4096"
+        ]
+    );
+}
