@@ -212,6 +212,9 @@ fn is_file_of(deployment: &Deployment, path: &Path) -> bool {
 
 fn is_log_name(name: &str) -> bool {
     let Some(rest) = name.strip_prefix("E00") else { return false };
+    if matches!(rest, "res00001.jrs" | "res00002.jrs") {
+        return true;
+    }
     match rest.strip_suffix(".log") {
         Some("" | "tmp") => true,
         Some(generation) => generation.len() == 8 && generation.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -229,7 +232,7 @@ mod tests {
 
     #[test]
     fn only_names_that_the_engine_gives_are_logs() {
-        for ours in ["E00.log", "E00tmp.log", "E0000000A1F.log", "E00.chk"] {
+        for ours in ["E00.log", "E00tmp.log", "E00res00001.jrs", "E0000000A1F.log", "E00.chk"] {
             assert!(is_log_name(ours), "{ours}");
         }
         for theirs in ["E01.log", "E00.log.bak", "E00x.log", "E0000000A1.log", "notes.log", "E00"] {

@@ -42,6 +42,14 @@ pub enum Error {
         /// Its number.
         generation: u32,
     },
+    /// There is no space for the next log. What is open can still be committed or rolled back, and the instance closed.
+    #[error(
+        "no space for the next log in {directory}: close the instance, make room there, and open it again"
+    )]
+    LogVolumeFull {
+        /// The log directory.
+        directory: String,
+    },
     /// What was asked for contradicts the state of the instance or its files.
     #[error("{0}")]
     Refused(String),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use btree::{LogRecord, MiniTransaction, Pager, Tree, space, update};
 use edb::header::{DatabaseHeader, State};
 use futures_util::future::select;
-use world::{Duration, Task, World};
+use world::{Duration, SECTOR_BYTES, Task, World};
 
 use crate::cache::{Cache, CacheStatus};
 use crate::checkpoint::CheckpointFile;
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::log::reader::LogFiles;
 use crate::log::writer::{Log, LogConfig, OpenLog};
-use crate::log::{LogNames, LogPosition, Signature, log_time};
+use crate::log::{LogNames, LogPosition, Signature, log_time, reserve};
 use crate::recovery::{Recovery, RecoveryReport, Redone};
 use crate::signal::{Fate, StopSignal};
 use crate::transaction::{Transaction, roll_back};
@@ -89,6 +89,7 @@ impl Instance {
         db: u8,
         step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
+        self.core.log.check_space()?;
         self.core.change(db, None, step).await
     }
 
@@ -283,6 +284,8 @@ impl Opening {
         let fresh = !files.current && files.archives.is_empty();
         let redone = if fresh { self.new_stream().await? } else { self.redo(&files).await? };
         let Redone { log, signature, transactions, mut report } = redone;
+        let log_bytes = u64::from(self.segments) * SECTOR_BYTES as u64;
+        reserve::make(&self.world, &self.names, log_bytes).await?;
         let log = Log::start(&self.world, self.log_config(signature), &self.log_counters, &self.fate, log);
         self.cache.set_log(Some(log.clone()));
         let core = Core::new(

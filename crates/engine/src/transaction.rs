@@ -49,12 +49,13 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Conflict`] if another open transaction has changed the entry; else as [`Self::read`]. The transaction
-    /// stays open.
+    /// stays open. [`Error::LogVolumeFull`] if there is no space for more log.
     pub async fn change<T>(
         &mut self,
         db: u8,
         step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
+        self.core.log.check_space()?;
         self.core.change(db, Some(self.id), step).await
     }
 

@@ -75,6 +75,11 @@ impl LogNames {
         format!("{}{generation:08X}.log", self.base)
     }
 
+    /// A log whose space is held in reserve, from 1.
+    pub fn reserve(&self, number: u8) -> String {
+        format!("{}res{number:05X}.jrs", self.base)
+    }
+
     /// The checkpoint file.
     pub fn checkpoint(&self) -> String {
         format!("{}.chk", self.base)

@@ -212,9 +212,11 @@ fn names_are_those_of_the_genuine_engine() {
     let names = LogNames::new("E00");
     assert_eq!([names.current(), names.next(), names.checkpoint()], ["E00.log", "E00tmp.log", "E00.chk"]);
     assert_eq!(names.closed(0xABC), "E0000000ABC.log");
+    assert_eq!(names.reserve(2), "E00res00002.jrs");
     assert_eq!(names.generation_of("E0000000ABC.log"), Some(0xABC));
     assert_eq!(names.generation_of("E0000ABC.log"), Some(0xABC));
-    for other in ["E00.log", "E00tmp.log", "E00+0000ABC.log", "E0100000ABC.log", "E00.chk"] {
+    for other in ["E00.log", "E00tmp.log", "E00+0000ABC.log", "E0100000ABC.log", "E00.chk", "E00res00001.jrs"]
+    {
         assert_eq!(names.generation_of(other), None, "{other}");
     }
 }

@@ -1,6 +1,7 @@
 //! The log stream of an instance: records in segments in generations of log files. Their bytes are `edb::log`'s business.
 
 pub(crate) mod reader;
+pub(crate) mod reserve;
 pub(crate) mod writer;
 
 use edb::log::DATA_START;
@@ -49,6 +50,11 @@ impl LogNames {
     /// The next log, in preparation.
     pub(crate) fn next(&self) -> String {
         self.path(&self.names.next())
+    }
+
+    /// A log held in reserve.
+    pub(crate) fn reserve(&self, number: u8) -> String {
+        self.path(&self.names.reserve(number))
     }
 
     pub(crate) fn checkpoint(&self) -> String {

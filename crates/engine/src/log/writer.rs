@@ -8,7 +8,9 @@
 //! 4. At a roll the old log has its archive name durably before the new one takes its place, and the new name is
 //!    durable before any record in it is promised. No order of lost names loses a closed log.
 //! 5. No log at or behind the durable checkpoint, or held by a reader, is recycled or removed (design invariant 4).
-//! 6. A flush closes the open segment, so no segment is ever rewritten and a torn write can only hit records that nobody
+//! 6. Once a reserve log is used, no new change is begun until the instance is opened again: what is left is for ending
+//!    what is open.
+//! 7. A flush closes the open segment, so no segment is ever rewritten and a torn write can only hit records that nobody
 //!    was promised. (The shadow segments of the format protect rewritten segments; a log written this way has none.)
 //!
 //! Limits: at most 512 KiB per write; one write at a time.
@@ -24,8 +26,8 @@ use smallvec::smallvec;
 use world::sync::Notify;
 use world::{Bufs, LocalFuture, OpenMode, PageBuf, SECTOR_BYTES, Task, World};
 
-use super::{LogNames, LogPosition, LogTime, Signature, data_start, log_time, page_of};
-use crate::error::Result;
+use super::{LogNames, LogPosition, LogTime, Signature, data_start, log_time, page_of, reserve};
+use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
 use crate::signal::Fate;
 
@@ -105,6 +107,8 @@ struct Inner {
     progress: Notify,
     task: RefCell<Option<Task<()>>>,
     rolls: Cell<u64>,
+    /// There was no space for the next log.
+    out_of_space: Cell<bool>,
 }
 
 struct State {
@@ -219,6 +223,7 @@ impl Log {
             progress: Notify::new(),
             task: RefCell::new(None),
             rolls: Cell::new(0),
+            out_of_space: Cell::new(false),
         };
         let log = Log(Rc::new(inner));
         fate.wake_on_failure(&log.0.work);
@@ -299,6 +304,14 @@ impl Log {
             self.0.progress.wait().await;
         }
         self.0.fate.check()
+    }
+
+    /// Fails if there is only so much space for log as the end of the instance may need.
+    pub(crate) fn check_space(&self) -> Result<()> {
+        if self.0.out_of_space.get() {
+            return Err(Error::LogVolumeFull { directory: self.0.config.names.directory.clone() });
+        }
+        Ok(())
     }
 
     /// Waits for the next movement of the log (a write done, a roll).
@@ -454,10 +467,22 @@ impl Log {
         self.0.state.borrow_mut().preparing = Some(task);
     }
 
-    /// Zero-fills the next log in pace with the growth of this one. `None` if the log is closed meanwhile.
+    /// The next log, new or from the reserve. `None` if the log is closed meanwhile.
     async fn prepare_next(&self) -> Result<Option<IoFile>> {
+        let (world, names) = (&self.0.world, &self.0.config.names);
+        match self.fill_next(None).await {
+            Err(error) if reserve::is_no_space(&error) && reserve::use_one(world, names).await? => {
+                self.0.out_of_space.set(true);
+                let file = IoFile::open(world, &names.next(), OpenMode::ReadWrite, &self.0.counters).await?;
+                self.fill_next(Some(file)).await
+            }
+            filled => filled,
+        }
+    }
+
+    /// Zero-fills the next log in pace with the growth of this one.
+    async fn fill_next(&self, mut file: Option<IoFile>) -> Result<Option<IoFile>> {
         let bytes = usize::from(self.0.config.segments) * SECTOR_BYTES;
-        let mut file = None;
         let mut offset = 0;
         while offset < bytes {
             let piece = WRITE_BYTES_MAX.min(bytes - offset);
