@@ -34,11 +34,20 @@ pub(super) struct Volume {
     pub id: VolumeId,
     pub capacity_bytes: Cell<u64>,
     used_bytes: Cell<u64>,
+    resized: Rc<Resized>,
 }
 
+/// Sizes of files since the storage model was told last; 0 = the file is gone.
+pub(super) type Resized = RefCell<Vec<(VolumeId, FileId, u64)>>;
+
 impl Volume {
-    pub fn new(id: VolumeId, capacity_bytes: u64) -> Rc<Volume> {
-        Rc::new(Volume { id, capacity_bytes: Cell::new(capacity_bytes), used_bytes: Cell::new(0) })
+    pub fn new(numbers: &Numbers, capacity_bytes: u64) -> Rc<Volume> {
+        Rc::new(Volume {
+            id: numbers.volume(),
+            capacity_bytes: Cell::new(capacity_bytes),
+            used_bytes: Cell::new(0),
+            resized: numbers.resized.clone(),
+        })
     }
 
     pub fn free_bytes(&self) -> u64 {
@@ -65,8 +74,14 @@ impl FileNode {
             return false;
         }
         self.volume.used_bytes.set(self.volume.used_bytes.get() - charged + bytes);
-        self.charged_bytes.set(bytes);
+        self.set_charged(bytes);
         true
+    }
+
+    fn set_charged(&self, bytes: u64) {
+        if self.charged_bytes.replace(bytes) != bytes {
+            self.volume.resized.borrow_mut().push((self.volume.id, self.id, bytes));
+        }
     }
 
     fn release_if_gone(&self) {
@@ -182,6 +197,8 @@ pub(super) struct Disk {
 pub(super) struct Numbers {
     files: Cell<u64>,
     volumes: Cell<u32>,
+    /// Over all volumes, in order.
+    pub resized: Rc<Resized>,
 }
 
 impl Numbers {
@@ -201,7 +218,7 @@ fn components(path: &str) -> SmallVec<[&str; 8]> {
 
 impl Disk {
     pub fn new(numbers: &Numbers, volume_bytes: u64) -> Disk {
-        let volume = Volume::new(numbers.volume(), volume_bytes);
+        let volume = Volume::new(numbers, volume_bytes);
         Disk {
             root: Rc::new(Dir {
                 id: numbers.file(),
@@ -293,7 +310,7 @@ impl Disk {
             return Err(EXISTS);
         }
         let is_volume = Rc::ptr_eq(&slot.dir, &self.root);
-        let new_volume = if is_volume { Some(Volume::new(numbers.volume(), volume_bytes)) } else { None };
+        let new_volume = if is_volume { Some(Volume::new(numbers, volume_bytes)) } else { None };
         let dir = Rc::new(Dir {
             id: numbers.file(),
             volume: new_volume.clone().unwrap_or_else(|| slot.dir.volume.clone()),
@@ -453,7 +470,7 @@ impl Disk {
                         file.handles.set(0);
                         file.named.set(true);
                         let bytes = file.contents.borrow().size();
-                        file.charged_bytes.set(bytes);
+                        file.set_charged(bytes);
                         used.entry(file.volume.id).or_insert((file.volume.clone(), 0)).1 += bytes;
                     }
                 }

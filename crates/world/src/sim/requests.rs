@@ -44,6 +44,8 @@ enum State {
 /// Why a request failed; the waiting side turns it into words.
 pub(super) type Failure = (ErrorKind, &'static str);
 
+const STORAGE_LOST: Failure = (ErrorKind::Io, "the storage has lost the data, or the way to them");
+
 struct Request {
     host: HostId,
     /// Order of issue.
@@ -119,7 +121,11 @@ impl Core {
                 _ => unreachable!("a new request is under way"),
             }
         };
-        self.model.borrow_mut().submit(self.executor.now(), request);
+        let mut model = self.model.borrow_mut();
+        for (volume, file, bytes) in self.numbers.resized.borrow_mut().drain(..) {
+            model.set_file_size(volume, file, bytes);
+        }
+        model.submit(self.executor.now(), request);
         request.id
     }
 
@@ -133,12 +139,13 @@ impl Core {
         let mut completed = self.completed.take();
         self.model.borrow_mut().take_completions(self.executor.now(), &mut completed);
         for id in completed.drain(..) {
-            self.complete(id);
+            let failed = self.model.borrow_mut().take_failure(id);
+            self.complete(id, failed);
         }
         self.completed.replace(completed);
     }
 
-    fn complete(&self, id: RequestId) {
+    fn complete(&self, id: RequestId, failed: bool) {
         // Out of the slab while it is worked on, so that no borrow is held.
         let mut requests = self.requests.borrow_mut();
         let Some(request) = requests.get(id) else { return };
@@ -149,7 +156,7 @@ impl Core {
             unreachable!("a storage model completed a request twice")
         };
         drop(requests);
-        let result = self.perform(&job, &mut bufs, fault);
+        let result = if failed { Err(STORAGE_LOST) } else { self.perform(&job, &mut bufs, fault) };
         let mut requests = self.requests.borrow_mut();
         let finished = if abandoned {
             requests.remove(id)

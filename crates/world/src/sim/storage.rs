@@ -55,6 +55,9 @@ pub struct StorageRequest {
 pub trait StorageModel {
     /// A volume appeared, before the first request to it.
     fn attach(&mut self, volume: VolumeId, host: &str, path: &str);
+    /// A file has this size now (0: it is gone). Told before the next request, in order; a model without geometry
+    /// does not care.
+    fn set_file_size(&mut self, _volume: VolumeId, _file: FileId, _bytes: u64) {}
     /// Takes a request.
     fn submit(&mut self, now: Time, request: StorageRequest);
     /// The earliest time at which something may complete, if anything is under way. May be early, never late; right
@@ -62,6 +65,10 @@ pub trait StorageModel {
     fn next_completion(&self) -> Option<Time>;
     /// Appends the requests that are complete at `now`, in order of completion.
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>);
+    /// Whether a request that has completed failed; asked once, right after it was taken.
+    fn take_failure(&mut self, _id: RequestId) -> bool {
+        false
+    }
 }
 
 /// Everything completes at the instant it was issued.

@@ -1,0 +1,75 @@
+//! What goes wrong on schedule.
+
+use super::{Array, Happening, NO_DRIVE};
+use crate::hardware::Event;
+use crate::raid::Slot;
+
+impl Array {
+    pub(super) fn happen(&mut self, event: Event) {
+        match event {
+            Event::DriveFails { drive } => self.drive_fails(drive),
+            Event::DriveSlow { drive, factor } => {
+                if let Some(drive) = self.drives.get_mut(drive) {
+                    drive.set_slowness(factor);
+                }
+            }
+            Event::LinkLost { link } => self.set_link(link, false),
+            Event::LinkRestored { link } => self.set_link(link, true),
+            Event::ControllerFails { controller } => self.controller_fails(controller),
+            Event::CacheUnprotected { controller } => self.protect(controller, false),
+            Event::CacheProtected { controller } => self.protect(controller, true),
+        }
+    }
+
+    fn set_link(&mut self, link: usize, alive: bool) {
+        let Some(state) = self.links.get_mut(link) else { return };
+        state.alive = alive;
+        if alive {
+            let stalled = std::mem::take(&mut self.stalled);
+            stalled.into_iter().for_each(|id| self.travel(id));
+        }
+    }
+
+    fn controller_fails(&mut self, controller: usize) {
+        let Some(state) = self.controllers.get_mut(controller) else { return };
+        state.alive = false;
+        let waiting = std::mem::take(&mut state.waiting);
+        if let Some(partner) = self.hardware.controllers[controller].partner {
+            let silent_ns = (self.hardware.controllers[partner].failover_ms * 1e6) as u64;
+            let partner_state = &mut self.controllers[partner];
+            partner_state.silent_until_ns = self.now_ns + silent_ns;
+            // Nobody mirrors the partner's cache now: it writes through. What the dead one held is in the mirror,
+            // and goes on to the drives.
+            self.protect(partner, false);
+        }
+        waiting.into_iter().for_each(|id| self.travel(id));
+    }
+
+    fn protect(&mut self, controller: usize, protected: bool) {
+        let Some(state) = self.controllers.get_mut(controller) else { return };
+        state.protected = protected;
+        if !protected {
+            self.press(controller);
+            let waiting = std::mem::take(&mut self.controllers[controller].waiting);
+            waiting.into_iter().for_each(|id| self.arrive(id));
+        }
+    }
+
+    fn drive_fails(&mut self, drive: usize) {
+        if drive >= self.drives.len() {
+            return;
+        }
+        self.spares.retain(|spare| *spare != drive);
+        let lost = self.drives[drive].fail();
+        if let Some((group, slot)) = self.drive_slots[drive] {
+            self.groups[group].slots[slot] = Slot::Lost;
+            self.begin_rebuild(group, slot, drive);
+        }
+        for job in lost {
+            // The job ends when its other commands have; what it read is read again from what is left.
+            self.job(job).retry = !self.job(job).is_writing();
+            self.at(self.now_ns, Happening::Done { job, drive: NO_DRIVE });
+            self.drive_statistics[drive].ends(self.now_ns);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Work on groups: reads, writes with parity, destaging.
+
+use super::{Array, Happening, JobId, Kind, NO_DRIVE};
+use crate::cache::Destage;
+use crate::hardware::Target;
+
+impl Array {
+    /// Reads a range of a group for a job, which waits for it.
+    pub(super) fn read_drives(&mut self, id: JobId, group: usize, start: u64, bytes: u64, pin: Option<u64>) {
+        let statistics = &self.drive_statistics;
+        match self.groups[group].plan_read(start, bytes, pin, |drive| statistics[drive].under_way()) {
+            Ok(accesses) => self.issue(id, &accesses, false),
+            Err(_) => self.job(id).lost = true,
+        }
+    }
+
+    /// Writes a range of a group for a job, which waits for it.
+    pub(super) fn write_drives(&mut self, id: JobId, group: usize, start: u64, bytes: u64) {
+        match self.groups[group].plan_write(start, bytes) {
+            Ok((reads, writes)) if reads.is_empty() => self.issue(id, &writes, true),
+            Ok((reads, writes)) => {
+                self.job(id).then_write.extend(writes);
+                self.issue(id, &reads, false);
+            }
+            Err(_) => self.job(id).lost = true,
+        }
+    }
+
+    /// Sends what the cache of a controller wants on the drives.
+    pub(super) fn drain_destages(&mut self, controller: usize) {
+        loop {
+            let Some(cache) = &mut self.controllers[controller].cache else { return };
+            if cache.due.is_empty() {
+                break;
+            }
+            let due = std::mem::take(&mut cache.due);
+            for destage in due {
+                let kind = Kind::Destage { controller: controller as u32, destage };
+                let id = self.new_job(kind);
+                self.job(id).bytes = destage.bytes;
+                self.job(id).remaining = 1;
+                self.write_drives(id, destage.group as usize, destage.start, destage.bytes);
+                self.command_done(id, NO_DRIVE);
+            }
+        }
+        self.plan_gathering(controller);
+    }
+
+    /// Sees to it that gathered writes leave in time.
+    fn plan_gathering(&mut self, controller: usize) {
+        let groups = &self.groups;
+        let state = &mut self.controllers[controller];
+        let Some(cache) = &mut state.cache else { return };
+        let next_ns = cache.release_gathered(self.now_ns, |key| groups[key.0 as usize].column(key.1));
+        let more = !cache.due.is_empty();
+        if let Some(due_ns) = next_ns
+            && state.gather_due_ns.is_none()
+        {
+            state.gather_due_ns = Some(due_ns);
+            self.at(due_ns, Happening::Gather(controller as u32));
+        }
+        if more {
+            self.drain_destages(controller);
+        }
+    }
+
+    pub(super) fn gather_due(&mut self, controller: usize) {
+        self.controllers[controller].gather_due_ns = None;
+        self.plan_gathering(controller);
+    }
+
+    /// Writes wait for room in a cache.
+    pub(super) fn press(&mut self, controller: usize) {
+        let groups = &self.groups;
+        if let Some(cache) = &mut self.controllers[controller].cache {
+            cache.press(|key| groups[key.0 as usize].column(key.1));
+        }
+        self.drain_destages(controller);
+    }
+
+    /// A destage has ended: room for writes that wait.
+    pub(super) fn destaged(&mut self, controller: usize, destage: Destage) {
+        let raid = &self.groups[destage.group as usize];
+        if let Some(cache) = &mut self.controllers[controller].cache {
+            cache.written(destage, |at| raid.column(at));
+        }
+        self.drain_destages(controller);
+        while let Some(id) = self.controllers[controller].waiting.front().copied() {
+            let bytes = self.job(id).bytes;
+            let state = &mut self.controllers[controller];
+            let unprotected = !state.protected || !state.alive;
+            if !unprotected && state.cache.as_ref().is_some_and(|cache| !cache.has_room(bytes)) {
+                self.press(controller);
+                return;
+            }
+            state.waiting.pop_front();
+            let volume = self.job(id).volume as usize;
+            match self.volumes[volume].placement.target {
+                Target::Group { group, .. } if !unprotected => self.write_cached(id, controller, group),
+                _ => self.arrive(id),
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Requests of hosts: over the links to a controller, through its cache, and back.
+
+use world::sim::{StorageOp, StorageRequest};
+
+use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
+use crate::drive::Command;
+use crate::hardware::Target;
+use crate::links::Way;
+use crate::space::Pieces;
+use crate::streams::{Advice, Prefetch};
+
+impl Array {
+    pub(super) fn take_request(&mut self, request: StorageRequest) {
+        self.requests_under_way += 1;
+        let kind = match request.op {
+            StorageOp::Read => Kind::Read,
+            StorageOp::Write => Kind::Write,
+            StorageOp::Sync => Kind::Sync,
+        };
+        let id = self.new_job(kind);
+        self.job(id).request = request.id;
+        self.job(id).bytes = request.bytes;
+        let Some(volume) = self.attached.get(&request.volume.0).copied() else {
+            self.unplaced_requests += 1;
+            self.job(id).volume = u32::MAX;
+            self.at(self.now_ns, Happening::Complete(id));
+            return;
+        };
+        let state = &mut self.volumes[volume as usize];
+        state.statistics.begins(self.now_ns);
+        let mut pieces = Pieces::new();
+        if request.op != StorageOp::Sync && request.bytes > 0 {
+            pieces = state.space.pieces(request.file.0, request.offset, request.bytes);
+            if let Target::Group { first_byte, .. } = state.placement.target {
+                pieces.iter_mut().for_each(|piece| piece.0 += first_byte);
+            }
+        }
+        let job = self.job(id);
+        job.volume = volume;
+        job.pieces = pieces;
+        self.travel(id);
+    }
+
+    /// Sends a request over a path that is well; it stalls while there is none.
+    pub(super) fn travel(&mut self, id: JobId) {
+        let volume = self.job(id).volume as usize;
+        let Some((path, controller)) = self.choose_path(volume) else {
+            self.stalled.push(id);
+            return;
+        };
+        let bytes = if matches!(self.job(id).kind, Kind::Write) { self.job(id).bytes } else { 0 };
+        let mut at_ns = self.now_ns;
+        if let Some(path) = path {
+            for link in &self.volumes[volume].placement.paths[path].links {
+                let link = &mut self.links[*link];
+                at_ns = link.command(at_ns);
+                at_ns = link.send(at_ns, Way::Down, bytes);
+            }
+        }
+        let state = &mut self.controllers[controller];
+        at_ns = at_ns.max(state.silent_until_ns);
+        let command_ns = ns(self.hardware.controllers[controller].command_us);
+        state.command_free_ns = state.command_free_ns.max(at_ns) + command_ns;
+        state.busy_ns += command_ns;
+        let arrives_ns = state.command_free_ns;
+        let job = self.job(id);
+        job.path = path.map_or(u32::MAX, |path| path as u32);
+        job.controller = controller as u32;
+        self.at(arrives_ns, Happening::Arrive(id));
+    }
+
+    /// A path to the volume's controller, in turn; `None` inside for volumes without links.
+    fn choose_path(&mut self, volume: usize) -> Option<(Option<usize>, usize)> {
+        self.check_owner(volume);
+        let state = &mut self.volumes[volume];
+        let paths = &state.placement.paths;
+        if paths.is_empty() {
+            return self.controllers[state.owner].alive.then_some((None, state.owner));
+        }
+        let well = |index: usize| {
+            let path = &paths[index];
+            self.controllers[path.controller].alive && path.links.iter().all(|link| self.links[*link].alive)
+        };
+        let count = paths.len();
+        let first = state.next_path as usize;
+        state.next_path = (state.next_path + 1) % count as u32;
+        let turn = (0..count).map(|k| (first + k) % count);
+        let owner = state.owner;
+        if let Some(path) = turn.clone().find(|index| paths[*index].controller == owner && well(*index)) {
+            return Some((Some(path), owner));
+        }
+        // No way to the owner: the volume moves to the controller that can be reached.
+        let path = turn.into_iter().find(|index| well(*index))?;
+        let controller = paths[path].controller;
+        state.owner = controller;
+        let silent_ns = self.now_ns + (self.hardware.controllers[controller].failover_ms * 1e6) as u64;
+        self.controllers[controller].silent_until_ns =
+            self.controllers[controller].silent_until_ns.max(silent_ns);
+        Some((Some(path), controller))
+    }
+
+    /// A volume whose controller is dead belongs to the partner.
+    fn check_owner(&mut self, volume: usize) {
+        let owner = self.volumes[volume].owner;
+        if !self.controllers[owner].alive
+            && let Some(partner) = self.hardware.controllers[owner].partner
+        {
+            self.volumes[volume].owner = partner;
+        }
+    }
+
+    /// A request has reached its controller.
+    pub(super) fn arrive(&mut self, id: JobId) {
+        let controller = self.job(id).controller as usize;
+        if !self.controllers[controller].alive {
+            self.travel(id);
+            return;
+        }
+        let volume = self.job(id).volume as usize;
+        match self.job(id).kind {
+            Kind::Read => self.controllers[controller].reads += 1,
+            Kind::Write => self.controllers[controller].writes += 1,
+            _ => {}
+        }
+        match self.volumes[volume].placement.target {
+            Target::Group { group, .. } => match self.job(id).kind {
+                Kind::Read => self.read_group(id, controller, volume, group),
+                Kind::Write => self.write_group(id, controller, group),
+                _ => self.sync_group(id, controller, group),
+            },
+            Target::LogStore { .. } | Target::ReplicatedStore { .. } => self.served(id),
+        }
+    }
+
+    fn read_group(&mut self, id: JobId, controller: usize, volume: usize, group: usize) {
+        let pieces = self.job(id).pieces.clone();
+        let state = &mut self.controllers[controller];
+        if let Some(cache) = &state.cache
+            && pieces.iter().all(|(start, bytes)| cache.holds(group as u32, *start, start + bytes))
+        {
+            state.hits += 1;
+            self.served(id);
+            return;
+        }
+        let (start, bytes) = pieces[0];
+        let mut prefetch = None;
+        let advice = self.volumes[volume].streams.read(id, start, start + bytes, &mut prefetch);
+        // The job holds itself until all is under way.
+        self.job(id).remaining = 1;
+        let pin = match advice {
+            Advice::Read(stream) => stream,
+            Advice::Hit | Advice::Wait => None,
+        };
+        let from_cache = !matches!(advice, Advice::Read(_));
+        if from_cache && pieces.len() == 1 {
+            self.controllers[controller].hits += 1;
+        } else {
+            self.controllers[controller].misses += 1;
+        }
+        if advice == Advice::Wait {
+            self.job(id).remaining += 1;
+        }
+        for (start, bytes) in &pieces[usize::from(from_cache)..] {
+            self.read_drives(id, group, *start, *bytes, pin);
+        }
+        if let Some(prefetch) = prefetch {
+            self.read_ahead(volume, group, prefetch);
+        }
+        self.command_done(id, NO_DRIVE);
+    }
+
+    fn read_ahead(&mut self, volume: usize, group: usize, prefetch: Prefetch) {
+        let Prefetch { stream, id, start, end } = prefetch;
+        let end = end.min(self.groups[group].capacity_bytes);
+        let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id });
+        self.job(job).bytes = end.saturating_sub(start);
+        self.job(job).remaining = 1;
+        if start < end {
+            self.read_drives(job, group, start, end - start, Some(stream));
+        }
+        self.command_done(job, NO_DRIVE);
+    }
+
+    fn sync_group(&mut self, id: JobId, controller: usize, group: usize) {
+        // With a protected cache, or drives without caches, there is nothing to flush: no command is sent.
+        let protected =
+            self.controllers[controller].protected && self.controllers[controller].cache.is_some();
+        let drives: Vec<usize> = self.groups[group].drives.clone();
+        self.job(id).remaining = 1;
+        if !protected {
+            for drive in drives {
+                if self.drives[drive].has_volatile_cache() {
+                    self.job(id).remaining += 1;
+                    let flush = Command { tag: id, write: false, is_flush: true, start: 0, bytes: 0 };
+                    self.send_to_drive(drive, flush);
+                }
+            }
+        }
+        self.command_done(id, NO_DRIVE);
+    }
+
+    fn write_group(&mut self, id: JobId, controller: usize, group: usize) {
+        let state = &self.controllers[controller];
+        match &state.cache {
+            Some(cache) if state.protected => {
+                if !state.waiting.is_empty() || !cache.has_room(self.jobs[id as usize].bytes) {
+                    self.controllers[controller].waits += 1;
+                    self.controllers[controller].waiting.push_back(id);
+                    self.press(controller);
+                } else {
+                    self.write_cached(id, controller, group);
+                }
+            }
+            _ => {
+                self.job(id).kind = Kind::WriteThrough;
+                self.job(id).remaining = 1;
+                for (start, bytes) in self.job(id).pieces.clone() {
+                    self.write_drives(id, group, start, bytes);
+                }
+                self.command_done(id, NO_DRIVE);
+            }
+        }
+    }
+
+    /// The cache has room: takes the data and acknowledges them.
+    pub(super) fn write_cached(&mut self, id: JobId, controller: usize, group: usize) {
+        let pieces = self.job(id).pieces.clone();
+        let volume = self.job(id).volume as usize;
+        let raid = &self.groups[group];
+        let state = &mut self.controllers[controller];
+        if let Some(cache) = &mut state.cache {
+            for (start, bytes) in pieces {
+                cache.write(self.now_ns, group as u32, start, start + bytes, |at| raid.column(at));
+            }
+            state.dirty_max_bytes = state.dirty_max_bytes.max(cache.dirty_bytes());
+        }
+        let acknowledge_ns = ns(self.hardware.controllers[controller].acknowledge_us);
+        let now_ns = self.now_ns;
+        let lanes = &mut self.volumes[volume].lanes;
+        let at_ns = match lanes.iter_mut().min() {
+            Some(lane) => {
+                *lane = (*lane).max(now_ns) + acknowledge_ns;
+                *lane
+            }
+            None => now_ns + acknowledge_ns,
+        };
+        self.at(at_ns, Happening::Done { job: id, drive: NO_DRIVE });
+        self.job(id).remaining = 1;
+        self.drain_destages(controller);
+    }
+
+    /// The controller has done its part: back to the host.
+    pub(super) fn served(&mut self, id: JobId) {
+        if self.job(id).retry {
+            self.job(id).retry = false;
+            self.job(id).lost = false;
+            self.arrive(id);
+            return;
+        }
+        let job = &self.jobs[id as usize];
+        let (volume, path, controller) = (job.volume as usize, job.path, job.controller as usize);
+        let bytes = if matches!(job.kind, Kind::Read) { job.bytes } else { 0 };
+        let mut at_ns = self.now_ns;
+        if matches!(job.kind, Kind::WriteThrough) {
+            at_ns += ns(self.hardware.controllers[controller].acknowledge_us);
+        }
+        if path != u32::MAX {
+            for link in self.volumes[volume].placement.paths[path as usize].links.iter().rev() {
+                at_ns = self.links[*link].send(at_ns, Way::Up, bytes);
+            }
+        }
+        self.at(at_ns, Happening::Complete(id));
+    }
+
+    pub(super) fn complete(&mut self, id: JobId) {
+        let job = &self.jobs[id as usize];
+        let (request, lost, volume) = (job.request, job.lost, job.volume);
+        if let Some(state) = self.volumes.get_mut(volume as usize) {
+            state.statistics.ends(self.now_ns, job.submitted_ns, job.kind, job.bytes);
+        }
+        if lost {
+            self.failed.insert(request);
+            self.failed_requests += 1;
+        }
+        self.free_jobs.push(id);
+        self.requests_under_way -= 1;
+        self.completed.push(request);
+    }
+}

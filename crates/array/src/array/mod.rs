@@ -1,0 +1,453 @@
+//! The array at work: an event queue over drives, links, controllers and stores.
+//!
+//! A host request becomes a job. A job waits for a number of things (drive commands, read-ahead, copies); when the last
+//! one is over, its next stage begins. All background work is jobs, too.
+
+mod faults;
+mod groups;
+mod host;
+mod rebuild;
+mod setup;
+mod statistics;
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+use world::sim::{FileId, RequestId, StorageModel, StorageRequest, VolumeId};
+use world::{FixedHashMap, Time};
+
+use crate::cache::{Cache, Destage};
+use crate::drive::{Command, Done, DriveState};
+use crate::hardware::{Event, Hardware, VolumePlacement};
+use crate::links::LinkState;
+use crate::raid::{Accesses, Raid};
+use crate::report::DeviceReport;
+use crate::space::{Pieces, Space};
+use crate::streams::Streams;
+use rebuild::RebuildState;
+use statistics::{DriveStatistics, VolumeStatistics};
+
+type JobId = u32;
+
+/// What happens at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    /// A rotating disk ends a command.
+    DriveReady(u32),
+    /// One of the things that a job waits for is over; on this drive, if it was a drive's.
+    Done { job: JobId, drive: u32 },
+    /// A request reaches its controller.
+    Arrive(JobId),
+    /// A request completes at its host.
+    Complete(JobId),
+    /// A command reaches its drive over the drive's link.
+    Issue(u32),
+    /// Gathered writes of a controller have waited long enough.
+    Gather(u32),
+    /// A rebuild goes on.
+    Rebuild(u32),
+    /// A controller's patrol reads on.
+    Patrol(u32),
+    /// An event of the schedule.
+    Scheduled(u32),
+}
+
+const NO_DRIVE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
+    /// Written to the drives before it is acknowledged.
+    WriteThrough,
+    Sync,
+    Destage {
+        controller: u32,
+        destage: Destage,
+    },
+    Ahead {
+        volume: u32,
+        stream: u64,
+        id: u64,
+    },
+    Rebuild {
+        rebuild: u32,
+        step: u32,
+    },
+    Patrol,
+}
+
+struct Job {
+    kind: Kind,
+    /// Things it waits for.
+    remaining: u32,
+    /// A drive died with a command of it.
+    retry: bool,
+    lost: bool,
+    request: RequestId,
+    volume: u32,
+    submitted_ns: u64,
+    /// On the target.
+    pieces: Pieces,
+    bytes: u64,
+    controller: u32,
+    path: u32,
+    /// What is written when the reads are over.
+    then_write: Accesses,
+}
+
+struct ControllerState {
+    alive: bool,
+    protected: bool,
+    cache: Option<Cache>,
+    gather_due_ns: Option<u64>,
+    /// Writes that wait for room.
+    waiting: VecDeque<JobId>,
+    command_free_ns: u64,
+    silent_until_ns: u64,
+    patrol_next: Vec<(usize, u64)>,
+    reads: u64,
+    writes: u64,
+    hits: u64,
+    misses: u64,
+    waits: u64,
+    dirty_max_bytes: u64,
+    busy_ns: u64,
+}
+
+struct VolumeState {
+    placement: VolumePlacement,
+    space: Space,
+    streams: Streams,
+    owner: usize,
+    next_path: u32,
+    /// When each of its acknowledgement lanes is free.
+    lanes: Vec<u64>,
+    statistics: VolumeStatistics,
+}
+
+/// The storage of a simulation. See [`Hardware`] for its parts.
+pub struct Array {
+    hardware: Hardware,
+    now_ns: u64,
+    sequence: u64,
+    queue: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    jobs: Vec<Job>,
+    free_jobs: Vec<JobId>,
+    drives: Vec<DriveState>,
+    drive_statistics: Vec<DriveStatistics>,
+    drive_scheduled_ns: Vec<u64>,
+    links: Vec<LinkState>,
+    groups: Vec<Raid>,
+    /// The group and slot of each drive.
+    drive_slots: Vec<Option<(usize, usize)>>,
+    controllers: Vec<ControllerState>,
+    volumes: Vec<VolumeState>,
+    rebuilds: Vec<RebuildState>,
+    spares: VecDeque<usize>,
+    attached: FixedHashMap<u32, u32>,
+    issued: Vec<(u32, Command)>,
+    free_issued: Vec<u32>,
+    schedule: Vec<Event>,
+    /// Requests that have no path.
+    stalled: Vec<JobId>,
+    completed: Vec<RequestId>,
+    failed: BTreeSet<RequestId>,
+    requests_under_way: usize,
+    unplaced_requests: u64,
+    failed_requests: u64,
+    statistics_since_ns: u64,
+    done: Vec<Done>,
+}
+
+impl Array {
+    /// Something that happens at a time of the simulation. Times that have passed mean now.
+    pub fn schedule(&mut self, at: Time, event: Event) {
+        let index = self.schedule.len() as u32;
+        self.schedule.push(event);
+        self.at(at.ns.max(self.now_ns), Happening::Scheduled(index));
+    }
+
+    /// What each part did since the last [`Self::reset_statistics`]. Time moves on to `now` first.
+    pub fn report(&mut self, now: Time) -> DeviceReport {
+        self.advance(now.ns);
+        self.make_report()
+    }
+
+    /// Begins a new window of [`Self::report`] at `now`.
+    pub fn reset_statistics(&mut self, now: Time) {
+        self.advance(now.ns);
+        self.clear_statistics();
+    }
+
+    fn at(&mut self, at_ns: u64, happening: Happening) {
+        self.sequence += 1;
+        self.queue.push(Reverse((at_ns, self.sequence, happening)));
+    }
+
+    /// Lets everything happen that is due by now.
+    fn advance(&mut self, now_ns: u64) {
+        while let Some(Reverse((at_ns, _, happening))) = self.queue.peek().copied() {
+            if at_ns > now_ns {
+                break;
+            }
+            self.queue.pop();
+            self.now_ns = at_ns;
+            match happening {
+                Happening::DriveReady(drive) => self.drive_ready(drive),
+                Happening::Done { job, drive } => self.command_done(job, drive),
+                Happening::Arrive(job) => self.arrive(job),
+                Happening::Complete(job) => self.complete(job),
+                Happening::Issue(slot) => {
+                    let (drive, command) = self.issued[slot as usize];
+                    self.free_issued.push(slot);
+                    self.hand_to_drive(drive, command);
+                }
+                Happening::Gather(controller) => self.gather_due(controller as usize),
+                Happening::Rebuild(rebuild) => self.rebuild_step(rebuild as usize),
+                Happening::Patrol(controller) => self.patrol(controller as usize),
+                Happening::Scheduled(index) => self.happen(self.schedule[index as usize].clone()),
+            }
+        }
+        self.now_ns = self.now_ns.max(now_ns);
+    }
+
+    fn new_job(&mut self, kind: Kind) -> JobId {
+        let job = Job {
+            kind,
+            remaining: 0,
+            retry: false,
+            lost: false,
+            request: RequestId(0),
+            volume: 0,
+            submitted_ns: self.now_ns,
+            pieces: Pieces::new(),
+            bytes: 0,
+            controller: 0,
+            path: 0,
+            then_write: Accesses::new(),
+        };
+        match self.free_jobs.pop() {
+            Some(id) => {
+                self.jobs[id as usize] = job;
+                id
+            }
+            None => {
+                self.jobs.push(job);
+                self.jobs.len() as u32 - 1
+            }
+        }
+    }
+
+    fn job(&mut self, id: JobId) -> &mut Job {
+        &mut self.jobs[id as usize]
+    }
+
+    /// Sends commands of a job to the drives; the job waits for them.
+    fn issue(&mut self, job: JobId, accesses: &[(usize, u64, u64)], write: bool) {
+        self.job(job).remaining += accesses.len() as u32;
+        for (drive, start, bytes) in accesses {
+            let command = Command { tag: job, write, is_flush: false, start: *start, bytes: *bytes };
+            self.send_to_drive(*drive, command);
+        }
+    }
+
+    fn send_to_drive(&mut self, drive: usize, command: Command) {
+        match self.hardware.drives[drive].link {
+            None => self.hand_to_drive(drive as u32, command),
+            Some(link) => {
+                let link = &mut self.links[link];
+                let handled_ns = link.command(self.now_ns);
+                let bytes = if command.write { command.bytes } else { 0 };
+                let at_ns = link.send(handled_ns, crate::links::Way::Down, bytes);
+                let slot = self.free_issued.pop().unwrap_or_else(|| {
+                    self.issued.push((0, command));
+                    self.issued.len() as u32 - 1
+                });
+                self.issued[slot as usize] = (drive as u32, command);
+                self.at(at_ns, Happening::Issue(slot));
+            }
+        }
+    }
+
+    fn hand_to_drive(&mut self, drive: u32, command: Command) {
+        let index = drive as usize;
+        self.drive_statistics[index].begins(self.now_ns, &command);
+        let mut done = std::mem::take(&mut self.done);
+        self.drives[index].submit(self.now_ns, command, &mut done);
+        self.drive_progressed(drive, done);
+    }
+
+    fn drive_ready(&mut self, drive: u32) {
+        let mut done = std::mem::take(&mut self.done);
+        self.drives[drive as usize].advance(self.now_ns, &mut done);
+        self.drive_progressed(drive, done);
+    }
+
+    fn drive_progressed(&mut self, drive: u32, mut done: Vec<Done>) {
+        if let Some(next_ns) = self.drives[drive as usize].next_ns()
+            && self.drive_scheduled_ns[drive as usize] != next_ns
+        {
+            self.drive_scheduled_ns[drive as usize] = next_ns;
+            self.at(next_ns, Happening::DriveReady(drive));
+        }
+        for Done { tag, at_ns } in done.drain(..) {
+            self.at(at_ns, Happening::Done { job: tag, drive });
+        }
+        self.done = done;
+    }
+
+    /// A command of a job has ended on a drive, or something else that it waited for.
+    fn command_done(&mut self, job: JobId, drive: u32) {
+        if drive != NO_DRIVE {
+            self.drive_statistics[drive as usize].ends(self.now_ns);
+            if let Some(link) = self.hardware.drives[drive as usize].link
+                && !self.jobs[job as usize].is_writing()
+            {
+                // The data cross the link before the job goes on.
+                let count = u64::from(self.jobs[job as usize].remaining.max(1));
+                let bytes = self.jobs[job as usize].bytes / count;
+                let at_ns = self.links[link].send(self.now_ns, crate::links::Way::Up, bytes);
+                self.at(at_ns, Happening::Done { job, drive: NO_DRIVE });
+                return;
+            }
+        }
+        let entry = self.job(job);
+        entry.remaining -= 1;
+        if entry.remaining == 0 {
+            self.go_on(job);
+        }
+    }
+
+    /// Everything that a job waited for is over.
+    fn go_on(&mut self, id: JobId) {
+        if !self.job(id).then_write.is_empty() && !self.job(id).lost {
+            let writes = std::mem::take(&mut self.job(id).then_write);
+            self.issue(id, &writes, true);
+            return;
+        }
+        match self.job(id).kind {
+            Kind::Read | Kind::WriteThrough | Kind::Sync | Kind::Write => self.served(id),
+            Kind::Destage { controller, destage } => {
+                self.free_jobs.push(id);
+                self.destaged(controller as usize, destage);
+            }
+            Kind::Ahead { volume, stream, id: ahead } => {
+                self.free_jobs.push(id);
+                let mut ready = Vec::new();
+                self.volumes[volume as usize].streams.arrived(stream, ahead, &mut ready);
+                ready.into_iter().for_each(|job| self.command_done(job, NO_DRIVE));
+            }
+            Kind::Rebuild { rebuild, step } => {
+                self.free_jobs.push(id);
+                self.rebuilt(rebuild as usize, step);
+            }
+            Kind::Patrol => self.free_jobs.push(id),
+        }
+    }
+}
+
+impl Job {
+    fn is_writing(&self) -> bool {
+        matches!(self.kind, Kind::Write | Kind::WriteThrough | Kind::Destage { .. } | Kind::Rebuild { .. })
+            && self.then_write.is_empty()
+    }
+}
+
+impl StorageModel for Array {
+    fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
+        let found = self.volumes.iter().position(|v| v.placement.host == host && v.placement.path == path);
+        if let Some(index) = found {
+            self.attached.insert(volume.0, index as u32);
+        }
+    }
+
+    fn set_file_size(&mut self, volume: VolumeId, file: FileId, bytes: u64) {
+        if let Some(index) = self.attached.get(&volume.0) {
+            let space = &mut self.volumes[*index as usize].space;
+            if bytes == 0 {
+                space.remove(file.0);
+            } else {
+                space.set_size(file.0, bytes);
+            }
+        }
+    }
+
+    fn submit(&mut self, now: Time, request: StorageRequest) {
+        self.advance(now.ns);
+        self.take_request(request);
+    }
+
+    fn next_completion(&self) -> Option<Time> {
+        if !self.completed.is_empty() {
+            return Some(Time { ns: self.now_ns });
+        }
+        if self.requests_under_way == 0 {
+            return None;
+        }
+        self.queue.peek().map(|Reverse((at_ns, _, _))| Time { ns: *at_ns })
+    }
+
+    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
+        self.advance(now.ns);
+        completed.append(&mut self.completed);
+    }
+
+    fn take_failure(&mut self, request: RequestId) -> bool {
+        !self.failed.is_empty() && self.failed.remove(&request)
+    }
+}
+
+/// An array that a simulation drives and that can be looked at meanwhile: clones are the same array.
+#[derive(Clone)]
+pub struct SharedArray(Rc<RefCell<Array>>);
+
+impl SharedArray {
+    /// Shares an array.
+    pub fn new(array: Array) -> SharedArray {
+        SharedArray(Rc::new(RefCell::new(array)))
+    }
+
+    /// See [`Array::schedule`].
+    pub fn schedule(&self, at: Time, event: Event) {
+        self.0.borrow_mut().schedule(at, event);
+    }
+
+    /// See [`Array::report`].
+    pub fn report(&self, now: Time) -> DeviceReport {
+        self.0.borrow_mut().report(now)
+    }
+
+    /// See [`Array::reset_statistics`].
+    pub fn reset_statistics(&self, now: Time) {
+        self.0.borrow_mut().reset_statistics(now);
+    }
+}
+
+impl StorageModel for SharedArray {
+    fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
+        self.0.borrow_mut().attach(volume, host, path);
+    }
+    fn set_file_size(&mut self, volume: VolumeId, file: FileId, bytes: u64) {
+        self.0.borrow_mut().set_file_size(volume, file, bytes);
+    }
+    fn submit(&mut self, now: Time, request: StorageRequest) {
+        self.0.borrow_mut().submit(now, request);
+    }
+    fn next_completion(&self) -> Option<Time> {
+        self.0.borrow().next_completion()
+    }
+    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
+        self.0.borrow_mut().take_completions(now, completed);
+    }
+    fn take_failure(&mut self, request: RequestId) -> bool {
+        self.0.borrow_mut().take_failure(request)
+    }
+}
+
+/// Nanoseconds of microseconds.
+fn ns(duration_us: f64) -> u64 {
+    (duration_us * 1e3) as u64
+}

@@ -1,0 +1,253 @@
+//! From a description to an array: checks of every index and value, then the parts.
+
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use world::FixedHashMap;
+
+use super::rebuild::RebuildState;
+use super::statistics::{DriveStatistics, VolumeStatistics};
+use super::{Array, ControllerState, Happening, VolumeState};
+use crate::cache::Cache;
+use crate::drive::{self, DriveState};
+use crate::error::ArrayError;
+use crate::hardware::{DriveModel, Hardware, Target};
+use crate::links::LinkState;
+use crate::raid::Raid;
+use crate::space::Space;
+use crate::streams::Streams;
+
+fn bad(part: &str, reason: impl Into<String>) -> ArrayError {
+    ArrayError::BadPart { part: part.into(), reason: reason.into() }
+}
+
+/// Checks one list's indexes.
+struct Known<'a> {
+    part: &'a str,
+}
+
+impl Known<'_> {
+    fn check(&self, kind: &'static str, index: usize, count: usize) -> Result<(), ArrayError> {
+        if index < count {
+            return Ok(());
+        }
+        Err(ArrayError::NoSuchPart { part: self.part.into(), kind, index, count })
+    }
+}
+
+fn check(hardware: &Hardware) -> Result<(), ArrayError> {
+    let (drives, links) = (hardware.drives.len(), hardware.links.len());
+    let (groups, controllers) = (hardware.groups.len(), hardware.controllers.len());
+    for part in &hardware.drives {
+        let known = Known { part: &part.name };
+        part.link.map_or(Ok(()), |link| known.check("link", link, links))?;
+        drive::check(&part.model).map_err(|reason| bad(&part.name, reason))?;
+    }
+    let mut owner_of_drive: BTreeMap<usize, String> = BTreeMap::new();
+    let mut take = |part: &str, drive: usize| match owner_of_drive.insert(drive, part.into()) {
+        Some(other) => Err(bad(part, format!("drive {drive} belongs to {other}, too"))),
+        None => Ok(()),
+    };
+    for group in &hardware.groups {
+        let known = Known { part: &group.name };
+        for drive in &group.drives {
+            known.check("drive", *drive, drives)?;
+            take(&group.name, *drive)?;
+        }
+    }
+    for spare in &hardware.spares {
+        Known { part: "spares" }.check("drive", *spare, drives)?;
+        take("spares", *spare)?;
+    }
+    for controller in &hardware.controllers {
+        let known = Known { part: &controller.name };
+        controller.partner.map_or(Ok(()), |partner| known.check("controller", partner, controllers))?;
+        let times = [
+            controller.command_us,
+            controller.acknowledge_us,
+            controller.failover_ms,
+            controller.patrol_mb_per_s,
+        ];
+        if times.iter().any(|time| !time.is_finite() || *time < 0.0) {
+            return Err(bad(&controller.name, "a time or rate is negative or not a number"));
+        }
+        if let Some(cache) = &controller.write_cache
+            && !(cache.dirty_max_pct > 0.0 && cache.dirty_max_pct <= 100.0 && cache.gather_ms >= 0.0)
+        {
+            return Err(bad(
+                &controller.name,
+                "dirty_max_pct lies above 0 and up to 100, gather_ms at 0 or above",
+            ));
+        }
+    }
+    for link in &hardware.links {
+        let numbers = [link.latency_us, link.mb_per_s, link.command_us];
+        if numbers.iter().any(|number| !number.is_finite() || *number < 0.0) {
+            return Err(bad(&link.name, "a time or rate is negative or not a number"));
+        }
+    }
+    let mut names = BTreeSet::new();
+    for volume in &hardware.volumes {
+        let part = format!("{}:{}", volume.host, volume.path);
+        let known = Known { part: &part };
+        if !names.insert((&volume.host, &volume.path)) {
+            return Err(bad(&part, "is placed twice"));
+        }
+        known.check("controller", volume.owner, controllers)?;
+        for path in &volume.paths {
+            known.check("controller", path.controller, controllers)?;
+            path.links.iter().try_for_each(|link| known.check("link", *link, links))?;
+        }
+        if !volume.paths.is_empty() && !volume.paths.iter().any(|path| path.controller == volume.owner) {
+            return Err(bad(&part, "no path leads to its owner"));
+        }
+        match volume.target {
+            Target::Group { group, .. } => known.check("group", group, groups)?,
+            Target::LogStore { store } => known.check("log store", store, hardware.log_stores.len())?,
+            Target::ReplicatedStore { store, .. } => {
+                known.check("replicated store", store, hardware.replicated_stores.len())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_overlap(hardware: &Hardware, groups: &[Raid]) -> Result<(), ArrayError> {
+    let mut slices: Vec<(usize, u64, u64, String)> = Vec::new();
+    for volume in &hardware.volumes {
+        if let Target::Group { group, first_byte } = volume.target {
+            let name = format!("{}:{}", volume.host, volume.path);
+            let (end, capacity) = (first_byte + volume.bytes, groups[group].capacity_bytes);
+            if end > capacity {
+                let group = &hardware.groups[group].name;
+                let reason = format!("ends at byte {end} of {group}, which has {capacity}: make it smaller");
+                return Err(bad(&name, reason));
+            }
+            slices.push((group, first_byte, end, name));
+        }
+    }
+    slices.sort();
+    for pair in slices.windows(2) {
+        if pair[0].0 == pair[1].0 && pair[0].2 > pair[1].1 {
+            return Err(bad(&pair[1].3, format!("overlaps {} on the same group", pair[0].3)));
+        }
+    }
+    Ok(())
+}
+
+fn capacity_bytes(model: &DriveModel) -> u64 {
+    match model {
+        DriveModel::Rotating(disk) => disk.capacity_bytes,
+        DriveModel::Flash(drive) => drive.capacity_bytes,
+    }
+}
+
+impl Array {
+    /// Builds the array; equal hardware and seed give equal times.
+    pub fn new(hardware: Hardware, seed: u64) -> Result<Array, ArrayError> {
+        check(&hardware)?;
+        let mut groups = Vec::new();
+        let mut drive_slots = vec![None; hardware.drives.len()];
+        for (index, group) in hardware.groups.iter().enumerate() {
+            let sizes = group.drives.iter().map(|drive| capacity_bytes(&hardware.drives[*drive].model));
+            let smallest = sizes.min().ok_or_else(|| bad(&group.name, "has no drives"))?;
+            let raid = Raid::new(group, smallest, seed ^ index as u64);
+            groups.push(raid.map_err(|reason| bad(&group.name, reason))?);
+            for (slot, drive) in group.drives.iter().enumerate() {
+                drive_slots[*drive] = Some((index, slot));
+            }
+        }
+        check_overlap(&hardware, &groups)?;
+        let drives = hardware.drives.iter().enumerate().map(|(index, drive)| {
+            let mut random = ChaCha8Rng::seed_from_u64(seed);
+            random.set_stream(index as u64);
+            DriveState::new(&drive.model, random)
+        });
+        let controllers = hardware.controllers.iter().map(|controller| ControllerState {
+            alive: true,
+            protected: true,
+            cache: controller.write_cache.clone().map(Cache::new),
+            gather_due_ns: None,
+            waiting: VecDeque::new(),
+            command_free_ns: 0,
+            silent_until_ns: 0,
+            patrol_next: Vec::new(),
+            reads: 0,
+            writes: 0,
+            hits: 0,
+            misses: 0,
+            waits: 0,
+            dirty_max_bytes: 0,
+            busy_ns: 0,
+        });
+        let volumes = hardware.volumes.iter().map(|placement| {
+            let controller = &hardware.controllers[placement.owner];
+            let limit = match placement.target {
+                Target::Group { first_byte, .. } => first_byte + placement.bytes,
+                _ => placement.bytes,
+            };
+            VolumeState {
+                space: Space::new(placement.bytes),
+                streams: Streams::new(controller.read_ahead_bytes, limit),
+                owner: placement.owner,
+                next_path: 0,
+                lanes: vec![0; controller.acknowledge_lanes as usize],
+                statistics: VolumeStatistics::default(),
+                placement: placement.clone(),
+            }
+        });
+        let mut array = Array {
+            now_ns: 0,
+            sequence: 0,
+            queue: BinaryHeap::new(),
+            jobs: Vec::new(),
+            free_jobs: Vec::new(),
+            drives: drives.collect(),
+            drive_statistics: vec![DriveStatistics::default(); hardware.drives.len()],
+            drive_scheduled_ns: vec![0; hardware.drives.len()],
+            links: hardware.links.iter().map(LinkState::new).collect(),
+            groups,
+            drive_slots,
+            controllers: controllers.collect(),
+            volumes: volumes.collect(),
+            rebuilds: Vec::<RebuildState>::new(),
+            spares: hardware.spares.iter().copied().collect(),
+            attached: FixedHashMap::default(),
+            issued: Vec::new(),
+            free_issued: Vec::new(),
+            schedule: Vec::new(),
+            stalled: Vec::new(),
+            completed: Vec::new(),
+            failed: BTreeSet::new(),
+            requests_under_way: 0,
+            unplaced_requests: 0,
+            failed_requests: 0,
+            statistics_since_ns: 0,
+            done: Vec::new(),
+            hardware,
+        };
+        array.begin_patrols();
+        Ok(array)
+    }
+
+    fn begin_patrols(&mut self) {
+        for index in 0..self.controllers.len() {
+            if self.hardware.controllers[index].patrol_mb_per_s <= 0.0 {
+                continue;
+            }
+            // A controller patrols the drives of the groups whose volumes it owns.
+            let owned = self.hardware.volumes.iter().filter(|volume| volume.owner == index);
+            let groups: BTreeSet<usize> = owned
+                .filter_map(|volume| match volume.target {
+                    Target::Group { group, .. } => Some(group),
+                    Target::LogStore { store } => Some(self.hardware.log_stores[store].group),
+                    Target::ReplicatedStore { .. } => None,
+                })
+                .collect();
+            let drives = groups.into_iter().flat_map(|group| self.groups[group].drives.clone());
+            self.controllers[index].patrol_next = drives.map(|drive| (drive, 0)).collect();
+            self.at(0, Happening::Patrol(index as u32));
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is counted, and the report that it becomes.
+
+use super::{Array, Kind};
+use crate::drive::Command;
+use crate::raid::Slot;
+use crate::report::{DeviceReport, PartKind, PartReport};
+
+/// Requests under way over time: the integral, and the time with at least one.
+#[derive(Default, Clone, Copy)]
+struct Load {
+    under_way: u32,
+    changed_ns: u64,
+    integral_ns: u128,
+    busy_ns: u64,
+}
+
+impl Load {
+    fn settle(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.saturating_sub(self.changed_ns);
+        self.integral_ns += u128::from(passed_ns) * u128::from(self.under_way);
+        if self.under_way > 0 {
+            self.busy_ns += passed_ns;
+        }
+        self.changed_ns = self.changed_ns.max(now_ns);
+    }
+
+    fn reset(&mut self, now_ns: u64) {
+        *self = Load { under_way: self.under_way, changed_ns: now_ns, ..Load::default() };
+    }
+}
+
+#[derive(Default, Clone, Copy)]
+pub(super) struct DriveStatistics {
+    load: Load,
+    reads: u64,
+    writes: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+}
+
+impl DriveStatistics {
+    pub fn begins(&mut self, now_ns: u64, command: &Command) {
+        self.load.settle(now_ns);
+        self.load.under_way += 1;
+        if command.write {
+            self.writes += 1;
+            self.write_bytes += command.bytes;
+        } else if !command.is_flush {
+            self.reads += 1;
+            self.read_bytes += command.bytes;
+        }
+    }
+
+    pub fn ends(&mut self, now_ns: u64) {
+        self.load.settle(now_ns);
+        self.load.under_way -= 1;
+    }
+
+    pub fn under_way(&self) -> u32 {
+        self.load.under_way
+    }
+}
+
+#[derive(Default, Clone, Copy)]
+pub(super) struct VolumeStatistics {
+    load: Load,
+    reads: u64,
+    writes: u64,
+    read_bytes: u64,
+    write_bytes: u64,
+    read_ns: u128,
+    write_ns: u128,
+}
+
+impl VolumeStatistics {
+    pub fn begins(&mut self, now_ns: u64) {
+        self.load.settle(now_ns);
+        self.load.under_way += 1;
+    }
+
+    pub(super) fn ends(&mut self, now_ns: u64, submitted_ns: u64, kind: Kind, bytes: u64) {
+        self.load.settle(now_ns);
+        self.load.under_way -= 1;
+        let took_ns = u128::from(now_ns - submitted_ns);
+        match kind {
+            Kind::Read => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+                self.read_ns += took_ns;
+            }
+            Kind::Write | Kind::WriteThrough => {
+                self.writes += 1;
+                self.write_bytes += bytes;
+                self.write_ns += took_ns;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn mean_ms(sum_ns: u128, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { sum_ns as f64 / count as f64 / 1e6 }
+}
+
+impl Array {
+    pub(super) fn clear_statistics(&mut self) {
+        let now_ns = self.now_ns;
+        self.statistics_since_ns = now_ns;
+        for statistics in &mut self.drive_statistics {
+            let mut load = statistics.load;
+            load.reset(now_ns);
+            *statistics = DriveStatistics { load, ..DriveStatistics::default() };
+        }
+        for volume in &mut self.volumes {
+            let mut load = volume.statistics.load;
+            load.reset(now_ns);
+            volume.statistics = VolumeStatistics { load, ..VolumeStatistics::default() };
+        }
+        self.links.iter_mut().for_each(crate::links::LinkState::reset_statistics);
+        for state in &mut self.controllers {
+            (state.reads, state.writes, state.hits, state.misses) = (0, 0, 0, 0);
+            (state.waits, state.busy_ns) = (0, 0);
+            state.dirty_max_bytes = state.cache.as_ref().map_or(0, |cache| cache.dirty_bytes());
+        }
+        self.unplaced_requests = 0;
+        self.failed_requests = 0;
+    }
+
+    pub(super) fn make_report(&mut self) -> DeviceReport {
+        let now_ns = self.now_ns;
+        let length_ns = (now_ns - self.statistics_since_ns).max(1) as f64;
+        let mut parts = Vec::new();
+        for (index, drive) in self.hardware.drives.iter().enumerate() {
+            let statistics = &mut self.drive_statistics[index];
+            statistics.load.settle(now_ns);
+            let mut part = PartReport::new(PartKind::Drive, &drive.name);
+            (part.reads, part.writes) = (statistics.reads, statistics.writes);
+            (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
+            part.busy_share = statistics.load.busy_ns as f64 / length_ns;
+            part.mean_queue = statistics.load.integral_ns as f64 / length_ns;
+            part.read_ms = mean_ms(statistics.load.integral_ns, statistics.reads + statistics.writes);
+            part.state = match self.drive_slots[index].map(|(group, slot)| self.groups[group].slots[slot]) {
+                Some(Slot::Lost) => "lost".into(),
+                Some(Slot::Rebuilding(_)) => "rebuilding".into(),
+                _ => String::new(),
+            };
+            parts.push(part);
+        }
+        for (index, link) in self.hardware.links.iter().enumerate() {
+            let state = &self.links[index];
+            let mut part = PartReport::new(PartKind::Link, &link.name);
+            part.reads = state.commands;
+            (part.write_bytes, part.read_bytes) = (state.bytes[0], state.bytes[1]);
+            let busiest = state.busy_ns[0].max(state.busy_ns[1]).max(state.command_busy_ns);
+            part.busy_share = busiest as f64 / length_ns;
+            part.state = if state.alive { String::new() } else { "lost".into() };
+            parts.push(part);
+        }
+        for (index, controller) in self.hardware.controllers.iter().enumerate() {
+            let state = &self.controllers[index];
+            let mut part = PartReport::new(PartKind::Controller, &controller.name);
+            (part.reads, part.writes) = (state.reads, state.writes);
+            (part.cache_hits, part.cache_misses) = (state.hits, state.misses);
+            (part.write_waits, part.dirty_max_bytes) = (state.waits, state.dirty_max_bytes);
+            part.busy_share = state.busy_ns as f64 / length_ns;
+            part.state = match (state.alive, state.protected) {
+                (false, _) => "lost".into(),
+                (true, false) if state.cache.is_some() => "cache unprotected".into(),
+                _ => String::new(),
+            };
+            parts.push(part);
+        }
+        for volume in &mut self.volumes {
+            let statistics = &mut volume.statistics;
+            statistics.load.settle(now_ns);
+            let name = format!("{}:{}", volume.placement.host, volume.placement.path);
+            let mut part = PartReport::new(PartKind::Volume, &name);
+            (part.reads, part.writes) = (statistics.reads, statistics.writes);
+            (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
+            part.busy_share = statistics.load.busy_ns as f64 / length_ns;
+            part.mean_queue = statistics.load.integral_ns as f64 / length_ns;
+            part.read_ms = mean_ms(statistics.read_ns, statistics.reads);
+            part.write_ms = mean_ms(statistics.write_ns, statistics.writes);
+            parts.push(part);
+        }
+        DeviceReport {
+            seconds: length_ns / 1e9,
+            parts,
+            unplaced_requests: self.unplaced_requests,
+            failed_requests: self.failed_requests,
+        }
+    }
+}

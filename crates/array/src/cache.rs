@@ -1,0 +1,455 @@
+//! The write-back cache of a controller: what it holds, what is dirty, and which write goes to the drives next.
+//!
+//! Invariants
+//! 1. An extent that is dirty stays until a write of its newest contents to the group has ended.
+//! 2. Extents never overlap. Written again while it waits, an extent is destaged once; written again while it is being
+//!    destaged, it is destaged again.
+//! 3. `dirty_bytes` is the sum over all extents that are not clean.
+//!
+//! Left out: cache pages (an extent takes its own length), parity held in the cache, full-stripe gathering beyond
+//! sequential writes, room shared with reads (read-ahead has its own).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::hardware::{DestageOrder, WriteCache};
+
+/// A place in a group: group, first byte.
+pub(crate) type Key = (u32, u64);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Clean,
+    /// Waits for more of a sequential stream.
+    Gathering,
+    /// Waits for its turn in its column.
+    Pooled {
+        column: usize,
+        place: u64,
+    },
+    /// Is being written; `again`: has changed since.
+    Writing {
+        again: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    end: u64,
+    state: State,
+    version: u64,
+}
+
+/// Dirty extents of one drive set, by place.
+#[derive(Default)]
+struct Column {
+    waiting: BTreeMap<u64, Key>,
+    next_place: u64,
+    writing: u32,
+    left_in_burst: u32,
+}
+
+/// A write to the group that the cache asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Destage {
+    pub group: u32,
+    pub start: u64,
+    pub bytes: u64,
+    pub version: u64,
+    pub column: usize,
+}
+
+pub(crate) struct Cache {
+    settings: WriteCache,
+    dirty_max_bytes: u64,
+    extents: BTreeMap<Key, Extent>,
+    /// Keys in order of writing, for eviction; a key may stand here more than once.
+    order: VecDeque<(Key, u64)>,
+    gathering: VecDeque<(u64, Key, u64)>,
+    columns: BTreeMap<usize, Column>,
+    held_bytes: u64,
+    dirty_bytes: u64,
+    next_version: u64,
+    /// Destages that are to be issued.
+    pub due: Vec<Destage>,
+    /// Where an extent goes when its turn does not matter.
+    no_column: usize,
+}
+
+impl Cache {
+    pub fn new(settings: WriteCache) -> Cache {
+        let dirty_max_bytes = (settings.bytes as f64 * settings.dirty_max_pct / 100.0) as u64;
+        Cache {
+            settings,
+            dirty_max_bytes,
+            extents: BTreeMap::new(),
+            order: VecDeque::new(),
+            gathering: VecDeque::new(),
+            columns: BTreeMap::new(),
+            held_bytes: 0,
+            dirty_bytes: 0,
+            next_version: 0,
+            due: Vec::new(),
+            no_column: usize::MAX,
+        }
+    }
+
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.dirty_bytes == 0 || self.dirty_bytes + bytes <= self.dirty_max_bytes
+    }
+
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// Whether a range is wholly in the cache.
+    pub fn holds(&self, group: u32, start: u64, end: u64) -> bool {
+        let mut at = start;
+        while at < end {
+            match self.extents.range(..=(group, at)).next_back() {
+                Some(((g, _), extent)) if *g == group && extent.end > at => at = extent.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Takes written data; `column` says where a place of the group lies. Destages fall into `due`.
+    pub fn write(
+        &mut self,
+        now_ns: u64,
+        group: u32,
+        start: u64,
+        end: u64,
+        column: impl Fn(u64) -> (usize, u64),
+    ) {
+        let key = (group, start);
+        if let Some(extent) = self.extents.get_mut(&key)
+            && extent.end == end
+        {
+            match &mut extent.state {
+                State::Gathering | State::Pooled { .. } => return,
+                State::Writing { again } => {
+                    *again = true;
+                    return;
+                }
+                State::Clean => {}
+            }
+        }
+        self.make_way(group, start, end);
+        let behind = self.extents.range(..key).next_back().map(|(key, extent)| (*key, *extent));
+        let behind = behind.filter(|(before, extent)| before.0 == group && extent.end == start);
+        self.dirty_bytes += end - start;
+        self.held_bytes += end - start;
+        match behind {
+            Some((before, extent)) if extent.state == State::Gathering => {
+                if let Some(grown) = self.extents.get_mut(&before) {
+                    grown.end = end;
+                }
+                if end - before.1 >= self.settings.gather_bytes {
+                    self.schedule(before, &column);
+                }
+            }
+            Some(_) if self.settings.gather_bytes > end - start => {
+                let version = self.insert(key, end, State::Gathering);
+                let due_ns = now_ns + (self.settings.gather_ms * 1e6) as u64;
+                self.gathering.push_back((due_ns, key, version));
+            }
+            _ => {
+                self.insert(key, end, State::Gathering);
+                self.schedule(key, &column);
+            }
+        }
+        self.evict();
+    }
+
+    fn insert(&mut self, key: Key, end: u64, state: State) -> u64 {
+        let version = self.next_version;
+        self.next_version += 1;
+        self.extents.insert(key, Extent { end, state, version });
+        self.order.push_back((key, version));
+        version
+    }
+
+    /// Removes or trims what a write replaces.
+    fn make_way(&mut self, group: u32, start: u64, end: u64) {
+        let first = self.extents.range(..=(group, start)).next_back().map(|(key, _)| *key);
+        let from = first.filter(|key| key.0 == group).unwrap_or((group, start));
+        let hit: Vec<(Key, Extent)> = self
+            .extents
+            .range(from..(group, end))
+            .filter(|(_, extent)| extent.end > start)
+            .map(|(key, extent)| (*key, *extent))
+            .collect();
+        for (key, extent) in hit {
+            self.remove(key);
+            // What is left of a dirty extent stays dirty; of a clean one it may be forgotten.
+            if extent.state == State::Clean {
+                continue;
+            }
+            for (from, to) in [(key.1, start.min(extent.end)), (end.max(key.1), extent.end)] {
+                if from < to {
+                    self.insert((group, from), to, State::Gathering);
+                    self.held_bytes += to - from;
+                    self.dirty_bytes += to - from;
+                    let version = self.next_version - 1;
+                    // Overdue: leaves with the next timer or write.
+                    self.gathering.push_front((0, (group, from), version));
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(extent) = self.extents.remove(&key) {
+            let bytes = extent.end - key.1;
+            self.held_bytes -= bytes;
+            if extent.state != State::Clean {
+                self.dirty_bytes -= bytes;
+            }
+            if let State::Pooled { column, place } = extent.state
+                && let Some(column) = self.columns.get_mut(&column)
+            {
+                column.waiting.remove(&place);
+            }
+        }
+    }
+
+    /// An extent is ready to go to the drives, in the order of the settings.
+    fn schedule(&mut self, key: Key, column: &impl Fn(u64) -> (usize, u64)) {
+        let Some(extent) = self.extents.get_mut(&key) else { return };
+        if self.settings.destage == DestageOrder::Immediate {
+            extent.state = State::Writing { again: false };
+            self.due.push(Destage {
+                group: key.0,
+                start: key.1,
+                bytes: extent.end - key.1,
+                version: extent.version,
+                column: self.no_column,
+            });
+            return;
+        }
+        let (drive, place) = column(key.1);
+        extent.state = State::Pooled { column: drive, place };
+        self.columns.entry(drive).or_default().waiting.insert(place, key);
+        self.fill(drive, false);
+    }
+
+    /// Issues what the order of the settings allows for a column; `forced` if writes wait for room.
+    fn fill(&mut self, drive: usize, forced: bool) {
+        let Some(column) = self.columns.get_mut(&drive) else { return };
+        let mut issued = Vec::new();
+        match self.settings.destage {
+            DestageOrder::Immediate => {}
+            DestageOrder::Nearest => {
+                while column.writing == 0 && !column.waiting.is_empty() {
+                    let at = column.next_place;
+                    let above = column.waiting.range(at..).next().map(|(place, _)| *place);
+                    let below = column.waiting.range(..at).next_back().map(|(place, _)| *place);
+                    let nearest = match (above, below) {
+                        (Some(above), Some(below)) if above - at > at - below => below,
+                        (Some(above), _) => above,
+                        (None, Some(below)) => below,
+                        (None, None) => break,
+                    };
+                    issued.extend(column.waiting.remove(&nearest).map(|key| (nearest, key)));
+                    column.writing += 1;
+                    column.next_place = nearest;
+                }
+            }
+            DestageOrder::Sorted { burst, start_dirty } => {
+                let enough = column.waiting.len() >= start_dirty as usize || forced;
+                if column.writing == 0 && column.left_in_burst == 0 && enough {
+                    column.left_in_burst = burst.max(1);
+                }
+                while column.left_in_burst > 0 && !column.waiting.is_empty() {
+                    let above = column.waiting.range(column.next_place..).next();
+                    let Some((place, key)) =
+                        above.or_else(|| column.waiting.iter().next()).map(|(p, k)| (*p, *k))
+                    else {
+                        break;
+                    };
+                    column.waiting.remove(&place);
+                    issued.push((place, key));
+                    column.next_place = place + 1;
+                    column.writing += 1;
+                    column.left_in_burst -= 1;
+                }
+                column.left_in_burst = 0;
+            }
+        }
+        for (_, key) in issued {
+            if let Some(extent) = self.extents.get_mut(&key) {
+                extent.state = State::Writing { again: false };
+                let (bytes, version) = (extent.end - key.1, extent.version);
+                self.due.push(Destage { group: key.0, start: key.1, bytes, version, column: drive });
+            }
+        }
+    }
+
+    /// A destage has ended.
+    pub fn written(&mut self, destage: Destage, column: impl Fn(u64) -> (usize, u64)) {
+        let key = (destage.group, destage.start);
+        if let Some(extent) = self.extents.get_mut(&key)
+            && extent.version == destage.version
+            && let State::Writing { again } = extent.state
+        {
+            if again {
+                self.schedule(key, &column);
+            } else {
+                extent.state = State::Clean;
+                self.dirty_bytes -= extent.end - key.1;
+            }
+        }
+        if let Some(drives) = self.columns.get_mut(&destage.column) {
+            drives.writing -= 1;
+            self.fill(destage.column, false);
+        }
+        self.evict();
+    }
+
+    /// Gathered extents whose time is up. Returns when the next one's is.
+    pub fn release_gathered(&mut self, now_ns: u64, column: impl Fn(Key) -> (usize, u64)) -> Option<u64> {
+        while let Some((due_ns, key, version)) = self.gathering.front().copied() {
+            let waits = self
+                .extents
+                .get(&key)
+                .is_some_and(|extent| extent.version == version && extent.state == State::Gathering);
+            if !waits {
+                self.gathering.pop_front();
+            } else if due_ns <= now_ns {
+                self.gathering.pop_front();
+                self.schedule(key, &|_| column(key));
+            } else {
+                return Some(due_ns);
+            }
+        }
+        None
+    }
+
+    /// Writes wait for room: every column destages, whatever it holds.
+    pub fn press(&mut self, column: impl Fn(Key) -> (usize, u64)) {
+        self.release_gathered(u64::MAX, column);
+        let columns: Vec<usize> = self.columns.keys().copied().collect();
+        columns.into_iter().for_each(|drive| self.fill(drive, true));
+    }
+
+    fn evict(&mut self) {
+        let mut tries = self.order.len();
+        while self.held_bytes > self.settings.bytes && tries > 0 {
+            tries -= 1;
+            let Some((key, version)) = self.order.pop_front() else { return };
+            match self.extents.get(&key) {
+                Some(extent) if extent.version == version && extent.state == State::Clean => self.remove(key),
+                Some(extent) if extent.version == version => self.order.push_back((key, version)),
+                _ => {}
+            }
+        }
+        // Keys of extents that are gone.
+        if self.order.len() > 64 + 4 * self.extents.len() {
+            let extents = &self.extents;
+            self.order.retain(|(key, version)| extents.get(key).is_some_and(|e| e.version == *version));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn cache(destage: DestageOrder, bytes: u64) -> Cache {
+        let settings =
+            WriteCache { bytes, dirty_max_pct: 80.0, destage, gather_bytes: 64 << 10, gather_ms: 100.0 };
+        Cache::new(settings)
+    }
+
+    fn places(start: u64) -> (usize, u64) {
+        ((start >> 20) as usize % 3, start)
+    }
+
+    #[test]
+    fn sequential_writes_leave_in_large_pieces() {
+        let mut cache = cache(DestageOrder::Immediate, 1 << 20);
+        for k in 0..9u64 {
+            cache.write(k, 0, k * 16_384, (k + 1) * 16_384, places);
+        }
+        // The first is not known to be sequential; the next four fill the gathering size, twice.
+        let sizes: Vec<u64> = cache.due.iter().map(|destage| destage.bytes).collect();
+        assert_eq!(sizes, [16_384, 65_536, 65_536]);
+        assert!(cache.holds(0, 4_096, 140_000));
+    }
+
+    #[test]
+    fn gathered_data_leave_after_their_time() {
+        let mut cache = cache(DestageOrder::Immediate, 1 << 20);
+        cache.write(0, 0, 0, 4_096, places);
+        cache.write(0, 0, 4_096, 8_192, places);
+        assert_eq!(cache.due.len(), 1);
+        assert_eq!(cache.release_gathered(1, |key| places(key.1)), Some(100_000_000));
+        assert_eq!(cache.release_gathered(100_000_000, |key| places(key.1)), None);
+        assert_eq!(cache.due.len(), 2);
+    }
+
+    #[test]
+    fn written_twice_is_destaged_once_or_again() {
+        let mut cache = cache(DestageOrder::Nearest, 1 << 20);
+        cache.write(0, 0, 0, 4_096, places);
+        cache.write(0, 0, 8_192, 12_288, places);
+        cache.write(0, 0, 8_192, 12_288, places);
+        let first = cache.due.pop().expect("the column is free");
+        assert_eq!((first.start, cache.due.len()), (0, 0));
+        cache.write(0, 0, 0, 4_096, places); // while it is being written
+        let mut count = 0;
+        let mut next = Some(first);
+        while let Some(destage) = next {
+            cache.written(destage, places);
+            next = cache.due.pop();
+            count += 1;
+        }
+        assert_eq!((count, cache.dirty_bytes()), (3, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn everything_written_becomes_clean(
+            writes in proptest::collection::vec((0u64..64, 1u64..9), 1..120),
+            order in 0..3,
+        ) {
+            let order = match order {
+                0 => DestageOrder::Immediate,
+                1 => DestageOrder::Nearest,
+                _ => DestageOrder::Sorted { burst: 4, start_dirty: 6 },
+            };
+            let mut cache = cache(order, 256 << 10);
+            let mut under_way = Vec::new();
+            for (n, (page, pages)) in writes.into_iter().enumerate() {
+                let (start, end) = (page * 4096, (page + pages) * 4096);
+                cache.write(n as u64, 0, start, end, places);
+                prop_assert!(cache.holds(0, start, end));
+                let mut covered = 0;
+                let mut dirty = 0;
+                let mut held = 0;
+                for ((_, first), extent) in &cache.extents {
+                    prop_assert!(*first >= covered, "extents overlap");
+                    covered = extent.end;
+                    held += extent.end - first;
+                    dirty += if extent.state == State::Clean { 0 } else { extent.end - first };
+                }
+                prop_assert_eq!((held, dirty), (cache.held_bytes, cache.dirty_bytes));
+                under_way.append(&mut cache.due);
+                if n % 3 == 0 && !under_way.is_empty() {
+                    cache.written(under_way.remove(0), places);
+                }
+            }
+            for _ in 0..10_000 {
+                cache.press(|key| places(key.1));
+                under_way.append(&mut cache.due);
+                if under_way.is_empty() {
+                    break;
+                }
+                cache.written(under_way.remove(0), places);
+            }
+            prop_assert_eq!(cache.dirty_bytes(), 0);
+        }
+    }
+}

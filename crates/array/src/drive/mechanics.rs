@@ -1,0 +1,273 @@
+//! The geometry and the arm of a rotating disk: where a byte is, and how long the head needs to get there.
+//!
+//! * Seek curve with three parameters and a breakpoint at a third of the stroke: track + a sqrt(d) below, linear above
+//!   (shape: Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994). `a` is solved so that the mean over
+//!   two random tracks (density 2(1-d)) is the average seek of the data sheet.
+//! * Rotation by exact angle: an angle is a fraction of a turn in 32 bits, so arithmetic wraps as the platter does.
+//! * Zones of equal width whose rate falls linearly from outer to inner. The rate is the sustained one, so head and track
+//!   switches are in it: a zone is one spiral.
+//!
+//! Left out: serpentine order of heads, spare sectors, thermal recalibration, drift of the spindle speed.
+
+use crate::hardware::RotatingDisk;
+
+const ZONES: usize = 40;
+const BUCKETS: usize = 1024;
+
+#[derive(Clone, Copy)]
+struct Zone {
+    first_byte: u64,
+    bytes_per_turn: u64,
+    /// Share of the stroke at its first byte.
+    radius: f64,
+    /// Share of the stroke per byte.
+    radius_per_byte: f64,
+    /// Angle of its first byte.
+    phase: u32,
+}
+
+/// Where the head must be to start at a byte.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    /// Share of the stroke, 0 = outermost.
+    pub radius: f64,
+    /// Share of a turn, in 2^-32.
+    pub angle: u32,
+}
+
+pub(super) struct Mechanics {
+    zones: Vec<Zone>,
+    /// The zone of the first byte of each of `BUCKETS` equal parts of the disk.
+    zone_of_bucket: [u8; BUCKETS],
+    bucket_bytes: u64,
+    pub turn_ns: u64,
+    /// 2^48 / turn.
+    turns_per_ns_2_48: u64,
+    track_ns: f64,
+    root_ns: f64,
+    linear_from_ns: f64,
+    linear_ns: f64,
+    /// Less than this share of the stroke is the same track.
+    same_track: f64,
+    settle_ns: u64,
+    pub capacity_bytes: u64,
+}
+
+const BREAK: f64 = 1.0 / 3.0;
+
+impl Mechanics {
+    pub fn new(disk: &RotatingDisk) -> Mechanics {
+        let turn_ns = 60_000_000_000 / u64::from(disk.rpm);
+        let turn_s = turn_ns as f64 / 1e9;
+        // Zones of equal width hold bytes in proportion to their rate.
+        let rate = |zone: usize| {
+            let middle = (zone as f64 + 0.5) / ZONES as f64;
+            (disk.outer_mb_per_s + (disk.inner_mb_per_s - disk.outer_mb_per_s) * middle) * 1e6
+        };
+        let sum: f64 = (0..ZONES).map(rate).sum();
+        let mut zones = Vec::with_capacity(ZONES);
+        let mut first_byte = 0;
+        for index in 0..ZONES {
+            let bytes = (disk.capacity_bytes as f64 * rate(index) / sum) as u64;
+            zones.push(Zone {
+                first_byte,
+                bytes_per_turn: (rate(index) * turn_s) as u64,
+                radius: index as f64 / ZONES as f64,
+                radius_per_byte: 1.0 / ZONES as f64 / bytes as f64,
+                phase: (index as u32).wrapping_mul(0x9E37_79B9),
+            });
+            first_byte += bytes;
+        }
+        let bucket_bytes = disk.capacity_bytes.div_ceil(BUCKETS as u64);
+        let mut zone_of_bucket = [0; BUCKETS];
+        for (bucket, zone) in zone_of_bucket.iter_mut().enumerate() {
+            let byte = bucket as u64 * bucket_bytes;
+            *zone = (zones.partition_point(|zone| zone.first_byte <= byte) - 1) as u8;
+        }
+        let turns = disk.capacity_bytes as f64 / (sum / ZONES as f64 * turn_s);
+        let (track, root, at_break) = seek_curve(disk);
+        let linear = (disk.seek_full_ms - at_break) / (1.0 - BREAK);
+        Mechanics {
+            zones,
+            zone_of_bucket,
+            bucket_bytes,
+            turn_ns,
+            turns_per_ns_2_48: (1 << 48) / turn_ns,
+            track_ns: track * 1e6,
+            root_ns: root * 1e6,
+            linear_from_ns: (at_break - linear * BREAK) * 1e6,
+            linear_ns: linear * 1e6,
+            same_track: 1.0 / turns,
+            settle_ns: (disk.write_settle_ms * 1e6) as u64,
+            capacity_bytes: disk.capacity_bytes,
+        }
+    }
+
+    fn zone(&self, byte: u64) -> &Zone {
+        let bucket = ((byte / self.bucket_bytes) as usize).min(BUCKETS - 1);
+        let mut zone = self.zone_of_bucket[bucket] as usize;
+        while zone + 1 < self.zones.len() && self.zones[zone + 1].first_byte <= byte {
+            zone += 1;
+        }
+        &self.zones[zone]
+    }
+
+    pub fn spot(&self, byte: u64) -> Spot {
+        let zone = self.zone(byte);
+        let into = byte - zone.first_byte;
+        let in_turn = into % zone.bytes_per_turn;
+        Spot {
+            radius: zone.radius + into as f64 * zone.radius_per_byte,
+            angle: ((in_turn << 32) / zone.bytes_per_turn) as u32,
+        }
+        .turned(zone.phase)
+    }
+
+    /// Time for bytes to pass under the head.
+    pub fn transfer_ns(&self, byte: u64, bytes: u64) -> u64 {
+        bytes * self.turn_ns / self.zone(byte).bytes_per_turn
+    }
+
+    /// Bytes that pass under the head in a time.
+    pub fn passed_bytes(&self, byte: u64, ns: u64) -> u64 {
+        (u128::from(ns) * u128::from(self.zone(byte).bytes_per_turn) / u128::from(self.turn_ns)) as u64
+    }
+
+    /// The angle under the head at a time.
+    pub fn angle_at(&self, ns: u64) -> u32 {
+        (((ns % self.turn_ns) << 32) / self.turn_ns) as u32
+    }
+
+    /// Seek, settling and rotation to `spot`, from a radius and the angle that is under the head now.
+    pub fn reach_ns(&self, radius: f64, angle_now: u32, spot: Spot, write: bool) -> u64 {
+        let distance = (spot.radius - radius).abs();
+        let mut arm_ns = if distance < self.same_track {
+            0
+        } else if distance <= BREAK {
+            (self.track_ns + self.root_ns * distance.sqrt()) as u64
+        } else {
+            (self.linear_from_ns + self.linear_ns * distance) as u64
+        };
+        if write {
+            arm_ns += self.settle_ns;
+        }
+        let turned = ((arm_ns * self.turns_per_ns_2_48) >> 16) as u32;
+        let wait = spot.angle.wrapping_sub(angle_now.wrapping_add(turned));
+        arm_ns + ((u64::from(wait) * self.turn_ns) >> 32)
+    }
+}
+
+impl Spot {
+    fn turned(self, phase: u32) -> Spot {
+        Spot { angle: self.angle.wrapping_add(phase), ..self }
+    }
+}
+
+/// Track seek, slope over the square root, and seek at the breakpoint, in ms.
+fn seek_curve(disk: &RotatingDisk) -> (f64, f64, f64) {
+    let (average, track, full) = (disk.seek_average_ms, disk.seek_track_ms, disk.seek_full_ms);
+    let root_of_break = BREAK.sqrt();
+    // Shares of the density 2(1-d): below the breakpoint, above it, of sqrt(d) below it, and of the linear ramp above.
+    let below = 2.0 * BREAK - BREAK * BREAK;
+    let above = 1.0 - below;
+    let roots = 4.0 / 3.0 * BREAK * root_of_break - 4.0 / 5.0 * BREAK * BREAK * root_of_break;
+    let ramp = (1.0 - BREAK) * (1.0 - BREAK) / 3.0;
+    let root = (average - below * track - (above - ramp) * track - ramp * full)
+        / (roots + (above - ramp) * root_of_break);
+    (track, root, track + root * root_of_break)
+}
+
+/// Longest seek that the arithmetic of angles holds (2^24 ns times the turns per ns stays below 2^64).
+pub(crate) fn check(disk: &RotatingDisk) -> Result<(), String> {
+    let (track, root, at_break) = seek_curve(disk);
+    let numbers = [
+        disk.outer_mb_per_s,
+        disk.inner_mb_per_s,
+        disk.seek_average_ms,
+        disk.seek_track_ms,
+        disk.seek_full_ms,
+        disk.write_settle_ms,
+        disk.command_ms,
+        disk.interface_mb_per_s,
+        disk.age_bound_ms,
+    ];
+    if numbers.iter().any(|number| !number.is_finite() || *number < 0.0) {
+        return Err("a rate or time is negative or not a number".into());
+    }
+    if !(1_000..=30_000).contains(&disk.rpm) {
+        return Err(format!("{} revolutions per minute: give 1,000 to 30,000", disk.rpm));
+    }
+    if disk.inner_mb_per_s <= 0.1 || disk.outer_mb_per_s < disk.inner_mb_per_s {
+        return Err("the outer rate must be the higher one, and the inner one above 0.1 MB/s".into());
+    }
+    if disk.interface_mb_per_s <= 0.0 || disk.capacity_bytes < 1 << 30 || disk.queue_depth == 0 {
+        return Err("interface rate, capacity (1 GiB at least) and queue depth must be set".into());
+    }
+    if root < 0.0 || at_break < track || at_break > disk.seek_full_ms || disk.seek_full_ms > 100.0 {
+        return Err(format!(
+            "seeks of {track} (track), {} (average), {} ms (full stroke) make no rising curve: check the data sheet",
+            disk.seek_average_ms, disk.seek_full_ms
+        ));
+    }
+    if !disk.physical_sector_bytes.is_power_of_two() || disk.physical_sector_bytes < 512 {
+        return Err("physical sectors have 512 or 4096 bytes".into());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drive::tests::nearline_4tb;
+
+    #[test]
+    fn the_seek_curve_meets_its_three_parameters() {
+        let disk = nearline_4tb();
+        let mechanics = Mechanics::new(&disk);
+        let (_, root, at_break) = seek_curve(&disk);
+        assert!((root - 14.73).abs() < 0.01 && (at_break - 9.1).abs() < 0.1, "{root} {at_break}");
+        let seek_ms = |distance: f64| {
+            let spot = Spot { radius: distance, angle: 0 };
+            // The least over all angles: no rotation.
+            let best = (0..4096u32).map(|k| mechanics.reach_ns(0.0, k << 20, spot, false)).min();
+            best.unwrap_or_default() as f64 / 1e6
+        };
+        assert!((seek_ms(1.0) - 16.5).abs() < 0.01, "{}", seek_ms(1.0));
+        assert!((seek_ms(1e-5) - 0.65).abs() < 0.02, "{}", seek_ms(1e-5));
+        let steps = 2000;
+        let mean: f64 = (0..steps)
+            .map(|k| {
+                let d = (f64::from(k) + 0.5) / f64::from(steps);
+                let arm = if d <= BREAK {
+                    mechanics.track_ns + mechanics.root_ns * d.sqrt()
+                } else {
+                    mechanics.linear_from_ns + mechanics.linear_ns * d
+                };
+                arm * 2.0 * (1.0 - d) / f64::from(steps) / 1e6
+            })
+            .sum();
+        assert!((mean - 8.5).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn a_turn_later_the_same_byte_passes_again() {
+        let mechanics = Mechanics::new(&nearline_4tb());
+        let spot = mechanics.spot(1 << 40);
+        let now = 123_456_789_012;
+        let first = mechanics.reach_ns(spot.radius, mechanics.angle_at(now), spot, false);
+        let again = mechanics.angle_at(now + first + mechanics.turn_ns);
+        let off = again.wrapping_sub(spot.angle) as i32;
+        assert!(off.unsigned_abs() < 4096, "{off}");
+    }
+
+    #[test]
+    fn outer_zones_are_longer_and_faster() {
+        let disk = nearline_4tb();
+        let mechanics = Mechanics::new(&disk);
+        let rate = |byte| (1u64 << 30) as f64 / mechanics.transfer_ns(byte, 1 << 30) as f64 * 1e3;
+        assert!((rate(0) - 175.0).abs() < 2.0, "{}", rate(0));
+        assert!((rate(disk.capacity_bytes - (1 << 30)) - 83.0).abs() < 2.0);
+        // Half of the bytes lie on less than half of the stroke.
+        assert!(mechanics.spot(disk.capacity_bytes / 2).radius < 0.45);
+    }
+}

@@ -1,0 +1,129 @@
+//! One drive: takes commands, says when they are done.
+
+mod flash;
+mod mechanics;
+mod rotating;
+
+use rand_chacha::ChaCha8Rng;
+
+use crate::hardware::DriveModel;
+use flash::Flash;
+use rotating::Rotating;
+
+/// What a drive is asked to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Command {
+    /// Given back when done.
+    pub tag: u32,
+    pub write: bool,
+    /// Asks for all cached writes to be on the medium.
+    pub is_flush: bool,
+    pub start: u64,
+    pub bytes: u64,
+}
+
+impl Command {
+    /// Tag of a write that has been acknowledged from the drive's cache.
+    const CACHED: u32 = u32::MAX;
+
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
+}
+
+/// A command is done (at this time, which may lie ahead).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Done {
+    pub tag: u32,
+    pub at_ns: u64,
+}
+
+enum Kind {
+    Rotating(Box<Rotating>),
+    Flash(Box<Flash>),
+}
+
+/// A drive at work.
+pub(crate) struct DriveState {
+    kind: Kind,
+}
+
+impl DriveState {
+    pub fn new(model: &DriveModel, random: ChaCha8Rng) -> DriveState {
+        let kind = match model {
+            DriveModel::Rotating(disk) => Kind::Rotating(Box::new(Rotating::new(disk))),
+            DriveModel::Flash(drive) => Kind::Flash(Box::new(Flash::new(drive, random))),
+        };
+        DriveState { kind }
+    }
+
+    /// Takes a command; what is done (or will be, at a known time) is appended.
+    pub fn submit(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) {
+        match &mut self.kind {
+            Kind::Rotating(disk) => disk.submit(now_ns, command, done),
+            Kind::Flash(drive) => drive.submit(now_ns, command, done),
+        }
+    }
+
+    /// When [`Self::advance`] must be called next.
+    pub fn next_ns(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Rotating(disk) => disk.next_ns(),
+            Kind::Flash(_) => None,
+        }
+    }
+
+    /// Ends what is over by now.
+    pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) {
+        if let Kind::Rotating(disk) = &mut self.kind {
+            disk.advance(now_ns, done);
+        }
+    }
+
+    pub fn capacity_bytes(&self) -> u64 {
+        match &self.kind {
+            Kind::Rotating(disk) => disk.capacity_bytes(),
+            Kind::Flash(drive) => drive.capacity_bytes(),
+        }
+    }
+
+    pub fn set_slowness(&mut self, factor: f64) {
+        match &mut self.kind {
+            Kind::Rotating(disk) => disk.set_slowness(factor),
+            Kind::Flash(drive) => drive.set_slowness(factor),
+        }
+    }
+
+    pub fn is_idle(&self, now_ns: u64) -> bool {
+        match &self.kind {
+            Kind::Rotating(disk) => disk.is_idle(),
+            Kind::Flash(drive) => drive.is_idle(now_ns),
+        }
+    }
+
+    pub fn has_volatile_cache(&self) -> bool {
+        match &self.kind {
+            Kind::Rotating(disk) => disk.has_volatile_cache(),
+            Kind::Flash(_) => false,
+        }
+    }
+
+    /// The drive dies; the tags of the commands that it takes with it.
+    pub fn fail(&mut self) -> Vec<u32> {
+        match &mut self.kind {
+            Kind::Rotating(disk) => disk.fail(),
+            Kind::Flash(_) => Vec::new(),
+        }
+    }
+}
+
+/// Refuses numbers that make no drive.
+pub(crate) fn check(model: &DriveModel) -> Result<(), String> {
+    match model {
+        DriveModel::Rotating(disk) => mechanics::check(disk),
+        DriveModel::Flash(drive) => flash::check(drive),
+    }
+}
+
+#[cfg(test)]
+mod tests;

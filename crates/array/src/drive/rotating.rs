@@ -1,0 +1,301 @@
+//! A rotating disk at work: its command queue, its look-ahead buffer and its write cache.
+//!
+//! Invariants
+//! 1. The head does one thing at a time; a command is served once.
+//! 2. Of the commands that the disk holds the one with the shortest access time is next, unless the oldest has waited
+//!    for the age bound.
+//! 3. An acknowledged cached write reaches the platter before the disk says that its cache is clean.
+//!
+//! Limits: reads do not wait for cached writes of the same place (the buffer serves them in time only, contents are the
+//! world's business); no head skips ahead to the end of a request (zero-latency read); one head moves at a time.
+
+use std::collections::VecDeque;
+
+use super::mechanics::{Mechanics, Spot};
+use super::{Command, Done};
+use crate::hardware::RotatingDisk;
+
+#[derive(Clone, Copy)]
+struct Queued {
+    spot: Spot,
+    command: Command,
+    arrived_ns: u64,
+}
+
+/// What the head does until `busy_until`.
+#[derive(Clone, Copy)]
+struct Active {
+    command: Command,
+    ends_ns: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Segment {
+    first_byte: u64,
+    end_byte: u64,
+}
+
+pub(super) struct Rotating {
+    mechanics: Mechanics,
+    window: Vec<Queued>,
+    backlog: VecDeque<Queued>,
+    active: Option<Active>,
+    /// First byte behind the last access, and when it passed.
+    head_byte: u64,
+    head_radius: f64,
+    free_since_ns: u64,
+    /// The segment that the last read filled, which look-ahead extends while the disk is idle.
+    live: Option<Segment>,
+    segments: VecDeque<Segment>,
+    /// Cached writes that are not on the platter yet.
+    dirty_bytes: u64,
+    held_writes: VecDeque<Command>,
+    held_flushes: Vec<Command>,
+    /// Time per access, in 1/1024.
+    slowness: u64,
+    depth: usize,
+    age_bound_ns: u64,
+    command_ns: u64,
+    interface_bytes_per_us: u64,
+    look_ahead_bytes: u64,
+    segment_count: usize,
+    write_cache_bytes: u64,
+    sector_bytes: u64,
+}
+
+impl Rotating {
+    pub fn new(disk: &RotatingDisk) -> Rotating {
+        Rotating {
+            mechanics: Mechanics::new(disk),
+            window: Vec::with_capacity(disk.queue_depth as usize),
+            backlog: VecDeque::new(),
+            active: None,
+            head_byte: 0,
+            head_radius: 0.0,
+            free_since_ns: 0,
+            live: None,
+            segments: VecDeque::new(),
+            dirty_bytes: 0,
+            held_writes: VecDeque::new(),
+            held_flushes: Vec::new(),
+            slowness: 1024,
+            depth: disk.queue_depth as usize,
+            age_bound_ns: (disk.age_bound_ms * 1e6) as u64,
+            command_ns: (disk.command_ms * 1e6) as u64,
+            interface_bytes_per_us: (disk.interface_mb_per_s as u64).max(1),
+            look_ahead_bytes: disk.look_ahead_bytes,
+            segment_count: disk.look_ahead_segments as usize,
+            write_cache_bytes: disk.write_cache_bytes,
+            sector_bytes: u64::from(disk.physical_sector_bytes),
+        }
+    }
+
+    pub fn capacity_bytes(&self) -> u64 {
+        self.mechanics.capacity_bytes
+    }
+
+    pub fn set_slowness(&mut self, factor: f64) {
+        self.slowness = (factor * 1024.0) as u64;
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.active.is_none() && self.window.is_empty()
+    }
+
+    pub fn has_volatile_cache(&self) -> bool {
+        self.write_cache_bytes > 0
+    }
+
+    fn buffer_ns(&self, bytes: u64) -> u64 {
+        bytes * 1_000 / self.interface_bytes_per_us
+    }
+
+    /// Takes a command.
+    pub fn submit(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) {
+        if command.is_flush {
+            if self.dirty_bytes == 0 && self.held_writes.is_empty() {
+                done.push(Done { tag: command.tag, at_ns: now_ns + self.command_ns });
+            } else {
+                self.held_flushes.push(command);
+            }
+        } else if command.write {
+            self.segments.retain(|s| s.end_byte <= command.start || s.first_byte >= command.end());
+            if self.live.is_some_and(|s| s.end_byte > command.start && s.first_byte < command.end()) {
+                self.live = None;
+            }
+            if self.write_cache_bytes == 0 {
+                self.enqueue(now_ns, command);
+            } else {
+                self.held_writes.push_back(command);
+                self.admit_writes(now_ns, done);
+            }
+        } else if !self.read_from_buffer(now_ns, command, done) {
+            self.enqueue(now_ns, command);
+        }
+        self.start_next(now_ns);
+    }
+
+    /// Acknowledges waiting writes into the write cache while it has room.
+    fn admit_writes(&mut self, now_ns: u64, done: &mut Vec<Done>) {
+        while let Some(command) = self.held_writes.front().copied() {
+            if self.dirty_bytes > 0 && self.dirty_bytes + command.bytes > self.write_cache_bytes {
+                return;
+            }
+            self.held_writes.pop_front();
+            self.dirty_bytes += command.bytes;
+            done.push(Done {
+                tag: command.tag,
+                at_ns: now_ns + self.command_ns + self.buffer_ns(command.bytes),
+            });
+            self.enqueue(now_ns, Command { tag: Command::CACHED, ..command });
+        }
+    }
+
+    fn enqueue(&mut self, now_ns: u64, command: Command) {
+        let queued = Queued { spot: self.mechanics.spot(command.start), command, arrived_ns: now_ns };
+        if self.window.len() < self.depth && self.backlog.is_empty() {
+            self.window.push(queued);
+        } else {
+            self.backlog.push_back(queued);
+        }
+    }
+
+    /// How far look-ahead has come, and whether the head still reads there.
+    fn look_ahead_end(&self, now_ns: u64) -> Option<(Segment, u64, bool)> {
+        let live = self.live?;
+        if self.active.is_some() || self.look_ahead_bytes == 0 {
+            return Some((live, live.end_byte, false));
+        }
+        let limit = (live.end_byte + self.look_ahead_bytes).min(self.mechanics.capacity_bytes);
+        let passed = self.mechanics.passed_bytes(live.end_byte, now_ns.saturating_sub(self.free_since_ns));
+        let reached = (live.end_byte + passed).min(limit);
+        Some((live, reached, reached < limit))
+    }
+
+    /// Serves a read from the buffer, or from the track that the idle head is just reading; false if it cannot.
+    fn read_from_buffer(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) -> bool {
+        if self.look_ahead_bytes == 0 {
+            return false;
+        }
+        let served = now_ns + self.command_ns + self.buffer_ns(command.bytes);
+        let holds = |s: &Segment| s.first_byte <= command.start && command.end() <= s.end_byte;
+        if self.segments.iter().any(holds) {
+            done.push(Done { tag: command.tag, at_ns: served });
+            return true;
+        }
+        let Some((live, reached, reading)) = self.look_ahead_end(now_ns) else { return false };
+        if command.start < live.first_byte || command.start > reached {
+            return false;
+        }
+        if command.end() <= reached {
+            done.push(Done { tag: command.tag, at_ns: served });
+            return true;
+        }
+        if !reading || self.slowness != 1024 {
+            return false;
+        }
+        // The head is on its way: wait until the last byte has passed.
+        let to_pass = self.mechanics.transfer_ns(live.end_byte, command.end() - live.end_byte);
+        let ends_ns = (self.free_since_ns + to_pass).max(now_ns + self.command_ns);
+        self.active = Some(Active { command, ends_ns });
+        true
+    }
+
+    fn start_next(&mut self, now_ns: u64) {
+        if self.active.is_some() || self.window.is_empty() {
+            return;
+        }
+        let index = self.pick(now_ns);
+        let next = self.window.remove(index);
+        if let Some(waiting) = self.backlog.pop_front() {
+            self.window.push(waiting);
+        }
+        if let Some((live, reached, _)) = self.look_ahead_end(now_ns) {
+            if self.segments.len() >= self.segment_count {
+                self.segments.pop_front();
+            }
+            if self.segment_count > 0 && self.look_ahead_bytes > 0 {
+                self.segments.push_back(Segment { first_byte: live.first_byte, end_byte: reached });
+            }
+            self.live = None;
+        }
+        // The overhead of a command that came while the disk was busy is hidden behind the one before.
+        let from_ns = now_ns.max(next.arrived_ns + self.command_ns);
+        let command = next.command;
+        let mut access_ns = if command.start == self.head_byte && now_ns == self.free_since_ns {
+            0
+        } else {
+            let angle = self.mechanics.angle_at(from_ns);
+            self.mechanics.reach_ns(self.head_radius, angle, next.spot, command.write)
+        };
+        access_ns += self.mechanics.transfer_ns(command.start, command.bytes);
+        let unaligned = |byte: u64| !byte.is_multiple_of(self.sector_bytes);
+        if command.write && (unaligned(command.start) || unaligned(command.end())) {
+            access_ns += self.mechanics.turn_ns;
+        }
+        self.active = Some(Active { command, ends_ns: from_ns + access_ns * self.slowness / 1024 });
+    }
+
+    fn pick(&self, now_ns: u64) -> usize {
+        if self.window.len() == 1 || self.window[0].arrived_ns + self.age_bound_ns <= now_ns {
+            return 0;
+        }
+        if now_ns == self.free_since_ns
+            && let Some(next) = self.window.iter().position(|queued| queued.command.start == self.head_byte)
+        {
+            return next;
+        }
+        let angle = self.mechanics.angle_at(now_ns);
+        let mut best = (u64::MAX, 0);
+        for (index, queued) in self.window.iter().enumerate() {
+            let cost = self.mechanics.reach_ns(self.head_radius, angle, queued.spot, queued.command.write);
+            if cost < best.0 {
+                best = (cost, index);
+            }
+        }
+        best.1
+    }
+
+    /// When the command under the head ends.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.active.map(|active| active.ends_ns)
+    }
+
+    /// Ends what is over by now, and goes on with the next.
+    pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) {
+        let Some(Active { command, ends_ns }) = self.active.filter(|active| active.ends_ns <= now_ns) else {
+            return;
+        };
+        self.active = None;
+        self.head_byte = command.end();
+        self.head_radius = self.mechanics.spot(command.end().min(self.mechanics.capacity_bytes - 1)).radius;
+        self.free_since_ns = ends_ns;
+        if command.write {
+            self.live = None;
+        } else {
+            let first_byte = self.live.map_or(command.start, |live| live.first_byte.min(command.start));
+            self.live = Some(Segment { first_byte, end_byte: command.end() });
+        }
+        if command.tag == Command::CACHED {
+            self.dirty_bytes -= command.bytes;
+            self.admit_writes(ends_ns, done);
+            if self.dirty_bytes == 0 && self.held_writes.is_empty() {
+                done.extend(self.held_flushes.drain(..).map(|flush| Done { tag: flush.tag, at_ns: ends_ns }));
+            }
+        } else {
+            done.push(Done { tag: command.tag, at_ns: ends_ns });
+        }
+        self.start_next(ends_ns);
+    }
+
+    /// Empties the disk that died: the tags of all commands that nobody will serve.
+    pub fn fail(&mut self) -> Vec<u32> {
+        let queued = self.window.drain(..).chain(self.backlog.drain(..)).map(|queued| queued.command);
+        let mut lost: Vec<Command> = queued.collect();
+        lost.extend(self.active.take().map(|active| active.command));
+        lost.extend(self.held_writes.drain(..));
+        lost.append(&mut self.held_flushes);
+        self.dirty_bytes = 0;
+        lost.into_iter().map(|command| command.tag).filter(|tag| *tag != Command::CACHED).collect()
+    }
+}

@@ -1,0 +1,417 @@
+//! What an array is made of: plain values, units in the names.
+//!
+//! Indexes (`usize`) point into the lists of [`Hardware`]. Where the numbers come from stands in `assumptions.toml`,
+//! what each model does with them in `docs/arrays.md`.
+
+use serde::{Deserialize, Serialize};
+
+/// All parts of the storage of a simulation, whatever hosts it serves.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Hardware {
+    /// Every drive, spares included.
+    pub drives: Vec<Drive>,
+    /// Sets of drives with redundancy, and what is laid out on them.
+    pub groups: Vec<Group>,
+    /// Array controllers, or RAID adapters in a host.
+    pub controllers: Vec<Controller>,
+    /// Cables, adapters and networks that data cross.
+    pub links: Vec<Link>,
+    /// Log-structured stores (each on a group).
+    pub log_stores: Vec<LogStore>,
+    /// Replicated stores (each on the drives of its nodes).
+    pub replicated_stores: Vec<ReplicatedStore>,
+    /// Where each volume of each host lies.
+    pub volumes: Vec<VolumePlacement>,
+    /// Drives that stand by for any group.
+    pub spares: Vec<usize>,
+    /// How a lost drive is rebuilt.
+    pub rebuild: Rebuild,
+}
+
+/// A drive in its slot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drive {
+    /// Name in reports.
+    pub name: String,
+    /// What it is.
+    pub model: DriveModel,
+    /// The link or host adapter behind the controller that the drive's data cross, if it can be a limit.
+    pub link: Option<usize>,
+}
+
+/// A kind of drive.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum DriveModel {
+    /// Rotating disk.
+    Rotating(RotatingDisk),
+    /// Flash drive.
+    Flash(FlashDrive),
+}
+
+/// A rotating disk. MB = 10^6 bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RotatingDisk {
+    /// Usable capacity.
+    pub capacity_bytes: u64,
+    /// Revolutions per minute.
+    pub rpm: u32,
+    /// Sustained rate on the outermost tracks.
+    pub outer_mb_per_s: f64,
+    /// Sustained rate on the innermost tracks.
+    pub inner_mb_per_s: f64,
+    /// Seek between two random tracks, on average.
+    pub seek_average_ms: f64,
+    /// Seek to the next track.
+    pub seek_track_ms: f64,
+    /// Seek from the first track to the last.
+    pub seek_full_ms: f64,
+    /// Added to the seek before a write.
+    pub write_settle_ms: f64,
+    /// From a command's arrival at an idle disk to the start of its seek.
+    pub command_ms: f64,
+    /// From the disk's buffer to the controller.
+    pub interface_mb_per_s: f64,
+    /// Commands that the disk holds and picks from, the shortest access time first.
+    pub queue_depth: u32,
+    /// A command that has waited so long goes next.
+    pub age_bound_ms: f64,
+    /// How far an idle disk reads on behind the last read; 0 = not at all.
+    pub look_ahead_bytes: u64,
+    /// Streams that the buffer keeps apart.
+    pub look_ahead_segments: u32,
+    /// Writes that the disk acknowledges from its volatile buffer; 0 = cache off.
+    pub write_cache_bytes: u64,
+    /// 512, or 4096 on 512e and 4Kn drives: smaller or unaligned writes read first.
+    pub physical_sector_bytes: u32,
+}
+
+/// A flash drive. MB = 10^6 bytes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashDrive {
+    /// Usable capacity.
+    pub capacity_bytes: u64,
+    /// A small read, from command to data.
+    pub read_us: f64,
+    /// A small write, from command to acknowledgement.
+    pub write_us: f64,
+    /// Share of the reads that take `slow_read_us` instead.
+    pub slow_read_share: f64,
+    /// A slow read (behind an erase, or with retries).
+    pub slow_read_us: f64,
+    /// Small (4 KiB) random reads per second with a full queue: gives the number of channels.
+    pub read_iops: f64,
+    /// Interface rate for reads.
+    pub read_mb_per_s: f64,
+    /// Interface rate for writes.
+    pub write_mb_per_s: f64,
+    /// Small (4 KiB) random writes per second in steady state: what collection leaves.
+    pub write_iops: f64,
+    /// Writes that the drive takes at `write_mb_per_s` before collection holds them to `write_iops`.
+    pub write_burst_bytes: u64,
+}
+
+/// How data lie on the drives of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Striped, no redundancy; one drive alone is this, too.
+    Raid0,
+    /// All drives hold the same.
+    Raid1,
+    /// Striped over mirrored pairs (drives 0 and 1, 2 and 3, ..).
+    Raid10,
+    /// One rotating parity.
+    Raid5,
+    /// Two rotating parities.
+    Raid6,
+    /// Three rotating parities.
+    TripleParity,
+    /// RAID 6 rows over drives picked at random per piece, with the spare room of `spare_drives` spread over all.
+    DynamicPool {
+        /// Drives in a row, parities included.
+        width: u32,
+        /// Bytes of a row on one drive.
+        piece_bytes: u64,
+        /// Drives' worth of room kept free for reconstruction.
+        spare_drives: u32,
+    },
+}
+
+/// Which mirror serves a random read; a sequential stream stays on one mirror whatever this says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum MirrorReads {
+    /// The first mirror.
+    Primary,
+    /// In turn.
+    #[default]
+    Alternate,
+    /// Drawn from the seed.
+    Random,
+    /// The one with fewer commands; the first if equal.
+    ShortestQueue,
+}
+
+/// Drives with a common layout.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Name in reports.
+    pub name: String,
+    /// The layout.
+    pub layout: Layout,
+    /// The drives in the order of the layout.
+    pub drives: Vec<usize>,
+    /// Bytes on one drive before the next drive's turn.
+    pub stripe_element_bytes: u64,
+    /// Which mirror reads.
+    pub mirror_reads: MirrorReads,
+}
+
+/// What a controller does with writes that its cache has acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DestageOrder {
+    /// At once, into the queue of the drive.
+    Immediate,
+    /// One at a time per drive set: the one nearest to the last one.
+    Nearest,
+    /// From `start_dirty` on (per drive set), ascending bursts of `burst`.
+    Sorted {
+        /// Writes per burst.
+        burst: u32,
+        /// Dirty extents at which sweeping starts.
+        start_dirty: u32,
+    },
+}
+
+/// Write-back cache of a controller.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteCache {
+    /// Room for written data, dirty and clean.
+    pub bytes: u64,
+    /// Share of it that may be dirty, in per cent; above it a write waits.
+    pub dirty_max_pct: f64,
+    /// Which dirty data go to the drives when.
+    pub destage: DestageOrder,
+    /// Sequential writes are gathered up to this before they are destaged.
+    pub gather_bytes: u64,
+    /// The longest that gathered data wait for more.
+    pub gather_ms: f64,
+}
+
+/// An array controller or a RAID adapter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Controller {
+    /// Name in reports.
+    pub name: String,
+    /// Time that each command takes of the controller, one after another: caps its commands per second.
+    pub command_us: f64,
+    /// From the arrival of a write's data to its acknowledgement, when the cache has room.
+    pub acknowledge_us: f64,
+    /// Writes that one volume acknowledges at a time (1 = a serial path); 0 = no limit.
+    pub acknowledge_lanes: u32,
+    /// Protected (battery or flash backed) write cache; `None` = write-through.
+    pub write_cache: Option<WriteCache>,
+    /// How far a sequential stream is read ahead; 0 = not at all.
+    pub read_ahead_bytes: u64,
+    /// The controller that mirrors the cache and takes over.
+    pub partner: Option<usize>,
+    /// Time that the volumes are silent when the partner takes over.
+    pub failover_ms: f64,
+    /// Patrol read per drive, in MB/s, on drives that are idle; 0 = off.
+    pub patrol_mb_per_s: f64,
+}
+
+/// A cable, an adapter or a network, full duplex. MB = 10^6 bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// Name in reports.
+    pub name: String,
+    /// One way, for every message.
+    pub latency_us: f64,
+    /// Data rate each way; 0 = no limit.
+    pub mb_per_s: f64,
+    /// Time that each command takes of the link or adapter, one after another: caps its commands per second.
+    pub command_us: f64,
+}
+
+/// How a lost drive is rebuilt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rebuild {
+    /// From the failure to the first read.
+    pub start_after_ms: f64,
+    /// Bytes of the lost drive rebuilt at a time.
+    pub step_bytes: u64,
+    /// Steps under way at a time.
+    pub steps: u32,
+    /// Cap of the rebuild, in MB/s of the lost drive; 0 = none.
+    pub mb_per_s: f64,
+    /// Only what volumes have in use; otherwise the whole drive.
+    pub used_only: bool,
+}
+
+impl Default for Rebuild {
+    fn default() -> Self {
+        Rebuild { start_after_ms: 0.0, step_bytes: 1 << 20, steps: 1, mb_per_s: 0.0, used_only: true }
+    }
+}
+
+/// A log-structured store with write memory, inline compression and flash read cache.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogStore {
+    /// Name in reports.
+    pub name: String,
+    /// The group that holds the log.
+    pub group: usize,
+    /// Its controller: acknowledge time and write memory (`write_cache.bytes`).
+    pub controller: usize,
+    /// Drives of the flash read cache.
+    pub flash: Vec<usize>,
+    /// Stored bytes per written byte.
+    pub stored_per_written: f64,
+    /// Size of a read cache in memory.
+    pub ram_cache_bytes: u64,
+    /// Compression unit: what is read at least, before compression.
+    pub block_bytes: u64,
+    /// What is written to the group at a time.
+    pub segment_bytes: u64,
+    /// Bytes (before compression) that the volumes hold at the start: gives the share that the flash holds.
+    pub resident_bytes: u64,
+}
+
+/// A replicated store over nodes with drives of their own.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplicatedStore {
+    /// Name in reports.
+    pub name: String,
+    /// The nodes.
+    pub nodes: Vec<StoreNode>,
+    /// Copies of everything.
+    pub replicas: u32,
+    /// Time of the storage software per request on a node, one after another per core.
+    pub command_us: f64,
+    /// Cores of the storage software per node.
+    pub cores: u32,
+    /// Read cache in memory per node.
+    pub ram_cache_bytes: u64,
+    /// Write log on flash per node; a full log holds writes up.
+    pub write_log_bytes: u64,
+    /// Contiguous piece of a volume on one drive.
+    pub extent_bytes: u64,
+    /// Bytes that the volumes hold, one copy, over the store.
+    pub resident_bytes: u64,
+    /// Share of each flash drive that holds extents (the rest: write log, metadata, reserve), in per cent.
+    pub flash_for_extents_pct: f64,
+    /// Share of reads that find a copy on their own node, in per cent.
+    pub local_reads_pct: f64,
+    /// A stream reads so far ahead; 0 = not at all.
+    pub read_ahead_bytes: u64,
+}
+
+/// A node of a replicated store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoreNode {
+    /// Flash drives.
+    pub flash: Vec<usize>,
+    /// Rotating disks.
+    pub disks: Vec<usize>,
+    /// Its link to the other nodes.
+    pub link: usize,
+}
+
+/// A way from a host to a controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Path {
+    /// Links in order from the host.
+    pub links: Vec<usize>,
+    /// Controller at the end (not looked at for a replicated store).
+    pub controller: usize,
+}
+
+/// What holds a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// A group, from this byte of its capacity on.
+    Group {
+        /// The group.
+        group: usize,
+        /// First byte.
+        first_byte: u64,
+    },
+    /// A log-structured store.
+    LogStore {
+        /// The store.
+        store: usize,
+    },
+    /// A replicated store.
+    ReplicatedStore {
+        /// The store.
+        store: usize,
+        /// The node that serves the volume.
+        node: usize,
+    },
+}
+
+/// Where a volume of a host lies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VolumePlacement {
+    /// The host.
+    pub host: String,
+    /// Its top-level directory.
+    pub path: String,
+    /// Capacity.
+    pub bytes: u64,
+    /// What holds it.
+    pub target: Target,
+    /// The controller that owns it: requests go there while a path to it and itself are well.
+    pub owner: usize,
+    /// Ways to it; those to the owner share the load, the others are for failover. None = no time on the way.
+    pub paths: Vec<Path>,
+}
+
+/// Something that happens at a given time.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A drive dies: its group works degraded, and a spare takes over.
+    DriveFails {
+        /// The drive.
+        drive: usize,
+    },
+    /// Every access of a drive takes `factor` times as long from now on (1 = as before).
+    DriveSlow {
+        /// The drive.
+        drive: usize,
+        /// Multiple of the normal time.
+        factor: f64,
+    },
+    /// A link is lost: the paths over it are not used.
+    LinkLost {
+        /// The link.
+        link: usize,
+    },
+    /// A link is back.
+    LinkRestored {
+        /// The link.
+        link: usize,
+    },
+    /// A controller dies: its partner takes over.
+    ControllerFails {
+        /// The controller.
+        controller: usize,
+    },
+    /// The cache is no longer protected: writes go through to the drives.
+    CacheUnprotected {
+        /// The controller.
+        controller: usize,
+    },
+    /// The cache is protected again.
+    CacheProtected {
+        /// The controller.
+        controller: usize,
+    },
+}

@@ -1,0 +1,383 @@
+//! Layouts: which drives hold a byte of a group, and which commands a read or a write of it takes.
+//!
+//! Invariants
+//! 1. Two bytes of a group never share a place on a drive, and a row never has two units on one drive.
+//! 2. A command never goes to a lost drive, nor reads what is not rebuilt yet.
+//! 3. A small write of a parity row takes the cheaper of read-modify-write and reconstruct-write.
+//!
+//! Left out: checksums beside data, read errors of single sectors, parity computation time, the write hole (contents
+//! are the world's business).
+
+use smallvec::SmallVec;
+
+use crate::hardware::{Group, Layout, MirrorReads};
+use crate::mix;
+
+/// A command to a drive: drive, first byte, bytes.
+pub(crate) type Access = (usize, u64, u64);
+pub(crate) type Accesses = SmallVec<[Access; 4]>;
+
+/// The group has lost more drives than its layout can miss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lost;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Healthy,
+    Lost,
+    /// Rebuilt below this byte of the drive.
+    Rebuilding(u64),
+}
+
+/// A row of a dynamic pool: for each unit the slot and the piece on it.
+type PoolRow = SmallVec<[(u32, u32); 10]>;
+
+pub(crate) struct Raid {
+    /// Drive in each slot.
+    pub drives: Vec<usize>,
+    pub slots: Vec<Slot>,
+    pub element_bytes: u64,
+    pub data_units: u64,
+    pub parity_units: u64,
+    copies: u64,
+    pub capacity_bytes: u64,
+    pool: Option<Pool>,
+    mirror_reads: MirrorReads,
+    turn: u64,
+    seed: u64,
+}
+
+pub(crate) struct Pool {
+    pub piece_bytes: u64,
+    pub rows: Vec<PoolRow>,
+    /// Next free piece of each slot.
+    pub next_piece: Vec<u32>,
+}
+
+impl Raid {
+    /// `drive_bytes`: capacity of the smallest drive.
+    pub fn new(group: &Group, drive_bytes: u64, seed: u64) -> Result<Raid, String> {
+        let count = group.drives.len() as u64;
+        let (least, data_units, parity_units, copies) = match group.layout {
+            Layout::Raid0 => (1, count, 0, 1),
+            Layout::Raid1 => (2, 1, 0, count),
+            Layout::Raid10 => (2, count / 2, 0, 2),
+            Layout::Raid5 => (3, count.saturating_sub(1), 1, 1),
+            Layout::Raid6 => (4, count.saturating_sub(2), 2, 1),
+            Layout::TripleParity => (5, count.saturating_sub(3), 3, 1),
+            Layout::DynamicPool { width, .. } => {
+                (u64::from(width).max(4), u64::from(width).saturating_sub(2), 2, 1)
+            }
+        };
+        if count < least || (group.layout == Layout::Raid10 && !count.is_multiple_of(2)) {
+            return Err(format!("{count} drives do not make {:?}", group.layout));
+        }
+        if group.stripe_element_bytes == 0 || !group.stripe_element_bytes.is_multiple_of(4096) {
+            return Err("the stripe element must be a multiple of 4096 bytes".into());
+        }
+        let striped = data_units > 1;
+        let element_bytes = if striped { group.stripe_element_bytes } else { drive_bytes };
+        let mut raid = Raid {
+            drives: group.drives.clone(),
+            slots: vec![Slot::Healthy; group.drives.len()],
+            element_bytes,
+            data_units,
+            parity_units,
+            copies,
+            capacity_bytes: drive_bytes / element_bytes * element_bytes * data_units,
+            pool: None,
+            mirror_reads: group.mirror_reads,
+            turn: 0,
+            seed,
+        };
+        if let Layout::DynamicPool { width, piece_bytes, spare_drives } = group.layout {
+            if piece_bytes == 0 || !piece_bytes.is_multiple_of(element_bytes) {
+                return Err("the piece of a pool must be a multiple of the stripe element".into());
+            }
+            let pool = Pool::new(count, u64::from(width), piece_bytes, drive_bytes, spare_drives, seed);
+            raid.capacity_bytes = pool.rows.len() as u64 * piece_bytes * data_units;
+            raid.pool = Some(pool);
+        }
+        Ok(raid)
+    }
+
+    pub fn pool(&mut self) -> Option<&mut Pool> {
+        self.pool.as_mut()
+    }
+
+    /// Slot and byte of unit `unit` of a row; data units first, then mirrors or parities.
+    fn place(&self, row: u64, unit: u64) -> (usize, u64) {
+        let count = self.drives.len() as u64;
+        if let Some(pool) = &self.pool {
+            let rows_per_piece = pool.piece_bytes / self.element_bytes;
+            let (slot, piece) = pool.rows[(row / rows_per_piece) as usize][unit as usize];
+            let byte = u64::from(piece) * pool.piece_bytes + row % rows_per_piece * self.element_bytes;
+            return (slot as usize, byte);
+        }
+        let byte = row * self.element_bytes;
+        let slot = if self.parity_units > 0 {
+            // Left-symmetric: the parities move one drive to the left with each row, data follow behind them.
+            let first_parity = count - 1 - row % count;
+            let behind =
+                if unit < self.data_units { self.parity_units + unit } else { unit - self.data_units };
+            (first_parity + behind) % count
+        } else if self.copies > 1 {
+            // Mirrors side by side; `unit` above the data units names the further copies.
+            unit % self.data_units * self.copies + unit / self.data_units
+        } else {
+            unit
+        };
+        (slot as usize, byte)
+    }
+
+    fn readable(&self, slot: usize, byte: u64, bytes: u64) -> bool {
+        match self.slots[slot] {
+            Slot::Healthy => true,
+            Slot::Lost => false,
+            Slot::Rebuilding(done) => byte + bytes <= done,
+        }
+    }
+
+    fn writable(&self, slot: usize) -> bool {
+        self.slots[slot] != Slot::Lost
+    }
+
+    /// The drive set that a byte lies on, and the place there: what a destage order sorts by.
+    pub fn column(&self, start: u64) -> (usize, u64) {
+        let unit = start / self.element_bytes;
+        let (slot, byte) = self.place(unit / self.data_units, unit % self.data_units);
+        (self.drives[slot], byte + start % self.element_bytes)
+    }
+
+    /// Calls `part(row, unit, first byte in the unit, bytes)` for each element of a range.
+    fn for_elements(&self, start: u64, bytes: u64, mut part: impl FnMut(u64, u64, u64, u64)) {
+        let (mut at, end) = (start, start + bytes);
+        while at < end {
+            let (unit, into) = (at / self.element_bytes, at % self.element_bytes);
+            let take = (self.element_bytes - into).min(end - at);
+            part(unit / self.data_units, unit % self.data_units, into, take);
+            at += take;
+        }
+    }
+
+    /// Commands for a read; a stream is pinned to one mirror. `queued` tells the commands under way on a drive.
+    pub fn plan_read(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        pin: Option<u64>,
+        queued: impl Fn(usize) -> u32,
+    ) -> Result<Accesses, Lost> {
+        let mut accesses = Accesses::new();
+        let mut lost = false;
+        let mut turn = self.turn;
+        self.for_elements(start, bytes, |row, unit, into, take| {
+            let mut add = |slot: usize, byte: u64| accesses.push((self.drives[slot], byte, take));
+            if self.copies > 1 {
+                let at = |copy: u64| {
+                    let (slot, byte) = self.place(row, unit + copy * self.data_units);
+                    (slot, byte + into)
+                };
+                let good = |copy: &u64| {
+                    let (slot, byte) = at(*copy);
+                    self.readable(slot, byte, take)
+                };
+                let wished = match (pin, self.mirror_reads) {
+                    (Some(stream), _) => stream % self.copies,
+                    (None, MirrorReads::Primary) => 0,
+                    (None, MirrorReads::Alternate) => turn % self.copies,
+                    (None, MirrorReads::Random) => mix(self.seed ^ turn) % self.copies,
+                    (None, MirrorReads::ShortestQueue) => {
+                        let length = |copy: &u64| queued(self.drives[at(*copy).0]);
+                        (0..self.copies).filter(good).min_by_key(length).unwrap_or(0)
+                    }
+                };
+                turn += 1;
+                match Some(wished).filter(good).or_else(|| (0..self.copies).find(good)) {
+                    Some(copy) => add(at(copy).0, at(copy).1),
+                    None => lost = true,
+                }
+                return;
+            }
+            let (slot, byte) = self.place(row, unit);
+            if self.readable(slot, byte + into, take) {
+                add(slot, byte + into);
+                return;
+            }
+            let before = accesses.len();
+            accesses.extend(self.survivors(row, unit, into, take));
+            lost |= (accesses.len() - before) as u64 != self.data_units || self.parity_units == 0;
+        });
+        self.turn = turn;
+        if lost { Err(Lost) } else { Ok(accesses) }
+    }
+
+    /// What must be read to reconstruct a unit of a row: as many other units as there are data units.
+    fn survivors(&self, row: u64, unit: u64, into: u64, bytes: u64) -> Accesses {
+        let units = self.data_units + self.parity_units;
+        let others = (0..units).filter(|other| *other != unit).map(|other| self.place(row, other));
+        let readable = others.filter(|(slot, byte)| self.readable(*slot, byte + into, bytes));
+        readable
+            .take(self.data_units as usize)
+            .map(|(slot, byte)| (self.drives[slot], byte + into, bytes))
+            .collect()
+    }
+
+    /// Commands for a write: what is read first, then what is written.
+    pub fn plan_write(&self, start: u64, bytes: u64) -> Result<(Accesses, Accesses), Lost> {
+        let (mut reads, mut writes) = (Accesses::new(), Accesses::new());
+        let mut lost = false;
+        if self.parity_units == 0 {
+            self.for_elements(start, bytes, |row, unit, into, take| {
+                let before = writes.len();
+                for copy in 0..self.copies {
+                    let (slot, byte) = self.place(row, unit + copy * self.data_units);
+                    if self.writable(slot) {
+                        writes.push((self.drives[slot], byte + into, take));
+                    }
+                }
+                lost |= writes.len() == before;
+            });
+            return if lost { Err(Lost) } else { Ok((reads, writes)) };
+        }
+        let row_bytes = self.data_units * self.element_bytes;
+        let (mut at, end) = (start, start + bytes);
+        while at < end {
+            let take = (row_bytes - at % row_bytes).min(end - at);
+            lost |= self.plan_row_write(at, take, &mut reads, &mut writes).is_err();
+            at += take;
+        }
+        if lost { Err(Lost) } else { Ok((reads, writes)) }
+    }
+
+    fn plan_row_write(
+        &self,
+        start: u64,
+        bytes: u64,
+        reads: &mut Accesses,
+        writes: &mut Accesses,
+    ) -> Result<(), Lost> {
+        let mut touched: SmallVec<[(u64, u64, u64); 8]> = SmallVec::new();
+        let mut row = 0;
+        self.for_elements(start, bytes, |at_row, unit, into, take| {
+            row = at_row;
+            touched.push((unit, into, take));
+        });
+        let from = touched.iter().map(|part| part.1).min().unwrap_or(0);
+        let to = touched.iter().map(|part| part.1 + part.2).max().unwrap_or(0);
+        let hull = to - from;
+        let whole = |unit: u64| touched.iter().any(|part| part.0 == unit && part.1 == from && part.2 == hull);
+        let readable = |unit: u64, into: u64, bytes: u64| {
+            let (slot, byte) = self.place(row, unit);
+            self.readable(slot, byte + into, bytes)
+        };
+        let units = self.data_units + self.parity_units;
+        let unreadable = (0..units).filter(|unit| !readable(*unit, from, hull)).count() as u64;
+        if unreadable > self.parity_units {
+            return Err(Lost);
+        }
+        // Old data and old parity, or all data of the row that are not written anew.
+        let modify_reads = touched.len() as u64 + self.parity_units;
+        let rest = (0..self.data_units).filter(|unit| !whole(*unit));
+        let rest_reads = rest.clone().count() as u64;
+        let can_modify = touched.iter().all(|part| readable(part.0, part.1, part.2));
+        let can_reconstruct = rest.clone().all(|unit| readable(unit, from, hull));
+        let mut read = |unit: u64, into: u64, bytes: u64| {
+            let (slot, byte) = self.place(row, unit);
+            if self.readable(slot, byte + into, bytes) {
+                reads.push((self.drives[slot], byte + into, bytes));
+            }
+        };
+        if can_reconstruct && (rest_reads <= modify_reads || !can_modify) {
+            rest.for_each(|unit| read(unit, from, hull));
+        } else if can_modify {
+            touched.iter().for_each(|part| read(part.0, part.1, part.2));
+            (self.data_units..units).for_each(|unit| read(unit, from, hull));
+        } else {
+            // Lost units among both: everything that is left.
+            (0..units).for_each(|unit| read(unit, from, hull));
+        }
+        for (unit, into, take) in touched {
+            let (slot, byte) = self.place(row, unit);
+            if self.writable(slot) {
+                writes.push((self.drives[slot], byte + into, take));
+            }
+        }
+        for unit in self.data_units..units {
+            let (slot, byte) = self.place(row, unit);
+            if self.writable(slot) {
+                writes.push((self.drives[slot], byte + from, hull));
+            }
+        }
+        Ok(())
+    }
+
+    /// What must be read to rebuild a range of a lost slot of a layout without a pool.
+    pub fn plan_rebuild(&self, slot: usize, byte: u64, bytes: u64) -> Result<Accesses, Lost> {
+        let others = if self.parity_units > 0 {
+            (0..self.drives.len()).filter(|other| *other != slot).collect::<SmallVec<[usize; 32]>>()
+        } else {
+            let first = slot as u64 / self.copies * self.copies;
+            (first..first + self.copies).map(|other| other as usize).filter(|other| *other != slot).collect()
+        };
+        let needed = if self.parity_units > 0 { self.data_units as usize } else { 1 };
+        let good = others.into_iter().filter(|other| self.readable(*other, byte, bytes));
+        let reads: Accesses = good.take(needed).map(|other| (self.drives[other], byte, bytes)).collect();
+        if reads.len() < needed || (self.copies == 1 && self.parity_units == 0) {
+            Err(Lost)
+        } else {
+            Ok(reads)
+        }
+    }
+
+    /// What must be read to rebuild a range of a unit of a pool's row.
+    pub fn plan_pool_rebuild(
+        &self,
+        pool_row: usize,
+        unit: u64,
+        into_piece: u64,
+        bytes: u64,
+    ) -> Result<Accesses, Lost> {
+        let Some(pool) = &self.pool else { return Err(Lost) };
+        let first_row = pool_row as u64 * (pool.piece_bytes / self.element_bytes);
+        let (row, into) = (first_row + into_piece / self.element_bytes, into_piece % self.element_bytes);
+        let reads = self.survivors(row, unit, into, bytes);
+        if (reads.len() as u64) < self.data_units { Err(Lost) } else { Ok(reads) }
+    }
+
+    /// The part of each drive that a range of the group lies on (layouts without a pool).
+    pub fn drive_range(&self, start: u64, bytes: u64) -> (u64, u64) {
+        let row_bytes = self.data_units * self.element_bytes;
+        if self.data_units == 1 {
+            return (start, start + bytes);
+        }
+        (start / row_bytes * self.element_bytes, (start + bytes).div_ceil(row_bytes) * self.element_bytes)
+    }
+}
+
+impl Pool {
+    fn new(count: u64, width: u64, piece_bytes: u64, drive_bytes: u64, spare: u32, seed: u64) -> Pool {
+        let pieces_per_drive = (drive_bytes / piece_bytes) as u32;
+        let usable = (u64::from(pieces_per_drive) * count.saturating_sub(u64::from(spare))) / width;
+        let mut next_piece = vec![0u32; count as usize];
+        let mut rows = Vec::with_capacity(usable as usize);
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        for row in 0..usable {
+            // The emptiest slots, ties broken by the seed: even fill, and every pair of drives shares rows.
+            order.sort_by_key(|slot| {
+                (next_piece[*slot as usize], mix(seed ^ mix(row << 16 | u64::from(*slot))))
+            });
+            let chosen = &order[..width as usize];
+            if chosen.iter().any(|slot| next_piece[*slot as usize] >= pieces_per_drive) {
+                break;
+            }
+            let mut pieces = PoolRow::new();
+            for slot in chosen {
+                pieces.push((*slot, next_piece[*slot as usize]));
+                next_piece[*slot as usize] += 1;
+            }
+            rows.push(pieces);
+        }
+        Pool { piece_bytes, rows, next_piece }
+    }
+}

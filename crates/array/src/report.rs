@@ -1,0 +1,114 @@
+//! What each part did: the figures that say which part was the limit.
+
+use std::fmt;
+
+/// Kind of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PartKind {
+    /// A drive.
+    Drive,
+    /// A link or adapter.
+    Link,
+    /// A controller and its cache.
+    Controller,
+    /// A volume, as its host sees it.
+    Volume,
+    /// A log-structured or replicated store.
+    Store,
+}
+
+/// One part over the time since the last reset. Counts that a kind of part does not have are 0.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PartReport {
+    /// Its kind.
+    pub kind: PartKind,
+    /// Its name.
+    pub name: String,
+    /// Reads that ended (drive), arrived (controller, store) or completed (volume).
+    pub reads: u64,
+    /// Writes, likewise.
+    pub writes: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Bytes of the writes.
+    pub write_bytes: u64,
+    /// Share of the time with work under way (drive, volume) or of its capacity in use (link, controller), 0 to 1.
+    pub busy_share: f64,
+    /// Requests under way, on average over time.
+    pub mean_queue: f64,
+    /// Mean time of a read, in ms: Little's law over queue and rate, on volumes by direct measurement.
+    pub read_ms: f64,
+    /// Mean time of a write, in ms (volumes only).
+    pub write_ms: f64,
+    /// Reads served from a cache in front of the drives (write cache, read-ahead, memory, flash).
+    pub cache_hits: u64,
+    /// Reads that were not.
+    pub cache_misses: u64,
+    /// Writes that waited for room in the cache.
+    pub write_waits: u64,
+    /// Most dirty bytes in the cache.
+    pub dirty_max_bytes: u64,
+    /// State in words, if it is not the normal one: lost, rebuilding, unprotected, ..
+    pub state: String,
+}
+
+impl PartReport {
+    pub(crate) fn new(kind: PartKind, name: &str) -> PartReport {
+        PartReport {
+            kind,
+            name: name.into(),
+            reads: 0,
+            writes: 0,
+            read_bytes: 0,
+            write_bytes: 0,
+            busy_share: 0.0,
+            mean_queue: 0.0,
+            read_ms: 0.0,
+            write_ms: 0.0,
+            cache_hits: 0,
+            cache_misses: 0,
+            write_waits: 0,
+            dirty_max_bytes: 0,
+            state: String::new(),
+        }
+    }
+}
+
+/// All parts over the time since the last reset.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeviceReport {
+    /// Length of that time.
+    pub seconds: f64,
+    /// The parts: drives, links, controllers, stores, volumes.
+    pub parts: Vec<PartReport>,
+    /// Requests to volumes that no placement names: they took no time.
+    pub unplaced_requests: u64,
+    /// Requests that failed because their data were lost or no path was left.
+    pub failed_requests: u64,
+}
+
+impl DeviceReport {
+    /// The part that was used most: what to add first.
+    pub fn limit(&self) -> Option<&PartReport> {
+        let used = self.parts.iter().filter(|part| part.kind != PartKind::Volume);
+        used.max_by(|a, b| a.busy_share.total_cmp(&b.busy_share))
+    }
+}
+
+impl fmt::Display for DeviceReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            writeln!(
+                f,
+                "{:<24} {:>9.1} reads/s {:>9.1} writes/s  busy {:>5.1} %  queue {:>6.2}  {}",
+                part.name,
+                part.reads as f64 / self.seconds,
+                part.writes as f64 / self.seconds,
+                part.busy_share * 100.0,
+                part.mean_queue,
+                part.state,
+            )?;
+        }
+        Ok(())
+    }
+}
