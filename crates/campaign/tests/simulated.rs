@@ -1,8 +1,8 @@
 //! The whole programme in the simulated world: seconds of virtual time, small databases, storage with latency.
 
 use campaign::progress::{Progress, Watcher};
-use campaign::{CampaignError, CampaignOutcome, run};
-use results::{Direction, Measure, Outcome, Row};
+use campaign::{CampaignOutcome, run};
+use results::{Direction, IoClass, Measure, Outcome, Row};
 use solution::{Deployment, Solution, TestKind};
 use world::Duration;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
@@ -141,14 +141,15 @@ fn failures(outcome: &CampaignOutcome) -> Vec<String> {
     failed.map(|verdict| format!("{} of {:?}: {:?}", verdict.rule, verdict.test, verdict.measured)).collect()
 }
 
-/// Operations and bytes in one direction, as the host's samples have them.
-fn measured(rows: &[Row], direction: Direction) -> (u64, u64) {
+/// Operations and bytes in one direction, as the host's samples have them, without those of one class.
+fn measured_without(dropped: Option<IoClass>, rows: &[Row], direction: Direction) -> (u64, u64) {
     let samples = rows.iter().filter_map(|row| match row {
         Row::Sample(sample) if sample.origin.instance.is_none() => Some(sample),
         _ => None,
     });
-    let in_direction = samples
-        .filter(|sample| matches!(sample.measure, Measure::Io(class) if class.direction() == direction));
+    let in_direction = samples.filter(|sample| {
+        matches!(sample.measure, Measure::Io(class) if class.direction() == direction && Some(class) != dropped)
+    });
     in_direction.fold((0, 0), |sum, sample| (sum.0 + sample.count, sum.1 + sample.bytes))
 }
 
@@ -166,8 +167,23 @@ fn the_whole_programme_passes_and_what_it_measured_is_what_the_world_did() {
         "the databases' batches were compared"
     );
     let totals = simulation.host("a").io_totals();
-    assert_eq!(measured(&rows, Direction::Read), (totals.reads, totals.read_bytes));
-    assert_eq!(measured(&rows, Direction::Write), (totals.writes, totals.write_bytes));
+    let issued = |direction| match direction {
+        Direction::Read => (totals.reads, totals.read_bytes),
+        Direction::Write => (totals.writes, totals.write_bytes),
+    };
+    for direction in [Direction::Read, Direction::Write] {
+        assert_eq!(measured_without(None, &rows, direction), issued(direction));
+    }
+    // The simulated storage takes new databases over without a write.
+    for class in IoClass::ALL.into_iter().filter(|class| *class != IoClass::InitWrite) {
+        let direction = class.direction();
+        let without = measured_without(Some(class), &rows, direction);
+        assert_ne!(
+            without,
+            issued(direction),
+            "no I/O of class {class:?}: nothing would notice if it were not counted"
+        );
+    }
 }
 
 #[test]
@@ -183,24 +199,76 @@ fn equal_seeds_give_equal_rows_and_others_do_not() {
     assert_ne!(first.0, one(4).0, "another seed is another run");
 }
 
-#[test]
-fn a_failed_write_is_a_failed_verdict_and_the_databases_recover() {
-    let simulation = simulation(5);
-    let (outcome, _) = run_tests(&simulation, 5, |kind| kind == TestKind::Init);
+/// A stress test that fails by what `break_it` does to the storage is a failed verdict with its cause; once `mend` has
+/// put that right the databases recover and pass again. Returns the message.
+fn fails_and_recovers(
+    seed: u64,
+    break_it: impl FnOnce(&Simulation),
+    mend: impl FnOnce(&Simulation),
+) -> String {
+    let simulation = simulation(seed);
+    let (outcome, _) = run_tests(&simulation, seed, |kind| kind == TestKind::Init);
     assert!(outcome.passed(), "{:?}", outcome.error);
 
-    simulation.set_faults(Faults { write_error: 0.0005, ..Faults::default() });
-    let (outcome, rows) = run_tests(&simulation, 5, |kind| kind == TestKind::Stress);
-    let error = outcome.error.as_ref().expect("a write has failed");
+    break_it(&simulation);
+    let (outcome, rows) = run_tests(&simulation, seed, |kind| kind == TestKind::Stress);
+    let error = outcome.error.as_ref().expect("the storage has failed");
     assert!(error.is_finding(), "{error}");
-    assert!(!matches!(error, CampaignError::Interrupted));
     assert!(!outcome.passed());
     assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
     assert!(rows.iter().any(|row| matches!(row, Row::Event(event) if event.text == error.to_string())));
 
-    simulation.set_faults(Faults::default());
+    mend(&simulation);
     let again = |kind| matches!(kind, TestKind::Performance | TestKind::DatabaseChecksum);
-    let (outcome, _) = run_tests(&simulation, 5, again);
-    assert!(outcome.error.is_none(), "{:?}", outcome.error);
-    assert_eq!(failures(&outcome), [""; 0]);
+    let (after, _) = run_tests(&simulation, seed, again);
+    assert!(after.error.is_none(), "{:?}", after.error);
+    assert_eq!(failures(&after), [""; 0]);
+    error.to_string()
+}
+
+fn fails_by(seed: u64, faults: Faults) -> String {
+    fails_and_recovers(
+        seed,
+        |simulation| simulation.set_faults(faults),
+        |simulation| simulation.set_faults(Faults::default()),
+    )
+}
+
+#[test]
+fn a_failed_write_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(5, Faults { write_error: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot write"), "{message}");
+}
+
+#[test]
+fn a_short_write_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(6, Faults { short_write: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot write"), "{message}");
+}
+
+#[test]
+fn a_failed_read_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(7, Faults { read_error: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot read"), "{message}");
+}
+
+#[test]
+fn a_short_read_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(8, Faults { short_read: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot read"), "{message}");
+}
+
+#[test]
+fn a_full_disk_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(9, Faults { no_space: 0.0005, ..Faults::default() });
+    assert!(message.contains("full") || message.contains("no space"), "{message}");
+    // What is there may stay, but nothing may grow.
+    let full = |simulation: &Simulation| {
+        ["/v1", "/v2"].into_iter().for_each(|volume| simulation.volume("a", volume, 1 << 20));
+    };
+    let empty = |simulation: &Simulation| {
+        ["/v1", "/v2"].into_iter().for_each(|volume| simulation.volume("a", volume, 16 << 30));
+    };
+    let message = fails_and_recovers(10, full, empty);
+    assert!(message.contains("full") || message.contains("no space"), "{message}");
 }

@@ -3,7 +3,9 @@
 //! Invariants
 //! 1. The position in the file is at or before the first change that a database file may lack, and before the first
 //!    record of every transaction that is open or still has something to clean up (design invariant 4).
-//! 2. Two copies are written one after the other with a sync between, so that a torn write leaves one.
+//! 2. Two copies are written and then synced together. A power cut in between may leave the old position, the new one, or
+//!    none that can be read, as may the loss of a name that was never synced: redo then begins at the oldest log, and none
+//!    that the old position needs has been given up.
 //! 3. A log is given up only after the checkpoint that no longer needs it is durable.
 
 use edb::checkpoint::{CHECKPOINT_BYTES, Checkpoint};
@@ -27,16 +29,12 @@ impl CheckpointFile {
     pub(crate) async fn open(
         world: &World,
         path: &str,
-        directory: &str,
         signature: Signature,
         counters: &Counters,
     ) -> Result<CheckpointFile> {
         let exists = world.entry(path).await?.is_some();
         let mode = if exists { OpenMode::ReadWrite } else { OpenMode::CreateNew };
         let file = IoFile::open(world, path, mode, counters).await?;
-        if !exists {
-            world.sync_dir(directory).await?;
-        }
         Ok(CheckpointFile { file, signature, written: LogPosition::default() })
     }
 
@@ -47,12 +45,10 @@ impl CheckpointFile {
 
     /// Makes `position` the durable checkpoint.
     pub(crate) async fn write(&mut self, position: LogPosition) -> Result<()> {
-        let checkpoint = Checkpoint { position, signature: self.signature };
-        for copy in 0..2 {
-            let page = PageBuf::copy_of(&checkpoint.encode());
-            let offset = copy * CHECKPOINT_BYTES as u64;
-            self.file.write_durable(IoClass::HousekeepingWrite, offset, smallvec![page]).await?;
-        }
+        let bytes = Checkpoint { position, signature: self.signature }.encode();
+        let copy = || smallvec![PageBuf::copy_of(&bytes)];
+        self.file.write(IoClass::HousekeepingWrite, 0, copy()).await?;
+        self.file.write_durable(IoClass::HousekeepingWrite, CHECKPOINT_BYTES as u64, copy()).await?;
         self.written = position;
         Ok(())
     }

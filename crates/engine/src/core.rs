@@ -218,19 +218,23 @@ impl Core {
         let wanted = u64::from(before) + 2 + u64::from(least_pages.max(step));
         let pages = u32::try_from(wanted.next_multiple_of(u64::from(step)) - 2)
             .map_err(|_| Error::Refused(format!("{} cannot grow any more", database.file.path())))?;
-        // A full disk is an answer to the caller, not the end of the instance; a failed sync is.
+        // A full disk is an answer to the caller, not the end of the instance.
         database.lengthen_file(pages).await?;
+        database.length_logged.set(database.length_logged.get().min(self.log.tip()));
         self.append(&LogRecord::Extend { db: database.id, pages });
         self.change(database.id, None, |pager| Ok((space::grow_database(pager, before, pages)?, ()))).await?;
         database.pages.set(pages);
-        database.update_header(|_| ()).await
+        database.update_header(|_| ()).await?;
+        database.length_logged.set(POSITION_END);
+        Ok(())
     }
 
     /// The position at which redo would have to begin now.
     pub(crate) fn checkpoint_position(&self) -> LogPosition {
         let tip = self.log.tip();
         let transactions = self.transactions.borrow().oldest_needed();
-        tip.min(self.cache.oldest_unsafe()).min(transactions)
+        let lengths = self.databases.iter().map(|database| database.length_logged.get()).min();
+        tip.min(self.cache.oldest_unsafe()).min(transactions).min(lengths.unwrap_or(POSITION_END))
     }
 }
 

@@ -3,7 +3,9 @@
 //! Invariants
 //! 1. While the database is in use its header says so, and names the log generations it may need, before any page with
 //!    changes of those generations is written.
-//! 2. The file is longer, durably, before a record that says so exists; such a record precedes the use of the space.
+//! 2. The file is longer before a record that says so exists, and such a record precedes the use of the space. A length
+//!    that is lost comes back by redo: the checkpoint does not pass the record before the length is durable, which the
+//!    next writing of the header makes it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,7 +20,7 @@ use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::header;
 use crate::io::{Counters, IoFile};
-use crate::log::{LogPosition, LogTime, Signature};
+use crate::log::{LogPosition, LogTime, POSITION_END, Signature};
 
 /// A database of an open instance.
 pub(crate) struct Database {
@@ -35,6 +37,8 @@ pub(crate) struct Database {
     /// One extension at a time: taken by who extends.
     pub(crate) extending: Cell<bool>,
     pub(crate) extended: world::sync::Notify,
+    /// The oldest record of a new length that may not be durable.
+    pub(crate) length_logged: Cell<LogPosition>,
     /// Taken out while it is being written: one writer at a time.
     header: RefCell<Option<DatabaseHeader>>,
     header_free: world::sync::Notify,
@@ -66,6 +70,7 @@ impl Database {
             pages: Cell::new(0),
             extending: Cell::new(false),
             extended: world::sync::Notify::new(),
+            length_logged: Cell::new(POSITION_END),
             header: RefCell::new(Some(header)),
             header_free: world::sync::Notify::new(),
             page_bytes,
@@ -114,12 +119,11 @@ impl Database {
         self.update_header(|header| header.detach(position, time)).await
     }
 
-    /// Makes the file at least `pages` pages long, durably.
+    /// Makes the file at least `pages` pages long; the length is durable when the file has been synced.
     pub(crate) async fn lengthen_file(&self, pages: u32) -> Result<()> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
         if self.file.file().size().await? < bytes {
             self.file.file().set_size(bytes).await?;
-            self.file.sync().await?;
         }
         Ok(())
     }

@@ -29,9 +29,9 @@ pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<DatabaseHea
 
 /// Writes header and shadow, durably.
 pub(crate) async fn write(header: &mut DatabaseHeader, file: &IoFile, class: IoClass) -> Result<()> {
-    for copy in 0..2 {
-        let page = PageBuf::copy_of(header.stamped());
-        file.write_durable(class, copy * header.page_bytes() as u64, smallvec![page]).await?;
-    }
-    Ok(())
+    let page_bytes = header.page_bytes() as u64;
+    let (first, shadow) = (PageBuf::copy_of(header.stamped()), PageBuf::copy_of(header.stamped()));
+    file.write_durable(class, 0, smallvec![first]).await?;
+    // Without a sync behind the shadow it would be under way together with the next header.
+    file.write_durable(class, page_bytes, smallvec![shadow]).await
 }

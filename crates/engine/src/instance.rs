@@ -407,8 +407,7 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
 
 async fn open_checkpoint(core: &Core, counters: &Counters) -> Result<CheckpointFile> {
     let names = core.log.names();
-    CheckpointFile::open(&core.world, &names.checkpoint(), &names.directory, core.log.signature(), counters)
-        .await
+    CheckpointFile::open(&core.world, &names.checkpoint(), core.log.signature(), counters).await
 }
 
 /// Waits for a roll, a second, or the stop.

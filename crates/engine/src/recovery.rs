@@ -100,9 +100,6 @@ impl Recovery<'_> {
         let newest =
             LogContents::read(self.world, &current, self.segments, self.counters, IoClass::LogRead).await?;
         let (header, is_full) = (*newest.header(), newest.is_complete());
-        if header.generation != last {
-            return Err(damaged(&current, "it is not the log behind the last closed one"));
-        }
         let participants = self.participants(&header, is_full).await?;
         let start = self.start(files, &header, &participants).await?;
         let mut replay = Replay {
@@ -142,21 +139,24 @@ impl Recovery<'_> {
     }
 
     /// Makes sure that the last log has the name of the current one (a crash may have come in the middle of a roll).
-    /// Returns its generation.
+    /// Returns its generation. Should the name be lost again, the next recovery gives it again.
     async fn settle_names(&self, files: &LogFiles) -> Result<u32> {
         let newest_archive = files.archives.last().copied();
         match (files.current, newest_archive) {
-            (true, Some(archive)) => Ok(archive + 1),
-            (true, None) => {
+            (true, newest_archive) => {
                 let current = self.names.current();
                 let header = read_header(self.world, &current, self.counters, IoClass::LogRead).await?;
-                header
-                    .map(|header| header.generation)
-                    .ok_or_else(|| damaged(&current, "its header is not intact"))
+                let header = header.ok_or_else(|| damaged(&current, "its header is not intact"))?;
+                // Closed logs that had been removed may be back, so the newest need not be the one before.
+                match newest_archive {
+                    Some(archive) if archive >= header.generation => {
+                        Err(damaged(&current, "it is older than the last closed log"))
+                    }
+                    _ => Ok(header.generation),
+                }
             }
             (false, Some(archive)) => {
                 self.world.rename(&self.names.archive(archive), &self.names.current()).await?;
-                self.world.sync_dir(&self.names.directory).await?;
                 Ok(archive)
             }
             (false, None) => {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use futures_util::lock::Mutex;
 
+use super::power_cut::{DiskEvent, PowerSwitch, Unkindness};
 use super::{Shared, turn};
 use crate::real::failure::failed;
 use crate::{
@@ -133,7 +134,7 @@ impl Node {
     }
 
     /// Hands everything that has been done until now to the real file.
-    async fn sync(&self, shared: &Shared) -> io::Result<()> {
+    async fn sync(&self, shared: &Shared, power: &PowerSwitch) -> io::Result<()> {
         let _turn = self.syncing.lock().await;
         let layer = {
             let mut layers = self.layers.borrow_mut();
@@ -142,7 +143,7 @@ impl Node {
             layers.syncing = Some(layer.clone());
             layer
         };
-        let result = self.hand_over(&layer, shared).await;
+        let result = self.hand_over(&layer, shared, power).await;
         // What a failed sync did not hand over goes on being seen, and is lost by a kill.
         if result.is_ok() {
             self.layers.borrow_mut().syncing = None;
@@ -150,7 +151,8 @@ impl Node {
         result
     }
 
-    async fn hand_over(&self, layer: &Layer, shared: &Shared) -> io::Result<()> {
+    async fn hand_over(&self, layer: &Layer, shared: &Shared, power: &PowerSwitch) -> io::Result<()> {
+        power.event(DiskEvent::Sync);
         if layer.floor < self.real.metadata()?.len() {
             self.real.set_len(layer.floor)?;
         }
@@ -170,13 +172,43 @@ impl Node {
         }
         for piece in atoms.chunks(atoms.len().div_ceil(PIECES).max(1)) {
             shared.pause().await;
+            power.event(DiskEvent::Sync);
             for (sector, atom) in piece {
                 let bytes = &layer.sectors[sector][atom * ATOM_BYTES..(atom + 1) * ATOM_BYTES];
                 self.real.write_all_at(bytes, sector * SECTOR_BYTES as u64 + (atom * ATOM_BYTES) as u64)?;
             }
         }
         shared.pause().await;
+        power.event(DiskEvent::Sync);
         self.real.set_len(layer.bytes)
+    }
+
+    /// What a power cut leaves of the changes that are not durable. Errors are losses, too.
+    pub fn lose(&self, shared: &Shared, unkindness: &Unkindness) {
+        let survives = || shared.below(100) < unkindness.survives_percent;
+        let layers = self.layers.borrow();
+        for layer in layers.syncing.iter().chain([&layers.pending]) {
+            let mut bytes = self.real.metadata().map_or(0, |metadata| metadata.len());
+            if survives() {
+                let _ =
+                    self.real.set_len(layer.floor.min(bytes)).and_then(|()| self.real.set_len(layer.bytes));
+                bytes = layer.bytes;
+            }
+            let mut piece = (u64::MAX, false);
+            for (index, sector) in &layer.sectors {
+                let start = index * SECTOR_BYTES as u64;
+                let grain = unkindness.grain_bytes.min(SECTOR_BYTES as u64);
+                for (at, part) in (start..).step_by(grain as usize).zip(sector.chunks(grain as usize)) {
+                    let number = at / unkindness.grain_bytes;
+                    if piece.0 != number {
+                        piece = (number, survives());
+                    }
+                    if piece.1 && at < bytes {
+                        let _ = self.real.write_all_at(part, at);
+                    }
+                }
+            }
+        }
     }
 
     /// Lets a write reach the real file before its sync.
@@ -196,11 +228,18 @@ pub(super) struct ShadowFile {
     path: Rc<str>,
     mode: OpenMode,
     shared: Rc<Shared>,
+    power: PowerSwitch,
 }
 
 impl ShadowFile {
-    pub fn new(node: Rc<Node>, path: &str, mode: OpenMode, shared: Rc<Shared>) -> ShadowFile {
-        ShadowFile { node, path: path.into(), mode, shared }
+    pub fn new(
+        node: Rc<Node>,
+        path: &str,
+        mode: OpenMode,
+        shared: Rc<Shared>,
+        power: PowerSwitch,
+    ) -> ShadowFile {
+        ShadowFile { node, path: path.into(), mode, shared, power }
     }
 
     fn refused(&self, operation: &str) -> Option<Error> {
@@ -246,9 +285,11 @@ impl HostFile for ShadowFile {
             return Box::pin(std::future::ready((Err(error), bufs)));
         }
         let (node, path, shared) = (self.node.clone(), self.path.clone(), self.shared.clone());
+        let power = self.power.clone();
         Box::pin(async move {
             turn().await;
             node.write(offset, &bufs);
+            power.event(DiskEvent::Write);
             let early = shared.below(100) < usize::from(shared.options.early_write_percent);
             let result = if early { node.write_early(offset, &bufs) } else { Ok(()) };
             shared.count(|totals| {
@@ -261,8 +302,13 @@ impl HostFile for ShadowFile {
 
     fn sync(&self) -> LocalFuture<'static, Result<()>> {
         let (node, path, shared) = (self.node.clone(), self.path.clone(), self.shared.clone());
+        let power = self.power.clone();
+        let ignored = shared.ignores_sync();
         self.shared.finish(async move {
-            node.sync(&shared).await.map_err(|cause| failed("sync", &path, &cause))?;
+            if ignored {
+                return Ok(());
+            }
+            node.sync(&shared, &power).await.map_err(|cause| failed("sync", &path, &cause))?;
             shared.count(|totals| totals.syncs += 1);
             Ok(())
         })
@@ -274,13 +320,14 @@ impl HostFile for ShadowFile {
 
     fn set_size(&self, bytes: u64) -> LocalFuture<'static, Result<()>> {
         let refused = self.refused("set the size of");
-        let node = self.node.clone();
+        let (node, power) = (self.node.clone(), self.power.clone());
         Box::pin(async move {
             if let Some(error) = refused {
                 return Err(error);
             }
             turn().await;
             node.set_size(bytes);
+            power.event(DiskEvent::Write);
             Ok(())
         })
     }

@@ -7,13 +7,15 @@
 //!    [`ShadowOptions::early_write_percent`]); names reach the real directory at `sync_dir`.
 //! 2. Everything that is read, listed or looked up is as if it had all been done.
 //! 3. A file whose name is not durable is lost with its synced contents.
-//! 4. Changes of names become durable in the order in which they were made, as far as they concern the same names.
+//! 4. Changes of names become durable in the order in which they were made, as far as they concern the same names; a
+//!    power cut ([`PowerSwitch`]) knows no order.
 //!
 //! Limits: against the death of the process, not of the machine (the real files are not synced). One thread's view:
 //! shards must not share files. Only files can be renamed. Needs a file system with `O_TMPFILE`.
 
 mod file;
 mod names;
+mod power_cut;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -27,6 +29,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use self::file::ShadowFile;
 use self::names::Names;
+pub use self::power_cut::{DiskEvent, PowerCut, PowerSwitch};
 use crate::{
     Duration, Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result,
     ShardStart, Time, WallClock, World,
@@ -41,6 +44,9 @@ pub struct ShadowOptions {
     pub torn_sync: bool,
     /// So many in a hundred writes reach the real file at once, without waiting for a sync.
     pub early_write_percent: u8,
+    /// Syncs that are asked for in this line of the source ("log/writer.rs:12") do nothing: to show that a test fails
+    /// without them. Needs line numbers in the binary, and is slow.
+    pub ignored_sync: Option<&'static str>,
 }
 
 /// See the [module](self).
@@ -49,6 +55,7 @@ pub struct ShadowHost {
     shared: Rc<Shared>,
     names: Rc<RefCell<Names>>,
     syncing_names: Rc<Mutex<()>>,
+    power: PowerSwitch,
 }
 
 /// What host and files share.
@@ -57,6 +64,7 @@ struct Shared {
     options: ShadowOptions,
     random: RefCell<ChaCha12Rng>,
     totals: Cell<IoTotals>,
+    cut: Cell<Option<PowerCut>>,
 }
 
 /// How long a torn sync waits between its pieces.
@@ -85,6 +93,14 @@ impl Shared {
         if self.options.torn_sync {
             self.inner.sleep_until(self.inner.now() + PAUSE).await;
         }
+    }
+
+    /// Whether the sync that is being asked for is one of those that do nothing.
+    fn ignores_sync(&self) -> bool {
+        self.options.ignored_sync.is_some_and(|line| {
+            let line = format!("{line}:");
+            std::backtrace::Backtrace::force_capture().to_string().contains(&line)
+        })
     }
 
     /// Runs `work` to its end even if nobody waits for it any more.
@@ -124,8 +140,16 @@ impl ShadowHost {
             options,
             random: RefCell::new(ChaCha12Rng::seed_from_u64(options.seed)),
             totals: Cell::default(),
+            cut: Cell::default(),
         });
-        ShadowHost { inner, shared, names: Rc::default(), syncing_names: Rc::default() }
+        let names = Rc::<RefCell<Names>>::default();
+        let power = PowerSwitch { shared: shared.clone(), names: names.clone() };
+        ShadowHost { inner, shared, names, syncing_names: Rc::default(), power }
+    }
+
+    /// Ends the process as a power cut would.
+    pub fn power_switch(&self) -> PowerSwitch {
+        self.power.clone()
     }
 
     /// Does something with the names, in one step.
@@ -137,6 +161,19 @@ impl ShadowHost {
         Box::pin(async move {
             turn().await;
             work(&mut names.borrow_mut())
+        })
+    }
+
+    /// Changes names, in one step.
+    fn change_names<T: 'static>(
+        &self,
+        work: impl FnOnce(&mut Names) -> Result<T> + 'static,
+    ) -> LocalFuture<'static, Result<T>> {
+        let (changed, power) = (self.with_names(work), self.power.clone());
+        Box::pin(async move {
+            let changed = changed.await;
+            power.event(DiskEvent::Name);
+            changed
         })
     }
 }
@@ -182,20 +219,24 @@ impl Host for ShadowHost {
     }
 
     fn open(&self, path: &str, mode: OpenMode) -> LocalFuture<'static, Result<Rc<dyn HostFile>>> {
-        let (path, shared) = (path.to_owned(), self.shared.clone());
-        self.with_names(move |names| {
+        let (path, shared, power) = (path.to_owned(), self.shared.clone(), self.power.clone());
+        let open = move |names: &mut Names| {
             let node = match mode {
                 OpenMode::CreateNew => names.create(&path)?,
                 OpenMode::Read | OpenMode::ReadWrite => names.open(&path, mode)?,
             };
-            let file: Rc<dyn HostFile> = Rc::new(ShadowFile::new(node, &path, mode, shared));
+            let file: Rc<dyn HostFile> = Rc::new(ShadowFile::new(node, &path, mode, shared, power));
             Ok(file)
-        })
+        };
+        match mode {
+            OpenMode::CreateNew => self.change_names(open),
+            OpenMode::Read | OpenMode::ReadWrite => self.with_names(open),
+        }
     }
 
     fn create_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
         let path = path.to_owned();
-        self.with_names(move |names| names.create_dir(&path))
+        self.change_names(move |names| names.create_dir(&path))
     }
 
     fn list(&self, path: &str) -> LocalFuture<'static, Result<Vec<Entry>>> {
@@ -210,22 +251,26 @@ impl Host for ShadowHost {
 
     fn rename(&self, from: &str, to: &str) -> LocalFuture<'static, Result<()>> {
         let (from, to) = (from.to_owned(), to.to_owned());
-        self.with_names(move |names| names.rename(&from, &to))
+        self.change_names(move |names| names.rename(&from, &to))
     }
 
     fn remove(&self, path: &str) -> LocalFuture<'static, Result<()>> {
         let path = path.to_owned();
-        self.with_names(move |names| names.remove(&path))
+        self.change_names(move |names| names.remove(&path))
     }
 
     fn sync_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
         let (path, names, shared) = (path.to_owned(), self.names.clone(), self.shared.clone());
-        let turns = self.syncing_names.clone();
+        let (turns, power) = (self.syncing_names.clone(), self.power.clone());
+        if shared.ignores_sync() {
+            return self.with_names(|_| Ok(()));
+        }
         self.shared.finish(async move {
             let _turn = turns.lock().await;
             names.borrow_mut().mark_synced(&path)?;
             loop {
                 shared.pause().await;
+                power.event(DiskEvent::SyncDir);
                 if !names.borrow_mut().apply_next()? {
                     break;
                 }

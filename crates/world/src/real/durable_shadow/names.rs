@@ -8,7 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use super::Shared;
 use super::file::Node;
+use super::power_cut::Unkindness;
 use crate::real::failure::failed;
 use crate::real::names as real;
 use crate::{Entry, Error, ErrorKind, OpenMode, Result};
@@ -178,6 +180,29 @@ impl Names {
         let (change, _) = self.changes.remove(next);
         change.apply()?;
         Ok(true)
+    }
+
+    /// The files that are seen.
+    pub fn nodes(&self) -> impl Iterator<Item = &Rc<Node>> {
+        self.seen.values().filter_map(|slot| match slot {
+            Slot::File(node) => Some(node),
+            Slot::Dir | Slot::Gone => None,
+        })
+    }
+
+    /// What a power cut leaves of the changes that are not durable.
+    pub fn lose(&self, shared: &Shared, unkindness: &Unkindness) {
+        for (index, (change, _)) in self.changes.iter().enumerate() {
+            let survives = if unkindness.newest_name_only {
+                index + 1 == self.changes.len()
+            } else {
+                shared.below(100) < unkindness.survives_percent
+            };
+            if survives {
+                // Without a change that is lost this one may be impossible: it is lost then, too.
+                let _ = change.apply();
+            }
+        }
     }
 
     /// Drops what is known about paths where the real directory says the same.

@@ -13,7 +13,8 @@ use super::{ShadowHost, ShadowOptions, turn};
 use crate::real::{RealConfig, run};
 use crate::{Bufs, ErrorKind, File, OpenMode, PageBuf, World};
 
-const KIND: ShadowOptions = ShadowOptions { seed: 1, torn_sync: false, early_write_percent: 0 };
+const KIND: ShadowOptions =
+    ShadowOptions { seed: 1, torn_sync: false, early_write_percent: 0, ignored_sync: None };
 
 fn scratch_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(std::env::current_exe().unwrap().parent().unwrap()).unwrap()
@@ -255,7 +256,8 @@ async fn change(world: &World, dir: &str, choices: [u64; 4]) -> crate::Result<()
 #[test]
 fn what_is_seen_is_always_what_an_undecorated_world_shows_and_real_once_all_is_synced() {
     for seed in 0..8 {
-        let options = ShadowOptions { seed, torn_sync: seed % 4 == 3, early_write_percent: 30 };
+        let options =
+            ShadowOptions { seed, torn_sync: seed % 4 == 3, early_write_percent: 30, ignored_sync: None };
         let dir = scratch_dir();
         let test = async |plain: World| {
             let dir = dir.path().to_str().unwrap();

@@ -1,0 +1,296 @@
+//! The process that is killed: what it is told, and what it does and says until then.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use engine::{Instance, StopSignal, StreamConfig};
+use futures_util::future::{join_all, pending, select};
+use workload::mix::Random;
+use world::World;
+use world::real::durable_shadow::{DiskEvent, PowerCut, PowerSwitch, ShadowHost, ShadowOptions};
+
+use super::common::{Change, Databases, Kind, Load, Witness, real};
+
+pub const SESSIONS: u64 = 4;
+/// A child that has not been killed by then hangs.
+const CHILD_LIFE: Duration = Duration::from_secs(60);
+/// Transactions of each session before the instance is closed.
+const TRANSACTIONS_BEFORE_CLOSE: u32 = 12;
+pub const TASK: &str = "PROOFLOAD_KILL_CHILD";
+/// Syncs asked for in this line of the source do nothing; see `tools/sync-removal`.
+const IGNORED_SYNC: &str = "PROOFLOAD_IGNORED_SYNC";
+/// Name of the backup copy, in a directory of its own.
+pub const COPY: &str = "backup/1.edb";
+
+/// What a child is to do until it is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Create,
+    /// And rest: what recovery has taken back waits for the checkpoint.
+    Recover,
+    /// Recover and close.
+    Close,
+    Load,
+    /// With pauses: the checkpoint moves by its clock, between two rolls of the log.
+    SlowLoad,
+    /// Some load, then the instance is closed.
+    LoadAndClose,
+    /// A backup to disk of database 1 under load.
+    Backup,
+}
+
+const MODES: [(Mode, &str); 7] = [
+    (Mode::Create, "create"),
+    (Mode::Recover, "recover"),
+    (Mode::Close, "close"),
+    (Mode::Load, "load"),
+    (Mode::SlowLoad, "slow-load"),
+    (Mode::LoadAndClose, "load-and-close"),
+    (Mode::Backup, "backup"),
+];
+
+/// From when on the events are counted that a power cut is aimed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the instance is opened.
+    Start,
+    /// When it is open.
+    Open,
+    /// When it begins to close, or a backup begins.
+    Job,
+}
+
+const PHASES: [Phase; 3] = [Phase::Start, Phase::Open, Phase::Job];
+
+/// When the child's disk loses its power.
+#[derive(Debug, Clone, Copy)]
+pub struct Aim {
+    pub phase: Phase,
+    pub cut: PowerCut,
+}
+
+impl Aim {
+    fn encode(&self) -> String {
+        let phase = PHASES.iter().position(|phase| *phase == self.phase).expect("listed");
+        let event = DiskEvent::ALL.iter().position(|event| *event == self.cut.event).expect("listed");
+        format!("{phase}:{event}:{}:{}", self.cut.number, self.cut.later)
+    }
+
+    fn decode(text: &str) -> Option<Aim> {
+        let mut numbers = text.split(':').map(str::parse::<u64>);
+        let mut next = || numbers.next()?.ok();
+        Some(Aim {
+            phase: *PHASES.get(next()? as usize)?,
+            cut: PowerCut { event: *DiskEvent::ALL.get(next()? as usize)?, number: next()?, later: next()? },
+        })
+    }
+}
+
+/// What the parent tells its child.
+#[derive(Clone)]
+pub struct ChildTask {
+    pub root: PathBuf,
+    pub mode: Mode,
+    pub page_bytes: u32,
+    pub log_bytes: u32,
+    pub first_version: u32,
+    pub disk: ShadowOptions,
+    pub aim: Option<Aim>,
+}
+
+impl ChildTask {
+    pub fn encode(&self) -> String {
+        let ShadowOptions { seed, torn_sync, early_write_percent, ignored_sync: _ } = self.disk;
+        let mode = MODES.iter().find(|(mode, _)| *mode == self.mode).expect("a name").1;
+        let (page_bytes, log_bytes, first_version) = (self.page_bytes, self.log_bytes, self.first_version);
+        let aim = self.aim.map_or("-".to_owned(), |aim| aim.encode());
+        let root = self.root.display();
+        format!(
+            "{mode} {page_bytes} {log_bytes} {first_version} {seed} {torn_sync} {early_write_percent} {aim} {root}"
+        )
+    }
+
+    fn decode(text: &str) -> Option<ChildTask> {
+        let mut words = text.splitn(9, ' ');
+        let name = words.next()?;
+        let mode = MODES.iter().find(|(_, known)| *known == name)?.0;
+        // It lives as long as the process.
+        let ignored_sync = std::env::var(IGNORED_SYNC).ok().map(|line| &*line.leak());
+        Some(ChildTask {
+            mode,
+            page_bytes: words.next()?.parse().ok()?,
+            log_bytes: words.next()?.parse().ok()?,
+            first_version: words.next()?.parse().ok()?,
+            disk: ShadowOptions {
+                seed: words.next()?.parse().ok()?,
+                torn_sync: words.next()?.parse().ok()?,
+                early_write_percent: words.next()?.parse().ok()?,
+                ignored_sync,
+            },
+            aim: match words.next()? {
+                "-" => None,
+                aim => Some(Aim::decode(aim)?),
+            },
+            root: words.next()?.into(),
+        })
+    }
+
+    fn databases(&self) -> Databases {
+        let mut databases = Databases::new(&self.root, self.page_bytes, super::FILE_BYTES);
+        databases.log_bytes = self.log_bytes;
+        databases
+    }
+}
+
+/// Tells the parent. The pipe keeps it when this process dies.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(format!("@{line}\n").as_bytes()).and_then(|()| out.flush()).unwrap();
+}
+
+struct Teller(Cell<u64>);
+
+impl Witness for Teller {
+    fn committing(&self, changes: &[Change]) -> u64 {
+        let mut line = "commit".to_owned();
+        for ((db, kind, id), version) in changes {
+            let kind = if *kind == Kind::Message { "message" } else { "folder" };
+            let version = version.map_or("-".to_owned(), |version| version.to_string());
+            line.push_str(&format!(" {db}:{kind}:{id}:{version}"));
+        }
+        say(&line);
+        self.0.set(self.0.get() + 1);
+        self.0.get()
+    }
+
+    fn acknowledged(&self, number: u64) {
+        say(&format!("durable {number}"));
+    }
+}
+
+#[test]
+#[ignore = "the body of the process that the other tests start and kill"]
+fn child() {
+    let task = ChildTask::decode(&std::env::var(TASK).expect("started by another test")).unwrap();
+    // The test harness has begun a line of its own.
+    std::io::stdout().write_all(b"\n").unwrap();
+    real(async |world| {
+        let shadow = ShadowHost::new(world.host().clone(), task.disk);
+        let power = shadow.power_switch();
+        let world = World::new(Rc::new(shadow));
+        let child = Child { world: &world, task: &task, power };
+        let work = Box::pin(child.work());
+        select(work, Box::pin(world.sleep(CHILD_LIFE))).await;
+        panic!("nobody has killed this process");
+    });
+}
+
+struct Child<'a> {
+    world: &'a World,
+    task: &'a ChildTask,
+    power: PowerSwitch,
+}
+
+impl Child<'_> {
+    fn begin(&self, phase: Phase) {
+        if let Some(aim) = self.task.aim
+            && aim.phase == phase
+        {
+            self.power.arm(aim.cut);
+        }
+    }
+
+    async fn work(&self) {
+        let databases = self.task.databases();
+        if self.task.mode == Mode::Create {
+            self.begin(Phase::Start);
+            databases.create(self.world).await;
+            say("created");
+            return pending().await;
+        }
+        // Both lines begin alike: the first is the beginning of the opening, the second its end.
+        say("open begins");
+        self.begin(Phase::Start);
+        let mut config = databases.config();
+        if self.task.mode == Mode::SlowLoad {
+            config.checkpoint_depth_bytes = 32 << 10;
+        }
+        // Whoever restores later keeps the logs since the backup.
+        config.circular_logging = self.task.mode != Mode::Backup;
+        let (instance, _) = Instance::open(self.world, &config).await.unwrap();
+        say("open");
+        self.begin(Phase::Open);
+        match self.task.mode {
+            Mode::Close => instance.close().await.unwrap(),
+            Mode::Load | Mode::SlowLoad | Mode::LoadAndClose | Mode::Backup => {
+                self.load(&databases, instance).await;
+            }
+            Mode::Create | Mode::Recover => {}
+        }
+        pending().await
+    }
+
+    async fn load(&self, databases: &Databases, instance: Instance) {
+        let load = Rc::new(Load {
+            instance: Rc::new(instance),
+            images: databases.images.clone(),
+            witness: Teller(Cell::new(0)),
+            next_version: Cell::new(self.task.first_version),
+        });
+        let pause_us = if self.task.mode == Mode::SlowLoad { 200_000 } else { 500 };
+        let ends = self.task.mode == Mode::LoadAndClose;
+        let transactions = if ends { TRANSACTIONS_BEFORE_CLOSE } else { u32::MAX };
+        let sessions = (0..SESSIONS).map(|session| {
+            let (load, world) = (load.clone(), self.world.clone());
+            let mut random = Random::new(self.task.disk.seed ^ (session << 32));
+            self.world.spawn(async move {
+                for number in 0..transactions {
+                    // Times of growth and of shrinking make pages split and merge.
+                    let insert_pct = if number / 64 % 2 == 0 { 90 } else { 20 };
+                    load.transact(&mut random, insert_pct).await.unwrap();
+                    world.sleep(Duration::from_micros(random.next_u64() % pause_us)).await;
+                }
+            })
+        });
+        let sessions: Vec<_> = sessions.collect();
+        match self.task.mode {
+            Mode::LoadAndClose => {
+                join_all(sessions).await;
+                let load = Rc::into_inner(load).expect("the sessions have ended");
+                let instance = Rc::into_inner(load.instance).expect("nobody else has it");
+                self.begin(Phase::Job);
+                instance.close().await.unwrap();
+                say("closed");
+            }
+            Mode::Backup => self.back_up(&load.instance).await,
+            _ => report_rolls(self.world, &load.instance).await,
+        }
+    }
+
+    async fn back_up(&self, instance: &Instance) {
+        let path = self.task.root.join(COPY);
+        let config = StreamConfig { read_bytes: 256 << 10, depth: 2 };
+        // Something of the load is in the file and something in memory.
+        self.world.sleep(Duration::from_millis(50)).await;
+        say("backup begins");
+        self.begin(Phase::Job);
+        let copy = Some(path.to_str().expect("a path in text"));
+        instance.back_up(1, config, copy, &Default::default(), &StopSignal::new()).await.unwrap();
+        say("backed up");
+    }
+}
+
+async fn report_rolls(world: &World, instance: &Instance) {
+    let mut generation = instance.log_generation();
+    loop {
+        let now = instance.log_generation();
+        if now != generation {
+            say("rolled");
+            generation = now;
+        }
+        world.sleep(Duration::from_micros(100)).await;
+    }
+}

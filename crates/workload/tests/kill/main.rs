@@ -1,0 +1,214 @@
+//! Durability on real files: a process under load is killed, again and again, also while it recovers. It works behind a
+//! layer that keeps what is not synced in its own memory, so the kill loses what a power cut would; and the layer itself
+//! can end the process at a chosen event of the disk, with a chance for everything that was not synced.
+//!
+//! Promises
+//! 1. What is found afterwards is the outcome of a prefix of the commits, in the order of the log, and every commit that
+//!    was acknowledged as durable is in it.
+//! 2. Every page has its checksum, every tree and the space are whole, every row has the bytes it should have.
+//! 3. A kill during recovery, or while the instance is closed, changes nothing of that.
+//! 4. A backup copy that is complete restores to the same rows; one that is not cannot be opened.
+//!
+//! PROOFLOAD_KILLS says how many kills come at any time (50 if it is not set). A failure names its seed;
+//! PROOFLOAD_KILL_SEED runs that one alone. These kills come when they come: a seed repeats the load and the disk's
+//! unkindness, not the instant. `tools/sync-removal` shows that no sync of the engine can go without a failure here.
+
+mod campaign;
+mod child;
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::time::Duration;
+
+use campaign::{Campaign, Totals, Trigger, run_and_kill};
+use child::{Aim, COPY, Mode, Phase};
+use common::scratch_dir;
+use world::real::durable_shadow::{DiskEvent, PowerCut};
+
+const KILLS_PER_SEED: u64 = 10;
+const FILE_BYTES: u64 = 8 << 20;
+/// Small logs: they roll often.
+const SMALL_LOG_BYTES: u32 = 64 << 10;
+
+fn number_from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number")))
+}
+
+fn aim(phase: Phase, event: DiskEvent, number: u64, later: u64) -> Aim {
+    Aim { phase, cut: PowerCut { event, number, later } }
+}
+
+#[test]
+fn every_durable_commit_survives_a_kill_and_what_is_found_is_a_prefix() {
+    let kills = number_from_environment("PROOFLOAD_KILLS").unwrap_or(50);
+    let only = number_from_environment("PROOFLOAD_KILL_SEED");
+    let seeds = only.map_or(1..kills.div_ceil(KILLS_PER_SEED) + 1, |seed| seed..seed + 1);
+    let mut totals = Totals::default();
+    for seed in seeds {
+        let directory = scratch_dir();
+        let mut campaign = Campaign::new(directory.path(), seed);
+        if let Err(error) = campaign.run(KILLS_PER_SEED) {
+            panic!("PROOFLOAD_KILL_SEED={seed}: {error}");
+        }
+        totals.add(campaign.totals);
+    }
+    eprintln!("{totals:?}");
+    if only.is_none() && kills >= 50 {
+        totals.require_variety();
+    }
+}
+
+#[test]
+fn a_created_database_is_there_after_a_kill() {
+    for seed in 1..=3 {
+        let directory = scratch_dir();
+        let mut campaign = Campaign::new(directory.path(), seed);
+        let mut task = campaign.task(Mode::Create);
+        // Nothing but syncs may make it durable.
+        (task.disk.early_write_percent, task.disk.torn_sync) = (0, false);
+        let trigger = Trigger { line: "created", count: 1, pause: Duration::ZERO };
+        run_and_kill(&task, &trigger).unwrap();
+        let found = campaign.databases.check_files().unwrap();
+        assert!(found == campaign.rows, "seed {seed}: the files are not the image");
+    }
+}
+
+/// Page writes that only the checkpoint's own sync makes durable: between two rolls no header is written, whose sync
+/// would do. The first second's flush writes pages, the second one's checkpoint passes them.
+#[test]
+fn a_kill_behind_a_checkpoint_between_two_rolls_loses_nothing() {
+    for seed in [2, 6, 10] {
+        let directory = scratch_dir();
+        let mut campaign = Campaign::new(directory.path(), seed);
+        campaign.create();
+        for round in 1..=2 {
+            let mut task = campaign.task(Mode::SlowLoad);
+            task.disk.early_write_percent = 0;
+            let pause = Duration::from_millis(2040 + campaign.below(100));
+            let done = campaign.round_of(&task, &Trigger { line: "open", count: 2, pause });
+            done.unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
+        }
+    }
+}
+
+/// Names, contents and headers of a new log stream, each of which the databases' headers soon rely on.
+#[test]
+fn a_power_cut_during_the_first_opening_loses_nothing() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 1, 4096, SMALL_LOG_BYTES);
+    campaign.create();
+    let new = campaign.copy_files();
+    for (event, numbers) in [(DiskEvent::Name, 1..=6), (DiskEvent::SyncDir, 1..=4), (DiskEvent::Sync, 1..=24)]
+    {
+        for number in numbers {
+            campaign.put_files(&new);
+            let later = campaign.below(3);
+            campaign.cut(Mode::Recover, aim(Phase::Start, event, number, later)).unwrap();
+        }
+    }
+    assert!(campaign.totals.cuts >= 25, "{:?}", campaign.totals);
+}
+
+/// Names change when the log rolls. Each change is cut off several times: which of them survive is drawn by lot.
+#[test]
+fn a_power_cut_during_a_roll_loses_nothing() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 2, 4096, SMALL_LOG_BYTES);
+    campaign.create();
+    for round in 0..4 {
+        for number in 1..=8 {
+            let event = if round < 3 { DiskEvent::Name } else { DiskEvent::SyncDir };
+            campaign.cut(Mode::Load, aim(Phase::Open, event, number, round % 2)).unwrap();
+        }
+    }
+    assert!(campaign.totals.cuts >= 25, "{:?}", campaign.totals);
+}
+
+/// What a power cut has left is recovered, and the next one comes at the first writes behind that.
+#[test]
+fn power_cuts_one_soon_after_the_other_lose_nothing() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 3, 8192, 256 << 10);
+    campaign.create();
+    for number in 1..=30 {
+        let first = 20 + campaign.below(200);
+        let (task, trigger) = campaign.aimed(Mode::Load, aim(Phase::Open, DiskEvent::Sync, first, 0));
+        let said = campaign.kill(&task, &trigger).unwrap();
+        let left = campaign.copy_files();
+        campaign.recover_and_settle(&said).unwrap();
+        campaign.put_files(&left);
+        campaign.cut(Mode::Load, aim(Phase::Open, DiskEvent::Sync, number, 0)).unwrap();
+    }
+    assert!(campaign.totals.cuts >= 50, "{:?}", campaign.totals);
+}
+
+#[test]
+fn power_cuts_during_recovery_lose_nothing() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 4, 4096, SMALL_LOG_BYTES);
+    campaign.create();
+    for _ in 0..3 {
+        let first = 100 + campaign.below(300);
+        let (task, trigger) = campaign.aimed(Mode::Load, aim(Phase::Open, DiskEvent::Sync, first, 0));
+        let said = campaign.kill(&task, &trigger).unwrap();
+        let (left, rows) = (campaign.copy_files(), campaign.rows.clone());
+        for event in DiskEvent::ALL {
+            for _ in 0..3 {
+                campaign.put_files(&left);
+                campaign.rows.clone_from(&rows);
+                // Twice: the second finds what the first has left of recovery.
+                for _ in 0..2 {
+                    let number = 1 + campaign.below(if event == DiskEvent::Sync { 60 } else { 6 });
+                    let (task, trigger) = campaign.aimed(Mode::Recover, aim(Phase::Start, event, number, 0));
+                    campaign.kill(&task, &trigger).unwrap();
+                }
+                campaign.recover_and_settle(&said).unwrap_or_else(|error| panic!("{event:?}: {error}"));
+            }
+        }
+    }
+    assert!(campaign.totals.cuts >= 30, "{:?}", campaign.totals);
+}
+
+#[test]
+fn a_power_cut_while_the_instance_closes_loses_nothing() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 5, 4096, 256 << 10);
+    campaign.create();
+    for number in 0..16 {
+        campaign.cut(Mode::LoadAndClose, aim(Phase::Job, DiskEvent::Sync, 1 + 4 * number, 0)).unwrap();
+        let write = 1 + campaign.below(40);
+        campaign.cut(Mode::LoadAndClose, aim(Phase::Job, DiskEvent::Write, write, number % 3)).unwrap();
+    }
+    assert!(campaign.totals.cuts >= 20, "{:?}", campaign.totals);
+}
+
+/// The source is unharmed, and the copy restores to the source's rows or cannot be opened; a restore that is cut off is
+/// made again by the next.
+#[test]
+fn a_power_cut_during_a_backup_harms_nothing_and_half_a_copy_is_none() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 6, 4096, 256 << 10);
+    campaign.create();
+    let new = campaign.copy_files();
+    let (mut whole, mut half) = (0, 0);
+    let all =
+        (0..20).map(|n| (DiskEvent::Sync, 1 + 4 * n)).chain((0..6).map(|n| (DiskEvent::Write, 1 + 8 * n)));
+    let never = (DiskEvent::SyncDir, u64::MAX);
+    for (event, number) in all.chain([never, never]) {
+        let _ = std::fs::remove_dir_all(directory.path().join("backup"));
+        campaign.put_files(&new);
+        campaign.rows = campaign.databases.initial_rows();
+        std::fs::create_dir(directory.path().join("backup")).unwrap();
+        let (task, trigger) = campaign.aimed(Mode::Backup, aim(Phase::Job, event, number, 0));
+        let said = campaign.kill(&task, &trigger).unwrap();
+        let left = campaign.copy_files();
+        campaign.recover_and_settle(&said).unwrap();
+        let cut = (number % 8 == 1).then(|| aim(Phase::Start, DiskEvent::Sync, 2 + number / 2, 0));
+        let restored = campaign.restore(left.path(), cut);
+        let restored = restored.unwrap_or_else(|error| panic!("{event:?} {number}: {error}"));
+        assert!(restored || !said.has("backed up"), "a copy that was complete is not there");
+        whole += u64::from(restored);
+        half += u64::from(!restored && left.path().join(COPY).exists());
+    }
+    assert!(whole >= 2 && half >= 1, "{whole} whole copies, {half} halves");
+}

@@ -1,0 +1,103 @@
+//! The death of the process as a power cut would make it: aimed at one event of the disk, and with a chance for
+//! everything that was not synced.
+//!
+//! Invariants
+//! 1. What was synced stays; everything else is there or not, in pieces of a size that is drawn for each cut.
+//! 2. Any part of the changes of names that were not synced may survive, also a later one without an earlier one: POSIX
+//!    orders nothing without a sync of the directory, and not every file system keeps an order of its own. A rename is
+//!    there as a whole or not at all.
+//!
+//! Limits: what a file system does to its own structures is not modelled.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::Shared;
+use super::names::Names;
+
+/// Kinds of event at which the power can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskEvent {
+    /// A file was written, or its size changed.
+    Write,
+    /// A sync of a file began, came further, or ended.
+    Sync,
+    /// A name was made, changed or removed.
+    Name,
+    /// A sync of a directory began, came further, or ended.
+    SyncDir,
+}
+
+impl DiskEvent {
+    /// Every kind.
+    pub const ALL: [DiskEvent; 4] = [DiskEvent::Write, DiskEvent::Sync, DiskEvent::Name, DiskEvent::SyncDir];
+}
+
+/// When the power fails, counted from [`PowerSwitch::arm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PowerCut {
+    /// At the event of this kind ...
+    pub event: DiskEvent,
+    /// ... with this number, from 1 ...
+    pub number: u64,
+    /// ... or so many events of any kind later.
+    pub later: u64,
+}
+
+/// Cuts the power of a shadow's disk, and with it the life of the process.
+#[derive(Clone)]
+pub struct PowerSwitch {
+    pub(super) shared: Rc<Shared>,
+    pub(super) names: Rc<RefCell<Names>>,
+}
+
+impl PowerSwitch {
+    /// From now on events are counted, until the power fails.
+    pub fn arm(&self, cut: PowerCut) {
+        self.shared.cut.set(Some(cut));
+    }
+
+    /// Something has happened. Nothing of the shadow may be borrowed.
+    pub(super) fn event(&self, event: DiskEvent) {
+        let Some(mut cut) = self.shared.cut.get() else { return };
+        if cut.number > 0 {
+            cut.number -= u64::from(cut.event == event);
+        } else if cut.later > 0 {
+            cut.later -= 1;
+        }
+        if cut.number == 0 && cut.later == 0 {
+            self.cut();
+        }
+        self.shared.cut.set(Some(cut));
+    }
+
+    /// The end. Errors do not matter any more: what cannot be done is lost.
+    fn cut(&self) {
+        let unkindness = Unkindness::draw(&self.shared);
+        let names = self.names.borrow();
+        names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
+        names.lose(&self.shared, &unkindness);
+        // SAFETY: a plain system call; this process does not outlive it.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+}
+
+/// What one power cut is like.
+pub(super) struct Unkindness {
+    /// Bytes that are there or not as a whole.
+    pub grain_bytes: u64,
+    /// Chance of such a piece, or of a size, to be there.
+    pub survives_percent: usize,
+    /// Whether of the names only the newest change is there; else each by the chance.
+    pub newest_name_only: bool,
+}
+
+impl Unkindness {
+    fn draw(shared: &Shared) -> Unkindness {
+        Unkindness {
+            grain_bytes: [64, 512, 4096, 64 << 10][shared.below(4)],
+            survives_percent: [0, 50, 50, 90][shared.below(4)],
+            newest_name_only: shared.below(3) == 0,
+        }
+    }
+}
