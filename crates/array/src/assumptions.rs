@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use crate::error::ArrayError;
-use crate::hardware::DriveModel;
+use crate::hardware::{Controller, DriveModel, Link, LogStore, Rebuild, ReplicatedStore, WriteCache};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,6 +87,40 @@ impl Assumptions {
         self.get("drive", name)
     }
 
+    /// A controller by kind; without cache and partner.
+    pub fn controller(&self, name: &str) -> Result<Controller, ArrayError> {
+        let controller: Controller = self.get("controller", name)?;
+        Ok(Controller { name: name.into(), ..controller })
+    }
+
+    /// The write cache of a kind of controller.
+    pub fn write_cache(&self, name: &str) -> Result<WriteCache, ArrayError> {
+        self.get("write_cache", name)
+    }
+
+    /// A link by kind.
+    pub fn link(&self, name: &str) -> Result<Link, ArrayError> {
+        let link: Link = self.get("link", name)?;
+        Ok(Link { name: name.into(), ..link })
+    }
+
+    /// Settings of rebuilds.
+    pub fn rebuild(&self, name: &str) -> Result<Rebuild, ArrayError> {
+        self.get("rebuild", name)
+    }
+
+    /// A log-structured store by kind; its group, flash drives and resident bytes are the caller's.
+    pub fn log_store(&self, name: &str) -> Result<LogStore, ArrayError> {
+        let store: LogStore = self.get("log_store", name)?;
+        Ok(LogStore { name: name.into(), ..store })
+    }
+
+    /// A replicated store by kind; its nodes and resident bytes are the caller's.
+    pub fn replicated_store(&self, name: &str) -> Result<ReplicatedStore, ArrayError> {
+        let store: ReplicatedStore = self.get("replicated_store", name)?;
+        Ok(ReplicatedStore { name: name.into(), ..store })
+    }
+
     /// Names in a table.
     pub fn names(&self, kind: &str) -> Vec<String> {
         self.tables.get(kind).map(|table| table.keys().cloned().collect()).unwrap_or_default()
@@ -111,4 +145,49 @@ fn with_source(key: &str, value: Value) -> Result<(Value, String), ArrayError> {
         )));
     }
     Ok((value, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_value_has_a_source_and_every_part_its_type() {
+        let assumptions = Assumptions::shipped();
+        assert!(assumptions.sources().len() > 100);
+        for table in assumptions.tables.keys() {
+            for name in assumptions.names(table) {
+                let read = match table.as_str() {
+                    "drive" => {
+                        let model = assumptions.drive(&name);
+                        model
+                            .and_then(|model| crate::drive::check(&model).map_err(ArrayError::BadAssumptions))
+                    }
+                    "controller" => assumptions.controller(&name).map(|_| ()),
+                    "write_cache" => assumptions.write_cache(&name).map(|_| ()),
+                    "link" => assumptions.link(&name).map(|_| ()),
+                    "rebuild" => assumptions.rebuild(&name).map(|_| ()),
+                    "log_store" => assumptions.log_store(&name).map(|_| ()),
+                    "replicated_store" => assumptions.replicated_store(&name).map(|_| ()),
+                    other => panic!("nothing reads the table {other}"),
+                };
+                assert_eq!(read, Ok(()), "{table}.{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_without_a_source_is_refused() {
+        for (text, complaint) in [
+            ("[link.a]\nmb_per_s = 3.0", "must be"),
+            ("[link.a]\nmb_per_s = { value = 3.0 }", "must be"),
+            ("[link.a]\nmb_per_s = { value = 3.0, source = \"somewhere\" }", "must begin with"),
+            ("[link.a]\nmb_per_s = { value = 3.0, source = \"paper: \" }", "must begin with"),
+        ] {
+            let error = Assumptions::parse(text).expect_err(text).to_string();
+            assert!(error.contains(complaint), "{text}: {error}");
+        }
+        let error = Assumptions::shipped().drive("ST1").expect_err("unknown").to_string();
+        assert!(error.contains("ST4000NM0023"), "{error}");
+    }
 }

@@ -204,9 +204,11 @@ pub struct WriteCache {
 }
 
 /// An array controller or a RAID adapter.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Controller {
     /// Name in reports.
+    #[serde(skip)]
     pub name: String,
     /// Time that each command takes of the controller, one after another: caps its commands per second.
     pub command_us: f64,
@@ -215,10 +217,12 @@ pub struct Controller {
     /// Writes that one volume acknowledges at a time (1 = a serial path); 0 = no limit.
     pub acknowledge_lanes: u32,
     /// Protected (battery or flash backed) write cache; `None` = write-through.
+    #[serde(skip)]
     pub write_cache: Option<WriteCache>,
     /// How far a sequential stream is read ahead; 0 = not at all.
     pub read_ahead_bytes: u64,
     /// The controller that mirrors the cache and takes over.
+    #[serde(skip)]
     pub partner: Option<usize>,
     /// Time that the volumes are silent when the partner takes over.
     pub failover_ms: f64,
@@ -227,9 +231,11 @@ pub struct Controller {
 }
 
 /// A cable, an adapter or a network, full duplex. MB = 10^6 bytes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Link {
     /// Name in reports.
+    #[serde(skip)]
     pub name: String,
     /// One way, for every message.
     pub latency_us: f64,
@@ -262,38 +268,47 @@ impl Default for Rebuild {
 }
 
 /// A log-structured store with write memory, inline compression and flash read cache.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LogStore {
     /// Name in reports.
+    #[serde(skip)]
     pub name: String,
     /// The group that holds the log.
+    #[serde(skip)]
     pub group: usize,
-    /// Its controller: acknowledge time and write memory (`write_cache.bytes`).
-    pub controller: usize,
     /// Drives of the flash read cache.
+    #[serde(skip)]
     pub flash: Vec<usize>,
+    /// Bytes (before compression) that the volumes hold at the start: gives the share that the flash holds.
+    #[serde(skip)]
+    pub resident_bytes: u64,
     /// Stored bytes per written byte.
     pub stored_per_written: f64,
-    /// Size of a read cache in memory.
+    /// Size of the read cache in memory.
     pub ram_cache_bytes: u64,
     /// Compression unit: what is read at least, before compression.
     pub block_bytes: u64,
-    /// What is written to the group at a time.
+    /// What is written to the group at a time, after compression (rounded up to whole rows of the group).
     pub segment_bytes: u64,
-    /// Bytes (before compression) that the volumes hold at the start: gives the share that the flash holds.
-    pub resident_bytes: u64,
 }
 
 /// A replicated store over nodes with drives of their own.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReplicatedStore {
     /// Name in reports.
+    #[serde(skip)]
     pub name: String,
     /// The nodes.
+    #[serde(skip)]
     pub nodes: Vec<StoreNode>,
+    /// Bytes that the volumes hold, one copy, over the store: gives the share that flash holds.
+    #[serde(skip)]
+    pub resident_bytes: u64,
     /// Copies of everything.
     pub replicas: u32,
-    /// Time of the storage software per request on a node, one after another per core.
+    /// Time of the storage software per request, on one of its cores.
     pub command_us: f64,
     /// Cores of the storage software per node.
     pub cores: u32,
@@ -303,11 +318,9 @@ pub struct ReplicatedStore {
     pub write_log_bytes: u64,
     /// Contiguous piece of a volume on one drive.
     pub extent_bytes: u64,
-    /// Bytes that the volumes hold, one copy, over the store.
-    pub resident_bytes: u64,
     /// Share of each flash drive that holds extents (the rest: write log, metadata, reserve), in per cent.
     pub flash_for_extents_pct: f64,
-    /// Share of reads that find a copy on their own node, in per cent.
+    /// Share of the extents that have a copy on the node of their volume, in per cent.
     pub local_reads_pct: f64,
     /// A stream reads so far ahead; 0 = not at all.
     pub read_ahead_bytes: u64,

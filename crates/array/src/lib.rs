@@ -20,6 +20,7 @@ mod drive;
 mod error;
 mod hardware;
 mod links;
+mod lru;
 mod raid;
 mod report;
 mod space;

@@ -1,6 +1,6 @@
 //! What goes wrong on schedule.
 
-use super::{Array, Happening, NO_DRIVE};
+use super::{Array, Happening, Kind, NO_DRIVE};
 use crate::hardware::Event;
 use crate::raid::Slot;
 
@@ -65,10 +65,12 @@ impl Array {
             self.groups[group].slots[slot] = Slot::Lost;
             self.begin_rebuild(group, slot, drive);
         }
+        self.lose_extents(drive);
         for job in lost {
             // The job ends when its other commands have; what it read is read again from what is left.
-            self.job(job).retry = !self.job(job).is_writing();
-            self.at(self.now_ns, Happening::Done { job, drive: NO_DRIVE });
+            let is_read = matches!(self.job(job).kind, Kind::Read);
+            self.job(job).retry |= is_read;
+            self.at(self.now_ns, Happening::Done { job, drive: NO_DRIVE, read_bytes: 0 });
             self.drive_statistics[drive].ends(self.now_ns);
         }
     }

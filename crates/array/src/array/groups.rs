@@ -1,6 +1,6 @@
 //! Work on groups: reads, writes with parity, destaging.
 
-use super::{Array, Happening, JobId, Kind, NO_DRIVE};
+use super::{Array, Happening, JobId, Kind};
 use crate::cache::Destage;
 use crate::hardware::Target;
 
@@ -40,7 +40,7 @@ impl Array {
                 self.job(id).bytes = destage.bytes;
                 self.job(id).remaining = 1;
                 self.write_drives(id, destage.group as usize, destage.start, destage.bytes);
-                self.command_done(id, NO_DRIVE);
+                self.part_done(id);
             }
         }
         self.plan_gathering(controller);

@@ -128,7 +128,12 @@ impl Array {
                 Kind::Write => self.write_group(id, controller, group),
                 _ => self.sync_group(id, controller, group),
             },
-            Target::LogStore { .. } | Target::ReplicatedStore { .. } => self.served(id),
+            Target::LogStore { store } => match self.job(id).kind {
+                Kind::Read => self.read_log_store(id, volume, store),
+                Kind::Write => self.write_log_store(id, controller, store),
+                _ => self.served(id),
+            },
+            Target::ReplicatedStore { store, node } => self.enter_node(id, store, node),
         }
     }
 
@@ -142,6 +147,19 @@ impl Array {
             self.served(id);
             return;
         }
+        self.read_with_streams(id, volume, |array, job, start, bytes, pin| {
+            array.read_drives(job, group, start, bytes, pin);
+        });
+    }
+
+    /// Reads what read-ahead has not, with `read` (job, first byte, bytes, stream), and reads ahead.
+    pub(super) fn read_with_streams(
+        &mut self,
+        id: JobId,
+        volume: usize,
+        read: impl Fn(&mut Array, JobId, u64, u64, Option<u64>),
+    ) {
+        let pieces = self.job(id).pieces.clone();
         let (start, bytes) = pieces[0];
         let mut prefetch = None;
         let advice = self.volumes[volume].streams.read(id, start, start + bytes, &mut prefetch);
@@ -151,8 +169,9 @@ impl Array {
             Advice::Read(stream) => stream,
             Advice::Hit | Advice::Wait => None,
         };
-        let from_cache = !matches!(advice, Advice::Read(_));
-        if from_cache && pieces.len() == 1 {
+        let ahead = !matches!(advice, Advice::Read(_));
+        let controller = self.job(id).controller as usize;
+        if ahead && pieces.len() == 1 {
             self.controllers[controller].hits += 1;
         } else {
             self.controllers[controller].misses += 1;
@@ -160,25 +179,17 @@ impl Array {
         if advice == Advice::Wait {
             self.job(id).remaining += 1;
         }
-        for (start, bytes) in &pieces[usize::from(from_cache)..] {
-            self.read_drives(id, group, *start, *bytes, pin);
+        for (start, bytes) in &pieces[usize::from(ahead)..] {
+            read(self, id, *start, *bytes, pin);
         }
-        if let Some(prefetch) = prefetch {
-            self.read_ahead(volume, group, prefetch);
+        if let Some(Prefetch { stream, id: ahead, start, end }) = prefetch {
+            let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id: ahead });
+            self.job(job).bytes = end - start;
+            self.job(job).remaining = 1;
+            read(self, job, start, end - start, Some(stream));
+            self.part_done(job);
         }
-        self.command_done(id, NO_DRIVE);
-    }
-
-    fn read_ahead(&mut self, volume: usize, group: usize, prefetch: Prefetch) {
-        let Prefetch { stream, id, start, end } = prefetch;
-        let end = end.min(self.groups[group].capacity_bytes);
-        let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id });
-        self.job(job).bytes = end.saturating_sub(start);
-        self.job(job).remaining = 1;
-        if start < end {
-            self.read_drives(job, group, start, end - start, Some(stream));
-        }
-        self.command_done(job, NO_DRIVE);
+        self.part_done(id);
     }
 
     fn sync_group(&mut self, id: JobId, controller: usize, group: usize) {
@@ -196,7 +207,7 @@ impl Array {
                 }
             }
         }
-        self.command_done(id, NO_DRIVE);
+        self.part_done(id);
     }
 
     fn write_group(&mut self, id: JobId, controller: usize, group: usize) {
@@ -217,7 +228,7 @@ impl Array {
                 for (start, bytes) in self.job(id).pieces.clone() {
                     self.write_drives(id, group, start, bytes);
                 }
-                self.command_done(id, NO_DRIVE);
+                self.part_done(id);
             }
         }
     }
@@ -234,19 +245,23 @@ impl Array {
             }
             state.dirty_max_bytes = state.dirty_max_bytes.max(cache.dirty_bytes());
         }
+        self.acknowledge(id, controller, volume);
+        self.drain_destages(controller);
+    }
+
+    /// The controller says that it has a write, after its time and after earlier writes of the volume.
+    pub(super) fn acknowledge(&mut self, id: JobId, controller: usize, volume: usize) {
         let acknowledge_ns = ns(self.hardware.controllers[controller].acknowledge_us);
         let now_ns = self.now_ns;
-        let lanes = &mut self.volumes[volume].lanes;
-        let at_ns = match lanes.iter_mut().min() {
+        let at_ns = match self.volumes[volume].lanes.iter_mut().min() {
             Some(lane) => {
                 *lane = (*lane).max(now_ns) + acknowledge_ns;
                 *lane
             }
             None => now_ns + acknowledge_ns,
         };
-        self.at(at_ns, Happening::Done { job: id, drive: NO_DRIVE });
         self.job(id).remaining = 1;
-        self.drain_destages(controller);
+        self.at(at_ns, Happening::Done { job: id, drive: NO_DRIVE, read_bytes: 0 });
     }
 
     /// The controller has done its part: back to the host.
@@ -258,11 +273,20 @@ impl Array {
             return;
         }
         let job = &self.jobs[id as usize];
+        let remote = job.remote;
         let (volume, path, controller) = (job.volume as usize, job.path, job.controller as usize);
         let bytes = if matches!(job.kind, Kind::Read) { job.bytes } else { 0 };
         let mut at_ns = self.now_ns;
         if matches!(job.kind, Kind::WriteThrough) {
             at_ns += ns(self.hardware.controllers[controller].acknowledge_us);
+        }
+        if let (Some(holder), Target::ReplicatedStore { store, node }) =
+            (remote, self.volumes[volume].placement.target)
+        {
+            let nodes = &self.hardware.replicated_stores[store].nodes;
+            let (from, to) = (nodes[holder as usize].link, nodes[node].link);
+            let sent_ns = self.links[from].send(at_ns, Way::Up, bytes);
+            at_ns = self.links[to].send(sent_ns, Way::Down, bytes);
         }
         if path != u32::MAX {
             for link in self.volumes[volume].placement.paths[path as usize].links.iter().rev() {

@@ -6,7 +6,9 @@
 mod faults;
 mod groups;
 mod host;
+mod log_store;
 mod rebuild;
+mod replicated;
 mod setup;
 mod statistics;
 
@@ -26,7 +28,9 @@ use crate::raid::{Accesses, Raid};
 use crate::report::DeviceReport;
 use crate::space::{Pieces, Space};
 use crate::streams::Streams;
+use log_store::LogStoreState;
 use rebuild::RebuildState;
+use replicated::ReplicatedState;
 use statistics::{DriveStatistics, VolumeStatistics};
 
 type JobId = u32;
@@ -37,7 +41,9 @@ enum Happening {
     /// A rotating disk ends a command.
     DriveReady(u32),
     /// One of the things that a job waits for is over; on this drive, if it was a drive's.
-    Done { job: JobId, drive: u32 },
+    Done { job: JobId, drive: u32, read_bytes: u32 },
+    /// The storage software of a node has looked at a request.
+    InNode(JobId),
     /// A request reaches its controller.
     Arrive(JobId),
     /// A request completes at its host.
@@ -76,7 +82,25 @@ enum Kind {
         rebuild: u32,
         step: u32,
     },
-    Patrol,
+    /// A segment of a log store goes to its group.
+    Segment {
+        controller: u32,
+        store: u32,
+        written: u64,
+    },
+    /// A write leaves the write log of a node.
+    Drain {
+        store: u32,
+        node: u32,
+        at: u64,
+        bytes: u64,
+    },
+    /// An extent of a lost drive is copied.
+    Recopy {
+        store: u32,
+    },
+    /// Nobody waits for it.
+    Background,
 }
 
 struct Job {
@@ -94,6 +118,8 @@ struct Job {
     bytes: u64,
     controller: u32,
     path: u32,
+    /// The node that data come from over the network.
+    remote: Option<u32>,
     /// What is written when the reads are over.
     then_write: Accesses,
 }
@@ -120,6 +146,8 @@ struct ControllerState {
 struct VolumeState {
     placement: VolumePlacement,
     space: Space,
+    /// First byte among the data of its store.
+    store_base: u64,
     streams: Streams,
     owner: usize,
     next_path: u32,
@@ -141,6 +169,9 @@ pub struct Array {
     drive_scheduled_ns: Vec<u64>,
     links: Vec<LinkState>,
     groups: Vec<Raid>,
+    log_stores: Vec<LogStoreState>,
+    replicated: Vec<ReplicatedState>,
+    seed: u64,
     /// The group and slot of each drive.
     drive_slots: Vec<Option<(usize, usize)>>,
     controllers: Vec<ControllerState>,
@@ -197,7 +228,8 @@ impl Array {
             self.now_ns = at_ns;
             match happening {
                 Happening::DriveReady(drive) => self.drive_ready(drive),
-                Happening::Done { job, drive } => self.command_done(job, drive),
+                Happening::Done { job, drive, read_bytes } => self.command_done(job, drive, read_bytes),
+                Happening::InNode(job) => self.in_node(job),
                 Happening::Arrive(job) => self.arrive(job),
                 Happening::Complete(job) => self.complete(job),
                 Happening::Issue(slot) => {
@@ -227,6 +259,7 @@ impl Array {
             bytes: 0,
             controller: 0,
             path: 0,
+            remote: None,
             then_write: Accesses::new(),
         };
         match self.free_jobs.pop() {
@@ -293,27 +326,29 @@ impl Array {
             self.drive_scheduled_ns[drive as usize] = next_ns;
             self.at(next_ns, Happening::DriveReady(drive));
         }
-        for Done { tag, at_ns } in done.drain(..) {
-            self.at(at_ns, Happening::Done { job: tag, drive });
+        for Done { tag, at_ns, read_bytes } in done.drain(..) {
+            self.at(at_ns, Happening::Done { job: tag, drive, read_bytes });
         }
         self.done = done;
     }
 
     /// A command of a job has ended on a drive, or something else that it waited for.
-    fn command_done(&mut self, job: JobId, drive: u32) {
+    fn command_done(&mut self, job: JobId, drive: u32, read_bytes: u32) {
         if drive != NO_DRIVE {
             self.drive_statistics[drive as usize].ends(self.now_ns);
             if let Some(link) = self.hardware.drives[drive as usize].link
-                && !self.jobs[job as usize].is_writing()
+                && read_bytes > 0
             {
                 // The data cross the link before the job goes on.
-                let count = u64::from(self.jobs[job as usize].remaining.max(1));
-                let bytes = self.jobs[job as usize].bytes / count;
-                let at_ns = self.links[link].send(self.now_ns, crate::links::Way::Up, bytes);
-                self.at(at_ns, Happening::Done { job, drive: NO_DRIVE });
+                let at_ns = self.links[link].send(self.now_ns, crate::links::Way::Up, u64::from(read_bytes));
+                self.at(at_ns, Happening::Done { job, drive: NO_DRIVE, read_bytes: 0 });
                 return;
             }
         }
+        self.part_done(job);
+    }
+
+    fn part_done(&mut self, job: JobId) {
         let entry = self.job(job);
         entry.remaining -= 1;
         if entry.remaining == 0 {
@@ -338,21 +373,26 @@ impl Array {
                 self.free_jobs.push(id);
                 let mut ready = Vec::new();
                 self.volumes[volume as usize].streams.arrived(stream, ahead, &mut ready);
-                ready.into_iter().for_each(|job| self.command_done(job, NO_DRIVE));
+                ready.into_iter().for_each(|job| self.part_done(job));
             }
             Kind::Rebuild { rebuild, step } => {
                 self.free_jobs.push(id);
                 self.rebuilt(rebuild as usize, step);
             }
-            Kind::Patrol => self.free_jobs.push(id),
+            Kind::Segment { controller, store, written } => {
+                self.free_jobs.push(id);
+                self.segment_written(controller as usize, store as usize, written);
+            }
+            Kind::Drain { store, node, at, bytes } => {
+                self.free_jobs.push(id);
+                self.drained(store as usize, node as usize, at, bytes);
+            }
+            Kind::Recopy { store } => {
+                self.free_jobs.push(id);
+                self.recopy(store as usize);
+            }
+            Kind::Background => self.free_jobs.push(id),
         }
-    }
-}
-
-impl Job {
-    fn is_writing(&self) -> bool {
-        matches!(self.kind, Kind::Write | Kind::WriteThrough | Kind::Destage { .. } | Kind::Rebuild { .. })
-            && self.then_write.is_empty()
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Array, Happening, Kind, NO_DRIVE};
+use super::{Array, Happening, Kind};
 use crate::hardware::{Layout, Target};
 use crate::raid::Slot;
 
@@ -196,7 +196,7 @@ impl Array {
             self.job(id).then_write.push(to);
             self.job(id).remaining = 1;
             self.issue(id, &reads, false);
-            self.command_done(id, NO_DRIVE);
+            self.part_done(id);
         }
     }
 
@@ -239,7 +239,7 @@ impl Array {
         let mut places = std::mem::take(&mut self.controllers[controller].patrol_next);
         for (drive, at) in &mut places {
             if self.drives[*drive].is_idle(self.now_ns) && self.drive_slots[*drive].is_some() {
-                let id = self.new_job(Kind::Patrol);
+                let id = self.new_job(Kind::Background);
                 self.job(id).bytes = PATROL_BYTES;
                 if *at + PATROL_BYTES > self.drives[*drive].capacity_bytes() {
                     *at = 0;

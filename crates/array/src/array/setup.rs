@@ -6,7 +6,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use world::FixedHashMap;
 
+use super::log_store::LogStoreState;
 use super::rebuild::RebuildState;
+use super::replicated::ReplicatedState;
 use super::statistics::{DriveStatistics, VolumeStatistics};
 use super::{Array, ControllerState, Happening, VolumeState};
 use crate::cache::Cache;
@@ -54,6 +56,36 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
         for drive in &group.drives {
             known.check("drive", *drive, drives)?;
             take(&group.name, *drive)?;
+        }
+    }
+    for store in &hardware.log_stores {
+        let known = Known { part: &store.name };
+        known.check("group", store.group, groups)?;
+        for drive in &store.flash {
+            known.check("drive", *drive, drives)?;
+            take(&store.name, *drive)?;
+        }
+        if !(store.stored_per_written > 0.0 && store.block_bytes >= 4096 && store.segment_bytes > 0) {
+            return Err(bad(
+                &store.name,
+                "stored_per_written, block_bytes (4096 at least) and segment_bytes must be set",
+            ));
+        }
+    }
+    for store in &hardware.replicated_stores {
+        let known = Known { part: &store.name };
+        for node in &store.nodes {
+            known.check("link", node.link, links)?;
+            for drive in node.flash.iter().chain(&node.disks) {
+                known.check("drive", *drive, drives)?;
+                take(&store.name, *drive)?;
+            }
+            if node.flash.is_empty() {
+                return Err(bad(&store.name, "every node needs flash for its write log"));
+            }
+        }
+        if store.replicas == 0 || store.nodes.len() < store.replicas as usize || store.extent_bytes < 65536 {
+            return Err(bad(&store.name, "needs as many nodes as replicas, and extents of 64 KiB at least"));
         }
     }
     for spare in &hardware.spares {
@@ -105,8 +137,9 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
         match volume.target {
             Target::Group { group, .. } => known.check("group", group, groups)?,
             Target::LogStore { store } => known.check("log store", store, hardware.log_stores.len())?,
-            Target::ReplicatedStore { store, .. } => {
+            Target::ReplicatedStore { store, node } => {
                 known.check("replicated store", store, hardware.replicated_stores.len())?;
+                known.check("node", node, hardware.replicated_stores[store].nodes.len())?;
             }
         }
     }
@@ -181,15 +214,51 @@ impl Array {
             dirty_max_bytes: 0,
             busy_ns: 0,
         });
+        let drives: Vec<DriveState> = drives.collect();
+        let log_stores = hardware.log_stores.iter().map(|store| {
+            let group: &Raid = &groups[store.group];
+            let flash = store.flash.iter().map(|drive| drives[*drive].capacity_bytes()).sum();
+            let owner = hardware.volumes.iter().find(|volume| match volume.target {
+                Target::LogStore { store: of } => hardware.log_stores[of].name == store.name,
+                _ => false,
+            });
+            let cache = owner.and_then(|volume| hardware.controllers[volume.owner].write_cache.as_ref());
+            let memory = cache.map_or(0, |cache| (cache.bytes as f64 * cache.dirty_max_pct / 100.0) as u64);
+            LogStoreState::new(
+                store,
+                group.capacity_bytes,
+                group.data_units * group.element_bytes,
+                flash,
+                memory,
+            )
+        });
+        let log_stores = log_stores.collect();
+        let replicated =
+            hardware.replicated_stores.iter().map(|store| ReplicatedState::new(store, &drives)).collect();
+        let mut bases: BTreeMap<(bool, usize), u64> = BTreeMap::new();
         let volumes = hardware.volumes.iter().map(|placement| {
+            let base = match placement.target {
+                Target::Group { .. } => None,
+                Target::LogStore { store } => Some(bases.entry((false, store)).or_default()),
+                Target::ReplicatedStore { store, .. } => Some(bases.entry((true, store)).or_default()),
+            };
+            let store_base = base.map_or(0, |base| {
+                *base += placement.bytes;
+                *base - placement.bytes
+            });
             let controller = &hardware.controllers[placement.owner];
+            let ahead_bytes = match placement.target {
+                Target::ReplicatedStore { store, .. } => hardware.replicated_stores[store].read_ahead_bytes,
+                _ => controller.read_ahead_bytes,
+            };
             let limit = match placement.target {
                 Target::Group { first_byte, .. } => first_byte + placement.bytes,
                 _ => placement.bytes,
             };
             VolumeState {
                 space: Space::new(placement.bytes),
-                streams: Streams::new(controller.read_ahead_bytes, limit),
+                store_base,
+                streams: Streams::new(ahead_bytes, limit),
                 owner: placement.owner,
                 next_path: 0,
                 lanes: vec![0; controller.acknowledge_lanes as usize],
@@ -197,20 +266,24 @@ impl Array {
                 placement: placement.clone(),
             }
         });
+        let volumes = volumes.collect();
         let mut array = Array {
             now_ns: 0,
             sequence: 0,
             queue: BinaryHeap::new(),
             jobs: Vec::new(),
             free_jobs: Vec::new(),
-            drives: drives.collect(),
+            drives,
             drive_statistics: vec![DriveStatistics::default(); hardware.drives.len()],
             drive_scheduled_ns: vec![0; hardware.drives.len()],
             links: hardware.links.iter().map(LinkState::new).collect(),
             groups,
+            log_stores,
+            replicated,
+            seed,
             drive_slots,
             controllers: controllers.collect(),
-            volumes: volumes.collect(),
+            volumes,
             rebuilds: Vec::<RebuildState>::new(),
             spares: hardware.spares.iter().copied().collect(),
             attached: FixedHashMap::default(),

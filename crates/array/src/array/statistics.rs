@@ -122,6 +122,8 @@ impl Array {
             (state.waits, state.busy_ns) = (0, 0);
             state.dirty_max_bytes = state.cache.as_ref().map_or(0, |cache| cache.dirty_bytes());
         }
+        self.log_stores.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
+        self.replicated.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
         self.unplaced_requests = 0;
         self.failed_requests = 0;
     }
@@ -168,6 +170,15 @@ impl Array {
                 (true, false) if state.cache.is_some() => "cache unprotected".into(),
                 _ => String::new(),
             };
+            parts.push(part);
+        }
+        let logs = self.hardware.log_stores.iter().zip(&self.log_stores);
+        let logs = logs.map(|(store, state)| (&store.name, state.hits, state.misses));
+        let replicated = self.hardware.replicated_stores.iter().zip(&self.replicated);
+        let replicated = replicated.map(|(store, state)| (&store.name, state.hits, state.misses));
+        for (name, hits, misses) in logs.chain(replicated) {
+            let mut part = PartReport::new(PartKind::Store, name);
+            (part.cache_hits, part.cache_misses) = (hits, misses);
             parts.push(part);
         }
         for volume in &mut self.volumes {

@@ -100,7 +100,7 @@ impl Flash {
             self.read(now_ns, command)
         };
         self.busy_until_ns = self.busy_until_ns.max(at_ns);
-        done.push(Done { tag: command.tag, at_ns });
+        done.push(command.done(at_ns));
     }
 
     fn read(&mut self, now_ns: u64, command: Command) -> u64 {

@@ -29,6 +29,10 @@ impl Command {
     pub fn end(&self) -> u64 {
         self.start + self.bytes
     }
+
+    fn done(&self, at_ns: u64) -> Done {
+        Done { tag: self.tag, at_ns, read_bytes: if self.write { 0 } else { self.bytes as u32 } }
+    }
 }
 
 /// A command is done (at this time, which may lie ahead).
@@ -36,6 +40,8 @@ impl Command {
 pub(crate) struct Done {
     pub tag: u32,
     pub at_ns: u64,
+    /// What goes back to the controller.
+    pub read_bytes: u32,
 }
 
 enum Kind {

@@ -114,7 +114,7 @@ impl Rotating {
     pub fn submit(&mut self, now_ns: u64, command: Command, done: &mut Vec<Done>) {
         if command.is_flush {
             if self.dirty_bytes == 0 && self.held_writes.is_empty() {
-                done.push(Done { tag: command.tag, at_ns: now_ns + self.command_ns });
+                done.push(command.done(now_ns + self.command_ns));
             } else {
                 self.held_flushes.push(command);
             }
@@ -143,10 +143,7 @@ impl Rotating {
             }
             self.held_writes.pop_front();
             self.dirty_bytes += command.bytes;
-            done.push(Done {
-                tag: command.tag,
-                at_ns: now_ns + self.command_ns + self.buffer_ns(command.bytes),
-            });
+            done.push(command.done(now_ns + self.command_ns + self.buffer_ns(command.bytes)));
             self.enqueue(now_ns, Command { tag: Command::CACHED, ..command });
         }
     }
@@ -180,7 +177,7 @@ impl Rotating {
         let served = now_ns + self.command_ns + self.buffer_ns(command.bytes);
         let holds = |s: &Segment| s.first_byte <= command.start && command.end() <= s.end_byte;
         if self.segments.iter().any(holds) {
-            done.push(Done { tag: command.tag, at_ns: served });
+            done.push(command.done(served));
             return true;
         }
         let Some((live, reached, reading)) = self.look_ahead_end(now_ns) else { return false };
@@ -188,7 +185,7 @@ impl Rotating {
             return false;
         }
         if command.end() <= reached {
-            done.push(Done { tag: command.tag, at_ns: served });
+            done.push(command.done(served));
             return true;
         }
         if !reading || self.slowness != 1024 {
@@ -280,10 +277,10 @@ impl Rotating {
             self.dirty_bytes -= command.bytes;
             self.admit_writes(ends_ns, done);
             if self.dirty_bytes == 0 && self.held_writes.is_empty() {
-                done.extend(self.held_flushes.drain(..).map(|flush| Done { tag: flush.tag, at_ns: ends_ns }));
+                done.extend(self.held_flushes.drain(..).map(|flush| flush.done(ends_ns)));
             }
         } else {
-            done.push(Done { tag: command.tag, at_ns: ends_ns });
+            done.push(command.done(ends_ns));
         }
         self.start_next(ends_ns);
     }

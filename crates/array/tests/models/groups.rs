@@ -31,3 +31,68 @@ fn without_its_write_cache_a_write_takes_many_times_as_long() {
     let without = pages_per_s(Layout::Raid10, 8, false, 30);
     assert!(without.write_ms() > 5.0 * with.write_ms(), "{} {}", without.write_ms(), with.write_ms());
 }
+
+#[test]
+fn more_under_way_means_more_done_up_to_the_knee() {
+    let span = 400 * GIB;
+    let at_depth = |depth: usize| {
+        let disk = array::RotatingDisk { queue_depth: 16, ..nearline() };
+        let mut rig = Rig::new(build(one_group(Layout::Raid10, 8, &disk, None, span)), &["/v"], span);
+        rig.run(depth, 30.0, mixed(3, span, 32 * KIB, 0))
+    };
+    let seen: Vec<_> = [1, 2, 4, 8, 16, 32, 64].map(|depth| (depth, at_depth(depth))).to_vec();
+    for pair in seen.windows(2) {
+        let (before, after) = (&pair[0].1, &pair[1].1);
+        assert!(after.per_s() > before.per_s() && after.read_ms() > before.read_ms());
+        // Little's law holds.
+        let under_way = after.per_s() * after.read_ms() / 1e3;
+        assert!((under_way / pair[1].0 as f64 - 1.0).abs() < 0.02, "{under_way}");
+    }
+    let gain = |k: usize| seen[k + 1].1.per_s() / seen[k].1.per_s();
+    assert!(gain(0) > 1.7 && gain(5) < 1.4, "{} {}", gain(0), gain(5));
+}
+
+#[test]
+fn mirrors_share_random_reads_and_a_stream_stays_on_one() {
+    let span = 100 * GIB;
+    let per_disk = |policy: array::MirrorReads, sequential: bool| {
+        let mut hardware = one_group(Layout::Raid1, 2, &nearline(), None, span);
+        hardware.groups[0].mirror_reads = policy;
+        let mut rig = Rig::new(build(hardware), &["/v"], span);
+        let (mut random, mut at) = (mixed(3, span, 64 * KIB, 0), 0);
+        let seen = rig.run(2, 10.0, || {
+            at += 64 * KIB;
+            if sequential { (0, world::sim::StorageOp::Read, at - 64 * KIB, 64 * KIB) } else { random() }
+        });
+        let reads: Vec<u64> = rig.report().parts[..2].iter().map(|part| part.reads).collect();
+        (seen.per_s(), reads)
+    };
+    use array::MirrorReads::{Alternate, Primary, ShortestQueue};
+    let (primary, only) = per_disk(Primary, false);
+    let (alternate, both) = per_disk(Alternate, false);
+    let (shortest, _) = per_disk(ShortestQueue, false);
+    assert_eq!(only[1], 0);
+    assert!(both[0].abs_diff(both[1]) <= 2);
+    assert!(alternate > 1.3 * primary && shortest > alternate, "{primary} {alternate} {shortest}");
+    let (_, stream) = per_disk(Alternate, true);
+    assert!(stream[1] <= 2 || stream[0] <= 2, "{stream:?}");
+}
+
+#[test]
+fn read_ahead_speeds_several_streams_on_one_disk() {
+    let span = 400 * GIB;
+    let mb_per_s = |read_ahead_bytes: u64| {
+        let mut hardware = one_group(Layout::Raid0, 1, &nearline(), None, span);
+        hardware.controllers[0].read_ahead_bytes = read_ahead_bytes;
+        let mut rig = Rig::new(build(hardware), &["/v"], span);
+        let (mut turn, mut at) = (0usize, [0u64, 100 * GIB, 200 * GIB, 300 * GIB]);
+        let seen = rig.run(4, 20.0, || {
+            turn = (turn + 1) % 4;
+            at[turn] += 256 * KIB;
+            (0, world::sim::StorageOp::Read, at[turn] - 256 * KIB, 256 * KIB)
+        });
+        seen.per_s() * 0.262
+    };
+    let rates = [0, 1 << 20, 4 << 20].map(mb_per_s);
+    assert!(rates[1] > 1.3 * rates[0] && rates[2] > 1.2 * rates[1], "{rates:?}");
+}

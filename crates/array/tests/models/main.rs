@@ -1,7 +1,11 @@
 //! The models against published behaviour and against physics. Times are virtual: nothing here depends on the machine.
 
+mod conservation;
 mod disks;
+mod faults;
 mod groups;
+mod links;
 #[allow(dead_code, reason = "a toolbox; not every test uses every tool")]
 mod load;
 mod parts;
+mod stores;

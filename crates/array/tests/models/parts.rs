@@ -1,8 +1,8 @@
 //! Arrays for tests, from the shipped assumptions.
 
 use array::{
-    Array, Assumptions, Controller, DestageOrder, Drive, DriveModel, Group, Hardware, Layout, MirrorReads,
-    RotatingDisk, Target, VolumePlacement, WriteCache,
+    Array, Assumptions, Controller, DestageOrder, Drive, DriveModel, Group, Hardware, Layout, Link,
+    MirrorReads, RotatingDisk, Target, VolumePlacement, WriteCache,
 };
 
 use super::load::{KIB, MIB};
@@ -82,4 +82,26 @@ pub fn build(hardware: Hardware) -> Array {
         Ok(array) => array,
         Err(error) => panic!("{error}"),
     }
+}
+
+pub fn flash() -> DriveModel {
+    Assumptions::shipped().drive("SSDSC2BX800G4").expect("a known drive")
+}
+
+pub fn link(name: &str, latency_us: f64, mb_per_s: f64) -> Link {
+    Link { name: name.into(), latency_us, mb_per_s, command_us: 1.0 }
+}
+
+/// As [`one_group`], over drives of any kind.
+pub fn one_group_of(
+    layout: Layout,
+    models: Vec<DriveModel>,
+    write_cache: Option<WriteCache>,
+    bytes: u64,
+) -> Hardware {
+    let mut hardware = one_group(layout, models.len(), &nearline(), write_cache, bytes);
+    for (drive, model) in hardware.drives.iter_mut().zip(models) {
+        drive.model = model;
+    }
+    hardware
 }

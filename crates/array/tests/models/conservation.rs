@@ -1,0 +1,112 @@
+//! What every model owes, whatever is done to it: each request completes once, in order of time (the rig checks both at
+//! every step), never sooner than the least that its way takes; and equal seeds give equal times.
+
+use array::{DestageOrder, Event, Hardware, Layout, WriteCache};
+use proptest::prelude::*;
+use world::sim::StorageOp;
+
+use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen};
+use super::parts::{build, link, nearline, one_group, write_cache};
+use super::stores;
+
+const SPAN: u64 = 4 * GIB;
+
+fn layouts(index: usize) -> Hardware {
+    let pool = Layout::DynamicPool { width: 6, piece_bytes: 128 * MIB, spare_drives: 1 };
+    let destage =
+        [DestageOrder::Immediate, DestageOrder::Nearest, DestageOrder::Sorted { burst: 8, start_dirty: 20 }]
+            [index % 3];
+    let cache = WriteCache { bytes: 4 * MIB, destage, gather_ms: 50.0, ..write_cache() };
+    let mut hardware = match index % 10 {
+        0 => one_group(Layout::Raid0, 1, &nearline(), Some(cache), SPAN),
+        1 => one_group(Layout::Raid1, 2, &nearline(), Some(cache), SPAN),
+        2 => one_group(Layout::Raid10, 4, &nearline(), Some(cache), SPAN),
+        3 => one_group(Layout::Raid5, 4, &nearline(), Some(cache), SPAN),
+        4 => one_group(Layout::Raid6, 6, &nearline(), Some(cache), SPAN),
+        5 => one_group(Layout::TripleParity, 7, &nearline(), None, SPAN),
+        6 => one_group(pool, 8, &nearline(), Some(cache), SPAN),
+        7 => stores::log_store(SPAN, SPAN),
+        8 => stores::replicated(SPAN, SPAN),
+        _ => {
+            let disk = array::RotatingDisk { write_cache_bytes: MIB, ..nearline() };
+            one_group(Layout::Raid1, 2, &disk, None, SPAN)
+        }
+    };
+    hardware.controllers[0].read_ahead_bytes = if index.is_multiple_of(2) { MIB } else { 0 };
+    hardware.controllers[0].patrol_mb_per_s = if index.is_multiple_of(3) { 5.0 } else { 0.0 };
+    hardware.links.push(link("way", 50.0, 600.0));
+    let way = hardware.links.len() - 1;
+    hardware.volumes[0].paths = vec![array::Path { links: vec![way], controller: 0 }];
+    hardware
+}
+
+fn storm(index: usize, seed: u64, events: &[(u64, usize)]) -> (Seen, Seen) {
+    let hardware = layouts(index);
+    let (drives, way) = (hardware.drives.len(), hardware.links.len() - 1);
+    let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+    for (at_ms, what) in events {
+        let at_s = *at_ms as f64 / 1e3;
+        match what % 6 {
+            0 | 1 => rig.schedule(at_s, Event::DriveFails { drive: what % drives }),
+            2 => rig.schedule(at_s, Event::DriveSlow { drive: what % drives, factor: 3.0 }),
+            3 => {
+                rig.schedule(at_s, Event::LinkLost { link: way });
+                rig.schedule(at_s + 0.3, Event::LinkRestored { link: way });
+            }
+            4 => rig.schedule(at_s, Event::CacheUnprotected { controller: 0 }),
+            _ => rig.schedule(at_s, Event::CacheProtected { controller: 0 }),
+        }
+    }
+    let mut numbers = Numbers::new(seed);
+    let mut stream = 0;
+    let during = rig.run(12, 3.0, || match numbers.below(20) {
+        0 => (0, StorageOp::Sync, 0, 0),
+        1..=4 => {
+            stream = (stream + 256 * KIB) % (SPAN - MIB);
+            (0, StorageOp::Read, stream, 256 * KIB)
+        }
+        5..=10 => (0, StorageOp::Read, numbers.below(SPAN / 4096 - 64) * 4096, 4096 << numbers.below(6)),
+        11..=13 => (0, StorageOp::Write, numbers.below(64) * 4096, 4096 << numbers.below(4)),
+        _ => (0, StorageOp::Write, numbers.below(SPAN / 4096 - 64) * 4096, 4096 << numbers.below(6)),
+    });
+    (during, rig.drain())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn every_request_completes_once_whatever_fails(
+        index in 0usize..30,
+        seed in any::<u64>(),
+        events in proptest::collection::vec((0u64..3_000, 0usize..60), 0..8),
+    ) {
+        let (during, rest) = storm(index, seed, &events);
+        prop_assert!(during.reads + during.writes + rest.reads + rest.writes > 0);
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_times() {
+    for index in 0..10 {
+        let events = [(400, 0), (900, 4), (1_200, 3), (1_500, 5)];
+        let (a, b, c) = (storm(index, 7, &events), storm(index, 7, &events), storm(index, 8, &events));
+        assert_eq!((a.0.trace, a.1.trace), (b.0.trace, b.1.trace), "model {index}");
+        assert_ne!(a.0.trace, c.0.trace, "model {index}: another load is another trace");
+    }
+}
+
+#[test]
+fn nothing_completes_sooner_than_its_way_takes() {
+    for index in 0..10 {
+        let mut rig = Rig::new(build(layouts(index)), &["/v"], SPAN);
+        let mut numbers = Numbers::new(3);
+        let seen = rig.run(1, 2.0, || {
+            let op = if numbers.below(2) == 0 { StorageOp::Read } else { StorageOp::Write };
+            (0, op, numbers.below(SPAN / MIB) * MIB, 32 * KIB)
+        });
+        // 50 us each way, 32 KiB at 600 MB/s.
+        let least_ms = 0.1 + 32.768 / 600.0;
+        assert!(seen.read_ms() >= least_ms && seen.write_ms() >= least_ms, "model {index}");
+        rig.drain();
+    }
+}

@@ -1,0 +1,174 @@
+//! Log-structured and replicated stores.
+
+use array::{
+    Assumptions, Drive, DriveModel, Event, Hardware, Layout, LogStore, Path, ReplicatedStore, StoreNode,
+    Target,
+};
+use world::sim::StorageOp;
+
+use super::load::{GIB, KIB, MIB, Rig, mixed, random_reads};
+use super::parts::{build, controller, flash, link, nearline, one_group, write_cache};
+
+fn drive(name: &str, model: DriveModel) -> Drive {
+    Drive { name: name.into(), model, link: None }
+}
+
+/// Eight disks with triple parity, two flash drives; a volume of `bytes` over data of `resident` bytes.
+pub fn log_store(bytes: u64, resident: u64) -> Hardware {
+    let mut hardware = one_group(Layout::TripleParity, 8, &nearline(), Some(write_cache()), bytes);
+    hardware.drives.extend([drive("flash 0", flash()), drive("flash 1", flash())]);
+    let settings = Assumptions::shipped().log_store("hybrid-array-2014").expect("known");
+    hardware.log_stores = vec![LogStore {
+        name: "store".into(),
+        group: 0,
+        flash: vec![8, 9],
+        resident_bytes: resident,
+        ram_cache_bytes: 64 * MIB,
+        ..settings
+    }];
+    hardware.volumes[0].target = Target::LogStore { store: 0 };
+    hardware
+}
+
+/// Three nodes with one flash drive and three disks each.
+pub fn replicated(bytes: u64, resident: u64) -> Hardware {
+    let mut hardware = one_group(Layout::Raid0, 1, &nearline(), None, bytes);
+    hardware.groups.clear();
+    hardware.drives.clear();
+    hardware.controllers = vec![controller(None)];
+    let mut nodes = Vec::new();
+    for node in 0..3 {
+        let first = hardware.drives.len();
+        hardware.drives.push(drive(&format!("flash {node}"), flash()));
+        for disk in 0..3 {
+            let model = DriveModel::Rotating(nearline());
+            hardware.drives.push(drive(&format!("disk {node}.{disk}"), model));
+        }
+        hardware.links.push(link(&format!("node {node}"), 50.0, 1_180.0));
+        nodes.push(StoreNode { flash: vec![first], disks: (first + 1..first + 4).collect(), link: node });
+    }
+    let settings = Assumptions::shipped().replicated_store("2016").expect("known");
+    hardware.replicated_stores = vec![ReplicatedStore {
+        name: "store".into(),
+        nodes,
+        resident_bytes: resident,
+        ram_cache_bytes: 64 * MIB,
+        ..settings
+    }];
+    hardware.volumes[0].target = Target::ReplicatedStore { store: 0, node: 0 };
+    hardware
+}
+
+#[test]
+fn data_beyond_the_flash_cache_cost_disk_reads() {
+    // The flash of two drives holds 4.1 TB of written data at 0.388 stored per written.
+    let span = 1 << 40;
+    let read_ms = |resident: u64| {
+        let mut rig = Rig::new(build(log_store(span, resident)), &["/v"], span);
+        let seen = rig.run(4, 5.0, random_reads(5, span, 32 * KIB));
+        rig.drain();
+        seen.read_ms()
+    };
+    let (inside, twice, eight) = (read_ms(4 << 40), read_ms(8 << 40), read_ms(32 << 40));
+    assert!(inside < 0.6, "{inside} ms from flash");
+    assert!(twice > 5.0 * inside && eight > 1.4 * twice, "{inside} {twice} {eight}");
+}
+
+#[test]
+fn a_log_store_turns_random_writes_into_whole_rows() {
+    let span = 1 << 40;
+    let mut rig = Rig::new(build(log_store(span, span)), &["/v"], span);
+    let seen = rig.run(8, 10.0, mixed(5, span, 32 * KIB, 100));
+    let report = rig.report();
+    let disks: Vec<_> = report.parts.iter().filter(|part| part.name.starts_with("disk")).collect();
+    let (reads, writes): (u64, u64) = disks.iter().fold((0, 0), |(r, w), d| (r + d.reads, w + d.writes));
+    let written: u64 = disks.iter().map(|disk| disk.write_bytes).sum();
+    assert_eq!(reads, 0, "no old data and no old parity are read");
+    assert!(writes * 20 < seen.writes, "{writes} disk writes for {} writes", seen.writes);
+    // Compressed to 38.8 %, times 8 disks for 5 of data.
+    let ratio = written as f64 / (seen.writes * 32 * KIB) as f64 / (0.388 * 8.0 / 5.0);
+    assert!((0.8..1.1).contains(&ratio), "{ratio}");
+    rig.drain();
+}
+
+#[test]
+fn memory_serves_what_was_read_before() {
+    for hardware in [log_store(GIB, 32 << 40), replicated(GIB, 30 << 40)] {
+        let mut rig = Rig::new(build(hardware), &["/v"], GIB);
+        let first = rig.run(1, 5.0, random_reads(5, 32 * MIB, 32 * KIB));
+        let again = rig.run(1, 5.0, random_reads(6, 32 * MIB, 32 * KIB));
+        assert!(again.read_ms() < 0.5 * first.read_ms().max(1.0), "{} {}", first.read_ms(), again.read_ms());
+        rig.drain();
+    }
+}
+
+#[test]
+fn replicas_cost_writes_and_the_network() {
+    let span = GIB;
+    let writes = |replicas: u32, mb_per_s: f64| {
+        let mut hardware = replicated(span, span);
+        hardware.replicated_stores[0].replicas = replicas;
+        hardware.links.iter_mut().for_each(|link| link.mb_per_s = mb_per_s);
+        let mut rig = Rig::new(build(hardware), &["/v"], span);
+        // Short, so that the flash drives' burst lasts: collection would hide the rest.
+        let seen = rig.run(1, 0.5, mixed(5, span, 64 * KIB, 100));
+        rig.drain();
+        seen.write_ms()
+    };
+    let (one, two, three) = (writes(1, 1_180.0), writes(2, 1_180.0), writes(3, 1_180.0));
+    assert!(one < two && two <= three, "{one} {two} {three}");
+    assert!(writes(2, 50.0) > 2.0 * two, "a slow network holds writes up");
+}
+
+#[test]
+fn reads_without_a_local_copy_cross_the_network() {
+    let span = 100 * GIB;
+    let remote = |local_pct: f64| {
+        let mut hardware = replicated(span, span);
+        hardware.replicated_stores[0].local_reads_pct = local_pct;
+        hardware.volumes[0].paths = Vec::<Path>::new();
+        let mut rig = Rig::new(build(hardware), &["/v"], span);
+        rig.run(2, 2.0, random_reads(5, span, 32 * KIB));
+        let report = rig.report();
+        report
+            .parts
+            .iter()
+            .filter(|part| part.name.starts_with("node"))
+            .map(|part| part.write_bytes)
+            .sum::<u64>()
+    };
+    assert_eq!(remote(100.0), 0);
+    assert!(remote(0.0) > 0);
+}
+
+#[test]
+fn a_lost_drive_of_a_store_is_read_around_and_copied() {
+    let span = 100 * GIB;
+    let mut hardware = replicated(span, 20 << 40);
+    hardware.rebuild.steps = 2;
+    let mut rig = Rig::new(build(hardware), &["/v"], span);
+    let mut reads = random_reads(5, span, 32 * KIB);
+    let before = rig.run(6, 5.0, &mut reads);
+    rig.schedule(5.0, Event::DriveFails { drive: 1 });
+    let after = rig.run(6, 20.0, &mut reads);
+    assert_eq!(before.failed + after.failed, 0);
+    let report = rig.report();
+    let copied: u64 = report.parts.iter().filter(|p| p.name.starts_with("disk")).map(|p| p.write_bytes).sum();
+    assert!(copied > 100 * MIB, "{copied} bytes copied");
+    assert!(after.read_ms() > before.read_ms());
+}
+
+#[test]
+fn a_full_write_log_holds_writes_to_the_pace_of_the_drain() {
+    let span = 100 * GIB;
+    let mut hardware = replicated(span, 30 << 40);
+    hardware.replicated_stores[0].write_log_bytes = 16 * MIB;
+    let mut rig = Rig::new(build(hardware), &["/v"], span);
+    let first = rig.run(16, 0.1, mixed(5, span, 32 * KIB, 100));
+    rig.run(16, 5.0, mixed(6, span, 32 * KIB, 100));
+    let held = rig.run(16, 5.0, mixed(7, span, 32 * KIB, 100));
+    assert!(held.write_ms() > 5.0 * first.write_ms(), "{} {}", first.write_ms(), held.write_ms());
+    rig.drain();
+    let sync = rig.run(1, 0.1, || (0, StorageOp::Sync, 0, 0));
+    assert_eq!(sync.failed, 0);
+}
