@@ -1,7 +1,9 @@
-//! Measures the shape of the load in the simulated world, with the real engine, and how fast one core drives it.
+//! Measures the shape of the load with the real engine, and how fast one core drives it.
 //!
-//! `cargo run --release -p campaign --example load_shape` prints the tables of
-//! docs/fidelity.md.
+//! `cargo run --release -p campaign --example load_shape` prints the tables of docs/fidelity.md in the simulated world.
+//! `... load_shape real FOLDER CACHE_MIB RATIO WARM_UP BATCHES LOGS` prints them on real files: FOLDER exists, and
+//! databases of RATIO times the cache are made in it, or used if they are there. `memory` in the place of `real` leaves
+//! out maintenance and replication, uses the page cache of the system, and prints the speed: for FOLDER in /dev/shm.
 #![allow(
     clippy::disallowed_methods,
     reason = "it times the simulation itself, with the clock of the machine"
@@ -16,6 +18,7 @@ use std::time::Instant;
 use results::IoClass;
 use shape::{Bench, Counted, Outcome, Replayed, Setup, recover};
 use world::Duration;
+use world::real::{RealConfig, run};
 
 const GIB: u64 = 1 << 30;
 
@@ -26,15 +29,72 @@ fn main() -> Outcome<()> {
         [] => shapes(12_000, 8_000, 100).and_then(|()| speed(4_000, 8_000)),
         ["shape", warm_up, batches, logs] => shapes(warm_up.parse()?, batches.parse()?, logs.parse()?),
         ["speed", warm_up, batches] => speed(warm_up.parse()?, batches.parse()?),
-        _ => Err("usage: load_shape [shape WARM_UP BATCHES LOGS | speed WARM_UP BATCHES]".into()),
+        ["real", folder, cache_mib, ratio, warm_up, batches, logs] => {
+            let setup = real_setup(folder, cache_mib, ratio, warm_up, batches)?;
+            real_shape(setup, logs.parse()?)
+        }
+        ["memory", folder, cache_mib, ratio, warm_up, batches] => {
+            memory_speed(real_setup(folder, cache_mib, ratio, warm_up, batches)?)
+        }
+        _ => Err("usage: load_shape [shape WARM_UP BATCHES LOGS | speed WARM_UP BATCHES | \
+                  real FOLDER CACHE_MIB RATIO WARM_UP BATCHES LOGS | \
+                  memory FOLDER CACHE_MIB RATIO WARM_UP BATCHES]"
+            .into()),
     }
+}
+
+fn real_setup(folder: &str, cache_mib: &str, ratio: &str, warm_up: &str, batches: &str) -> Outcome<Setup> {
+    let cache_bytes = cache_mib.parse::<u64>()? << 20;
+    Ok(Setup {
+        root: folder.to_owned().leak(),
+        databases: 1,
+        bytes: cache_bytes * ratio.parse::<u64>()?,
+        cache_bytes,
+        sessions: 2,
+        warm_up: warm_up.parse()?,
+        batches: batches.parse()?,
+        zero_latency_rest: None,
+        background: true,
+        seed: 1,
+    })
+}
+
+fn real_shape(setup: Setup, logs: u64) -> Outcome<()> {
+    let (counted, replayed) = run(RealConfig::new("localhost"), |world| async move {
+        let bench = Bench::warmed_up(&world, &setup).await?;
+        let counted = bench.count().await?;
+        bench.end().await?;
+        let replayed = recover(&world, &setup, logs).await?;
+        Outcome::Ok((counted, replayed))
+    })??;
+    print_shape(&counted);
+    println!("\nsoft recovery of {logs} logs\n");
+    print_recovery(&replayed);
+    Ok(())
+}
+
+fn memory_speed(setup: Setup) -> Outcome<()> {
+    let setup = Setup { background: false, sessions: 16, ..setup };
+    let config = RealConfig { direct: false, ..RealConfig::new("localhost") };
+    let (counted, cpu_seconds) = run(config, |world| async move {
+        let bench = Bench::warmed_up(&world, &setup).await?;
+        let before = cpu_seconds();
+        let counted = bench.count().await?;
+        let spent = cpu_seconds() - before;
+        bench.end().await?;
+        Outcome::Ok((counted, spent))
+    })??;
+    print_speed(&counted, counted.seconds, cpu_seconds);
+    Ok(())
 }
 
 fn shapes(warm_up: u64, batches: u64, logs: u64) -> Outcome<()> {
     for gib in [512, 1024] {
         let setup = Setup {
+            root: "",
             databases: 2,
             bytes: gib * GIB,
+            cache_bytes: GIB / 4,
             sessions: 2,
             warm_up,
             batches,
@@ -45,7 +105,7 @@ fn shapes(warm_up: u64, batches: u64, logs: u64) -> Outcome<()> {
         println!(
             "2 databases of {gib} GiB, {warm_up} batches each before counting, {batches} each counted\n"
         );
-        print_shape(&counted(&setup)?.0);
+        print_shape(&counted(&setup)?.counted);
         println!("\nsoft recovery of {logs} logs, one database of {gib} GiB\n");
         let (simulation, world) = setup.simulation();
         print_recovery(&simulation.run_until(recover(&world, &setup, logs))?);
@@ -57,8 +117,10 @@ fn shapes(warm_up: u64, batches: u64, logs: u64) -> Outcome<()> {
 /// Storage answers at once, nothing runs beside the load.
 fn speed(warm_up: u64, batches: u64) -> Outcome<()> {
     let setup = Setup {
+        root: "",
         databases: 1,
         bytes: 1024 * GIB,
+        cache_bytes: GIB / 4,
         sessions: 2,
         warm_up,
         batches,
@@ -66,23 +128,49 @@ fn speed(warm_up: u64, batches: u64) -> Outcome<()> {
         background: false,
         seed: 1,
     };
-    let (counted, seconds) = counted(&setup)?;
-    let io = counted.count(IoClass::TransactionalRead) + counted.count(IoClass::TransactionalWrite);
-    println!("{:.0} transactional I/O per second on one core ({io} in {seconds:.2} s)", io / seconds);
+    let Timed { counted, seconds, cpu_seconds } = counted(&setup)?;
+    print_speed(&counted, seconds, cpu_seconds);
     Ok(())
 }
 
-/// What was counted, and the time of the machine that the counted part took.
-fn counted(setup: &Setup) -> Outcome<(Counted, f64)> {
+fn print_speed(counted: &Counted, seconds: f64, cpu_seconds: f64) {
+    let io = counted.count(IoClass::TransactionalRead) + counted.count(IoClass::TransactionalWrite);
+    println!(
+        "transactional_io {io} seconds {seconds:.3} cpu_seconds {cpu_seconds:.3} per_second {:.0} \
+         per_cpu_second {:.0}",
+        io / seconds,
+        io / cpu_seconds
+    );
+}
+
+/// What was counted, and the time of the machine and of its processor that the counted part took.
+struct Timed {
+    counted: Counted,
+    seconds: f64,
+    cpu_seconds: f64,
+}
+
+fn counted(setup: &Setup) -> Outcome<Timed> {
     let (simulation, world) = setup.simulation();
     simulation.run_until(async {
         let bench = Bench::warmed_up(&world, setup).await?;
-        let started = Instant::now();
+        let (started, cpu_before) = (Instant::now(), cpu_seconds());
         let counted = bench.count().await?;
-        let seconds = started.elapsed().as_secs_f64();
+        let (seconds, cpu_seconds) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu_before);
         bench.end().await?;
-        Ok((counted, seconds))
+        Ok(Timed { counted, seconds, cpu_seconds })
     })
+}
+
+/// User and system time of this process so far.
+fn cpu_seconds() -> f64 {
+    // SAFETY: `rusage` is plain data for which all zeros is a value, and the call writes nothing else.
+    let usage = unsafe {
+        let mut usage = std::mem::zeroed::<libc::rusage>();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    [usage.ru_utime, usage.ru_stime].iter().map(|time| time.tv_sec as f64 + time.tv_usec as f64 / 1e6).sum()
 }
 
 fn print_shape(counted: &Counted) {

@@ -1,4 +1,4 @@
-//! The load in the simulated world, measured: what a batch and a replayed log cost in I/O.
+//! The load, measured in either world: what a batch and a replayed log cost in I/O.
 //!
 //! Every database has an instance (one log stream) of its own and two sessions, as on the published servers: with more
 //! sessions on one stream, group commit would join log writes.
@@ -28,11 +28,14 @@ const LOG_BYTES: u64 = 1 << 20;
 const FREE_PAGES: u32 = 256;
 const EXTRA_COPIES: usize = 1;
 
-/// What is simulated.
+/// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Setup {
+    /// An existing folder; empty for the root of a simulated host.
+    pub root: &'static str,
     pub databases: u32,
     pub bytes: u64,
+    pub cache_bytes: u64,
     pub sessions: u32,
     /// Batches per database before counting begins.
     pub warm_up: u64,
@@ -63,8 +66,12 @@ impl Setup {
         let config = SimConfig { storage, shards: 1, ..SimConfig::default() };
         let simulation = Simulation::new(self.seed, config);
         let world = simulation.host("a");
-        (0..self.databases).for_each(|number| simulation.volume("a", &folder(number), 1 << 50));
+        (0..self.databases).for_each(|number| simulation.volume("a", &self.folder(number), 1 << 50));
         (simulation, world)
+    }
+
+    fn folder(&self, number: u32) -> String {
+        format!("{}/d{number}", self.root)
     }
 }
 
@@ -134,16 +141,16 @@ pub struct Stand {
     growth: Rc<RefCell<Vec<(u64, u32)>>>,
 }
 
-fn folder(number: u32) -> String {
-    format!("/d{number}")
-}
-
 async fn config_of(
     world: &World,
     setup: &Setup,
     number: u32,
 ) -> Outcome<(InstanceConfig, Rc<DatabaseImage>)> {
-    let path = format!("{}/db.edb", folder(number));
+    let folder = setup.folder(number);
+    if world.entry(&folder).await?.is_none() {
+        world.create_dir(&folder).await?;
+    }
+    let path = format!("{folder}/db.edb");
     let seed = setup.seed ^ (u64::from(number) << 32);
     let image = Rc::new(DatabaseImage::of_size(PAGE_BYTES as u32, setup.bytes, FREE_PAGES, seed, 50)?);
     let codec = Rc::new(DatabaseCodec::new(image.clone()));
@@ -151,7 +158,8 @@ async fn config_of(
         let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
         create_database(world, &path, image.clone(), codec.clone(), &counters, &progress, &stop).await?;
     }
-    let mut config = InstanceConfig::new(&folder(number), PAGE_BYTES);
+    let mut config = InstanceConfig::new(&folder, PAGE_BYTES);
+    config.cache_bytes_per_database = setup.cache_bytes;
     config.log_buffer_bytes = LOG_BYTES as usize / 2;
     config.databases.push(DatabaseConfig {
         codec: Some(codec),
