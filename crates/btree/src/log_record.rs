@@ -126,11 +126,12 @@ pub fn encode_changes(
     }
 }
 
-/// Appends the [`LogRecord::PageImage`] of a page that stays with the caller.
-pub fn encode_page_image(db: u8, pgno: u32, page: &[u8], coding: &dyn PageCoding, out: &mut Vec<u8>) {
+/// Appends the [`LogRecord::PageImage`] of a page that stays with the caller; `encode` appends what the coding of its
+/// database makes of it.
+pub fn encode_page_image(db: u8, pgno: u32, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&[PAGE_IMAGE, db]);
     put_int(out, pgno.into());
-    put_page(pgno, page, coding, out);
+    put_encoded(out, encode);
 }
 
 impl LogRecord {
@@ -146,7 +147,9 @@ impl LogRecord {
                 out.push(ROLLBACK);
                 put_int(out, (*transaction).into());
             }
-            LogRecord::PageImage { db, pgno, page } => encode_page_image(*db, *pgno, page, coding, out),
+            LogRecord::PageImage { db, pgno, page } => {
+                encode_page_image(*db, *pgno, out, |out| coding.encode(*pgno, page, out));
+            }
             LogRecord::Extend { db, pages } => {
                 out.extend_from_slice(&[EXTEND, *db]);
                 put_int(out, (*pages).into());
@@ -316,7 +319,7 @@ impl PageOp {
             PageOp::Truncate { slot } => head(8, (*slot).into()),
             PageOp::Format { page } => {
                 out.push(9);
-                put_page(pgno, page, coding, out);
+                put_encoded(out, |out| coding.encode(pgno, page, out));
             }
         }
     }
@@ -348,11 +351,11 @@ impl PageOp {
     }
 }
 
-fn put_page(pgno: u32, page: &[u8], coding: &dyn PageCoding, out: &mut Vec<u8>) {
+fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     // The length goes in front of an encoding whose length is known only afterwards: three fixed bytes.
     let at = out.len();
     out.extend_from_slice(&[0; 3]);
-    coding.encode(pgno, page, out);
+    encode(out);
     let len = (out.len() - at - 3) as u32;
     out[at..at + 3].copy_from_slice(&len.to_le_bytes()[..3]);
 }

@@ -137,7 +137,7 @@ impl Core {
         let mut start = POSITION_END;
         self.cache.images(db, &mini, |pgno, page| {
             scratch.clear();
-            encode_page_image(db, pgno, page, coding, scratch);
+            encode_page_image(db, pgno, scratch, |out| database.encode_page(pgno, page, out));
             start = start.min(self.log.append(scratch).start);
         });
         scratch.clear();

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use btree::{PageCoding, PlainCoding};
 use edb::header::DatabaseHeader;
 use results::IoClass;
-use world::{OpenMode, World};
+use world::{OpenMode, PageBuf, PageCodec, World};
 
 use crate::cache::{Cache, CachedDatabase, CodecCoding};
 use crate::config::DatabaseConfig;
@@ -28,6 +28,7 @@ pub(crate) struct Database {
     pub(crate) file: IoFile,
     pub(crate) counters: Counters,
     pub(crate) coding: Box<dyn PageCoding>,
+    codec: Option<Rc<dyn PageCodec>>,
     pub(crate) image_id: Option<u64>,
     pub(crate) extension_bytes: u64,
     /// Value of the modification counter; each mini-transaction takes the next.
@@ -64,6 +65,7 @@ impl Database {
             file,
             counters,
             coding,
+            codec: config.codec.clone(),
             image_id: config.image_id,
             extension_bytes: config.extension_bytes,
             dbtime: Cell::new(header.dbtime()),
@@ -75,6 +77,18 @@ impl Database {
             header_free: world::sync::Notify::new(),
             page_bytes,
         }))
+    }
+
+    /// Appends what the coding makes of a page; a page known to equal its image is not looked at for that.
+    pub(crate) fn encode_page(&self, pgno: u32, page: &PageBuf, out: &mut Vec<u8>) {
+        let index = u64::from(pgno) + 1;
+        if let (Some((image, same)), Some(codec)) = (page.pristine(), &self.codec)
+            && same == index
+            && codec.encode_pristine(image.id(), index, out)
+        {
+            return;
+        }
+        self.coding.encode(pgno, page.as_slice(), out);
     }
 
     /// Gives the database its share of the cache.

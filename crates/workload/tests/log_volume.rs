@@ -121,7 +121,9 @@ impl Database {
         for change in &mini.changes {
             if self.dirty.insert(change.pgno) && !change.formats() {
                 let mut record = Vec::new();
-                encode_page_image(1, change.pgno, self.pages.fetch(change.pgno), &self.coding, &mut record);
+                let page = self.pages.fetch(change.pgno);
+                let encode = |out: &mut Vec<u8>| self.coding.encode(change.pgno, page, out);
+                encode_page_image(1, change.pgno, &mut record, encode);
                 assert!(record.len() < RAW_PAGE_LIMIT, "page {} takes {} bytes", change.pgno, record.len());
                 self.bytes.record("pages before their first change", record.len());
             }

@@ -27,12 +27,21 @@ pub trait PageImage {
     fn pages(&self) -> u64;
     /// Writes file page `index` (0 and 1 are the header and its shadow) into `page`, checksums included.
     fn fill(&self, index: u64, page: &mut [u8]);
+    /// As [`Self::fill`], but what the page holds in place of its checksums does not matter.
+    fn fill_unsealed(&self, index: u64, page: &mut [u8]) {
+        self.fill(index, page);
+    }
 }
 
 /// Keeps pages in small space: contents that are a known function of little data are stored as that data.
 pub trait PageCodec {
     /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>);
+    /// As [`Self::encode`] for page `index` of the image named `image_id`, without its bytes. `false`, and nothing is
+    /// appended, if this codec does not know that image.
+    fn encode_pristine(&self, _image_id: u64, _index: u64, _out: &mut Vec<u8>) -> bool {
+        false
+    }
     /// Restores a page. `None` if `encoded` is not an encoding.
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()>;
 }
@@ -51,6 +60,8 @@ enum Kind {
         image: Rc<dyn PageImage>,
         index: u64,
         bytes: OnceCell<Aligned>,
+        /// Checksums apart: made when nobody has asked for more.
+        unsealed: OnceCell<Aligned>,
     },
 }
 
@@ -71,7 +82,8 @@ impl PageBuf {
 
     /// The page `index` of `image`, without making its bytes.
     pub fn pristine_of(image: Rc<dyn PageImage>, index: u64) -> PageBuf {
-        PageBuf { len: image.page_bytes(), kind: Kind::Pristine { image, index, bytes: OnceCell::new() } }
+        let (len, bytes, unsealed) = (image.page_bytes(), OnceCell::new(), OnceCell::new());
+        PageBuf { len, kind: Kind::Pristine { image, index, bytes, unsealed } }
     }
 
     /// Length in bytes.
@@ -93,7 +105,7 @@ impl PageBuf {
         match &self.kind {
             Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
             Kind::Bytes(bytes) => bytes.as_slice(),
-            Kind::Pristine { image, index, bytes } => bytes
+            Kind::Pristine { image, index, bytes, .. } => bytes
                 .get_or_init(|| {
                     let mut page = Aligned::uncleared(self.len);
                     image.fill(*index, page.as_mut_slice());
@@ -103,16 +115,42 @@ impl PageBuf {
         }
     }
 
+    /// The contents for those who look at everything but the checksums, which may be missing: computing them for a
+    /// pristine page would cost as much again as its bytes.
+    pub fn as_unsealed_slice(&self) -> &[u8] {
+        match &self.kind {
+            Kind::Pristine { image, index, bytes, unsealed } if bytes.get().is_none() => unsealed
+                .get_or_init(|| {
+                    let mut page = Aligned::uncleared(self.len);
+                    image.fill_unsealed(*index, page.as_mut_slice());
+                    page
+                })
+                .as_slice(),
+            _ => self.as_slice(),
+        }
+    }
+
     /// The contents, to change; a pristine page stops being pristine.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.as_slice();
+        self.made_bytes()
+    }
+
+    /// As [`Self::as_mut_slice`] for those who compute the checksums anew after their changes.
+    pub fn as_unsealed_mut_slice(&mut self) -> &mut [u8] {
+        self.as_unsealed_slice();
+        self.made_bytes()
+    }
+
+    /// The bytes that `as_slice` or `as_unsealed_slice` has made, as the buffer's own.
+    fn made_bytes(&mut self) -> &mut [u8] {
         if !matches!(self.kind, Kind::Bytes(_)) {
-            let (Kind::Empty(cell) | Kind::Pristine { bytes: cell, .. }) =
-                std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new()))
-            else {
-                unreachable!("matched above")
+            let made = match std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new())) {
+                Kind::Empty(bytes) => bytes.into_inner(),
+                Kind::Pristine { bytes, unsealed, .. } => bytes.into_inner().or(unsealed.into_inner()),
+                Kind::Bytes(bytes) => Some(bytes),
             };
-            self.kind = Kind::Bytes(cell.into_inner().expect("as_slice has filled the cell"));
+            self.kind = Kind::Bytes(made.expect("the caller has made the bytes"));
         }
         let Kind::Bytes(bytes) = &mut self.kind else { unreachable!("made bytes above") };
         bytes.as_mut_slice()
@@ -263,6 +301,10 @@ mod tests {
         fn fill(&self, index: u64, page: &mut [u8]) {
             page.fill(index as u8);
         }
+        fn fill_unsealed(&self, index: u64, page: &mut [u8]) {
+            page.fill(index as u8);
+            page[..8].fill(0);
+        }
     }
 
     #[test]
@@ -273,6 +315,20 @@ mod tests {
         buf.as_mut_slice()[0] = 1;
         assert!(buf.pristine().is_none());
         assert_eq!(buf.as_slice()[..2], [1, 7]);
+    }
+
+    #[test]
+    fn checksums_are_missing_only_where_nobody_asked_for_them() {
+        let mut buf = PageBuf::pristine_of(Rc::new(Counting), 7);
+        assert_eq!(buf.as_unsealed_slice()[7..9], [0, 7]);
+        assert_eq!(buf.as_slice()[7..9], [7, 7]);
+        assert_eq!(buf.as_unsealed_mut_slice()[7..9], [7, 7], "what is there is kept");
+        let mut buf = PageBuf::pristine_of(Rc::new(Counting), 7);
+        buf.as_unsealed_slice();
+        assert_eq!(buf.as_mut_slice()[7..9], [7, 7]);
+        let mut buf = PageBuf::pristine_of(Rc::new(Counting), 7);
+        assert_eq!(buf.as_unsealed_mut_slice()[7..9], [0, 7]);
+        assert!(buf.pristine().is_none());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Writes whole pages in one pass, for pages whose nodes are computed rather than inserted.
 
-use super::{DBTIME, FLAGS, FREE, FREE_MARK, NEXT, OBJID, PGNO, PREV, PageMut, TAG_BYTES, TAGS};
-use super::{header_bytes, is_large, is_page_size, page_flags};
+use super::{DBTIME, FLAGS, FREE, FREE_MARK, NEXT, OBJID, PREV, PageMut, TAG_BYTES, TAGS};
+use super::{header_bytes, is_page_size, page_flags};
 use crate::bytes::{put_u16, put_u32, put_u64};
 
 /// A page being written from its first node to its last. Its old contents do not matter; what no node covers is zero.
@@ -51,17 +51,40 @@ impl<'a> BulkPage<'a> {
         &mut self.bytes[start..start + len]
     }
 
+    /// The bodies of the next `count` nodes, each of `len` bytes, one after the other.
+    ///
+    /// # Panics
+    /// If the page is full.
+    #[inline(always)]
+    pub fn push_run(&mut self, count: usize, len: usize) -> &mut [u8] {
+        let (start, end) = (self.end, self.end + count * len);
+        let tags_end = self.bytes.len() - TAG_BYTES * self.tags;
+        let tags_start = tags_end.saturating_sub(TAG_BYTES * count);
+        assert!(end <= tags_start, "{count} nodes do not fit");
+        let mut word = ((start - header_bytes(self.bytes.len())) as u32) << 16 | len as u32;
+        for tag in self.bytes[tags_start..tags_end].rchunks_exact_mut(TAG_BYTES) {
+            tag.copy_from_slice(&word.to_le_bytes());
+            word += (len as u32) << 16;
+        }
+        self.tags += count;
+        self.end = end;
+        &mut self.bytes[start..end]
+    }
+
     /// Completes the page and stamps it, see `PageMut::finish`.
     pub fn finish(self, pgno: u32) {
+        PageMut::new(self.finish_unsealed(pgno)).seal(pgno);
+    }
+
+    /// As `finish`, without the checksums.
+    pub fn finish_unsealed(self, pgno: u32) -> &'a mut [u8] {
         let BulkPage { bytes, tags, end } = self;
         let gap = end..bytes.len() - TAG_BYTES * tags;
         put_u16(bytes, FREE, gap.len() as u16);
         put_u16(bytes, FREE_MARK, (end - header_bytes(bytes.len())) as u16);
         put_u16(bytes, TAGS, tags as u16);
         bytes[gap].fill(0);
-        if is_large(bytes.len()) {
-            put_u32(bytes, PGNO, pgno);
-        }
-        PageMut::new(bytes).finish(pgno);
+        PageMut::new(bytes).prepare(pgno);
+        bytes
     }
 }

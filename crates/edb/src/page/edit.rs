@@ -384,6 +384,12 @@ impl<'a> PageMut<'a> {
 
     /// Stamps the page for writing: number, checksum format, next flush type, checksums. Nothing may change after it.
     pub fn finish(&mut self, pgno: u32) {
+        self.prepare(pgno);
+        self.seal(pgno);
+    }
+
+    /// What of `finish` comes before the checksums.
+    pub(super) fn prepare(&mut self, pgno: u32) {
         let flags = self.view().flags();
         let flush_type = match (flags & page_flags::FLUSH_TYPE) >> 15 {
             3 => 1,
@@ -393,6 +399,10 @@ impl<'a> PageMut<'a> {
         if is_large(self.bytes.len()) {
             put_u32(self.bytes, PGNO, pgno);
         }
+    }
+
+    /// Computes the checksums of a page whose header says the new format.
+    pub(super) fn seal(&mut self, pgno: u32) {
         checksum::stamp(self.bytes, pgno);
     }
 }

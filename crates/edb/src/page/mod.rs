@@ -444,8 +444,13 @@ impl<'a> PageRef<'a> {
     /// As `child_slot`, for trees with repeating keys, whose separators cut key and data as one string.
     pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
-        let compare = |node: Node<'a>| compare_pieces(&[node.prefix, node.suffix], &[key, data]);
-        let above = match self.partition(self.prefix(), last, compare) {
+        let found = if data.is_empty() {
+            self.partition(self.prefix(), last, |node| node.compare_key(key))
+        } else {
+            let compare = |node: Node<'a>| compare_pieces(&[node.prefix, node.suffix], &[key, data]);
+            self.partition(self.prefix(), last, compare)
+        };
+        let above = match found {
             Ok(slot) => slot + 1,
             Err(slot) => slot,
         };

@@ -23,7 +23,7 @@ impl Pager for View<'_> {
         match found {
             Some(frame) if frame.holds == Holds::Page => {
                 frame.touch(self.now_ns);
-                Ok(frame.page.as_ref().expect("a frame that holds a page has its bytes").as_slice())
+                Ok(frame.page.as_ref().expect("a frame that holds a page has its bytes").as_unsealed_slice())
             }
             _ => Err(Stop::Missing(pgno)),
         }
@@ -42,13 +42,13 @@ impl Cache {
     }
 
     /// Calls `log_image` with every page that `mini` makes dirty and whose old contents redo may need.
-    pub(crate) fn images(&self, db: u8, mini: &MiniTransaction, mut log_image: impl FnMut(u32, &[u8])) {
+    pub(crate) fn images(&self, db: u8, mini: &MiniTransaction, mut log_image: impl FnMut(u32, &PageBuf)) {
         let frames = self.0.frames.borrow();
         for change in mini.changes.iter().filter(|change| !change.formats()) {
             let Some(frame) = frames.find(PageKey { db, pgno: change.pgno }) else { continue };
             let frame = frames.get(frame);
             if let (false, Some(page)) = (frame.is_dirty(), &frame.page) {
-                log_image(change.pgno, page.as_slice());
+                log_image(change.pgno, page);
             }
         }
     }
@@ -76,7 +76,7 @@ impl Cache {
             };
             let slot = frames.get_mut(frame);
             let page = slot.page.get_or_insert_with(|| PageBuf::empty(self.0.page_bytes));
-            change.apply(page.as_mut_slice(), dbtime)?;
+            change.apply(page.as_unsealed_mut_slice(), dbtime)?;
             slot.touch(now_ns);
             frames.mark_changed(frame, start, end);
         }
@@ -106,7 +106,7 @@ impl Cache {
             }
             page.as_mut_slice().fill(0);
         }
-        let outcome = change.redo(page.as_mut_slice(), dbtime);
+        let outcome = change.redo(page.as_unsealed_mut_slice(), dbtime);
         if outcome == Redo::Applied {
             slot.holds = Holds::Page;
             frames.mark_changed(frame, start, end);

@@ -7,6 +7,7 @@
 //! 4. Bytes are verified, or known pristine, before anyone sees them (design invariant 6).
 //! 5. A failed write or sync stops the instance; it is not retried (design invariant 3).
 //! 6. A page that an operation has fetched stays until the operation ends, so its retries make progress.
+//! 7. The checksums of a cached page mean nothing: they are computed when it is written.
 //!
 //! Limits: one page size per instance; reads and writes of at most 256 KiB and 512 KiB.
 

@@ -149,7 +149,7 @@ impl Cache {
             let frame = frames.find(PageKey { db, pgno }).expect("a run is made of cached pages");
             let slot = frames.get_mut(frame);
             debug_assert!(slot.holds == Holds::Page);
-            let page = slot.page.as_mut().expect("a dirty frame holds a page").as_mut_slice();
+            let page = slot.page.as_mut().expect("a dirty frame holds a page").as_unsealed_mut_slice();
             debug_assert_eq!(
                 PageRef::new(page).validate(),
                 Ok(()),

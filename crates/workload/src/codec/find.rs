@@ -2,6 +2,7 @@
 
 use edb::page::{PageRef, node_flags};
 
+use super::patch::equal_bytes;
 use super::tags::{Tag, tags};
 use super::{DatabaseCodec, Piece};
 use crate::image::layout::Place;
@@ -11,7 +12,7 @@ pub(super) struct Finder<'a> {
     codec: &'a DatabaseCodec,
     pgno: u32,
     image: &'a [u8],
-    image_tags: Vec<Tag>,
+    image_tags: &'a [Tag],
     page: &'a [u8],
     tags: Vec<Tag>,
     /// The tree whose leaf the page says it is.
@@ -19,11 +20,17 @@ pub(super) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    pub fn new(codec: &'a DatabaseCodec, pgno: u32, image: &'a [u8], page: &'a [u8]) -> Finder<'a> {
+    pub fn new(
+        codec: &'a DatabaseCodec,
+        pgno: u32,
+        image: &'a [u8],
+        image_tags: &'a [Tag],
+        page: &'a [u8],
+    ) -> Finder<'a> {
         let view = PageRef::new(page);
         let is_ours = view.is_leaf() && !view.is_space() && reserved_tags(page) <= 1;
         let tree = if is_ours { codec.image.tree_of(view.objid()) } else { None };
-        Finder { codec, pgno, image, image_tags: tags(image), page, tags: tags(page), tree }
+        Finder { codec, pgno, image, image_tags, page, tags: tags(page), tree }
     }
 
     /// The pieces that paint this page, in tag order. None if its tags make no sense.
@@ -134,16 +141,12 @@ impl<'a> Finder<'a> {
             a.len == b.len && a.extra == b.extra && a.start + image_start == b.start + start
         };
         let count = nodes.iter().zip(image).take_while(alike).count();
-        let bodies = |n: usize| {
-            let end = nodes[..n].iter().map(|tag| tag.start + tag.len).max().unwrap_or(start);
-            let len = end.saturating_sub(start);
-            Some(self.page.get(start..start + len)? == self.image.get(image_start..image_start + len)?)
-        };
-        if count > 0 && bodies(count) == Some(true) && nodes[..count].iter().all(|tag| tag.start >= start) {
-            return count;
-        }
-        let same = |(a, b): &(&Tag, &Tag)| self.page[a.body()] == self.image[b.body()];
-        nodes[..count].iter().zip(image).take_while(same).count()
+        let end = nodes[..count].iter().map(|tag| tag.start + tag.len).max().unwrap_or(start);
+        let len = end.saturating_sub(start);
+        let here = self.page.get(start..start + len).unwrap_or(&[]);
+        let there = self.image.get(image_start..image_start + here.len()).unwrap_or(&[]);
+        let same_end = start + equal_bytes(&here[..there.len()], there);
+        nodes[..count].iter().take_while(|tag| tag.start >= start && tag.start + tag.len <= same_end).count()
     }
 }
 

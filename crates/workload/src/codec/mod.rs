@@ -69,13 +69,29 @@ impl DatabaseCodec {
         DatabaseCodec { image, scratch: RefCell::default() }
     }
 
+    /// The image page without its checksums: those of a page that changed are other ones anyway.
     fn load_image(&self, index: u64, bytes: usize, scratch: &mut Scratch) {
         scratch.image.resize(bytes, 0);
         if index < self.image.pages() {
-            self.image.fill(index, &mut scratch.image);
+            self.image.fill_unsealed(index, &mut scratch.image);
         } else {
             scratch.image.fill(0);
         }
+    }
+
+    /// Whether `page` is the image page that is loaded, checksums included.
+    fn is_image(&self, index: u64, page: &[u8], scratch: &mut Scratch) -> bool {
+        let header = header_bytes(page.len());
+        // The counter of modifications tells nearly all changed pages.
+        if scratch.image[8..40] != page[8..40] || scratch.image[header..] != page[header..] {
+            return false;
+        }
+        self.image.seal(index, &mut scratch.image);
+        let same = scratch.image == page;
+        if !same {
+            self.load_image(index, page.len(), scratch);
+        }
+        same
     }
 }
 
@@ -83,7 +99,7 @@ impl PageCodec for DatabaseCodec {
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>) {
         let scratch = &mut *self.scratch.borrow_mut();
         self.load_image(index, page.len(), scratch);
-        if scratch.image == page {
+        if self.is_image(index, page, scratch) {
             out.push(KIND_IMAGE);
             return;
         }
@@ -100,6 +116,14 @@ impl PageCodec for DatabaseCodec {
         }
     }
 
+    fn encode_pristine(&self, image_id: u64, index: u64, out: &mut Vec<u8>) -> bool {
+        let known = image_id == self.image.id() && index < self.image.pages();
+        if known {
+            out.push(KIND_IMAGE);
+        }
+        known
+    }
+
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
         if page.len() != self.image.page_bytes() {
             return None;
@@ -109,15 +133,23 @@ impl PageCodec for DatabaseCodec {
             page.fill(0);
             return apply_patches(rest, page);
         }
+        if *kind == KIND_IMAGE {
+            if index < self.image.pages() {
+                self.image.fill(index, page);
+            } else {
+                page.fill(0);
+            }
+            return rest.is_empty().then_some(());
+        }
         let scratch = &mut *self.scratch.borrow_mut();
         self.load_image(index, page.len(), scratch);
         page.copy_from_slice(&scratch.image);
         match *kind {
-            KIND_IMAGE => rest.is_empty().then_some(()),
             KIND_NODES => {
                 let (flags, after) = rest.split_first()?;
                 rest = after;
-                let mut painter = Painter::new(self, &scratch.image, page);
+                let image_tags = tags(&scratch.image);
+                let mut painter = Painter::new(self, &scratch.image, &image_tags, page);
                 for _ in 0..take_varint(&mut rest)? {
                     let piece = painter.take_piece(&mut rest)?;
                     painter.paint(piece)?;
@@ -152,12 +184,13 @@ impl DatabaseCodec {
         let Scratch { image, canvas } = scratch;
         canvas.clear();
         canvas.extend_from_slice(image);
-        let pieces = Finder::new(self, pgno_of(index), image, page).pieces();
+        let image_tags = tags(image);
+        let pieces = Finder::new(self, pgno_of(index), image, &image_tags, page).pieces();
         out.push(KIND_NODES);
         let flags_at = out.len();
         out.push(0);
         put_varint(out, pieces.len() as u64);
-        let mut painter = Painter::new(self, image, canvas);
+        let mut painter = Painter::new(self, image, &image_tags, canvas);
         for piece in pieces {
             painter.put_piece(piece, out);
             painter.paint(piece)?;
@@ -242,7 +275,7 @@ fn unzigzag(value: u64) -> i64 {
 struct Painter<'a> {
     codec: &'a DatabaseCodec,
     image: &'a [u8],
-    image_tags: Vec<Tag>,
+    image_tags: &'a [Tag],
     page: &'a mut [u8],
     tags: usize,
     used_bytes: usize,
@@ -253,32 +286,28 @@ struct Painter<'a> {
 }
 
 impl<'a> Painter<'a> {
-    fn new(codec: &'a DatabaseCodec, image: &'a [u8], page: &'a mut [u8]) -> Painter<'a> {
+    fn new(
+        codec: &'a DatabaseCodec,
+        image: &'a [u8],
+        image_tags: &'a [Tag],
+        page: &'a mut [u8],
+    ) -> Painter<'a> {
         let start = header_bytes(image.len());
-        Painter {
-            codec,
-            image,
-            image_tags: tags(image),
-            page,
-            tags: 0,
-            used_bytes: 0,
-            end: start,
-            top: start,
-        }
+        Painter { codec, image, image_tags, page, tags: 0, used_bytes: 0, end: start, top: start }
     }
 
     fn paint(&mut self, piece: Piece) -> Option<()> {
         match piece {
             Piece::Image { from, count, at } => {
                 let nodes = self.image_tags.get(from..from.checked_add(count)?)?;
-                let (first, last) = (*nodes.first()?, nodes.len());
-                for i in 0..last {
-                    let tag = self.image_tags[from + i];
+                let first = nodes.first()?;
+                if first.start == at {
+                    return self.add_image_tags(from, nodes);
+                }
+                for tag in nodes {
                     let start = (tag.start + at).checked_sub(first.start)?;
-                    let moved = Tag { start, ..tag };
-                    if moved.start != tag.start {
-                        self.page.get_mut(moved.body())?.copy_from_slice(&self.image[tag.body()]);
-                    }
+                    let moved = Tag { start, ..*tag };
+                    self.page.get_mut(moved.body())?.copy_from_slice(&self.image[tag.body()]);
                     self.add_tag(moved)?;
                 }
             }
@@ -374,6 +403,23 @@ impl<'a> Painter<'a> {
     /// What compressed keys start with, once tag 0 is painted. Only leaves below the root have entries of ours with it.
     fn prefix(&self) -> Vec<u8> {
         tags_prefix(self.page, self.tags)
+    }
+
+    /// Adds nodes that stand where the image has them: their tags as they are there, `from` being the first one's.
+    fn add_image_tags(&mut self, from: usize, nodes: &[Tag]) -> Option<()> {
+        let words = |index: usize| {
+            let end = self.page.len().checked_sub(TAG_BYTES * index)?;
+            Some(end.checked_sub(TAG_BYTES * nodes.len())?..end)
+        };
+        let (source, target) = (words(from)?, words(self.tags)?);
+        self.page[target].copy_from_slice(&self.image[source]);
+        self.tags += nodes.len();
+        for tag in nodes {
+            self.used_bytes += tag.len;
+            self.end = tag.start + tag.len;
+            self.top = self.top.max(self.end);
+        }
+        Some(())
     }
 
     fn add_tag(&mut self, tag: Tag) -> Option<()> {

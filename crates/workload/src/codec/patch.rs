@@ -93,12 +93,16 @@ fn piece(bytes: &[u8]) -> (usize, bool) {
 }
 
 fn next_difference(base: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
+    let same = equal_bytes(&base[from..], &wanted[from..]);
+    if from + same < base.len() { Some(from + same) } else { None }
+}
+
+/// How many bytes two strings of equal length have in common at the front.
+pub fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
     const BLOCK: usize = 64;
-    let mut at = from;
-    while at + BLOCK <= base.len() && base[at..at + BLOCK] == wanted[at..at + BLOCK] {
-        at += BLOCK;
-    }
-    base[at..].iter().zip(&wanted[at..]).position(|(a, b)| a != b).map(|offset| at + offset)
+    let ((a_blocks, _), (b_blocks, _)) = (a.as_chunks::<BLOCK>(), b.as_chunks::<BLOCK>());
+    let blocks = a_blocks.iter().zip(b_blocks).take_while(|(a, b)| a == b).count() * BLOCK;
+    blocks + a[blocks..].iter().zip(&b[blocks..]).take_while(|(a, b)| a == b).count()
 }
 
 #[cfg(test)]

@@ -48,6 +48,15 @@ impl DatabaseImage {
         &self.layout
     }
 
+    /// Makes of what `fill_unsealed` has written, zeros in place of checksums, what `fill` writes.
+    pub(crate) fn seal(&self, index: u64, page: &mut [u8]) {
+        let pgno = u32::try_from(index.saturating_sub(1)).unwrap_or(u32::MAX);
+        // The pages of other kinds are kept as they are, sealed.
+        if matches!(self.layout.place(pgno), Place::Tree { .. }) {
+            edb::checksum::stamp(page, pgno);
+        }
+    }
+
     fn fill_tree_page(&self, run: &Run, level: usize, ordinal: u32, page: &mut [u8]) {
         let pgno = run.levels[level].first + ordinal;
         let flags = tree_flags(run.tree) | level_flags(level);
@@ -61,17 +70,21 @@ impl DatabaseImage {
             let children = run.levels[level].entries_of(ordinal);
             push_children(&self.schema, run, level - 1, children, &mut bulk);
         }
-        bulk.finish(pgno);
+        bulk.finish_unsealed(pgno);
     }
 
     fn push_leaf_entries(&self, run: &Run, ordinal: u32, bulk: &mut BulkPage) {
         let entries = run.levels[0].entries_of(ordinal);
         let ids = entries.start as u32 + 1..entries.end as u32 + 1;
         match run.tree {
-            Tree::Rows | Tree::Folders => ids.for_each(|id| {
-                let node = push_node::<5>(bulk, &self.schema, Entry::Row { id, version: 0 }, ROW_BYTES);
-                self.schema.write_data(Entry::Row { id, version: 0 }, node);
-            }),
+            Tree::Rows | Tree::Folders => {
+                let nodes = bulk.push_run(ids.len(), 2 + 5 + ROW_BYTES);
+                for (id, node) in ids.zip(nodes.chunks_exact_mut(2 + 5 + ROW_BYTES)) {
+                    node[..3].copy_from_slice(&[5, 0, 0x7F]);
+                    node[3..7].copy_from_slice(&id.to_be_bytes());
+                    self.schema.write_data(Entry::Row { id, version: 0 }, &mut node[7..]);
+                }
+            }
             Tree::Bodies => ids.for_each(|id| {
                 let node = push_node::<4>(bulk, &self.schema, Entry::BodyRoot { id }, 8);
                 self.schema.write_data(Entry::BodyRoot { id }, node);
@@ -80,8 +93,10 @@ impl DatabaseImage {
             }),
             Tree::Conversations => {
                 let places = self.schema.places();
-                for (rank, id) in entries.clone().zip(places.ids_from_rank(entries.start)) {
-                    let node = bulk.push(2 + 9 + 5);
+                let count = (entries.end - entries.start) as usize;
+                let nodes = bulk.push_run(count, 2 + 9 + 5).as_chunks_mut::<16>().0;
+                let ids = places.ids_from_rank(entries.start);
+                for ((rank, id), node) in entries.clone().zip(ids).zip(nodes) {
                     // Key and data in one go: this runs 1,300 times per page.
                     node[..3].copy_from_slice(&[9, 0, 0x7F]);
                     node[3..11].copy_from_slice(&places.place_of_rank(rank).to_be_bytes());
@@ -172,6 +187,11 @@ impl PageImage for DatabaseImage {
     }
 
     fn fill(&self, index: u64, page: &mut [u8]) {
+        self.fill_unsealed(index, page);
+        self.seal(index, page);
+    }
+
+    fn fill_unsealed(&self, index: u64, page: &mut [u8]) {
         let Some(pgno) = index.checked_sub(1).filter(|pgno| *pgno > 0) else {
             page.copy_from_slice(&self.header);
             return;
