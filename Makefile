@@ -3,9 +3,10 @@
 #   make test   install what the tests need (as root or with `sudo -n`), then run them all
 #   make bench  speed against fio, in turn on the same file system
 #   make soak   the long versions of the crash tests
+#   make sync-removal   each sync of the engine, ignored alone, makes the kill test fail
 CARGO ?= cargo
 
-.PHONY: demo build test lint bench soak setup
+.PHONY: demo build test lint bench soak setup sync-removal
 
 build:
 	$(CARGO) build --release --locked
@@ -29,3 +30,6 @@ bench: build
 
 soak:
 	PROOFLOAD_SEEDS=100000 PROOFLOAD_KILLS=1000 $(CARGO) test --release --workspace --locked --test crash --test kill -- --nocapture
+
+sync-removal:
+	tools/sync-removal

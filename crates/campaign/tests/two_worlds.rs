@@ -140,18 +140,18 @@ fn real(sessions: u32, end: End) -> Left {
 
 #[test]
 fn one_session_leaves_the_same_rows_in_both_worlds() {
-    let end = End::AfterBatches(120);
+    let end = End::AfterBatches(24);
     let (simulated, real) = (simulated(1, end), real(1, end));
-    assert_eq!(simulated.batches, [60, 60]);
+    assert_eq!(simulated.batches, [12, 12]);
     assert_eq!(simulated, real);
-    let other = self::simulated(1, End::AfterBatches(121));
+    let other = self::simulated(1, End::AfterBatches(25));
     assert_ne!(simulated.hash, other.hash, "one batch more is other rows");
 }
 
 #[test]
 fn many_sessions_deal_the_databases_equal_batches_in_both_worlds() {
-    for left in [simulated, real].map(|run| run(8, End::AfterBatches(121))) {
-        assert_eq!(left.batches, [61, 60]);
+    for left in [simulated, real].map(|run| run(8, End::AfterBatches(25))) {
+        assert_eq!(left.batches, [13, 12]);
     }
     for left in [simulated, real].map(|run| run(8, End::After(Duration::from_millis(300)))) {
         let (least, most) = (left.batches.iter().min().unwrap(), left.batches.iter().max().unwrap());

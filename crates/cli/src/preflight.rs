@@ -24,6 +24,8 @@ pub struct Preflight {
     solution: String,
     /// Folders with the bytes still to be written into them.
     needs: Vec<(PathBuf, u64)>,
+    /// What may be made in each of them.
+    files: BTreeMap<PathBuf, Vec<String>>,
     volumes: Vec<Volume>,
     direct: bool,
     before: Capture,
@@ -58,6 +60,7 @@ impl Preflight {
             solution: deployment.solution.clone(),
             direct: !dirs.iter().any(in_memory),
             before: environment::capture(&deployment.host, &volumes),
+            files: dirs.iter().map(|dir| (dir.clone(), files_below(dir, deployment, tests))).collect(),
             needs,
             volumes,
         })
@@ -79,7 +82,10 @@ impl Preflight {
 
     /// Makes and marks the folders.
     pub fn claim(&self) -> Result<(), Failure> {
-        self.needs.iter().try_for_each(|(dir, _)| folder::claim(dir, &self.solution).map_err(refused))
+        self.needs.iter().try_for_each(|(dir, _)| {
+            let files = self.files.get(dir).map_or(&[][..], Vec::as_slice);
+            folder::claim(dir, &self.solution, files).map_err(refused)
+        })
     }
 
     /// Whether I/O is unbuffered.
@@ -178,14 +184,13 @@ pub struct CleanArguments {
     dry_run: bool,
 }
 
-/// Runs the command `clean`: removes files by the names that this deployment gives, then the folders made for them.
+/// Runs the command `clean`: removes what the markers of this deployment's folders list, then the folders.
 pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failure> {
     let solution = crate::run_cmd::read_solution(&arguments.solution)?;
     let deployment = solution.deployment(arguments.host.as_deref())?;
-    let is_ours = |path: &Path| is_file_of(&deployment, path);
     for volume in &deployment.volumes {
         let dir = Path::new(&volume.dir);
-        let cleaned = folder::clean(dir, &is_ours, arguments.dry_run).map_err(refused)?;
+        let cleaned = folder::clean(dir, arguments.dry_run).map_err(refused)?;
         let verb = if arguments.dry_run { "would remove" } else { "removed" };
         eprintln!("{}: {verb} {} files", dir.display(), cleaned.files.len());
         for kept in &cleaned.kept {
@@ -195,48 +200,32 @@ pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failu
     Ok(crate::failure::Status::Pass)
 }
 
-/// Whether a file has one of the names that the tests of this deployment give.
-fn is_file_of(deployment: &Deployment, path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    deployment.instances.iter().any(|instance| {
-        let is_database = instance.databases.iter().any(|database| {
-            let rest = name.strip_prefix(database.name.as_str());
-            matches!(rest, Some(".edb" | ".edb.new" | ".backup.edb" | ".restored.edb"))
-        });
-        let parent = path.parent().unwrap_or(Path::new(""));
-        let copied_logs = format!("logs-of-{}", instance.name);
-        let in_log_folder = parent == Path::new(&instance.log_dir) || parent.ends_with(copied_logs);
-        is_database || in_log_folder && is_log_name(name)
-    })
-}
-
-fn is_log_name(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix("E00") else { return false };
-    if matches!(rest, "res00001.jrs" | "res00002.jrs") {
-        return true;
+/// What the tests of a deployment may make below `dir`, as the marker of that folder lists it.
+fn files_below(dir: &Path, deployment: &Deployment, tests: &[TestSpec]) -> Vec<String> {
+    let mut files = Vec::new();
+    let mut logs = |folder: &str| {
+        let names = ["E00.log", "E00tmp.log", "E00########.log", "E00res0000#.jrs", "E00.chk"];
+        files.extend(names.map(|name| format!("{folder}/{name}")));
+    };
+    let mut databases = Vec::new();
+    for instance in &deployment.instances {
+        logs(&instance.log_dir);
+        for database in &instance.databases {
+            let path = database_path(&database.dir, &database.name);
+            databases.extend([format!("{path}.new"), path]);
+            let backup_dirs = tests.iter().filter_map(|test| test.backup_dir.clone());
+            for folder in backup_dirs.chain([format!("{}/backup", database.dir)]) {
+                logs(&format!("{folder}/logs-of-{}", instance.name));
+                let ends = ["backup.edb", "restored.edb"];
+                databases.extend(ends.map(|end| format!("{folder}/{}.{end}", database.name)));
+            }
+        }
     }
-    match rest.strip_suffix(".log") {
-        Some("" | "tmp") => true,
-        Some(generation) => generation.len() == 8 && generation.bytes().all(|byte| byte.is_ascii_hexdigit()),
-        None => rest == ".chk",
-    }
+    files.extend(databases);
+    let below = |path: &String| Some(Path::new(path).strip_prefix(dir).ok()?.to_str()?.to_owned());
+    files.iter().filter_map(below).collect()
 }
 
 fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_names_that_the_engine_gives_are_logs() {
-        for ours in ["E00.log", "E00tmp.log", "E00res00001.jrs", "E0000000A1F.log", "E00.chk"] {
-            assert!(is_log_name(ours), "{ours}");
-        }
-        for theirs in ["E01.log", "E00.log.bak", "E00x.log", "E0000000A1.log", "notes.log", "E00"] {
-            assert!(!is_log_name(theirs), "{theirs}");
-        }
-    }
 }

@@ -551,6 +551,8 @@ impl PrereadQueue {
             if self.cache.wait_for_room().await.is_ok() {
                 let _ = self.cache.preread(key.db, &[key.pgno]).await;
             }
+            // The page may have been there already.
+            self.cache.pass_on_room();
             if let Some(open) = self.open.borrow_mut().get_mut(&generation) {
                 *open -= 1;
             }

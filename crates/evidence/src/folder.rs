@@ -2,11 +2,11 @@
 //!
 //! Invariants
 //! 1. A folder is used only if it did not exist before (then it is created and marked) or carries our marker.
-//! 2. [`clean`] removes exactly the files it is told, and only below marked folders; a folder goes only when it is empty but
-//!    for our marker. What else lies there stays and is named.
+//! 2. The marker lists what a run may make below the folder. [`clean`] removes what is listed, and folders that were made
+//!    for it when they are empty; the marked folder goes only when nothing but our marker is left. What else lies there
+//!    stays and is named.
 //!
-//! Limits: the marker says who made a folder, not what is in it; a file that someone else put there under one of our own
-//! names cannot be told from ours.
+//! Limits: a file that someone else put there under one of the listed names cannot be told from ours.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 /// Name of the marker file.
 pub const MARKER: &str = ".proofload";
+/// The marker while it is being written.
+const NEW_MARKER: &str = ".proofload.new";
 
 /// Contents of the marker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +29,28 @@ struct Marker {
     solution: String,
     /// Folders above it that were made with it, outermost first: they go with it when they are empty.
     parents: Vec<PathBuf>,
+    /// Paths below the folder of what runs may make there; `#` is one hexadecimal digit.
+    #[serde(default)]
+    files: BTreeSet<String>,
+}
+
+impl Marker {
+    fn lists(&self, below: &str) -> bool {
+        self.files.iter().any(|pattern| {
+            pattern.len() == below.len()
+                && pattern
+                    .bytes()
+                    .zip(below.bytes())
+                    .all(|(wanted, found)| wanted == found || wanted == b'#' && found.is_ascii_hexdigit())
+        })
+    }
+
+    /// Whether a folder holds something that is listed.
+    fn lists_below(&self, folder: &str) -> bool {
+        self.files
+            .iter()
+            .any(|pattern| pattern.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')))
+    }
 }
 
 /// Why a folder may not be used.
@@ -68,24 +92,42 @@ pub fn check(folder: &Path) -> Result<(), FolderError> {
     }
 }
 
-/// Makes and marks `folder`, or takes it again if it is ours.
-pub fn claim(folder: &Path, solution: &str) -> Result<(), FolderError> {
+/// Makes and marks `folder`, or takes it again if it is ours. `files` are the paths below it of what will be made, `#`
+/// standing for one hexadecimal digit; what earlier runs have listed stays listed.
+pub fn claim(folder: &Path, solution: &str, files: &[String]) -> Result<(), FolderError> {
     check(folder)?;
-    if folder.exists() {
-        return Ok(());
-    }
-    let mut parents: Vec<PathBuf> = folder
-        .ancestors()
-        .skip(1)
-        .take_while(|parent| !parent.as_os_str().is_empty() && !parent.exists())
-        .map(Path::to_owned)
-        .collect();
-    parents.reverse();
-    fs::create_dir_all(folder).map_err(io(folder))?;
-    let marker = Marker { tool: "proofload".into(), solution: solution.to_owned(), parents };
-    let path = folder.join(MARKER);
-    let text = serde_json::to_string_pretty(&marker).expect("a marker has only text keys");
-    fs::write(&path, text + "\n").map_err(io(&path))?;
+    let known = if folder.exists() { read_marker(folder)? } else { None };
+    let mut marker = match known {
+        Some(marker) => marker,
+        None => {
+            let mut parents: Vec<PathBuf> = folder
+                .ancestors()
+                .skip(1)
+                .take_while(|parent| !parent.as_os_str().is_empty() && !parent.exists())
+                .map(Path::to_owned)
+                .collect();
+            parents.reverse();
+            fs::create_dir_all(folder).map_err(io(folder))?;
+            Marker {
+                tool: "proofload".into(),
+                solution: solution.to_owned(),
+                parents,
+                files: BTreeSet::new(),
+            }
+        }
+    };
+    marker.files.extend(files.iter().cloned());
+    write_marker(folder, &marker)
+}
+
+/// Replaces the marker in one step: a power cut leaves the old one or the new one.
+fn write_marker(folder: &Path, marker: &Marker) -> Result<(), FolderError> {
+    let (path, new) = (folder.join(MARKER), folder.join(NEW_MARKER));
+    let text = serde_json::to_string_pretty(marker).expect("a marker has only text keys");
+    fs::write(&new, text + "\n")
+        .and_then(|()| fs::File::open(&new)?.sync_all())
+        .and_then(|()| fs::rename(&new, &path))
+        .map_err(io(&path))?;
     fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))
 }
 
@@ -107,9 +149,9 @@ pub struct Cleaned {
     pub kept: Vec<PathBuf>,
 }
 
-/// Removes those files below `folder` for which `is_ours` says so, then the folders that are empty. `dry_run` only looks.
-/// A folder that does not exist is clean.
-pub fn clean(folder: &Path, is_ours: &dyn Fn(&Path) -> bool, dry_run: bool) -> Result<Cleaned, FolderError> {
+/// Removes what the marker of `folder` lists, then the folders that are empty. `dry_run` only looks. A folder that does not
+/// exist is clean.
+pub fn clean(folder: &Path, dry_run: bool) -> Result<Cleaned, FolderError> {
     let mut cleaned = Cleaned::default();
     if !folder.exists() {
         return Ok(cleaned);
@@ -117,7 +159,7 @@ pub fn clean(folder: &Path, is_ours: &dyn Fn(&Path) -> bool, dry_run: bool) -> R
     check(folder)?;
     let Some(marker) = read_marker(folder)? else { return Err(FolderError::Foreign(folder.to_owned())) };
     let mut folders = BTreeSet::new();
-    walk(folder, is_ours, &mut cleaned, &mut folders)?;
+    walk(folder, "", &marker, &mut cleaned, &mut folders)?;
     if dry_run {
         return Ok(cleaned);
     }
@@ -139,9 +181,11 @@ pub fn clean(folder: &Path, is_ours: &dyn Fn(&Path) -> bool, dry_run: bool) -> R
     Ok(cleaned)
 }
 
+/// Sorts what lies in `folder`, whose path below the marked folder is `below`, into ours and others'.
 fn walk(
     folder: &Path,
-    is_ours: &dyn Fn(&Path) -> bool,
+    below: &str,
+    marker: &Marker,
     cleaned: &mut Cleaned,
     folders: &mut BTreeSet<PathBuf>,
 ) -> Result<(), FolderError> {
@@ -149,14 +193,20 @@ fn walk(
         fs::read_dir(folder).map_err(io(folder))?.collect::<Result<_, _>>().map_err(io(folder))?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
-        let path = entry.path();
+        let (path, name) = (entry.path(), entry.file_name());
+        let Some(name) = name.to_str() else {
+            cleaned.kept.push(path);
+            continue;
+        };
+        let at = if below.is_empty() { name.to_owned() } else { format!("{below}/{name}") };
         // A link is not followed: what it points to is not below our folder.
-        if entry.file_type().map_err(io(&path))?.is_dir() {
+        let kind = entry.file_type().map_err(io(&path))?;
+        if kind.is_dir() && marker.lists_below(&at) {
             folders.insert(path.clone());
-            walk(&path, is_ours, cleaned, folders)?;
-        } else if is_ours(&path) {
+            walk(&path, &at, marker, cleaned, folders)?;
+        } else if kind.is_file() && (marker.lists(&at) || at == NEW_MARKER) {
             cleaned.files.push(path);
-        } else if entry.file_name() != MARKER {
+        } else if at != MARKER {
             cleaned.kept.push(path);
         }
     }
@@ -167,19 +217,23 @@ fn walk(
 mod tests {
     use super::*;
 
+    fn files(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
     #[test]
     fn a_folder_or_file_that_we_did_not_make_is_refused_and_left_alone() {
         let root = tempfile::tempdir().unwrap();
         let theirs = root.path().join("data");
         fs::create_dir(&theirs).unwrap();
-        assert!(matches!(claim(&theirs, "s"), Err(FolderError::Foreign(_))), "even an empty one");
-        assert!(matches!(clean(&theirs, &|_| true, false), Err(FolderError::Foreign(_))));
+        assert!(matches!(claim(&theirs, "s", &[]), Err(FolderError::Foreign(_))), "even an empty one");
+        assert!(matches!(clean(&theirs, false), Err(FolderError::Foreign(_))));
         let file = root.path().join("file");
         fs::write(&file, "x").unwrap();
-        assert!(matches!(claim(&file, "s"), Err(FolderError::NoFolder(_))));
-        assert!(matches!(claim(&file.join("below"), "s"), Err(FolderError::NoFolder(_))));
+        assert!(matches!(claim(&file, "s", &[]), Err(FolderError::NoFolder(_))));
+        assert!(matches!(claim(&file.join("below"), "s", &[]), Err(FolderError::NoFolder(_))));
         fs::write(theirs.join(MARKER), "not a marker").unwrap();
-        assert!(matches!(claim(&theirs, "s"), Err(FolderError::Foreign(_))), "a marker that is none");
+        assert!(matches!(claim(&theirs, "s", &[]), Err(FolderError::Foreign(_))), "a marker that is none");
         assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1);
     }
 
@@ -187,32 +241,49 @@ mod tests {
     fn what_we_made_is_used_again_and_removed_with_the_folders_made_for_it() {
         let root = tempfile::tempdir().unwrap();
         let ours = root.path().join("demo/v1");
-        claim(&ours, "s").unwrap();
-        claim(&ours, "s").unwrap();
+        claim(&ours, "s", &files(&["a.edb"])).unwrap();
+        claim(&ours, "s", &files(&["logs/E00.log", "logs/E00########.log"])).unwrap();
         fs::create_dir(ours.join("logs")).unwrap();
-        fs::write(ours.join("logs/E00.log"), "x").unwrap();
-        let is_ours = |path: &Path| path.ends_with("E00.log");
-        assert_eq!(clean(&ours, &is_ours, true).unwrap().files.len(), 1);
+        for made in ["a.edb", "logs/E00.log", "logs/E000000A1F0.log"] {
+            fs::write(ours.join(made), "x").unwrap();
+        }
+        assert_eq!(clean(&ours, true).unwrap().files.len(), 3, "what the first run has listed counts, too");
         assert!(ours.join("logs/E00.log").exists(), "a dry run removes nothing");
-        clean(&ours, &is_ours, false).unwrap();
+        clean(&ours, false).unwrap();
         assert!(!root.path().join("demo").exists());
         assert!(root.path().exists());
-        assert_eq!(clean(&ours, &is_ours, false).unwrap(), Cleaned::default());
+        assert_eq!(clean(&ours, false).unwrap(), Cleaned::default());
     }
 
     #[test]
-    fn a_file_of_someone_else_in_our_folder_stays_and_is_named() {
+    fn what_is_not_listed_in_our_folder_stays_and_is_named() {
         let root = tempfile::tempdir().unwrap();
         let ours = root.path().join("v1");
-        claim(&ours, "s").unwrap();
-        fs::write(ours.join("a.edb"), "x").unwrap();
-        fs::write(ours.join("holiday.jpg"), "x").unwrap();
+        claim(&ours, "s", &files(&["a.edb", "logs/E00########.log"])).unwrap();
         let outside = root.path().join("outside.edb");
         fs::write(&outside, "x").unwrap();
-        std::os::unix::fs::symlink(root.path(), ours.join("link")).unwrap();
-        let cleaned = clean(&ours, &|path| path.extension().is_some_and(|e| e == "edb"), false).unwrap();
+        fs::create_dir(ours.join("logs")).unwrap();
+        fs::create_dir(ours.join("their empty folder")).unwrap();
+        fs::create_dir(ours.join("theirs")).unwrap();
+        let theirs =
+            ["holiday.jpg", "logs/E00000000.log", "logs/E000000A1FX.log", "logs/a.edb", "theirs/a.edb"];
+        for file in ["a.edb"].iter().chain(&theirs) {
+            fs::write(ours.join(file), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(&outside, ours.join("link")).unwrap();
+        let cleaned = clean(&ours, false).unwrap();
         assert_eq!(cleaned.files, [ours.join("a.edb")]);
-        assert_eq!(cleaned.kept, [ours.join("holiday.jpg"), ours.join("link")]);
-        assert!(ours.join("holiday.jpg").exists() && outside.exists() && ours.join(MARKER).exists());
+        let kept = [
+            "holiday.jpg",
+            "link",
+            "logs/E00000000.log",
+            "logs/E000000A1FX.log",
+            "logs/a.edb",
+            "their empty folder",
+            "theirs",
+        ];
+        assert_eq!(cleaned.kept, kept.map(|name| ours.join(name)));
+        assert!(theirs.iter().all(|file| ours.join(file).exists()) && outside.exists());
+        assert!(ours.join("their empty folder").exists() && ours.join(MARKER).exists());
     }
 }

@@ -39,6 +39,9 @@ impl Cache {
             self.0.fate.check()?;
             match self.look_up(key) {
                 Found::Here(frame) => {
+                    if stalled {
+                        self.pass_on_room();
+                    }
                     self.0.frames.borrow_mut().get_mut(frame).pins += 1;
                     pins.frames.push(frame);
                     return self.refuse_damaged(key, frame);
@@ -47,6 +50,9 @@ impl Cache {
                 Found::Absent => {
                     if self.0.frames.borrow().available() > 0 {
                         let arrival = self.expect_pages(key, 1);
+                        if stalled {
+                            self.pass_on_room();
+                        }
                         self.read_pages(key, arrival).await?;
                     } else {
                         if !stalled {
@@ -97,6 +103,14 @@ impl Cache {
             self.0.freed.wait().await;
         }
         self.0.fate.check()
+    }
+
+    /// Whoever was woken for a free frame and has not used it, or has left others, wakes the next: without that the next
+    /// would wait although frames are free.
+    pub(crate) fn pass_on_room(&self) {
+        if self.0.frames.borrow().available() > 0 {
+            self.0.freed.notify_one();
+        }
     }
 
     fn look_up(&self, key: PageKey) -> Found {

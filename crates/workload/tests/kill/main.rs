@@ -98,7 +98,8 @@ fn a_power_cut_during_the_first_opening_loses_nothing() {
     let mut campaign = Campaign::with(directory.path(), 1, 4096, SMALL_LOG_BYTES);
     campaign.create();
     let new = campaign.copy_files();
-    for (event, numbers) in [(DiskEvent::Name, 1..=6), (DiskEvent::SyncDir, 1..=4), (DiskEvent::Sync, 1..=24)]
+    for (event, numbers) in
+        [(DiskEvent::Name, 1..=6), (DiskEvent::SyncDir, 1..=4), (DiskEvent::HeadSync, 1..=24)]
     {
         for number in numbers {
             campaign.put_files(&new);
@@ -109,19 +110,22 @@ fn a_power_cut_during_the_first_opening_loses_nothing() {
     assert!(campaign.totals.cuts >= 25, "{:?}", campaign.totals);
 }
 
-/// Names change when the log rolls. Each change is cut off several times: which of them survive is drawn by lot.
+/// Names and headers change when the log rolls. Each change is cut off several times: what survives is drawn by lot.
 #[test]
 fn a_power_cut_during_a_roll_loses_nothing() {
     let directory = scratch_dir();
     let mut campaign = Campaign::with(directory.path(), 2, 4096, SMALL_LOG_BYTES);
     campaign.create();
-    for round in 0..4 {
+    for round in 0..5 {
         for number in 1..=8 {
-            let event = if round < 3 { DiskEvent::Name } else { DiskEvent::SyncDir };
-            campaign.cut(Mode::Load, aim(Phase::Open, event, number, round % 2)).unwrap();
+            let event = if round < 4 { DiskEvent::Name } else { DiskEvent::SyncDir };
+            campaign.cut(Mode::Load, aim(Phase::Open, event, number, 0)).unwrap();
         }
     }
-    assert!(campaign.totals.cuts >= 25, "{:?}", campaign.totals);
+    for number in 0..48 {
+        campaign.cut(Mode::Load, aim(Phase::Open, DiskEvent::HeadSync, 2 + 2 * number, 0)).unwrap();
+    }
+    assert!(campaign.totals.cuts >= 75, "{:?}", campaign.totals);
 }
 
 /// What a power cut has left is recovered, and the next one comes at the first writes behind that.
@@ -175,7 +179,8 @@ fn a_power_cut_while_the_instance_closes_loses_nothing() {
     let mut campaign = Campaign::with(directory.path(), 5, 4096, 256 << 10);
     campaign.create();
     for number in 0..16 {
-        campaign.cut(Mode::LoadAndClose, aim(Phase::Job, DiskEvent::Sync, 1 + 4 * number, 0)).unwrap();
+        let event = if number % 2 == 0 { DiskEvent::Sync } else { DiskEvent::HeadSync };
+        campaign.cut(Mode::LoadAndClose, aim(Phase::Job, event, 1 + 2 * number, 0)).unwrap();
         let write = 1 + campaign.below(40);
         campaign.cut(Mode::LoadAndClose, aim(Phase::Job, DiskEvent::Write, write, number % 3)).unwrap();
     }

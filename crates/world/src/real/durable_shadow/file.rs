@@ -152,7 +152,8 @@ impl Node {
     }
 
     async fn hand_over(&self, layer: &Layer, shared: &Shared, power: &PowerSwitch) -> io::Result<()> {
-        power.event(DiskEvent::Sync);
+        let event = if layer.sectors.contains_key(&0) { DiskEvent::HeadSync } else { DiskEvent::Sync };
+        power.event(event);
         if layer.floor < self.real.metadata()?.len() {
             self.real.set_len(layer.floor)?;
         }
@@ -172,14 +173,14 @@ impl Node {
         }
         for piece in atoms.chunks(atoms.len().div_ceil(PIECES).max(1)) {
             shared.pause().await;
-            power.event(DiskEvent::Sync);
+            power.event(event);
             for (sector, atom) in piece {
                 let bytes = &layer.sectors[sector][atom * ATOM_BYTES..(atom + 1) * ATOM_BYTES];
                 self.real.write_all_at(bytes, sector * SECTOR_BYTES as u64 + (atom * ATOM_BYTES) as u64)?;
             }
         }
         shared.pause().await;
-        power.event(DiskEvent::Sync);
+        power.event(event);
         self.real.set_len(layer.bytes)
     }
 

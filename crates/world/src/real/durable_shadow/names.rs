@@ -40,6 +40,23 @@ impl Change {
         std::iter::once(first).chain(second).map(String::as_str)
     }
 
+    /// The name that it makes.
+    fn gives(&self) -> Option<&str> {
+        match self {
+            Change::Create { path, .. } | Change::CreateDir { path } => Some(path),
+            Change::Rename { to, .. } => Some(to),
+            Change::Remove { .. } => None,
+        }
+    }
+
+    /// The name that must be there before it.
+    fn takes(&self) -> Option<&str> {
+        match self {
+            Change::Rename { from, .. } => Some(from),
+            Change::Create { .. } | Change::CreateDir { .. } | Change::Remove { .. } => None,
+        }
+    }
+
     fn mentions(&self, path: &str) -> bool {
         self.paths().any(|mentioned| mentioned == path)
     }
@@ -192,16 +209,22 @@ impl Names {
 
     /// What a power cut leaves of the changes that are not durable.
     pub fn lose(&self, shared: &Shared, unkindness: &Unkindness) {
-        for (index, (change, _)) in self.changes.iter().enumerate() {
+        let mut surviving = Vec::new();
+        let mut needed = None;
+        for (number, (change, _)) in self.changes.iter().rev().enumerate() {
             let survives = if unkindness.newest_name_only {
-                index + 1 == self.changes.len()
+                number == 0 || needed.is_some() && needed == change.gives()
             } else {
                 shared.below(100) < unkindness.survives_percent
             };
             if survives {
-                // Without a change that is lost this one may be impossible: it is lost then, too.
-                let _ = change.apply();
+                needed = change.takes();
+                surviving.push(change);
             }
+        }
+        for change in surviving.into_iter().rev() {
+            // Without a change that is lost this one may be impossible: it is lost then, too.
+            let _ = change.apply();
         }
     }
 

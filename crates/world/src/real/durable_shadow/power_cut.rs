@@ -20,8 +20,10 @@ use super::names::Names;
 pub enum DiskEvent {
     /// A file was written, or its size changed.
     Write,
-    /// A sync of a file began, came further, or ended.
+    /// A sync of a file began, came further, or ended; its first sector, where headers are, is not in it.
     Sync,
+    /// The same with the first sector.
+    HeadSync,
     /// A name was made, changed or removed.
     Name,
     /// A sync of a directory began, came further, or ended.
@@ -30,7 +32,8 @@ pub enum DiskEvent {
 
 impl DiskEvent {
     /// Every kind.
-    pub const ALL: [DiskEvent; 4] = [DiskEvent::Write, DiskEvent::Sync, DiskEvent::Name, DiskEvent::SyncDir];
+    pub const ALL: [DiskEvent; 5] =
+        [DiskEvent::Write, DiskEvent::Sync, DiskEvent::HeadSync, DiskEvent::Name, DiskEvent::SyncDir];
 }
 
 /// When the power fails, counted from [`PowerSwitch::arm`].
@@ -88,16 +91,16 @@ pub(super) struct Unkindness {
     pub grain_bytes: u64,
     /// Chance of such a piece, or of a size, to be there.
     pub survives_percent: usize,
-    /// Whether of the names only the newest change is there; else each by the chance.
+    /// Whether of the names only the newest change is there, with those it builds upon; else each by the chance.
     pub newest_name_only: bool,
 }
 
 impl Unkindness {
     fn draw(shared: &Shared) -> Unkindness {
         Unkindness {
-            grain_bytes: [64, 512, 4096, 64 << 10][shared.below(4)],
+            grain_bytes: [64, 64, 512, 4096, 64 << 10][shared.below(5)],
             survives_percent: [0, 50, 50, 90][shared.below(4)],
-            newest_name_only: shared.below(3) == 0,
+            newest_name_only: shared.below(2) == 0,
         }
     }
 }
