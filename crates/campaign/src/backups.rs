@@ -36,7 +36,7 @@ impl Campaign<'_> {
             host.each_instance(|state, instance| async move { back_up_all(&state, instance, None).await })
                 .await
         };
-        let reports = self.watch(&mut test, job).await;
+        let reports = self.watch_within(&mut test, spec.limit_s, job).await;
         self.host.close().await?;
         self.record_backups(ordinal, reports?, None)?;
         self.end(test).await

@@ -29,7 +29,7 @@ impl Campaign<'_> {
         let job = async move {
             host.each_instance(|state, instance| async move { check_databases(&state, instance).await }).await
         };
-        let reports = self.watch(&mut test, job).await?;
+        let reports = self.watch_within(&mut test, spec.limit_s, job).await?;
         for (instance, reports) in self.deployment.instances.iter().zip(reports) {
             for (database, report) in instance.databases.iter().zip(reports) {
                 let origin = Origin::database(self.host_name(), &instance.name, &database.name);

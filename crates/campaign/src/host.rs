@@ -190,6 +190,13 @@ impl Host {
         }
     }
 
+    /// Lets new jobs run after those that were asked to end have ended.
+    pub async fn clear_stop(&self) {
+        for shard in &self.shards {
+            shard.call(|state| async move { state.stop.clear() }).await;
+        }
+    }
+
     /// Does one batch on database `database` (over all instances).
     pub fn batch(
         &self,

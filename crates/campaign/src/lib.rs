@@ -8,6 +8,7 @@
 
 mod backups;
 mod checksums;
+pub mod convoy;
 mod error;
 mod host;
 mod init;
@@ -25,4 +26,4 @@ pub mod window;
 
 pub use error::CampaignError;
 pub use host::database_path;
-pub use programme::{CampaignOutcome, run};
+pub use programme::{CampaignOutcome, run, run_in_convoy};

@@ -74,7 +74,12 @@ impl Campaign<'_> {
         self.host.open(OpenOptions::keep_all_logs()).await?;
         self.start_background().await?;
         let driving = self.drive(mode);
-        let generated = self.generate(&mut test, spec, &driving).await;
+        let mut generated = self.generate(&mut test, spec, &driving).await;
+        if generated.is_ok()
+            && let Err(error) = self.hold(&mut test, &driving.load).await
+        {
+            generated = Err(error);
+        }
         let (logs, _) = self.stop_load(&mut test, driving, generated).await?;
         // The logs are to be replayed, so nothing may be written back now.
         self.host.abandon().await?;
@@ -219,6 +224,7 @@ impl Campaign<'_> {
         driving: &Driving,
     ) -> Result<Window, CampaignError> {
         self.warm_up(test, spec, driving).await?;
+        self.hold(test, &driving.load).await?;
         let planned = Duration::from_secs_f64(spec.duration_s);
         test.phase = "measuring".into();
         (test.seen, test.batches) = Default::default();
@@ -235,7 +241,10 @@ impl Campaign<'_> {
         }
         let closed = self.world.now();
         test.row.window_end_ms = Some(ms(closed));
-        Ok(test.sampler.close_window(closed, self.recorder)?)
+        let window = test.sampler.close_window(closed, self.recorder)?;
+        test.phase = "waiting for the other hosts".into();
+        self.hold(test, &driving.load).await?;
+        Ok(window)
     }
 
     /// Waits until the caches are filled, or as long as the solution file allows.

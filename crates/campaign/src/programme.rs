@@ -6,6 +6,7 @@ use results::{Origin, Outcome, Recorder, Severity, Verdict};
 use solution::{Deployment, TestKind, TestSpec};
 use world::World;
 
+use crate::convoy::{Alone, Convoy};
 use crate::error::CampaignError;
 use crate::host::Host;
 use crate::progress::Watcher;
@@ -38,6 +39,19 @@ pub async fn run(
     recorder: &mut dyn Recorder,
     watcher: &mut dyn Watcher,
 ) -> CampaignOutcome {
+    run_in_convoy(world, deployment, tests, seed, recorder, watcher, &Alone).await
+}
+
+/// As [`run`], in step with the other hosts of `convoy`.
+pub async fn run_in_convoy(
+    world: World,
+    deployment: &Deployment,
+    tests: &[TestSpec],
+    seed: u64,
+    recorder: &mut dyn Recorder,
+    watcher: &mut dyn Watcher,
+    convoy: &dyn Convoy,
+) -> CampaignOutcome {
     let host = Rc::new(Host::start(&world, deployment));
     let mut campaign = Campaign {
         world,
@@ -45,6 +59,7 @@ pub async fn run(
         host,
         recorder,
         watcher,
+        convoy,
         seed,
         next_batch: 0,
         tuned_sessions: None,
@@ -66,6 +81,7 @@ impl Campaign<'_> {
         self.record_deployment()?;
         let names = names(tests);
         for ((ordinal, spec), name) in (1..).zip(tests).zip(&names) {
+            self.convoy.arrive().await;
             self.run_one(ordinal, spec, name).await?;
             self.recorder.flush()?;
         }

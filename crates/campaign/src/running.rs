@@ -12,6 +12,7 @@ use results::{
 use solution::{Deployment, TestSpec};
 use world::{Duration, Time, World};
 
+use crate::convoy::Convoy;
 use crate::error::CampaignError;
 use crate::host::{Host, database_path, ms};
 use crate::load::Load;
@@ -33,6 +34,8 @@ pub struct Campaign<'a> {
     pub recorder: &'a mut dyn Recorder,
     /// Sees how it goes.
     pub watcher: &'a mut dyn Watcher,
+    /// The other hosts.
+    pub convoy: &'a dyn Convoy,
     /// Where all randomness comes from.
     pub seed: u64,
     /// Number that the next batch gets.
@@ -239,6 +242,24 @@ impl Campaign<'_> {
         Ok(rates)
     }
 
+    /// Goes on with the load until every host has come to this point.
+    pub async fn hold<E: 'static>(
+        &mut self,
+        test: &mut Running,
+        load: &Load<E>,
+    ) -> Result<(), CampaignError> {
+        let mut all_here = self.convoy.arrive();
+        loop {
+            let world = self.world.clone();
+            let second = pin!(world.sleep_until(test.last_tick + TICK));
+            match select(all_here.as_mut(), second).await {
+                Either::Left(_) => return Ok(()),
+                Either::Right(_) => {}
+            }
+            self.tick(test, load, self.world.now(), 1.0).await?;
+        }
+    }
+
     fn show(&mut self, test: &Running, done: f64, left: Option<Duration>, rates: Rates) {
         self.watcher.progress(&Progress {
             test: test.row.name.clone(),
@@ -261,6 +282,17 @@ impl Campaign<'_> {
         test: &mut Running,
         job: impl Future<Output = Result<T, CampaignError>>,
     ) -> Result<T, CampaignError> {
+        self.watch_within(test, None, job).await
+    }
+
+    /// As [`Campaign::watch`]; after `limit_s` the job is asked to end with what it has by then.
+    pub async fn watch_within<T>(
+        &mut self,
+        test: &mut Running,
+        limit_s: Option<f64>,
+        job: impl Future<Output = Result<T, CampaignError>>,
+    ) -> Result<T, CampaignError> {
+        let limit = limit_s.map(Duration::from_secs_f64);
         let mut job = pin!(job);
         let started = self.world.now();
         loop {
@@ -276,8 +308,26 @@ impl Campaign<'_> {
                     let (bytes_done, bytes_total) = self.host.progress_bytes().await?;
                     let done = if bytes_total > 0 { bytes_done as f64 / bytes_total as f64 } else { 0.0 };
                     let elapsed = self.world.now().since(started);
-                    let left = (done > 0.01).then(|| elapsed.mul_f64((1.0 - done) / done));
-                    self.show(test, done, left, rates);
+                    let mut left = (done > 0.0).then(|| elapsed.mul_f64((1.0 - done) / done));
+                    let mut shown = done;
+                    if let Some(limit) = limit
+                        && left.is_none_or(|left| limit < elapsed + left)
+                    {
+                        left = Some(limit.saturating_sub(elapsed));
+                        shown = elapsed.as_secs_f64() / limit.as_secs_f64();
+                    }
+                    self.show(test, shown, left, rates);
+                    if limit.is_some_and(|limit| elapsed >= limit) {
+                        self.host.stop_jobs().await;
+                        let result = job.as_mut().await;
+                        self.host.clear_stop().await;
+                        self.collect::<()>(test, None).await?;
+                        let seconds = elapsed.as_secs_f64();
+                        let text =
+                            format!("ended by its time limit of {seconds:.0} s, {:.1} % done", done * 100.0);
+                        self.event(Severity::Warning, Some(test.row.ordinal), &text)?;
+                        return result;
+                    }
                     if self.watcher.interrupted() {
                         self.host.stop_jobs().await;
                         // What the job says after it was told to stop is of no interest; that it has ended is.

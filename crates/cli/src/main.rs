@@ -11,6 +11,7 @@ mod failure;
 mod plan_cmd;
 mod preflight;
 mod run_cmd;
+mod simulate_cmd;
 mod verdict_table;
 mod verify_cmd;
 mod watch;
@@ -36,6 +37,7 @@ const EXIT_STATUS: &str =
 enum Command {
     Plan(plan_cmd::PlanArguments),
     Run(run_cmd::RunArguments),
+    Simulate(simulate_cmd::SimulateArguments),
     Report(run_cmd::ReportArguments),
     Verify(verify_cmd::VerifyArguments),
     Clean(preflight::CleanArguments),
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
     let outcome: Result<Status, Failure> = match arguments.command {
         Command::Plan(arguments) => plan_cmd::run(&arguments),
         Command::Run(arguments) => run_cmd::run(&arguments),
+        Command::Simulate(arguments) => simulate_cmd::run(&arguments),
         Command::Report(arguments) => run_cmd::report(&arguments),
         Command::Verify(arguments) => verify_cmd::run(&arguments),
         Command::Clean(arguments) => preflight::clean(&arguments),

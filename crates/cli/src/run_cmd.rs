@@ -41,7 +41,7 @@ pub struct RunArguments {
     allow_memory: bool,
 }
 
-fn test_kind(text: &str) -> Result<TestKind, String> {
+pub fn test_kind(text: &str) -> Result<TestKind, String> {
     let known = crate::run_cmd::KINDS;
     known.into_iter().find(|kind| kind.name() == text).ok_or_else(|| {
         let names = known.map(TestKind::name);
@@ -91,7 +91,7 @@ pub fn read_solution(path: &Path) -> Result<Solution, Failure> {
     Ok(Solution::parse(&text, &path.display().to_string())?)
 }
 
-fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
+pub fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
     let chosen: Vec<TestSpec> = deployment
         .tests
         .iter()
@@ -106,7 +106,7 @@ fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestS
 }
 
 /// A new folder for the evidence, named after time and solution. Never one that exists.
-fn new_run_folder(out: &Path, solution: &str) -> Result<PathBuf, Failure> {
+pub fn new_run_folder(out: &Path, solution: &str) -> Result<PathBuf, Failure> {
     let could_not = |path: &Path, error: std::io::Error| {
         Failure::could_not_run(format!("cannot create {}", path.display())).because(error)
     };
@@ -146,6 +146,31 @@ fn utc_stamp(unix_s: u64) -> String {
     format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
+/// The row of a run that begins now.
+pub fn run_row(folder: &Path, solution: &Solution, seed: u64, world: WorldKind) -> Run {
+    Run {
+        id: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        solution: solution.file.solution.name.clone(),
+        solution_text: solution.text().to_owned(),
+        started_unix_ms: unix_seconds() * 1000,
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        world,
+        world_detail: String::new(),
+        seed,
+        ended_ms: None,
+        ending: None,
+    }
+}
+
+/// How a run ended.
+pub fn ending(outcome: &CampaignOutcome) -> Ending {
+    match &outcome.error {
+        None => Ending::Completed,
+        Some(CampaignError::Interrupted) => Ending::Interrupted,
+        Some(_) => Ending::Aborted,
+    }
+}
+
 fn carry_out(
     arguments: &RunArguments,
     solution: &Solution,
@@ -158,21 +183,8 @@ fn carry_out(
         .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
     let interrupts = Arc::new(AtomicU32::new(0));
     count_interrupts(&interrupts)?;
-    let (watcher, row) = (
-        TerminalWatcher::new(interrupts),
-        Run {
-            id: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-            solution: deployment.solution.clone(),
-            solution_text: solution.text().to_owned(),
-            started_unix_ms: unix_seconds() * 1000,
-            tool_version: env!("CARGO_PKG_VERSION").into(),
-            world: WorldKind::Real,
-            world_detail: String::new(),
-            seed: arguments.seed,
-            ended_ms: None,
-            ending: None,
-        },
-    );
+    let (watcher, row) =
+        (TerminalWatcher::new(interrupts), run_row(folder, solution, arguments.seed, WorldKind::Real));
     let config = RealConfig { direct: preflight.direct(), ..RealConfig::new(&deployment.host) };
     let seed = arguments.seed;
     let body = move |world: world::World| async move {
@@ -203,11 +215,7 @@ async fn campaign_with_evidence(
     let outcome = campaign::run(world, &deployment, &tests, seed, &mut store, &mut watcher).await;
     watcher.close_line();
     row.ended_ms = Some(clock.now().ns / 1_000_000);
-    row.ending = Some(match &outcome.error {
-        None => Ending::Completed,
-        Some(CampaignError::Interrupted) => Ending::Interrupted,
-        Some(_) => Ending::Aborted,
-    });
+    row.ending = Some(ending(&outcome));
     for row in preflight.rows_after() {
         store.record(row).map_err(|error| error.to_string())?;
     }
@@ -217,7 +225,7 @@ async fn campaign_with_evidence(
 }
 
 /// Ctrl-C is counted: the first asks for an orderly end, the third ends at once.
-fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
+pub fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
     let counter = interrupts.clone();
     ctrlc::set_handler(move || {
         if counter.fetch_add(1, Ordering::SeqCst) >= 2 {
@@ -228,7 +236,11 @@ fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
 }
 
 /// Renders the report, prints the verdicts, gives the status.
-fn tell(outcome: &CampaignOutcome, folder: &Path, elapsed: std::time::Duration) -> Result<Status, Failure> {
+pub fn tell(
+    outcome: &CampaignOutcome,
+    folder: &Path,
+    elapsed: std::time::Duration,
+) -> Result<Status, Failure> {
     render(folder)?;
     print!("{}", crate::verdict_table::table(outcome, elapsed));
     eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());

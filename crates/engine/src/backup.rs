@@ -37,7 +37,8 @@ impl Instance {
     /// Reads database `db` from end to end; with `copy_to`, writes what it reads to that new file.
     ///
     /// # Errors
-    /// A failed read or write, or the stop (a cut-off backup is none). Bad pages are no error: they are in the report.
+    /// A failed read or write, or the stop of a copy (a cut-off copy is none; mere reading ends early). Bad pages are no
+    /// error: they are in the report.
     pub async fn back_up(
         &self,
         db: u8,
@@ -73,6 +74,9 @@ impl Instance {
             let mut report = BackupReport::default();
             while let Some((offset, bytes)) = queue.take() {
                 if stop.is_stopped() {
+                    if copy.is_none() {
+                        break;
+                    }
                     return Err(Error::Refused("the backup was stopped".to_owned()));
                 }
                 core.fate.check()?;

@@ -25,6 +25,11 @@ impl StopSignal {
         self.0.1.notify_all();
     }
 
+    /// Takes the request back, when all jobs that it was for have ended.
+    pub fn clear(&self) {
+        self.0.0.set(false);
+    }
+
     /// Whether the stop was asked for.
     pub fn is_stopped(&self) -> bool {
         self.0.0.get()

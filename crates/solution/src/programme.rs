@@ -188,7 +188,7 @@ pub struct Test {
     /// What is done.
     pub kind: TestKind,
     /// Length of the measured window in seconds (performance 2 h, stress 24 h, tune 10 min at most when not given); the
-    /// time limit of log generation.
+    /// time limit of log generation, and of database checksum and backup (none when not given).
     pub duration_s: Option<f64>,
     /// Longest wait for a filled cache before the window, in seconds; 1800 when not given.
     pub warmup_limit_s: Option<f64>,

@@ -170,7 +170,9 @@ impl Solution {
             test.kind == TestKind::Stress || (test.kind == TestKind::Performance && duration_s > 6.0 * HOUR);
         let thresholds =
             Thresholds::published(generation, stress).with(self.file.thresholds).with(test.thresholds);
-        Ok(TestSpec { kind: test.kind, duration_s, warmup_limit_s, logs, backup_dir, thresholds })
+        let reads_databases = matches!(test.kind, TestKind::DatabaseChecksum | TestKind::Backup);
+        let limit_s = test.duration_s.filter(|_| reads_databases);
+        Ok(TestSpec { kind: test.kind, duration_s, limit_s, warmup_limit_s, logs, backup_dir, thresholds })
     }
 }
 

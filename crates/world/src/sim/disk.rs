@@ -298,18 +298,19 @@ impl Disk {
         }
     }
 
-    /// Creates a directory; a new volume is returned if it is at the top level.
+    /// Creates a directory; a new volume is returned if it is at the top level or is to be `mounted`.
     pub fn create_dir(
         &self,
         numbers: &Numbers,
         path: &str,
         volume_bytes: u64,
+        mounted: bool,
     ) -> Result<Option<Rc<Volume>>, Refused> {
         let slot = self.slot(path)?;
         if slot.node.is_some() {
             return Err(EXISTS);
         }
-        let is_volume = Rc::ptr_eq(&slot.dir, &self.root);
+        let is_volume = mounted || Rc::ptr_eq(&slot.dir, &self.root);
         let new_volume = if is_volume { Some(Volume::new(numbers, volume_bytes)) } else { None };
         let dir = Rc::new(Dir {
             id: numbers.file(),

@@ -170,7 +170,7 @@ impl Host for SimHost {
 
     fn create_dir(&self, path: &str) -> LocalFuture<'static, Result<()>> {
         self.at_once(OpKind::CreateDir, path, "create directory", |_| {
-            self.core.create_dir(self.id, path).map(|_| ())
+            self.core.create_dir(self.id, path, false)
         })
     }
 

@@ -222,8 +222,9 @@ impl Core {
         self.model.borrow_mut().attach(volume, &name, path);
     }
 
-    fn create_dir(&self, host: HostId, path: &str) -> Result<(), Refused> {
-        if let Some(volume) = self.disk(host).create_dir(&self.numbers, path, self.volume_bytes)? {
+    fn create_dir(&self, host: HostId, path: &str, mounted: bool) -> Result<(), Refused> {
+        let disk = self.disk(host);
+        if let Some(volume) = disk.create_dir(&self.numbers, path, self.volume_bytes, mounted)? {
             self.attach(host, volume.id, path);
         }
         Ok(())
@@ -386,17 +387,23 @@ impl Simulation {
         id
     }
 
-    /// Creates a top-level directory with this capacity, durably, or sets the capacity of one that exists.
+    /// Mounts a new volume of this capacity at a directory, durably, or sets the capacity of the volume that exists there.
+    /// Directories above it are made.
     ///
     /// # Panics
-    /// If the path is not one of a top-level directory.
+    /// If the path cannot be that of a directory.
     pub fn volume(&self, host: &str, path: &str, capacity_bytes: u64) {
         let id = self.known_host(host);
         let disk = self.core.disk(id);
         if disk.dir(path).is_err() {
-            self.core.create_dir(id, path).unwrap_or_else(|(_, reason)| panic!("no volume {path}: {reason}"));
-            let root = disk.dir("/").unwrap_or_else(|_| unreachable!("the root directory always exists"));
-            disk.sync_dir(&root, disk.sync_mark());
+            let folders = path.match_indices('/').map(|(end, _)| &path[..end]);
+            for folder in folders.chain([path]).filter(|folder| disk.dir(folder).is_err()) {
+                let made = self.core.create_dir(id, folder, folder == path);
+                made.unwrap_or_else(|(_, reason)| panic!("no volume {path}: {reason}"));
+                let parent = disk.dir(folder.rsplit_once('/').map_or("", |(parent, _)| parent));
+                let parent = parent.unwrap_or_else(|_| unreachable!("it was just used"));
+                disk.sync_dir(&parent, disk.sync_mark());
+            }
         }
         if let Ok(dir) = disk.dir(path) {
             dir.volume.capacity_bytes.set(capacity_bytes);

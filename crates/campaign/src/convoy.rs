@@ -1,0 +1,23 @@
+//! Keeps the campaigns of several hosts in step: published servers on shared storage were loaded at the same time.
+//!
+//! Invariant: the hosts of a convoy carry out the same tests, so they come to the same points in the same order. A host that
+//! ends early leaves, and nobody waits for it.
+
+use std::future::ready;
+
+use world::LocalFuture;
+
+/// Where hosts wait for each other: before each test, when the caches are filled, and before a load is ended.
+pub trait Convoy {
+    /// Completes when every host of the convoy has come to the same point.
+    fn arrive(&self) -> LocalFuture<'static, ()>;
+}
+
+/// A host that waits for nobody.
+pub struct Alone;
+
+impl Convoy for Alone {
+    fn arrive(&self) -> LocalFuture<'static, ()> {
+        Box::pin(ready(()))
+    }
+}

@@ -1,0 +1,201 @@
+//! `proofload simulate`: the tests of a solution on a model of its storage, in virtual time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use campaign::progress::{Progress, Watcher};
+use evidence::RunStore;
+use rehearsal::{Rehearsal, Rehearsed};
+use results::{Host, Recorder, Run, WorldKind};
+use solution::{Deployment, Solution, TestKind, TestSpec};
+
+use crate::failure::{Failure, Status};
+use crate::run_cmd;
+use crate::watch::TerminalWatcher;
+
+/// Runs the tests of a solution on a model of its storage, in virtual time: what the hardware would show.
+#[derive(clap::Args)]
+pub struct SimulateArguments {
+    /// The solution file.
+    #[arg(value_name = "SOLUTION.toml")]
+    solution: PathBuf,
+    /// Servers under test that take part: how many, or their names.
+    #[arg(long, value_name = "N|NAME,..", default_value = "1")]
+    servers: String,
+    /// Only these kinds of tests, in the order of the solution file.
+    #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = run_cmd::test_kind)]
+    tests: Vec<TestKind>,
+    /// Length of every test in virtual seconds, instead of what the solution file says.
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+    /// Folder of the run folders.
+    #[arg(long, value_name = "FOLDER", default_value = "runs")]
+    runs: PathBuf,
+    /// Where all randomness comes from; equal seeds give equal results.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the command.
+pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
+    let solution = run_cmd::read_solution(&arguments.solution)?;
+    let deployments = servers(&solution, &arguments.servers)?;
+    let tests = run_cmd::chosen_tests(&deployments[0], &arguments.tests)?;
+    let tests = rehearsal::with_databases(&shortened(tests, arguments.duration)?);
+    let storage = rehearsal::storage(arguments.seed);
+    let folder =
+        run_cmd::new_run_folder(&arguments.runs, &format!("{}-simulated", solution.file.solution.name))?;
+    let started = Instant::now();
+    let interrupts = Arc::new(AtomicU32::new(0));
+    run_cmd::count_interrupts(&interrupts)?;
+    let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), test: None };
+    let mut store = RunStore::create(&folder.join("run.db"))
+        .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
+    let mut row = Run {
+        world_detail: "simulated storage in virtual time".into(),
+        ..run_cmd::run_row(&folder, &solution, arguments.seed, WorldKind::Simulated)
+    };
+    let kept =
+        |error: results::RecordError| Failure::could_not_run("the evidence cannot be kept").because(error);
+    store.record(row.clone().into()).map_err(kept)?;
+    for deployment in &deployments {
+        let description = storage.description.clone();
+        store.record(Host { name: deployment.host.clone(), description }.into()).map_err(kept)?;
+    }
+    let plan = Rehearsal { deployments, tests, seed: arguments.seed, storage: storage.model };
+    let Rehearsed { outcome, trace_hash, elapsed } = rehearsal::rehearse(plan, &mut store, &mut watcher);
+    watcher.watcher.close_line();
+    row.ended_ms = Some(elapsed.as_millis() as u64);
+    row.ending = Some(run_cmd::ending(&outcome));
+    store.record(row.into()).map_err(kept)?;
+    store.close().map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
+    eprintln!(
+        "{} of virtual time in {:.1} s; trace {trace_hash:016x}",
+        crate::watch::short_duration(elapsed),
+        started.elapsed().as_secs_f64()
+    );
+    run_cmd::tell(&outcome, &folder, started.elapsed())
+}
+
+/// The deployments of the servers asked for: the first `n`, or those named.
+fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, Failure> {
+    let hosts = solution.hosts_under_test()?;
+    let names: Vec<&str> = match wanted.parse::<usize>() {
+        Ok(count) if count == 0 || count > hosts.len() => {
+            let message = format!("{count} servers cannot take part, {} are under test", hosts.len());
+            return Err(Failure::wrong_input(message));
+        }
+        Ok(count) => hosts[..count].iter().map(|host| host.name.as_str()).collect(),
+        Err(_) => wanted.split(',').map(str::trim).collect(),
+    };
+    names.into_iter().map(|name| Ok(solution.deployment(Some(name))?)).collect()
+}
+
+/// Every test at the same length. Of tests that read databases to their end, the length is a limit.
+fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSpec>, Failure> {
+    let Some(duration_s) = duration_s else { return Ok(tests) };
+    if !(1.0..=366.0 * 86_400.0).contains(&duration_s) {
+        let message = format!("a test cannot last {duration_s} s");
+        return Err(Failure::wrong_input(message).help("from 1 to 31622400"));
+    }
+    let reads = |kind| matches!(kind, TestKind::DatabaseChecksum | TestKind::Backup);
+    let shorten =
+        |test: TestSpec| TestSpec { duration_s, limit_s: reads(test.kind).then_some(duration_s), ..test };
+    Ok(tests.into_iter().map(shorten).collect())
+}
+
+/// Shows the time left by the clock on the wall: virtual time runs faster.
+struct VirtualTime {
+    watcher: TerminalWatcher,
+    /// The phase under way: since when, and the virtual time that was left then.
+    test: Option<(String, Instant, Duration)>,
+}
+
+impl Watcher for VirtualTime {
+    fn progress(&mut self, progress: &Progress) {
+        let mut shown = progress.clone();
+        shown.left = progress.left.and_then(|left| self.wall_time(&progress.phase, left));
+        self.watcher.progress(&shown);
+    }
+
+    fn line(&mut self, text: &str) {
+        self.watcher.line(text);
+    }
+
+    fn interrupted(&self) -> bool {
+        self.watcher.interrupted()
+    }
+}
+
+impl VirtualTime {
+    fn wall_time(&mut self, phase: &str, left: Duration) -> Option<Duration> {
+        match &self.test {
+            Some((known, since, then)) if known == phase && *then > left => {
+                let passed = (*then - left).as_secs_f64();
+                Some(since.elapsed().mul_f64(left.as_secs_f64() / passed))
+            }
+            Some((known, ..)) if known == phase => None,
+            _ => {
+                self.test = Some((phase.to_owned(), Instant::now(), left));
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO_HOSTS: &str = r#"
+[solution]
+name = "Two"
+schema = 1
+
+[[host]]
+name = "a{n}"
+count = 2
+
+[[volume]]
+name = "V"
+path = "/v"
+
+[[instance]]
+name = "DB"
+volume = "V"
+
+[sizing]
+database_mib = 64
+
+[[test]]
+kind = "performance"
+
+[[test]]
+kind = "backup"
+"#;
+
+    #[test]
+    fn servers_are_chosen_by_number_or_by_name() {
+        let solution = Solution::parse(TWO_HOSTS, "two.toml").expect("it is valid");
+        let names = |wanted: &str| -> Option<Vec<String>> {
+            let chosen = servers(&solution, wanted).ok()?;
+            Some(chosen.into_iter().map(|deployment| deployment.host).collect())
+        };
+        assert_eq!(names("1"), Some(vec!["a1".to_owned()]));
+        assert_eq!(names("a2, a1"), Some(vec!["a2".to_owned(), "a1".to_owned()]));
+        assert_eq!((names("3"), names("0"), names("a9")), (None, None, None));
+    }
+
+    #[test]
+    fn a_duration_is_the_length_of_a_load_and_the_limit_of_a_reading() {
+        let solution = Solution::parse(TWO_HOSTS, "two.toml").expect("it is valid");
+        let tests = servers(&solution, "1").expect("a1 exists").remove(0).tests;
+        let short = shortened(tests.clone(), Some(600.0)).expect("ten minutes are possible");
+        let lengths: Vec<_> = short.iter().map(|test| (test.duration_s, test.limit_s)).collect();
+        assert_eq!(lengths, [(600.0, None), (600.0, Some(600.0))]);
+        assert_eq!(shortened(tests.clone(), None).expect("nothing was asked"), tests);
+        assert!(shortened(tests, Some(0.0)).is_err());
+    }
+}

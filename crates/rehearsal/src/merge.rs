@@ -1,0 +1,92 @@
+//! The rows of several hosts in one run.
+//!
+//! Samples, histograms, verdicts and events name their host and pass as they are. The row of a test is one for all hosts: it
+//! begins with the first and ends with the last, and its sessions and its target are those of all hosts together.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use campaign::progress::{Progress, Watcher};
+use results::{RecordError, Recorder, Row, Test};
+
+/// Puts the rows of the hosts together.
+pub struct Merger<'a> {
+    recorder: &'a mut dyn Recorder,
+    hosts: usize,
+    /// Ordinal of a test: its latest row of each host.
+    tests: BTreeMap<u32, Vec<Option<Test>>>,
+}
+
+impl<'a> Merger<'a> {
+    pub fn new(recorder: &'a mut dyn Recorder, hosts: usize) -> Merger<'a> {
+        Merger { recorder, hosts, tests: BTreeMap::new() }
+    }
+
+    fn record(&mut self, host: usize, row: Row) -> Result<(), RecordError> {
+        let Row::Test(test) = row else { return self.recorder.record(row) };
+        let hosts = self.hosts;
+        let rows = self.tests.entry(test.ordinal).or_insert_with(|| vec![None; hosts]);
+        rows[host] = Some(test);
+        let present: Vec<&Test> = rows.iter().flatten().collect();
+        self.recorder.record(merged(&present).into())
+    }
+}
+
+fn merged(tests: &[&Test]) -> Test {
+    fn of_all<T>(tests: &[&Test], value: impl Fn(&Test) -> Option<T>, fold: impl Fn(T, T) -> T) -> Option<T> {
+        let values: Option<Vec<T>> = tests.iter().map(|test| value(test)).collect();
+        values?.into_iter().reduce(fold)
+    }
+    Test {
+        started_ms: tests.iter().map(|test| test.started_ms).min().unwrap_or(0),
+        ended_ms: of_all(tests, |test| test.ended_ms, u64::max),
+        window_start_ms: of_all(tests, |test| test.window_start_ms, u64::max),
+        window_end_ms: of_all(tests, |test| test.window_end_ms, u64::min),
+        sessions: of_all(tests, |test| test.sessions, |a, b| a + b),
+        target_iops: of_all(tests, |test| test.target_iops, |a, b| a + b),
+        target_batches_per_s: of_all(tests, |test| test.target_batches_per_s, |a, b| a + b),
+        ..tests[0].clone()
+    }
+}
+
+/// The recorder of one host.
+pub struct HostRecorder<'a, 'b> {
+    pub merger: &'a RefCell<Merger<'b>>,
+    pub host: usize,
+}
+
+impl Recorder for HostRecorder<'_, '_> {
+    fn record(&mut self, row: Row) -> Result<(), RecordError> {
+        self.merger.borrow_mut().record(self.host, row)
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.merger.borrow_mut().recorder.flush()
+    }
+}
+
+/// The watcher of one host: the first one's progress stands for all, lines say whose they are.
+pub struct HostWatcher<'a, 'b> {
+    pub watcher: &'a RefCell<&'b mut dyn Watcher>,
+    pub prefix: Option<String>,
+    pub leads: bool,
+}
+
+impl Watcher for HostWatcher<'_, '_> {
+    fn progress(&mut self, progress: &Progress) {
+        if self.leads {
+            self.watcher.borrow_mut().progress(progress);
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        match &self.prefix {
+            Some(host) => self.watcher.borrow_mut().line(&format!("{host}: {text}")),
+            None => self.watcher.borrow_mut().line(text),
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.watcher.borrow().interrupted()
+    }
+}

@@ -1,0 +1,129 @@
+//! Two hosts in one rehearsal: small databases, seconds of virtual time.
+
+use campaign::progress::{Progress, Watcher};
+use rehearsal::{Rehearsal, Rehearsed, rehearse, with_databases};
+use results::{Outcome, Row, Test};
+use solution::{Deployment, Solution, TestKind};
+use world::Duration;
+use world::sim::{FixedLatency, FixedLatencyTimes};
+
+const SOLUTION: &str = r#"
+[solution]
+name = "Two hosts"
+schema = 1
+
+[[host]]
+name = "h{n}"
+count = 2
+
+[[volume]]
+name = "V{n}"
+count = 2
+path = "/exchange/v{n}"
+
+[[instance]]
+name = "DB{n}"
+count = 2
+volume = "V{n}"
+
+[sizing]
+database_mib = 128
+
+[load]
+sessions = 4
+target_iops = 10
+
+[engine]
+cache_min_mib = 4
+cache_max_mib = 8
+flush_start_percent = 4
+flush_stop_percent = 8
+
+[[test]]
+kind = "performance"
+duration_s = 10
+warmup_limit_s = 60
+
+[[test]]
+kind = "backup"
+duration_s = 1
+"#;
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&mut self, _progress: &Progress) {}
+    fn line(&mut self, _text: &str) {}
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+fn deployments(hosts: &[&str]) -> Vec<Deployment> {
+    let solution = Solution::parse(SOLUTION, "two.toml").unwrap_or_else(|error| panic!("{error}"));
+    let of = |host: &&str| solution.deployment(Some(host)).unwrap_or_else(|error| panic!("{error}"));
+    hosts.iter().map(of).collect()
+}
+
+fn rehearsed(seed: u64, hosts: &[&str]) -> (Rehearsed, Vec<Row>) {
+    let deployments = deployments(hosts);
+    let tests = with_databases(&deployments[0].tests);
+    let times = FixedLatencyTimes {
+        read_latency: Duration::from_millis(2),
+        bytes_per_second: 10_000_000,
+        ..FixedLatencyTimes::default()
+    };
+    let storage = Box::new(FixedLatency::new(seed, times));
+    let mut rows: Vec<Row> = Vec::new();
+    let plan = Rehearsal { deployments, tests, seed, storage };
+    let outcome = rehearse(plan, &mut rows, &mut Silent);
+    (outcome, rows)
+}
+
+fn last_test(rows: &[Row], kind: TestKind) -> Test {
+    let tests = rows.iter().filter_map(|row| if let Row::Test(test) = row { Some(test) } else { None });
+    tests.filter(|test| test.kind == kind.name()).next_back().expect("the test was carried out").clone()
+}
+
+#[test]
+fn hosts_are_measured_together_and_every_row_says_whose_it_is() {
+    let (rehearsed, rows) = rehearsed(1, &["h1", "h2"]);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    let failed: Vec<_> =
+        rehearsed.outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    let test = last_test(&rows, TestKind::Performance);
+    assert_eq!((test.sessions, test.target_iops), (Some(8), Some(20.0)), "those of both hosts");
+    let window = test.window_start_ms.zip(test.window_end_ms).expect("the window was closed");
+    assert_eq!(window.1 - window.0, 10_000, "both hosts were measured for the whole of one window");
+    for host in ["h1", "h2"] {
+        let judged = rehearsed.outcome.verdicts.iter().any(|verdict| verdict.origin.host == host);
+        let sampled = rows.iter().any(|row| {
+            matches!(row, Row::Sample(sample) if sample.origin.host == host && sample.test == test.ordinal
+                && sample.t_ms == window.0)
+        });
+        assert!(judged && sampled, "{host}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_traces_and_rows() {
+    let (first, rows) = rehearsed(7, &["h1", "h2"]);
+    let (second, same_rows) = rehearsed(7, &["h1", "h2"]);
+    assert_eq!(first.trace_hash, second.trace_hash);
+    assert!(format!("{rows:?}") == format!("{same_rows:?}"), "the rows differ");
+    assert_ne!(first.trace_hash, rehearsed(8, &["h1", "h2"]).0.trace_hash, "another seed is another run");
+}
+
+#[test]
+fn a_backup_with_a_time_limit_ends_there_and_says_so() {
+    let (rehearsed, rows) = rehearsed(1, &["h1"]);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    let backups =
+        rows.iter().filter_map(|row| if let Row::Backup(backup) = row { Some(backup) } else { None });
+    let read: Vec<u64> = backups.map(|backup| backup.bytes).collect();
+    assert_eq!(read.len(), 2);
+    assert!(read.iter().all(|bytes| (1 << 20..100 << 20).contains(bytes)), "{read:?}");
+    let said = rows.iter().any(|row| matches!(row, Row::Event(event) if event.text.contains("time limit")));
+    assert!(said, "a reader of the report must know");
+}
