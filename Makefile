@@ -4,9 +4,10 @@
 #   make bench  speed against fio, in turn on the same file system
 #   make soak   the long versions of the crash tests
 #   make sync-removal   each sync of the engine, ignored alone, makes the kill test fail
+#   make validate  simulates the published solutions and writes docs/accuracy.md
 CARGO ?= cargo
 
-.PHONY: demo build test lint bench soak setup sync-removal
+.PHONY: demo build test lint bench soak setup sync-removal validate
 
 build:
 	$(CARGO) build --release --locked
@@ -33,3 +34,6 @@ soak:
 
 sync-removal:
 	tools/sync-removal
+
+validate: build
+	tools/validate

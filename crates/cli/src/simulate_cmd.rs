@@ -9,7 +9,7 @@ use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
 use rehearsal::{Rehearsal, Rehearsed};
 use results::{Host, Recorder, Run, WorldKind};
-use solution::{Deployment, Solution, TestKind, TestSpec};
+use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 
 use crate::failure::{Failure, Status};
 use crate::run_cmd;
@@ -27,6 +27,9 @@ pub struct SimulateArguments {
     /// Only these kinds of tests, in the order of the solution file.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = run_cmd::test_kind)]
     tests: Vec<TestKind>,
+    /// Sessions on each server, instead of the load of the solution file.
+    #[arg(long, value_name = "N")]
+    sessions: Option<u32>,
     /// Length of every test in virtual seconds, instead of what the solution file says.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
@@ -41,10 +44,14 @@ pub struct SimulateArguments {
 /// Runs the command.
 pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let solution = run_cmd::read_solution(&arguments.solution)?;
-    let deployments = servers(&solution, &arguments.servers)?;
+    let mut deployments = servers(&solution, &arguments.servers)?;
+    if let Some(sessions) = arguments.sessions {
+        deployments.iter_mut().for_each(|deployment| deployment.load.mode = LoadMode::Closed { sessions });
+    }
     let tests = run_cmd::chosen_tests(&deployments[0], &arguments.tests)?;
     let tests = rehearsal::with_databases(&shortened(tests, arguments.duration)?);
-    let storage = rehearsal::storage(arguments.seed);
+    let storage = rehearsal::storage(&solution, &deployments, arguments.seed)?;
+    let faults = rehearsal::planned(&solution, &deployments, &storage.parts)?;
     let folder =
         run_cmd::new_run_folder(&arguments.runs, &format!("{}-simulated", solution.file.solution.name))?;
     let started = Instant::now();
@@ -64,7 +71,13 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         let description = storage.description.clone();
         store.record(Host { name: deployment.host.clone(), description }.into()).map_err(kept)?;
     }
-    let plan = Rehearsal { deployments, tests, seed: arguments.seed, storage: storage.model };
+    let plan = Rehearsal {
+        deployments,
+        tests,
+        seed: arguments.seed,
+        storage: storage.model,
+        faults: storage.array.map(|array| (array, faults)),
+    };
     let Rehearsed { outcome, trace_hash, elapsed } = rehearsal::rehearse(plan, &mut store, &mut watcher);
     watcher.watcher.close_line();
     row.ended_ms = Some(elapsed.as_millis() as u64);

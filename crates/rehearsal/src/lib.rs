@@ -10,23 +10,28 @@
 //! Limits: one rehearsal is one thread.
 
 mod convoy;
+mod faults;
 mod merge;
 mod storage;
 
 use std::cell::RefCell;
+use std::pin::pin;
 
+use array::SharedArray;
 use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use results::Recorder;
 use solution::{Deployment, TestKind, TestSpec, Thresholds};
 use world::sim::{SimConfig, Simulation, StorageModel};
 use world::{Duration, World};
 
 use convoy::{Convoy, Member};
+use faults::Begun;
 use merge::{HostRecorder, HostWatcher, Merger};
 
-pub use storage::{Storage, storage};
+pub use faults::{PlannedFault, planned};
+pub use storage::{Storage, VolumeParts, storage};
 
 /// What is to be rehearsed.
 pub struct Rehearsal {
@@ -38,6 +43,8 @@ pub struct Rehearsal {
     pub seed: u64,
     /// How long storage takes; one model for all hosts, which may share what it models.
     pub storage: Box<dyn StorageModel>,
+    /// The model again, when it can be broken, with what goes wrong on purpose.
+    pub faults: Option<(SharedArray, Vec<PlannedFault>)>,
 }
 
 /// How a rehearsal came out.
@@ -74,7 +81,7 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
 
 /// Carries out a rehearsal. Rows go to `recorder` as they arise, those of a test merged over the hosts.
 pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn Watcher) -> Rehearsed {
-    let Rehearsal { deployments, tests, seed, storage } = plan;
+    let Rehearsal { deployments, tests, seed, storage, faults } = plan;
     let simulation = Simulation::new(seed, SimConfig { storage, shards: 1, ..SimConfig::default() });
     let worlds: Vec<World> = deployments.iter().map(|deployment| simulation.host(&deployment.host)).collect();
     for deployment in &deployments {
@@ -82,7 +89,9 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
             simulation.volume(&deployment.host, &volume.dir, VOLUME_BYTES);
         }
     }
-    let merger = RefCell::new(Merger::new(recorder, deployments.len()));
+    let begun = Begun::default();
+    let merger = RefCell::new(Merger::new(recorder, deployments.len(), &begun));
+    let first = worlds[0].clone();
     let watcher = RefCell::new(watcher);
     let convoy = Convoy::of(deployments.len());
     let campaigns = deployments.iter().zip(worlds).enumerate().map(|(index, (deployment, world))| {
@@ -105,7 +114,14 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
             .await
         }
     });
-    let outcomes: Vec<CampaignOutcome> = simulation.run_until(join_all(campaigns));
+    let (array, planned) = faults.map_or((None, Vec::new()), |(array, planned)| (Some(array), planned));
+    let happening = faults::happen(&first, &planned, array.as_ref(), &begun, &merger);
+    let outcomes: Vec<CampaignOutcome> = simulation.run_until(async {
+        match select(join_all(campaigns), pin!(happening)).await {
+            Either::Left((outcomes, _)) => outcomes,
+            Either::Right(_) => unreachable!("the faults never end"),
+        }
+    });
     let mut merged = CampaignOutcome { verdicts: Vec::new(), error: None };
     for outcome in outcomes {
         merged.verdicts.extend(outcome.verdicts);

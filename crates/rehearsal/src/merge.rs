@@ -9,21 +9,30 @@ use std::collections::BTreeMap;
 use campaign::progress::{Progress, Watcher};
 use results::{RecordError, Recorder, Row, Test};
 
+use crate::faults::Begun;
+
 /// Puts the rows of the hosts together.
 pub struct Merger<'a> {
     recorder: &'a mut dyn Recorder,
     hosts: usize,
     /// Ordinal of a test: its latest row of each host.
     tests: BTreeMap<u32, Vec<Option<Test>>>,
+    begun: &'a Begun,
 }
 
 impl<'a> Merger<'a> {
-    pub fn new(recorder: &'a mut dyn Recorder, hosts: usize) -> Merger<'a> {
-        Merger { recorder, hosts, tests: BTreeMap::new() }
+    pub fn new(recorder: &'a mut dyn Recorder, hosts: usize, begun: &'a Begun) -> Merger<'a> {
+        Merger { recorder, hosts, tests: BTreeMap::new(), begun }
+    }
+
+    /// Where the rows go that belong to no campaign.
+    pub fn recorder(&mut self) -> &mut dyn Recorder {
+        self.recorder
     }
 
     fn record(&mut self, host: usize, row: Row) -> Result<(), RecordError> {
         let Row::Test(test) = row else { return self.recorder.record(row) };
+        self.begun.add(&test);
         let hosts = self.hosts;
         let rows = self.tests.entry(test.ordinal).or_insert_with(|| vec![None; hosts]);
         rows[host] = Some(test);

@@ -1,5 +1,21 @@
-//! The storage of a solution as a model for the simulated world.
+//! The storage of a solution as a model for the simulated world: from the solution file and `assumptions.toml` to
+//! [`array::Hardware`].
+//!
+//! * A volume with disks of its own is a group of these disks. Its files lie from the outer tracks inwards, in the order in
+//!   which they get their size.
+//! * Hosts of one enclosure share its controllers (`scope = "shared"`), or each host has its own. Volumes are owned by the
+//!   controllers in turn. Each link of a host leads to one controller, in turn; those to the other controllers are for failover.
+//! * A mirror reads from its disks in turn ([`array::MirrorReads::Alternate`]), for every solution.
+//!
+//! Limits: a pool is modelled as the one store that `[array]` names.
 
+use std::collections::BTreeMap;
+
+use array::{
+    Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link, LogStore,
+    MirrorReads, Path, ReplicatedStore, SharedArray, StoreNode, Target, VolumePlacement,
+};
+use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
 use world::sim::{FixedLatency, FixedLatencyTimes, StorageModel};
 
 /// A model of the storage that the hosts of a rehearsal use.
@@ -8,11 +24,364 @@ pub struct Storage {
     pub description: String,
     /// The model.
     pub model: Box<dyn StorageModel>,
+    /// The array, to look at and to break; `None` when the solution file describes none.
+    pub array: Option<SharedArray>,
+    /// What each volume with disks of its own is made of.
+    pub parts: Vec<VolumeParts>,
 }
 
-/// Storage of which nothing is known but that it answers quickly: every volume alike.
-pub fn storage(seed: u64) -> Storage {
-    let times = FixedLatencyTimes::default();
-    let description = "every volume alike: 0.2 ms for a read, 0.1 ms for a write, 500 MB/s".into();
-    Storage { description, model: Box::new(FixedLatency::new(seed, times)) }
+/// The parts behind a volume, as indexes of the array's hardware.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeParts {
+    /// Host.
+    pub host: String,
+    /// Volume.
+    pub volume: String,
+    /// Its disks in their order; none in a store.
+    pub drives: Vec<usize>,
+    /// The first link of its host.
+    pub link: usize,
+    /// The controller that owns it.
+    pub controller: usize,
+}
+
+type Outcome<T> = Result<T, Box<SolutionError>>;
+
+/// The storage that `solution` describes, for the hosts of `deployments`.
+///
+/// # Errors
+/// If the description cannot be modelled.
+pub fn storage(solution: &Solution, deployments: &[Deployment], seed: u64) -> Outcome<Storage> {
+    let Some(spec) = &solution.file.array else {
+        let times = FixedLatencyTimes::default();
+        return Ok(Storage {
+            description:
+                "no [array] in the solution file; every volume alike: 0.2 ms for a read, 0.1 ms for a \
+                          write, 500 MB/s"
+                    .into(),
+            model: Box::new(FixedLatency::new(seed, times)),
+            array: None,
+            parts: Vec::new(),
+        });
+    };
+    let (hardware, parts) = hardware(solution, spec, deployments)?;
+    let description = format!(
+        "modelled storage: {} drives behind {} controllers",
+        hardware.drives.len(),
+        hardware.controllers.len()
+    );
+    let array =
+        Array::new(hardware, seed).map_err(|error| solution.error("array", error.to_string(), None))?;
+    let array = SharedArray::new(array);
+    Ok(Storage { description, model: Box::new(array.clone()), array: Some(array), parts })
+}
+
+fn hardware(
+    solution: &Solution,
+    spec: &StorageArray,
+    deployments: &[Deployment],
+) -> Outcome<(Hardware, Vec<VolumeParts>)> {
+    let assumptions = Assumptions::shipped();
+    let bad = |error: ArrayError| solution.error("array", error.to_string(), None);
+    let has_cache = assumptions.names("write_cache").contains(&spec.controller);
+    let mut controller = assumptions.controller(&spec.controller).map_err(bad)?;
+    if has_cache {
+        let mut cache = assumptions.write_cache(&spec.controller).map_err(bad)?;
+        cache.bytes = spec.cache_mib.map_or(cache.bytes, |mib| mib << 20);
+        controller.write_cache = Some(cache);
+    }
+    let link = assumptions.link(&spec.link).map_err(bad)?;
+    let rebuild = assumptions.rebuild("default").map_err(bad)?;
+    let mut builder = Builder {
+        solution,
+        spec,
+        controller,
+        link,
+        hosts: solution.hosts()?,
+        hardware: Hardware { rebuild, ..Hardware::default() },
+        assumptions,
+        parts: Vec::new(),
+        arrays: BTreeMap::new(),
+        pools: BTreeMap::new(),
+    };
+    for (number, deployment) in deployments.iter().enumerate() {
+        builder.add_host(number, deployment)?;
+    }
+    Ok((builder.hardware, builder.parts))
+}
+
+struct Builder<'a> {
+    solution: &'a Solution,
+    spec: &'a StorageArray,
+    assumptions: Assumptions,
+    controller: Controller,
+    link: Link,
+    hosts: Vec<HostSpec>,
+    hardware: Hardware,
+    parts: Vec<VolumeParts>,
+    /// Enclosure, site or host: its controllers.
+    arrays: BTreeMap<String, Vec<usize>>,
+    /// Place and pool: the store.
+    pools: BTreeMap<(String, String), usize>,
+}
+
+impl Builder<'_> {
+    fn add_host(&mut self, number: usize, deployment: &Deployment) -> Outcome<()> {
+        let host = deployment.host.as_str();
+        let place = self.place_of(host);
+        let controllers = self.controllers_at(&place);
+        let links = self.spec.links_per_host.unwrap_or(1).max(1) as usize;
+        let paths: Vec<Path> = (0..links)
+            .map(|index| {
+                let name = format!("{host} link {}", index + 1);
+                self.hardware.links.push(Link { name, ..self.link.clone() });
+                let link = self.hardware.links.len() - 1;
+                Path { links: vec![link], controller: controllers[index % controllers.len()] }
+            })
+            .collect();
+        let reached = controllers.len().min(links);
+        let volumes = self.solution.volumes(host)?;
+        for (index, tested) in deployment.volumes.iter().enumerate() {
+            let Some(info) = volumes.iter().find(|volume| volume.name == tested.name) else { continue };
+            let owner = controllers[index % reached];
+            let (target, bytes) = self.target(host, number, &place, info)?;
+            let drives = match target {
+                Target::Group { group, .. } => self.hardware.groups[group].drives.clone(),
+                _ => Vec::new(),
+            };
+            self.parts.push(VolumeParts {
+                host: host.to_owned(),
+                volume: info.name.clone(),
+                drives,
+                link: paths[0].links[0],
+                controller: owner,
+            });
+            self.hardware.volumes.push(VolumePlacement {
+                host: host.to_owned(),
+                path: tested.dir.clone(),
+                bytes,
+                target,
+                owner,
+                paths: paths.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// What the host's controllers are named by: itself, or what it shares them in.
+    fn place_of(&self, host: &str) -> String {
+        let spec = self.hosts.iter().find(|spec| spec.name == host);
+        let shared = spec.and_then(|spec| {
+            let site = self.solution.file.site.get(spec.site).map(|site| site.name.clone());
+            spec.enclosure.clone().or(site)
+        });
+        match self.spec.scope {
+            Scope::Host => host.to_owned(),
+            Scope::Shared => shared.unwrap_or_default(),
+        }
+    }
+
+    fn controllers_at(&mut self, place: &str) -> Vec<usize> {
+        if let Some(known) = self.arrays.get(place) {
+            return known.clone();
+        }
+        let (first, count) =
+            (self.hardware.controllers.len(), self.spec.controllers.unwrap_or(1).max(1) as usize);
+        for number in 0..count {
+            self.hardware.controllers.push(Controller {
+                name: format!("{place} controller {}", number + 1),
+                partner: (count > 1).then_some(first + (number + 1) % count),
+                ..self.controller.clone()
+            });
+        }
+        let made: Vec<usize> = (first..first + count).collect();
+        self.arrays.insert(place.to_owned(), made.clone());
+        made
+    }
+
+    /// What holds a volume, and its capacity.
+    fn target(
+        &mut self,
+        host: &str,
+        number: usize,
+        place: &str,
+        info: &VolumeInfo,
+    ) -> Outcome<(Target, u64)> {
+        let volume = &self.solution.file.volume[info.entry];
+        let at = format!("volume[{}]", info.entry);
+        let asked = info.capacity_gib.map(|gib| (gib * f64::from(1 << 30)) as u64 / 4096 * 4096);
+        if let Some(disk) = &volume.disk {
+            let drives =
+                self.add_drives(disk, volume.disks.unwrap_or(1), &format!("{host} {}", info.name), &at)?;
+            let layout = self.layout(volume.raid, &at)?;
+            let group = self.add_group(&format!("{host} {}", info.name), layout, drives);
+            let capacity = self.group_bytes(group);
+            return Ok((Target::Group { group, first_byte: 0 }, asked.unwrap_or(capacity).min(capacity)));
+        }
+        let (Some(pool), Some(bytes)) = (&volume.pool, asked) else {
+            let message = format!("volume `{}` has neither disks nor a pool with a capacity", info.name);
+            return Err(self.solution.error(
+                &at,
+                message,
+                Some("name its disk, or leave [array] out".into()),
+            ));
+        };
+        let target = match self.spec.store.clone() {
+            Some(Store::LogStructured { model, cache_disk, cache_disks }) => {
+                let store = self.log_store(place, pool, &model, (&cache_disk, cache_disks), &at)?;
+                Target::LogStore { store }
+            }
+            Some(Store::Replicated { model, nodes }) => {
+                let store = self.replicated_store(place, pool, &model, nodes, &at)?;
+                Target::ReplicatedStore { store, node: number % nodes.max(1) as usize }
+            }
+            None => {
+                let message =
+                    format!("volume `{}` lies in a pool, and [array] says nothing of its store", info.name);
+                return Err(self.solution.error("array", message, Some("add store = { kind = .. }".into())));
+            }
+        };
+        Ok((target, bytes))
+    }
+
+    fn log_store(
+        &mut self,
+        place: &str,
+        pool: &str,
+        model: &str,
+        (cache_disk, cache_disks): (&str, u32),
+        at: &str,
+    ) -> Outcome<usize> {
+        let key = (place.to_owned(), pool.to_owned());
+        if let Some(known) = self.pools.get(&key) {
+            return Ok(*known);
+        }
+        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
+        let drives = self.add_drives(&described.disk, described.disks, &name, at)?;
+        let layout = self.layout(described.raid, at)?;
+        let group = self.add_group(&name, layout, drives);
+        let flash = self.add_drives(cache_disk, cache_disks, &format!("{name} flash"), "array.store")?;
+        let store = self.assumptions.log_store(model).map_err(|error| self.bad("array.store", error))?;
+        let resident_bytes = self.resident_bytes(place)?;
+        self.hardware.log_stores.push(LogStore { name, group, flash, resident_bytes, ..store });
+        let index = self.hardware.log_stores.len() - 1;
+        self.pools.insert(key, index);
+        Ok(index)
+    }
+
+    fn replicated_store(
+        &mut self,
+        place: &str,
+        pool: &str,
+        model: &str,
+        nodes: u32,
+        at: &str,
+    ) -> Outcome<usize> {
+        let key = (place.to_owned(), pool.to_owned());
+        if let Some(known) = self.pools.get(&key) {
+            return Ok(*known);
+        }
+        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
+        let count = nodes.max(1);
+        let mut store_nodes = Vec::new();
+        for node in 1..=count {
+            let node_name = format!("{name} node {node}");
+            let disks = self.add_drives(&described.disk, described.disks / count, &node_name, at)?;
+            let flash = match (&described.fast_disk, described.fast_disks) {
+                (Some(disk), Some(drives)) => {
+                    self.add_drives(disk, drives / count, &format!("{node_name} flash"), at)?
+                }
+                _ => Vec::new(),
+            };
+            self.hardware.links.push(Link { name: format!("{node_name} network"), ..self.link.clone() });
+            store_nodes.push(StoreNode { flash, disks, link: self.hardware.links.len() - 1 });
+        }
+        let store =
+            self.assumptions.replicated_store(model).map_err(|error| self.bad("array.store", error))?;
+        let resident_bytes = self.resident_bytes(place)?;
+        let store = ReplicatedStore { name, nodes: store_nodes, resident_bytes, ..store };
+        self.hardware.replicated_stores.push(store);
+        let index = self.hardware.replicated_stores.len() - 1;
+        self.pools.insert(key, index);
+        Ok(index)
+    }
+
+    /// Bytes of the databases of all tested hosts of a place, also of those that take no part in this rehearsal.
+    fn resident_bytes(&self, place: &str) -> Outcome<u64> {
+        let mut bytes = 0;
+        for host in self.solution.hosts_under_test()? {
+            if self.place_of(&host.name) == place {
+                let deployment = self.solution.deployment(Some(&host.name))?;
+                let databases = deployment.instances.iter().flat_map(|instance| &instance.databases);
+                bytes += databases.map(|database| database.bytes).sum::<u64>();
+            }
+        }
+        Ok(bytes)
+    }
+
+    fn bad(&self, at: &str, error: ArrayError) -> Box<SolutionError> {
+        self.solution.error(at, error.to_string(), None)
+    }
+
+    fn layout(&self, raid: Raid, at: &str) -> Outcome<Layout> {
+        Ok(match raid {
+            Raid::Jbod | Raid::Raid0 => Layout::Raid0,
+            Raid::Raid1 => Layout::Raid1,
+            Raid::Raid10 => Layout::Raid10,
+            Raid::Raid5 => Layout::Raid5,
+            Raid::Raid6 => Layout::Raid6,
+            Raid::TripleParity => Layout::TripleParity,
+            Raid::Replica2 | Raid::Replica3 => {
+                let message = "copies on other nodes need a pool with a replicated store";
+                return Err(self.solution.error(&format!("{at}.raid"), message, None));
+            }
+        })
+    }
+
+    fn add_drives(&mut self, disk: &str, count: u32, name: &str, at: &str) -> Outcome<Vec<usize>> {
+        let described = self.solution.disk(disk, at)?;
+        let model = described.model.as_deref().unwrap_or(disk);
+        let model = self.assumptions.drive(model).map_err(|error| self.bad(&format!("{at}.disk"), error))?;
+        let first = self.hardware.drives.len();
+        self.hardware.drives.extend((1..=count).map(|number| Drive {
+            name: format!("{name} disk {number}"),
+            model: model.clone(),
+            link: None,
+        }));
+        Ok((first..first + count as usize).collect())
+    }
+
+    fn add_group(&mut self, name: &str, layout: Layout, drives: Vec<usize>) -> usize {
+        self.hardware.groups.push(Group {
+            name: name.to_owned(),
+            layout,
+            drives,
+            stripe_element_bytes: self.spec.stripe_element_kib.unwrap_or(64) << 10,
+            mirror_reads: MirrorReads::Alternate,
+        });
+        self.hardware.groups.len() - 1
+    }
+
+    /// What a group holds, as its disks' data sheets say; whole stripe elements.
+    fn group_bytes(&self, group: usize) -> u64 {
+        let Group { layout, drives, stripe_element_bytes, .. } = &self.hardware.groups[group];
+        let one = drives.iter().map(|drive| drive_bytes(&self.hardware.drives[*drive].model)).min();
+        let count = drives.len() as u64;
+        let data = match layout {
+            Layout::Raid0 => count,
+            Layout::Raid1 => 1,
+            Layout::Raid10 => count / 2,
+            Layout::Raid5 => count - 1,
+            Layout::Raid6 | Layout::DynamicPool { .. } => count - 2,
+            Layout::TripleParity => count - 3,
+        };
+        one.unwrap_or(0) / stripe_element_bytes * stripe_element_bytes * data
+    }
+}
+
+fn drive_bytes(model: &DriveModel) -> u64 {
+    match model {
+        DriveModel::Rotating(disk) => disk.capacity_bytes,
+        DriveModel::Flash(drive) => drive.capacity_bytes,
+    }
 }

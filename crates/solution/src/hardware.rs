@@ -58,6 +58,8 @@ pub struct Enclosure {
 pub struct Disk {
     /// Name that volumes and pools use.
     pub name: String,
+    /// Its name in `assumptions.toml`, for simulated time; the same name when not given.
+    pub model: Option<String>,
     /// Capacity in GB of the vendor (10^9 bytes).
     pub capacity_gb: f64,
     /// Random I/O per second that one disk is planned with.

@@ -11,6 +11,7 @@
 //!
 //! Limits: at most [`MAX_NAMES`] hosts, and as many volumes and instances per host.
 
+mod array;
 mod deployment;
 mod error;
 mod expand;
@@ -21,6 +22,7 @@ mod programme;
 mod resolve;
 mod template;
 
+pub use array::{Scope, StorageArray, Store};
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
 };
@@ -113,8 +115,7 @@ pub struct SolutionFile {
     #[serde(default)]
     pub fault: Vec<Fault>,
     /// Model of the storage for simulated time.
-    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
-    pub array: Option<toml::Table>,
+    pub array: Option<StorageArray>,
 }
 
 /// A solution file and its text.

@@ -46,7 +46,7 @@ pub struct Load {
     pub target_iops: Option<f64>,
     /// How far below the target still passes, in percent; 0 when not given.
     pub tolerance_percent: Option<f64>,
-    /// Time a session rests after a batch, as a multiple of the time the batch took; 1 when not given.
+    /// Time a session rests after a batch, as a multiple of the time the batch took; 1 (0 for 2003) when not given.
     pub idle_factor: Option<f64>,
     /// Operations of a batch; by generation when not given.
     pub mix: Option<Mix>,
@@ -212,6 +212,10 @@ pub struct Fault {
     pub host: Option<String>,
     /// Volume that it happens on; any when not given.
     pub volume: Option<String>,
+    /// Disk of the volume that it happens to, from 1; the first when not given.
+    pub disk: Option<u32>,
+    /// How many times as slow a disk becomes; 10 when not given.
+    pub factor: Option<f64>,
     /// Seconds after the start of the test; any time when not given.
     pub at_s: Option<f64>,
     /// Seconds that it lasts; to the end of the test when not given.

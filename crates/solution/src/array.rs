@@ -1,0 +1,58 @@
+//! `[array]`: how the storage behind the volumes is built, for simulated time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[array]`: the parts between hosts and disks. Kinds are names of `assumptions.toml`, which has their data and sources.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StorageArray {
+    /// Whose controllers they are.
+    pub scope: Scope,
+    /// Kind of controller.
+    pub controller: String,
+    /// Controllers of the array, or of each host; 1 when not given. Several are partners.
+    pub controllers: Option<u32>,
+    /// Cache of one controller for its own volumes in MiB; that of its kind when not given.
+    pub cache_mib: Option<u64>,
+    /// Bytes on one disk before the next one's turn, in KiB; 64 when not given.
+    pub stripe_element_kib: Option<u64>,
+    /// Kind of link between a host and its storage.
+    pub link: String,
+    /// Links of one host, to the controllers in turn; 1 when not given.
+    pub links_per_host: Option<u32>,
+    /// How the pools of the file keep data, if it has any.
+    pub store: Option<Store>,
+}
+
+/// How pools keep data. Kinds are names of `assumptions.toml`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Store {
+    /// Every write appended to a log over all disks, reads cached in flash.
+    LogStructured {
+        /// Kind of store.
+        model: String,
+        /// Kind of the flash drives that cache reads.
+        cache_disk: String,
+        /// Flash drives that cache reads, in one pool.
+        cache_disks: u32,
+    },
+    /// Copies of everything on several nodes, each with a share of the pool's disks.
+    Replicated {
+        /// Kind of store.
+        model: String,
+        /// Nodes of one pool; hosts run on them in turn.
+        nodes: u32,
+    },
+}
+
+/// Whose controllers they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// RAID adapters in each host.
+    Host,
+    /// One array that the hosts of an enclosure, or else of a site, share.
+    Shared,
+}
