@@ -7,7 +7,12 @@
     reason = "the binary faces the operating system: it reads the solution file and writes to the terminal"
 )]
 
+mod compare_cmd;
 mod failure;
+mod import_cmd;
+mod lint_cmd;
+mod output;
+mod paper_cmd;
 mod plan_cmd;
 mod preflight;
 mod run_cmd;
@@ -41,6 +46,10 @@ enum Command {
     Report(run_cmd::ReportArguments),
     Verify(verify_cmd::VerifyArguments),
     Clean(preflight::CleanArguments),
+    Lint(lint_cmd::LintArguments),
+    Compare(compare_cmd::CompareArguments),
+    Import(import_cmd::ImportArguments),
+    Paper(paper_cmd::PaperArguments),
 }
 
 fn main() -> ExitCode {
@@ -52,6 +61,10 @@ fn main() -> ExitCode {
         Command::Report(arguments) => run_cmd::report(&arguments),
         Command::Verify(arguments) => verify_cmd::run(&arguments),
         Command::Clean(arguments) => preflight::clean(&arguments),
+        Command::Lint(arguments) => lint_cmd::run(&arguments),
+        Command::Compare(arguments) => compare_cmd::run(&arguments),
+        Command::Import(arguments) => import_cmd::run(&arguments),
+        Command::Paper(arguments) => paper_cmd::run(&arguments),
     };
     match outcome {
         Ok(status) => status.into(),

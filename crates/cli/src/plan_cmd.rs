@@ -7,6 +7,7 @@ use plan::search::{Catalogue, search};
 use solution::Solution;
 
 use crate::failure::{Failure, Status};
+use crate::output::data;
 
 /// Sizes a solution, lays out its copies and finds the worst failure.
 #[derive(clap::Args)]
@@ -139,14 +140,4 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
 fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
         .map_err(|error| Failure::wrong_input(format!("cannot read {}", path.display())).because(error))
-}
-
-/// Data goes to stdout; a reader that has gone away (`| head`) is no failure.
-fn data(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::could_not_run("cannot write to stdout").because(error))
-        }
-        _ => Ok(()),
-    }
 }

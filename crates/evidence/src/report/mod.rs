@@ -18,9 +18,38 @@ mod window;
 use std::path::{Path, PathBuf};
 
 pub use model::*;
-pub use text::bytes;
+pub use svg::line_chart;
+pub use text::{bytes, duration, number, significant};
+
+use results::{Measure, Test};
 
 use crate::run_data::RunData;
+
+/// The style sheet of our pages: light, dark and paper.
+pub const STYLE: &str = include_str!("../../templates/style.css");
+
+/// What was counted in one sample of a measured window, all hosts together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SampleFigures {
+    /// Start, seconds since the window started.
+    pub start_s: f64,
+    /// Operations per second.
+    pub per_s: f64,
+    /// Mean latency; `None` if there was no operation.
+    pub latency_ms_mean: Option<f64>,
+}
+
+/// `measures` taken together, sample by sample. Samples are those that maxima are judged by.
+pub fn samples(data: &RunData, test: &Test, measures: &[Measure]) -> Vec<SampleFigures> {
+    let view = window::TestView::new(data, test);
+    let totals = view.sample_totals(window::Scope::All, measures);
+    let samples = totals.iter().enumerate().map(|(n, totals)| SampleFigures {
+        start_s: view.samples[n].saturating_sub(view.span.start_ms) as f64 / 1e3,
+        per_s: totals.count as f64 / view.sample_seconds(n),
+        latency_ms_mean: totals.latency_ms(),
+    });
+    samples.collect()
+}
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -113,12 +113,14 @@ fn throughput(view: &TestView<'_>) -> Option<Throughput> {
     let seconds = view.span.seconds();
     let batches = view.totals(Scope::All, &[Measure::Batch]).count;
     let is_tuning = view.data.tuning_steps.iter().any(|step| step.test == view.test.ordinal);
-    if batches == 0 || seconds <= 0.0 || is_tuning {
-        return None;
-    }
     let per_s = |measure| view.totals(Scope::All, &[measure]).count as f64 / seconds;
     let (reads_per_s, writes_per_s) = (per_s(READ), per_s(WRITE));
     let iops = reads_per_s + writes_per_s;
+    // Imported figures may lack batches; a target and I/O towards it are a load as well.
+    let is_load = batches > 0 || (view.test.target_iops.is_some() && iops > 0.0);
+    if !is_load || seconds <= 0.0 || is_tuning {
+        return None;
+    }
     let by_database = || {
         of_test(&view.data.series, view.test.ordinal)
             .filter(|((_, origin, measure), _)| *measure == Measure::Batch && origin.database.is_some())

@@ -68,9 +68,10 @@ pub struct Totals {
 
 impl Totals {
     pub fn add(&mut self, point: &Point) {
-        self.count += point.count;
-        self.bytes += point.bytes;
-        self.latency_ns_sum += point.latency_ns_sum;
+        // Imported figures may be absurd: they saturate, they do not wrap.
+        self.count = self.count.saturating_add(point.count);
+        self.bytes = self.bytes.saturating_add(point.bytes);
+        self.latency_ns_sum = self.latency_ns_sum.saturating_add(point.latency_ns_sum);
         self.latency_ns_max = self.latency_ns_max.max(point.latency_ns_max);
     }
 
@@ -215,15 +216,19 @@ impl<'a> TestView<'a> {
 
     /// Figures of `measures` taken together; `None` if nothing was counted.
     pub fn figures(&self, scope: Scope<'a>, measures: &[Measure]) -> Option<Figures> {
-        let mut totals = Totals::default();
+        let totals = self.totals(scope, measures);
+        (totals.count > 0).then(|| self.figures_of(&totals, &self.sample_totals(scope, measures)))
+    }
+
+    /// What was counted of `measures` in each sample.
+    pub fn sample_totals(&self, scope: Scope<'a>, measures: &[Measure]) -> Vec<Totals> {
         let mut samples = vec![Totals::default(); self.samples.len()];
         for point in self.points(scope, measures) {
-            totals.add(point);
             if let Some(index) = self.sample_of(point) {
                 samples[index].add(point);
             }
         }
-        (totals.count > 0).then(|| self.figures_of(&totals, &samples))
+        samples
     }
 
     fn figures_of(&self, totals: &Totals, samples: &[Totals]) -> Figures {

@@ -1,0 +1,68 @@
+//! `proofload compare`: runs of any kind side by side.
+
+use std::path::{Path, PathBuf};
+
+use review::compare::{Subject, compare};
+use review::{Source, SourceError};
+
+use crate::failure::{Failure, Status};
+use crate::output::{data, write_file};
+
+/// Compares runs: measured, simulated, imported, or published figures. The first is the baseline.
+#[derive(clap::Args)]
+pub struct CompareArguments {
+    /// Run folders, run.db, report.json or published figures (.toml).
+    #[arg(value_name = "EVIDENCE", required = true, num_args = 2..)]
+    evidence: Vec<PathBuf>,
+    /// Print the comparison as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Write the comparison as a page as well.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Exit with status 1 if a figure is worse than the baseline by more than this.
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    fail_above: Option<f64>,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 =
+        text.trim_end_matches('%').trim().parse().map_err(|_| "write a number, such as 5".to_owned())?;
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("write a number from 0".to_owned()) }
+}
+
+/// Opens evidence; what is not there or not evidence is wrong input.
+pub fn open(path: &Path) -> Result<Source, Failure> {
+    review::open(path).map_err(|error| {
+        let help = match &error {
+            SourceError::Unknown(_) => "foreign reports: first `proofload import FILE --out RUN`",
+            SourceError::Damaged { .. } => "name the file as it was written, or the folder of a run",
+            _ => "name a run folder, a run.db, a report.json or published figures (.toml)",
+        };
+        Failure::wrong_input("cannot read the evidence").because(error).help(help)
+    })
+}
+
+/// Runs the command.
+pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
+    let mut subjects = Vec::new();
+    for path in &arguments.evidence {
+        let subject = Subject::new(&path.display().to_string(), open(path)?);
+        subjects.push(subject.map_err(|error| Failure::wrong_input("cannot compare").because(error))?);
+    }
+    let comparison = compare(&subjects);
+    if let Some(path) = &arguments.html {
+        write_file(path, &comparison.html())?;
+    }
+    data(&if arguments.json { comparison.json() } else { comparison.text() })?;
+    let Some(limit) = arguments.fail_above else { return Ok(Status::Pass) };
+    if let Some(run) = comparison.runs.iter().find(|run| !run.incomparable.is_empty()) {
+        let message = format!("{} cannot be judged against {}", run.name, comparison.runs[0].name);
+        return Err(Failure::wrong_input(message).because(run.incomparable.join("; ")));
+    }
+    let regressions = comparison.regressions(limit);
+    for (run, test, row) in &regressions {
+        eprintln!("worse by more than {limit} %: {} in {} of {}", row.name, test.name, run.name);
+    }
+    Ok(if regressions.is_empty() { Status::Pass } else { Status::VerdictFail })
+}

@@ -1,0 +1,101 @@
+//! `proofload import`: reports and configurations of others into a run folder.
+
+use std::path::{Path, PathBuf};
+
+use evidence::{RunStore, folder};
+use results::Recorder;
+use review::import::{About, Foreign, gather, parse, rows};
+use review::{Evidence, Source};
+
+use crate::failure::{Failure, Status};
+use crate::output::write_file;
+
+/// Imports reports of Jetstress (HTML), the text of published papers, published figures (.toml), or a Jetstress
+/// configuration (XML, becomes a solution file).
+#[derive(clap::Args)]
+pub struct ImportArguments {
+    /// Files to import. Reports of several servers and tests make one run.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// Folder to make: run.db with its reports, evidence.toml with the figures as printed, solution.toml.
+    #[arg(long, value_name = "RUN")]
+    out: PathBuf,
+    /// Title of the solution; otherwise the name of the first file.
+    #[arg(long)]
+    title: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
+    if arguments.out.exists() {
+        let message = format!("{} exists already", arguments.out.display());
+        return Err(Failure::wrong_input(message).help("name a folder that does not exist yet"));
+    }
+    let first =
+        arguments.files.first().and_then(|file| file.file_stem()).unwrap_or_default().to_string_lossy();
+    let title = arguments.title.clone().unwrap_or_else(|| first.into_owned());
+    let (mut tests, mut solution, mut printed) = (Vec::new(), String::new(), None::<Evidence>);
+    for file in &arguments.files {
+        if file.extension().is_some_and(|extension| extension == "toml") {
+            match crate::compare_cmd::open(file)? {
+                Source::Printed(evidence) if printed.is_none() => printed = Some(*evidence),
+                _ => return Err(Failure::wrong_input("published figures of one solution make one run")),
+            }
+            continue;
+        }
+        match read(file)? {
+            Foreign::Reports(found) => tests.extend(found),
+            Foreign::Solution(text) => solution = text,
+        }
+    }
+    let evidence = match printed {
+        Some(mut evidence) => {
+            evidence.test.extend(tests);
+            Some(evidence)
+        }
+        None if tests.is_empty() => None,
+        None => Some(gather(&title, tests)),
+    };
+    folder::claim(&arguments.out, &title)
+        .map_err(|error| Failure::could_not_run("cannot make the folder").because(error))?;
+    if !solution.is_empty() {
+        write_file(&arguments.out.join("solution.toml"), &solution)?;
+    }
+    if let Some(evidence) = evidence {
+        record(&evidence, &solution, arguments)?;
+    }
+    Ok(Status::Pass)
+}
+
+fn read(file: &Path) -> Result<Foreign, Failure> {
+    let name = file.display();
+    let bytes = std::fs::read(file)
+        .map_err(|error| Failure::wrong_input(format!("cannot read {name}")).because(error))?;
+    parse(&bytes).map_err(|error| {
+        Failure::wrong_input(format!("cannot import {name}"))
+            .because(error)
+            .help("it takes HTML reports and XML configurations of Jetstress, and papers as plain text")
+    })
+}
+
+fn record(evidence: &Evidence, solution: &str, arguments: &ImportArguments) -> Result<(), Failure> {
+    let names: Vec<String> = arguments
+        .files
+        .iter()
+        .filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    let id = arguments.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let about = About { id, source: names.join(", "), solution_text: solution.to_owned() };
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::could_not_run("cannot write the run").because(error);
+    let mut store = RunStore::create(&arguments.out.join("run.db")).map_err(|error| failed(&error))?;
+    for row in rows(evidence, &about) {
+        store.record(row).map_err(|error| failed(&error))?;
+    }
+    store.close().map_err(|error| failed(&error))?;
+    let text = evidence.to_toml().map_err(|error| failed(&error))?;
+    write_file(&arguments.out.join(review::PRINTED), &text)?;
+    crate::run_cmd::render(&arguments.out)?;
+    eprintln!("imported {} tests into {}", evidence.test.len(), arguments.out.display());
+    Ok(())
+}

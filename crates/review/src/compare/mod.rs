@@ -1,0 +1,480 @@
+//! Comparing runs of any kind: measured, simulated, imported, published. The first is the baseline.
+//!
+//! Invariants
+//! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
+//! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
+//! 3. A regression is worse than the baseline by more than the limit, and its interval, where there is one, excludes zero.
+
+mod statistics;
+mod view;
+
+use evidence::report::{MeasureRow, SampleFigures, TestReport, samples};
+use evidence::{Report, RunData};
+use results::{IoClass, Measure, WorldKind};
+use serde::Serialize;
+
+use crate::claims::Evidence;
+use crate::import::{About, rows};
+use crate::sources::Source;
+use statistics::{Spread, difference};
+
+/// A run to be compared.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// Name in tables: the file or folder.
+    pub name: String,
+    /// Its report.
+    pub report: Report,
+    /// Its rows; none if only `report.json` is there.
+    data: Option<RunData>,
+    /// `measured`, `simulated`, `imported`, `published`.
+    kind: &'static str,
+}
+
+/// Why something cannot be compared at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// The figures make no report.
+    #[error("{name}: {what}")]
+    NoReport {
+        /// The evidence.
+        name: String,
+        /// Why.
+        what: String,
+    },
+}
+
+impl Subject {
+    /// Takes opened evidence.
+    pub fn new(name: &str, source: Source) -> Result<Subject, CompareError> {
+        let name = name.to_owned();
+        match source {
+            Source::Run { data, report, printed, .. } => {
+                let kind = match (report.run.world, printed.is_some()) {
+                    (_, true) => "imported",
+                    (WorldKind::Real, _) => "measured",
+                    (WorldKind::Simulated, _) => "simulated",
+                };
+                Ok(Subject { name, report: *report, data: Some(*data), kind })
+            }
+            Source::Report(report) => {
+                let kind = if report.run.world == WorldKind::Real { "measured" } else { "simulated" };
+                Ok(Subject { name, report: *report, data: None, kind })
+            }
+            Source::Printed(evidence) => published(name, &evidence),
+        }
+    }
+}
+
+fn published(name: String, evidence: &Evidence) -> Result<Subject, CompareError> {
+    let no_report = |what: String| CompareError::NoReport { name: name.clone(), what };
+    let about = About { id: name.clone(), source: name.clone(), solution_text: String::new() };
+    let data =
+        RunData::from_rows(rows(evidence, &about)).ok_or_else(|| no_report("it holds no test".into()))?;
+    let report = Report::new(&data).map_err(|error| no_report(error.to_string()))?;
+    Ok(Subject { name, report, data: Some(data), kind: "published" })
+}
+
+/// Everything that a comparison says.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Always `proofload-comparison`.
+    pub format: &'static str,
+    /// Version of this form.
+    pub version: u32,
+    /// The runs; the first is the baseline.
+    pub runs: Vec<RunHead>,
+    /// Pairs of tests.
+    pub tests: Vec<TestComparison>,
+}
+
+/// A run and how it relates to the baseline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunHead {
+    /// Name.
+    pub name: String,
+    /// `measured`, `simulated`, `imported`, `published`.
+    pub kind: &'static str,
+    /// Its solution.
+    pub solution: String,
+    /// Why it cannot be compared with the baseline; empty when it can.
+    pub incomparable: Vec<String>,
+    /// What to keep in mind.
+    pub cautions: Vec<String>,
+}
+
+/// One test in all runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TestComparison {
+    /// Title in the first run that has it.
+    pub name: String,
+    /// Kind.
+    pub kind: String,
+    /// Figures side by side.
+    pub rows: Vec<Row>,
+    /// Series for the charts, by run.
+    #[serde(skip)]
+    series: Vec<Series>,
+}
+
+/// A figure in all runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// What it is.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: &'static str,
+    /// Which direction is better; none when neither is.
+    pub better: Option<Better>,
+    /// One value per run.
+    pub cells: Vec<Cell>,
+}
+
+/// Which direction is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// More.
+    Higher,
+    /// Less.
+    Lower,
+}
+
+/// A figure of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Cell {
+    /// Its value; none if the run does not have it.
+    pub value: Option<f64>,
+    /// Difference from the baseline in percent of it.
+    pub difference_pct: Option<f64>,
+    /// 95 % interval of that difference, from batch means; none without a series.
+    pub interval_pct: Option<(f64, f64)>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Series {
+    iops: Vec<SampleFigures>,
+    reads: Vec<SampleFigures>,
+    log_writes: Vec<SampleFigures>,
+    duration_s: f64,
+}
+
+const READ: Measure = Measure::Io(IoClass::TransactionalRead);
+const WRITE: Measure = Measure::Io(IoClass::TransactionalWrite);
+const LOG_WRITE: Measure = Measure::Io(IoClass::LogWrite);
+
+/// Compares runs with the first of them.
+pub fn compare(subjects: &[Subject]) -> Comparison {
+    let runs = subjects
+        .iter()
+        .enumerate()
+        .map(|(n, subject)| RunHead {
+            name: subject.name.clone(),
+            kind: subject.kind,
+            solution: subject.report.run.solution.clone(),
+            incomparable: if n == 0 { Vec::new() } else { incomparable(&subjects[0], subject) },
+            cautions: if n == 0 { Vec::new() } else { cautions(&subjects[0], subject) },
+        })
+        .collect();
+    Comparison { format: "proofload-comparison", version: 1, runs, tests: tests(subjects) }
+}
+
+impl Comparison {
+    /// Figures that are worse than the baseline by more than `percent`: run, test and row.
+    pub fn regressions(&self, percent: f64) -> Vec<(&RunHead, &TestComparison, &Row)> {
+        let mut found = Vec::new();
+        for test in &self.tests {
+            for row in &test.rows {
+                for (run, cell) in self.runs.iter().zip(&row.cells).skip(1) {
+                    if run.incomparable.is_empty() && is_regression(row.better, cell, percent) {
+                        found.push((run, test, row));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// The comparison as JSON.
+    pub fn json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).expect("a comparison has only text keys");
+        text.push('\n');
+        text
+    }
+}
+
+fn is_regression(better: Option<Better>, cell: &Cell, percent: f64) -> bool {
+    let (Some(better), Some(change)) = (better, cell.difference_pct) else { return false };
+    let worse = |change: f64| match better {
+        Better::Higher => -change,
+        Better::Lower => change,
+    };
+    let sure = cell.interval_pct.is_none_or(|(low, high)| worse(low) > 0.0 && worse(high) > 0.0);
+    worse(change) > percent && sure
+}
+
+/// Tests by kind and place among their kind, in the order of the first run that has them.
+fn tests(subjects: &[Subject]) -> Vec<TestComparison> {
+    let mut keys: Vec<(String, usize, String)> = Vec::new();
+    for subject in subjects {
+        for (kind, nth, test) in numbered(&subject.report) {
+            if !keys.iter().any(|(other, n, _)| *other == kind && *n == nth) {
+                keys.push((kind.to_owned(), nth, test.name.clone()));
+            }
+        }
+    }
+    keys.into_iter()
+        .filter_map(|(kind, nth, name)| {
+            let found: Vec<Option<&TestReport>> = subjects
+                .iter()
+                .map(|subject| {
+                    let mut tests = numbered(&subject.report);
+                    tests.find(|(other, n, _)| *other == kind && *n == nth).map(|(_, _, test)| test)
+                })
+                .collect();
+            let series: Vec<Series> = subjects.iter().zip(&found).map(|(s, test)| series(s, *test)).collect();
+            let rows = figures(&found, &series);
+            (!rows.is_empty()).then_some(TestComparison { name, kind, rows, series })
+        })
+        .collect()
+}
+
+fn numbered(report: &Report) -> impl Iterator<Item = (&str, usize, &TestReport)> {
+    report.tests.iter().enumerate().map(|(at, test)| {
+        let nth = report.tests[..at].iter().filter(|other| other.kind == test.kind).count();
+        (test.kind.as_str(), nth, test)
+    })
+}
+
+fn series(subject: &Subject, test: Option<&TestReport>) -> Series {
+    let nothing = Series { iops: Vec::new(), reads: Vec::new(), log_writes: Vec::new(), duration_s: 0.0 };
+    let (Some(data), Some(test)) = (&subject.data, test) else { return nothing };
+    let Some(row) = data.tests.get(&test.ordinal).filter(|_| test.throughput.is_some()) else {
+        return nothing;
+    };
+    Series {
+        iops: samples(data, row, &[READ, WRITE]),
+        reads: samples(data, row, &[READ]),
+        log_writes: samples(data, row, &[LOG_WRITE]),
+        duration_s: test.window.map_or(test.duration_s, |window| window.duration_s),
+    }
+}
+
+type Value = fn(&TestReport) -> Option<f64>;
+/// What the interval of a figure is taken from.
+type Samples = fn(&Series) -> Vec<f64>;
+
+fn measure<'a>(test: &'a TestReport, name: &str) -> Option<&'a MeasureRow> {
+    test.measures.iter().find(|row| row.measure == name)
+}
+
+fn mean_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let values: Vec<f64> = values.flatten().collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn latencies(samples: &[SampleFigures]) -> Vec<f64> {
+    samples.iter().filter_map(|sample| sample.latency_ms_mean).collect()
+}
+
+/// Every figure that at least one run has.
+fn figures(tests: &[Option<&TestReport>], series: &[Series]) -> Vec<Row> {
+    use Better::{Higher, Lower};
+    let none: Samples = |_| Vec::new();
+    let list: [(&'static str, &'static str, Option<Better>, Value, Samples); 14] = [
+        (
+            "Transactional I/O",
+            "1/s",
+            Some(Higher),
+            |t| Some(t.throughput?.transactional_iops),
+            |s| s.iops.iter().map(|sample| sample.per_s).collect(),
+        ),
+        ("Database reads", "1/s", None, |t| Some(t.throughput?.reads_per_s), none),
+        ("Database writes", "1/s", None, |t| Some(t.throughput?.writes_per_s), none),
+        ("Log writes", "1/s", None, |t| Some(t.throughput?.log_writes_per_s), none),
+        (
+            "Read latency, mean",
+            "ms",
+            Some(Lower),
+            |t| t.throughput.and(measure(t, "transactional_read")?.figures.latency_ms_mean),
+            |s| latencies(&s.reads),
+        ),
+        (
+            "Read latency, p99",
+            "ms",
+            Some(Lower),
+            |t| t.throughput.and(measure(t, "transactional_read")?.percentiles.p99_ms),
+            none,
+        ),
+        (
+            "Read latency, worst sample",
+            "ms",
+            None,
+            |t| t.throughput.and(measure(t, "transactional_read")?.figures.latency_ms_sample_max),
+            none,
+        ),
+        (
+            "Write latency, mean",
+            "ms",
+            None,
+            |t| t.throughput.and(measure(t, "transactional_write")?.figures.latency_ms_mean),
+            none,
+        ),
+        (
+            "Log write latency, mean",
+            "ms",
+            Some(Lower),
+            |t| t.throughput.and(measure(t, "log_write")?.figures.latency_ms_mean),
+            |s| latencies(&s.log_writes),
+        ),
+        (
+            "Log write latency, p99",
+            "ms",
+            Some(Lower),
+            |t| t.throughput.and(measure(t, "log_write")?.percentiles.p99_ms),
+            none,
+        ),
+        (
+            "Maintenance reads",
+            "1/s",
+            None,
+            |t| t.throughput.and(Some(measure(t, "maintenance_read")?.figures.per_s)),
+            none,
+        ),
+        (
+            "Backup of a database",
+            "MiB/s",
+            Some(Higher),
+            |t| mean_of(t.backups.iter().map(|row| row.mib_per_s)),
+            none,
+        ),
+        (
+            "Checksum of a database",
+            "MiB/s",
+            Some(Higher),
+            |t| mean_of(t.checksums.iter().map(|row| row.mib_per_s)),
+            none,
+        ),
+        (
+            "Replay of one log",
+            "s",
+            Some(Lower),
+            |t| mean_of(t.recoveries.iter().map(|row| row.s_per_log)),
+            none,
+        ),
+    ];
+    list.into_iter()
+        .filter_map(|(name, unit, better, value, samples)| {
+            let values: Vec<Option<f64>> = tests.iter().map(|test| test.and_then(value)).collect();
+            values.iter().any(Option::is_some).then(|| {
+                let spreads: Vec<Option<Spread>> = series.iter().map(|s| Spread::of(&samples(s))).collect();
+                Row { name, unit, better, cells: cells(&values, &spreads) }
+            })
+        })
+        .collect()
+}
+
+fn cells(values: &[Option<f64>], spreads: &[Option<Spread>]) -> Vec<Cell> {
+    let base = values.first().copied().flatten().filter(|base| *base != 0.0);
+    values
+        .iter()
+        .enumerate()
+        .map(|(n, value)| {
+            let (Some(base), Some(own), true) = (base, *value, n > 0) else {
+                return Cell { value: *value, ..Cell::default() };
+            };
+            let interval = spreads[0].as_ref().zip(spreads[n].as_ref()).map(|(a, b)| {
+                let (low, high) = difference(a, b);
+                (100.0 * low / a.mean, 100.0 * high / a.mean)
+            });
+            Cell { value: *value, difference_pct: Some(100.0 * (own - base) / base), interval_pct: interval }
+        })
+        .collect()
+}
+
+/// What makes every difference of figures meaningless.
+fn incomparable(base: &Subject, other: &Subject) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let pages = |subject: &Subject| {
+        let mut sizes: Vec<u32> =
+            subject.report.databases.iter().map(|database| database.page_bytes).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    };
+    let (a, b) = (pages(base), pages(other));
+    if !a.is_empty() && !b.is_empty() && a != b {
+        reasons.push(format!("different page sizes: {a:?} and {b:?} bytes"));
+    }
+    let mut shared = 0;
+    for (kind, nth, test) in numbered(&other.report) {
+        let Some((_, _, partner)) = numbered(&base.report).find(|(k, n, _)| *k == kind && *n == nth) else {
+            continue;
+        };
+        shared += 1;
+        let (a, b) = (load(base, partner), load(other, test));
+        for ((what, a), (_, b)) in a.iter().zip(&b) {
+            if let (Some(a), Some(b)) = (a, b)
+                && a != b
+            {
+                reasons.push(format!("{}: different {what}: {a} and {b}", test.name));
+            }
+        }
+    }
+    if shared == 0 {
+        reasons.push("they have no test in common".to_owned());
+    }
+    reasons
+}
+
+/// What defines the load of a test; unknown parts compare with everything.
+fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>); 5] {
+    let row = subject
+        .data
+        .as_ref()
+        .and_then(|data| data.tests.get(&test.ordinal))
+        .filter(|_| test.throughput.is_some());
+    let own = ["measured", "simulated"].contains(&subject.kind);
+    let mix = test.parameters.iter().find(|parameter| parameter.name.to_lowercase().contains("mix"));
+    let databases = subject.report.databases.len();
+    [
+        ("target", row.and_then(|row| row.target_iops).map(|iops| format!("{iops} I/O per second"))),
+        ("number of sessions", row.and_then(|row| row.sessions).map(|sessions| sessions.to_string())),
+        ("number of copies", row.map(|row| row.copies.to_string())),
+        // Reports of others word the mix in their own way.
+        ("operation mix", mix.filter(|_| own && row.is_some()).map(|parameter| parameter.value.clone())),
+        ("number of databases", row.filter(|_| databases > 0).map(|_| databases.to_string())),
+    ]
+}
+
+/// What to keep in mind, though figures can be compared.
+fn cautions(base: &Subject, other: &Subject) -> Vec<String> {
+    let mut cautions = Vec::new();
+    if base.kind != other.kind {
+        cautions.push(format!("{} against {}", other.kind, base.kind));
+    }
+    let simulated = |subject: &Subject| subject.report.run.world == WorldKind::Simulated;
+    if simulated(base) != simulated(other) {
+        cautions.push("a prediction against a measurement: a difference may be the model's".to_owned());
+    }
+    let printed = |subject: &Subject| ["imported", "published"].contains(&subject.kind);
+    if printed(base) != printed(other) {
+        cautions.push(
+            "printed read latencies include background maintenance, ours do not; printed averages weigh samples, not \
+             operations"
+                .to_owned(),
+        );
+    }
+    for (kind, nth, test) in numbered(&other.report) {
+        let partner = numbered(&base.report).find(|(k, n, _)| *k == kind && *n == nth);
+        let windows = partner.and_then(|(_, _, partner)| Some((partner.window?, test.window?)));
+        if let Some((a, b)) = windows
+            && (a.duration_s / b.duration_s.max(1e-9) - 1.0).abs() > 0.1
+            && test.throughput.is_some()
+        {
+            cautions
+                .push(format!("{}: windows of {:.0} s and {:.0} s", test.name, a.duration_s, b.duration_s));
+        }
+    }
+    cautions
+}

@@ -1,0 +1,182 @@
+//! A comparison as text and as a page.
+
+use std::fmt::Write;
+
+use evidence::report::{Chart, ChartLine, SampleFigures, line_chart, significant};
+
+use super::{Cell, Comparison, Row, Series, TestComparison};
+use crate::markup::{escape, page, table};
+
+/// Steps of an overlaid chart.
+const STEPS: usize = 240;
+
+impl Comparison {
+    /// The comparison for a terminal.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (n, run) in self.runs.iter().enumerate() {
+            let _ = writeln!(text, "{}  {} ({}: {})", letter(n), run.name, run.kind, run.solution);
+            for reason in &run.incomparable {
+                let _ = writeln!(text, "   cannot be compared with A: {reason}");
+            }
+            for caution in &run.cautions {
+                let _ = writeln!(text, "   mind: {caution}");
+            }
+        }
+        for test in &self.tests {
+            let _ = write!(text, "\n{:<36}", test.name);
+            for n in 0..self.runs.len() {
+                let _ = write!(text, "{:>10}{:>24}", letter(n), if n == 0 { "" } else { "against A" });
+            }
+            text.push('\n');
+            for row in &test.rows {
+                let _ = write!(text, "  {:<34}", format!("{} ({})", row.name, row.unit));
+                for (n, cell) in row.cells.iter().enumerate() {
+                    let change = if n == 0 { String::new() } else { change(cell) };
+                    let _ = write!(text, "{:>10}{:>24}", value(cell), change);
+                }
+                text.push('\n');
+            }
+        }
+        text
+    }
+
+    /// The comparison as a page.
+    pub fn html(&self) -> String {
+        let mut body = String::new();
+        for (n, run) in self.runs.iter().enumerate() {
+            let _ = write!(
+                body,
+                "<p><b>{}</b> {} ({}: {})</p>\n",
+                letter(n),
+                escape(&run.name),
+                run.kind,
+                escape(&run.solution)
+            );
+            let reasons =
+                run.incomparable.iter().map(|reason| format!("Cannot be compared with A: {reason}."));
+            let cautions = run.cautions.iter().map(|caution| format!("Mind: {caution}."));
+            for note in reasons.chain(cautions) {
+                let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&note));
+            }
+        }
+        for test in &self.tests {
+            let _ = write!(body, "<section><header><h2>{}</h2></header>\n", escape(&test.name));
+            body.push_str(&self.figures(test));
+            for chart in charts(test) {
+                let _ = writeln!(body, "<figure>{}</figure>", line_chart(&chart));
+            }
+            body.push_str("</section>\n");
+        }
+        body.push_str(METHOD);
+        let names: Vec<&str> = self.runs.iter().map(|run| run.name.as_str()).collect();
+        page("Comparison of storage evidence", &names.join(" against "), &body)
+    }
+
+    fn figures(&self, test: &TestComparison) -> String {
+        let mut head = vec!["Figure".to_owned()];
+        for n in 0..self.runs.len() {
+            head.push(letter(n));
+            if n > 0 {
+                head.push("against A".to_owned());
+            }
+        }
+        let rows: Vec<Vec<String>> = test.rows.iter().map(row).collect();
+        table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
+    }
+}
+
+const METHOD: &str = "<section><h2>How sure the differences are</h2>\n<p>Brackets give the 95 % interval of a difference. \
+    Samples next to each other in time are alike, so each series is cut into ten to twenty stretches, whose means are \
+    nearly independent; the interval is Welch’s t over these. It covers the noise inside each run, not what differs \
+    from run to run. A figure without brackets comes without a series long enough to tell.</p></section>\n";
+
+fn letter(n: usize) -> String {
+    match u8::try_from(n).ok().filter(|n| *n < 26) {
+        Some(n) => char::from(b'A' + n).to_string(),
+        None => format!("#{}", n + 1),
+    }
+}
+
+fn row(row: &Row) -> Vec<String> {
+    let mut cells = vec![format!("{} ({})", row.name, row.unit)];
+    for (n, cell) in row.cells.iter().enumerate() {
+        cells.push(value(cell));
+        if n > 0 {
+            cells.push(change(cell));
+        }
+    }
+    cells
+}
+
+fn value(cell: &Cell) -> String {
+    cell.value.map_or("–".to_owned(), significant)
+}
+
+fn change(cell: &Cell) -> String {
+    let signed = |percent: f64| format!("{percent:+.1}").replace('-', "−");
+    match (cell.difference_pct, cell.interval_pct) {
+        (None, _) => String::new(),
+        (Some(change), None) => format!("{} %", signed(change)),
+        (Some(change), Some((low, high))) => {
+            format!("{} % [{}, {}]", signed(change), signed(low), signed(high))
+        }
+    }
+}
+
+fn charts(test: &TestComparison) -> Vec<Chart> {
+    type Pick = (fn(&Series) -> &Vec<SampleFigures>, fn(&SampleFigures) -> Option<f64>);
+    let kinds: [(&str, &str, Pick); 3] = [
+        ("Transactional I/O", "1/s", (|s| &s.iops, |sample| Some(sample.per_s))),
+        ("Database read latency, mean of each step", "ms", (|s| &s.reads, |sample| sample.latency_ms_mean)),
+        ("Log write latency, mean of each step", "ms", (|s| &s.log_writes, |sample| sample.latency_ms_mean)),
+    ];
+    let duration_s = test.series.iter().map(|series| series.duration_s).fold(0.0, f64::max);
+    let longest = test.series.iter().map(|series| series.iops.len()).max().unwrap_or(0);
+    // A single sample is a figure of the table, not a line.
+    if longest < 2 || duration_s <= 0.0 {
+        return Vec::new();
+    }
+    let steps = longest.min(STEPS);
+    let step_s = duration_s / steps as f64;
+    kinds
+        .into_iter()
+        .map(|(title, unit, (list, value))| Chart {
+            title: title.to_owned(),
+            unit: unit.to_owned(),
+            duration_s,
+            step_s,
+            lines: test
+                .series
+                .iter()
+                .enumerate()
+                .map(|(n, series)| ChartLine {
+                    name: letter(n),
+                    values: binned(list(series), value, step_s, steps),
+                })
+                .collect(),
+            limits: Vec::new(),
+        })
+        .collect()
+}
+
+/// Means of the samples that begin in each step; a run with one sample only is a level line.
+fn binned(
+    samples: &[SampleFigures],
+    value: fn(&SampleFigures) -> Option<f64>,
+    step_s: f64,
+    steps: usize,
+) -> Vec<Option<f64>> {
+    if let [only] = samples {
+        return vec![value(only); steps];
+    }
+    let mut sums = vec![(0.0, 0u32); steps];
+    for sample in samples {
+        if let Some(value) = value(sample) {
+            let (sum, count) = &mut sums[((sample.start_s / step_s) as usize).min(steps - 1)];
+            *sum += value;
+            *count += 1;
+        }
+    }
+    sums.into_iter().map(|(sum, count)| (count > 0).then(|| sum / f64::from(count))).collect()
+}

@@ -1,0 +1,345 @@
+//! A configuration of the load generator (XML) into a solution file.
+//!
+//! What has no counterpart is written as a comment, so that nothing is lost silently. Windows paths become folders below
+//! `./volumes`, which the user replaces by the mount points.
+
+use std::fmt::Write;
+
+use roxmltree::{Document, Node};
+
+use super::ImportError;
+
+/// The text of the solution file.
+pub fn solution(xml: &str) -> Result<String, ImportError> {
+    let document = Document::parse(xml).map_err(|error| ImportError::Xml(error.to_string()))?;
+    let root = document.root_element();
+    if root.tag_name().name() != "configuration" {
+        return Err(ImportError::Config(format!(
+            "its root is <{}>, not <configuration>",
+            root.tag_name().name()
+        )));
+    }
+    let part = |name: &str| {
+        let node = root.descendants().find(|node| node.has_tag_name(name));
+        node.ok_or_else(|| ImportError::Config(format!("<{name}> is missing")))
+    };
+    let (design, profile) = (part("TestDesignInfo")?, part("ExchangeProfile")?);
+    let engine = root.descendants().find(|node| node.has_tag_name("JetSystemParams"));
+    let instances = instances(profile)?;
+    let mut text = String::new();
+    head(&mut text, root, design, profile)?;
+    volumes(&mut text, &instances);
+    for n in 0..instances.len() {
+        instance_table(&mut text, n, &instances, engine)?;
+    }
+    load(&mut text, design, profile)?;
+    tests(&mut text, design, &instances)?;
+    Ok(text)
+}
+
+struct Instance {
+    log: String,
+    databases: Vec<String>,
+    backup: Option<String>,
+}
+
+/// Text of a child element.
+fn text_of<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
+    let child = node.children().find(|child| child.has_tag_name(name))?;
+    child.text().map(str::trim).filter(|text| !text.is_empty())
+}
+
+fn figure(node: Node<'_, '_>, name: &str) -> Result<Option<f64>, ImportError> {
+    let Some(text) = text_of(node, name) else { return Ok(None) };
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(Some(value)),
+        _ => Err(ImportError::Config(format!("<{name}> is `{}`, not a number", brief(text)))),
+    }
+}
+
+fn brief(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
+fn instances(profile: Node<'_, '_>) -> Result<Vec<Instance>, ImportError> {
+    let nodes = profile.descendants().filter(|node| node.has_tag_name("EseInstance"));
+    let instances: Vec<Instance> = nodes
+        .map(|node| Instance {
+            log: text_of(node, "LogPath").unwrap_or_default().to_owned(),
+            databases: node
+                .descendants()
+                .filter(|path| path.has_tag_name("Path"))
+                .filter_map(|path| path.text().map(|text| text.trim().to_owned()))
+                .filter(|path| !path.is_empty())
+                .collect(),
+            backup: text_of(node, "DatabaseBackupPath").map(str::to_owned),
+        })
+        .collect();
+    if instances.is_empty() {
+        return Err(ImportError::Config("it names no <EseInstance>".to_owned()));
+    }
+    match instances.iter().position(|instance| instance.databases.is_empty()) {
+        Some(n) => Err(ImportError::Config(format!("<EseInstance> {} has no database <Path>", n + 1))),
+        None => Ok(instances),
+    }
+}
+
+/// A TOML string with everything escaped that could end it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// A comment cannot leave its line.
+fn comment(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// `C:\databases\DB1` -> `./volumes/C/databases/DB1`.
+fn folder(windows: &str) -> String {
+    let parts = windows.split(['\\', '/']).map(|part| {
+        part.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ' | '.')).collect::<String>()
+    });
+    let parts: Vec<String> = parts.filter(|part| !part.trim_matches('.').is_empty()).collect();
+    format!("./volumes/{}", parts.join("/"))
+}
+
+/// Folders that hold databases or logs, in order of appearance.
+fn folders(instances: &[Instance]) -> Vec<String> {
+    let mut folders: Vec<String> = Vec::new();
+    for instance in instances {
+        let backup = instance.backup.iter();
+        for path in
+            instance.databases.iter().chain(Some(&instance.log).filter(|log| !log.is_empty())).chain(backup)
+        {
+            let path = folder(path);
+            if !folders.contains(&path) {
+                folders.push(path);
+            }
+        }
+    }
+    folders
+}
+
+fn volume_name(instances: &[Instance], path: &str) -> String {
+    let wanted = folder(path);
+    let at = folders(instances).iter().position(|other| *other == wanted).unwrap_or(0);
+    format!("V{}", at + 1)
+}
+
+fn head(
+    text: &mut String,
+    root: Node<'_, '_>,
+    design: Node<'_, '_>,
+    profile: Node<'_, '_>,
+) -> Result<(), ImportError> {
+    let version = text_of(root, "JetstressVersionGenerated").unwrap_or("unknown");
+    let described = text_of(design, "Description").unwrap_or("Imported configuration");
+    let generation = match version.split('.').next() {
+        Some("6" | "06") => "2003",
+        Some("8" | "08") => "2007",
+        Some("14") => "2010",
+        _ => "2013",
+    };
+    let mailboxes = figure(profile, "MailboxCount")?.unwrap_or(0.0);
+    let _ = write!(
+        text,
+        "# Imported from a configuration of Jetstress {}.\n# Replace the paths of the volumes by mount points.\n\n\
+         [solution]\nname = {}\nschema = 1\n\n[profile]\nexchange = \"{generation}\"\nmailboxes = {}\n",
+        comment(version),
+        quoted(described),
+        (mailboxes as u64).max(1)
+    );
+    for (name, key) in [("MailboxQuota", "quota_mb"), ("MailboxIops", "test_iops_per_mailbox")] {
+        if let Some(value) = figure(profile, name)?.filter(|value| *value > 0.0) {
+            let _ = writeln!(text, "{key} = {value}");
+        }
+    }
+    text.push_str("\n[[host]]\nname = \"host\"\n");
+    Ok(())
+}
+
+fn volumes(text: &mut String, instances: &[Instance]) {
+    for (n, path) in folders(instances).iter().enumerate() {
+        let _ = write!(text, "\n[[volume]]\nname = \"V{}\"\npath = {}\n", n + 1, quoted(path));
+    }
+}
+
+fn instance_table(
+    text: &mut String,
+    n: usize,
+    all: &[Instance],
+    engine: Option<Node<'_, '_>>,
+) -> Result<(), ImportError> {
+    let instance = &all[n];
+    let _ = write!(text, "\n[[instance]]\nname = \"Instance{}\"\n", n + 1);
+    if let Some(engine) = engine {
+        if let Some(bytes) = figure(engine, "DatabasePageSize")?.filter(|bytes| *bytes > 0.0) {
+            let _ = writeln!(text, "page_kib = {}", (bytes / 1024.0) as u64);
+        }
+        if let Some(kib) = figure(engine, "LogFileSize")?.filter(|kib| *kib > 0.0) {
+            let _ = writeln!(text, "log_file_kib = {}", kib as u64);
+        }
+    }
+    if !instance.log.is_empty() {
+        let _ = writeln!(text, "log_volume = \"{}\"", volume_name(all, &instance.log));
+    }
+    if let [only] = instance.databases.as_slice() {
+        let _ = writeln!(text, "volume = \"{}\"", volume_name(all, only));
+        return Ok(());
+    }
+    let databases = instance.databases.iter().enumerate().map(|(m, path)| {
+        format!("  {{ name = \"Instance{}-{}\", volume = \"{}\" }},\n", n + 1, m + 1, volume_name(all, path))
+    });
+    let _ = writeln!(text, "databases = [\n{}]", databases.collect::<String>());
+    Ok(())
+}
+
+fn load(text: &mut String, design: Node<'_, '_>, profile: Node<'_, '_>) -> Result<(), ImportError> {
+    let (mailboxes, iops) = (figure(profile, "MailboxCount")?, figure(profile, "MailboxIops")?);
+    match (text_of(profile, "DatabaseSizing"), figure(profile, "CapacityPercentage")?) {
+        (Some("Profile"), _) | (_, None) => {
+            let _ = write!(text, "\n[sizing]\nmailboxes = {}\n", mailboxes.unwrap_or(0.0) as u64);
+        }
+        (_, Some(percent)) => {
+            let _ = write!(
+                text,
+                "\n# A share of the capacity needs capacity_gib at each volume.\n[sizing]\npercent_of_capacity = {percent}\n"
+            );
+        }
+    }
+    text.push_str("\n[load]\n");
+    if let Some(threads) = figure(profile, "ThreadCount")?.filter(|threads| *threads >= 1.0) {
+        let _ = writeln!(text, "sessions = {}", threads as u64);
+    }
+    if let (Some(mailboxes), Some(iops)) = (mailboxes, iops)
+        && mailboxes * iops > 0.0
+    {
+        let _ = writeln!(text, "target_iops = {}", (mailboxes * iops * 100.0).round() / 100.0);
+    }
+    if let Some(margin) = figure(profile, "MarginIops")?.filter(|margin| *margin > 0.0) {
+        let _ = writeln!(
+            text,
+            "# MarginIops was {margin}: tolerance_percent would allow that much below the target."
+        );
+    }
+    if let Some(copies) = figure(profile, "DatabaseCopyCount")?.filter(|copies| *copies >= 1.0) {
+        let _ = writeln!(text, "copies = {}", copies as u64);
+    }
+    if let Some(sluggish) = figure(design, "SluggishSessions")? {
+        let _ = writeln!(text, "idle_factor = {sluggish}");
+    }
+    let Some(mix) = design.children().find(|node| node.has_tag_name("OperationMix")) else { return Ok(()) };
+    let share = |name: &str| -> Result<u32, ImportError> {
+        let value = mix.attribute(name).unwrap_or("0").trim();
+        let wrong = || ImportError::Config(format!("OperationMix {name} is `{}`, not a share", brief(value)));
+        value.parse::<u32>().ok().filter(|share| *share <= 100).ok_or_else(wrong)
+    };
+    let (insert, delete, replace) = (share("InsertOps")?, share("DeleteOps")?, share("ReplaceOps")?);
+    let Some(read) = 100u32.checked_sub(insert + delete + replace) else {
+        let sum = insert + delete + replace;
+        return Err(ImportError::Config(format!(
+            "the operations of OperationMix make {sum} %, more than 100 %"
+        )));
+    };
+    let lazy = share("LazyCommits")?;
+    let _ = writeln!(
+        text,
+        "mix = {{ insert = {insert}, delete = {delete}, replace = {replace}, read = {read}, lazy = {lazy} }}"
+    );
+    Ok(())
+}
+
+/// Seconds of `P0Y0M1DT2H0M0S`; years and months are of no use to a test.
+fn duration_s(text: &str) -> Option<f64> {
+    let (date, time) = text.strip_prefix('P')?.split_once('T').unwrap_or((text.strip_prefix('P')?, ""));
+    let part = |text: &str, unit: char| -> Option<f64> {
+        let Some(end) = text.find(unit) else { return Some(0.0) };
+        let start = text[..end].rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |at| at + 1);
+        text[start..end].parse().ok()
+    };
+    let seconds =
+        part(date, 'D')? * 86_400.0 + part(time, 'H')? * 3_600.0 + part(time, 'M')? * 60.0 + part(time, 'S')?;
+    (seconds > 0.0 && seconds <= 366.0 * 86_400.0).then_some(seconds)
+}
+
+fn tests(text: &mut String, design: Node<'_, '_>, instances: &[Instance]) -> Result<(), ImportError> {
+    let yes = |name: &str| text_of(design, name).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let kind = text_of(design, "Type").unwrap_or("Performance");
+    let length = text_of(design, "Duration");
+    let seconds = match length.map(duration_s) {
+        None => 7_200.0,
+        Some(Some(seconds)) => seconds,
+        Some(None) => {
+            let wrong = brief(length.unwrap_or_default());
+            return Err(ImportError::Config(format!(
+                "<Duration> is `{wrong}`, not a length such as P0Y0M0DT2H0M0S"
+            )));
+        }
+    };
+    text.push_str("\n[[test]]\nkind = \"init\"\n");
+    let logs = figure(design, "LogFilesToReplay")?.unwrap_or(500.0) as u64;
+    let backup =
+        instances.iter().find_map(|instance| instance.backup.as_ref()).filter(|_| yes("BackupToDisk"));
+    match kind {
+        // A performance run of more than 6 h is a stress run.
+        "Performance" | "Stress" => {
+            let stress = kind == "Stress" || seconds > 6.0 * 3600.0;
+            let name = if stress { "stress" } else { "performance" };
+            let _ = write!(text, "\n[[test]]\nkind = \"{name}\"\nduration_s = {seconds}\n");
+            text.push_str(&thresholds(design, if stress { "Stress" } else { "Performance" })?);
+            if text_of(design, "VerifyChecksum").is_none() || yes("VerifyChecksum") {
+                text.push_str("\n[[test]]\nkind = \"database_checksum\"\n");
+            }
+        }
+        "DatabaseBackup" => match backup {
+            Some(path) => {
+                let volume = volume_name(instances, path);
+                let _ = write!(text, "\n[[test]]\nkind = \"backup_to_disk\"\nvolume = \"{volume}\"\n");
+            }
+            None => text.push_str("\n[[test]]\nkind = \"backup\"\n"),
+        },
+        "SoftRecovery" => {
+            let _ = write!(
+                text,
+                "\n[[test]]\nkind = \"log_generation\"\nlogs = {logs}\n\n[[test]]\nkind = \"soft_recovery\"\nlogs = {logs}\n"
+            );
+        }
+        other => return Err(ImportError::Config(format!("<Type> is `{}`, an unknown test", brief(other)))),
+    }
+    Ok(())
+}
+
+/// The limits that name this kind of run.
+fn thresholds(design: Node<'_, '_>, kind: &str) -> Result<String, ImportError> {
+    let mut all = design.children().filter(|node| node.has_tag_name("Thresholds"));
+    let Some(node) =
+        all.find(|node| node.attribute("TestRunTypes").is_some_and(|types| types.contains(kind)))
+    else {
+        return Ok(String::new());
+    };
+    let mut limits = Vec::new();
+    for (name, key) in [
+        ("AverageDatabaseReadLatency", "read_avg_ms"),
+        ("MaximumDatabaseReadLatency", "read_max_ms"),
+        ("AverageLogWriteLatency", "log_write_avg_ms"),
+        ("MaximumLogWriteLatency", "log_write_max_ms"),
+    ] {
+        if let Some(limit) = figure(node, name)? {
+            limits.push(format!("{key} = {limit}"));
+        }
+    }
+    Ok(if limits.is_empty() { String::new() } else { format!("thresholds = {{ {} }}\n", limits.join(", ")) })
+}
+
+#[cfg(test)]
+mod tests_of_lengths {
+    use super::*;
+
+    #[test]
+    fn lengths_are_read_as_the_standard_writes_them() {
+        assert_eq!(duration_s("P0Y0M1DT0H0M0S"), Some(86_400.0));
+        assert_eq!(duration_s("PT2H"), Some(7_200.0));
+        assert_eq!(duration_s("P0Y0M0DT0H1M30S"), Some(90.0));
+        assert_eq!((duration_s("2h"), duration_s("P"), duration_s("PTxH")), (None, None, None));
+    }
+}

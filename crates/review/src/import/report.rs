@@ -1,0 +1,439 @@
+//! Reports of the load generator out of lines and rows, by the words of their labels.
+//!
+//! Labels are compared by letters and digits only, because scans and versions differ in the rest. What is not known is
+//! passed over: reports say much that no table of ours has.
+//!
+//! Limits: tables by volume (2003, 2007) tell databases from logs by the word "log" in the volume's name.
+
+use super::document::Block;
+use super::fields::{instant, number};
+use crate::claims::*;
+
+/// Rows of one table, far beyond any server; what sums can hold is worked out from it.
+const MOST_ROWS: usize = 4_096;
+
+/// A table by its heading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Transactional,
+    Maintenance,
+    Replication,
+    Total,
+    Host,
+    Checksum,
+    Backup,
+    Recovery,
+    Volumes,
+    Other,
+}
+
+/// A column by its heading.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Column {
+    Name,
+    ReadLatency(f64),
+    WriteLatency(f64),
+    Reads,
+    Writes,
+    ReadBytes,
+    WriteBytes,
+    LogReadLatency(f64),
+    LogWriteLatency(f64),
+    LogReads,
+    LogWrites,
+    LogReadBytes,
+    LogWriteBytes,
+    Average,
+    Minimum,
+    Maximum,
+    Pages,
+    Bad,
+    Correctable,
+    WrongNumber,
+    Size,
+    Seconds,
+    Rate,
+    Logs,
+    Unknown,
+}
+
+/// Letters and digits, lower case.
+pub fn plain(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// Reads every report of a document.
+pub fn read(blocks: &[Block]) -> Vec<TestClaims> {
+    let mut reader = Reader::default();
+    for block in blocks {
+        match block {
+            Block::Line(text) => reader.line(text),
+            Block::Row(cells) => reader.row(cells),
+        }
+    }
+    reader.end_test();
+    reader.tests
+}
+
+#[derive(Default)]
+struct Reader {
+    tests: Vec<TestClaims>,
+    current: TestClaims,
+    section: Option<Section>,
+    columns: Vec<Column>,
+    /// Rows of volumes of the current report.
+    volumes: Vec<InstanceRow>,
+    in_log: bool,
+}
+
+impl Reader {
+    fn end_test(&mut self) {
+        let mut test = std::mem::take(&mut self.current);
+        (self.section, self.in_log) = (None, false);
+        self.columns.clear();
+        let volumes = std::mem::take(&mut self.volumes);
+        if test.transactional.is_empty() {
+            test.transactional = by_volume(volumes);
+        }
+        let says_something = !test.result.is_empty()
+            || test.achieved_iops.is_some()
+            || !test.transactional.is_empty()
+            || !test.checksum.is_empty()
+            || !test.backup.is_empty()
+            || !test.recovery.is_empty();
+        if !says_something {
+            return;
+        }
+        if test.kind.is_empty() {
+            test.kind = kind_by_tables(&test).to_owned();
+        }
+        complete(&mut test);
+        self.tests.push(test);
+    }
+
+    fn line(&mut self, text: &str) {
+        let label = plain(text);
+        if let Some(kind) = title(&label) {
+            // The same title on the next page of a scan goes on with the same report.
+            if !self.current.kind.is_empty() && (self.current.kind != kind || !self.current.result.is_empty())
+            {
+                self.end_test();
+            }
+            self.current.kind = kind.to_owned();
+            return;
+        }
+        if label.starts_with("testlog") {
+            self.in_log = true;
+            return;
+        }
+        if let Some(section) = section(&label) {
+            (self.section, self.in_log) = (Some(section), false);
+            self.columns.clear();
+            return;
+        }
+        if self.in_log && self.current.log.len() < 10_000 {
+            log_line(&mut self.current, text);
+        }
+    }
+
+    fn row(&mut self, cells: &[String]) {
+        if self.in_log {
+            let text = cells.join(" ");
+            return self.line(&text);
+        }
+        let columns: Vec<Column> = cells.iter().map(|cell| column(&plain(cell), cell)).collect();
+        let known = columns.iter().filter(|column| !matches!(column, Column::Unknown | Column::Name)).count();
+        if known >= 2 || (known == 1 && cells.len() == 2 && columns[0] == Column::Name) {
+            self.columns = columns;
+            return;
+        }
+        if self.columns.len() == cells.len() && self.section.is_some_and(|section| section != Section::Other)
+        {
+            return self.figures(cells);
+        }
+        if let [label, value] = cells {
+            property(&mut self.current, &plain(label), value);
+        }
+    }
+
+    fn figures(&mut self, cells: &[String]) {
+        let Some(section) = self.section else { return };
+        let name = cells.first().cloned().unwrap_or_default();
+        let get =
+            |wanted: Column| self.columns.iter().position(|c| *c == wanted).and_then(|at| number(&cells[at]));
+        let scaled = |same: fn(&Column) -> Option<f64>| {
+            let at = self.columns.iter().position(|column| same(column).is_some())?;
+            Some(number(&cells[at])? * same(&self.columns[at])?)
+        };
+        let label = plain(&name);
+        let (is_sum, is_average) =
+            (label.contains("sum"), label.starts_with("avg") || label.starts_with("average"));
+        let test = &mut self.current;
+        let tables = [test.transactional.len(), test.total.len(), test.bdm.len(), test.log_replication.len()];
+        let others = [
+            test.host.len(),
+            test.checksum.len(),
+            test.backup.len(),
+            test.recovery.len(),
+            self.volumes.len(),
+        ];
+        if tables.into_iter().chain(others).any(|rows| rows >= MOST_ROWS) {
+            return;
+        }
+        match section {
+            Section::Transactional | Section::Total | Section::Volumes => {
+                let rows = match section {
+                    Section::Total => &mut test.total,
+                    Section::Volumes => &mut self.volumes,
+                    _ => &mut test.transactional,
+                };
+                rows.push(InstanceRow {
+                    n: rows.len() as u32 + 1,
+                    name,
+                    db_read_latency_ms: scaled(|c| {
+                        if let Column::ReadLatency(by) = c { Some(*by) } else { None }
+                    }),
+                    db_write_latency_ms: scaled(|c| {
+                        if let Column::WriteLatency(by) = c { Some(*by) } else { None }
+                    }),
+                    db_reads_per_s: get(Column::Reads),
+                    db_writes_per_s: get(Column::Writes),
+                    db_read_avg_bytes: get(Column::ReadBytes),
+                    db_write_avg_bytes: get(Column::WriteBytes),
+                    log_read_latency_ms: scaled(|c| {
+                        if let Column::LogReadLatency(by) = c { Some(*by) } else { None }
+                    }),
+                    log_write_latency_ms: scaled(|c| {
+                        if let Column::LogWriteLatency(by) = c { Some(*by) } else { None }
+                    }),
+                    log_reads_per_s: get(Column::LogReads),
+                    log_writes_per_s: get(Column::LogWrites),
+                    log_read_avg_bytes: get(Column::LogReadBytes),
+                    log_write_avg_bytes: get(Column::LogWriteBytes),
+                });
+            }
+            Section::Maintenance => test.bdm.push(MaintenanceRow {
+                n: test.bdm.len() as u32 + 1,
+                reads_per_s: get(Column::Reads),
+                read_avg_bytes: get(Column::ReadBytes),
+            }),
+            Section::Replication => test.log_replication.push(ReplicationRow {
+                n: test.log_replication.len() as u32 + 1,
+                log_reads_per_s: get(Column::LogReads),
+                log_read_avg_bytes: get(Column::LogReadBytes),
+            }),
+            Section::Host => test.host.push(CounterRow {
+                counter: name,
+                avg: get(Column::Average),
+                min: get(Column::Minimum),
+                max: get(Column::Maximum),
+            }),
+            Section::Checksum => {
+                let row = ChecksumClaims {
+                    n: test.checksum.len() as u32 + 1,
+                    database: name,
+                    pages: get(Column::Pages),
+                    bad: get(Column::Bad),
+                    correctable: get(Column::Correctable),
+                    wrong_page_number: get(Column::WrongNumber),
+                    size_mb: get(Column::Size),
+                    seconds: get(Column::Seconds),
+                    mb_per_s: get(Column::Rate),
+                };
+                if is_sum { test.checksum_sum = Some(row) } else { test.checksum.push(row) }
+            }
+            Section::Backup if is_average => test.backup_avg_mb_per_s = get(Column::Rate),
+            Section::Backup if is_sum => test.backup_sum_mb_per_s = get(Column::Rate),
+            Section::Backup => test.backup.push(BackupClaims {
+                n: test.backup.len() as u32 + 1,
+                size_mb: get(Column::Size),
+                elapsed_s: get(Column::Seconds),
+                mb_per_s: get(Column::Rate),
+            }),
+            Section::Recovery if is_average => {}
+            Section::Recovery if is_sum => test.recovery_sum_logs = get(Column::Logs),
+            Section::Recovery => test.recovery.push(RecoveryClaims {
+                n: test.recovery.len() as u32 + 1,
+                logs: get(Column::Logs),
+                seconds: get(Column::Seconds),
+            }),
+            Section::Other => {}
+        }
+    }
+}
+
+/// Volumes as instances: those of logs are told by their names, and belong to the databases in the same order.
+fn by_volume(volumes: Vec<InstanceRow>) -> Vec<InstanceRow> {
+    let (logs, mut databases): (Vec<_>, Vec<_>) =
+        volumes.into_iter().partition(|volume| plain(&volume.name).contains("log"));
+    for (database, log) in databases.iter_mut().zip(logs) {
+        database.log_writes_per_s = log.db_writes_per_s;
+        database.log_write_latency_ms = log.db_write_latency_ms;
+        database.log_write_avg_bytes = log.db_write_avg_bytes;
+    }
+    for (n, database) in (1u32..).zip(&mut databases) {
+        database.n = n;
+    }
+    databases
+}
+
+/// Kind of the report that begins with this title.
+fn title(label: &str) -> Option<&'static str> {
+    if !label.ends_with("resultreport") && !label.ends_with("testresult") {
+        return None;
+    }
+    let kinds = [
+        ("stress", "stress"),
+        ("checksum", "checksum"),
+        ("backuptodisk", "backup_to_disk"),
+        ("backup", "backup"),
+        ("softrecovery", "soft_recovery"),
+        ("loggeneration", "log_generation"),
+        ("performance", "performance"),
+    ];
+    kinds.iter().find(|(word, _)| label.contains(word)).map(|(_, kind)| *kind)
+}
+
+fn kind_by_tables(test: &TestClaims) -> &'static str {
+    match test {
+        _ if !test.recovery.is_empty() => "soft_recovery",
+        _ if !test.backup.is_empty() => "backup",
+        _ if !test.checksum.is_empty() => "checksum",
+        _ => "performance",
+    }
+}
+
+fn section(label: &str) -> Option<Section> {
+    // A sentence that mentions a table is not its heading.
+    if label.len() > 60 {
+        return None;
+    }
+    let sections = [
+        ("transactionalioperformance", Section::Transactional),
+        ("backgrounddatabasemaintenanceioperformance", Section::Maintenance),
+        ("logreplicationioperformance", Section::Replication),
+        ("totalioperformance", Section::Total),
+        ("hostsystemperformance", Section::Host),
+        ("checksumstatistics", Section::Checksum),
+        ("backupstatistics", Section::Backup),
+        ("recoverystatistics", Section::Recovery),
+        // 2003 and 2007 count by volume.
+        ("disksubsystemperformance", Section::Volumes),
+    ];
+    let found = sections.iter().find(|(word, _)| label.contains(word)).map(|(_, section)| *section);
+    let others = ["testsummary", "databasesizing", "systemparameters", "databaseconfiguration", "testissues"];
+    found.or_else(|| others.iter().any(|word| label.starts_with(word)).then_some(Section::Other))
+}
+
+fn column(label: &str, text: &str) -> Column {
+    // "(sec)" and "sec/Read" are seconds, "(msec)" milliseconds.
+    let to_ms = if label.contains("msec") { 1.0 } else { 1_000.0 };
+    let log = label.contains("log") && !label.contains("logicaldisk");
+    let has = |words: &[&str]| words.iter().all(|word| label.contains(word));
+    let per_second = text.contains("/sec") || text.contains("/s");
+    match label {
+        _ if has(&["replayed"]) => Column::Logs,
+        _ if log && has(&["read", "latency"]) => Column::LogReadLatency(to_ms),
+        _ if log && has(&["write", "latency"]) => Column::LogWriteLatency(to_ms),
+        _ if log && has(&["read", "bytes"]) => Column::LogReadBytes,
+        _ if log && has(&["write", "bytes"]) => Column::LogWriteBytes,
+        _ if log && has(&["read"]) && per_second => Column::LogReads,
+        _ if log && has(&["write"]) && per_second => Column::LogWrites,
+        _ if has(&["read", "latency"]) || has(&["avgdisksecread"]) => Column::ReadLatency(to_ms),
+        _ if has(&["write", "latency"]) || has(&["avgdisksecwrite"]) => Column::WriteLatency(to_ms),
+        _ if has(&["read", "bytes"]) => Column::ReadBytes,
+        _ if has(&["write", "bytes"]) => Column::WriteBytes,
+        _ if has(&["transferred"]) || has(&["mbsec"]) || has(&["mbytessec"]) => Column::Rate,
+        _ if has(&["read"]) && per_second => Column::Reads,
+        _ if has(&["write"]) && per_second => Column::Writes,
+        "average" | "avg" => Column::Average,
+        "minimum" | "min" => Column::Minimum,
+        "maximum" | "max" => Column::Maximum,
+        _ if has(&["seenpages"]) => Column::Pages,
+        _ if has(&["badpages"]) => Column::Bad,
+        _ if has(&["correctable"]) => Column::Correctable,
+        _ if has(&["wrongpage"]) => Column::WrongNumber,
+        _ if has(&["databasesizembytes"]) || has(&["filelength"]) || label == "sizemb" => Column::Size,
+        _ if has(&["elapsed"]) || has(&["seconds"]) => Column::Seconds,
+        _ if has(&["instance"]) || label == "database" || label == "counter" || has(&["logicaldisk"]) => {
+            Column::Name
+        }
+        _ => Column::Unknown,
+    }
+}
+
+/// A label and its value.
+fn property(test: &mut TestClaims, label: &str, value: &str) {
+    let figure = || number(value);
+    match label {
+        "overalltestresult" => test.result = value.to_owned(),
+        "machinename" => test.machine = value.to_owned(),
+        "teststarttime" => test.start = instant(value),
+        "testendtime" => test.end = instant(value),
+        "collectionstarttime" => test.collection_start = instant(value),
+        "collectionendtime" => test.collection_end = instant(value),
+        "jetstressversion" => test.jetstress_version = value.to_owned(),
+        "eseversion" => test.ese_version = value.to_owned(),
+        "operatingsystem" => test.operating_system = value.to_owned(),
+        "achievedtransactionaliopersecond" | "achievedtransactionalios" => test.achieved_iops = figure(),
+        "targettransactionaliopersecond" | "targettransactionalios" => test.target_iops = figure(),
+        "initialdatabasesizebytes" => test.initial_database_bytes = figure(),
+        "finaldatabasesizebytes" => test.final_database_bytes = figure(),
+        "databasefilescount" => test.database_files = figure(),
+        "threadcount" => test.threads = figure(),
+        "minimumdatabasecache" => test.cache_min_mb = figure(),
+        "maximumdatabasecache" => test.cache_max_mb = figure(),
+        "numberofcopiesperdatabase" => test.copies_simulated = figure(),
+        "insertoperations" | "deleteoperations" | "replaceoperations" | "readoperations" | "lazycommits" => {
+            let name = label.trim_end_matches("operations").replace("lazycommits", "lazy_commit");
+            if let Some(share) = figure() {
+                test.op_mix.insert(format!("{name}_pct"), share);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The lines of the test log that carry facts no table has.
+fn log_line(test: &mut TestClaims, text: &str) {
+    let label = plain(text);
+    // A line begins with its time, the first two to four words.
+    let time = (2..=3).rev().find_map(|words| {
+        let head: Vec<&str> = text.split_whitespace().take(words).collect();
+        instant(head.join(" ").trim_end_matches(['-', ' ']))
+    });
+    let events: [(&[&str], &str); 8] = [
+        (&["preparingfortesting"], "prepare"),
+        (&["attachingdatabases"], "attach"),
+        (&["dispatchingtransactions", "begin"], "dispatch_start"),
+        (&["performancelogging", "started"], "logging_start"),
+        (&["attainedprerequisites"], "prerequisites_met"),
+        (&["performancelogging", "ended"], "logging_end"),
+        (&["dispatchingtransactions", "end"], "dispatch_end"),
+        (&["shuttingdown"], "shutdown"),
+    ];
+    if let Some(time) = time
+        && let Some((_, event)) =
+            events.iter().find(|(words, _)| words.iter().all(|word| label.contains(word)))
+    {
+        test.events.entry((*event).to_owned()).or_insert(time);
+    }
+    test.log.push(text.to_owned());
+}
+
+/// Lengths that follow from the times.
+fn complete(test: &mut TestClaims) {
+    let between = |from: &Option<Instant>, to: &Option<Instant>| {
+        let (from, to) = (from.as_ref()?.unix_s()?, to.as_ref()?.unix_s()?);
+        (to > from).then(|| (to - from) as f64)
+    };
+    test.duration_s = test.duration_s.or(between(&test.start, &test.end));
+    test.collection_s = test.collection_s.or(between(&test.collection_start, &test.collection_end));
+    // A run of more than 6 h is a stress run, whatever its title says.
+    if test.kind == "performance" && known(test.collection_s).is_some_and(|seconds| seconds > 6.0 * 3600.0) {
+        test.kind = "stress".to_owned();
+    }
+    if let (Some(first), Some(last)) = (test.initial_database_bytes, test.final_database_bytes) {
+        test.growth_bytes = Some(last - first);
+    }
+}

@@ -1,0 +1,588 @@
+//! Facts as printed into the rows of a run, so that report, compare and lint work on them.
+//!
+//! Invariants
+//! 1. Rates, latencies and sizes of the rows are those printed: one sample covers the whole window.
+//! 2. Every such run says that it was imported, from what, and what that leaves unknown.
+//!
+//! Limits: there is no series and no percentile in a printed report. Printed read latencies mix transactional reads with
+//! background maintenance; both get the mixture. A cell that could not be read gets the mean of its column, with an
+//! event that says so. Sizes that were not printed count as zero bytes.
+
+use std::collections::BTreeMap;
+
+use results::*;
+
+use crate::Instant;
+use crate::claims::{Evidence, InstanceRow, TestClaims, known};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// What the rows cannot know from the facts themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// Name of the run.
+    pub id: String,
+    /// Where the facts come from: file names.
+    pub source: String,
+    /// The solution file, if there is one.
+    pub solution_text: String,
+}
+
+/// The rows of a run that was measured elsewhere.
+pub fn rows(evidence: &Evidence, about: &About) -> Vec<Row> {
+    let groups = groups(evidence);
+    let origin_s = evidence.test.iter().filter_map(|test| started(test)).min().unwrap_or(0);
+    let mut writer = Writer { rows: Vec::new(), page_bytes: page_bytes(evidence), set_up: BTreeMap::new() };
+    let mut run = run_row(evidence, about, origin_s);
+    writer.rows.push(run.clone().into());
+    for host in hosts(evidence) {
+        let description =
+            evidence.hardware.host.get("model").and_then(|value| value.as_str()).unwrap_or("imported");
+        writer.rows.push(Host { name: host, description: description.to_owned() }.into());
+    }
+    writer.environment(evidence, about);
+    let mut now_ms = 0;
+    for (ordinal, group) in (1u32..).zip(&groups) {
+        let same =
+            groups[..ordinal as usize - 1].iter().filter(|other| other[0].kind == group[0].kind).count();
+        now_ms = writer.test(ordinal, &title(&group[0].kind, same), group, origin_s, now_ms);
+    }
+    run.ended_ms = Some(now_ms);
+    run.ending = Some(Ending::Completed);
+    writer.rows.push(run.into());
+    writer.rows
+}
+
+fn run_row(evidence: &Evidence, about: &About, origin_s: i64) -> Run {
+    let version = evidence.test.iter().map(|test| test.jetstress_version.as_str()).find(|v| !v.is_empty());
+    Run {
+        id: about.id.clone(),
+        solution: evidence.solution.title.clone(),
+        solution_text: about.solution_text.clone(),
+        started_unix_ms: u64::try_from(origin_s).unwrap_or(0) * 1_000,
+        tool_version: format!("Jetstress {}", version.unwrap_or("of unknown version")),
+        world: WorldKind::Real,
+        world_detail: format!("imported from {}", about.source),
+        seed: 0,
+        ended_ms: None,
+        ending: None,
+    }
+}
+
+fn started(test: &TestClaims) -> Option<i64> {
+    test.start.as_ref().or(test.collection_start.as_ref()).and_then(Instant::unix_s)
+}
+
+fn host_name(test: &TestClaims) -> String {
+    match (test.machine.as_str(), test.server) {
+        ("", 0) => "all servers".to_owned(),
+        ("", server) => format!("server {server}"),
+        (machine, _) => machine.to_owned(),
+    }
+}
+
+fn hosts(evidence: &Evidence) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for test in &evidence.test {
+        let name = host_name(test);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// Page size of the generation.
+fn page_bytes(evidence: &Evidence) -> u32 {
+    match evidence.solution.exchange_version.as_str() {
+        "2003" => 4_096,
+        "2007" => 8_192,
+        _ => 32_768,
+    }
+}
+
+/// Reports of one kind that different servers made at the same place of the programme are one test.
+fn groups(evidence: &Evidence) -> Vec<Vec<&TestClaims>> {
+    let mut seen: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    let mut groups: Vec<((&str, usize), Vec<&TestClaims>)> = Vec::new();
+    for test in &evidence.test {
+        let nth = seen.entry((&test.kind, host_name(test))).or_default();
+        let key = (test.kind.as_str(), *nth);
+        *nth += 1;
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, group)) => group.push(test),
+            None => groups.push((key, vec![test])),
+        }
+    }
+    groups.sort_by_key(|(_, group)| group.iter().filter_map(|test| started(test)).min().unwrap_or(i64::MAX));
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// A printed figure as a whole number. Damaged or hostile ones are cut to what sums can hold: 2^50 of anything printed
+/// (a pebibyte), from at most 4,096 rows.
+fn whole(value: Option<f64>) -> u64 {
+    bounded(known(value).unwrap_or(0.0), 1 << 50)
+}
+
+fn bounded(value: f64, most: u64) -> u64 {
+    (value.max(0.0) as u64).min(most)
+}
+
+/// Length of the measured window.
+fn window_s(test: &TestClaims) -> f64 {
+    [test.collection_s, test.run_s, test.duration_s]
+        .into_iter()
+        .find_map(known)
+        .filter(|s| *s > 0.0)
+        .unwrap_or(1.0)
+}
+
+struct Writer {
+    rows: Vec<Row>,
+    page_bytes: u32,
+    /// Instances that are described already.
+    set_up: BTreeMap<(String, String), ()>,
+}
+
+impl Writer {
+    fn environment(&mut self, evidence: &Evidence, about: &About) {
+        let host = hosts(evidence).first().cloned().unwrap_or_default();
+        let mut row = |name: &str, value: &str, severity: Severity, note: &str| {
+            if !value.is_empty() {
+                let (area, name) = ("Import".to_owned(), name.to_owned());
+                let (value, note) = (value.to_owned(), note.to_owned());
+                self.rows.push(Environment { host: host.clone(), area, name, value, severity, note }.into());
+            }
+        };
+        row(
+            "Source",
+            &about.source,
+            Severity::Warning,
+            "not measured by proofload: averages as printed, no series, no percentiles; read latencies include \
+             background maintenance; sizes that were not printed count as zero bytes",
+        );
+        let test = evidence.test.iter().find(|test| !test.operating_system.is_empty());
+        row("Operating system", test.map_or("", |test| &test.operating_system), Severity::Info, "");
+        let engine = evidence.test.iter().map(|test| test.ese_version.as_str()).find(|v| !v.is_empty());
+        row("Engine", engine.unwrap_or(&evidence.solution.ese_version), Severity::Info, "");
+    }
+
+    /// The rows of one test; gives the time at which it ended.
+    fn test(&mut self, ordinal: u32, name: &str, group: &[&TestClaims], origin_s: i64, now_ms: u64) -> u64 {
+        let Some(first) = group.first() else { return now_ms };
+        let after_ms = |instant: Option<&Instant>| {
+            let seconds = instant.and_then(Instant::unix_s)? - origin_s;
+            u64::try_from(seconds).ok().map(|seconds| seconds * 1_000)
+        };
+        let started_ms = group.iter().filter_map(|t| after_ms(t.start.as_ref())).min().unwrap_or(now_ms);
+        let window_start = group.iter().filter_map(|t| after_ms(t.collection_start.as_ref())).max();
+        let window_start = window_start.unwrap_or(started_ms).max(started_ms);
+        // One window for all servers: rates are per second, so its exact length changes nothing.
+        let length_s = group.iter().map(|test| window_s(test)).fold(0.0, f64::max);
+        let length_ms = bounded(length_s * 1e3, 1 << 40).max(1);
+        let window_end = window_start + length_ms;
+        let ended =
+            group.iter().filter_map(|t| after_ms(t.end.as_ref())).max().unwrap_or(window_end).max(window_end);
+        let target = group.iter().filter_map(|test| known(test.target_iops)).sum::<f64>();
+        let loaded = group.iter().any(|test| known(test.achieved_iops).is_some());
+        self.rows.push(
+            Test {
+                ordinal,
+                kind: kind(&first.kind).to_owned(),
+                name: name.to_owned(),
+                started_ms,
+                ended_ms: Some(ended),
+                window_start_ms: Some(window_start),
+                window_end_ms: Some(window_end),
+                window_planned_ms: None,
+                sample_ms: length_ms,
+                sessions: known(first.threads).map(|threads| threads as u32),
+                target_iops: (target > 0.0 && loaded).then_some(target),
+                target_batches_per_s: None,
+                copies: known(first.copies_simulated).map_or(1, |copies| copies as u32),
+                parameters: parameters(first),
+            }
+            .into(),
+        );
+        let place = Place { ordinal, t_ms: window_start, length_ms };
+        for test in group {
+            self.tables(test, place);
+            self.verdicts(test, ordinal);
+            self.events(test, ordinal, origin_s);
+        }
+        ended
+    }
+
+    fn instance(&mut self, host: &str, name: &str, test: &TestClaims) {
+        if self.set_up.insert((host.to_owned(), name.to_owned()), ()).is_some() {
+            return;
+        }
+        let databases = known(test.database_files).unwrap_or(1.0).max(1.0);
+        let cache = |mb: Option<f64>| whole(mb.map(|mb| mb / databases * MIB));
+        let log_file_bytes = if self.page_bytes == 4_096 { 5 << 20 } else { 1 << 20 };
+        self.rows.push(
+            Instance {
+                host: host.to_owned(),
+                name: name.to_owned(),
+                log_path: String::new(),
+                log_file_bytes,
+                cache_min_bytes: cache(test.cache_min_mb),
+                cache_max_bytes: cache(test.cache_max_mb),
+            }
+            .into(),
+        );
+        let origin = Origin::database(host, name, name);
+        self.rows.push(Database { origin, path: String::new(), page_bytes: self.page_bytes }.into());
+    }
+
+    fn tables(&mut self, test: &TestClaims, place: Place) {
+        let host = host_name(test);
+        let read_class = match test.kind.as_str() {
+            "backup" => IoClass::BackupRead,
+            _ => IoClass::TransactionalRead,
+        };
+        let doubtful = self.instances(test, &host, place, read_class);
+        if test.transactional.is_empty() {
+            self.host_figures(test, &host, place);
+        }
+        if doubtful > 0 {
+            let text = format!("{doubtful} cells could not be read; each counts as the mean of its column.");
+            self.event(place.t_ms, Severity::Warning, place.ordinal, &host, text);
+        }
+        for row in &test.checksum {
+            let name = format!("Instance{}", row.n);
+            self.rows.push(
+                Checksum {
+                    test: place.ordinal,
+                    origin: Origin::database(&host, &name, &name),
+                    files: 0,
+                    pages: whole(row.pages),
+                    uninitialised_pages: 0,
+                    bad_pages: whole(row.bad),
+                    correctable_pages: whole(row.correctable),
+                    wrong_number_pages: whole(row.wrong_page_number),
+                    bytes: whole(row.size_mb.map(|mb| mb * MIB)),
+                    elapsed_ms: whole(row.seconds.map(|seconds| seconds * 1e3)),
+                }
+                .into(),
+            );
+        }
+        for row in &test.backup {
+            let name = format!("Instance{}", row.n);
+            let destination = (test.kind == "backup_to_disk").then(|| "copy".to_owned());
+            self.rows.push(
+                Backup {
+                    test: place.ordinal,
+                    origin: Origin::database(&host, &name, &name),
+                    destination,
+                    bytes: whole(row.size_mb.map(|mb| mb * MIB)),
+                    elapsed_ms: whole(row.elapsed_s.map(|seconds| seconds * 1e3)),
+                }
+                .into(),
+            );
+        }
+        for row in &test.recovery {
+            self.rows.push(
+                Recovery {
+                    test: place.ordinal,
+                    origin: Origin::instance(&host, &format!("Instance{}", row.n)),
+                    logs: whole(row.logs),
+                    elapsed_ms: whole(row.seconds.map(|seconds| seconds * 1e3)),
+                }
+                .into(),
+            );
+        }
+    }
+
+    /// The instance tables; gives the number of cells that could not be read.
+    fn instances(&mut self, test: &TestClaims, host: &str, place: Place, read_class: IoClass) -> usize {
+        let mut doubtful = 0;
+        // A printed cell; an unreadable one gets the mean of its column; a missing column gives nothing.
+        let mut cell = |column: fn(&InstanceRow) -> Option<f64>, row: &InstanceRow| -> Option<f64> {
+            let value = column(row)?;
+            if value.is_finite() {
+                return Some(value);
+            }
+            let rest: Vec<f64> = test.transactional.iter().filter_map(|row| known(column(row))).collect();
+            (!rest.is_empty()).then(|| {
+                doubtful += 1;
+                rest.iter().sum::<f64>() / rest.len() as f64
+            })
+        };
+        let mut samples = Vec::new();
+        for row in &test.transactional {
+            let name = if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() };
+            let mut add = |class: IoClass,
+                           is_log: bool,
+                           rate: Option<f64>,
+                           latency: Option<f64>,
+                           bytes: Option<f64>| {
+                let origin = match is_log {
+                    true => Origin::instance(host, &name),
+                    false => Origin::database(host, &name, &name),
+                };
+                samples.extend(place.sample(origin, class.into(), rate, latency, bytes));
+            };
+            let read_latency = cell(|r| r.db_read_latency_ms, row);
+            add(
+                read_class,
+                false,
+                cell(|r| r.db_reads_per_s, row),
+                read_latency,
+                cell(|r| r.db_read_avg_bytes, row),
+            );
+            add(
+                IoClass::TransactionalWrite,
+                false,
+                cell(|r| r.db_writes_per_s, row),
+                cell(|r| r.db_write_latency_ms, row),
+                cell(|r| r.db_write_avg_bytes, row),
+            );
+            add(
+                IoClass::LogWrite,
+                true,
+                cell(|r| r.log_writes_per_s, row),
+                cell(|r| r.log_write_latency_ms, row),
+                cell(|r| r.log_write_avg_bytes, row),
+            );
+            if test.kind == "soft_recovery" {
+                let latency = cell(|r| r.log_read_latency_ms, row);
+                add(
+                    IoClass::LogRead,
+                    true,
+                    cell(|r| r.log_reads_per_s, row),
+                    latency,
+                    cell(|r| r.log_read_avg_bytes, row),
+                );
+            }
+            if let Some(bdm) = test.bdm.iter().find(|bdm| bdm.n == row.n) {
+                add(
+                    IoClass::MaintenanceRead,
+                    false,
+                    known(bdm.reads_per_s),
+                    read_latency,
+                    known(bdm.read_avg_bytes),
+                );
+            }
+            if let Some(replication) = test.log_replication.iter().find(|other| other.n == row.n) {
+                let total = test.total.iter().find(|total| total.n == row.n);
+                let latency = total.and_then(|total| known(total.log_read_latency_ms));
+                let (rate, bytes) =
+                    (known(replication.log_reads_per_s), known(replication.log_read_avg_bytes));
+                add(IoClass::ReplicationRead, true, rate, latency, bytes);
+            }
+        }
+        for row in &test.transactional {
+            let name = if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() };
+            self.instance(host, &name, test);
+        }
+        self.rows.extend(samples.into_iter().map(Row::from));
+        doubtful
+    }
+
+    /// Figures of the whole server, where no instance table was printed.
+    fn host_figures(&mut self, test: &TestClaims, host: &str, place: Place) {
+        let origin = || Origin::host(host);
+        let read = IoClass::TransactionalRead.into();
+        let write = IoClass::TransactionalWrite.into();
+        let log = IoClass::LogWrite.into();
+        let samples = [
+            place.sample(origin(), read, test.reads_per_s, test.read_latency_ms, None),
+            place.sample(origin(), write, test.writes_per_s, test.write_latency_ms, None),
+            place.sample(origin(), log, test.log_writes_per_s, test.log_write_latency_ms, None),
+        ];
+        self.rows.extend(samples.into_iter().flatten().map(Row::from));
+    }
+
+    fn verdicts(&mut self, test: &TestClaims, ordinal: u32) {
+        let host = host_name(test);
+        let mut judge = |rule: &str,
+                         text: String,
+                         origin: Origin,
+                         measured: f64,
+                         limit: f64,
+                         comparison: Comparison,
+                         unit: &str| {
+            let outcome = if comparison.holds(measured, limit) { Outcome::Pass } else { Outcome::Fail };
+            let (rule, unit) = (rule.to_owned(), unit.to_owned());
+            let (measured, limit) = (Some(measured), Some(limit));
+            self.rows.push(
+                Verdict {
+                    test: Some(ordinal),
+                    origin,
+                    rule,
+                    text,
+                    measured,
+                    limit,
+                    comparison,
+                    unit,
+                    outcome,
+                }
+                .into(),
+            );
+        };
+        if let (Some(achieved), Some(target)) = (known(test.achieved_iops), known(test.target_iops))
+            && test.kind != "backup_to_disk"
+        {
+            let text = format!("achieved transactional I/O per second reach the target of {target}");
+            judge("achieved_iops", text, Origin::host(&host), achieved, target, Comparison::AtLeast, "1/s");
+        }
+        let limits = test.thresholds.clone().unwrap_or_default();
+        for row in &test.transactional {
+            let name = if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() };
+            let rules = [
+                (
+                    "read_latency_avg",
+                    "mean latency of database reads",
+                    row.db_read_latency_ms,
+                    limits.read_avg_ms,
+                ),
+                (
+                    "log_write_latency_avg",
+                    "mean latency of log writes",
+                    row.log_write_latency_ms,
+                    limits.log_write_avg_ms,
+                ),
+            ];
+            for (rule, what, measured, limit) in rules {
+                if let (Some(measured), Some(limit)) = (known(measured), known(limit)) {
+                    let text = format!("{what} stays at or below {limit} ms");
+                    judge(
+                        rule,
+                        text,
+                        Origin::instance(&host, &name),
+                        measured,
+                        limit,
+                        Comparison::AtMost,
+                        "ms",
+                    );
+                }
+            }
+        }
+        let bad: f64 = test
+            .checksum
+            .iter()
+            .flat_map(|row| [known(row.bad), known(row.wrong_page_number)])
+            .flatten()
+            .sum();
+        if !test.checksum.is_empty() {
+            judge("bad_pages", "no bad page".into(), Origin::host(&host), bad, 0.0, Comparison::AtMost, "");
+        }
+        if !test.result.is_empty() {
+            let outcome = if test.result == "Pass" { Outcome::Pass } else { Outcome::Fail };
+            self.rows.push(
+                Verdict {
+                    test: Some(ordinal),
+                    origin: Origin::host(&host),
+                    rule: "printed_result".into(),
+                    text: format!("the imported report says “{}”", test.result),
+                    measured: None,
+                    limit: None,
+                    comparison: Comparison::AtMost,
+                    unit: String::new(),
+                    outcome,
+                }
+                .into(),
+            );
+        }
+    }
+
+    fn event(&mut self, t_ms: u64, severity: Severity, test: u32, host: &str, text: String) {
+        self.rows.push(Event { t_ms, severity, test: Some(test), host: host.to_owned(), text }.into());
+    }
+
+    fn events(&mut self, test: &TestClaims, ordinal: u32, origin_s: i64) {
+        let host = host_name(test);
+        let at = |instant: &Instant| instant.unix_s().and_then(|s| u64::try_from(s - origin_s).ok());
+        for (name, instant) in &test.events {
+            if let Some(seconds) = at(instant) {
+                self.event(seconds * 1_000, Severity::Info, ordinal, &host, name.replace('_', " "));
+            }
+        }
+        let started_ms = test.start.as_ref().and_then(at).unwrap_or(0) * 1_000;
+        for line in &test.log {
+            self.event(started_ms, Severity::Info, ordinal, &host, line.clone());
+        }
+    }
+}
+
+/// Test, start and length of its window.
+#[derive(Clone, Copy)]
+struct Place {
+    ordinal: u32,
+    t_ms: u64,
+    length_ms: u64,
+}
+
+impl Place {
+    fn sample(
+        self,
+        origin: Origin,
+        measure: Measure,
+        rate: Option<f64>,
+        latency_ms: Option<f64>,
+        bytes: Option<f64>,
+    ) -> Option<Sample> {
+        let count = whole(Some((known(rate)? * self.length_ms as f64 / 1e3).round()));
+        let latency_ns = known(latency_ms).unwrap_or(0.0).clamp(0.0, 1e9) * 1e6;
+        (count > 0).then(|| Sample {
+            test: self.ordinal,
+            origin,
+            measure,
+            t_ms: self.t_ms,
+            interval_ms: self.length_ms,
+            count,
+            bytes: bounded(count as f64 * known(bytes).unwrap_or(0.0), 1 << 62),
+            latency_ns_sum: bounded(count as f64 * latency_ns, 1 << 62),
+            // The longest is not printed; the mean is what is known of it.
+            latency_ns_max: latency_ns as u64,
+        })
+    }
+}
+
+fn kind(printed: &str) -> &str {
+    match printed {
+        "checksum" => "database_checksum",
+        other => other,
+    }
+}
+
+/// Title of a test of which `before` tests of the same kind came earlier.
+fn title(kind: &str, before: usize) -> String {
+    let words = kind.replace('_', " ");
+    let mut letters = words.chars();
+    let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    let number = if before == 0 { String::new() } else { format!(" {}", before + 1) };
+    format!("{first}{}{number}", letters.as_str())
+}
+
+fn parameters(test: &TestClaims) -> Vec<Parameter> {
+    let mut parameters = Vec::new();
+    let mut add = |name: &str, value: String| parameters.push(Parameter { name: name.to_owned(), value });
+    if !test.op_mix.is_empty() {
+        let parts: Vec<String> = test
+            .op_mix
+            .iter()
+            .map(|(name, share)| format!("{} {share} %", name.trim_end_matches("_pct")))
+            .collect();
+        add("Operation mix", parts.join(", "));
+    }
+    let figures = [
+        ("Database files", test.database_files, ""),
+        ("Initial size of all databases", test.initial_database_bytes.map(|b| b / MIB), " MiB"),
+        ("Final size of all databases", test.final_database_bytes.map(|b| b / MIB), " MiB"),
+        ("Batches of all databases, drain included", test.batch_transactions_total, ""),
+        ("Interval of the samples", test.sample_interval_s, " s"),
+    ];
+    for (name, value, unit) in figures {
+        if let Some(value) = known(value) {
+            add(name, format!("{value}{unit}"));
+        }
+    }
+    for row in &test.host {
+        if let (Some(avg), Some(min), Some(max)) = (known(row.avg), known(row.min), known(row.max)) {
+            add(&format!("Host: {}", row.counter.replace('_', " ")), format!("{avg} ({min} to {max})"));
+        }
+    }
+    parameters
+}

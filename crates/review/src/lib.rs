@@ -1,0 +1,16 @@
+//! Judging evidence instead of making it: lint, compare, import of foreign results, the solution paper.
+//!
+//! Everything here reads what others wrote down: runs of ours, result files of Jetstress, published papers. Facts as printed
+//! are [`Evidence`], in the same keys and units as `published/*.toml`.
+#![allow(clippy::disallowed_methods, reason = "this crate reads evidence files and writes documents")]
+
+mod claims;
+pub mod compare;
+pub mod import;
+pub mod lint;
+mod markup;
+pub mod paper;
+mod sources;
+
+pub use claims::{Evidence, Instant, TestClaims};
+pub use sources::{PRINTED, Source, SourceError, open};

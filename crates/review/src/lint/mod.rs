@@ -1,0 +1,187 @@
+//! Lint: does the evidence contradict itself, or the solution that it claims to prove?
+//!
+//! A rule compares two figures that have to agree and names both with their places. Rules look at facts as printed
+//! ([`Evidence`]), so the same rules judge published papers, foreign reports and our own runs; what only a run of ours has
+//! (verdicts, `run.db` beside `report.json`, the solution file) has rules of its own in [`run`].
+//!
+//! Invariants
+//! 1. A rule that lacks one of its two figures says nothing: absence is no contradiction.
+//! 2. Figures agree if they differ by no more than their printed digits allow, and 0.05 %.
+//! 3. One contradiction is told once: a specific rule (the stress run shown as performance) silences the general one.
+
+mod capacity;
+mod copies;
+pub(crate) mod run;
+mod statements;
+mod summary;
+mod tables;
+
+use serde::Serialize;
+
+use crate::claims::Evidence;
+pub use run::{lint_report, lint_run};
+
+/// A figure and where it stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// The figure with its unit.
+    pub value: String,
+    /// Its place in the evidence.
+    pub place: String,
+}
+
+/// Two figures that disagree.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Finding {
+    /// Stable name of the rule.
+    pub rule: &'static str,
+    /// What the figures should have had in common, in a sentence.
+    pub text: String,
+    /// One figure.
+    pub one: Figure,
+    /// The other.
+    pub other: Figure,
+}
+
+/// Every rule: stable name, what it demands.
+pub const RULES: &[(&str, &str)] = &[
+    ("iops_sum", "achieved I/O per second are reads plus writes"),
+    ("aggregate_sum", "rates of the aggregate are the sums over the servers"),
+    ("aggregate_latency", "latencies of the aggregate are the means of the servers"),
+    ("repeated_cell", "two servers do not share a measured figure to the last digit"),
+    ("stress_as_performance", "the performance table shows the performance run"),
+    ("maintenance_counted", "achieved I/O per second leave background maintenance out"),
+    ("host_mixup", "a report belongs to the server that it is shown for"),
+    ("summary_differs", "the summary repeats the figures of the reports"),
+    ("one_server_as_all", "a figure for all servers is not that of one of them"),
+    ("target_differs", "targets are the same wherever they are stated"),
+    ("wrong_scenario", "the target is that of the failure under test"),
+    ("mailbox_arithmetic", "databases times mailboxes per database are all mailboxes"),
+    ("failure_arithmetic", "surviving servers carry exactly what there is"),
+    ("layout_activation", "the copy layout gives the load of the failure under test"),
+    ("iops_per_mailbox", "I/O per second and mailbox follow from the totals"),
+    ("stated_twice", "a fact stated twice is the same both times"),
+    ("calculator_divisor", "all rows of the sizing table divide by the same number of servers"),
+    ("unit", "the printed unit fits the figure"),
+    ("used_capacity", "used storage is the test databases by the formatted capacity"),
+    ("database_utilization", "database utilization is the data by the formatted or the raw capacity"),
+    ("one_server_capacity", "a ratio does not divide one server's capacity by that of all"),
+    ("raw_capacity", "raw capacity is disks times their size"),
+    ("volume_count", "volumes need the disks that they are made of"),
+    ("tested_disks", "all data disks of the solution are tested"),
+    ("raid_level", "the RAID level is the same in the table and in the text"),
+    ("foreign_model", "the text names the hardware of this solution only"),
+    ("total_of_parts", "a printed total is the sum of its parts"),
+    ("rate", "a rate is the amount by the time"),
+    ("read_sum", "transactional plus maintenance reads are the total"),
+    ("growth", "growth is the final less the initial size"),
+    ("average_outside_range", "an average lies between its minimum and its maximum"),
+    ("threshold_exceeded", "a test that passed is inside its limits"),
+    ("lenient_threshold", "the laxer maxima are for runs longer than 6 h"),
+    ("load_after_window", "the load ends with the measured window, or batch counts include more than it"),
+    ("duration_title", "a test lasts as long as its title says"),
+    ("short_window", "the measured window is as long as stated"),
+    ("bad_pages", "a checksum that passed found no bad page"),
+    ("verdict_outcome", "a verdict follows from its figure and its limit"),
+    ("verdict_figure", "a verdict judges the figure that the tables show"),
+    ("solution_threshold", "limits are those of the solution file"),
+    ("report_differs", "report.json says what run.db says"),
+];
+
+/// Collects findings.
+#[derive(Default)]
+pub(crate) struct Findings(Vec<Finding>);
+
+impl Findings {
+    /// Notes that two figures disagree.
+    pub(crate) fn add(
+        &mut self,
+        rule: &'static str,
+        text: impl Into<String>,
+        one: (impl Into<String>, impl Into<String>),
+        other: (impl Into<String>, impl Into<String>),
+    ) {
+        debug_assert!(RULES.iter().any(|(name, _)| *name == rule), "{rule} is not in the list");
+        let figure = |value: String, place: String| Figure { value, place };
+        self.0.push(Finding {
+            rule,
+            text: text.into(),
+            one: figure(one.0.into(), one.1.into()),
+            other: figure(other.0.into(), other.1.into()),
+        });
+    }
+
+    pub(crate) fn has(&self, rule: &str) -> bool {
+        self.0.iter().any(|finding| finding.rule == rule)
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Finding> {
+        self.0
+    }
+}
+
+/// Checks facts as printed.
+pub fn lint(evidence: &Evidence) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    printed(evidence, &mut findings);
+    findings.into_vec()
+}
+
+/// The rules for facts as printed.
+pub(crate) fn printed(evidence: &Evidence, findings: &mut Findings) {
+    tables::check(evidence, findings);
+    summary::check(evidence, findings);
+    statements::check(evidence, findings);
+    capacity::check(evidence, findings);
+    copies::check(evidence, findings);
+}
+
+/// A figure as people print it: no more than six digits that mean something.
+pub(crate) fn shown(value: f64) -> String {
+    if value == 0.0 || (value.fract() == 0.0 && value.abs() < 1e15) {
+        return format!("{value}");
+    }
+    let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A figure with its unit.
+pub(crate) fn with(value: f64, unit: &str) -> String {
+    format!("{} {unit}", shown(value)).trim_end().to_owned()
+}
+
+/// Half a unit of the last digit that `value` was printed with.
+fn half_digit(value: f64) -> f64 {
+    let text = format!("{value}");
+    let decimals = text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    0.5 * 10f64.powi(-(decimals.min(12) as i32))
+}
+
+/// Whether a printed figure and one computed from others can be the same.
+pub(crate) fn agrees(printed: f64, computed: f64) -> bool {
+    agrees_within(printed, computed, 5e-4)
+}
+
+/// The same with a share of the figure that is allowed for, because parts were rounded.
+pub(crate) fn agrees_within(printed: f64, computed: f64, share: f64) -> bool {
+    (printed - computed).abs() <= 1.2 * half_digit(printed) + share * computed.abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_agree_as_far_as_their_digits_go() {
+        assert!(agrees(642.0, 642.116) && agrees(630.7, 630.688) && agrees(2.3, 2.3));
+        assert!(!agrees(642.0, 633.738) && !agrees(1200.51, 1110.138) && !agrees(2.82, 2.8558));
+    }
+
+    #[test]
+    fn figures_are_shown_short() {
+        assert_eq!(shown(1_200.505_3), "1200.51");
+        assert_eq!(shown(0.469), "0.469");
+        assert_eq!(shown(15_008.0), "15008");
+    }
+}

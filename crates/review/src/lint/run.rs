@@ -1,0 +1,363 @@
+//! A run of ours: its report as facts as printed, its verdicts, its solution, and `report.json` against `run.db`.
+
+use evidence::Report;
+use evidence::report::{Figures, InstanceIo, TestReport, VerdictRow};
+use results::Outcome;
+use serde_json::Value;
+use solution::{Solution, TestKind};
+
+use super::{Finding, Findings, agrees_within, printed, with};
+use crate::claims::*;
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Checks a report of ours.
+pub fn lint_report(report: &Report) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    printed(&claims(report), &mut findings);
+    for test in &report.tests {
+        verdicts(test, &mut findings);
+    }
+    against_solution(report, &mut findings);
+    findings.into_vec()
+}
+
+/// Checks a run folder: `recomputed` from its `run.db`, and the text of its `report.json`, if there is one.
+pub fn lint_run(recomputed: &Report, json: Option<&str>) -> Vec<Finding> {
+    let mut findings = lint_report(recomputed);
+    if let Some(json) = json {
+        let mut differs = Findings::default();
+        report_differs(recomputed, json, &mut differs);
+        findings.extend(differs.into_vec());
+    }
+    findings
+}
+
+/// The first figure of `report.json` that `run.db` does not give. Fields that only one version knows are passed over.
+fn report_differs(recomputed: &Report, json: &str, findings: &mut Findings) {
+    let place = "report.json";
+    let Ok(written) = serde_json::from_str::<Value>(json) else {
+        let text = "report.json is not JSON";
+        return findings.add("report_differs", text, ("unreadable", place), ("readable", "run.db"));
+    };
+    let Ok(computed) = serde_json::to_value(recomputed) else { return };
+    if let Some((path, one, other)) = difference(&written, &computed, String::new()) {
+        let text = "report.json does not say what run.db says: it was changed, or run.db was";
+        findings.add(
+            "report_differs",
+            text,
+            (one, format!("{place}: {path}")),
+            (other, format!("run.db: {path}")),
+        );
+    }
+}
+
+fn difference(written: &Value, computed: &Value, path: String) -> Option<(String, String, String)> {
+    match (written, computed) {
+        (Value::Object(a), Value::Object(b)) => a.iter().find_map(|(key, value)| {
+            let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            b.get(key).and_then(|other| difference(value, other, at))
+        }),
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            a.iter().zip(b).enumerate().find_map(|(n, (a, b))| difference(a, b, format!("{path}[{n}]")))
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            let (a, b) = (a.as_f64()?, b.as_f64()?);
+            ((a - b).abs() > 1e-9 * a.abs().max(b.abs())).then(|| (path, with(a, ""), with(b, "")))
+        }
+        (a, b) if a == b => None,
+        (Value::Array(a), Value::Array(b)) => {
+            Some((path, format!("{} entries", a.len()), format!("{} entries", b.len())))
+        }
+        (a, b) => Some((path, brief(a), brief(b))),
+    }
+}
+
+fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// Outcome, figure and limit of every verdict.
+fn verdicts(test: &TestReport, findings: &mut Findings) {
+    for verdict in &test.verdicts {
+        let place = format!("{}: verdict {} of {}", test.name, verdict.rule, origin(verdict));
+        if let (Some(measured), Some(limit)) = (verdict.measured, verdict.limit) {
+            let holds = verdict.comparison.holds(measured, limit);
+            if (verdict.outcome == Outcome::Pass && !holds) || (verdict.outcome == Outcome::Fail && holds) {
+                findings.add(
+                    "verdict_outcome",
+                    format!("the verdict says {}, its figures say otherwise", outcome(verdict.outcome)),
+                    (with(measured, &verdict.unit), format!("{place}: measured")),
+                    (with(limit, &verdict.unit), format!("{place}: limit")),
+                );
+                continue;
+            }
+        }
+        if let (Some(measured), Some((shown, table))) = (verdict.measured, shown_figure(test, verdict))
+            && !agrees_within(measured, shown, 0.01)
+        {
+            findings.add(
+                "verdict_figure",
+                "the verdict judges another figure than the table shows",
+                (with(measured, &verdict.unit), format!("{place}: measured")),
+                (with(shown, &verdict.unit), format!("{}: {table}", test.name)),
+            );
+        }
+    }
+}
+
+fn origin(verdict: &VerdictRow) -> String {
+    let at = &verdict.origin;
+    [Some(&at.host), at.instance.as_ref(), at.database.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join("/")
+}
+
+fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Pass => "pass",
+        Outcome::Fail => "fail",
+        Outcome::Info => "info",
+    }
+}
+
+/// The figure that a verdict judges, as the tables show it.
+fn shown_figure(test: &TestReport, verdict: &VerdictRow) -> Option<(f64, String)> {
+    let at = &verdict.origin;
+    let row = || {
+        let exact = test.databases.iter().find(|row| row.origin == *at);
+        exact.or_else(|| {
+            let of_instance =
+                |row: &&InstanceIo| (&row.origin.host, &row.origin.instance) == (&at.host, &at.instance);
+            // A database of an instance that has several is in its own table or nowhere.
+            test.instances
+                .iter()
+                .find(of_instance)
+                .filter(|_| at.database.is_none() || test.databases.is_empty())
+        })
+    };
+    let mean = |figures: Option<Figures>| figures.and_then(|figures| figures.latency_ms_mean);
+    match verdict.rule.as_str() {
+        "read_latency_avg" if at.instance.is_some() => {
+            Some((mean(row()?.reads)?, "mean read latency of the instance".into()))
+        }
+        "log_write_latency_avg" if at.instance.is_some() => {
+            Some((mean(row()?.log_writes)?, "mean log write latency of the instance".into()))
+        }
+        "achieved_iops" if test.hosts.is_empty() => {
+            Some((test.throughput?.transactional_iops, "transactional I/O per second".into()))
+        }
+        _ => None,
+    }
+}
+
+/// Limits and targets of the solution file that the run carries.
+fn against_solution(report: &Report, findings: &mut Findings) {
+    // A run whose solution is no solution file of ours (an imported one) has nothing to be compared with.
+    let Ok(solution) = Solution::parse(&report.run.solution_text, "solution file") else { return };
+    let hosts = report.hosts.len().max(1) as f64;
+    let planned = plan::plan(&solution, &[]).ok().map(|plan| plan.targets.target_iops * hosts);
+    for test in &report.tests {
+        let target =
+            test.planned.iter().find(|row| row.name == "Transactional I/O").and_then(|row| row.planned);
+        if let (Some(target), Some(planned)) = (target, planned)
+            && target < planned * 0.99
+        {
+            findings.add(
+                "wrong_scenario",
+                "the target is below what the worst failure leaves the hosts under test to carry",
+                (with(target, "1/s"), format!("{}: planned transactional I/O", test.name)),
+                (with(planned, "1/s"), "plan of the solution file: target_iops x hosts"),
+            );
+        }
+        for verdict in &test.verdicts {
+            if let (Some(limit), Some(wished)) = (verdict.limit, solution_limit(&solution, test, verdict))
+                && !agrees_within(limit, wished, 1e-9)
+            {
+                findings.add(
+                    "solution_threshold",
+                    "the verdict was judged by another limit than the solution file sets",
+                    (with(limit, &verdict.unit), format!("{}: verdict {}", test.name, verdict.rule)),
+                    (with(wished, &verdict.unit), format!("solution file: limit of {}", test.kind)),
+                );
+                break;
+            }
+        }
+    }
+}
+
+fn solution_limit(solution: &Solution, test: &TestReport, verdict: &VerdictRow) -> Option<f64> {
+    let deployment = solution.deployment(Some(&verdict.origin.host)).ok()?;
+    let kind = [TestKind::Performance, TestKind::Stress].into_iter().find(|kind| kind.name() == test.kind)?;
+    let thresholds = deployment.tests.iter().find(|spec| spec.kind == kind)?.thresholds;
+    match verdict.rule.as_str() {
+        "read_latency_avg" => thresholds.read_avg_ms,
+        "read_latency_max" => thresholds.read_max_ms,
+        "log_write_latency_avg" => thresholds.log_write_avg_ms,
+        "log_write_latency_max" => thresholds.log_write_max_ms,
+        _ => None,
+    }
+}
+
+/// A report of ours as facts as printed, so that the rules for those apply.
+pub fn claims(report: &Report) -> Evidence {
+    let mut evidence = Evidence { schema_version: 1, ..Evidence::default() };
+    evidence.solution.title = report.run.solution.clone();
+    evidence.solution.servers_tested = Some(report.hosts.len() as f64);
+    for test in &report.tests {
+        for (n, host) in report.hosts.iter().enumerate() {
+            evidence.test.extend(test_claims(test, &host.name, n as u32 + 1));
+        }
+        evidence.test.extend(recoveries(test));
+        if test.kind == "performance" {
+            summarise(report, test, &mut evidence.summary);
+        }
+    }
+    evidence
+}
+
+/// I/O per second of a host: from its own rows, or from the totals if it is alone.
+fn host_rate(test: &TestReport, host: &str, measure: &str) -> Option<f64> {
+    if test.hosts.is_empty() {
+        return test.measures.iter().find(|row| row.measure == measure).map(|row| row.figures.per_s);
+    }
+    test.hosts.iter().find(|row| row.host == host && row.measure == measure).map(|row| row.figures.per_s)
+}
+
+fn summarise(report: &Report, test: &TestReport, summary: &mut Summary) {
+    let Some(all) = test.throughput else { return };
+    summary.aggregate = Some(SummaryRow {
+        achieved_iops: Some(all.transactional_iops),
+        reads_per_s: Some(all.reads_per_s),
+        writes_per_s: Some(all.writes_per_s),
+        log_writes_per_s: Some(all.log_writes_per_s),
+        ..SummaryRow::default()
+    });
+    if test.hosts.is_empty() {
+        return;
+    }
+    for (n, host) in report.hosts.iter().enumerate() {
+        let (reads, writes) = (
+            host_rate(test, &host.name, "transactional_read"),
+            host_rate(test, &host.name, "transactional_write"),
+        );
+        summary.server.push(SummaryRow {
+            server: n as u32 + 1,
+            achieved_iops: sum([reads, writes]),
+            reads_per_s: reads,
+            writes_per_s: writes,
+            log_writes_per_s: host_rate(test, &host.name, "log_write"),
+            ..SummaryRow::default()
+        });
+    }
+}
+
+fn test_claims(test: &TestReport, host: &str, server: u32) -> Option<TestClaims> {
+    let rows = || test.instances.iter().filter(|row| row.origin.host == host).zip(1u32..);
+    let limit = |rule: &str| {
+        test.verdicts.iter().find(|verdict| verdict.rule == rule).and_then(|verdict| verdict.limit)
+    };
+    let achieved = test.throughput.and_then(|all| match test.hosts.is_empty() {
+        true => Some(all.transactional_iops),
+        false => {
+            sum([host_rate(test, host, "transactional_read"), host_rate(test, host, "transactional_write")])
+        }
+    });
+    Some(TestClaims {
+        id: format!("{} on {host}", test.name),
+        kind: test.kind.clone(),
+        server,
+        machine: host.to_owned(),
+        result: if test.outcome == Some(Outcome::Pass) { "Pass".into() } else { String::new() },
+        collection_s: test.window.map(|window| window.duration_s),
+        // A window that was cut is reported as such; one that was not has its planned length.
+        title_hours: test.window.filter(|w| !w.cut).and_then(|window| window.planned_s).map(|s| s / 3600.0),
+        thresholds: Some(ThresholdClaims {
+            read_avg_ms: limit("read_latency_avg"),
+            read_max_ms: limit("read_latency_max"),
+            log_write_avg_ms: limit("log_write_latency_avg"),
+            log_write_max_ms: limit("log_write_latency_max"),
+        }),
+        achieved_iops: achieved,
+        transactional: match achieved {
+            Some(_) => rows().map(|(row, n)| transactional(row, row.reads, n)).collect(),
+            None => Vec::new(),
+        },
+        bdm: rows().map(|(row, n)| maintenance(row, n)).collect(),
+        total: match achieved {
+            Some(_) => rows().map(|(row, n)| transactional(row, row.all_reads, n)).collect(),
+            None => Vec::new(),
+        },
+        checksum: checksums(test, host),
+        backup: backups(test, host),
+        ..TestClaims::default()
+    })
+}
+
+fn transactional(row: &InstanceIo, reads: Option<Figures>, n: u32) -> InstanceRow {
+    let rate = |figures: Option<Figures>| Some(figures.map_or(0.0, |figures| figures.per_s));
+    let latency = |figures: Option<Figures>| figures.and_then(|figures| figures.latency_ms_mean);
+    InstanceRow {
+        n,
+        db_reads_per_s: rate(reads),
+        db_writes_per_s: rate(row.writes),
+        db_read_latency_ms: latency(reads),
+        db_write_latency_ms: latency(row.writes),
+        log_writes_per_s: rate(row.log_writes),
+        log_write_latency_ms: latency(row.log_writes),
+        ..InstanceRow::default()
+    }
+}
+
+fn maintenance(row: &InstanceIo, n: u32) -> MaintenanceRow {
+    let figures = row.maintenance;
+    MaintenanceRow {
+        n,
+        reads_per_s: Some(figures.map_or(0.0, |figures| figures.per_s)),
+        read_avg_bytes: figures.and_then(|figures| figures.bytes_mean),
+    }
+}
+
+fn checksums(test: &TestReport, host: &str) -> Vec<ChecksumClaims> {
+    let rows = test.checksums.iter().filter(|row| row.origin.host == host).zip(1u32..);
+    rows.map(|(row, n)| ChecksumClaims {
+        n,
+        pages: Some(row.pages as f64),
+        bad: Some(row.bad_pages as f64),
+        wrong_page_number: Some(row.wrong_number_pages as f64),
+        size_mb: Some(row.bytes as f64 / MIB),
+        seconds: Some(row.elapsed_s),
+        mb_per_s: row.mib_per_s,
+        ..ChecksumClaims::default()
+    })
+    .collect()
+}
+
+fn backups(test: &TestReport, host: &str) -> Vec<BackupClaims> {
+    let rows = test.backups.iter().filter(|row| row.origin.host == host).zip(1u32..);
+    rows.map(|(row, n)| BackupClaims {
+        n,
+        size_mb: Some(row.bytes as f64 / MIB),
+        elapsed_s: Some(row.elapsed_s),
+        mb_per_s: row.mib_per_s,
+    })
+    .collect()
+}
+
+/// Our tables give the replay time of each instance, so each is a report of its own.
+fn recoveries(test: &TestReport) -> impl Iterator<Item = TestClaims> + '_ {
+    test.recoveries.iter().map(|row| TestClaims {
+        id: format!("{} of {}", test.name, row.origin.instance.as_deref().unwrap_or(&row.origin.host)),
+        kind: "replay".into(),
+        recovery: vec![RecoveryClaims { n: 1, logs: Some(row.logs as f64), seconds: Some(row.elapsed_s) }],
+        seconds_per_log: row.s_per_log,
+        ..TestClaims::default()
+    })
+}

@@ -1,0 +1,227 @@
+//! What came out: reliability, throughput per server and together, backup, replay, and the details.
+
+use evidence::Report;
+use evidence::report::{TestReport, bytes, duration, number, significant};
+use results::Outcome;
+
+use super::Subject;
+use super::document::{Block, Section};
+
+const LOAD_HEAD: [&str; 9] = [
+    "Server",
+    "I/O per s",
+    "Reads per s",
+    "Writes per s",
+    "Read ms",
+    "Write ms",
+    "Log writes per s",
+    "Log write ms",
+    "Read p99 ms",
+];
+
+/// The result summary.
+pub fn summary(subject: &Subject<'_>) -> Section {
+    let mut section = Section::new(subject.title("Test result summary"));
+    reliability(subject, &mut section);
+    for (report, test) in tests(subject).filter(|(_, test)| test.throughput.is_some()) {
+        section.heading(subject.title(&format!("{}: servers and aggregate", test.name)));
+        section.text(test.lead.clone());
+        section.table(&LOAD_HEAD, load_rows(report, test));
+        let target = test.planned.iter().find(|row| row.name == "Transactional I/O");
+        if let Some((planned, achieved)) = target.and_then(|row| row.planned.zip(row.achieved)) {
+            section.text(format!(
+                "Target: {} I/O per second; {}: {}.",
+                significant(planned),
+                subject.done(),
+                significant(achieved)
+            ));
+        }
+    }
+    let backups: Vec<Vec<String>> = tests(subject)
+        .flat_map(|(_, test)| test.backups.iter().map(move |row| (test, row)))
+        .map(|(test, row)| {
+            vec![
+                test.name.clone(),
+                row.origin.host.clone(),
+                row.origin.database.clone().unwrap_or_default(),
+                bytes(row.bytes as f64),
+                duration(row.elapsed_s),
+                row.mib_per_s.map_or("–".to_owned(), |rate| number(rate, 2)),
+            ]
+        })
+        .collect();
+    if !backups.is_empty() {
+        section.heading(subject.title("Backup"));
+    }
+    section.table(&["Test", "Server", "Database", "Size", "Time", "MiB/s"], backups);
+    let replays: Vec<Vec<String>> = tests(subject)
+        .flat_map(|(_, test)| &test.recoveries)
+        .map(|row| {
+            vec![
+                row.origin.host.clone(),
+                row.origin.instance.clone().unwrap_or_default(),
+                row.logs.to_string(),
+                duration(row.elapsed_s),
+                row.s_per_log.map_or("–".to_owned(), |seconds| number(seconds, 3)),
+            ]
+        })
+        .collect();
+    if !replays.is_empty() {
+        section.heading(subject.title("Log replay"));
+    }
+    section.table(&["Server", "Instance", "Logs", "Time", "Seconds per log"], replays);
+    section
+}
+
+fn tests<'a>(subject: &'a Subject<'_>) -> impl Iterator<Item = (&'a Report, &'a TestReport)> {
+    subject.runs.iter().flat_map(|report| report.tests.iter().map(move |test| (report, test)))
+}
+
+fn reliability(subject: &Subject<'_>, section: &mut Section) {
+    section.heading(subject.title("Reliability"));
+    let rows = tests(subject)
+        .map(|(_, test)| {
+            let judged = test.verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info).count();
+            let kept = test.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Pass).count();
+            let bad: u64 = test.checksums.iter().map(|row| row.bad_pages + row.wrong_number_pages).sum();
+            vec![
+                test.name.clone(),
+                duration(test.window.map_or(test.duration_s, |window| window.duration_s)),
+                format!("{kept} of {judged}"),
+                if test.checksums.is_empty() { "–".to_owned() } else { bad.to_string() },
+                if test.ended { "yes" } else { "no" }.to_owned(),
+            ]
+        })
+        .collect();
+    section.table(&["Test", "Length", "Limits kept", "Bad pages", "Carried out to its end"], rows);
+}
+
+fn load_rows(report: &Report, test: &TestReport) -> Vec<Vec<String>> {
+    let row = |name: &str, of: &dyn Fn(&str) -> Option<(f64, Option<f64>, Option<f64>)>| {
+        let (read, write, log) = (of("transactional_read"), of("transactional_write"), of("log_write"));
+        let rate =
+            |figures: Option<(f64, Option<f64>, Option<f64>)>| figures.map_or(0.0, |(rate, _, _)| rate);
+        let latency = |figures: Option<(f64, Option<f64>, Option<f64>)>| {
+            figures.and_then(|(_, latency, _)| latency).map_or("–".to_owned(), |ms| number(ms, 3))
+        };
+        vec![
+            name.to_owned(),
+            number(rate(read) + rate(write), 2),
+            number(rate(read), 2),
+            number(rate(write), 2),
+            latency(read),
+            latency(write),
+            number(rate(log), 2),
+            latency(log),
+            read.and_then(|(_, _, p99)| p99).map_or("–".to_owned(), |ms| number(ms, 3)),
+        ]
+    };
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if !test.hosts.is_empty() {
+        for host in &report.hosts {
+            rows.push(row(&host.name, &|measure| {
+                let found = test.hosts.iter().find(|row| row.host == host.name && row.measure == measure)?;
+                Some((found.figures.per_s, found.figures.latency_ms_mean, found.percentiles.p99_ms))
+            }));
+        }
+    }
+    rows.push(row("Aggregate", &|measure| {
+        let found = test.measures.iter().find(|row| row.measure == measure)?;
+        Some((found.figures.per_s, found.figures.latency_ms_mean, found.percentiles.p99_ms))
+    }));
+    rows
+}
+
+/// Backup: what was measured, and a place for the strategy.
+pub fn backup_strategy(subject: &Subject<'_>) -> Section {
+    let mut section = Section::new("Backup strategy");
+    section.author("how this solution is backed up and restored, and which copies stand in for a backup");
+    for (_, test) in tests(subject).filter(|(_, test)| !test.backups.is_empty()) {
+        section.text(format!("{} ({}): {}", test.name, subject.done(), test.lead));
+    }
+    section
+}
+
+/// The detailed reports: limits and instances of every test, and the whole report as a file.
+pub fn appendices(subject: &Subject<'_>) -> Vec<Section> {
+    let runs = subject.runs.iter().enumerate();
+    runs.map(|(n, report)| {
+        let mut section = Section::new(subject.title(&format!("Appendix {}: run {}", n + 1, report.run.id)));
+        section.blocks.push(Block::File(file_name(n), format!("The whole report of run {}", report.run.id)));
+        for test in &report.tests {
+            section.heading(subject.title(&test.name));
+            section.text(test.lead.clone());
+            section.table(&["Limit", "Of", "Measured", "Limit is", "Outcome"], verdicts(test));
+            section.table(
+                &[
+                    "Instance",
+                    "Reads per s",
+                    "Read ms",
+                    "Writes per s",
+                    "Write ms",
+                    "Log writes per s",
+                    "Log write ms",
+                ],
+                instances(test),
+            );
+        }
+        section
+    })
+    .collect()
+}
+
+/// Name of the file that holds the report of a run, beside the paper.
+pub fn file_name(run: usize) -> String {
+    format!("appendix-{}.html", run + 1)
+}
+
+fn verdicts(test: &TestReport) -> Vec<Vec<String>> {
+    let value = |value: Option<f64>, unit: &str| {
+        value.map_or("–".to_owned(), |value| format!("{} {unit}", significant(value)).trim_end().to_owned())
+    };
+    test.verdicts
+        .iter()
+        .map(|verdict| {
+            let at = &verdict.origin;
+            let of = at.database.as_ref().or(at.instance.as_ref()).unwrap_or(&at.host);
+            let outcome = match verdict.outcome {
+                Outcome::Pass => "pass",
+                Outcome::Fail => "FAIL",
+                Outcome::Info => "–",
+            };
+            vec![
+                verdict.text.clone(),
+                of.clone(),
+                value(verdict.measured, &verdict.unit),
+                value(verdict.limit, &verdict.unit),
+                outcome.to_owned(),
+            ]
+        })
+        .collect()
+}
+
+fn instances(test: &TestReport) -> Vec<Vec<String>> {
+    if test.throughput.is_none() {
+        return Vec::new();
+    }
+    test.instances
+        .iter()
+        .map(|row| {
+            let rate = |figures: Option<evidence::report::Figures>| {
+                figures.map_or("–".to_owned(), |f| number(f.per_s, 3))
+            };
+            let latency = |figures: Option<evidence::report::Figures>| {
+                figures.and_then(|f| f.latency_ms_mean).map_or("–".to_owned(), |ms| number(ms, 3))
+            };
+            vec![
+                format!("{} {}", row.origin.host, row.origin.instance.as_deref().unwrap_or_default()),
+                rate(row.reads),
+                latency(row.reads),
+                rate(row.writes),
+                latency(row.writes),
+                rate(row.log_writes),
+                latency(row.log_writes),
+            ]
+        })
+        .collect()
+}

@@ -1,0 +1,135 @@
+//! Opening evidence of any kind: run folders, `run.db`, `report.json`, facts as printed (`published/*.toml`).
+
+use std::path::{Path, PathBuf};
+
+use evidence::{Report, ReportError, RunData, StoreError};
+
+use crate::claims::Evidence;
+
+/// Name of the file in the folder of an imported run that keeps the foreign facts as printed.
+pub const PRINTED: &str = "evidence.toml";
+
+/// Evidence, opened.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// A run of ours, or one that was imported.
+    Run {
+        /// Every row.
+        data: Box<RunData>,
+        /// The report that they give.
+        report: Box<Report>,
+        /// The text of `report.json` beside it.
+        json: Option<String>,
+        /// Facts as printed, if the run was imported.
+        printed: Option<Box<Evidence>>,
+    },
+    /// A report without its rows.
+    Report(Box<Report>),
+    /// Facts as printed.
+    Printed(Box<Evidence>),
+}
+
+/// Why evidence could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// The file could not be read.
+    #[error("{}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The rows of the run could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// No report can be made of the rows.
+    #[error("{}: {source}", path.display())]
+    Report {
+        /// The run.
+        path: PathBuf,
+        /// Why.
+        source: ReportError,
+    },
+    /// The file is not what its name says.
+    #[error("{}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// Nothing that this program knows.
+    #[error("{} is neither a run folder, run.db, report.json nor published figures (.toml)", .0.display())]
+    Unknown(PathBuf),
+}
+
+/// Opens evidence by what lies at `path`.
+pub fn open(path: &Path) -> Result<Source, SourceError> {
+    if path.is_dir() {
+        return if path.join("run.db").is_file() {
+            run(&path.join("run.db"))
+        } else {
+            Err(SourceError::Unknown(path.to_owned()))
+        };
+    }
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("db") => run(path),
+        Some("json") => {
+            let text = read(path)?;
+            let report: Report = serde_json::from_str(&text).map_err(|error| damaged(path, error))?;
+            if report.format != "proofload-report" {
+                return Err(damaged(path, "it is no report of proofload"));
+            }
+            Ok(Source::Report(Box::new(report)))
+        }
+        Some("toml") => printed(path).map(|evidence| Source::Printed(Box::new(evidence))),
+        _ if path.exists() => Err(SourceError::Unknown(path.to_owned())),
+        _ => read(path).and(Err(SourceError::Unknown(path.to_owned()))),
+    }
+}
+
+fn run(path: &Path) -> Result<Source, SourceError> {
+    let data = evidence::load(path)?;
+    let report =
+        Report::new(&data).map_err(|source| SourceError::Report { path: path.to_owned(), source })?;
+    let beside = |name: &str| Some(path.with_file_name(name)).filter(|file| file.is_file());
+    let json = beside("report.json").map(|file| read(&file)).transpose()?;
+    let facts = beside(PRINTED).map(|file| printed(&file)).transpose()?;
+    Ok(Source::Run { data: Box::new(data), report: Box::new(report), json, printed: facts.map(Box::new) })
+}
+
+fn printed(path: &Path) -> Result<Evidence, SourceError> {
+    let evidence: Evidence = toml::from_str(&read(path)?).map_err(|error| damaged(path, error.message()))?;
+    match evidence.schema_version {
+        1 => Ok(evidence),
+        0 => Err(damaged(
+            path,
+            "it has no schema_version, so it holds no published figures (a solution file?)",
+        )),
+        version => Err(damaged(path, format!("schema_version is {version}, this program reads 1"))),
+    }
+}
+
+fn read(path: &Path) -> Result<String, SourceError> {
+    std::fs::read_to_string(path).map_err(|source| SourceError::Read { path: path.to_owned(), source })
+}
+
+fn damaged(path: &Path, what: impl ToString) -> SourceError {
+    SourceError::Damaged { path: path.to_owned(), what: what.to_string() }
+}
+
+impl Source {
+    /// Whether the evidence contradicts itself or its solution.
+    pub fn lint(&self) -> Vec<crate::lint::Finding> {
+        match self {
+            Source::Run { report, json, printed, .. } => {
+                let mut findings = crate::lint::lint_run(report, json.as_deref());
+                findings.extend(printed.iter().flat_map(|printed| crate::lint::lint(printed)));
+                findings
+            }
+            Source::Report(report) => crate::lint::lint_report(report),
+            Source::Printed(evidence) => crate::lint::lint(evidence),
+        }
+    }
+}

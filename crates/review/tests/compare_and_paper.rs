@@ -1,0 +1,217 @@
+//! Comparing runs, and the solution paper.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+#[path = "../../evidence/examples/synthetic/mod.rs"]
+mod synthetic;
+
+use std::path::Path;
+
+use evidence::{Report, RunData};
+use results::{Row, WorldKind};
+use review::Source;
+use review::compare::{Subject, compare};
+use review::paper::{AUTHOR, PaperError, paper};
+use solution::Solution;
+use synthetic::Shape;
+
+fn rows(shape: &Shape) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    synthetic::record(shape, &mut rows).expect("memory takes every row");
+    rows
+}
+
+fn source(rows: Vec<Row>) -> Source {
+    let data = RunData::from_rows(rows).expect("a run");
+    let report = Box::new(Report::new(&data).expect("a report"));
+    Source::Run { data: Box::new(data), report, json: None, printed: None }
+}
+
+fn subject(name: &str, rows: Vec<Row>) -> Subject {
+    Subject::new(name, source(rows)).expect("a subject")
+}
+
+fn longer(world: WorldKind) -> Shape {
+    Shape { window_s: 120, world, ..Shape::default() }
+}
+
+/// Every read of a load takes `percent` longer.
+fn slower(percent: u64) -> Vec<Row> {
+    let mut rows = rows(&longer(WorldKind::Real));
+    for row in &mut rows {
+        if let Row::Sample(sample) = row
+            && sample.measure.name() == "transactional_read"
+        {
+            sample.latency_ns_sum = sample.latency_ns_sum * (100 + percent) / 100;
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_run_equals_itself_and_a_slower_one_is_found_with_its_interval() {
+    let base = || subject("base", rows(&longer(WorldKind::Real)));
+    let same = compare(&[base(), base()]);
+    assert!(same.runs[1].incomparable.is_empty() && same.regressions(0.0).is_empty());
+    let comparison = compare(&[base(), subject("slow", slower(30))]);
+    let found = comparison.regressions(20.0);
+    assert!(!found.is_empty());
+    assert!(
+        found.iter().all(|(run, _, row)| run.name == "slow" && row.name == "Read latency, mean"),
+        "{found:?}"
+    );
+    let (_, _, row) = found[0];
+    assert!((row.cells[1].difference_pct.unwrap() - 30.0).abs() < 0.1);
+    let (low, high) = row.cells[1].interval_pct.expect("120 samples make an interval");
+    assert!(low > 0.0 && low < 30.0 && high > 30.0 && high < 60.0, "{low} {high}");
+    assert!(comparison.regressions(40.0).is_empty(), "30 % is not above 40 %");
+    assert!(comparison.text().contains("+30.0 % ["));
+    let json: serde_json::Value = serde_json::from_str(&comparison.json()).expect("JSON");
+    assert_eq!(json["format"], "proofload-comparison");
+}
+
+/// Noise alone is no regression: without the interval, a difference of a few percent would be one.
+#[test]
+fn a_difference_within_the_noise_is_no_regression() {
+    let base = subject("base", rows(&longer(WorldKind::Real)));
+    let comparison = compare(&[base, subject("a little slow", slower(1))]);
+    assert!(comparison.regressions(0.5).iter().all(|(_, _, row)| row.name != "Read latency, mean"));
+}
+
+#[test]
+fn different_loads_and_page_sizes_cannot_be_compared_and_say_why() {
+    let base = || subject("base", rows(&longer(WorldKind::Real)));
+    let mut other = rows(&longer(WorldKind::Real));
+    for row in &mut other {
+        match row {
+            Row::Database(database) => database.page_bytes = 4_096,
+            Row::Test(test) => test.target_iops = test.target_iops.map(|iops| iops * 2.0),
+            _ => {}
+        }
+    }
+    let comparison = compare(&[base(), subject("other", other)]);
+    let reasons = comparison.runs[1].incomparable.join("; ");
+    assert!(reasons.contains("page sizes") && reasons.contains("different target"), "{reasons}");
+    assert!(comparison.regressions(0.0).is_empty(), "nothing is judged");
+    let simulated = compare(&[base(), subject("sim", rows(&longer(WorldKind::Simulated)))]);
+    assert!(simulated.runs[1].incomparable.is_empty());
+    assert!(simulated.runs[1].cautions.iter().any(|caution| caution.contains("prediction")));
+}
+
+#[test]
+fn the_page_overlays_the_series_and_takes_nothing_from_elsewhere() {
+    let runs = [subject("a", rows(&longer(WorldKind::Real))), subject("b", slower(30))];
+    let html = compare(&runs).html();
+    assert!(html.matches("<svg").count() >= 6, "three charts for each of two load tests");
+    assert!(html.contains("class=\"line c0\"") && html.contains("class=\"line c1\""));
+    let without_names = html.replace("http://www.w3.org/2000/svg", "");
+    for outside in ["http:", "https:", "src=", "<link", "@import", "url(", "<script"] {
+        assert!(!without_names.contains(outside), "{outside}");
+    }
+    assert!(html.contains("prefers-color-scheme: dark") && !html.contains("NaN"));
+}
+
+#[test]
+fn published_papers_compare_with_each_other() {
+    let open = |name: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../published").join(name);
+        Subject::new(name, review::open(&path).expect("published figures")).expect("a subject")
+    };
+    let names = [
+        "dell-md3260-15000.toml",
+        "lenovo-hx7510-30000.toml",
+        "nimble-cs700-100000.toml",
+        "dell-r740xd-10000.toml",
+        "emc-cx3-20c-500.toml",
+    ];
+    let comparison = compare(&names.map(open));
+    let performance = comparison.tests.iter().find(|test| test.kind == "performance").expect("all have one");
+    let iops: Vec<f64> = performance.rows[0].cells.iter().map(|cell| cell.value.unwrap()).collect();
+    // Sums over the servers whose reports were printed: four, one, one, seven, one.
+    for (found, printed) in iops.iter().zip([2501.25, 1110.138, 4948.52, 9455.0, 547.62]) {
+        assert!((found - printed).abs() < 0.001 * printed, "{found} {printed}");
+    }
+    assert!(comparison.runs[4].incomparable.iter().any(|reason| reason.contains("page sizes")));
+}
+
+fn solution(name: &str) -> (Solution, plan::Plan) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../solutions").join(name);
+    let text = std::fs::read_to_string(path).expect("shipped");
+    let solution = Solution::parse(&text, name).expect("a solution file");
+    let plan = plan::plan(&solution, &[]).expect("a plan");
+    (solution, plan)
+}
+
+fn report(solution: &Solution, shape: &Shape) -> Report {
+    let data = RunData::from_rows(rows(shape)).expect("a run");
+    let mut report = Report::new(&data).expect("a report");
+    report.run.solution.clone_from(&solution.file.solution.name);
+    report
+}
+
+#[test]
+fn the_paper_has_every_section_and_marks_what_the_author_must_write() {
+    for name in ["dell-md3260-15000.toml", "dell-r740xd-10000.toml", "emc-cx3-20c-500.toml"] {
+        let (solution, plan) = solution(name);
+        let shape = Shape { hosts: 2, databases: 8, ..Shape::default() };
+        let document = paper(&solution, &plan, &[report(&solution, &shape)], false).expect("a paper");
+        let titles: Vec<&str> = document.sections.iter().map(|section| section.title.as_str()).collect();
+        let expected = [
+            "Overview",
+            "Disclaimer",
+            "Features",
+            "Solution description",
+            "Targeted customer profile",
+            "Tested deployment",
+            "Best practices",
+            "Backup strategy",
+            "Contact",
+            "Test result summary",
+            "Conclusion",
+        ];
+        assert_eq!(titles[..expected.len()], expected, "{name}");
+        let (html, markdown) = (document.html(), document.markdown());
+        for text in [&html, &markdown] {
+            assert!(text.matches(AUTHOR).count() >= 6);
+            for part in [
+                "mbx1",
+                "mbx2",
+                "Aggregate",
+                "Storage software",
+                "Disks for logs",
+                "Replication",
+                "Log replay",
+                "Reliability",
+            ] {
+                assert!(text.contains(part), "{name}: {part}");
+            }
+        }
+        assert!(html.contains("<rect class=\"h8\""), "the layout is drawn");
+        assert!(!html.contains("simulated") && html.contains("Storage solution, tested with Proofload"));
+    }
+}
+
+#[test]
+fn a_simulated_run_is_never_called_tested() {
+    let (solution, plan) = solution("lenovo-hx7510-30000.toml");
+    let simulated = || report(&solution, &Shape { world: WorldKind::Simulated, ..Shape::default() });
+    let refused = paper(&solution, &plan, &[simulated()], false).expect_err("without leave");
+    assert!(matches!(refused, PaperError::Simulated(_)));
+    let measured = report(&solution, &Shape::default());
+    let mixed = paper(&solution, &plan, &[simulated(), measured], true).expect_err("both kinds");
+    assert!(matches!(mixed, PaperError::Mixed { .. }));
+    let document = paper(&solution, &plan, &[simulated()], true).expect("a paper that says so");
+    assert!(document.kicker.contains("simulated") && document.kicker.contains("not tested"));
+    for title in document.sections.iter().map(|section| &section.title) {
+        let about_results = ["deployment", "result", "Appendix"].iter().any(|word| title.contains(word));
+        assert!(!about_results || title.contains("simulated"), "{title}");
+    }
+    for text in [document.html(), document.markdown()] {
+        for phrase in ["tested with Proofload", "It was tested", "Servers tested", "Databases tested"] {
+            assert!(!text.contains(phrase), "{phrase}");
+        }
+    }
+    let mut other = simulated();
+    other.run.solution = "Another".into();
+    assert!(matches!(paper(&solution, &plan, &[other], true), Err(PaperError::OtherSolution { .. })));
+    assert!(matches!(paper(&solution, &plan, &[], true), Err(PaperError::NoRun)));
+}
