@@ -155,7 +155,8 @@ fn a_flipped_bit_is_found_and_named() {
         let findings = check().await.unwrap().findings;
         assert_eq!((findings.correctable, findings.bad), (1, 1), "{findings:?}");
         assert_eq!(findings.list.iter().map(|(pgno, _)| *pgno).collect::<Vec<_>>(), [2, 4]);
-        let newest = world.list("/log").await.unwrap().into_iter().rfind(|e| e.name.len() == 15).unwrap();
+        let is_log = |name: &str| name.len() == 15 && name.ends_with(".log");
+        let newest = world.list("/log").await.unwrap().into_iter().rfind(|e| is_log(&e.name)).unwrap();
         let log = world.open(&format!("/log/{}", newest.name), OpenMode::ReadWrite).await.unwrap();
         log.write_at(5 * 4096, smallvec![PageBuf::copy_of(&[7; 4096])]).await.0.unwrap();
         let logs = check_logs(&world, &config, 100, &counters, &stop).await.unwrap();
