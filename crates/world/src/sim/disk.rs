@@ -339,6 +339,13 @@ impl Disk {
         }
     }
 
+    pub fn file_id(&self, path: &str) -> Option<FileId> {
+        match self.slot(path).ok()?.node? {
+            Node::File(file) => Some(file.id),
+            Node::Dir(_) => None,
+        }
+    }
+
     pub fn free_bytes(&self, path: &str) -> Result<u64, Refused> {
         match self.dir(path) {
             Ok(dir) => Ok(dir.volume.free_bytes()),

@@ -4,6 +4,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::power_cut::PowerCut;
 use super::random::chance;
+use super::storage::FileId;
 
 /// Kinds of operation, to aim faults at and to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,6 +169,19 @@ impl FaultCounts {
     pub(super) fn add(&mut self, kind: FaultKind) {
         self.0[kind as usize] += 1;
     }
+}
+
+/// A fault of a lying disk, as it was delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lie {
+    /// A dropped sync, a lost or misdirected write, or bit rot.
+    pub kind: FaultKind,
+    /// The file, or the directory, that was lied about.
+    pub file: FileId,
+    /// Where a write should have gone, or where a bit flipped; 0 for a sync.
+    pub offset: u64,
+    /// Bytes written; 0 for a sync and for a flipped bit.
+    pub bytes: u64,
 }
 
 /// Operations issued since the fault plan was set.

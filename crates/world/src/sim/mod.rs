@@ -63,7 +63,7 @@ use power_cut::Dice;
 use random::Use;
 use requests::Requests;
 
-pub use fault::{CrashPoint, FaultCounts, FaultKind, Faults, OpCounts, OpKind};
+pub use fault::{CrashPoint, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind};
 pub use net::Link;
 pub use power_cut::PowerCut;
 pub use storage::{
@@ -146,6 +146,7 @@ struct Core {
     completed: Cell<Vec<RequestId>>,
     model: RefCell<Box<dyn StorageModel>>,
     injector: RefCell<Injector>,
+    lies: RefCell<Vec<Lie>>,
     power_cut_random: RefCell<ChaCha8Rng>,
     network: RefCell<Network>,
     trace: Cell<u64>,
@@ -232,6 +233,12 @@ impl Core {
 
     fn count(&self, kind: FaultKind) {
         self.injector.borrow_mut().counts.add(kind);
+    }
+
+    /// Counts a fault of a lying disk and remembers where it was.
+    fn lie(&self, kind: FaultKind, file: FileId, offset: u64, bytes: u64) {
+        self.count(kind);
+        self.lies.borrow_mut().push(Lie { kind, file, offset, bytes });
     }
 
     fn random_below(&self, limit: u64) -> u64 {
@@ -338,6 +345,7 @@ impl Simulation {
             requests: RefCell::default(),
             completed: Cell::default(),
             model: RefCell::new(config.storage),
+            lies: RefCell::default(),
             injector: RefCell::new(Injector::new(config.faults, random::stream(seed, Use::Faults, 0))),
             power_cut_random: RefCell::new(random::stream(seed, Use::PowerCut, 0)),
             network: RefCell::new(Network::new(config.link, random::stream(seed, Use::Network, 0))),
@@ -502,6 +510,19 @@ impl Simulation {
     /// Faults delivered since the start.
     pub fn fault_counts(&self) -> FaultCounts {
         self.core.injector.borrow().counts
+    }
+
+    /// The faults of a lying disk since the start, in order.
+    pub fn lies(&self) -> Vec<Lie> {
+        self.core.lies.borrow().clone()
+    }
+
+    /// The file with this name on a host, as [`Lie`] names it; `None` if there is none.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn file_id(&self, host: &str, path: &str) -> Option<FileId> {
+        self.core.disk(self.known_host(host)).file_id(path)
     }
 
     /// Operations issued since the fault plan was set.

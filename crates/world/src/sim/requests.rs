@@ -201,7 +201,7 @@ impl Core {
                 if fault == Some(FaultKind::BitRot) {
                     let bit = self.random_below(bytes * 8);
                     contents.flip_bit(offset + bit / 8, (bit % 8) as u32);
-                    self.count(FaultKind::BitRot);
+                    self.lie(FaultKind::BitRot, file.id, offset + bit / 8, 0);
                 }
                 contents.read(*offset, bufs);
                 Ok(())
@@ -214,7 +214,7 @@ impl Core {
                         self.with_dice(|dice| file.contents.borrow_mut().fail_sync(*mark, dice));
                         return Err(io_error);
                     }
-                    Some(_) => self.count(FaultKind::DroppedSync),
+                    Some(_) => self.lie(FaultKind::DroppedSync, file.id, 0, 0),
                     None => file.contents.borrow_mut().sync(*mark),
                 }
                 Ok(())
@@ -227,7 +227,7 @@ impl Core {
                         self.with_dice(|dice| disk.fail_sync_dir(dir, *mark, dice));
                         return Err(io_error);
                     }
-                    Some(_) => self.count(FaultKind::DroppedSync),
+                    Some(_) => self.lie(FaultKind::DroppedSync, dir.id, 0, 0),
                     None => disk.sync_dir(dir, *mark),
                 }
                 Ok(())
@@ -255,7 +255,7 @@ impl Core {
         match fault {
             None => contents.apply(change),
             Some(FaultKind::LostWrite) => {
-                self.count(FaultKind::LostWrite);
+                self.lie(FaultKind::LostWrite, file.id, offset, bytes);
                 contents.apply(change.without_data());
             }
             Some(FaultKind::MisdirectedWrite) => {
@@ -265,7 +265,7 @@ impl Core {
                 if place == offset {
                     contents.apply(change);
                 } else {
-                    self.count(FaultKind::MisdirectedWrite);
+                    self.lie(FaultKind::MisdirectedWrite, file.id, offset, bytes);
                     contents.apply(change.without_data());
                     let astray = contents.write_change(place, bufs);
                     contents.apply(astray);
