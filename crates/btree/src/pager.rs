@@ -44,6 +44,9 @@ pub enum Stop {
         /// What fits.
         most_bytes: usize,
     },
+    /// An entry without data: the format has none.
+    #[error("an entry has at least one byte of data")]
+    NoData,
     /// A replace would change the primary key of its row.
     #[error("the primary key of a row cannot change")]
     KeyChanged,

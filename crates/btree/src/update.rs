@@ -25,6 +25,9 @@ pub fn most_entry_bytes(page_bytes: usize) -> usize {
 }
 
 fn check_size(pager: &dyn Pager, key: &[u8], data: &[u8], repeats: bool) -> Result<()> {
+    if data.is_empty() {
+        return Err(Stop::NoData);
+    }
     // Where keys repeat, separators are cut from key and data.
     let (bytes, most_bytes) =
         match key.len() > MAX_KEY_BYTES || repeats && key.len() + data.len() > 2 * MAX_KEY_BYTES {
@@ -74,7 +77,7 @@ fn with_undo(
 /// Inserts an entry. An entry with this key that is flagged deleted comes back to life with the new data.
 ///
 /// # Errors
-/// `Duplicate` if the entry exists, `TooLarge`, or what pages say.
+/// `Duplicate` if the entry exists, `TooLarge`, `NoData`, or what pages say.
 pub fn insert(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<MiniTransaction> {
     let (found, exact) = find(pager, tree, key, data)?;
     let repeats = keys_repeat(found.page);
@@ -122,7 +125,7 @@ pub(crate) fn insert_in(overlay: &mut Overlay, tree: Tree, key: &[u8], data: &[u
 /// Gives an entry of a tree with unique keys new data.
 ///
 /// # Errors
-/// `NotFound` if there is none or it is flagged deleted, `TooLarge`, or what pages say.
+/// `NotFound` if there is none or it is flagged deleted, `TooLarge`, `NoData`, or what pages say.
 pub fn replace(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<MiniTransaction> {
     check_size(pager, key, data, false)?;
     let (found, exact) = find(pager, tree, key, &[])?;

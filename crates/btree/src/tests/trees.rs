@@ -336,7 +336,7 @@ fn fragmented_space_splits_its_own_trees() {
 }
 
 #[test]
-fn entries_too_large_for_a_page_are_refused() {
+fn entries_too_large_for_a_page_or_without_data_are_refused() {
     let mut database = MemoryDatabase::new(4096, 64);
     let tree = database.create_tree(8, 0, 20);
     let most = update::most_entry_bytes(4096);
@@ -345,6 +345,10 @@ fn entries_too_large_for_a_page_are_refused() {
     }
     let refused = database.run(|pager| update::insert(pager, tree, &[9], &vec![9; most]));
     assert_eq!(refused.unwrap_err(), Stop::TooLarge { bytes: most + 1, most_bytes: most });
+    let refused = database.run(|pager| update::insert(pager, tree, &[9], &[]));
+    assert_eq!(refused.unwrap_err(), Stop::NoData);
+    let refused = database.run(|pager| update::replace(pager, tree, &[1], &[]));
+    assert_eq!(refused.unwrap_err(), Stop::NoData);
     assert_whole(&mut database, &[tree]);
 }
 
