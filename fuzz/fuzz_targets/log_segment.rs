@@ -31,7 +31,7 @@ fuzz_target!(|data: &[u8]| {
     let log = LogFile::read(bytes.clone()).expect("header and checksums are right");
     let mut records = Records::new();
     for segment in log.segments() {
-        let _ = records.push(segment, DATA_START, |_, record| assert!(!record.is_empty()));
+        let _ = records.push(segment, |_, record| assert!(!record.is_empty()));
     }
     let used = data.len().min(bytes.len());
     bytes[..used].copy_from_slice(&data[..used]);

@@ -54,8 +54,12 @@ impl CheckpointFile {
     }
 }
 
-/// Reads the checkpoint; `None` if there is none, or neither copy is intact.
-pub(crate) async fn read(world: &World, path: &str, counters: &Counters) -> Result<Option<Checkpoint>> {
+/// Reads the checkpoint and says which copy it was (0 or 1); `None` if there is none, or neither copy is intact.
+pub(crate) async fn read(
+    world: &World,
+    path: &str,
+    counters: &Counters,
+) -> Result<Option<(Checkpoint, usize)>> {
     if world.entry(path).await?.is_none() {
         return Ok(None);
     }
@@ -66,5 +70,6 @@ pub(crate) async fn read(world: &World, path: &str, counters: &Counters) -> Resu
         return Ok(None);
     }
     let page = file.read_one(IoClass::HousekeepingRead, 0, bytes).await?;
-    Ok(Checkpoint::read(page.as_slice()))
+    let mut copies = page.as_slice().chunks_exact(CHECKPOINT_BYTES).enumerate();
+    Ok(copies.find_map(|(copy, bytes)| Some((Checkpoint::read(bytes)?, copy))))
 }

@@ -2,6 +2,7 @@
 //!
 //! Limits: the database must not be in use by another process that writes it; a bad file is a result, not an error.
 
+use edb::log::Records;
 use futures_util::future::join_all;
 use results::IoClass;
 use world::{OpenMode, World};
@@ -106,6 +107,7 @@ pub async fn check_logs(
     let first = files.archives.len().saturating_sub(most);
     let mut report = LogChecksumReport::default();
     let mut previous = None;
+    let mut records = Records::new();
     for &generation in &files.archives[first..] {
         if stop.is_stopped() {
             break;
@@ -118,7 +120,7 @@ pub async fn check_logs(
             Ok(log) => log,
             Err(Error::DamagedFile { reason, .. }) => {
                 report.bad.push((generation, reason));
-                previous = None;
+                (previous, records) = (None, Records::new());
                 continue;
             }
             Err(error) => return Err(error),
@@ -128,6 +130,9 @@ pub async fn check_logs(
             report.bad.push((generation, format!("segment {} is not valid", log.next_segment())));
         } else if header.generation != generation || previous.is_some_and(|before| !header.follows(&before)) {
             report.bad.push((generation, "it does not belong to the chain of logs".to_owned()));
+        } else if let Err(damage) = log.records(&mut records, |_, _| {}) {
+            report.bad.push((generation, damage.to_string()));
+            records = Records::new();
         }
         previous = Some(header);
     }

@@ -136,12 +136,27 @@ impl Core {
         let scratch = &mut *self.scratch.borrow_mut();
         let mut start = POSITION_END;
         self.cache.images(db, &mini, |pgno, page| {
+            if planted!(NoPageImage) {
+                return;
+            }
             scratch.clear();
             encode_page_image(db, pgno, scratch, |out| database.encode_page(pgno, page, out));
             start = start.min(self.log.append(scratch).start);
         });
         scratch.clear();
-        encode_changes(db, dbtime, &mini, coding, scratch);
+        if planted!(SplitInTwoRecords) && mini.changes.len() > 1 {
+            let mut first = mini.clone();
+            let rest = MiniTransaction::system(first.changes.split_off(1));
+            encode_changes(db, dbtime, &first, coding, scratch);
+            start = start.min(self.log.append(scratch).start);
+            scratch.clear();
+            encode_changes(db, dbtime, &rest, coding, scratch);
+        } else if planted!(CompensationNotMarked) {
+            let unmarked = MiniTransaction { compensates: false, ..mini.clone() };
+            encode_changes(db, dbtime, &unmarked, coding, scratch);
+        } else {
+            encode_changes(db, dbtime, &mini, coding, scratch);
+        }
         let range = self.log.append(scratch);
         let start = start.min(range.start);
         let applied = self.cache.apply(db, &mini, dbtime, start, range.end);
@@ -219,7 +234,7 @@ impl Core {
         let pages = u32::try_from(wanted.next_multiple_of(u64::from(step)) - 2)
             .map_err(|_| Error::Refused(format!("{} cannot grow any more", database.file.path())))?;
         // A full disk is an answer to the caller, not the end of the instance.
-        database.lengthen_file(pages).await?;
+        let _was_short = database.lengthen_file(pages).await?;
         database.length_logged.set(database.length_logged.get().min(self.log.tip()));
         self.append(&LogRecord::Extend { db: database.id, pages });
         self.change(database.id, None, |pager| Ok((space::grow_database(pager, before, pages)?, ()))).await?;
@@ -232,6 +247,9 @@ impl Core {
     /// The position at which redo would have to begin now.
     pub(crate) fn checkpoint_position(&self) -> LogPosition {
         let tip = self.log.tip();
+        if planted!(CheckpointTooEarly) {
+            return tip;
+        }
         let transactions = self.transactions.borrow().oldest_needed();
         let lengths = self.databases.iter().map(|database| database.length_logged.get()).min();
         tip.min(self.cache.oldest_unsafe()).min(transactions).min(lengths.unwrap_or(POSITION_END))

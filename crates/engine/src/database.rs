@@ -30,6 +30,8 @@ pub(crate) struct Database {
     pub(crate) coding: Box<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) image_id: Option<u64>,
+    /// The header was not intact when the file was opened.
+    pub(crate) header_from_shadow: bool,
     pub(crate) extension_bytes: u64,
     /// Value of the modification counter; each mini-transaction takes the next.
     pub(crate) dbtime: Cell<u64>,
@@ -55,7 +57,7 @@ impl Database {
     ) -> Result<Rc<Database>> {
         let counters = config.counters.clone();
         let file = IoFile::open(world, &config.path, OpenMode::ReadWrite, &counters).await?;
-        let header = header::read(&file, page_bytes).await?;
+        let (header, copy) = header::read(&file, page_bytes).await?;
         let coding: Box<dyn PageCoding> = match &config.codec {
             Some(codec) => Box::new(CodecCoding { codec: codec.clone(), page_bytes }),
             None => Box::new(PlainCoding { page_bytes }),
@@ -67,6 +69,7 @@ impl Database {
             coding,
             codec: config.codec.clone(),
             image_id: config.image_id,
+            header_from_shadow: copy > 0,
             extension_bytes: config.extension_bytes,
             dbtime: Cell::new(header.dbtime()),
             pages: Cell::new(0),
@@ -133,13 +136,15 @@ impl Database {
         self.update_header(|header| header.detach(position, time)).await
     }
 
-    /// Makes the file at least `pages` pages long; the length is durable when the file has been synced.
-    pub(crate) async fn lengthen_file(&self, pages: u32) -> Result<()> {
+    /// Makes the file at least `pages` pages long; the length is durable when the file has been synced. Returns whether it
+    /// was shorter.
+    pub(crate) async fn lengthen_file(&self, pages: u32) -> Result<bool> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
-        if self.file.file().size().await? < bytes {
+        let is_short = self.file.file().size().await? < bytes;
+        if is_short {
             self.file.file().set_size(bytes).await?;
         }
-        Ok(())
+        Ok(is_short)
     }
 
     async fn take_header(&self) -> DatabaseHeader {

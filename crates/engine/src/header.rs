@@ -10,13 +10,13 @@ use world::PageBuf;
 use crate::error::{Error, Result};
 use crate::io::IoFile;
 
-/// Reads the header, or its shadow if the header is not intact.
-pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<DatabaseHeader> {
+/// Reads the header, or its shadow if the header is not intact; says which copy it was (0 or 1).
+pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<(DatabaseHeader, u64)> {
     let mut reasons = Vec::new();
     for copy in 0..2 {
         let page = file.read_one(IoClass::HousekeepingRead, copy * page_bytes as u64, page_bytes).await?;
         match DatabaseHeader::parse(page.as_slice()) {
-            Ok(header) if header.page_bytes() == page_bytes => return Ok(header),
+            Ok(header) if header.page_bytes() == page_bytes => return Ok((header, copy)),
             Ok(header) => {
                 let (path, found) = (file.path(), header.page_bytes());
                 return Err(Error::Refused(format!("{path} has pages of {found} bytes, not {page_bytes}")));

@@ -23,7 +23,7 @@ use crate::io::Counters;
 use crate::log::reader::LogFiles;
 use crate::log::writer::{Log, LogConfig, OpenLog};
 use crate::log::{LogNames, LogPosition, Signature, log_time, reserve};
-use crate::recovery::{Recovery, RecoveryReport, Redone};
+use crate::recovery::{Recovery, RecoveryBranch, RecoveryReport, Redone};
 use crate::signal::{Fate, StopSignal};
 use crate::transaction::{Transaction, roll_back};
 use crate::transactions::{Cleanup, RowKey, Transactions};
@@ -334,13 +334,10 @@ impl Opening {
         if self.world.entry(&checkpoint).await?.is_some() {
             self.world.remove(&checkpoint).await?;
         }
+        let mut report = RecoveryReport::default();
+        report.branches.count(RecoveryBranch::NewStream);
         let log: OpenLog = Log::create(&self.world, &config, &self.log_counters).await?;
-        Ok(Redone {
-            log,
-            signature,
-            transactions: Transactions::default(),
-            report: RecoveryReport::default(),
-        })
+        Ok(Redone { log, signature, transactions: Transactions::default(), report })
     }
 
     async fn redo(&self, files: &LogFiles) -> Result<Redone> {
@@ -364,9 +361,13 @@ impl Opening {
         }
         let mut losers = core.transactions.borrow().open_ids();
         losers.reverse();
+        if planted!(LosersKept) {
+            losers.clear();
+        }
         for transaction in losers {
             roll_back(core, transaction).await?;
             report.transactions_rolled_back += 1;
+            report.branches.count(RecoveryBranch::TransactionTakenBack);
         }
         report.undo_seconds = self.world.now().since(started).as_secs_f64();
         Ok(())
@@ -427,7 +428,9 @@ async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
         if position > file.written() {
             // A transaction that has ended holds the position no more, so its end must be durable before the position
             // passes its beginning: a crash that lost the end would leave changes that nobody knows to take back.
-            core.log.flush_to(core.log.tip()).await?;
+            if !planted!(CheckpointBeforeCommit) {
+                core.log.flush_to(core.log.tip()).await?;
+            }
             file.write(position).await?;
             core.log.checkpoint_moved(position.generation()).await?;
         }

@@ -12,6 +12,20 @@
 //!
 //! Limits: an instance belongs to one thread; one page size per instance; at most 255 databases.
 
+/// Whether a test has planted this bug; `false` in every build that is not a test of the crash test.
+#[cfg(feature = "planted-bugs")]
+macro_rules! planted {
+    ($bug:ident) => {
+        $crate::planted::is_planted($crate::planted::Bug::$bug)
+    };
+}
+#[cfg(not(feature = "planted-bugs"))]
+macro_rules! planted {
+    ($bug:ident) => {
+        false
+    };
+}
+
 mod backup;
 mod cache;
 mod checkpoint;
@@ -28,6 +42,8 @@ mod judge;
 mod log;
 mod maintenance;
 mod pieces;
+#[cfg(feature = "planted-bugs")]
+pub mod planted;
 mod recovery;
 mod replication;
 mod signal;
@@ -44,7 +60,7 @@ pub use instance::Instance;
 pub use io::{Counters, FileCounters};
 pub use maintenance::{MaintenanceConfig, MaintenanceReport};
 pub use pieces::{PageFindings, Progress};
-pub use recovery::RecoveryReport;
+pub use recovery::{BranchCounts, RecoveryBranch, RecoveryReport};
 pub use replication::ReplicationReport;
 pub use signal::StopSignal;
 pub use transaction::{Durability, Transaction};

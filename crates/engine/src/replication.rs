@@ -3,9 +3,11 @@
 //! A copy reads a closed log twice in pieces of 256 KiB (once to compare, once to send) and its header once more: nine
 //! reads and two log sizes per log of 1 MiB, as published reports show.
 //!
-//! Invariant: a log is not recycled before every copy has read it.
+//! Invariants
+//! 1. A log is not recycled before every copy has read it.
+//! 2. A copy takes a log only if every segment and every record in it is what was written.
 
-use edb::log::{LogHeader, SEGMENT_BYTES, SegmentState, judge_segment};
+use edb::log::{LogHeader, Records, SEGMENT_BYTES, SegmentState, judge_segment};
 use futures_util::future::{join_all, select};
 use results::IoClass;
 use world::{OpenMode, SECTOR_BYTES};
@@ -44,11 +46,11 @@ impl Instance {
         let core = self.core();
         let mut next = core.log.generation();
         let hold = core.log.hold(next);
-        let mut logs = 0;
+        let (mut logs, mut records) = (0, Records::new());
         while !stop.is_stopped() {
             core.fate.check()?;
             if core.log.generation() > next {
-                self.read_log(core.log.names(), next).await?;
+                self.read_log(core.log.names(), next, &mut records).await?;
                 (next, logs) = (next + 1, logs + 1);
                 hold.advance(next);
                 continue;
@@ -60,7 +62,7 @@ impl Instance {
         Ok(logs)
     }
 
-    async fn read_log(&self, names: &LogNames, generation: u32) -> Result<()> {
+    async fn read_log(&self, names: &LogNames, generation: u32, records: &mut Records) -> Result<()> {
         let core = self.core();
         let path = names.archive(generation);
         let counters = self.log_counters();
@@ -77,7 +79,7 @@ impl Instance {
                 let bytes = READ_BYTES_MAX.min(end - offset);
                 let piece = file.read_one(IoClass::ReplicationRead, offset as u64, bytes).await?;
                 if pass == 0 {
-                    check_piece(&path, generation, offset, end, piece.as_slice())?;
+                    check_piece(&path, generation, offset, end, piece.as_slice(), records)?;
                 }
                 offset += bytes;
             }
@@ -86,14 +88,24 @@ impl Instance {
     }
 }
 
-/// Every segment that carries data must be valid in a closed log.
-fn check_piece(path: &str, generation: u32, offset: usize, end: usize, piece: &[u8]) -> Result<(), Error> {
+/// Every segment that carries data must be valid in a closed log, and every record in it.
+fn check_piece(
+    path: &str,
+    generation: u32,
+    offset: usize,
+    end: usize,
+    piece: &[u8],
+    records: &mut Records,
+) -> Result<(), Error> {
     let last = end / SEGMENT_BYTES - 1;
     let (segments, _) = piece.as_chunks::<SEGMENT_BYTES>();
     for (number, bytes) in (offset / SEGMENT_BYTES..).zip(segments) {
         let carries_data = number > 0 && number < last;
         if carries_data && judge_segment(bytes, generation, number as u16) != SegmentState::Good {
             return Err(damaged(path, &format!("segment {number} is not valid")));
+        }
+        if carries_data {
+            records.push(bytes, |_, _| {}).map_err(|damage| damaged(path, &damage.to_string()))?;
         }
     }
     Ok(())

@@ -146,7 +146,7 @@ impl Transaction {
                 self.core.cleanup.notify_all();
             }
         }
-        if durable { self.core.log.flush_to(end).await } else { Ok(()) }
+        if durable && !planted!(CommitNotFlushed) { self.core.log.flush_to(end).await } else { Ok(()) }
     }
 
     /// Ends the transaction; its changes are taken back.
@@ -185,7 +185,12 @@ async fn take_back_all(core: &Core, id: u32) -> Result<()> {
     loop {
         let next = core.transactions.borrow().last_undo(id);
         let Some((db, undo)) = next else { return Ok(()) };
-        let step = |pager: &dyn Pager| Ok((update::take_back(pager, &undo)?, ()));
+        let step = |pager: &dyn Pager| {
+            if planted!(DeleteNotUndone) && matches!(undo.was, btree::Before::Present) {
+                return Ok((MiniTransaction { compensates: true, ..MiniTransaction::default() }, ()));
+            }
+            Ok((update::take_back(pager, &undo)?, ()))
+        };
         core.change(db, Some(id), step).await?;
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use common::{PAGE_BYTES, SmallDatabase, check_structure, create, scan, tree_number};
 use engine::{
-    Counters, Durability, Instance, MaintenanceConfig, Progress, StopSignal, StreamConfig, check_database,
-    check_logs, create_database,
+    Counters, Durability, Instance, MaintenanceConfig, Progress, RecoveryBranch, StopSignal, StreamConfig,
+    check_database, check_logs, create_database,
 };
 use results::IoClass;
 use smallvec::smallvec;
@@ -119,6 +119,10 @@ fn a_backup_taken_under_load_restores_to_the_last_commit() {
         world.rename("/db/copy.edb", "/db/0.edb").await.unwrap();
         let (instance, recovery) = Instance::open(&world, &config).await.unwrap();
         assert!(recovery.changes_applied > 0, "the logs have to be replayed over the copy: {recovery:?}");
+        assert!(
+            recovery.branches.of(RecoveryBranch::FileLengthened) > 0,
+            "the database has grown since: {recovery:?}"
+        );
         assert_eq!(scan(&instance.begin(), 1, tree_number(0)).await.unwrap().len(), 3300);
         check_structure(&instance, 1, 1).await.unwrap();
         insert_rows(&instance, 20_000, 100).await;

@@ -19,7 +19,7 @@ const BATCHES: u64 = 125;
 /// A segment of the log: what is left of it is lost when a durable commit writes it.
 const SEGMENT_BYTES: u64 = 4096;
 const SEGMENT_DATA_BYTES: u64 = 4056;
-const RECORD_HEADER_BYTES: u64 = 3;
+const RECORD_HEADER_BYTES: u64 = 3 + edb::log::RECORD_SUM_BYTES as u64;
 const RAW_PAGE_LIMIT: usize = 200;
 
 struct Coding(DatabaseCodec, usize);

@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::{AT_POSITION, AT_TIME, DATA_START, LogPosition, LogTime, SEGMENT_BYTES, frame};
+use super::{
+    AT_POSITION, AT_TIME, DATA_START, LogPosition, LogTime, RECORD_SUM_BYTES, RecordChain, SEGMENT_BYTES,
+    frame,
+};
 use crate::bytes::put_u32;
 use crate::checksum;
 use crate::page::{FLAGS, page_flags};
@@ -26,14 +29,18 @@ pub struct LogBuilder {
     open: Box<[u8; SEGMENT_BYTES]>,
     used: usize,
     full: VecDeque<Segment>,
+    chain: RecordChain,
+    /// The record being added, with its checksum.
+    scratch: Vec<u8>,
 }
 
 impl LogBuilder {
-    /// A builder whose first record goes to segment `segment` (at least 1) of log `generation`.
+    /// A builder whose first record goes to segment `segment` (at least 1) of log `generation`, behind the records that
+    /// `chain` comes from.
     ///
     /// # Panics
     /// If a log of that many segments has no room for header, a segment and its shadow.
-    pub fn new(generation: u32, segment: u16, segments_per_log: u16) -> Self {
+    pub fn new(generation: u32, segment: u16, segments_per_log: u16, chain: RecordChain) -> Self {
         assert!(segments_per_log >= 3, "{segments_per_log} segments are no log");
         let open = Box::new([0; SEGMENT_BYTES]);
         let mut builder = LogBuilder {
@@ -43,6 +50,8 @@ impl LogBuilder {
             open,
             used: DATA_START,
             full: VecDeque::new(),
+            chain,
+            scratch: Vec::new(),
         };
         builder.skip_to_data();
         builder
@@ -58,12 +67,30 @@ impl LogBuilder {
     /// # Panics
     /// If the record is empty or longer than 4 GiB.
     pub fn append(&mut self, record: &[u8], time: LogTime) -> LogPosition {
-        let total = u32::try_from(record.len()).expect("a log record is at most 4 GiB");
-        assert!(total > 0, "a log record is not empty");
-        if self.room() >= frame::WHOLE_HEADER + record.len() {
-            self.put(frame::WHOLE, &[], record, time);
-            return self.position();
+        let total = u32::try_from(record.len() + RECORD_SUM_BYTES).expect("a log record is at most 4 GiB");
+        assert!(!record.is_empty(), "a log record is not empty");
+        let is_whole = self.room() >= frame::WHOLE_HEADER + total as usize;
+        if !is_whole && self.room() < frame::FIRST_PIECE_HEADER + (total as usize).min(frame::PIECE_MIN) {
+            // Its checksum depends on the log that it begins in.
+            self.seal();
+            return self.append(record, time);
         }
+        self.chain = self.chain.next(self.generation, record);
+        let mut summed = std::mem::take(&mut self.scratch);
+        summed.clear();
+        summed.extend_from_slice(record);
+        summed.extend_from_slice(&self.chain.bytes());
+        if is_whole {
+            self.put(frame::WHOLE, &[], &summed, time);
+        } else {
+            self.put_pieces(&summed, time);
+        }
+        self.scratch = summed;
+        self.position()
+    }
+
+    fn put_pieces(&mut self, record: &[u8], time: LogTime) {
+        let total = (record.len() as u32).to_le_bytes();
         let mut rest = record;
         while !rest.is_empty() {
             let is_first = rest.len() == record.len();
@@ -74,13 +101,12 @@ impl LogBuilder {
             }
             let (piece, behind) = rest.split_at(rest.len().min(self.room() - header));
             if is_first {
-                self.put(frame::FIRST_PIECE, &total.to_le_bytes(), piece, time);
+                self.put(frame::FIRST_PIECE, &total, piece, time);
             } else {
                 self.put(frame::NEXT_PIECE, &[], piece, time);
             }
             rest = behind;
         }
-        self.position()
     }
 
     fn room(&self) -> usize {

@@ -9,18 +9,21 @@
 //!    landed elsewhere, is never taken for the log.
 //! 2. A partial segment goes to disk together with a shadow in the next place, so a torn write leaves one of them.
 //! 3. The last segment of a file holds at most a shadow; there is always room for it.
-//! 4. Records come out of `Records` whole, in order, or not at all.
+//! 4. Records come out of `Records` whole, as they were written, in order, or not at all: each has a checksum of its own
+//!    that goes on from the one before (`chain`).
 //!
 //! Limits: segments of 4096 bytes, records of up to 4 GiB; the attachment list and the engine parameters of headers
 //! stay empty.
 
 mod builder;
+mod chain;
 mod reader;
 
 use thiserror::Error;
 
 pub use crate::identity::{LogPosition, LogTime, SEGMENT_BYTES, Signature};
 pub use builder::{LogBuilder, Segment};
+pub use chain::{RECORD_SUM_BYTES, RecordChain};
 pub use reader::{LogDamage, LogFile, Records, SegmentState, Tail, judge_segment};
 
 use crate::bytes::{get_u16, get_u32, put_u16, put_u32};

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::{
-    AT_POSITION, DATA_START, LogHeader, LogHeaderDamage, LogPosition, SEGMENT_BYTES, frame,
+    AT_POSITION, DATA_START, LogHeader, LogHeaderDamage, LogPosition, RecordChain, SEGMENT_BYTES, frame,
     frame::NEXT_PIECE_HEADER,
 };
 use crate::bytes::{get_u16, get_u32};
@@ -85,6 +85,12 @@ pub enum LogDamage {
         /// Where.
         at: LogPosition,
     },
+    /// A record is not what was written, or one before it is missing.
+    #[error("the record before {at:?} has a wrong checksum, or one is missing before it")]
+    RecordChecksum {
+        /// Behind it.
+        at: LogPosition,
+    },
 }
 
 /// A whole log file, repaired where bits were flipped or the shadow had to stand in.
@@ -148,6 +154,17 @@ impl LogFile {
         self.end
     }
 
+    /// Ends the log before the first segment in which `records`, which has seen the logs before, finds a record that is
+    /// not what was written. Returns whether there was one.
+    pub fn cut_at_bad_record(&mut self, records: &Records) -> bool {
+        let mut records = records.clone();
+        let bad = self.segments().position(|segment| records.push(segment, |_, _| {}).is_err());
+        if let Some(index) = bad {
+            (self.end, self.tail) = (index as u16 + 1, Tail::Broken);
+        }
+        bad.is_some()
+    }
+
     /// What is there.
     pub fn tail(&self) -> Tail {
         self.tail
@@ -166,32 +183,47 @@ impl LogFile {
 }
 
 /// Puts records together from segments, across segments and logs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Records {
     partial: Vec<u8>,
     missing: usize,
+    /// The log in which the partial record begins.
+    begun_in: u32,
+    chain: RecordChain,
+    #[cfg(feature = "planted-bugs")]
+    ignores_checksums: bool,
 }
 
 impl Records {
-    /// Starts at a place where a record begins, or in the middle of one, which is then left out.
+    /// Starts with the first segment of a log, where a record begins, or in the middle of one, which is then left out.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the records of the next valid segment apart, from byte `from` on (`DATA_START` for all of it), and calls
-    /// `each` with every record that ends there and the position behind it.
+    /// The records so far: whoever goes on writing behind them needs it.
+    pub fn chain(&self) -> RecordChain {
+        self.chain
+    }
+
+    /// For tests of tests: a wrong checksum is taken for a right one.
+    #[cfg(feature = "planted-bugs")]
+    pub fn ignore_checksums(&mut self) {
+        self.ignores_checksums = true;
+    }
+
+    /// Takes the records of the next valid segment apart and calls `each` with every record that ends there and the
+    /// position behind it.
     ///
     /// # Errors
-    /// If the segment holds anything but records.
+    /// If the segment holds anything but records, or a record is not the one that was written there.
     pub fn push(
         &mut self,
         segment: &[u8; SEGMENT_BYTES],
-        from: usize,
         mut each: impl FnMut(LogPosition, &[u8]),
     ) -> Result<(), LogDamage> {
         let place = LogPosition::get(segment, AT_POSITION);
         let position = |byte: usize| LogPosition::new(place.generation(), place.segment(), byte as u16);
-        let mut at = from.max(DATA_START);
+        let mut at = DATA_START;
         while at < SEGMENT_BYTES && segment[at] != frame::FILL {
             let damage = LogDamage::Record { at: position(at) };
             let header = match segment[at] {
@@ -205,18 +237,18 @@ impl Records {
             }
             let len = usize::from(get_u16(segment, start - 2));
             let data = segment.get(start..start + len).filter(|data| !data.is_empty()).ok_or(damage)?;
-            let kind = segment[at];
             let end = start + len;
-            match kind {
+            match segment[at] {
                 // A record that was cut off by the end of an earlier life of the log is never completed.
                 frame::WHOLE => {
                     self.drop_partial();
-                    each(position(end), data);
+                    each(position(end), self.checked(place.generation(), data, position(end))?);
                 }
                 frame::FIRST_PIECE => {
                     self.drop_partial();
                     let total = get_u32(segment, at + 1) as usize;
                     self.missing = total.checked_sub(len).ok_or(damage)?;
+                    self.begun_in = place.generation();
                     self.partial.extend_from_slice(data);
                 }
                 _ if self.missing == 0 => {}
@@ -226,12 +258,33 @@ impl Records {
                 }
             }
             if self.missing == 0 && !self.partial.is_empty() {
-                each(position(end), &self.partial);
+                let record = std::mem::take(&mut self.partial);
+                each(position(end), self.checked(self.begun_in, &record, position(end))?);
+                self.partial = record;
                 self.partial.clear();
             }
             at = end;
         }
         Ok(())
+    }
+
+    /// The record without its checksum, if that is right.
+    fn checked<'r>(
+        &mut self,
+        generation: u32,
+        summed: &'r [u8],
+        at: LogPosition,
+    ) -> Result<&'r [u8], LogDamage> {
+        let (record, sum) = summed.split_last_chunk().ok_or(LogDamage::Record { at })?;
+        let next = self.chain.next(generation, record);
+        let is_right = next.bytes() == *sum && !record.is_empty();
+        #[cfg(feature = "planted-bugs")]
+        let is_right = is_right || self.ignores_checksums;
+        if !is_right {
+            return Err(LogDamage::RecordChecksum { at });
+        }
+        self.chain = next;
+        Ok(record)
     }
 
     fn drop_partial(&mut self) {

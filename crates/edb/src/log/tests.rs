@@ -41,7 +41,7 @@ fn write(files: &mut Vec<Vec<u8>>, segments: &[Segment]) {
 fn records_of(files: &[LogFile]) -> Vec<Vec<u8>> {
     let (mut records, mut found) = (Records::new(), Vec::new());
     for segment in files.iter().flat_map(LogFile::segments) {
-        records.push(segment, DATA_START, |_, record| found.push(record.to_vec())).unwrap();
+        records.push(segment, |_, record| found.push(record.to_vec())).unwrap();
     }
     found
 }
@@ -55,7 +55,7 @@ proptest! {
     fn records_come_back_whole_and_in_order_across_segments_and_logs(
         lens in proptest::collection::vec((1usize..30_000, 0u8..4), 1..40), short in proptest::collection::vec(1usize..90, 0..200),
     ) {
-        let mut builder = LogBuilder::new(1, 1, SEGMENTS);
+        let mut builder = LogBuilder::new(1, 1, SEGMENTS, RecordChain::default());
         let (mut files, mut written) = (Vec::new(), Vec::new());
         for (n, (len, flush)) in short.into_iter().map(|len| (len, 0)).chain(lens).enumerate() {
             let record: Vec<u8> = (0..len).map(|i| (i + n) as u8).collect();
@@ -84,7 +84,7 @@ proptest! {
     fn no_bytes_make_the_readers_panic(
         patch in proptest::collection::vec((0usize..SEGMENT_BYTES * 8, any::<u8>()), 0..60), restamp in any::<bool>(),
     ) {
-        let mut builder = LogBuilder::new(1, 1, SEGMENTS);
+        let mut builder = LogBuilder::new(1, 1, SEGMENTS, RecordChain::default());
         let mut files = Vec::new();
         for _ in 0..5 {
             builder.append(&[7; 3000], time());
@@ -104,7 +104,7 @@ proptest! {
         if let Ok(log) = LogFile::read(file.clone()) {
             let mut records = Records::new();
             for segment in log.segments() {
-                let _ = records.push(segment, DATA_START, |_, _| {});
+                let _ = records.push(segment, |_, _| {});
             }
         }
     }
@@ -112,7 +112,7 @@ proptest! {
 
 /// One log with two full segments and a partial third with its shadow, and its records.
 fn small_log() -> (Vec<u8>, Vec<Vec<u8>>) {
-    let mut builder = LogBuilder::new(1, 1, SEGMENTS);
+    let mut builder = LogBuilder::new(1, 1, SEGMENTS, RecordChain::default());
     let written: Vec<Vec<u8>> = (0..9u8).map(|n| vec![n; 1000]).collect();
     written.iter().for_each(|record| {
         builder.append(record, time());
@@ -162,13 +162,57 @@ fn a_flipped_bit_is_corrected_only_where_the_log_goes_on() {
     assert_eq!(records_of(&[log]), written);
 }
 
+/// A torn write of regular data: sectors of zeros where a run of one byte stood. The parity of the segment is the same.
+fn tear_within_a_run(segment: &mut [u8; SEGMENT_BYTES], number: u32) {
+    let run =
+        segment.as_chunks_mut::<512>().0.iter_mut().skip(1).find(|s| s.iter().all(|b| *b == s[0] && *b != 0));
+    run.expect("a sector within a run").fill(0);
+    assert_eq!(checksum::verify(segment, number), checksum::Verdict::Ok);
+}
+
+#[test]
+fn a_tear_that_the_segment_checksum_passes_ends_the_log_at_its_record() {
+    let (mut file, written) = small_log();
+    tear_within_a_run(segment(&mut file, 2), 2);
+    let mut log = LogFile::read(file.clone()).unwrap();
+    assert_eq!((log.tail(), log.end()), (Tail::Empty, 4));
+    let mut records = Records::new();
+    let damage = log.segments().find_map(|segment| records.push(segment, |_, _| {}).err());
+    assert!(matches!(damage, Some(LogDamage::RecordChecksum { .. })), "{damage:?}");
+    assert!(log.cut_at_bad_record(&Records::new()));
+    assert_eq!((log.tail(), log.end()), (Tail::Broken, 2));
+    assert_eq!(records_of(&[log]), written[..4]);
+}
+
+#[test]
+fn a_missing_record_is_found_at_the_next_one_and_writing_goes_on_behind_the_cut() {
+    let (mut file, written) = small_log();
+    // As if the segment had ended with its second record.
+    let end = DATA_START + 2 * (frame::WHOLE_HEADER + 1000 + RECORD_SUM_BYTES);
+    segment(&mut file, 1)[end..].fill(0);
+    checksum::stamp(segment(&mut file, 1), 1);
+    let mut log = LogFile::read(file.clone()).unwrap();
+    assert!(log.cut_at_bad_record(&Records::new()));
+    assert_eq!((log.end(), log.tail()), (2, Tail::Broken));
+    let mut records = Records::new();
+    log.segments().for_each(|segment| records.push(segment, |_, _| {}).unwrap());
+    let mut builder = LogBuilder::new(1, log.end(), SEGMENTS, records.chain());
+    builder.append(b"behind the cut", time());
+    builder.seal();
+    (3..5).for_each(|number| segment(&mut file, number).fill(0));
+    *segment(&mut file, 2) = *builder.take_full()[0].bytes;
+    let log = LogFile::read(file).unwrap();
+    let expected: Vec<Vec<u8>> = written[..2].iter().cloned().chain([b"behind the cut".to_vec()]).collect();
+    assert_eq!(records_of(&[log]), expected);
+}
+
 #[test]
 fn segments_of_an_older_log_in_a_reused_file_are_not_the_log() {
     let (mut old, _) = small_log();
     old[..SEGMENT_BYTES].copy_from_slice(&header(2).encode());
     let log = LogFile::read(old.clone()).unwrap();
     assert_eq!((log.end(), log.tail(), log.segments().count()), (1, Tail::Stale, 0));
-    let mut builder = LogBuilder::new(2, 1, SEGMENTS);
+    let mut builder = LogBuilder::new(2, 1, SEGMENTS, RecordChain::default());
     builder.append(b"the only record", time());
     builder.seal();
     *segment(&mut old, 1) = *builder.take_full()[0].bytes;

@@ -342,6 +342,20 @@ impl<'a> PageRef<'a> {
         (self.data_start() + self.free_mark()).min(end)..end
     }
 
+    /// Whether both pages hold the same nodes in the same place of the same tree at the same dbtime. Where the nodes lie
+    /// on the page, what is unused, the checksum and the flush type do not count.
+    pub fn says_the_same(self, other: PageRef<'a>) -> bool {
+        let head = |page: PageRef<'a>| {
+            let flags = page.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);
+            (page.dbtime(), page.prev(), page.next(), page.objid(), flags, page.external_header())
+        };
+        let free = |page: PageRef| (page.free_bytes(), page.uncommitted_free_bytes());
+        let node = |node: Node<'a>| (node.flags, node.prefix, node.suffix, node.data);
+        head(self) == head(other)
+            && free(self) == free(other)
+            && self.nodes().map(node).eq(other.nodes().map(node))
+    }
+
     /// Bytes between the free mark and the tag array.
     fn gap_bytes(self) -> usize {
         let used = self.data_start() + self.free_mark() + TAG_BYTES * self.tag_count();

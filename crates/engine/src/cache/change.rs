@@ -2,7 +2,8 @@
 
 use std::cell::Ref;
 
-use btree::{MiniTransaction, Misfit, PageCoding, Pager, Redo, Stop};
+use btree::{MiniTransaction, Misfit, PageChange, PageCoding, Pager, Redo, Stop};
+use edb::page::{PageRef, page_flags};
 use world::PageBuf;
 
 use super::frames::{Frames, Holds, PageKey};
@@ -83,48 +84,83 @@ impl Cache {
         Ok(())
     }
 
-    /// Redo of one change on its page, which is in memory. A page that is damaged and made anew is repaired by that.
+    /// Redo of one change on its page, which is in memory. `is_based`: the page has come from the log before.
     pub(crate) fn redo(
         &self,
         db: u8,
-        change: &btree::PageChange,
+        change: &PageChange,
         dbtime: u64,
+        is_based: bool,
         start: LogPosition,
         end: LogPosition,
     ) -> RedoOutcome {
         let mut frames = self.0.frames.borrow_mut();
-        let key = PageKey { db, pgno: change.pgno };
-        let Some(frame) = frames.find(key) else { return RedoOutcome::Absent };
+        let Some(frame) = frames.find(PageKey { db, pgno: change.pgno }) else {
+            return RedoOutcome::absent();
+        };
         let slot = frames.get_mut(frame);
-        if slot.holds == Holds::Arriving {
-            return RedoOutcome::Absent;
-        }
-        let page = slot.page.get_or_insert_with(|| PageBuf::empty(self.0.page_bytes));
-        if slot.holds == Holds::Damaged {
-            if !change.formats() {
-                return RedoOutcome::Damaged;
+        let page_bytes = self.0.page_bytes;
+        let before = match slot.holds {
+            Holds::Arriving | Holds::Nothing => return RedoOutcome::absent(),
+            Holds::Page => Rebuilt::Verified,
+            Holds::Damaged => Rebuilt::FailedCheck,
+        };
+        let outcome = if change.formats() {
+            let page = slot.page.insert(PageBuf::empty(page_bytes));
+            match change.apply(page.as_mut_slice(), dbtime) {
+                Ok(()) => RedoOutcome::MadeAnew(before),
+                Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
             }
-            page.as_mut_slice().fill(0);
-        }
-        let outcome = change.redo(page.as_unsealed_mut_slice(), dbtime);
-        if outcome == Redo::Applied {
+        } else if before == Rebuilt::FailedCheck {
+            RedoOutcome::Unproven("it failed its check".to_owned())
+        } else {
+            let page = slot.page.get_or_insert_with(|| PageBuf::empty(page_bytes));
+            redo_on(page, change, dbtime, is_based)
+        };
+        if matches!(outcome, RedoOutcome::Applied | RedoOutcome::MadeAnew(_)) {
             slot.holds = Holds::Page;
             frames.mark_changed(frame, start, end);
         }
-        RedoOutcome::Done(outcome)
+        outcome
     }
 
-    /// Puts the logged image in the place of a damaged page; true if it was needed.
-    pub(crate) fn repair(&self, key: PageKey, image: &[u8], start: LogPosition, end: LogPosition) -> bool {
+    /// Puts the logged image in the place of what the file has; `None` if the page is not in memory.
+    pub(crate) fn rebuild(
+        &self,
+        key: PageKey,
+        image: &[u8],
+        start: LogPosition,
+        end: LogPosition,
+    ) -> Option<Rebuilt> {
         let mut frames = self.0.frames.borrow_mut();
-        let Some(frame) = frames.find(key) else { return false };
+        let frame = frames.find(key)?;
         let slot = frames.get_mut(frame);
-        if slot.holds != Holds::Damaged {
-            return false;
-        }
+        let before = match slot.holds {
+            Holds::Arriving | Holds::Nothing => return None,
+            Holds::Page => Rebuilt::Verified,
+            Holds::Damaged => Rebuilt::FailedCheck,
+        };
         (slot.page, slot.holds) = (Some(PageBuf::copy_of(image)), Holds::Page);
         frames.mark_changed(frame, start, end);
-        true
+        Some(before)
+    }
+
+    /// Whether the page in memory is what the image says: the log must tell the same story twice.
+    pub(crate) fn has_version_of(&self, key: PageKey, image: &[u8]) -> bool {
+        let frames = self.0.frames.borrow();
+        let Some(frame) = frames.find(key).map(|frame| frames.get(frame)) else { return false };
+        let Some(page) = frame.page.as_ref().filter(|_| frame.holds == Holds::Page) else { return false };
+        let (page, image) = (PageRef::new(page.as_unsealed_slice()), PageRef::new(image));
+        let is_same = page.dbtime() == image.dbtime();
+        if planted!(VerifiedPageTrusted) && page.dbtime() >= image.dbtime() {
+            return true;
+        }
+        debug_assert!(
+            !is_same || page.says_the_same(image),
+            "page {} is not what its log image says",
+            key.pgno
+        );
+        is_same
     }
 
     /// An operation begins: nothing is held yet.
@@ -133,15 +169,58 @@ impl Cache {
     }
 }
 
+/// Redo of a change on a page that verified.
+fn redo_on(page: &mut PageBuf, change: &PageChange, dbtime: u64, is_based: bool) -> RedoOutcome {
+    let page_dbtime = PageRef::new(page.as_unsealed_slice()).dbtime();
+    if planted!(VerifiedPageTrusted) && page_dbtime >= dbtime {
+        return RedoOutcome::AlreadyThere { page_dbtime };
+    }
+    match is_based || planted!(RedoWithoutDbtime) {
+        true if planted!(RedoWithoutDbtime) => match change.apply(page.as_unsealed_mut_slice(), dbtime) {
+            Ok(()) => RedoOutcome::Applied,
+            Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
+        },
+        false if page_dbtime >= dbtime => RedoOutcome::AlreadyThere { page_dbtime },
+        false => RedoOutcome::Unproven(format!(
+            "a write was lost or went astray: its dbtime is {page_dbtime}, the log has {dbtime}"
+        )),
+        true => match change.redo(page.as_unsealed_mut_slice(), dbtime) {
+            Redo::Applied => RedoOutcome::Applied,
+            Redo::AlreadyThere | Redo::WrongVersion { .. } => RedoOutcome::Wrong(format!(
+                "a write of this recovery was lost or went astray: its dbtime is {page_dbtime}, the log expects {}",
+                change.dbtime_before
+            )),
+            Redo::Misfit(misfit) => RedoOutcome::Wrong(misfit.to_string()),
+        },
+    }
+}
+
 /// What redo of one change came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RedoOutcome {
-    /// The page is not in memory.
-    Absent,
-    /// The page failed its check, and no image of it came before this change.
-    Damaged,
-    /// See [`Redo`].
-    Done(Redo),
+    /// The page has the change now.
+    Applied,
+    /// The change made the page anew; what the file had before.
+    MadeAnew(Rebuilt),
+    /// The page was written after the change; its version.
+    AlreadyThere { page_dbtime: u64 },
+    /// The page is not what the log says, and only a later whole page can tell; why.
+    Unproven(String),
+    /// The page and the log contradict each other; how.
+    Wrong(String),
+}
+
+impl RedoOutcome {
+    fn absent() -> RedoOutcome {
+        RedoOutcome::Wrong("it left memory while it was held".to_owned())
+    }
+}
+
+/// What the file had of a page that came whole from the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rebuilt {
+    FailedCheck,
+    Verified,
 }
 
 /// A world's page codec as the coding of pages in log records.
@@ -156,7 +235,17 @@ impl PageCoding for CodecCoding {
     }
 
     fn encode(&self, pgno: u32, page: &[u8], out: &mut Vec<u8>) {
-        self.codec.encode(u64::from(pgno) + 1, page, out);
+        let unused = PageRef::new(page).unused();
+        if page[unused.clone()].iter().all(|&byte| byte == 0) {
+            return self.codec.encode(u64::from(pgno) + 1, page, out);
+        }
+        // What edits have left there means nothing and would be logged byte by byte.
+        let mut cleared = page.to_vec();
+        cleared[unused].fill(0);
+        if PageRef::new(&cleared).flags() & page_flags::NEW_CHECKSUM != 0 {
+            edb::checksum::stamp(&mut cleared, pgno);
+        }
+        self.codec.encode(u64::from(pgno) + 1, &cleared, out);
     }
 
     fn decode(&self, pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool {

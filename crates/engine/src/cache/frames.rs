@@ -18,7 +18,7 @@ const CORRELATION_NS: u64 = 128_000_000;
 const SAMPLE: usize = 16;
 
 /// A page of one of the instance's databases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PageKey {
     pub(crate) db: u8,
     pub(crate) pgno: u32,
@@ -213,8 +213,13 @@ impl Frames {
         self.in_flight.remove(&(first_dirty, frame));
         let slot = self.get_mut(frame);
         slot.writing = false;
-        let leaves = std::mem::take(&mut slot.leaving) && slot.pins == 0 && !slot.is_dirty();
+        let is_clean = !slot.is_dirty() || planted!(ChangedPageDropped);
+        let leaves = std::mem::take(&mut slot.leaving) && slot.pins == 0 && is_clean;
         if leaves {
+            if planted!(ChangedPageDropped) && self.get(frame).is_dirty() {
+                self.get_mut(frame).first_dirty = POSITION_END;
+                self.dirty_count -= 1;
+            }
             self.release(frame);
         }
         leaves

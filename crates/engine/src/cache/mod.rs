@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use world::World;
 use world::sync::Notify;
 
-pub(crate) use change::{CodecCoding, RedoOutcome};
+pub(crate) use change::{CodecCoding, Rebuilt, RedoOutcome};
 use frames::Frames;
 pub(crate) use frames::PageKey;
 
@@ -186,6 +186,7 @@ impl Cache {
         let unwritten = self.0.frames.borrow_mut().oldest_unwritten();
         let databases = self.0.databases.borrow();
         let unsynced = databases.iter().flatten().map(|db| db.unsynced.get().min(db.syncing.get())).min();
+        let unsynced = unsynced.filter(|_| !planted!(CheckpointBeforeSync));
         unwritten.min(unsynced.unwrap_or(POSITION_END))
     }
 

@@ -111,6 +111,9 @@ impl Cache {
     pub(crate) async fn sync_written(&self) -> Result<()> {
         let databases: Vec<_> = self.0.databases.borrow().iter().flatten().cloned().collect();
         for database in databases {
+            if planted!(CheckpointBeforeSync) {
+                continue;
+            }
             let written = database.unsynced.replace(POSITION_END);
             if written == POSITION_END {
                 continue;
@@ -168,7 +171,7 @@ impl Cache {
         let Run { first, frames: written, pages, log_needed } = run;
         let log = self.0.log.borrow().clone();
         let result = async {
-            if let Some(log) = log {
+            if let Some(log) = log.filter(|_| !planted!(PageBeforeLog)) {
                 log.flush_to(log_needed).await?;
             }
             let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;

@@ -4,13 +4,14 @@
 //! 1. A log belongs to the stream iff its signature, its generation and the creation time of the log before it fit.
 //! 2. A torn tail is allowed only in the last log: reading ends at its first segment that is not usable. Anywhere else
 //!    such a segment is damage.
-//! 3. A record is delivered whole or not at all.
+//! 3. A record is delivered whole and as it was written, or not at all: a segment's own checksum is a parity code that a
+//!    torn write can pass. In the last log a wrong record is part of the torn tail, elsewhere it is damage.
 //!
 //! Limits: log files are read in pieces of at most 256 KiB (5 reads for a log of 1 MiB: its header is read alone).
 
 use std::ops::Range;
 
-use edb::log::{DATA_START, LogFile, LogHeader, Records};
+use edb::log::{LogFile, LogHeader, Records};
 use results::IoClass;
 use world::{OpenMode, SECTOR_BYTES, World};
 
@@ -112,6 +113,12 @@ impl LogContents {
         (self.used_end > self.next_segment()).then(|| self.next_segment()..self.used_end)
     }
 
+    /// The last log ends before the segment in which `assembler`, which has seen the logs before, finds a record that is not
+    /// what was written. Returns whether there was one.
+    pub(crate) fn cut_at_bad_record(&mut self, assembler: &Records) -> bool {
+        self.file.cut_at_bad_record(assembler)
+    }
+
     /// Calls `each` with every record that ends in this log and the position behind it.
     pub(crate) fn records(
         &self,
@@ -119,7 +126,7 @@ impl LogContents {
         mut each: impl FnMut(LogPosition, &[u8]),
     ) -> Result<()> {
         for segment in self.file.segments() {
-            let pushed = assembler.push(segment, DATA_START, &mut each);
+            let pushed = assembler.push(segment, &mut each);
             pushed.map_err(|damage| damaged(&self.path, &damage.to_string()))?;
         }
         Ok(())

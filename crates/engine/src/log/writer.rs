@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-use edb::log::{LogBuilder, LogHeader, Segment};
+use edb::log::{LogBuilder, LogHeader, RecordChain, Segment};
 use results::IoClass;
 use smallvec::smallvec;
 use world::sync::Notify;
@@ -86,6 +86,8 @@ pub(crate) struct OpenLog {
     pub(crate) created: LogTime,
     /// The first segment that is still empty.
     pub(crate) next_segment: u16,
+    /// The checksums of its records so far.
+    pub(crate) chain: RecordChain,
     /// The oldest closed log that exists (= `generation` if none).
     pub(crate) oldest: u32,
 }
@@ -181,7 +183,8 @@ impl Log {
         world.rename(&next, &current).await?;
         world.sync_dir(&config.names.directory).await?;
         let file = IoFile::open(world, &current, OpenMode::ReadWrite, counters).await?;
-        Ok(OpenLog { file, generation: 1, created, next_segment: 1, oldest: 1 })
+        let chain = RecordChain::default();
+        Ok(OpenLog { file, generation: 1, created, next_segment: 1, chain, oldest: 1 })
     }
 
     /// Goes on writing behind what is already durable in `open`.
@@ -192,7 +195,7 @@ impl Log {
         fate: &Fate,
         open: OpenLog,
     ) -> Log {
-        let builder = LogBuilder::new(open.generation, open.next_segment, config.segments);
+        let builder = LogBuilder::new(open.generation, open.next_segment, config.segments, open.chain);
         let durable = builder.position();
         let state = State {
             durable,
@@ -409,7 +412,16 @@ impl Log {
         };
         let offset = u64::from(batch.first_segment) * SECTOR_BYTES as u64;
         let segments = batch.pages.len() as u16;
-        file.write_durable(IoClass::LogWrite, offset, batch.pages).await?;
+        if planted!(LogNotSynced) {
+            file.write(IoClass::LogWrite, offset, batch.pages).await?;
+        } else if planted!(FailedSyncRetried) {
+            file.write(IoClass::LogWrite, offset, batch.pages).await?;
+            if file.sync().await.is_err() {
+                file.sync().await?;
+            }
+        } else {
+            file.write_durable(IoClass::LogWrite, offset, batch.pages).await?;
+        }
         self.0.state.borrow_mut().written = batch.first_segment + segments;
         Ok(())
     }
@@ -434,7 +446,7 @@ impl Log {
         let header = page_of(&config.header(generation, created, previous).encode());
         next.write_durable(IoClass::LogWrite, 0, smallvec![header]).await?;
         let hook = self.0.hook.borrow().as_ref().and_then(Weak::upgrade);
-        if let Some(hook) = &hook {
+        if let (Some(hook), false) = (&hook, planted!(NextLogNotNamed)) {
             hook.before_roll(generation).await?;
         }
 
@@ -442,7 +454,9 @@ impl Log {
         world.rename(&names.current(), &names.archive(generation - 1)).await?;
         world.sync_dir(&names.directory).await?;
         world.rename(&names.next(), &names.current()).await?;
-        world.sync_dir(&names.directory).await?;
+        if !planted!(RollNotSynced) {
+            world.sync_dir(&names.directory).await?;
+        }
         let file = IoFile::open(world, &names.current(), OpenMode::ReadWrite, &self.0.counters).await?;
         {
             let mut state = self.0.state.borrow_mut();
@@ -536,6 +550,7 @@ impl Log {
         let mut state = self.0.state.borrow_mut();
         let held = state.holds.values().copied().min().unwrap_or(u32::MAX);
         let needed = state.checkpoint_generation.min(held).min(state.generation);
+        let needed = if planted!(NeededLogRemoved) { state.generation } else { needed };
         if !self.0.config.circular || state.oldest + keep >= needed {
             return None;
         }

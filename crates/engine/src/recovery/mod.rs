@@ -1,10 +1,10 @@
 //! Recovery: from the files that a crash has left to an instance that can go on.
 //!
 //! Invariants
-//! 1. Redo begins at the checkpoint (a backup copy: at its own position), follows the chain of logs, and applies a change
-//!    iff the page is older than it. A page that is neither older nor newer as it should be is damage, not repaired over.
-//! 2. A page that fails its check is replaced by the image that the log holds from before its first change; a page made
-//!    anew needs none. If the log has neither, recovery fails and says so.
+//! 1. Redo begins at the checkpoint (a backup copy: at its own position), follows the chain of logs, and gives each page
+//!    the changes that it lacks. A page that is neither older nor newer as it should be is damage, not repaired over.
+//! 2. The first whole page that the range holds takes the place of what the file has, whether that verifies or not
+//!    (`pages`). A page that needs one and has none makes recovery fail, and it says so.
 //! 3. The checkpoint does not move until redo is complete and all its pages are written and synced: a crash in recovery
 //!    leaves everything that the next one needs (design invariant 5).
 //! 4. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
@@ -12,19 +12,21 @@
 //!
 //! Limits: one generation is read ahead of the one that is replayed.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod branch;
+mod pages;
+mod preread;
+
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use btree::{LogRecord, MiniTransaction, PageCoding, Redo};
+use btree::{LogRecord, PageCoding};
 use edb::header::State;
-use edb::log::{LogHeader, Records};
+use edb::log::{LogHeader, RecordChain, Records};
 use results::IoClass;
 use smallvec::smallvec;
-use world::sync::Notify;
-use world::{OpenMode, PageBuf, SECTOR_BYTES, Task, World};
+use world::{OpenMode, PageBuf, SECTOR_BYTES, World};
 
-use crate::cache::{Cache, PageKey, RedoOutcome};
+use crate::cache::{Cache, PageKey};
 use crate::checkpoint;
 use crate::config::InstanceConfig;
 use crate::database::Database;
@@ -34,6 +36,10 @@ use crate::log::reader::{LogContents, LogFiles, damaged, read_header};
 use crate::log::writer::OpenLog;
 use crate::log::{LogNames, LogPosition, Signature};
 use crate::transactions::Transactions;
+
+pub use branch::{BranchCounts, RecoveryBranch};
+use pages::PageStates;
+use preread::Prereader;
 
 /// What recovery did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,6 +60,8 @@ pub struct RecoveryReport {
     pub write_seconds: f64,
     /// Time to take back open transactions.
     pub undo_seconds: f64,
+    /// Which ways it took.
+    pub branches: BranchCounts,
 }
 
 /// What redo leaves to the instance.
@@ -86,8 +94,10 @@ struct Generation {
 
 struct Replay {
     participants: Participants,
+    /// The newest log that a database header names.
+    required: u32,
     transactions: Transactions,
-    damaged: BTreeSet<PageKey>,
+    pages: PageStates,
     report: RecoveryReport,
 }
 
@@ -95,28 +105,26 @@ impl Recovery<'_> {
     /// Brings all databases to the end of the log, in memory and then in their files.
     pub(crate) async fn redo(&self, files: &LogFiles) -> Result<Redone> {
         let started = self.world.now();
-        let last = self.settle_names(files).await?;
+        let mut report = RecoveryReport::default();
+        let last = self.settle_names(files, &mut report).await?;
         let current = self.names.current();
         let newest =
             LogContents::read(self.world, &current, self.segments, self.counters, IoClass::LogRead).await?;
         let (header, is_full) = (*newest.header(), newest.is_complete());
-        let participants = self.participants(&header, is_full).await?;
-        let start = self.start(files, &header, &participants).await?;
+        let (participants, required) = self.participants(&header, is_full).await?;
+        let start = self.start(files, &header, &participants, &mut report).await?;
         let mut replay = Replay {
             participants,
+            required,
             transactions: Transactions::default(),
-            damaged: BTreeSet::new(),
-            report: RecoveryReport::default(),
+            pages: PageStates::default(),
+            report,
         };
         self.cache.keep_damaged(true);
         let replayed = self.replay_all(start, &header, &mut replay).await;
         self.cache.keep_damaged(false);
-        let next_segment = replayed?;
-        if let Some(key) = replay.damaged.first() {
-            let path = self.database(key.db).map_or("", |database| database.file.path()).to_owned();
-            let reason = "it failed its check, and the log has no image of it".to_owned();
-            return Err(Error::DamagedPage { path, pgno: key.pgno, reason });
-        }
+        let (next_segment, chain) = replayed?;
+        self.judge_pages(&replay.pages)?;
         replay.report.redo_seconds = self.world.now().since(started).as_secs_f64();
 
         let writing = self.world.now();
@@ -124,8 +132,8 @@ impl Recovery<'_> {
         replay.report.write_seconds = self.world.now().since(writing).as_secs_f64();
 
         let file = IoFile::open(self.world, &current, OpenMode::ReadWrite, self.counters).await?;
-        let oldest = self.drop_leftovers(files, last).await?;
-        let log = OpenLog { file, generation: last, created: header.created, next_segment, oldest };
+        let oldest = self.drop_leftovers(files, last, &mut replay.report).await?;
+        let log = OpenLog { file, generation: last, created: header.created, next_segment, chain, oldest };
         Ok(Redone {
             log,
             signature: header.signature,
@@ -140,7 +148,7 @@ impl Recovery<'_> {
 
     /// Makes sure that the last log has the name of the current one (a crash may have come in the middle of a roll).
     /// Returns its generation. Should the name be lost again, the next recovery gives it again.
-    async fn settle_names(&self, files: &LogFiles) -> Result<u32> {
+    async fn settle_names(&self, files: &LogFiles, report: &mut RecoveryReport) -> Result<u32> {
         let newest_archive = files.archives.last().copied();
         match (files.current, newest_archive) {
             (true, newest_archive) => {
@@ -157,6 +165,7 @@ impl Recovery<'_> {
             }
             (false, Some(archive)) => {
                 self.world.rename(&self.names.archive(archive), &self.names.current()).await?;
+                report.branches.count(RecoveryBranch::RollTakenBack);
                 Ok(archive)
             }
             (false, None) => {
@@ -165,9 +174,9 @@ impl Recovery<'_> {
         }
     }
 
-    /// The databases that need this log stream.
-    async fn participants(&self, last: &LogHeader, is_full: bool) -> Result<Participants> {
-        let mut participants = Participants::new();
+    /// The databases that need this log stream, and the newest log that their headers name.
+    async fn participants(&self, last: &LogHeader, is_full: bool) -> Result<(Participants, u32)> {
+        let (mut participants, mut newest) = (Participants::new(), 0);
         for database in self.databases {
             let header = database.header().await;
             if header.state() == State::Clean {
@@ -182,20 +191,22 @@ impl Recovery<'_> {
             if required > last.generation + 1 || required > last.generation && !is_full {
                 return Err(self.missing(required));
             }
+            newest = newest.max(required);
             participants.insert(database.id, header.attach_position());
         }
-        Ok(participants)
+        Ok((participants, newest))
     }
 
     /// Removals of old logs that were not durable can come back with gaps between them: what lies behind a gap goes
     /// again. Returns the oldest log that stays.
-    async fn drop_leftovers(&self, files: &LogFiles, last: u32) -> Result<u32> {
+    async fn drop_leftovers(&self, files: &LogFiles, last: u32, report: &mut RecoveryReport) -> Result<u32> {
         let mut oldest = last;
         for &generation in files.archives.iter().rev().filter(|&&generation| generation < last) {
             if generation + 1 == oldest {
                 oldest = generation;
             } else if self.config.circular_logging {
                 self.world.remove(&self.names.archive(generation)).await?;
+                report.branches.count(RecoveryBranch::LeftoverLogRemoved);
             }
         }
         Ok(oldest)
@@ -211,18 +222,33 @@ impl Recovery<'_> {
         files: &LogFiles,
         last: &LogHeader,
         participants: &Participants,
+        report: &mut RecoveryReport,
     ) -> Result<LogPosition> {
         let end = LogPosition::new(last.generation, 0, 0);
         if participants.is_empty() {
+            report.branches.count(RecoveryBranch::NothingToReplay);
             return Ok(end);
         }
         let checkpoint = checkpoint::read(self.world, &self.names.checkpoint(), self.counters).await?;
-        let checkpoint = checkpoint.filter(|checkpoint| checkpoint.signature == last.signature);
+        let checkpoint = checkpoint.filter(|(checkpoint, _)| checkpoint.signature == last.signature);
         let mut start = match checkpoint {
-            Some(checkpoint) => checkpoint.position,
+            Some((checkpoint, copy)) => {
+                if copy > 0 {
+                    report.branches.count(RecoveryBranch::SecondCheckpoint);
+                }
+                checkpoint.position
+            }
             // Without a checkpoint the oldest log that is still there will do: none that is needed has been removed.
-            None => self.oldest_of_chain(files, last).await?,
+            None => {
+                report.branches.count(RecoveryBranch::NoCheckpoint);
+                self.oldest_of_chain(files, last).await?
+            }
         };
+        for db in participants.keys() {
+            if self.database(*db).is_some_and(|database| database.header_from_shadow) {
+                report.branches.count(RecoveryBranch::ShadowHeader);
+            }
+        }
         for db in participants.keys() {
             let header = self.database(*db).expect("participants are attached").header().await;
             if header.backup_position() != LogPosition::default() {
@@ -245,8 +271,13 @@ impl Recovery<'_> {
         Ok(LogPosition::new(newer.generation, 0, 0))
     }
 
-    /// Replays from `start` to the end; returns the first free segment of the last log.
-    async fn replay_all(&self, start: LogPosition, last: &LogHeader, replay: &mut Replay) -> Result<u16> {
+    /// Replays from `start` to the end; returns the first free segment of the last log and the chain of its records.
+    async fn replay_all(
+        &self,
+        start: LogPosition,
+        last: &LogHeader,
+        replay: &mut Replay,
+    ) -> Result<(u16, RecordChain)> {
         let prereader = Prereader::start(self.world, self.cache, self.config.recovery_reads_outstanding);
         let result = self.replay_generations(start, last, replay, &prereader).await;
         prereader.stop().await;
@@ -259,7 +290,7 @@ impl Recovery<'_> {
         last: &LogHeader,
         replay: &mut Replay,
         prereader: &Prereader,
-    ) -> Result<u16> {
+    ) -> Result<(u16, RecordChain)> {
         let mut assembler = Records::new();
         let mut previous: Option<LogHeader> = None;
         let mut loaded: Option<Generation> = None;
@@ -270,7 +301,7 @@ impl Recovery<'_> {
             if !is_last && self.world.entry(&path).await?.is_none() {
                 return Err(self.missing(number));
             }
-            let log =
+            let mut log =
                 LogContents::read(self.world, &path, self.segments, self.counters, IoClass::LogRead).await?;
             let header = *log.header();
             if header.generation != number || previous.is_some_and(|previous| !header.follows(&previous)) {
@@ -280,8 +311,21 @@ impl Recovery<'_> {
                 return Err(damaged(&path, "a segment in the middle of the log stream is not valid"));
             }
             if is_last {
+                #[cfg(feature = "planted-bugs")]
+                if planted!(RecordSumIgnored) {
+                    assembler.ignore_checksums();
+                }
+                if log.cut_at_bad_record(&assembler) {
+                    replay.report.branches.count(RecoveryBranch::TailCutByRecord);
+                    if replay.required > number {
+                        return Err(damaged(
+                            &path,
+                            "a record in it is not what was written, and later ones were",
+                        ));
+                    }
+                }
                 free_segment = log.next_segment();
-                self.wipe_tail(&path, &log).await?;
+                self.wipe_tail(&path, &log, &mut replay.report).await?;
             }
             previous = Some(header);
             let generation = self.decode(&path, number, &log, &mut assembler, start, replay)?;
@@ -293,12 +337,13 @@ impl Recovery<'_> {
         if let Some(generation) = loaded {
             self.replay_one(generation, replay, prereader).await?;
         }
-        Ok(free_segment)
+        Ok((free_segment, assembler.chain()))
     }
 
     /// Zeroes everything behind the last valid segment.
-    async fn wipe_tail(&self, path: &str, log: &LogContents) -> Result<()> {
+    async fn wipe_tail(&self, path: &str, log: &LogContents, report: &mut RecoveryReport) -> Result<()> {
         let Some(leftover) = log.leftover() else { return Ok(()) };
+        report.branches.count(RecoveryBranch::TailWiped);
         let file = IoFile::open(self.world, path, OpenMode::ReadWrite, self.counters).await?;
         let bytes = usize::from(leftover.end - leftover.start) * SECTOR_BYTES;
         let offset = u64::from(leftover.start) * SECTOR_BYTES as u64;
@@ -379,9 +424,11 @@ impl Recovery<'_> {
     ) -> Result<()> {
         match record {
             LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.participants, db, end) => {
-                self.replay_changes(db, dbtime, &mini, start, end, replay).await?;
+                let Replay { pages, report, .. } = replay;
+                self.replay_changes(db, dbtime, &mini, (start, end), pages, report).await?;
                 let Some(transaction) = mini.transaction else { return Ok(()) };
                 if mini.compensates {
+                    replay.report.branches.count(RecoveryBranch::CompensationRepeated);
                     if let Some((db, undo)) = replay.transactions.compensated(transaction) {
                         replay.transactions.unlock(transaction, db, &undo);
                     }
@@ -390,59 +437,17 @@ impl Recovery<'_> {
                 }
             }
             LogRecord::PageImage { db, pgno, page } if takes_part(&replay.participants, db, end) => {
-                let key = PageKey { db, pgno };
-                let mut pins = self.cache.pins();
-                self.cache.fetch(key, &mut pins).await?;
-                if self.cache.repair(key, &page, start, end) {
-                    replay.damaged.remove(&key);
-                    replay.report.pages_repaired += 1;
-                }
+                let Replay { pages, report, .. } = replay;
+                self.replay_image(PageKey { db, pgno }, &page, (start, end), pages, report).await?;
             }
             LogRecord::Extend { db, pages } if takes_part(&replay.participants, db, end) => {
-                self.database(db).expect("participants are attached").lengthen_file(pages).await?;
+                if self.database(db).expect("participants are attached").lengthen_file(pages).await? {
+                    replay.report.branches.count(RecoveryBranch::FileLengthened);
+                }
             }
             LogRecord::Commit { transaction, .. } => replay.transactions.end(transaction, true),
             LogRecord::Rollback { transaction } => replay.transactions.end(transaction, false),
             _ => {}
-        }
-        Ok(())
-    }
-
-    async fn replay_changes(
-        &self,
-        db: u8,
-        dbtime: u64,
-        mini: &MiniTransaction,
-        start: LogPosition,
-        end: LogPosition,
-        replay: &mut Replay,
-    ) -> Result<()> {
-        let mut pins = self.cache.pins();
-        for change in &mini.changes {
-            let key = PageKey { db, pgno: change.pgno };
-            self.cache.fetch(key, &mut pins).await?;
-            let wrong = |reason: String| {
-                let path = self.database(db).map_or("", |database| database.file.path()).to_owned();
-                Error::DamagedPage { path, pgno: change.pgno, reason }
-            };
-            match self.cache.redo(db, change, dbtime, start, end) {
-                RedoOutcome::Damaged => {
-                    // The image comes later in the log, or the page is lost.
-                    replay.damaged.insert(key);
-                }
-                RedoOutcome::Done(Redo::Applied) => {
-                    replay.damaged.remove(&key);
-                    replay.report.changes_applied += 1;
-                }
-                RedoOutcome::Done(Redo::AlreadyThere) => {}
-                RedoOutcome::Done(Redo::WrongVersion { expected_dbtime, found_dbtime }) => {
-                    return Err(wrong(format!(
-                        "a write was lost or went astray: its dbtime is {found_dbtime}, the log expects {expected_dbtime}"
-                    )));
-                }
-                RedoOutcome::Done(Redo::Misfit(misfit)) => return Err(wrong(misfit.to_string())),
-                RedoOutcome::Absent => return Err(wrong("it left memory while it was held".to_owned())),
-            }
         }
         Ok(())
     }
@@ -472,91 +477,5 @@ impl Generation {
             list.dedup();
         }
         pages
-    }
-}
-
-/// Reads pages ahead of redo: a fixed number of tasks share one queue over all generations.
-struct Prereader {
-    shared: Rc<PrereadQueue>,
-    tasks: Vec<Task<()>>,
-}
-
-struct PrereadQueue {
-    cache: Cache,
-    queue: RefCell<VecDeque<(u32, PageKey)>>,
-    /// Reads of each generation that are not done.
-    open: RefCell<BTreeMap<u32, usize>>,
-    added: Notify,
-    done: Notify,
-    ended: Cell<bool>,
-}
-
-impl Prereader {
-    fn start(world: &World, cache: &Cache, outstanding: usize) -> Prereader {
-        let shared = Rc::new(PrereadQueue {
-            cache: cache.clone(),
-            queue: RefCell::default(),
-            open: RefCell::default(),
-            added: Notify::new(),
-            done: Notify::new(),
-            ended: Cell::new(false),
-        });
-        let task = |_| {
-            let shared = shared.clone();
-            world.spawn(async move { shared.work().await })
-        };
-        let tasks = (0..outstanding.max(1)).map(task).collect();
-        Prereader { shared, tasks }
-    }
-
-    fn add(&self, generation: u32, pages: &BTreeMap<u8, Vec<u32>>) {
-        let mut queue = self.shared.queue.borrow_mut();
-        let before = queue.len();
-        for (&db, pgnos) in pages {
-            queue.extend(pgnos.iter().map(|&pgno| (generation, PageKey { db, pgno })));
-        }
-        self.shared.open.borrow_mut().insert(generation, queue.len() - before);
-        self.shared.added.notify_all();
-    }
-
-    /// Waits until nothing of `generation` is on its way any more.
-    async fn finished(&self, generation: u32) {
-        while self.shared.open.borrow().get(&generation).is_some_and(|open| *open > 0) {
-            self.shared.done.wait().await;
-        }
-    }
-
-    async fn stop(self) {
-        self.shared.ended.set(true);
-        self.shared.queue.borrow_mut().clear();
-        self.shared.added.notify_all();
-        for task in self.tasks {
-            task.await;
-        }
-    }
-}
-
-impl PrereadQueue {
-    async fn work(&self) {
-        loop {
-            let next = self.queue.borrow_mut().pop_front();
-            let Some((generation, key)) = next else {
-                if self.ended.get() {
-                    return;
-                }
-                self.added.wait().await;
-                continue;
-            };
-            // Errors are not swallowed: redo fetches the page itself and meets them.
-            if self.cache.wait_for_room().await.is_ok() {
-                let _ = self.cache.preread(key.db, &[key.pgno]).await;
-            }
-            // The page may have been there already.
-            self.cache.pass_on_room();
-            if let Some(open) = self.open.borrow_mut().get_mut(&generation) {
-                *open -= 1;
-            }
-            self.done.notify_all();
-        }
     }
 }

@@ -1,0 +1,135 @@
+//! Redo of single pages.
+//!
+//! A page checksum is a parity code: a torn write of regular data can pass it. So a page is never trusted because it
+//! verifies. The first record of the replayed range that holds the page as a whole (the image from before it became
+//! dirty, or a change that makes it anew) is its *base*, whatever the file has; what changed it earlier is in the base,
+//! and what changed it later is applied to the base.
+//!
+//! Invariants
+//! 1. A page without a base in the range had all its changes of the range durably in the file when the checkpoint passed
+//!    (a page holds the checkpoint until its write is synced, and a clean page logs its image before it changes). So it
+//!    must verify and be as new as the last of them; if it is not, a write was lost, and recovery fails.
+//! 2. From the base on every version must be the one that the next record expects; else the log contradicts itself or the
+//!    file lost a write of this recovery.
+//! 3. A base is always written back, so what a torn write left is replaced.
+
+use std::collections::BTreeMap;
+
+use btree::MiniTransaction;
+use world::FixedHashSet;
+
+use super::{Recovery, RecoveryBranch, RecoveryReport};
+use crate::cache::{PageKey, Rebuilt, RedoOutcome};
+use crate::error::{Error, Result};
+use crate::log::LogPosition;
+
+/// What redo knows about the pages of the replayed range.
+#[derive(Default)]
+pub(super) struct PageStates {
+    based: FixedHashSet<PageKey>,
+    /// Pages whose file copy cannot be what the log says, and that have no base so far.
+    unproven: BTreeMap<PageKey, String>,
+    /// By database: the newest page that was found to hold its changes.
+    newest: BTreeMap<u8, (u64, u32)>,
+}
+
+impl Recovery<'_> {
+    /// A whole page from the log.
+    pub(super) async fn replay_image(
+        &self,
+        key: PageKey,
+        image: &[u8],
+        (start, end): (LogPosition, LogPosition),
+        pages: &mut PageStates,
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let mut pins = self.cache.pins();
+        self.cache.fetch(key, &mut pins).await?;
+        if planted!(VerifiedPageTrusted) && self.cache.has_version_of(key, image) {
+            pages.based.insert(key);
+            return Ok(());
+        }
+        if pages.based.contains(&key) && self.cache.has_version_of(key, image) {
+            report.branches.count(RecoveryBranch::LaterImage);
+            return Ok(());
+        }
+        match self.cache.rebuild(key, image, start, end) {
+            Some(Rebuilt::FailedCheck) => {
+                report.pages_repaired += 1;
+                report.branches.count(RecoveryBranch::DamagedPageFromImage);
+            }
+            Some(Rebuilt::Verified) => report.branches.count(RecoveryBranch::VerifiedPageFromImage),
+            None => return Err(self.page_error(key, "it left memory while it was held")),
+        }
+        self.has_base(key, pages, report);
+        Ok(())
+    }
+
+    fn has_base(&self, key: PageKey, pages: &mut PageStates, report: &mut RecoveryReport) {
+        pages.based.insert(key);
+        if pages.unproven.remove(&key).is_some() {
+            report.branches.count(RecoveryBranch::ChangesBeforeBase);
+        }
+    }
+
+    /// The changes of one mini-transaction.
+    pub(super) async fn replay_changes(
+        &self,
+        db: u8,
+        dbtime: u64,
+        mini: &MiniTransaction,
+        (start, end): (LogPosition, LogPosition),
+        pages: &mut PageStates,
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let mut pins = self.cache.pins();
+        for change in &mini.changes {
+            let key = PageKey { db, pgno: change.pgno };
+            self.cache.fetch(key, &mut pins).await?;
+            let is_based = pages.based.contains(&key);
+            match self.cache.redo(db, change, dbtime, is_based, start, end) {
+                RedoOutcome::Applied => report.changes_applied += 1,
+                RedoOutcome::MadeAnew(before) => {
+                    report.changes_applied += 1;
+                    report.branches.count(match before {
+                        Rebuilt::FailedCheck => RecoveryBranch::DamagedPageMadeAnew,
+                        Rebuilt::Verified => RecoveryBranch::VerifiedPageMadeAnew,
+                    });
+                    self.has_base(key, pages, report);
+                }
+                RedoOutcome::AlreadyThere { page_dbtime } => {
+                    report.branches.count(RecoveryBranch::ChangeAlreadyThere);
+                    let newest = pages.newest.entry(db).or_default();
+                    *newest = (*newest).max((page_dbtime, key.pgno));
+                }
+                RedoOutcome::Unproven(reason) => {
+                    // A base comes later in the log and has this change in it, or the page is lost.
+                    pages.based.remove(&key);
+                    pages.unproven.entry(key).or_insert(reason);
+                }
+                RedoOutcome::Wrong(reason) => return Err(self.page_error(key, &reason)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the log is reached: every page must be what it says.
+    pub(super) fn judge_pages(&self, pages: &PageStates) -> Result<()> {
+        if let Some((key, reason)) = pages.unproven.first_key_value() {
+            return Err(self.page_error(*key, &format!("{reason}, and the log has no image of it")));
+        }
+        for (&db, &(dbtime, pgno)) in &pages.newest {
+            if self.database(db).is_some_and(|database| database.dbtime.get() < dbtime) {
+                let reason =
+                    format!("its dbtime {dbtime} is newer than the end of the log: log writes were lost");
+                return Err(self.page_error(PageKey { db, pgno }, &reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn page_error(&self, key: PageKey, reason: &str) -> Error {
+        let path = self.database(key.db).map_or("", |database| database.file.path()).to_owned();
+        Error::DamagedPage { path, pgno: key.pgno, reason: reason.to_owned() }
+    }
+}
