@@ -30,7 +30,8 @@ bench: build
 	tools/bench
 
 soak:
-	PROOFLOAD_SEEDS=100000 PROOFLOAD_KILLS=1000 $(CARGO) test --release --workspace --locked --test crash --test kill -- --nocapture
+	PROOFLOAD_SEEDS=100000 $(CARGO) test --release -p engine --locked --test crash -- --nocapture
+	PROOFLOAD_KILLS=1000 $(CARGO) test --release -p workload --locked --test kill -- --nocapture
 
 sync-removal:
 	tools/sync-removal

@@ -1,6 +1,11 @@
 //! A small database for tests: a few trees in the root's space, as an image, and an instance over it.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod lying;
+pub mod model;
+pub mod seed;
+pub mod snapshot;
+
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -145,15 +150,17 @@ pub async fn scan(transaction: &Transaction, db: u8, of: Tree) -> engine::Result
     }
 }
 
-/// Proves that every tree and the space of every database are whole.
-pub async fn check_structure(instance: &Instance, databases: u8, trees: u32) -> engine::Result<()> {
+/// Proves that every tree and the space of every database are whole. Returns the pages in use.
+pub async fn check_structure(instance: &Instance, databases: u8, trees: u32) -> engine::Result<u64> {
     let root = Tree { fdp: 1, objid: 1, density_pct: 100 };
     let all: Vec<Tree> = std::iter::once(root).chain((0..trees).map(tree_number)).collect();
+    let mut used_pages = 0;
     for db in 1..=databases {
         let usage = instance.begin().read(db, |pager| btree::check::database(pager, &all)).await?;
         assert_eq!(usage.leaked_pages, 0, "database {db} leaks pages");
+        used_pages += usage.used_pages;
     }
-    Ok(())
+    Ok(used_pages)
 }
 
 pub fn shared<T>(value: T) -> Rc<std::cell::RefCell<T>> {

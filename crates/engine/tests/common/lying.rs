@@ -1,0 +1,212 @@
+//! One seed of the crash test on a disk that lies. Commits may be lost; a wrong row must have been read from a page that a
+//! lie hit in a way that docs/faults.md says is not noticed.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use btree::{Pager, tree};
+use engine::{Instance, InstanceConfig};
+use world::sim::{FaultKind, Faults, Lie, Outcome, Simulation};
+
+use super::model::{DATABASES, Model, Random, RowName, Rows, Shape, TREES, load};
+use super::seed::{Totals, create_small, new_simulation, shape_of};
+use super::{PAGE_BYTES, shared, tree_number};
+
+/// How seeds on a lying disk ended.
+#[derive(Debug, Default)]
+pub struct Lies {
+    /// An error told that something is wrong.
+    pub noticed: u64,
+    /// Every commit is there although the disk lied.
+    pub harmless: u64,
+    /// The newest commits are gone, nothing else.
+    pub commits_lost: u64,
+    /// Wrong rows, all of them traced to lies.
+    pub wrong_rows: u64,
+}
+
+/// Notes the pages that a reading step asks for.
+struct Trace<'p> {
+    pager: &'p dyn Pager,
+    pages: RefCell<BTreeSet<u32>>,
+}
+
+impl Pager for Trace<'_> {
+    fn page(&self, pgno: u32) -> btree::Result<&[u8]> {
+        self.pages.borrow_mut().insert(pgno);
+        self.pager.page(pgno)
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.pager.page_bytes()
+    }
+}
+
+type Read = BTreeMap<RowName, (Option<Vec<u8>>, BTreeSet<u32>)>;
+
+/// Every row that can be, and the pages that its reading took.
+async fn read_all(instance: &Instance, shape: Shape) -> engine::Result<Read> {
+    let reader = instance.begin();
+    let mut read = Read::new();
+    for db in 1..=DATABASES {
+        for number in 0..TREES {
+            for key in 0..shape.keys as u32 {
+                let key = key.to_be_bytes().to_vec();
+                let step = |pager: &dyn Pager| {
+                    let trace = Trace { pager, pages: RefCell::default() };
+                    let node = tree::get(&trace, tree_number(number), &key)?;
+                    let data = node.filter(|node| !node.is_deleted()).map(|node| node.data.to_vec());
+                    Ok((data, trace.pages.into_inner()))
+                };
+                let found = reader.read(db, step).await?;
+                read.insert((db, number, key), found);
+            }
+        }
+    }
+    Ok(read)
+}
+
+/// What the lies can have done to rows without anybody noticing.
+struct Unnoticed {
+    /// Pages whose newest write is not there, by database; and pages that exchanged entries with them.
+    pages: BTreeSet<(u8, u32)>,
+    /// Databases with a dropped sync: any page may be older.
+    databases: BTreeSet<u8>,
+    /// The log lost something: pages may be newer than its end.
+    log: bool,
+}
+
+impl Unnoticed {
+    fn of(sim: &Simulation, config: &InstanceConfig, model: &Model) -> Unnoticed {
+        let ids: Vec<_> = config.databases.iter().map(|db| sim.file_id("h", &db.path)).collect();
+        let database = |lie: &Lie| (1..).zip(&ids).find(|(_, id)| **id == Some(lie.file)).map(|(db, _)| db);
+        let mut unnoticed = Unnoticed { pages: BTreeSet::new(), databases: BTreeSet::new(), log: false };
+        for lie in sim.lies() {
+            match (database(&lie), lie.kind) {
+                (None, _) => unnoticed.log = true,
+                (Some(db), FaultKind::DroppedSync) => drop(unnoticed.databases.insert(db)),
+                (Some(db), FaultKind::LostWrite | FaultKind::MisdirectedWrite) => {
+                    let first = (lie.offset / PAGE_BYTES as u64) as u32;
+                    let count = (lie.bytes / PAGE_BYTES as u64) as u32;
+                    // The first two pages of a file are its header.
+                    unnoticed
+                        .pages
+                        .extend((first..first + count).filter(|page| *page > 1).map(|page| (db, page - 1)));
+                }
+                // A rotten page fails its check.
+                _ => {}
+            }
+        }
+        loop {
+            let before = unnoticed.pages.len();
+            for (db, pages) in &model.links {
+                if pages.iter().any(|page| unnoticed.pages.contains(&(*db, *page))) {
+                    unnoticed.pages.extend(pages.iter().map(|page| (*db, *page)));
+                }
+            }
+            if unnoticed.pages.len() == before {
+                return unnoticed;
+            }
+        }
+    }
+
+    fn explains(&self, db: u8, pages: &BTreeSet<u32>) -> bool {
+        self.log || self.databases.contains(&db) || pages.iter().any(|page| self.pages.contains(&(db, *page)))
+    }
+}
+
+fn lies_of(seed: u64) -> Faults {
+    let none = Faults::default();
+    match seed % 4 {
+        0 => Faults { dropped_sync: 0.1, ..none },
+        1 => Faults { lost_write: 0.02, ..none },
+        2 => Faults { misdirected_write: 0.02, ..none },
+        _ => Faults { dropped_sync: 0.02, lost_write: 0.01, misdirected_write: 0.01, bit_rot: 0.01, ..none },
+    }
+}
+
+/// Runs one seed.
+pub fn run_lying_seed(seed: u64, totals: &mut Totals, lies: &mut Lies) -> Result<(), String> {
+    let (sim, world) = new_simulation(seed);
+    let mut random = Random::new(seed);
+    let shape = shape_of(seed, &mut random);
+    let config = create_small(&sim, &world, &mut random);
+    let model = shared(Model::new(1, 0));
+    let (instance, _) = sim.run_until(Instance::open(&world, &config)).map_err(|error| error.to_string())?;
+    let instance = std::rc::Rc::new(instance);
+    for (part, limit) in [(0, 200), (1, 320)] {
+        if part == 1 {
+            sim.set_faults(lies_of(seed));
+            let mut model = model.borrow_mut();
+            // Entries move to other pages only where the model sees it.
+            (model.deletes, model.never_rolls_back) = (0, true);
+        }
+        model.borrow_mut().limit = limit;
+        if let Outcome::Stuck { waiting_tasks } =
+            sim.run_until_crash_or(load(&world, instance.clone(), &model, shape, seed * 2 + part))
+        {
+            return Err(format!("the load is stuck, {waiting_tasks} tasks wait"));
+        }
+    }
+    drop(instance);
+    let world = sim.restart("h");
+    let rot = if seed % 4 == 3 { 0.01 } else { 0.0 };
+    sim.set_faults(Faults { bit_rot: rot, ..Faults::default() });
+    let read = sim.run_until(async {
+        let (instance, report) = Instance::open(&world, &config).await?;
+        Ok::<_, engine::Error>((read_all(&instance, shape).await, report))
+    });
+    totals.add_faults(&sim);
+    if let Ok((_, report)) = &read {
+        totals.branches.merge(&report.branches);
+    }
+    let read = match read {
+        Ok((Ok(read), _)) => read,
+        Ok((Err(_), _)) | Err(_) if !sim.lies().is_empty() => {
+            lies.noticed += 1;
+            return Ok(());
+        }
+        Ok((Err(error), _)) | Err(error) => return Err(format!("nobody lied: {error}")),
+    };
+    judge(&sim, &config, &mut model.borrow_mut(), &read, lies)
+}
+
+fn judge(
+    sim: &Simulation,
+    config: &InstanceConfig,
+    model: &mut Model,
+    read: &Read,
+    lies: &mut Lies,
+) -> Result<(), String> {
+    let found: Rows =
+        read.iter().filter_map(|(name, (data, _))| Some((name.clone(), data.clone()?))).collect();
+    if model.settle(&found).is_ok() {
+        lies.harmless += 1;
+        return Ok(());
+    }
+    if sim.lies().is_empty() {
+        return Err("nobody lied, and the rows are no prefix of the commits".to_owned());
+    }
+    model.forget_promises();
+    let Some(expected) = model.nearest(&found) else {
+        lies.commits_lost += 1;
+        return Ok(());
+    };
+    let unnoticed = Unnoticed::of(sim, config, model);
+    for (name, (data, pages)) in read {
+        if expected.get(name) == data.as_ref() {
+            continue;
+        }
+        if !model.was_written(name, data.as_ref()) {
+            return Err(format!(
+                "row {name:?} has {:?} bytes that nobody wrote",
+                data.as_ref().map(Vec::len)
+            ));
+        }
+        if !unnoticed.explains(name.0, pages) {
+            return Err(format!("row {name:?} is wrong, read from pages {pages:?}, and no lie explains it"));
+        }
+        lies.wrong_rows += 1;
+    }
+    Ok(())
+}

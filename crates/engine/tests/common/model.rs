@@ -1,0 +1,294 @@
+//! What sessions ask of an instance, and what may be there after a crash: a prefix of the commits with every commit that
+//! was acknowledged as durable.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use btree::{MiniTransaction, update};
+use engine::{Durability, Error, Instance, Transaction};
+use world::World;
+
+use super::{scan, tree_number};
+
+pub const DATABASES: u8 = 2;
+pub const TREES: u32 = 2;
+const SESSIONS: u64 = 4;
+
+pub type RowName = (u8, u32, Vec<u8>);
+pub type Rows = BTreeMap<RowName, Vec<u8>>;
+type Change = (RowName, Option<Vec<u8>>);
+
+/// Draws of a test, apart from those of the simulation.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}
+
+/// The rows that sessions write.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub keys: u64,
+    pub most_data_bytes: u64,
+    /// Data that repeats one byte: a torn write of it passes the page checksum.
+    pub is_regular: bool,
+}
+
+impl Shape {
+    fn data(&self, random: &mut Random) -> Vec<u8> {
+        let len = 1 + random.below(self.most_data_bytes);
+        if self.is_regular {
+            return vec![1 + random.below(255) as u8; len as usize];
+        }
+        let words = (0..len.div_ceil(4)).flat_map(|_| (random.below(1 << 32) as u32).to_le_bytes());
+        words.take(len as usize).collect()
+    }
+}
+
+/// What the sessions asked for, in the order in which they committed.
+#[derive(Default)]
+pub struct Model {
+    /// The state behind everything that is known to have survived.
+    base: Rows,
+    /// Commits since then.
+    commits: Vec<Vec<Change>>,
+    /// How many of them must survive.
+    acknowledged: usize,
+    /// Sessions end at this number of transactions.
+    pub limit: u64,
+    /// Of ten changes, so many are deletes.
+    pub deletes: u64,
+    /// Transactions always commit.
+    pub never_rolls_back: bool,
+    /// All values that a change gave a row, whatever became of the transaction.
+    written: BTreeMap<RowName, Vec<Vec<u8>>>,
+    /// Pages between which a change moved entries, with their database.
+    pub links: Vec<(u8, Vec<u32>)>,
+    pub transactions: u64,
+    pub rollbacks: u64,
+    pub conflicts: u64,
+    pub splits: u64,
+    pub failed_operations: u64,
+}
+
+fn apply(state: &mut Rows, commit: &[Change]) {
+    for (name, data) in commit {
+        match data {
+            Some(data) => drop(state.insert(name.clone(), data.clone())),
+            None => drop(state.remove(name)),
+        }
+    }
+}
+
+impl Model {
+    /// A model of empty databases.
+    pub fn new(deletes: u64, limit: u64) -> Model {
+        Model { deletes, limit, ..Model::default() }
+    }
+
+    /// Durable commits may be lost from here on: the disk lies.
+    pub fn forget_promises(&mut self) {
+        self.acknowledged = 0;
+    }
+
+    /// Whether a row ever had this value, committed or not.
+    pub fn was_written(&self, name: &RowName, data: Option<&Vec<u8>>) -> bool {
+        data.is_none_or(|data| self.written.get(name).is_some_and(|values| values.contains(data)))
+    }
+
+    /// The state behind that prefix of the commits which `found` differs least from; `None` if it is one of them.
+    pub fn nearest(&self, found: &Rows) -> Option<Rows> {
+        let distance = |state: &Rows| {
+            let lost = state.iter().filter(|(name, data)| found.get(*name) != Some(data)).count();
+            lost + found.keys().filter(|name| !state.contains_key(*name)).count()
+        };
+        let mut state = self.base.clone();
+        let mut nearest = (distance(&state), state.clone());
+        for commit in &self.commits {
+            apply(&mut state, commit);
+            let here = distance(&state);
+            if here < nearest.0 {
+                nearest = (here, state.clone());
+            }
+        }
+        (nearest.0 > 0).then_some(nearest.1)
+    }
+
+    /// Finds the prefix of commits that gives `found`, and makes it the base.
+    pub fn settle(&mut self, found: &Rows) -> Result<(), String> {
+        let mut state = self.base.clone();
+        let commits = &self.commits;
+        commits[..self.acknowledged].iter().for_each(|commit| apply(&mut state, commit));
+        let mut rest = commits[self.acknowledged..].iter();
+        while state != *found {
+            let Some(commit) = rest.next() else {
+                return Err(format!(
+                    "{} rows are no prefix of {} commits, {} of them durable; {}",
+                    found.len(),
+                    commits.len(),
+                    self.acknowledged,
+                    difference(&state, found)
+                ));
+            };
+            apply(&mut state, commit);
+        }
+        self.base = state;
+        self.commits.clear();
+        self.acknowledged = 0;
+        Ok(())
+    }
+}
+
+fn difference(expected: &Rows, found: &Rows) -> String {
+    let lost = expected.iter().find(|(name, data)| found.get(*name) != Some(data));
+    let extra = found.iter().find(|(name, data)| expected.get(*name) != Some(data));
+    let name = |row: Option<(&RowName, &Vec<u8>)>| row.map(|(name, data)| (name.clone(), data.len()));
+    format!("with all of them: first lost {:?}, first unexpected {:?}", name(lost), name(extra))
+}
+
+/// The pages of a planned change that splits a page: only such a change makes a page anew.
+fn split_pages(mini: &MiniTransaction) -> Vec<u32> {
+    let splits = mini.changes.iter().any(|change| change.formats());
+    mini.changes.iter().filter(|_| splits).map(|change| change.pgno).collect()
+}
+
+async fn put(
+    transaction: &mut Transaction,
+    (db, number, key): &RowName,
+    data: &[u8],
+    model: &RefCell<Model>,
+) -> engine::Result<()> {
+    let (tree, has_split) = (tree_number(*number), RefCell::new(Vec::new()));
+    let note = |mini: &MiniTransaction| *has_split.borrow_mut() = split_pages(mini);
+    let inserted = transaction.change(*db, |pager| {
+        let mini = update::insert(pager, tree, key, data)?;
+        note(&mini);
+        Ok((mini, ()))
+    });
+    let done = match inserted.await {
+        Err(Error::Duplicate) => {
+            let replaced = transaction.change(*db, |pager| {
+                let mini = update::replace(pager, tree, key, data)?;
+                note(&mini);
+                Ok((mini, ()))
+            });
+            replaced.await
+        }
+        other => other,
+    };
+    if done.is_ok() {
+        let (mut model, pages) = (model.borrow_mut(), has_split.into_inner());
+        model.written.entry((*db, *number, key.clone())).or_default().push(data.to_vec());
+        if !pages.is_empty() {
+            model.splits += 1;
+            model.links.push((*db, pages));
+        }
+    }
+    done
+}
+
+/// One transaction of a session; returns whether the session may go on.
+async fn transact(instance: &Instance, model: &RefCell<Model>, random: &mut Random, shape: Shape) -> bool {
+    let mut transaction = instance.begin();
+    let mut changes: Vec<Change> = Vec::new();
+    let deletes = model.borrow().deletes;
+    for _ in 0..1 + random.below(3) {
+        let db = 1 + random.below(DATABASES.into()) as u8;
+        let number = random.below(TREES.into()) as u32;
+        let name = (db, number, (random.below(shape.keys) as u32).to_be_bytes().to_vec());
+        let done = match random.below(10) {
+            n if n < deletes => {
+                transaction.delete(db, tree_number(number), &name.2).await.map(|()| Some(None))
+            }
+            n if n < 9 => {
+                let data = shape.data(random);
+                put(&mut transaction, &name, &data, model).await.map(|()| Some(Some(data)))
+            }
+            _ => transaction.get(db, tree_number(number), &name.2).await.map(|_| None),
+        };
+        match done {
+            Ok(Some(data)) => changes.push((name, data)),
+            Ok(None) | Err(Error::NotFound) => {}
+            Err(Error::Conflict) => {
+                model.borrow_mut().conflicts += 1;
+                return transaction.rollback().await.is_ok();
+            }
+            Err(_) => {
+                // A failed read or a full disk is the end of the operation; a failed write that of the instance.
+                model.borrow_mut().failed_operations += 1;
+                return transaction.rollback().await.is_ok() && instance.check().is_ok();
+            }
+        }
+    }
+    if random.below(12) == 0 && !model.borrow().never_rolls_back {
+        model.borrow_mut().rollbacks += 1;
+        return transaction.rollback().await.is_ok();
+    }
+    let durability = if random.below(10) < 3 { Durability::Durable } else { Durability::Lazy };
+    // A transaction that has changed nothing promises nothing about others.
+    let promises = durability == Durability::Durable && !changes.is_empty();
+    let number = {
+        let mut model = model.borrow_mut();
+        model.transactions += 1;
+        model.commits.push(changes);
+        model.commits.len()
+    };
+    let committed = transaction.commit(durability).await.is_ok();
+    if committed && promises {
+        let mut model = model.borrow_mut();
+        model.acknowledged = model.acknowledged.max(number);
+    }
+    committed
+}
+
+/// Sessions that go on until the model's limit, or until something fails.
+pub async fn load(
+    world: &World,
+    instance: Rc<Instance>,
+    model: &Rc<RefCell<Model>>,
+    shape: Shape,
+    seed: u64,
+) {
+    let sessions: Vec<_> = (0..SESSIONS)
+        .map(|session| {
+            let (instance, model, paused) = (instance.clone(), model.clone(), world.clone());
+            let mut random = Random::new(seed * SESSIONS + session + 1);
+            world.spawn(async move {
+                loop {
+                    let goes_on = model.borrow().transactions < model.borrow().limit;
+                    if !goes_on || !transact(&instance, &model, &mut random, shape).await {
+                        return;
+                    }
+                    // Sessions come and go in each other's way, also where I/O takes no time.
+                    paused.sleep(world::Duration::from_nanos(random.below(1000))).await;
+                }
+            })
+        })
+        .collect();
+    for session in sessions {
+        session.await;
+    }
+}
+
+/// Every row of every tree.
+pub async fn all_rows(instance: &Instance) -> engine::Result<Rows> {
+    let reader = instance.begin();
+    let mut rows = Rows::new();
+    for db in 1..=DATABASES {
+        for number in 0..TREES {
+            let found = scan(&reader, db, tree_number(number)).await?;
+            rows.extend(found.into_iter().map(|(key, data)| ((db, number, key), data)));
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,60 @@
+//! The files of a simulated host after a power cut, to be put onto a new host again and again.
+
+use smallvec::smallvec;
+use world::sim::{Faults, SimConfig, Simulation};
+use world::{OpenMode, PageBuf, World};
+
+const VOLUMES: [&str; 2] = ["/db", "/log"];
+
+/// Path and contents of every file.
+pub struct Snapshot(Vec<(String, Vec<u8>)>);
+
+impl Snapshot {
+    /// Cuts the power of the host and takes what its disks hold then.
+    pub fn take(sim: &Simulation) -> Snapshot {
+        let world = sim.restart("h");
+        sim.set_faults(Faults::default());
+        sim.run_until(async {
+            let mut files = Vec::new();
+            for volume in VOLUMES {
+                for entry in world.list(volume).await.unwrap() {
+                    let path = format!("{volume}/{}", entry.name);
+                    let file = world.open(&path, OpenMode::Read).await.unwrap();
+                    let (read, bufs) = file.read_at(0, smallvec![PageBuf::empty(entry.bytes as usize)]).await;
+                    read.unwrap();
+                    files.push((path, bufs[0].as_slice().to_vec()));
+                }
+            }
+            Snapshot(files)
+        })
+    }
+
+    /// A new simulation whose host has these files, durably.
+    pub fn restore(&self) -> (Simulation, World) {
+        let sim = Simulation::new(1, SimConfig::default());
+        let world = sim.host("h");
+        VOLUMES.iter().for_each(|volume| sim.volume("h", volume, 1 << 40));
+        sim.run_until(async {
+            for (path, bytes) in &self.0 {
+                let file = world.open(path, OpenMode::CreateNew).await.unwrap();
+                if !bytes.is_empty() {
+                    file.write_at(0, smallvec![PageBuf::copy_of(bytes)]).await.0.unwrap();
+                }
+                file.sync().await.unwrap();
+            }
+            for volume in VOLUMES {
+                world.sync_dir(volume).await.unwrap();
+            }
+        });
+        (sim, world)
+    }
+
+    /// As if the power had failed between the two renames of a roll: the newest log has its archive name.
+    pub fn take_roll_back(&mut self, directory: &str) {
+        let current = format!("{directory}/E00.log");
+        let (path, bytes) =
+            self.0.iter_mut().find(|(path, _)| *path == current).expect("there is a current log");
+        let generation = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
+        *path = format!("{directory}/E00{generation:08X}.log");
+    }
+}
