@@ -234,7 +234,7 @@ impl Core {
         let pages = u32::try_from(wanted.next_multiple_of(u64::from(step)) - 2)
             .map_err(|_| Error::Refused(format!("{} cannot grow any more", database.file.path())))?;
         // A full disk is an answer to the caller, not the end of the instance.
-        let _was_short = database.lengthen_file(pages).await?;
+        database.lengthen_file(pages).await?;
         database.length_logged.set(database.length_logged.get().min(self.log.tip()));
         self.append(&LogRecord::Extend { db: database.id, pages });
         self.change(database.id, None, |pager| Ok((space::grow_database(pager, before, pages)?, ()))).await?;

@@ -19,6 +19,10 @@ impl Snapshot {
             for volume in VOLUMES {
                 for entry in world.list(volume).await.unwrap() {
                     let path = format!("{volume}/{}", entry.name);
+                    if entry.bytes == 0 {
+                        files.push((path, Vec::new()));
+                        continue;
+                    }
                     let file = world.open(&path, OpenMode::Read).await.unwrap();
                     let (read, bufs) = file.read_at(0, smallvec![PageBuf::empty(entry.bytes as usize)]).await;
                     read.unwrap();
@@ -47,6 +51,12 @@ impl Snapshot {
             }
         });
         (sim, world)
+    }
+
+    /// Flips a bit.
+    pub fn damage(&mut self, path: &str, offset: usize) {
+        let (_, bytes) = self.0.iter_mut().find(|(found, _)| found == path).expect("the file is there");
+        bytes[offset] ^= 1;
     }
 
     /// As if the power had failed between the two renames of a roll: the newest log has its archive name.
