@@ -19,6 +19,10 @@ import zlib
 HDR_V2_COOKIE = 0x1C849303
 HDR_V2_COMPRESSED_COOKIE = 0x1C849304
 MIB = 1 << 20
+COUNTERS = {"page_fault_stalls", "cache_bytes", "log_generations", "growth_bytes", "cpu_busy_ns", "cpu_available_ns",
+            "cpu_busiest_thread_ns", "host_cpu_busy_ns", "host_cpu_available_ns", "host_memory_available_bytes"}
+READS = ["transactional_read", "maintenance_read", "log_read", "replication_read", "backup_read", "housekeeping_read"]
+WRITES = ["transactional_write", "log_write", "log_prepare_write", "init_write", "housekeeping_write"]
 
 compared = collections.Counter()
 differences = []
@@ -120,13 +124,13 @@ class Run:
         self.tests = self.rows("SELECT * FROM test ORDER BY ordinal")
         self.instances = self.rows("SELECT * FROM instance")
         self.databases = self.rows("SELECT * FROM database")
+        tables = [row[0] for row in self.db.execute("SELECT name FROM sqlite_master")]
+        self.volumes = self.rows("SELECT * FROM volume") if "volume" in tables else []
         self.points = {}
         self.slices = collections.defaultdict(list)
-        counters = {"page_fault_stalls", "cache_bytes", "log_generations", "growth_bytes", "cpu_busy_ns",
-                    "cpu_available_ns"}
         names = {source["id"]: source["measure"] for source in self.sources}
         for row in self.db.execute("SELECT source, minute, samples FROM series ORDER BY source, minute"):
-            values = 1 if names[row["source"]] in counters else 4
+            values = 1 if names[row["source"]] in COUNTERS else 4
             self.points.setdefault(row["source"], []).extend(samples(row["minute"], row["samples"], values))
         for row in self.db.execute("SELECT * FROM histogram"):
             self.slices[row["source"]].append(row)
@@ -260,10 +264,9 @@ def check_test(run, test, report):
         seen.add(measure)
         same_fields(f"figures: {name} {measure}", figures(run, test, window, starts, [measure], {}), row["figures"])
         same_fields(f"percentiles: {name} {measure}", percentiles(run, test, window, measure, {}), row["percentiles"])
-    counters = {"page_fault_stalls", "cache_bytes", "log_generations", "growth_bytes", "cpu_busy_ns", "cpu_available_ns"}
     for source, points in run.of(test):
         counted = any(in_window(p, window) and p[2] for p in points)
-        if counted and source["measure"] not in counters | seen:
+        if counted and source["measure"] not in COUNTERS | seen:
             differences.append(f"{name}: {source['measure']} is in run.db but not in the report")
     for row in report["hosts"]:
         scope = {"host": row["host"]}
@@ -284,6 +287,9 @@ def check_test(run, test, report):
                 same_fields(what, percentiles(run, test, window, measure, scope), row[column])
     check_sums(name, report)
     check_load(run, test, report, window, name)
+    check_hosts(run, test, report, window, name)
+    check_volumes(run, test, report, window, starts, name)
+    check_planned(run, test, report, window, name)
     check_statistics(run, test, report, name)
 
 
@@ -324,6 +330,123 @@ def check_load(run, test, report, window, name):
     shipped = logs * (test["copies"] - 1)
     same(f"shape: {name} replication", count.get("replication_read", 0) / shipped if shipped else None,
          shape["Replication reads per log and extra copy"])
+
+
+def check_hosts(run, test, report, window, name):
+    """Processors and memory, second by second; and whether the load generator was the limit."""
+    def points(host, measure):
+        return [p for s in run.chosen(test, measure, {"host": host}) for p in run.points.get(s["id"], [])
+                if in_window(p, window)]
+
+    def shares(host, part, whole):
+        return [100 * p[2] / w[2] for p, w in zip(points(host, part), points(host, whole)) if w[2]]
+
+    hosts = sorted({s["host"] for s in run.sources if s["test"] == test["ordinal"] and s["measure"] == "cpu_busy_ns"})
+    wanted = {}
+    busy = {}
+    for host in hosts:
+        busiest = [p[2] / (p[1] * 1e4) for p in points(host, "cpu_busiest_thread_ns") if p[1]]
+        wanted[host, "Processors of the host, busy"] = shares(host, "host_cpu_busy_ns", "host_cpu_available_ns")
+        wanted[host, "Processors, busy for the load generator"] = shares(host, "cpu_busy_ns", "cpu_available_ns")
+        wanted[host, "Busiest thread of the load generator"] = busiest
+        wanted[host, "Memory available"] = [p[2] / MIB for p in points(host, "host_memory_available_bytes")]
+
+        def whole(measure):
+            return sum(p[2] for p in points(host, measure))
+
+        if whole("cpu_available_ns"):
+            lengths = sum(p[1] for p in points(host, "cpu_busiest_thread_ns"))
+            busy[host] = (whole("cpu_busy_ns") / whole("cpu_available_ns"),
+                          whole("cpu_busiest_thread_ns") / (lengths * 1e6),
+                          whole("host_cpu_busy_ns") / whole("host_cpu_available_ns"))
+    told = {(row["host"], row["name"]): row for row in report["host_system"]}
+    same(f"host system: {name} rows", sum(1 for values in wanted.values() if values), len(told))
+    for key, values in wanted.items():
+        if values and key in told:
+            for field, value in [("mean", sum(values) / len(values)), ("min", min(values)), ("max", max(values))]:
+                same(f"host system: {name} {key} {field}", value, told[key][field])
+    generator = report["generator"]
+    same(f"generator: {name} known", bool(busy), generator is not None)
+    if busy and generator:
+        program, thread, host = busy[generator["host"]]
+        same(f"generator: {name} least room", max(map(max, busy.values())), max(program, thread, host))
+        same(f"generator: {name} program", program, generator["program_busy"])
+        same(f"generator: {name} thread", thread, generator["busiest_thread_busy"])
+        same(f"generator: {name} host", host, generator["host_busy"])
+        same(f"generator: {name} limit", str(program > 0.9 or thread > 0.9 or host > 0.95), str(generator["was_limit"]))
+
+
+def check_volumes(run, test, report, window, starts, name):
+    """What the databases and logs of each volume did. A copy counts where the backup wrote it."""
+    if test["kind"] == "restore":
+        same(f"volumes: {name} rows", 0, len(report["volumes"]))
+        return
+
+    def volume_of(host, path):
+        above = [v for v in run.volumes if v["host"] == host and
+                 (path + "/").startswith(v["path"].rstrip("/") + "/")]
+        return max(above, key=lambda v: len(v["path"]))["name"] if above else None
+
+    copies = {(b["host"], b["instance"], b["database"]): b["destination"]
+              for b in run.rows("SELECT * FROM backup WHERE test = ?", test["ordinal"]) if b["destination"]}
+    files = [((d["host"], d["instance"], d["name"]), d["path"]) for d in run.databases]
+    files += [((i["host"], i["name"], None), i["log_path"]) for i in run.instances]
+    wanted = {}
+    for key, path in files:
+        for column, measures, at in [("reads", READS, path), ("writes", WRITES, path),
+                                     ("reads", ["verify_read"], copies.get(key, path)),
+                                     ("writes", ["backup_write"], copies.get(key, path))]:
+            volume = volume_of(key[0], at)
+            scope = {"host": key[0], "instance": key[1], "database": key[2]}
+            for source in run.sources:
+                if source["test"] == test["ordinal"] and source["measure"] in measures and volume and \
+                        all(source[k] == v for k, v in scope.items()):
+                    points = [p for p in run.points.get(source["id"], []) if in_window(p, window)]
+                    if any(p[2] for p in points):
+                        wanted.setdefault((key[0], volume), {}).setdefault(column, []).extend(points)
+    told = {(v["host"], v["volume"]): v for v in report["volumes"]}
+    same(f"volumes: {name} which", str(sorted(wanted)), str(sorted(told)))
+    seconds = (window[1] - window[0]) / 1e3
+    for key, columns in wanted.items():
+        for column in ["reads", "writes"]:
+            points, row = columns.get(column), told.get(key, {}).get(column)
+            same(f"volumes: {name} {key} {column}", bool(points), row is not None)
+            if points and row:
+                count = sum(p[2] for p in points)
+                same(f"volumes: {name} {key} {column} rate", count / seconds, row["per_s"])
+                same(f"volumes: {name} {key} {column} mib", sum(p[3] for p in points) / MIB / seconds, row["mib_per_s"])
+                same(f"volumes: {name} {key} {column} ms", sum(p[4] for p in points) / count / 1e6, row["latency_ms_mean"])
+
+
+def check_planned(run, test, report, window, name):
+    planned = {row["name"]: row for row in report["planned"]}
+    target, per_mailbox = test["target_iops"], test.get("iops_per_mailbox")
+    load = report["throughput"]
+    if target and per_mailbox and load:
+        row = planned["Mailboxes that this I/O carries"]
+        same(f"planned: {name} mailboxes", target / per_mailbox, row["planned"])
+        same(f"planned: {name} mailboxes achieved", load["transactional_iops"] / per_mailbox, row["achieved"])
+        row = planned["I/O per mailbox, for the planned mailboxes"]
+        same(f"planned: {name} per mailbox", load["transactional_iops"] * per_mailbox / target, row["achieved"])
+    if load:
+        sizes = run.rows("SELECT * FROM database_size WHERE test = ?", test["ordinal"])
+        same(f"sizes: {name} before", sum(s["bytes_before"] for s in sizes) if sizes else None,
+             load["database_bytes_before"])
+        batches = [sum(p[2] for p in run.points.get(s["id"], []) if in_window(p, window)) for s in run.sources
+                   if s["test"] == test["ordinal"] and s["measure"] == "batch" and s["database"] is not None]
+        same(f"batches: {name} fewest", min(batches, default=None), load["database_batches_min"])
+        same(f"batches: {name} most", max(batches, default=None), load["database_batches_max"])
+    steps = run.rows("SELECT * FROM tuning_step WHERE test = ? ORDER BY rowid", test["ordinal"])
+    targets = [test["target_iops"]] + [t["target_iops"] for t in run.tests]
+    goal = next((t for t in targets if t), None)
+    same(f"tuning: {name} steps", len(steps), len(report["tuning"]))
+    for ours, theirs in zip(steps, report["tuning"]):
+        same(f"tuning: {name} of target", ours["iops"] / goal if goal else None, theirs["of_target"])
+    same(f"headroom: {name} known", bool(steps), report["headroom"] is not None)
+    if steps:
+        held = max((s["iops"] for s in steps if s["outcome"] == "pass"), default=None)
+        same(f"headroom: {name} held", held, report["headroom"]["held_iops"])
+        same(f"headroom: {name} beyond", held / goal - 1 if held and goal else None, report["headroom"]["beyond_target"])
 
 
 def check_statistics(run, test, report, name):
@@ -375,6 +498,15 @@ def check_html(report, html):
             p99 = row["percentiles"]["p99_ms"]
             if p99 is not None:
                 told(f"{test['name']} {row['measure']} p99", f"{p99:,.2f}")
+        for row in test["volumes"]:
+            if row["reads"]:
+                told(f"{test['name']} {row['volume']} reads", f"{row['reads']['per_s']:,.3f}")
+        for row in test["host_system"]:
+            told(f"{test['name']} {row['name']}", f"{row['mean']:,.1f}")
+        if test["generator"]:
+            told(f"{test['name']} generator", f"{100 * test['generator']['program_busy']:,.1f}")
+        if test["headroom"] and test["headroom"]["held_iops"]:
+            told(f"{test['name']} headroom", f"{test['headroom']['held_iops']:,.1f}")
         for row in test["instances"] if test["throughput"] else []:
             if row["reads"]:
                 told(f"{test['name']} {row['instance']} reads", f"{row['reads']['per_s']:,.3f}")

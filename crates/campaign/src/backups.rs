@@ -6,10 +6,10 @@
 
 use engine::{BackupReport, ChecksumReport, Instance, RecoveryReport, StreamConfig};
 use futures_util::future::join_all;
-use results::{Backup, Comparison, IoClass, Origin, Parameter, Severity};
+use results::{Backup, Comparison, IoClass, Origin, Parameter, Recovery, Severity};
 use smallvec::smallvec;
 use solution::TestSpec;
-use world::{Bufs, OpenMode, PageBuf, SECTOR_BYTES};
+use world::{Bufs, OpenMode, PageBuf, SECTOR_BYTES, Time};
 
 use crate::checksums::check_database;
 use crate::error::CampaignError;
@@ -112,9 +112,18 @@ impl Campaign<'_> {
             unit: "logs",
         };
         let mut checks = Vec::new();
-        for (instance, (report, check)) in self.deployment.instances.iter().zip(restored) {
+        for (instance, Restored { copies, recovery: report, replay_ms, check }) in
+            self.deployment.instances.iter().zip(restored)
+        {
+            for (database, (bytes, elapsed_ms)) in instance.databases.iter().zip(copies) {
+                let origin = Origin::database(self.host_name(), &instance.name, &database.name);
+                let path = copy_path(spec.backup_dir.as_deref(), &database.dir, &database.name, RESTORED);
+                self.record(Backup { test: ordinal, origin, destination: Some(path), bytes, elapsed_ms })?;
+            }
             let origin = Origin::instance(self.host_name(), &instance.name);
-            self.judge(rule.judge(ordinal, origin, Some(f64::from(report.logs_replayed)), 1.0))?;
+            let logs = u64::from(report.logs_replayed);
+            self.record(Recovery { test: ordinal, origin: origin.clone(), logs, elapsed_ms: replay_ms })?;
+            self.judge(rule.judge(ordinal, origin, Some(logs as f64), 1.0))?;
             let text =
                 format!("{}: {} logs replayed over the restored copy", instance.name, report.logs_replayed);
             self.event(Severity::Info, Some(ordinal), &text)?;
@@ -246,21 +255,34 @@ async fn check_all(
     join_all(checks).await.into_iter().collect()
 }
 
+/// What a restore of an instance did.
+struct Restored {
+    /// Bytes and milliseconds of each database's copy.
+    copies: Vec<(u64, u64)>,
+    recovery: RecoveryReport,
+    replay_ms: u64,
+    check: Vec<ChecksumReport>,
+}
+
 /// Copies backup and logs of an instance to a folder of their own, opens them, verifies, and removes them again.
 async fn restore_all(
     state: &ShardState,
     instance: usize,
     folder: Option<String>,
-) -> Result<(RecoveryReport, Vec<ChecksumReport>), CampaignError> {
+) -> Result<Restored, CampaignError> {
     let spec = &state.deployment.instances[instance];
     let folder = folder.as_deref();
     let (copies, restored) =
         (copy_paths(state, instance, folder, COPY), copy_paths(state, instance, folder, RESTORED));
+    let elapsed_ms = |since: Time| state.world.now().since(since).as_millis() as u64;
+    let mut copied = Vec::new();
     for (number, (copy, restored)) in copies.iter().zip(&restored).enumerate() {
         if state.world.entry(copy).await?.is_none() {
             return Err(CampaignError::NoBackup { path: copy.clone() });
         }
-        copy_file(state, instance, number, copy, restored).await?;
+        let started = state.world.now();
+        let bytes = copy_file(state, instance, number, copy, restored).await?;
+        copied.push((bytes, elapsed_ms(started)));
     }
     let log_dir = format!("{}/logs-of-{}", copy_folder(folder, &spec.databases[0].dir), spec.name);
     make_folders(state, &log_dir).await?;
@@ -274,15 +296,17 @@ async fn restore_all(
     state.world.sync_dir(&log_dir).await?;
     let options = OpenOptions::normal(&state.deployment.engine);
     let (config, _) = state.config_in(instance, options, &log_dir, &restored).await?;
-    let (opened, report) = Instance::open(&state.world, &config).await?;
+    let started = state.world.now();
+    let (opened, recovery) = Instance::open(&state.world, &config).await?;
+    let replay_ms = elapsed_ms(started);
     opened.close().await?;
-    let checks = check_all(state, instance, &restored).await?;
+    let check = check_all(state, instance, &restored).await?;
     for path in &restored {
         state.world.remove(path).await?;
     }
     remove_files(state, &log_dir).await?;
     state.world.remove(&log_dir).await?;
-    Ok((report, checks))
+    Ok(Restored { copies: copied, recovery, replay_ms, check })
 }
 
 /// Removes the files in a folder that only restores use.
@@ -293,14 +317,14 @@ async fn remove_files(state: &ShardState, folder: &str) -> Result<(), CampaignEr
     Ok(())
 }
 
-/// Copies a file and syncs the copy; counted as database `number` of the instance.
+/// Copies a file and syncs the copy, and gives its bytes; counted as database `number` of the instance.
 async fn copy_file(
     state: &ShardState,
     instance: usize,
     number: usize,
     from: &str,
     to: &str,
-) -> Result<(), CampaignError> {
+) -> Result<u64, CampaignError> {
     remove_if_there(state, to).await?;
     let side = state.side(instance);
     let (counters, _) = &side.databases[number];
@@ -321,5 +345,6 @@ async fn copy_file(
         counters.record(IoClass::BackupWrite, piece, state.world.now().since(between).as_nanos() as u64);
         offset += piece;
     }
-    Ok(target.sync().await?)
+    target.sync().await?;
+    Ok(bytes)
 }

@@ -21,17 +21,17 @@ use workload::image::DatabaseImage;
 use workload::mix::Mix;
 use workload::session::{Mailboxes, SessionError};
 use workload::shard::Shard;
-use world::{OpenMode, PageBuf, PageImage, Task, Time, World};
+use world::{Duration, HostUsage, OpenMode, PageBuf, PageImage, Task, Time, World};
 
 use crate::CampaignError;
-use crate::sampler::{DatabaseCounts, HostCounts, LogCounts};
+use crate::sampler::{DatabaseCounts, HostCounts, LogCounts, UsageCounts};
 
 /// Share of each payload that a compressor would save: mail compresses to about half.
 const COMPRESSIBILITY_PCT: u8 = 50;
 /// Pages that a new database has free, ahead of need.
 const FREE_PAGES: u32 = 256;
 /// Log that an instance keeps in memory at most.
-const LOG_BUFFER_BYTES: usize = 1 << 20;
+pub const LOG_BUFFER_BYTES: usize = 1 << 20;
 
 /// How instances are opened for a test.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,6 +66,16 @@ pub struct Host {
     placement: Vec<usize>,
     /// Database number over all instances: instance number and number in the instance, from 1.
     pub databases: Vec<(usize, u8)>,
+    world: World,
+    /// Processor times when they were last asked.
+    last_usage: RefCell<Option<UsageMark>>,
+}
+
+/// Processor times at one moment.
+struct UsageMark {
+    at: Time,
+    host: HostUsage,
+    shards: Vec<Duration>,
 }
 
 /// What lives on one shard.
@@ -129,7 +139,13 @@ impl Host {
         let databases = deployment.instances.iter().enumerate().flat_map(|(index, instance)| {
             (1..=instance.databases.len() as u8).map(move |database| (index, database))
         });
-        Host { shards, placement, databases: databases.collect() }
+        Host {
+            shards,
+            placement,
+            databases: databases.collect(),
+            world: world.clone(),
+            last_usage: RefCell::default(),
+        }
     }
 
     /// The shard of an instance.
@@ -173,7 +189,34 @@ impl Host {
             self.each_instance(|state, instance| async move { Ok(state.take_counts(instance)) }).await?;
         let mut counts = HostCounts::default();
         parts.into_iter().for_each(|part| counts.extend(part));
+        counts.usage = self.take_usage().await;
         Ok(counts)
+    }
+
+    /// Processor time since the last call; `None` at the first, and where the world does not know it.
+    async fn take_usage(&self) -> Option<UsageCounts> {
+        let shards = join_all(
+            self.shards.iter().map(|shard| shard.call(|state| async move { state.world.thread_cpu() })),
+        );
+        let shards: Vec<Duration> = shards.await.into_iter().collect::<Option<_>>()?;
+        let now = UsageMark { at: self.world.now(), host: self.world.host_usage()?, shards };
+        let ns = |later: Duration, earlier: Duration| later.saturating_sub(earlier).as_nanos() as u64;
+        let counts = self.last_usage.borrow().as_ref().map(|last| UsageCounts {
+            cpu_busy_ns: ns(now.host.program_cpu, last.host.program_cpu),
+            cpu_available_ns: now.at.since(last.at).as_nanos() as u64 * now.host.program_cpus as u64,
+            cpu_busiest_thread_ns: now
+                .shards
+                .iter()
+                .zip(&last.shards)
+                .map(|(now, last)| ns(*now, *last))
+                .max()
+                .unwrap_or(0),
+            host_cpu_busy_ns: ns(now.host.host_cpu_busy, last.host.host_cpu_busy),
+            host_cpu_available_ns: ns(now.host.host_cpu_total, last.host.host_cpu_total),
+            host_memory_available_bytes: now.host.memory_available_bytes,
+        });
+        self.last_usage.replace(Some(now));
+        counts
     }
 
     /// Bytes done and to do of the work beside the engine.
@@ -379,13 +422,13 @@ impl ShardState {
                 instance: spec.name.clone(),
                 database: database.name.clone(),
                 io: counters.take().io,
-                growth_bytes: 0,
+                ..DatabaseCounts::default()
             })
             .collect();
         if let Some(open) = self.open.borrow().get(&instance) {
             open.add_counts(spec.page_bytes, &mut log, &mut databases);
         }
-        HostCounts { databases, logs: vec![log], load: Default::default() }
+        HostCounts { databases, logs: vec![log], ..HostCounts::default() }
     }
 
     fn progress_bytes(&self, instance: usize) -> (u64, u64) {

@@ -41,6 +41,28 @@ pub struct LoadSample {
     pub service: IoStats,
     /// The same, counted from the time each was due; equal to `service` under a closed load.
     pub response: IoStats,
+    /// `service` by database, without distribution; shorter than the number of databases if the last ones had none.
+    pub databases: Vec<BatchCounts>,
+}
+
+/// Batches of one database.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BatchCounts {
+    /// Batches that ended.
+    pub count: u64,
+    /// Sum of the times they took.
+    pub latency_ns_sum: u64,
+    /// Longest time.
+    pub latency_ns_max: u64,
+}
+
+impl BatchCounts {
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &BatchCounts) {
+        self.count += other.count;
+        self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+    }
 }
 
 /// A load that runs until it is stopped or a batch fails.
@@ -150,7 +172,13 @@ impl<E: 'static> Load<E> {
         let now = self.world.now();
         self.done.borrow_mut()[database as usize] += 1;
         let mut sample = self.sample.borrow_mut();
-        sample.service.record(0, now.since(started).as_nanos() as u64);
+        let took_ns = now.since(started).as_nanos() as u64;
+        sample.service.record(0, took_ns);
+        if sample.databases.len() <= database as usize {
+            sample.databases.resize(database as usize + 1, BatchCounts::default());
+        }
+        let one = BatchCounts { count: 1, latency_ns_sum: took_ns, latency_ns_max: took_ns };
+        sample.databases[database as usize].merge(&one);
         sample.response.record(0, now.since(due).as_nanos() as u64);
         now.since(started)
     }

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use engine::MaintenanceConfig;
-use results::{IoClass, Origin, Parameter, Severity};
-use solution::{LoadMode, TestSpec};
+use results::{IoClass, Limit, Origin, Parameter, Severity};
+use solution::{InstanceSpec, LoadMode, TestSpec, Thresholds};
 use workload::mix::Mix;
 use world::{Duration, Task, Time};
 
 use crate::error::CampaignError;
-use crate::host::{Host, OpenOptions, ms};
+use crate::host::{Host, LOG_BUFFER_BYTES, OpenOptions, ms};
 use crate::load::{Load, Mode};
 use crate::running::{Campaign, Running};
 use crate::verdict::{Rule, judge_load, judge_none};
@@ -43,6 +43,7 @@ impl Campaign<'_> {
     ) -> Result<(), CampaignError> {
         let mode = self.mode()?;
         let mut test = self.begin(ordinal, name, spec, self.load_parameters(mode)).await?;
+        test.row.limits = limits(&spec.thresholds);
         self.note_load(&mut test, mode)?;
         self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
         self.start_background().await?;
@@ -142,10 +143,45 @@ impl Campaign<'_> {
             ),
             parameter("Lazy commits", format!("{} %", mix.lazy)),
         ]
+        .into_iter()
+        .chain(self.system_parameters())
+        .collect()
+    }
+
+    /// Settings of the engine, in the order of the published system parameters.
+    fn system_parameters(&self) -> Vec<Parameter> {
+        let engine = &self.deployment.engine;
+        let mib = |bytes: u64| format!("{} MiB", bytes as f64 / f64::from(1 << 20));
+        let all = |bytes: fn(&InstanceSpec) -> u64| mib(self.deployment.instances.iter().map(bytes).sum());
+        let maintenance = match engine.maintenance {
+            true => format!(
+                "on, a read {} ms after the last one ended, at the next tick of {} ms",
+                engine.maintenance_pause_ms, engine.maintenance_tick_ms
+            ),
+            false => "off".into(),
+        };
+        [
+            ("Page cache, all instances", all(|instance| instance.cache_max_bytes)),
+            ("Writing back starts and stops", {
+                format!(
+                    "below {} % and at {} % of clean cache",
+                    engine.flush_start * 100.0,
+                    engine.flush_stop * 100.0
+                )
+            }),
+            ("Checkpoint depth", mib(engine.checkpoint_depth_bytes)),
+            ("Log buffer per instance, at most", mib(LOG_BUFFER_BYTES as u64)),
+            ("Background maintenance", maintenance),
+            ("Copies of each database", self.deployment.load.copies.to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| Parameter { name: name.into(), value })
+        .collect()
     }
 
     fn note_load(&mut self, test: &mut Running, mode: Mode) -> Result<(), CampaignError> {
         test.row.target_iops = self.deployment.load.target_iops;
+        test.row.iops_per_mailbox = self.deployment.load.iops_per_mailbox;
         match mode {
             Mode::Closed { sessions, .. } => test.row.sessions = Some(sessions),
             Mode::Paced { batches_per_s, .. } => test.row.target_batches_per_s = Some(batches_per_s),
@@ -334,4 +370,17 @@ impl Campaign<'_> {
         );
         self.event(Severity::Info, Some(test), &text)
     }
+}
+
+/// The thresholds of a test under the names of their rules.
+fn limits(thresholds: &Thresholds) -> Vec<Limit> {
+    [
+        ("read_latency_avg", thresholds.read_avg_ms),
+        ("read_latency_max", thresholds.read_max_ms),
+        ("log_write_latency_avg", thresholds.log_write_avg_ms),
+        ("log_write_latency_max", thresholds.log_write_max_ms),
+    ]
+    .into_iter()
+    .filter_map(|(rule, value)| Some(Limit { rule: rule.into(), value: value?, unit: "ms".into() }))
+    .collect()
 }

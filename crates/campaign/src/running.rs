@@ -7,7 +7,7 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use results::{
     Database, DatabaseSize, Event, Instance, IoClass, IoCounters, Origin, Parameter, Recorder, Row, Severity,
-    Test, Verdict,
+    Test, Verdict, Volume,
 };
 use solution::{Deployment, TestSpec};
 use world::{Duration, Time, World};
@@ -99,6 +99,10 @@ impl Campaign<'_> {
     /// Keeps what the deployment is made of.
     pub fn record_deployment(&mut self) -> Result<(), CampaignError> {
         let host = self.host_name().to_owned();
+        for volume in &self.deployment.volumes {
+            let (name, path) = (volume.name.clone(), volume.dir.clone());
+            self.recorder.record(Volume { host: host.clone(), name, path }.into())?;
+        }
         for instance in &self.deployment.instances {
             self.recorder.record(
                 Instance {
@@ -149,8 +153,10 @@ impl Campaign<'_> {
             sessions: None,
             target_iops: None,
             target_batches_per_s: None,
+            iops_per_mailbox: None,
             copies: self.deployment.load.copies,
             parameters,
+            limits: Vec::new(),
         };
         self.record(row.clone())?;
         // What was counted between tests belongs to none.
@@ -205,6 +211,9 @@ impl Campaign<'_> {
         let mut counts = self.host.take_counts().await?;
         if let Some(load) = load {
             counts.load = load.take_sample();
+            for (database, batches) in counts.databases.iter_mut().zip(&counts.load.databases) {
+                database.batches = *batches;
+            }
         }
         let (from, to) = (test.last_tick, self.world.now());
         test.last_tick = to;

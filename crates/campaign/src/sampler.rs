@@ -13,7 +13,7 @@ use results::{
 };
 use world::{Duration, Time};
 
-use crate::load::LoadSample;
+use crate::load::{BatchCounts, LoadSample};
 use crate::window::{Totals, Window, sample_length};
 
 /// Counts of one database since they were last taken.
@@ -27,6 +27,8 @@ pub struct DatabaseCounts {
     pub io: IoCounters,
     /// Bytes of pages taken into use.
     pub growth_bytes: u64,
+    /// Batches; none outside load tests.
+    pub batches: BatchCounts,
 }
 
 /// Counts of one instance since they were last taken.
@@ -53,6 +55,25 @@ pub struct HostCounts {
     pub logs: Vec<LogCounts>,
     /// Batches; empty outside load tests.
     pub load: LoadSample,
+    /// Processors and memory; `None` where the world does not know them.
+    pub usage: Option<UsageCounts>,
+}
+
+/// Processors and memory of a host since they were last asked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct UsageCounts {
+    /// Processor time of the load generator.
+    pub cpu_busy_ns: u64,
+    /// Processor time that it could have used.
+    pub cpu_available_ns: u64,
+    /// Processor time of its busiest shard.
+    pub cpu_busiest_thread_ns: u64,
+    /// Processor time that everything on the host used.
+    pub host_cpu_busy_ns: u64,
+    /// Processor time that the host had.
+    pub host_cpu_available_ns: u64,
+    /// Memory that could be given to programs now.
+    pub host_memory_available_bytes: u64,
 }
 
 impl HostCounts {
@@ -180,6 +201,18 @@ impl Sampler {
         for (measure, stats) in measures.into_iter().chain(batches) {
             self.record_sample(&origin, measure, t_ms, interval_ms, stats, recorder)?;
         }
+        if let Some(usage) = counts.usage {
+            for (counter, value) in [
+                (Counter::CpuBusyNs, usage.cpu_busy_ns),
+                (Counter::CpuAvailableNs, usage.cpu_available_ns),
+                (Counter::CpuBusiestThreadNs, usage.cpu_busiest_thread_ns),
+                (Counter::HostCpuBusyNs, usage.host_cpu_busy_ns),
+                (Counter::HostCpuAvailableNs, usage.host_cpu_available_ns),
+                (Counter::HostMemoryAvailableBytes, usage.host_memory_available_bytes),
+            ] {
+                self.record_counter(&origin, counter, t_ms, interval_ms, value, recorder)?;
+            }
+        }
         self.heat_pending.io.merge(&io);
         self.heat_pending.load.service.merge(&counts.load.service);
         self.heat_pending.load.response.merge(&counts.load.response);
@@ -238,6 +271,25 @@ impl Sampler {
                     interval,
                     database.io.class(class),
                     recorder,
+                )?;
+            }
+            if database.batches.count > 0 {
+                let BatchCounts { count, latency_ns_sum, latency_ns_max } = database.batches;
+                let (origin, measure, bytes) = (origin.clone(), Measure::Batch, 0);
+                let (test, t_ms, interval_ms) = (self.test, since, interval);
+                recorder.record(
+                    Sample {
+                        test,
+                        origin,
+                        measure,
+                        t_ms,
+                        interval_ms,
+                        count,
+                        bytes,
+                        latency_ns_sum,
+                        latency_ns_max,
+                    }
+                    .into(),
                 )?;
             }
             self.record_counter(
@@ -301,6 +353,7 @@ fn merge(into: &mut HostCounts, counts: HostCounts) {
     for (ours, theirs) in into.databases.iter_mut().zip(counts.databases) {
         ours.io.merge(&theirs.io);
         ours.growth_bytes += theirs.growth_bytes;
+        ours.batches.merge(&theirs.batches);
     }
     for (ours, theirs) in into.logs.iter_mut().zip(counts.logs) {
         ours.io.merge(&theirs.io);
@@ -340,7 +393,7 @@ mod tests {
         (0..reads).for_each(|_| database.io.record(IoClass::TransactionalRead, 32768, 2_000_000));
         let mut log = LogCounts { instance: "I".into(), page_fault_stalls: 1, ..Default::default() };
         log.io.record(IoClass::LogWrite, 4096, 1_000_000);
-        HostCounts { databases: vec![database], logs: vec![log], load: LoadSample::default() }
+        HostCounts { databases: vec![database], logs: vec![log], ..HostCounts::default() }
     }
 
     fn second(n: u64) -> Time {

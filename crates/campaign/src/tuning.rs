@@ -35,6 +35,7 @@ impl Campaign<'_> {
             Parameter { name: "Length of a step".into(), value: format!("{step_s:.0} s") },
         ];
         let mut test = self.begin(ordinal, name, spec, parameters).await?;
+        test.row.target_iops = self.deployment.load.target_iops;
         self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
         self.start_background().await?;
         let searched = self.search(&mut test, spec, step_s).await;

@@ -189,6 +189,7 @@ mod tests {
         LoadSpec {
             mode: LoadMode::Closed { sessions: 1 },
             target_iops,
+            iops_per_mailbox: None,
             tolerance,
             idle_factor: 1.0,
             mix: Mix::of(Generation::E2016),

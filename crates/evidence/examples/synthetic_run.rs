@@ -1,5 +1,5 @@
-//! Makes a run folder from a synthetic run: `cargo run -p evidence --example synthetic_run -- FOLDER [KIND]`, where KIND
-//! is `pass`, `fail`, `cut`, `simulated`, `hosts`, `hostile` or `day` (24 h, 56 databases).
+//! Makes a run folder from a synthetic run: `cargo run -p evidence --example synthetic_run -- FOLDER [KIND [DATABASES
+//! SECONDS]]`, where KIND is `pass`, `fail`, `cut`, `simulated`, `hosts`, `hostile` or `day` (24 h, 56 databases).
 #![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "a tool for developers")]
 
 #[path = "synthetic/mod.rs"]
@@ -31,6 +31,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("hostile") => Shape { hostile: "<script>alert(1)</script>&\"'", ..Shape::default() },
         Some("day") => Shape { databases: 56, window_s: 86_400, sample_s: 15, ..Shape::default() },
         Some(other) => return Err(format!("`{other}` is no kind").into()),
+    };
+    let mut number = || arguments.next().map(|text| text.parse::<u32>()).transpose();
+    let (databases, seconds) = (number()?, number()?.map(u64::from));
+    let shape = Shape {
+        databases: databases.unwrap_or(shape.databases),
+        window_s: seconds.unwrap_or(shape.window_s),
+        sample_s: seconds.map_or(shape.sample_s, |seconds| (seconds / 20).clamp(1, 15)),
+        ..shape
     };
     let folder = Path::new(&folder);
     std::fs::create_dir_all(folder)?;

@@ -4,12 +4,15 @@
     reason = "this crate faces the operating system: files, clock and one thread"
 )]
 
+pub mod csv;
 pub mod environment;
 pub mod folder;
+pub mod listing;
+pub mod live;
 pub mod report;
 mod run_data;
 mod store;
 
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
-pub use store::{RunStore, StoreError, load};
+pub use store::{Cell, Query, RunStore, StoreError, load};

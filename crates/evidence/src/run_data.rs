@@ -61,6 +61,8 @@ pub struct RunData {
     pub instances: Vec<Instance>,
     /// Databases.
     pub databases: Vec<Database>,
+    /// Folders on the storage under test.
+    pub volumes: Vec<Volume>,
     /// Tests by ordinal.
     pub tests: BTreeMap<u32, Test>,
     /// Database sizes.
@@ -103,6 +105,7 @@ impl RunData {
             environment: Vec::new(),
             instances: Vec::new(),
             databases: Vec::new(),
+            volumes: Vec::new(),
             tests: BTreeMap::new(),
             sizes: Vec::new(),
             series: BTreeMap::new(),
@@ -126,6 +129,9 @@ impl RunData {
                 replace(&mut self.instances, row, |a, b| (&a.host, &a.name) == (&b.host, &b.name));
             }
             Row::Database(row) => replace(&mut self.databases, row, |a, b| a.origin == b.origin),
+            Row::Volume(row) => {
+                replace(&mut self.volumes, row, |a, b| (&a.host, &a.name) == (&b.host, &b.name));
+            }
             Row::Test(row) => {
                 self.tests.insert(row.ordinal, row);
             }

@@ -207,8 +207,10 @@ fn means_of_samples_count_empty_samples_as_zero_and_plain_means_do_not() {
             sessions: None,
             target_iops: None,
             target_batches_per_s: None,
+            iops_per_mailbox: None,
             copies: 2,
             parameters: Vec::new(),
+            limits: Vec::new(),
         }
         .into(),
     );

@@ -10,6 +10,6 @@ pub use counters::{Direction, IoClass, IoCounters, IoStats};
 pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{
     Backup, Checksum, Comparison, Counter, CounterSample, Database, DatabaseSize, Ending, Environment, Event,
-    Histogram, Host, Instance, Measure, Origin, Outcome, Parameter, Recovery, Run, Sample, Severity, Test,
-    TuningStep, Verdict, WorldKind,
+    Histogram, Host, Instance, Limit, Measure, Origin, Outcome, Parameter, Recovery, Run, Sample, Severity,
+    Test, TuningStep, Verdict, Volume, WorldKind,
 };

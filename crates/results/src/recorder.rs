@@ -28,6 +28,7 @@ rows!(
     Environment,
     Instance,
     Database,
+    Volume,
     Test,
     DatabaseSize,
     Sample,

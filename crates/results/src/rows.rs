@@ -166,6 +166,17 @@ pub struct Database {
     pub page_bytes: u32,
 }
 
+/// A folder on the storage under test.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Volume {
+    /// Host.
+    pub host: String,
+    /// Name, as in the solution file.
+    pub name: String,
+    /// Its folder: files below it are on this volume.
+    pub path: String,
+}
+
 /// Size of a database file before and after a test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DatabaseSize {
@@ -186,6 +197,17 @@ pub struct Parameter {
     pub name: String,
     /// Its value, with its unit.
     pub value: String,
+}
+
+/// A limit that a test will be judged by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Limit {
+    /// Stable name of the rule, as in its verdicts.
+    pub rule: String,
+    /// The limit.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
 }
 
 /// One test of the programme.
@@ -215,10 +237,14 @@ pub struct Test {
     pub target_iops: Option<f64>,
     /// Batches per second that a paced load was to hold.
     pub target_batches_per_s: Option<f64>,
+    /// Transactional I/O per second of one mailbox, headroom included, as the planned profile has it.
+    pub iops_per_mailbox: Option<f64>,
     /// Copies whose log reading is imitated, the active one included.
     pub copies: u32,
     /// Everything else that was set.
     pub parameters: Vec<Parameter>,
+    /// Limits that the latencies will be judged by, by the names of their rules.
+    pub limits: Vec<Limit>,
 }
 
 /// What a sample or histogram counts: an I/O class, or whole batches.
@@ -371,21 +397,34 @@ pub enum Counter {
     LogGenerations,
     /// Bytes of pages that a database took into use during the interval.
     GrowthBytes,
-    /// Processor time that the load generator used during the interval, in ns.
+    /// Processor time that the load generator used during the interval, all its threads, in ns.
     CpuBusyNs,
-    /// Processor time that it could have used: threads x interval, in ns.
+    /// Processor time that it could have used: processors it may run on x interval, in ns.
     CpuAvailableNs,
+    /// Processor time of its busiest thread during the interval, in ns: a thread that is always busy is a limit even on a
+    /// host with processors to spare.
+    CpuBusiestThreadNs,
+    /// Processor time that everything on the host used during the interval, in ns.
+    HostCpuBusyNs,
+    /// Processor time that the host had: processors x interval, in ns.
+    HostCpuAvailableNs,
+    /// Memory that the host could have given to programs at the end of the interval.
+    HostMemoryAvailableBytes,
 }
 
 impl Counter {
     /// All counters.
-    pub const ALL: [Counter; 6] = [
+    pub const ALL: [Counter; 10] = [
         Counter::PageFaultStalls,
         Counter::CacheBytes,
         Counter::LogGenerations,
         Counter::GrowthBytes,
         Counter::CpuBusyNs,
         Counter::CpuAvailableNs,
+        Counter::CpuBusiestThreadNs,
+        Counter::HostCpuBusyNs,
+        Counter::HostCpuAvailableNs,
+        Counter::HostMemoryAvailableBytes,
     ];
 
     /// Stable name, as stored in `run.db` and JSON.
@@ -397,6 +436,10 @@ impl Counter {
             Counter::GrowthBytes => "growth_bytes",
             Counter::CpuBusyNs => "cpu_busy_ns",
             Counter::CpuAvailableNs => "cpu_available_ns",
+            Counter::CpuBusiestThreadNs => "cpu_busiest_thread_ns",
+            Counter::HostCpuBusyNs => "host_cpu_busy_ns",
+            Counter::HostCpuAvailableNs => "host_cpu_available_ns",
+            Counter::HostMemoryAvailableBytes => "host_memory_available_bytes",
         }
     }
 

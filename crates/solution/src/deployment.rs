@@ -118,6 +118,8 @@ pub struct LoadSpec {
     pub mode: LoadMode,
     /// Transactional I/O per second that a test must reach.
     pub target_iops: Option<f64>,
+    /// Transactional I/O per second of one mailbox in the planned profile.
+    pub iops_per_mailbox: Option<f64>,
     /// How far below the target still passes, 0 to 1.
     pub tolerance: f64,
     /// Rest of a session after a batch, as a multiple of the time the batch took.

@@ -109,8 +109,16 @@ impl Solution {
         let described = self.file.copies.as_ref().map(|copies| copies.per_site.iter().sum::<u32>());
         let copies = load.copies.or(described).unwrap_or(1);
         self.in_range("load.copies", f64::from(copies), 1.0, 16.0)?;
-        let target_iops = load.target_iops;
-        Ok(LoadSpec { mode, target_iops, tolerance: tolerance / 100.0, idle_factor, mix, copies })
+        let profile = self.file.profile.as_ref();
+        Ok(LoadSpec {
+            mode,
+            target_iops: load.target_iops,
+            iops_per_mailbox: profile.and_then(|p| p.test_iops_per_mailbox.or(p.iops_per_mailbox)),
+            tolerance: tolerance / 100.0,
+            idle_factor,
+            mix,
+            copies,
+        })
     }
 
     fn in_range(&self, path: &str, value: f64, least: f64, most: f64) -> Result<()> {

@@ -75,6 +75,21 @@ pub struct IoTotals {
     pub syncs: u64,
 }
 
+/// Processor time and memory of a host; processor times since some fixed moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostUsage {
+    /// Processor time that this program has used, all threads.
+    pub program_cpu: Duration,
+    /// Processors that this program may run on.
+    pub program_cpus: usize,
+    /// Processor time that everything on the host has used.
+    pub host_cpu_busy: Duration,
+    /// Processor time that the host has had, used or not.
+    pub host_cpu_total: Duration,
+    /// Memory that could be given to programs now.
+    pub memory_available_bytes: u64,
+}
+
 /// What a world implementation provides. Engine code uses [`World`], never this.
 pub trait Host {
     /// Monotonic time since the host started.
@@ -117,6 +132,14 @@ pub trait Host {
     fn io_totals(&self) -> IoTotals;
     /// One line on how I/O is done (driver, direct or buffered), for the report.
     fn describe(&self) -> String;
+    /// Processor time that this thread has used; `None` where work takes none, as in simulated time.
+    fn thread_cpu(&self) -> Option<Duration> {
+        None
+    }
+    /// Processor time and memory of the host; `None` where they are not known.
+    fn host_usage(&self) -> Option<HostUsage> {
+        None
+    }
 }
 
 /// The start of a shard: gets the shard's own world.
@@ -297,6 +320,16 @@ impl World {
     /// One line on how I/O is done, for the report.
     pub fn describe(&self) -> String {
         self.0.describe()
+    }
+
+    /// Processor time that this thread has used; `None` where work takes none.
+    pub fn thread_cpu(&self) -> Option<Duration> {
+        self.0.thread_cpu()
+    }
+
+    /// Processor time and memory of the host; `None` where they are not known.
+    pub fn host_usage(&self) -> Option<HostUsage> {
+        self.0.host_usage()
     }
 }
 

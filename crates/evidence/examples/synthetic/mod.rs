@@ -107,6 +107,7 @@ pub fn record(shape: &Shape, to: &mut dyn Recorder) -> Result<(), RecordError> {
     generator.checksum("Checksum after stress")?;
     generator.backup("backup", "Backup", false)?;
     generator.backup("backup_to_disk", "Backup to disk", true)?;
+    generator.backup("restore", "Restore", true)?;
     generator.recovery()?;
     generator.event(Severity::Info, None, "The databases are shut down.")?;
     run.ended_ms = Some(generator.now_ms);
@@ -173,6 +174,10 @@ impl Generator<'_> {
             let (area, name, note) = (area.to_owned(), name.to_owned(), note.to_owned());
             self.to.record(Environment { host, area, name, value, severity, note }.into())?;
         }
+        for n in 0..self.shape.hosts {
+            let (host, name) = (self.host_name(n), format!("data1{}", self.shape.hostile));
+            self.to.record(Volume { host, name, path: "/srv/data1".to_owned() }.into())?;
+        }
         for n in 0..self.shape.databases {
             let origin = self.database_origin(n);
             if n % self.shape.databases_per_instance == 0 {
@@ -205,8 +210,10 @@ impl Generator<'_> {
             sessions: None,
             target_iops: None,
             target_batches_per_s: None,
+            iops_per_mailbox: None,
             copies: 2,
             parameters: Vec::new(),
+            limits: Vec::new(),
         };
         self.to.record(test.clone().into())?;
         Ok(test)
@@ -284,10 +291,13 @@ impl Generator<'_> {
         test.window_planned_ms = Some(planned_s * 1_000);
         test.sessions = Some(self.shape.databases + 2);
         test.target_iops = Some(40.0 * f64::from(self.shape.databases));
+        test.iops_per_mailbox = Some(0.121);
         test.parameters = vec![
             Parameter { name: "Mix".into(), value: format!("40/20/5/35, 70 % lazy{}", self.shape.hostile) },
             Parameter { name: "Session idle factor".into(), value: "1".into() },
         ];
+        let limit = |rule: &str, value| Limit { rule: rule.into(), value, unit: "ms".into() };
+        test.limits = vec![limit("read_latency_avg", 20.0), limit("log_write_latency_avg", 10.0)];
         self.to.record(test.clone().into())?;
         for n in 0..self.shape.databases {
             let origin = self.database_origin(n);
@@ -402,8 +412,17 @@ impl Generator<'_> {
         }
         for n in 0..self.shape.hosts {
             let host = Origin::host(&self.host_name(n));
-            self.counter(test, host.clone(), Counter::CpuBusyNs, interval_ms, sample_s * 340_000_000)?;
-            self.counter(test, host, Counter::CpuAvailableNs, interval_ms, sample_s * 2_000_000_000)?;
+            let busy = self.random.around(340_000_000.0, 0.5) as u64 * sample_s;
+            for (counter, value) in [
+                (Counter::CpuBusyNs, busy),
+                (Counter::CpuAvailableNs, sample_s * 2_000_000_000),
+                (Counter::CpuBusiestThreadNs, busy / 10 * 7),
+                (Counter::HostCpuBusyNs, busy + sample_s * 90_000_000),
+                (Counter::HostCpuAvailableNs, sample_s * 2_000_000_000),
+                (Counter::HostMemoryAvailableBytes, (21 << 30) - sample),
+            ] {
+                self.counter(test, host.clone(), counter, interval_ms, value)?;
+            }
         }
         self.now_ms += interval_ms;
         Ok(())

@@ -3,7 +3,7 @@
 use results::{Ending, Outcome, Severity, Verdict};
 
 use super::model::*;
-use super::{ReportError, sections, text};
+use super::{ReportError, checks, sections, text};
 use crate::run_data::RunData;
 
 pub fn report(data: &RunData) -> Result<Report, ReportError> {
@@ -24,6 +24,7 @@ pub fn report(data: &RunData) -> Result<Report, ReportError> {
         databases: databases(data),
         tests,
         run_verdicts,
+        checks: checks::rows(data),
         environment: environment(data),
         events: events(data),
     })

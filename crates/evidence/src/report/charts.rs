@@ -1,6 +1,6 @@
 //! What charts show: values per step of time, few enough to draw and to keep in `report.json`.
 
-use results::{IoClass, Measure, Origin};
+use results::{IoClass, Limit, Measure, Origin};
 
 use super::ReportError;
 use super::model::*;
@@ -115,7 +115,7 @@ pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[VerdictRow]) -> Vec<Ch
                 line("Database writes", mean(&writes)),
                 line("Log writes", mean(&log_writes)),
             ],
-            limits(verdicts),
+            limits(&view.test.limits, verdicts),
         ),
         steps.chart(
             "Longest latency of a single I/O",
@@ -134,12 +134,14 @@ pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[VerdictRow]) -> Vec<Ch
 }
 
 /// The limits on mean latencies, each once.
-fn limits(verdicts: &[VerdictRow]) -> Vec<ChartLimit> {
+fn limits(of_test: &[Limit], verdicts: &[VerdictRow]) -> Vec<ChartLimit> {
     let named = [("read_latency_avg", "Limit for reads"), ("log_write_latency_avg", "Limit for log writes")];
     named
         .into_iter()
         .filter_map(|(rule, name)| {
-            let value = verdicts.iter().find(|verdict| verdict.rule == rule)?.limit?;
+            // A test that was cut off has limits, but no verdicts.
+            let stated = of_test.iter().find(|limit| limit.rule == rule).map(|limit| limit.value);
+            let value = stated.or_else(|| verdicts.iter().find(|verdict| verdict.rule == rule)?.limit)?;
             Some(ChartLimit { name: name.to_owned(), value })
         })
         .collect()

@@ -7,19 +7,22 @@
 
 mod build;
 mod charts;
+mod checks;
+mod host_system;
 mod html;
 mod junit;
 mod model;
 mod sections;
 mod svg;
 mod text;
+mod volumes;
 mod window;
 
 use std::path::{Path, PathBuf};
 
 pub use model::*;
 pub use svg::line_chart;
-pub use text::{bytes, duration, number, significant};
+pub use text::{bytes, duration, iso_8601, number, significant};
 
 use results::{Measure, Test};
 

@@ -28,6 +28,8 @@ pub struct Report {
     pub tests: Vec<TestReport>,
     /// Judgements that belong to no test.
     pub run_verdicts: Vec<VerdictRow>,
+    /// What was looked at on the hosts, and whether it casts doubt on the results.
+    pub checks: Vec<CheckRow>,
     /// What is known about the hosts.
     pub environment: Vec<EnvironmentRow>,
     /// What happened, by time.
@@ -161,8 +163,12 @@ pub struct TestReport {
     pub steadiness: Option<Steadiness>,
     /// Waits for a free buffer.
     pub page_fault_stalls: Option<StallRow>,
-    /// Share of the processor time that the load generator could use and did use.
-    pub generator_busy: Option<f64>,
+    /// Whether the load generator was the limit.
+    pub generator: Option<Generator>,
+    /// Processors and memory of each host.
+    pub host_system: Vec<HostSystemRow>,
+    /// I/O by volume; empty for a restore, whose files lie on two volumes at once.
+    pub volumes: Vec<VolumeIo>,
     /// Largest page cache of all instances together during the window.
     pub cache_bytes_max: Option<u64>,
     /// Line charts.
@@ -175,6 +181,8 @@ pub struct TestReport {
     pub sizes: Vec<SizeRow>,
     /// Steps of tuning.
     pub tuning: Vec<TuningRow>,
+    /// How far the steps of tuning went beyond the target.
+    pub headroom: Option<Headroom>,
     /// Checksum statistics.
     pub checksums: Vec<ChecksumRow>,
     /// Backup and restore statistics.
@@ -256,6 +264,10 @@ pub struct Throughput {
     pub database_batches_min: Option<u64>,
     /// Most batches of a database.
     pub database_batches_max: Option<u64>,
+    /// Size of all databases when the test began.
+    pub database_bytes_before: Option<u64>,
+    /// Size of all databases when it ended.
+    pub database_bytes_after: Option<u64>,
 }
 
 /// Figures of I/O or batches in the window.
@@ -389,6 +401,58 @@ pub struct Steadiness {
     pub steady: bool,
 }
 
+/// How much room the load generator had, as shares of what it could have used. Means over the window, worst host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Generator {
+    /// The host whose load generator had the least room.
+    pub host: String,
+    /// Processor time of the load generator, as a share of that of the processors it may run on.
+    pub program_busy: f64,
+    /// Processor time of its busiest thread, as a share of the time.
+    pub busiest_thread_busy: Option<f64>,
+    /// Processor time of everything on the host, as a share of what the host has.
+    pub host_busy: Option<f64>,
+    /// Whether one of these is above its limit: the busiest thread above 0.9, the load generator above 0.9, the host above
+    /// 0.95. The storage may be able to do more than was measured then.
+    pub was_limit: bool,
+}
+
+/// A figure of a host over the seconds of the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostSystemRow {
+    /// Host.
+    pub host: String,
+    /// What it is.
+    pub name: String,
+    /// Mean of the seconds.
+    pub mean: f64,
+    /// Lowest second.
+    pub min: f64,
+    /// Highest second.
+    pub max: f64,
+    /// Unit of all three.
+    pub unit: String,
+}
+
+/// I/O on one volume: of the databases and logs whose files are on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VolumeIo {
+    /// Host.
+    pub host: String,
+    /// Volume.
+    pub volume: String,
+    /// Its folder.
+    pub path: String,
+    /// Databases on it.
+    pub databases: u32,
+    /// Instances whose log is on it.
+    pub logs: u32,
+    /// Reads of every class.
+    pub reads: Option<Figures>,
+    /// Writes of every class.
+    pub writes: Option<Figures>,
+}
+
 /// Page fault stalls per second over the samples, all instances together.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StallRow {
@@ -494,6 +558,8 @@ pub struct TuningRow {
     pub load: String,
     /// Transactional I/O per second.
     pub iops: f64,
+    /// The same as a share of the target of the run; null without one.
+    pub of_target: Option<f64>,
     /// Mean database read latency.
     pub read_latency_ms: f64,
     /// Mean log write latency.
@@ -502,6 +568,19 @@ pub struct TuningRow {
     pub outcome: Outcome,
     /// Why the search went on as it did.
     pub note: String,
+}
+
+/// How far the steps of tuning went.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Headroom {
+    /// Transactional I/O per second that the run is to reach.
+    pub target_iops: Option<f64>,
+    /// Most transactional I/O per second inside all thresholds; null if no step was.
+    pub held_iops: Option<f64>,
+    /// Least transactional I/O per second that broke a threshold; null if no step did.
+    pub broken_iops: Option<f64>,
+    /// What was held beyond the target, as a share of the target.
+    pub beyond_target: Option<f64>,
 }
 
 /// Checksum of one database or of one instance's logs.
@@ -564,6 +643,35 @@ pub struct RecoveryRow {
     pub writes_per_log: Option<f64>,
     /// Log reads per log.
     pub log_reads_per_log: Option<f64>,
+}
+
+/// What came of looking at one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckOutcome {
+    /// Nothing casts doubt on the results.
+    Good,
+    /// It could not be looked at.
+    Unknown,
+    /// The results may mean less than they seem to.
+    Warning,
+    /// The results mean nothing, or something broke.
+    Error,
+}
+
+/// One thing that was looked at before or after the tests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckRow {
+    /// Host.
+    pub host: String,
+    /// What was looked at.
+    pub name: String,
+    /// What came of it.
+    pub outcome: CheckOutcome,
+    /// What was found.
+    pub found: String,
+    /// Why it matters; empty when nothing casts doubt.
+    pub note: String,
 }
 
 /// Something known about a host.

@@ -1,10 +1,10 @@
 //! [`RunData`] into [`TestReport`]: one test.
 
-use results::{Counter, IoClass, Measure, Origin, Outcome, Test};
+use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, Test};
 
 use super::model::*;
 use super::window::{Scope, TestView, Totals, of_test};
-use super::{ReportError, build, charts, text};
+use super::{ReportError, build, charts, host_system, text, volumes};
 use crate::run_data::RunData;
 
 const READ: Measure = Measure::Io(IoClass::TransactionalRead);
@@ -52,13 +52,16 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
         load_shape: throughput.as_ref().map(|_| load_shape(&view)).unwrap_or_default(),
         steadiness: throughput.as_ref().and_then(|_| steadiness(&view)),
         page_fault_stalls: stalls(&view),
-        generator_busy: generator_busy(&view),
+        generator: host_system::generator(&view),
+        host_system: host_system::rows(&view),
+        volumes: volumes::rows(&view),
         cache_bytes_max: cache_bytes_max(&view),
         charts: charts::lines(&view, throughput.is_some(), &verdicts),
         latency_map: charts::latency_map(&view, READ)?,
         instance_map: charts::instance_map(&view, READ, &instance_names),
         sizes: sizes(data, test.ordinal),
         tuning: tuning(data, test.ordinal),
+        headroom: headroom(data, test.ordinal),
         checksums: checksums(data, test.ordinal),
         backups: backups(data, test.ordinal),
         recoveries: recoveries(&view),
@@ -136,7 +139,16 @@ fn throughput(view: &TestView<'_>) -> Option<Throughput> {
         batches_per_s: batches as f64 / seconds,
         database_batches_min: by_database().min(),
         database_batches_max: by_database().max(),
+        database_bytes_before: database_bytes(view, |size| Some(size.bytes_before)),
+        database_bytes_after: database_bytes(view, |size| size.bytes_after),
     })
+}
+
+/// Size of all databases together; `None` if the size of one is not known.
+fn database_bytes(view: &TestView<'_>, size: fn(&DatabaseSize) -> Option<u64>) -> Option<u64> {
+    let mut sizes = view.data.sizes.iter().filter(|row| row.test == view.test.ordinal).peekable();
+    sizes.peek()?;
+    sizes.map(size).sum()
 }
 
 fn planned(view: &TestView<'_>, throughput: Option<&Throughput>) -> Vec<PlannedRow> {
@@ -144,9 +156,19 @@ fn planned(view: &TestView<'_>, throughput: Option<&Throughput>) -> Vec<PlannedR
         planned.map(|_| PlannedRow { name: name.to_owned(), planned, achieved, unit: unit.to_owned() })
     };
     let window_s = view.test.window_start_ms.map(|_| view.span.seconds());
+    let per_mailbox = view.test.iops_per_mailbox.filter(|iops| *iops > 0.0);
+    let mailboxes = |iops: Option<f64>| Some(iops? / per_mailbox?);
+    let achieved = throughput.map(|t| t.transactional_iops);
     [
         row("Measured window", view.test.window_planned_ms.map(seconds), window_s, "s"),
-        row("Transactional I/O", view.test.target_iops, throughput.map(|t| t.transactional_iops), "1/s"),
+        row("Transactional I/O", view.test.target_iops, achieved, "1/s"),
+        row("Mailboxes that this I/O carries", mailboxes(view.test.target_iops), mailboxes(achieved), ""),
+        row(
+            "I/O per mailbox, for the planned mailboxes",
+            view.test.target_iops.and(per_mailbox),
+            mailboxes(view.test.target_iops).zip(achieved).map(|(planned, achieved)| achieved / planned),
+            "1/s",
+        ),
         row("Batches", view.test.target_batches_per_s, throughput.map(|t| t.batches_per_s), "1/s"),
     ]
     .into_iter()
@@ -334,12 +356,6 @@ fn stalls(view: &TestView<'_>) -> Option<StallRow> {
     })
 }
 
-fn generator_busy(view: &TestView<'_>) -> Option<f64> {
-    let busy = view.counter_sum(Scope::All, Counter::CpuBusyNs)?;
-    let available = view.counter_sum(Scope::All, Counter::CpuAvailableNs).filter(|&ns| ns > 0)?;
-    Some(busy as f64 / available as f64)
-}
-
 fn cache_bytes_max(view: &TestView<'_>) -> Option<u64> {
     let mut samples = vec![0u64; view.samples.len()];
     for point in view.counters(Scope::All, Counter::CacheBytes) {
@@ -366,16 +382,39 @@ fn sizes(data: &RunData, test: u32) -> Vec<SizeRow> {
 
 fn tuning(data: &RunData, test: u32) -> Vec<TuningRow> {
     let rows = data.tuning_steps.iter().filter(|row| row.test == test);
+    let target = target_iops(data, test);
     rows.map(|row| TuningRow {
         ordinal: row.ordinal,
         load: row.load.clone(),
         iops: row.iops,
+        of_target: target.map(|target| row.iops / target),
         read_latency_ms: row.read_latency_ms,
         log_write_latency_ms: row.log_write_latency_ms,
         outcome: row.outcome,
         note: row.note.clone(),
     })
     .collect()
+}
+
+/// The target that a tuning test works for: its own, else that of the first load test.
+fn target_iops(data: &RunData, test: u32) -> Option<f64> {
+    let own = data.tests.get(&test).and_then(|test| test.target_iops);
+    own.or_else(|| data.tests.values().find_map(|test| test.target_iops)).filter(|target| *target > 0.0)
+}
+
+fn headroom(data: &RunData, test: u32) -> Option<Headroom> {
+    let steps = || data.tuning_steps.iter().filter(|step| step.test == test);
+    steps().next()?;
+    let iops_of =
+        |outcome: Outcome| steps().filter(move |step| step.outcome == outcome).map(|step| step.iops);
+    let held_iops = iops_of(Outcome::Pass).reduce(f64::max);
+    let target_iops = target_iops(data, test);
+    Some(Headroom {
+        target_iops,
+        held_iops,
+        broken_iops: iops_of(Outcome::Fail).reduce(f64::min),
+        beyond_target: held_iops.zip(target_iops).map(|(held, target)| held / target - 1.0),
+    })
 }
 
 fn checksums(data: &RunData, test: u32) -> Vec<ChecksumRow> {
@@ -411,8 +450,10 @@ fn recoveries(view: &TestView<'_>) -> Vec<RecoveryRow> {
     let rows = view.data.recoveries.iter().filter(|row| row.test == view.test.ordinal);
     rows.map(|row| {
         let scope = Scope::Instance(&row.origin.host, row.origin.instance.as_deref().unwrap_or_default());
+        // A restore does batches before it and copies around it: its I/O is not that of the replay alone.
+        let countable = row.logs > 0 && view.test.kind != "restore";
         let per_log =
-            |measure| (row.logs > 0).then(|| view.totals(scope, &[measure]).count as f64 / row.logs as f64);
+            |measure| countable.then(|| view.totals(scope, &[measure]).count as f64 / row.logs as f64);
         RecoveryRow {
             origin: row.origin.clone(),
             logs: row.logs,

@@ -95,6 +95,8 @@ pub enum Scope<'a> {
     Instance(&'a str, &'a str),
     /// Exactly this database.
     Database(&'a Origin),
+    /// Exactly these databases and logs.
+    Origins(&'a [Origin]),
 }
 
 impl Scope<'_> {
@@ -106,6 +108,7 @@ impl Scope<'_> {
                 origin.host == host && origin.instance.as_deref() == Some(instance)
             }
             Scope::Database(database) => origin == database,
+            Scope::Origins(origins) => origins.contains(origin),
         }
     }
 }
@@ -162,7 +165,10 @@ impl<'a> TestView<'a> {
     }
 
     /// Points of any of `measures` in the window.
-    pub fn points(&self, scope: Scope<'a>, measures: &[Measure]) -> impl Iterator<Item = &'a Point> {
+    pub fn points<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> impl Iterator<Item = &'s Point>
+    where
+        'a: 's,
+    {
         let (data, ordinal, span) = (self.data, self.test.ordinal, self.span);
         measures
             .iter()
@@ -215,15 +221,39 @@ impl<'a> TestView<'a> {
     }
 
     /// Figures of `measures` taken together; `None` if nothing was counted.
-    pub fn figures(&self, scope: Scope<'a>, measures: &[Measure]) -> Option<Figures> {
-        let totals = self.totals(scope, measures);
-        (totals.count > 0).then(|| self.figures_of(&totals, &self.sample_totals(scope, measures)))
+    pub fn figures<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Option<Figures>
+    where
+        'a: 's,
+    {
+        self.figures_of_parts(&[(scope, measures)])
+    }
+
+    /// Figures of several scopes with measures of their own, taken together.
+    pub fn figures_of_parts<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Option<Figures>
+    where
+        'a: 's,
+    {
+        let mut totals = Totals::default();
+        parts.iter().for_each(|(scope, measures)| {
+            self.points(*scope, measures).for_each(|point| totals.add(point));
+        });
+        (totals.count > 0).then(|| self.figures_of(&totals, &self.samples_of_parts(parts)))
     }
 
     /// What was counted of `measures` in each sample.
-    pub fn sample_totals(&self, scope: Scope<'a>, measures: &[Measure]) -> Vec<Totals> {
+    pub fn sample_totals<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Vec<Totals>
+    where
+        'a: 's,
+    {
+        self.samples_of_parts(&[(scope, measures)])
+    }
+
+    fn samples_of_parts<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Vec<Totals>
+    where
+        'a: 's,
+    {
         let mut samples = vec![Totals::default(); self.samples.len()];
-        for point in self.points(scope, measures) {
+        for point in parts.iter().flat_map(|(scope, measures)| self.points(*scope, measures)) {
             if let Some(index) = self.sample_of(point) {
                 samples[index].add(point);
             }

@@ -10,7 +10,8 @@
 //!
 //! Limits: whole numbers up to 2^63 - 1 (SQLite); NaN is not a measurement and is refused.
 
-mod pack;
+pub(crate) mod pack;
+mod query;
 mod read;
 mod write;
 
@@ -22,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use results::{RecordError, Recorder, Row};
 
+pub use query::{Cell, Query};
 pub use read::load;
+pub(crate) use read::{damaged, events_after, explain, hosts, open, runs, sources, tests, verdicts_after};
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// `PRAGMA application_id`: "PLrd".

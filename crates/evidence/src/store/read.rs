@@ -12,25 +12,11 @@ use crate::run_data::{CounterPoint, Point, RunData, Slice};
 
 /// Reads a whole run, finished, running or killed.
 pub fn load(path: &Path) -> Result<RunData, StoreError> {
-    let sqlite = |source| match source {
-        rusqlite::Error::SqliteFailure(error, _) if error.code == rusqlite::ErrorCode::NotADatabase => {
-            StoreError::NotARun(path.to_owned())
-        }
-        source => StoreError::Sqlite { path: path.to_owned(), source },
-    };
-    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite)?;
-    let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
-    if pragma("application_id")? != APPLICATION_ID {
-        return Err(StoreError::NotARun(path.to_owned()));
-    }
-    let version = pragma("user_version")?;
-    if version != VERSION {
-        return Err(StoreError::Version { path: path.to_owned(), version });
-    }
+    let db = open(path)?;
     // One transaction: a run that goes on is seen at one moment.
-    db.execute_batch("BEGIN").map_err(sqlite)?;
     let read = || -> rusqlite::Result<Option<RunData>> {
-        let Some(run) = query(&db, "SELECT * FROM run", run)?.pop() else { return Ok(None) };
+        db.execute_batch("BEGIN")?;
+        let Some(run) = runs(&db)?.pop() else { return Ok(None) };
         let mut data = RunData::new(run);
         read_tables(&db, &mut data)?;
         read_series(&db, &mut data)?;
@@ -40,11 +26,74 @@ pub fn load(path: &Path) -> Result<RunData, StoreError> {
     match read() {
         Ok(Some(data)) => Ok(data),
         Ok(None) => Err(StoreError::Damaged { path: path.to_owned(), what: "it holds no run".to_owned() }),
-        Err(rusqlite::Error::FromSqlConversionFailure(_, _, cause)) => {
-            Err(StoreError::Damaged { path: path.to_owned(), what: cause.to_string() })
-        }
-        Err(error) => Err(sqlite(error)),
+        Err(error) => Err(explain(path, error)),
     }
+}
+
+/// What an error of SQLite means for the reader of `path`.
+pub fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
+    match error {
+        rusqlite::Error::SqliteFailure(error, _) if error.code == rusqlite::ErrorCode::NotADatabase => {
+            StoreError::NotARun(path.to_owned())
+        }
+        rusqlite::Error::FromSqlConversionFailure(_, _, cause) => {
+            StoreError::Damaged { path: path.to_owned(), what: cause.to_string() }
+        }
+        source => StoreError::Sqlite { path: path.to_owned(), source },
+    }
+}
+
+/// Opens the `run.db` of a run for reading.
+pub fn open(path: &Path) -> Result<Connection, StoreError> {
+    let sqlite = |error| explain(path, error);
+    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite)?;
+    let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
+    if pragma("application_id")? != APPLICATION_ID {
+        return Err(StoreError::NotARun(path.to_owned()));
+    }
+    let version = pragma("user_version")?;
+    if version != VERSION {
+        return Err(StoreError::Version { path: path.to_owned(), version });
+    }
+    Ok(db)
+}
+
+/// The run; at most one.
+pub fn runs(db: &Connection) -> rusqlite::Result<Vec<Run>> {
+    query(db, "SELECT * FROM run", run)
+}
+
+/// Hosts in the order recorded.
+pub fn hosts(db: &Connection) -> rusqlite::Result<Vec<Host>> {
+    query(db, "SELECT * FROM host ORDER BY rowid", |r| {
+        Ok(Host { name: get(r, "name")?, description: get(r, "description")? })
+    })
+}
+
+/// Tests by ordinal.
+pub fn tests(db: &Connection) -> rusqlite::Result<Vec<Test>> {
+    query(db, "SELECT * FROM test ORDER BY ordinal", test)
+}
+
+/// Events recorded after the one with this `rowid`, with their own.
+pub fn events_after(db: &Connection, rowid: i64) -> rusqlite::Result<Vec<(i64, Event)>> {
+    query(db, &format!("SELECT rowid AS place, * FROM event WHERE rowid > {rowid} ORDER BY rowid"), |r| {
+        Ok((get(r, "place")?, event(r)?))
+    })
+}
+
+/// Verdicts recorded after the one with this `rowid`, with their own.
+pub fn verdicts_after(db: &Connection, rowid: i64) -> rusqlite::Result<Vec<(i64, Verdict)>> {
+    query(db, &format!("SELECT rowid AS place, * FROM verdict WHERE rowid > {rowid} ORDER BY rowid"), |r| {
+        Ok((get(r, "place")?, verdict(r)?))
+    })
+}
+
+/// Sources of series: id, test, where, measure.
+pub fn sources(db: &Connection) -> rusqlite::Result<Vec<(i64, u32, Origin, String)>> {
+    query(db, "SELECT * FROM source ORDER BY id", |r| {
+        Ok((get(r, "id")?, get(r, "test")?, origin(r)?, get(r, "measure")?))
+    })
 }
 
 fn query<T>(
@@ -56,16 +105,19 @@ fn query<T>(
 }
 
 fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
-    data.hosts = query(db, "SELECT * FROM host ORDER BY rowid", |r| {
-        Ok(Host { name: get(r, "name")?, description: get(r, "description")? })
-    })?;
+    data.hosts = hosts(db)?;
     data.environment = query(db, "SELECT * FROM environment ORDER BY rowid", environment)?;
     data.instances = query(db, "SELECT * FROM instance ORDER BY rowid", instance)?;
     data.databases = query(db, "SELECT *, name AS database FROM database ORDER BY rowid", |r| {
         Ok(Database { origin: origin(r)?, path: get(r, "path")?, page_bytes: get(r, "page_bytes")? })
     })?;
-    data.tests =
-        query(db, "SELECT * FROM test", |r| test(r).map(|test| (test.ordinal, test)))?.into_iter().collect();
+    // Files of earlier builds have no volumes: later versions of the format only add.
+    if db.table_exists(None, "volume")? {
+        data.volumes = query(db, "SELECT * FROM volume ORDER BY rowid", |r| {
+            Ok(Volume { host: get(r, "host")?, name: get(r, "name")?, path: get(r, "path")? })
+        })?;
+    }
+    data.tests = tests(db)?.into_iter().map(|test| (test.ordinal, test)).collect();
     data.sizes = query(db, "SELECT * FROM database_size ORDER BY rowid", |r| {
         Ok(DatabaseSize {
             test: get(r, "test")?,
@@ -93,23 +145,13 @@ fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
             elapsed_ms: int(r, "elapsed_ms")?,
         })
     })?;
-    data.events = query(db, "SELECT * FROM event ORDER BY rowid", |r| {
-        Ok(Event {
-            t_ms: int(r, "t_ms")?,
-            severity: name(r, "severity")?,
-            test: get(r, "test")?,
-            host: get(r, "host")?,
-            text: get(r, "text")?,
-        })
-    })?;
+    data.events = query(db, "SELECT * FROM event ORDER BY rowid", event)?;
     data.verdicts = query(db, "SELECT * FROM verdict ORDER BY rowid", verdict)?;
     Ok(())
 }
 
 fn read_series(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
-    let sources = query(db, "SELECT * FROM source ORDER BY id", |r| {
-        Ok((get::<i64>(r, "id")?, get::<u32>(r, "test")?, origin(r)?, get::<String>(r, "measure")?))
-    })?;
+    let sources = sources(db)?;
     let mut blocks = db.prepare("SELECT minute, samples FROM series WHERE source = ? ORDER BY minute")?;
     for (source, test, origin, measure) in sources {
         let blocks = blocks
@@ -228,6 +270,11 @@ fn test(r: &SqlRow<'_>) -> rusqlite::Result<Test> {
         sessions: get(r, "sessions")?,
         target_iops: get(r, "target_iops")?,
         target_batches_per_s: get(r, "target_batches_per_s")?,
+        iops_per_mailbox: get_later(r, "iops_per_mailbox")?,
+        limits: match get_later::<String>(r, "limits")? {
+            Some(limits) => serde_json::from_str(&limits).map_err(|error| damaged(&error.to_string()))?,
+            None => Vec::new(),
+        },
         copies: get(r, "copies")?,
         parameters: serde_json::from_str(&parameters).map_err(|error| damaged(&error.to_string()))?,
     })
@@ -261,6 +308,16 @@ fn checksum(r: &SqlRow<'_>) -> rusqlite::Result<Checksum> {
     })
 }
 
+fn event(r: &SqlRow<'_>) -> rusqlite::Result<Event> {
+    Ok(Event {
+        t_ms: int(r, "t_ms")?,
+        severity: name(r, "severity")?,
+        test: get(r, "test")?,
+        host: get(r, "host")?,
+        text: get(r, "text")?,
+    })
+}
+
 fn verdict(r: &SqlRow<'_>) -> rusqlite::Result<Verdict> {
     Ok(Verdict {
         test: get(r, "test")?,
@@ -283,6 +340,14 @@ fn get<T: FromSql>(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<T> {
     r.get(column)
 }
 
+/// A column that files of earlier builds do not have.
+fn get_later<T: FromSql>(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<T>> {
+    match r.get(column) {
+        Err(rusqlite::Error::InvalidColumnName(_)) => Ok(None),
+        value => value,
+    }
+}
+
 fn int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<u64> {
     maybe_int(r, column)?.ok_or_else(|| damaged(&format!("{column} is missing")))
 }
@@ -302,7 +367,8 @@ fn maybe_name<T: DeserializeOwned>(r: &SqlRow<'_>, column: &str) -> rusqlite::Re
     value.map_err(|error| damaged(&format!("{column}: {error}")))
 }
 
-fn damaged(what: &str) -> rusqlite::Error {
+/// The error of a value that was never written there.
+pub fn damaged(what: &str) -> rusqlite::Error {
     let cause: Box<dyn std::error::Error + Send + Sync> = what.to_owned().into();
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Null, cause)
 }

@@ -17,11 +17,15 @@ CREATE TABLE database (
     host TEXT NOT NULL, world TEXT NOT NULL, instance TEXT, name TEXT, path TEXT NOT NULL,
     page_bytes INTEGER NOT NULL, PRIMARY KEY (host, instance, name)
 );
+CREATE TABLE volume (
+    host TEXT NOT NULL, world TEXT NOT NULL, name TEXT NOT NULL, path TEXT NOT NULL, PRIMARY KEY (host, name)
+);
 CREATE TABLE test (
     ordinal INTEGER NOT NULL PRIMARY KEY, world TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
     started_ms INTEGER NOT NULL, ended_ms INTEGER, window_start_ms INTEGER, window_end_ms INTEGER,
     window_planned_ms INTEGER, sample_ms INTEGER NOT NULL, sessions INTEGER, target_iops REAL,
-    target_batches_per_s REAL, copies INTEGER NOT NULL, parameters TEXT NOT NULL
+    target_batches_per_s REAL, copies INTEGER NOT NULL, parameters TEXT NOT NULL, iops_per_mailbox REAL,
+    limits TEXT
 );
 CREATE TABLE database_size (
     test INTEGER NOT NULL, host TEXT NOT NULL, world TEXT NOT NULL, instance TEXT, database TEXT,

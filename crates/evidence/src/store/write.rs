@@ -188,6 +188,10 @@ impl Writer {
                 "INSERT OR REPLACE INTO database VALUES (?, ?, ?, ?, ?, ?)",
                 &[&r.origin.host, world, &r.origin.instance, &r.origin.database, &r.path, &r.page_bytes],
             ),
+            Row::Volume(r) => self.execute(
+                "INSERT OR REPLACE INTO volume VALUES (?, ?, ?, ?)",
+                &[&r.host, world, &r.name, &r.path],
+            ),
             Row::DatabaseSize(r) => self.insert_at(
                 "INSERT OR REPLACE INTO database_size VALUES (?, ?, ?, ?, ?, ?, ?)",
                 r.test,
@@ -236,7 +240,7 @@ impl Writer {
         let world = &self.world;
         match row {
             Row::Test(r) => self.execute(
-                "INSERT OR REPLACE INTO test VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO test VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 &[
                     &r.ordinal,
                     world,
@@ -253,6 +257,8 @@ impl Writer {
                     &r.target_batches_per_s,
                     &r.copies,
                     &json(&r.parameters),
+                    &r.iops_per_mailbox,
+                    &json(&r.limits),
                 ],
             ),
             Row::TuningStep(r) => self.execute(
@@ -333,7 +339,11 @@ fn json(value: &impl Serialize) -> String {
 
 fn has_nan(row: &Row) -> bool {
     match row {
-        Row::Test(r) => [r.target_iops, r.target_batches_per_s].into_iter().flatten().any(|x| !x.is_finite()),
+        Row::Test(r) => [r.target_iops, r.target_batches_per_s, r.iops_per_mailbox]
+            .into_iter()
+            .flatten()
+            .chain(r.limits.iter().map(|limit| limit.value))
+            .any(|x| !x.is_finite()),
         Row::TuningStep(r) => {
             [r.iops, r.read_latency_ms, r.log_write_latency_ms].iter().any(|x| !x.is_finite())
         }

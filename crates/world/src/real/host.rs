@@ -14,9 +14,10 @@ use super::file::RealFile;
 use super::names;
 use super::ops::Ops;
 use super::shard::Run;
+use super::usage;
 use crate::{
-    Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result, ShardStart,
-    Time, WallClock,
+    Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, LocalFuture, OpenMode, Result,
+    ShardStart, Time, WallClock,
 };
 
 /// How a real world works.
@@ -233,5 +234,13 @@ impl Host for RealHost {
         let mode =
             if self.run.config.direct { "direct (O_DIRECT)" } else { "buffered (through the page cache)" };
         format!("{}, {mode}", self.driver)
+    }
+
+    fn thread_cpu(&self) -> Option<Duration> {
+        usage::cpu_of(libc::CLOCK_THREAD_CPUTIME_ID)
+    }
+
+    fn host_usage(&self) -> Option<HostUsage> {
+        usage::of_host()
     }
 }

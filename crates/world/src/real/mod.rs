@@ -22,6 +22,7 @@ mod names;
 mod net;
 mod ops;
 mod shard;
+mod usage;
 
 use std::future::Future;
 

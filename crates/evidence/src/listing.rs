@@ -1,0 +1,150 @@
+//! The runs in a folder of runs, without reading them whole.
+//!
+//! Limits: a run counts as running while its `run.db` has no ending and was written to within [`QUIET`]; one that was
+//! killed a moment ago still does. Links are not followed, and folders whose names are not UTF-8 are left out.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::store::{Cell, Query, StoreError};
+
+/// A run that goes on writes at least this often.
+const QUIET: Duration = Duration::from_secs(30);
+
+/// How a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It goes on.
+    Running,
+    /// Carried out, and nothing failed.
+    Pass,
+    /// Something failed.
+    Fail,
+    /// Nothing failed, but it was not carried out to its end or not judged.
+    Incomplete,
+    /// Its evidence cannot be read.
+    Unreadable,
+}
+
+/// A run in a folder of runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunEntry {
+    /// Name of its folder.
+    pub id: String,
+    /// How it stands.
+    pub standing: Standing,
+    /// Name of the solution.
+    pub solution: String,
+    /// `real` or `simulated`.
+    pub world: String,
+    /// Start, UTC, ISO 8601.
+    pub started: String,
+    /// Its length, once it has ended.
+    pub duration_s: Option<f64>,
+    /// Title of the newest test.
+    pub test: Option<String>,
+    /// Judgements that passed.
+    pub passed: i64,
+    /// Judgements that failed.
+    pub failed: i64,
+    /// Why its evidence cannot be read.
+    pub note: String,
+}
+
+/// The folder of the run `id` below `runs`; `None` if there is none of exactly this name.
+pub fn find(runs: &Path, id: &str) -> Option<PathBuf> {
+    folders(runs).ok()?.into_iter().find(|(name, _)| name == id).map(|(_, folder)| folder)
+}
+
+/// Runs by name, newest first.
+pub fn list(runs: &Path) -> std::io::Result<Vec<RunEntry>> {
+    let mut entries: Vec<RunEntry> =
+        folders(runs)?.into_iter().map(|(id, folder)| entry(id, &folder.join("run.db"))).collect();
+    entries.sort_by(|a, b| b.id.cmp(&a.id));
+    Ok(entries)
+}
+
+/// Real folders that hold a real `run.db`, with their names.
+fn folders(runs: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(runs)? {
+        let entry = entry?;
+        let is_run = entry.file_type()?.is_dir()
+            && std::fs::symlink_metadata(entry.path().join("run.db")).is_ok_and(|file| file.is_file());
+        if let (true, Ok(name)) = (is_run, entry.file_name().into_string()) {
+            found.push((name, entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+fn entry(id: String, path: &Path) -> RunEntry {
+    read(&id, path).unwrap_or_else(|error| RunEntry {
+        id,
+        standing: Standing::Unreadable,
+        solution: String::new(),
+        world: String::new(),
+        started: String::new(),
+        duration_s: None,
+        test: None,
+        passed: 0,
+        failed: 0,
+        note: error.to_string(),
+    })
+}
+
+fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
+    const SQL: &str = "SELECT solution, world, started_unix_ms, ended_ms, ending,
+        (SELECT name FROM test ORDER BY ordinal DESC LIMIT 1),
+        (SELECT count(*) FROM verdict WHERE outcome = 'pass'), (SELECT count(*) FROM verdict WHERE outcome = 'fail')
+        FROM run";
+    let mut found: Vec<Cell> = Vec::new();
+    Query::open(path)?.run(
+        SQL,
+        |_| Ok(()),
+        |cells| -> Result<(), StoreError> {
+            found = cells.to_vec();
+            Ok(())
+        },
+    )?;
+    let text = |n: usize| match found.get(n) {
+        Some(Cell::Text(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let number = |n: usize| match found.get(n) {
+        Some(Cell::Integer(number)) => Some(*number),
+        _ => None,
+    };
+    let (passed, failed) = (number(6).unwrap_or(0), number(7).unwrap_or(0));
+    let standing = match text(4).as_deref() {
+        None if is_fresh(path) => Standing::Running,
+        _ if failed > 0 => Standing::Fail,
+        Some("completed") if passed > 0 => Standing::Pass,
+        _ => Standing::Incomplete,
+    };
+    Ok(RunEntry {
+        id: id.to_owned(),
+        standing,
+        solution: text(0).unwrap_or_default(),
+        world: text(1).unwrap_or_default(),
+        started: number(2).map_or(String::new(), |ms| crate::report::iso_8601(ms.unsigned_abs())),
+        duration_s: number(3).map(|ms| ms as f64 / 1e3),
+        test: text(5),
+        passed,
+        failed,
+        note: String::new(),
+    })
+}
+
+/// Whether the run's file, or what SQLite keeps beside it, was written to a moment ago.
+fn is_fresh(path: &Path) -> bool {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push("-wal");
+    [path, Path::new(&beside)].into_iter().any(|path| {
+        let written = std::fs::metadata(path).and_then(|file| file.modified());
+        written.is_ok_and(|at| SystemTime::now().duration_since(at).map_or(true, |age| age < QUIET))
+    })
+}

@@ -1,0 +1,392 @@
+//! A run while it goes on: the newest figures of every host and database, the last minutes, what happened.
+//!
+//! The rows of a run go in one by one, from the recorder of this process or from the `run.db` of another
+//! ([`Follower`]); a [`LiveView`] comes out, for a terminal, a web page or a scraper.
+//!
+//! Invariants
+//! 1. Memory does not grow with the length of the run.
+//! 2. Text is passed on as it is: who prints it makes sure that it becomes no markup.
+
+mod follow;
+mod metrics;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use results::{
+    Counter, CounterSample, Event, Host, IoClass, Limit, Measure, Origin, Outcome, Row, Run, Sample, Test,
+    Verdict, WorldKind,
+};
+use serde::Serialize;
+
+pub use follow::Follower;
+pub use metrics::open_metrics;
+
+/// Seconds of history that are kept.
+const HISTORY: usize = 300;
+/// Events that are kept.
+const EVENTS: usize = 200;
+
+/// The state of a run, made from its rows.
+#[derive(Debug, Default)]
+pub struct LiveRun {
+    run: Option<Run>,
+    hosts: Vec<Host>,
+    tests: BTreeMap<u32, Test>,
+    newest: BTreeMap<Origin, Newest>,
+    history: VecDeque<Moment>,
+    events: VecDeque<Event>,
+    verdicts: Vec<Verdict>,
+    now_ms: u64,
+}
+
+/// The newest interval of one origin.
+#[derive(Debug, Default)]
+struct Newest {
+    test: u32,
+    t_ms: u64,
+    interval_ms: u64,
+    samples: BTreeMap<Measure, Counts>,
+    counters: BTreeMap<Counter, u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    count: u64,
+    bytes: u64,
+    latency_ns_sum: u64,
+    latency_ns_max: u64,
+}
+
+/// Sums of one second over all hosts, as they come in.
+#[derive(Debug, Default)]
+struct Moment {
+    t_ms: u64,
+    interval_ms: u64,
+    reads: Counts,
+    writes: Counts,
+    log_writes: Counts,
+    batches: Counts,
+    bytes: u64,
+}
+
+impl Counts {
+    fn of(sample: &Sample) -> Counts {
+        let Sample { count, bytes, latency_ns_sum, latency_ns_max, .. } = *sample;
+        Counts { count, bytes, latency_ns_sum, latency_ns_max }
+    }
+
+    fn add(&mut self, other: Counts) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+    }
+
+    fn mean_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.latency_ns_sum as f64 / self.count as f64 / 1e6)
+    }
+
+    fn max_ms(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.latency_ns_max as f64 / 1e6)
+    }
+}
+
+/// A run at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveView {
+    /// Unique name of the run.
+    pub id: String,
+    /// Name of the solution.
+    pub solution: String,
+    /// Real or simulated.
+    pub world: WorldKind,
+    /// Time since the start, up to the newest row.
+    pub elapsed_s: f64,
+    /// How it ended; null while it runs.
+    pub ending: Option<results::Ending>,
+    /// Tests so far.
+    pub tests: Vec<LiveTest>,
+    /// Hosts, over the last second or so.
+    pub hosts: Vec<LiveRates>,
+    /// Databases, over their last sample.
+    pub databases: Vec<LiveRates>,
+    /// The last minutes, a second each, all hosts together.
+    pub history: Vec<LiveSecond>,
+    /// Limits of the running test.
+    pub limits: Vec<Limit>,
+    /// What happened, oldest first.
+    pub events: Vec<LiveEvent>,
+    /// Judgements that passed.
+    pub passed: u32,
+    /// Judgements that failed.
+    pub failed: u32,
+}
+
+/// A test that runs or ran.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveTest {
+    /// Place in the programme, from 1.
+    pub ordinal: u32,
+    /// Title.
+    pub name: String,
+    /// `warming up`, `measuring`, `closing`, `running` or `ended`.
+    pub phase: &'static str,
+    /// The worst of its judgements; null if there is none yet.
+    pub outcome: Option<Outcome>,
+    /// Time since it started, or its length.
+    pub elapsed_s: f64,
+    /// Share of the measured window that is over, 0 to 1; null without a window.
+    pub window_done: Option<f64>,
+    /// Transactional I/O per second to be reached.
+    pub target_iops: Option<f64>,
+}
+
+/// Rates and latencies of a host or database over its newest interval. Null where nothing was counted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveRates {
+    /// Where.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Length of the interval.
+    pub interval_s: f64,
+    /// Batches per second.
+    pub batches_per_s: f64,
+    /// Transactional I/O per second.
+    pub iops: f64,
+    /// Bytes moved per second, all classes, in MiB.
+    pub mib_per_s: f64,
+    /// Mean latency of database reads for transactions.
+    pub read_ms: Option<f64>,
+    /// Longest of them.
+    pub read_max_ms: Option<f64>,
+    /// Mean latency of database writes.
+    pub write_ms: Option<f64>,
+    /// Mean latency of log writes; of a database: of its instance's log.
+    pub log_write_ms: Option<f64>,
+    /// Processor time of the load generator, as a share of what it could use; hosts only.
+    pub generator_busy: Option<f64>,
+}
+
+/// One second of all hosts together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct LiveSecond {
+    /// Start.
+    pub t_s: f64,
+    /// Transactional I/O per second.
+    pub iops: f64,
+    /// Batches per second.
+    pub batches_per_s: f64,
+    /// Bytes moved per second, all classes, in MiB.
+    pub mib_per_s: f64,
+    /// Mean latency of database reads for transactions.
+    pub read_ms: Option<f64>,
+    /// Mean latency of log writes.
+    pub log_write_ms: Option<f64>,
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveEvent {
+    /// When.
+    pub t_s: f64,
+    /// How much attention it needs.
+    pub severity: results::Severity,
+    /// Host.
+    pub host: String,
+    /// What happened.
+    pub text: String,
+}
+
+const TRANSACTIONAL: [Measure; 2] =
+    [Measure::Io(IoClass::TransactionalRead), Measure::Io(IoClass::TransactionalWrite)];
+
+impl LiveRun {
+    /// Takes in a row.
+    pub fn apply(&mut self, row: &Row) {
+        match row {
+            Row::Run(run) => {
+                self.now_ms = self.now_ms.max(run.ended_ms.unwrap_or(0));
+                self.run = Some(run.clone());
+            }
+            Row::Host(host) => {
+                self.hosts.retain(|known| known.name != host.name);
+                self.hosts.push(host.clone());
+            }
+            Row::Test(test) => {
+                self.now_ms = self.now_ms.max(test.ended_ms.unwrap_or(test.started_ms));
+                if self.tests.insert(test.ordinal, test.clone()).is_none() {
+                    // What another test did last is not news of this one.
+                    self.newest.clear();
+                }
+            }
+            Row::Sample(sample) => self.sample(sample),
+            Row::CounterSample(sample) => self.counter(sample),
+            Row::Event(event) => {
+                self.now_ms = self.now_ms.max(event.t_ms);
+                self.events.push_back(event.clone());
+                if self.events.len() > EVENTS {
+                    self.events.pop_front();
+                }
+            }
+            Row::Verdict(verdict) => self.verdicts.push(verdict.clone()),
+            _ => {}
+        }
+    }
+
+    /// The newest interval of `origin`, emptied if `t_ms` is later; `None` if it is earlier.
+    fn interval(&mut self, test: u32, origin: &Origin, t_ms: u64, interval_ms: u64) -> Option<&mut Newest> {
+        self.now_ms = self.now_ms.max(t_ms + interval_ms);
+        let newest = self.newest.entry(origin.clone()).or_default();
+        if t_ms > newest.t_ms || test != newest.test {
+            *newest = Newest { test, t_ms, interval_ms, ..Newest::default() };
+        }
+        newest.interval_ms = newest.interval_ms.max(interval_ms);
+        (t_ms == newest.t_ms).then_some(newest)
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        let counts = Counts::of(sample);
+        if let Some(newest) = self.interval(sample.test, &sample.origin, sample.t_ms, sample.interval_ms) {
+            newest.samples.insert(sample.measure, counts);
+        }
+        if sample.origin.instance.is_none() {
+            self.add_to_history(sample, counts);
+        }
+    }
+
+    fn counter(&mut self, sample: &CounterSample) {
+        let CounterSample { test, origin, counter, t_ms, interval_ms, value } = sample;
+        if let Some(newest) = self.interval(*test, origin, *t_ms, *interval_ms) {
+            newest.counters.insert(*counter, *value);
+        }
+    }
+
+    fn add_to_history(&mut self, sample: &Sample, counts: Counts) {
+        // Hosts do not tick at the same moment: what begins within half a second is the same second.
+        let same = |moment: &&mut Moment| moment.t_ms.abs_diff(sample.t_ms) < 500;
+        let moment = match self.history.iter_mut().rev().take(20).find(same) {
+            Some(moment) => moment,
+            None => {
+                let (t_ms, interval_ms) = (sample.t_ms, sample.interval_ms);
+                self.history.push_back(Moment { t_ms, interval_ms, ..Moment::default() });
+                if self.history.len() > HISTORY {
+                    self.history.pop_front();
+                }
+                self.history.back_mut().expect("one was added")
+            }
+        };
+        match sample.measure {
+            Measure::Io(IoClass::TransactionalRead) => moment.reads.add(counts),
+            Measure::Io(IoClass::TransactionalWrite) => moment.writes.add(counts),
+            Measure::Io(IoClass::LogWrite) => moment.log_writes.add(counts),
+            Measure::Batch => moment.batches.add(counts),
+            _ => {}
+        }
+        moment.bytes += counts.bytes;
+    }
+
+    /// The run as it is now; `None` before its first row.
+    pub fn view(&self) -> Option<LiveView> {
+        let run = self.run.as_ref()?;
+        let judged = |outcome| self.verdicts.iter().filter(|v| v.outcome == outcome).count() as u32;
+        let rates = |wanted: fn(&Origin) -> bool| -> Vec<LiveRates> {
+            self.newest.iter().filter(|(origin, _)| wanted(origin)).map(|(o, n)| self.rates(o, n)).collect()
+        };
+        let running = self.tests.values().next_back().filter(|test| test.ended_ms.is_none());
+        Some(LiveView {
+            id: run.id.clone(),
+            solution: run.solution.clone(),
+            world: run.world,
+            elapsed_s: self.now_ms as f64 / 1e3,
+            ending: run.ending,
+            tests: self.tests.values().map(|test| self.test(test)).collect(),
+            hosts: rates(|origin| origin.instance.is_none()),
+            databases: rates(|origin| origin.database.is_some()),
+            history: self.history.iter().map(second).collect(),
+            limits: running.map(|test| test.limits.clone()).unwrap_or_default(),
+            events: self.events.iter().map(event).collect(),
+            passed: judged(Outcome::Pass),
+            failed: judged(Outcome::Fail),
+        })
+    }
+
+    fn test(&self, test: &Test) -> LiveTest {
+        let phase = match (test.ended_ms, test.window_start_ms, test.window_end_ms) {
+            (Some(_), _, _) => "ended",
+            (None, None, _) if test.sessions.or(test.target_batches_per_s.map(|_| 0)).is_some() => {
+                "warming up"
+            }
+            (None, None, _) => "running",
+            (None, Some(_), None) => "measuring",
+            (None, Some(_), Some(_)) => "closing",
+        };
+        let window_done = test.window_start_ms.zip(test.window_planned_ms).map(|(start, planned)| {
+            let until = test.window_end_ms.or(test.ended_ms).unwrap_or(self.now_ms);
+            (until.saturating_sub(start) as f64 / planned.max(1) as f64).min(1.0)
+        });
+        let verdicts = || self.verdicts.iter().filter(|v| v.test == Some(test.ordinal));
+        LiveTest {
+            ordinal: test.ordinal,
+            name: test.name.clone(),
+            phase,
+            outcome: [Outcome::Fail, Outcome::Pass, Outcome::Info]
+                .into_iter()
+                .find(|outcome| verdicts().any(|verdict| verdict.outcome == *outcome)),
+            elapsed_s: test.ended_ms.unwrap_or(self.now_ms).saturating_sub(test.started_ms) as f64 / 1e3,
+            window_done,
+            target_iops: test.target_iops,
+        }
+    }
+
+    fn rates(&self, origin: &Origin, newest: &Newest) -> LiveRates {
+        let interval_s = newest.interval_ms.max(1) as f64 / 1e3;
+        let of = |measure: Measure| newest.samples.get(&measure).copied().unwrap_or_default();
+        let io = |class| of(Measure::Io(class));
+        let bytes: u64 = newest.samples.values().map(|counts| counts.bytes).sum();
+        let log = match origin.database {
+            // A database's log is that of its instance.
+            Some(_) => self
+                .newest
+                .get(&Origin { database: None, ..origin.clone() })
+                .and_then(|log| log.samples.get(&Measure::Io(IoClass::LogWrite)).copied())
+                .unwrap_or_default(),
+            None => io(IoClass::LogWrite),
+        };
+        let counter = |counter| newest.counters.get(&counter).copied();
+        LiveRates {
+            origin: origin.clone(),
+            interval_s,
+            batches_per_s: of(Measure::Batch).count as f64 / interval_s,
+            iops: TRANSACTIONAL.map(|measure| of(measure).count).iter().sum::<u64>() as f64 / interval_s,
+            mib_per_s: bytes as f64 / f64::from(1 << 20) / interval_s,
+            read_ms: io(IoClass::TransactionalRead).mean_ms(),
+            read_max_ms: io(IoClass::TransactionalRead).max_ms(),
+            write_ms: io(IoClass::TransactionalWrite).mean_ms(),
+            log_write_ms: log.mean_ms(),
+            generator_busy: counter(Counter::CpuBusyNs)
+                .zip(counter(Counter::CpuAvailableNs).filter(|&ns| ns > 0))
+                .map(|(busy, available)| busy as f64 / available as f64),
+        }
+    }
+}
+
+fn second(moment: &Moment) -> LiveSecond {
+    let seconds = moment.interval_ms.max(1) as f64 / 1e3;
+    LiveSecond {
+        t_s: moment.t_ms as f64 / 1e3,
+        iops: (moment.reads.count + moment.writes.count) as f64 / seconds,
+        batches_per_s: moment.batches.count as f64 / seconds,
+        mib_per_s: moment.bytes as f64 / f64::from(1 << 20) / seconds,
+        read_ms: moment.reads.mean_ms(),
+        log_write_ms: moment.log_writes.mean_ms(),
+    }
+}
+
+fn event(event: &Event) -> LiveEvent {
+    LiveEvent {
+        t_s: event.t_ms as f64 / 1e3,
+        severity: event.severity,
+        host: event.host.clone(),
+        text: event.text.clone(),
+    }
+}

@@ -1,0 +1,62 @@
+//! Environment validation: what was looked at before and after the tests, from the rows of the environment.
+
+use results::{Environment, Severity, WorldKind};
+
+use super::model::{CheckOutcome, CheckRow};
+use crate::run_data::RunData;
+
+/// Facts that a check stands behind even where they cast no doubt: area (volumes by their first word) and name.
+const CHECKED: [(&str, &str, &str); 7] = [
+    ("System", "io_uring", "Way to the kernel"),
+    ("System", "Clock source", "Clock"),
+    ("System", "Load before the tests", "Other work on the host"),
+    ("Volume", "File system", "File system"),
+    ("Kernel log", "Compared", "Kernel log can be compared"),
+    ("After the tests", "Kernel log", "Kernel log after the tests"),
+    ("After the tests", "SMART counters", "Disk counters after the tests"),
+];
+
+/// One row per thing looked at, in the order in which it was found, the way of I/O first.
+pub fn rows(data: &RunData) -> Vec<CheckRow> {
+    let mut rows: Vec<CheckRow> = data.environment.iter().filter_map(check).collect();
+    if data.run.world == WorldKind::Real {
+        let buffered = data.run.world_detail.contains("buffered");
+        let note = "the page cache of the system is part of what is measured";
+        for host in data.hosts.iter().rev() {
+            rows.insert(
+                0,
+                CheckRow {
+                    host: host.name.clone(),
+                    name: "Unbuffered I/O".to_owned(),
+                    outcome: if buffered { CheckOutcome::Warning } else { CheckOutcome::Good },
+                    found: data.run.world_detail.clone(),
+                    note: if buffered { note.to_owned() } else { String::new() },
+                },
+            );
+        }
+    }
+    rows
+}
+
+fn check(row: &Environment) -> Option<CheckRow> {
+    let known = CHECKED.iter().find(|(area, name, _)| {
+        (row.area == *area || *area == "Volume" && row.area.starts_with("Volume ")) && row.name == *name
+    });
+    let unreadable = row.value.contains("not readable");
+    if known.is_none() && row.severity == Severity::Info && row.area != "SMART" {
+        return None;
+    }
+    let title = known.map_or(row.name.as_str(), |(_, _, title)| title);
+    let name = if row.area.starts_with("Volume ") || known.is_none() {
+        format!("{}: {title}", row.area)
+    } else {
+        title.to_owned()
+    };
+    let outcome = match row.severity {
+        Severity::Error => CheckOutcome::Error,
+        Severity::Warning => CheckOutcome::Warning,
+        Severity::Info if unreadable => CheckOutcome::Unknown,
+        Severity::Info => CheckOutcome::Good,
+    };
+    Some(CheckRow { host: row.host.clone(), name, outcome, found: row.value.clone(), note: row.note.clone() })
+}

@@ -1,0 +1,143 @@
+//! What the live view of a run promises, from the rows of this process and from the file of another.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+#[path = "../examples/synthetic/mod.rs"]
+mod synthetic;
+
+use evidence::RunStore;
+use evidence::listing::{self, Standing};
+use evidence::live::{Follower, LiveRun, LiveView, open_metrics};
+use results::*;
+use synthetic::Shape;
+
+fn rows(shape: &Shape) -> Vec<Row> {
+    let mut rows = Vec::new();
+    synthetic::record(shape, &mut rows).unwrap();
+    rows
+}
+
+fn view_of(rows: &[Row]) -> LiveView {
+    let mut live = LiveRun::default();
+    rows.iter().for_each(|row| live.apply(row));
+    live.view().unwrap()
+}
+
+/// A run that is in the middle of its stress test.
+fn cut() -> Shape {
+    Shape { cut: true, window_s: 60, databases: 6, databases_per_instance: 3, hosts: 2, ..Shape::default() }
+}
+
+#[test]
+fn the_view_shows_the_newest_second_of_hosts_and_sample_of_databases() {
+    let rows = rows(&cut());
+    let view = view_of(&rows);
+    let running = view.tests.last().unwrap();
+    assert_eq!((running.name.as_str(), running.phase, view.ending), ("Stress", "measuring", None));
+    assert_eq!(running.window_done, Some(0.5));
+    assert_eq!((view.hosts.len(), view.databases.len()), (2, 6));
+    assert_eq!(view.limits.len(), 2);
+    let newest = |origin: &Origin, class: IoClass| {
+        let all = rows.iter().filter_map(|row| if let Row::Sample(s) = row { Some(s) } else { None });
+        all.filter(|s| s.origin == *origin && s.measure == Measure::Io(class)).max_by_key(|s| s.t_ms).unwrap()
+    };
+    for rates in view.hosts.iter().chain(&view.databases) {
+        let (reads, writes) = (
+            newest(&rates.origin, IoClass::TransactionalRead),
+            newest(&rates.origin, IoClass::TransactionalWrite),
+        );
+        let seconds = reads.interval_ms as f64 / 1e3;
+        assert_eq!(rates.iops, (reads.count + writes.count) as f64 / seconds, "{:?}", rates.origin);
+        assert_eq!(rates.read_ms, Some(reads.latency_ns_sum as f64 / reads.count as f64 / 1e6));
+        assert_eq!(rates.read_max_ms, Some(reads.latency_ns_max as f64 / 1e6));
+    }
+    let last = view.history.last().unwrap();
+    let both: f64 = view.hosts.iter().map(|host| host.iops).sum();
+    assert_eq!(last.iops, both, "the history adds up the hosts");
+}
+
+#[test]
+fn memory_does_not_grow_with_the_run() {
+    let view = view_of(&rows(&Shape { window_s: 7_200, sample_s: 15, cut: true, ..Shape::default() }));
+    assert!(view.history.len() <= 300 && view.events.len() <= 200);
+}
+
+#[test]
+fn a_follower_of_the_file_sees_what_the_recorder_saw() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("run");
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("run.db");
+    let rows = rows(&cut());
+    let mut store = RunStore::create(&path).unwrap();
+    let mut followed = LiveRun::default();
+    let mut follower: Option<Follower> = None;
+    // In pieces that end anywhere, also in the middle of a second.
+    for piece in rows.chunks(rows.len() / 23 + 1) {
+        piece.iter().for_each(|row| store.record(row.clone()).unwrap());
+        store.flush().unwrap();
+        let follower = follower.get_or_insert_with(|| Follower::open(&path).unwrap());
+        follower.rows().unwrap().iter().for_each(|row| followed.apply(row));
+    }
+    let (seen, whole) = (followed.view().unwrap(), view_of(&rows));
+    assert_eq!((&seen.tests, &seen.events, seen.failed), (&whole.tests, &whole.events, whole.failed));
+    assert_eq!((&seen.databases, &seen.limits), (&whole.databases, &whole.limits));
+    assert_eq!(seen.history.last(), whole.history.last());
+    assert_eq!(listing::list(place.path()).unwrap()[0].standing, Standing::Running);
+    let mut late = LiveRun::default();
+    Follower::open(&path).unwrap().rows().unwrap().iter().for_each(|row| late.apply(row));
+    assert_eq!(late.view().unwrap().databases, whole.databases, "one that looks late sees the same");
+}
+
+#[test]
+fn metrics_are_well_formed_and_names_cannot_break_a_label() {
+    let hostile = "\"} 1\nevil_metric{x=\"\\";
+    let view = view_of(&rows(&Shape { hostile, ..cut() }));
+    let text = open_metrics(std::slice::from_ref(&view));
+    assert!(text.ends_with("# EOF\n") && text.contains("proofload_host_transactional_io_per_second{"));
+    for line in text.lines() {
+        assert!(line.starts_with("# ") || line.starts_with("proofload_"), "{line}");
+        if let Some((_, value)) = line.rsplit_once(' ').filter(|_| !line.starts_with('#')) {
+            assert!(value.parse::<f64>().is_ok_and(f64::is_finite), "{line}");
+        }
+    }
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect::<Vec<_>>();
+    let once: std::collections::BTreeSet<_> = types.iter().collect();
+    assert_eq!(types.len(), once.len(), "each metric is described once");
+    assert_eq!(open_metrics(&[]), "# EOF\n");
+}
+
+#[test]
+fn runs_are_listed_with_how_they_stand() {
+    let place = tempfile::tempdir().unwrap();
+    for (id, shape) in [
+        ("1-pass", Shape::default()),
+        ("2-fail", Shape { fails: true, ..Shape::default() }),
+        ("3-killed", Shape { cut: true, ..Shape::default() }),
+    ] {
+        std::fs::create_dir(place.path().join(id)).unwrap();
+        let mut store = RunStore::create(&place.path().join(id).join("run.db")).unwrap();
+        synthetic::record(&shape, &mut store).unwrap();
+        store.close().unwrap();
+    }
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(120);
+    let killed = std::fs::File::options().write(true).open(place.path().join("3-killed/run.db")).unwrap();
+    killed.set_modified(old).unwrap();
+    std::fs::create_dir(place.path().join("4-broken")).unwrap();
+    std::fs::write(place.path().join("4-broken/run.db"), "no database").unwrap();
+    std::fs::create_dir(place.path().join("5-no-run")).unwrap();
+    let runs = listing::list(place.path()).unwrap();
+    let told: Vec<(&str, Standing)> = runs.iter().map(|run| (run.id.as_str(), run.standing)).collect();
+    assert_eq!(
+        told,
+        [
+            ("4-broken", Standing::Unreadable),
+            ("3-killed", Standing::Incomplete),
+            ("2-fail", Standing::Fail),
+            ("1-pass", Standing::Pass),
+        ]
+    );
+    assert!(runs[3].passed > 0 && runs[3].duration_s.is_some() && runs[3].started.starts_with("2026-11-21T"));
+    assert!(
+        listing::find(place.path(), "../1-pass").is_none() && listing::find(place.path(), "1-pass").is_some()
+    );
+}
