@@ -95,7 +95,7 @@ fn record(evidence: &Evidence, solution: &str, arguments: &ImportArguments) -> R
     store.close().map_err(|error| failed(&error))?;
     let text = evidence.to_toml().map_err(|error| failed(&error))?;
     write_file(&arguments.out.join(review::PRINTED), &text)?;
-    crate::run_cmd::render(&arguments.out)?;
+    crate::report_cmd::render(&arguments.out)?;
     eprintln!("imported {} tests into {}", evidence.test.len(), arguments.out.display());
     Ok(())
 }

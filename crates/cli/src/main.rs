@@ -11,12 +11,16 @@ mod compare_cmd;
 mod failure;
 mod import_cmd;
 mod lint_cmd;
+mod live;
 mod output;
 mod paper_cmd;
 mod plan_cmd;
 mod preflight;
+mod report_cmd;
 mod run_cmd;
+mod serve_cmd;
 mod simulate_cmd;
+mod sql_cmd;
 mod verdict_table;
 mod verify_cmd;
 mod watch;
@@ -43,7 +47,9 @@ enum Command {
     Plan(plan_cmd::PlanArguments),
     Run(run_cmd::RunArguments),
     Simulate(simulate_cmd::SimulateArguments),
-    Report(run_cmd::ReportArguments),
+    Report(report_cmd::ReportArguments),
+    Sql(sql_cmd::SqlArguments),
+    Serve(serve_cmd::ServeArguments),
     Verify(verify_cmd::VerifyArguments),
     Clean(preflight::CleanArguments),
     Lint(lint_cmd::LintArguments),
@@ -58,7 +64,9 @@ fn main() -> ExitCode {
         Command::Plan(arguments) => plan_cmd::run(&arguments),
         Command::Run(arguments) => run_cmd::run(&arguments),
         Command::Simulate(arguments) => simulate_cmd::run(&arguments),
-        Command::Report(arguments) => run_cmd::report(&arguments),
+        Command::Report(arguments) => report_cmd::report(&arguments),
+        Command::Sql(arguments) => sql_cmd::run(&arguments),
+        Command::Serve(arguments) => serve_cmd::run(&arguments),
         Command::Verify(arguments) => verify_cmd::run(&arguments),
         Command::Clean(arguments) => preflight::clean(&arguments),
         Command::Lint(arguments) => lint_cmd::run(&arguments),

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use campaign::{CampaignError, CampaignOutcome};
-use evidence::{Report, RunStore, load};
+use evidence::RunStore;
 use results::{Ending, Outcome, Recorder, Run, WorldKind};
 use solution::{Deployment, Solution, TestKind, TestSpec};
 use world::real::{self, RealConfig};
 
 use crate::failure::{Failure, Status};
-use crate::watch::TerminalWatcher;
+use crate::live::{RunWatcher, Tee};
 
 /// Runs the tests of a solution on this host's storage.
 #[derive(clap::Args)]
@@ -36,6 +36,9 @@ pub struct RunArguments {
     /// Say what would be written and how much disk it takes, and do nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Show the run on the whole terminal; plain lines where there is none.
+    #[arg(long)]
+    live: bool,
     /// Allow databases on a memory file system, with buffered I/O where unbuffered is refused: proves nothing about disks.
     #[arg(long)]
     allow_memory: bool,
@@ -183,8 +186,10 @@ fn carry_out(
         .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
     let interrupts = Arc::new(AtomicU32::new(0));
     count_interrupts(&interrupts)?;
-    let (watcher, row) =
-        (TerminalWatcher::new(interrupts), run_row(folder, solution, arguments.seed, WorldKind::Real));
+    let (watcher, row) = (
+        RunWatcher::new(arguments.live, interrupts, folder.display().to_string()),
+        run_row(folder, solution, arguments.seed, WorldKind::Real),
+    );
     let config = RealConfig { direct: preflight.direct(), ..RealConfig::new(&deployment.host) };
     let seed = arguments.seed;
     let body = move |world: world::World| async move {
@@ -202,18 +207,19 @@ async fn campaign_with_evidence(
     tests: Vec<TestSpec>,
     seed: u64,
     mut store: RunStore,
-    mut watcher: TerminalWatcher,
+    mut watcher: RunWatcher,
     row: Run,
     preflight: crate::preflight::Preflight,
 ) -> Result<CampaignOutcome, String> {
     let clock = Rc::new(world.clone());
     let mut row = Run { world_detail: world.describe(), ..row };
-    store.record(row.clone().into()).map_err(|error| error.to_string())?;
+    let mut recorder = Tee { store: &mut store, live: watcher.live() };
+    recorder.record(row.clone().into()).map_err(|error| error.to_string())?;
     for row in preflight.rows() {
-        store.record(row).map_err(|error| error.to_string())?;
+        recorder.record(row).map_err(|error| error.to_string())?;
     }
-    let outcome = campaign::run(world, &deployment, &tests, seed, &mut store, &mut watcher).await;
-    watcher.close_line();
+    let outcome = campaign::run(world, &deployment, &tests, seed, &mut recorder, &mut watcher).await;
+    watcher.close();
     row.ended_ms = Some(clock.now().ns / 1_000_000);
     row.ending = Some(ending(&outcome));
     for row in preflight.rows_after() {
@@ -229,6 +235,7 @@ pub fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
     let counter = interrupts.clone();
     ctrlc::set_handler(move || {
         if counter.fetch_add(1, Ordering::SeqCst) >= 2 {
+            crate::live::leave();
             std::process::exit(4);
         }
     })
@@ -241,7 +248,7 @@ pub fn tell(
     folder: &Path,
     elapsed: std::time::Duration,
 ) -> Result<Status, Failure> {
-    render(folder)?;
+    crate::report_cmd::render(folder)?;
     print!("{}", crate::verdict_table::table(outcome, elapsed));
     eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
     match &outcome.error {
@@ -253,35 +260,6 @@ pub fn tell(
         }
         Some(error) => Err(Failure::could_not_run("the programme could not be carried out").because(error)),
     }
-}
-
-/// Writes the report of the run in `folder` from its `run.db`.
-pub fn render(folder: &Path) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::could_not_run(format!("no report of {}", folder.display())).because(error)
-    };
-    let data = load(&folder.join("run.db")).map_err(|error| failed(&error))?;
-    let report = Report::new(&data).map_err(|error| failed(&error))?;
-    report.write(folder).map_err(|error| failed(&error))
-}
-
-/// Renders the evidence of a run again, also of one that was killed.
-#[derive(clap::Args)]
-pub struct ReportArguments {
-    /// The folder of a run.
-    #[arg(value_name = "RUN")]
-    run: PathBuf,
-}
-
-/// Runs the command `report`.
-pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
-    if !arguments.run.join("run.db").is_file() {
-        let message = format!("{} holds no run.db", arguments.run.display());
-        return Err(Failure::wrong_input(message).help("name a folder that `proofload run` made"));
-    }
-    render(&arguments.run)?;
-    eprintln!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", arguments.run.display());
-    Ok(Status::Pass)
 }
 
 #[cfg(test)]

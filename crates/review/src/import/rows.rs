@@ -199,8 +199,10 @@ impl Writer {
                 sessions: known(first.threads).map(|threads| threads as u32),
                 target_iops: (target > 0.0 && loaded).then_some(target),
                 target_batches_per_s: None,
+                iops_per_mailbox: None,
                 copies: known(first.copies_simulated).map_or(1, |copies| copies as u32),
                 parameters: parameters(first),
+                limits: Vec::new(),
             }
             .into(),
         );

@@ -1,0 +1,165 @@
+//! `proofload run --live`: the run on the whole terminal, redrawn once a second.
+//!
+//! Invariants
+//! 1. The terminal is given back as it was, however the run ends: [`leave`] is called when the screen is dropped and
+//!    before the process ends at the third Ctrl-C.
+//! 2. A frame is a function of what is known and of the size of the terminal ([`frame::draw`]); names and notes cannot
+//!    move the cursor.
+//!
+//! Drawn on stderr: stdout is data. Nothing is read from the keyboard, so Ctrl-C stays a signal.
+
+mod frame;
+
+use std::cell::RefCell;
+use std::io::{IsTerminal, Write};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use campaign::progress::{Progress, Watcher};
+use evidence::live::LiveRun;
+use results::{RecordError, Recorder, Row};
+
+use crate::watch::TerminalWatcher;
+
+/// Whether the terminal shows our screen instead of its own.
+static ON_SCREEN: AtomicBool = AtomicBool::new(false);
+/// The other screen, no cursor, no wrapping.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+/// Gives the terminal back. May be called at any time, from any thread.
+pub fn leave() {
+    if ON_SCREEN.swap(false, Ordering::SeqCst) {
+        eprint!("{LEAVE}");
+    }
+}
+
+/// Sees a run and shows it: in lines, or on the whole screen.
+pub enum RunWatcher {
+    /// A line that rewrites itself, or plain lines now and then.
+    Lines(TerminalWatcher),
+    /// The whole terminal.
+    Screen(LiveScreen),
+}
+
+impl RunWatcher {
+    /// The whole terminal if it is asked for and there is one, else lines. `evidence` names the folder of the run.
+    pub fn new(live: bool, interrupts: Arc<AtomicU32>, evidence: String) -> RunWatcher {
+        if live && std::io::stderr().is_terminal() {
+            return RunWatcher::Screen(LiveScreen::enter(interrupts, evidence));
+        }
+        if live {
+            eprintln!("--live needs a terminal: plain lines instead");
+        }
+        RunWatcher::Lines(TerminalWatcher::new(interrupts))
+    }
+
+    /// What the screen is drawn from, if there is one.
+    pub fn live(&self) -> Option<Rc<RefCell<LiveRun>>> {
+        match self {
+            RunWatcher::Lines(_) => None,
+            RunWatcher::Screen(screen) => Some(screen.live.clone()),
+        }
+    }
+
+    /// Ends what is still being drawn.
+    pub fn close(&mut self) {
+        match self {
+            RunWatcher::Lines(lines) => lines.close_line(),
+            RunWatcher::Screen(_) => leave(),
+        }
+    }
+}
+
+impl Watcher for RunWatcher {
+    fn progress(&mut self, progress: &Progress) {
+        match self {
+            RunWatcher::Lines(lines) => lines.progress(progress),
+            RunWatcher::Screen(screen) => screen.draw(progress),
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        match self {
+            RunWatcher::Lines(lines) => lines.line(text),
+            // The event that the line tells of is a row of the run, too.
+            RunWatcher::Screen(_) => {}
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        match self {
+            RunWatcher::Lines(lines) => lines.interrupted(),
+            RunWatcher::Screen(screen) => screen.interrupts.load(Ordering::SeqCst) > 0,
+        }
+    }
+}
+
+/// The run on the whole terminal.
+pub struct LiveScreen {
+    live: Rc<RefCell<LiveRun>>,
+    interrupts: Arc<AtomicU32>,
+    evidence: String,
+}
+
+impl LiveScreen {
+    fn enter(interrupts: Arc<AtomicU32>, evidence: String) -> LiveScreen {
+        ON_SCREEN.store(true, Ordering::SeqCst);
+        eprint!("{ENTER}\x1b[2J");
+        LiveScreen { live: Rc::default(), interrupts, evidence }
+    }
+
+    fn draw(&self, progress: &Progress) {
+        let Some(view) = self.live.borrow().view() else { return };
+        let ending = self.interrupts.load(Ordering::SeqCst) > 0;
+        let footer = if ending {
+            "ending: databases are being closed (Ctrl-C twice more: at once)".to_owned()
+        } else {
+            format!("Ctrl-C ends the run in order; the evidence is kept in {}", self.evidence)
+        };
+        let lines = frame::draw(&view, progress, &footer, size());
+        // From the top left corner; each line erases what is left of the old one, the last what is below.
+        let text = format!("\x1b[H{}\x1b[J", lines.join("\x1b[K\r\n"));
+        let mut out = std::io::stderr().lock();
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+}
+
+impl Drop for LiveScreen {
+    fn drop(&mut self) {
+        leave();
+    }
+}
+
+/// Columns and rows of the terminal.
+fn size() -> (usize, usize) {
+    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: the pointer is to a winsize of our own; on failure it stays zero.
+    unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) };
+    match (size.ws_col, size.ws_row) {
+        (0, _) | (_, 0) => (80, 24),
+        (columns, rows) => (usize::from(columns), usize::from(rows)),
+    }
+}
+
+/// Keeps rows and shows them.
+pub struct Tee<'a> {
+    /// Where they are kept.
+    pub store: &'a mut dyn Recorder,
+    /// What the screen is drawn from.
+    pub live: Option<Rc<RefCell<LiveRun>>>,
+}
+
+impl Recorder for Tee<'_> {
+    fn record(&mut self, row: Row) -> Result<(), RecordError> {
+        if let Some(live) = &self.live {
+            live.borrow_mut().apply(&row);
+        }
+        self.store.record(row)
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.store.flush()
+    }
+}

@@ -1,0 +1,384 @@
+//! `proofload serve`: a folder of runs as web pages, running ones live.
+//!
+//! Invariants
+//! 1. Only GET and HEAD; nothing is ever written or started.
+//! 2. A request names a run by the exact name of its folder and a file by one of a few fixed names: no path comes from
+//!    outside. Links are not followed.
+//! 3. Text from runs goes into JSON and from there into text nodes, never into markup; the pages load no script but ours.
+//! 4. On a loopback address, requests that name another host are refused: a page elsewhere cannot read runs through the
+//!    browser of whoever serves them.
+//!
+//! Limits: no encryption and no login. Bind to another address only in a network where everyone may read the runs.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use evidence::listing::{self, Standing};
+use evidence::live::{Follower, LiveRun, LiveView, open_metrics};
+use evidence::{Report, load};
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use crate::failure::{Failure, Status};
+
+const PAGE: &str = include_str!("serve/page.html");
+const SCRIPT: &str = include_str!("serve/app.js");
+const STYLE: &str = include_str!("serve/style.css");
+
+/// What our own pages may load.
+const OWN: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'";
+/// What a report may load: it carries its style with it and has no script.
+const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// Requests that are answered at a time; each page that is open holds one.
+const REQUESTS_MAX: usize = 64;
+/// A running run is looked at this often.
+const LIVE_EVERY: Duration = Duration::from_secs(1);
+/// The list of runs is looked at this often.
+const LIST_EVERY: Duration = Duration::from_secs(2);
+
+/// Shows the runs in a folder as local web pages, running ones live; /metrics speaks OpenMetrics.
+#[derive(clap::Args)]
+pub struct ServeArguments {
+    /// Folder of the run folders.
+    #[arg(value_name = "RUNS", default_value = "runs")]
+    runs: PathBuf,
+    /// Address to listen on. Anyone who can reach it can read the runs.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8600")]
+    listen: SocketAddr,
+}
+
+/// Runs the command, until it is interrupted.
+pub fn run(arguments: &ServeArguments) -> Result<Status, Failure> {
+    if !arguments.runs.is_dir() {
+        let message = format!("{} is no folder", arguments.runs.display());
+        return Err(Failure::wrong_input(message).help("name the folder that holds the run folders"));
+    }
+    let server = Server::http(arguments.listen).map_err(|error| {
+        Failure::could_not_run(format!("cannot listen on {}", arguments.listen))
+            .because(error)
+            .help("--listen 127.0.0.1:0 takes any free port")
+    })?;
+    let address = server.server_addr().to_ip().unwrap_or(arguments.listen);
+    eprintln!("{} at http://{address}/ (Ctrl-C ends it)", arguments.runs.display());
+    let site = Arc::new(Site { runs: arguments.runs.clone(), loopback: address.ip().is_loopback() });
+    let busy = Arc::new(AtomicUsize::new(0));
+    for request in server.incoming_requests() {
+        if busy.fetch_add(1, Ordering::SeqCst) >= REQUESTS_MAX {
+            busy.fetch_sub(1, Ordering::SeqCst);
+            let _ = request.respond(Answer::error(503, "too many pages are open").response());
+            continue;
+        }
+        let (site, busy) = (site.clone(), busy.clone());
+        // A thread per request: live pages hold theirs for as long as they are open, and no run is measured here.
+        std::thread::spawn(move || {
+            site.serve(request);
+            busy.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+    Ok(Status::Pass)
+}
+
+struct Site {
+    runs: PathBuf,
+    loopback: bool,
+}
+
+/// What a request asks for.
+#[derive(Debug, PartialEq)]
+enum Route {
+    Answer(Box<Answer>),
+    /// The list of runs, as it changes.
+    List,
+    /// A run, second by second.
+    Live(PathBuf),
+}
+
+/// A whole answer.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    status: u16,
+    kind: &'static str,
+    policy: &'static str,
+    body: Vec<u8>,
+}
+
+impl Answer {
+    fn new(kind: &'static str, body: impl Into<Vec<u8>>) -> Answer {
+        Answer { status: 200, kind, policy: OWN, body: body.into() }
+    }
+
+    fn error(status: u16, text: &str) -> Answer {
+        Answer { status, ..Answer::new("text/plain; charset=utf-8", format!("{text}\n")) }
+    }
+
+    fn response(self) -> Response<Cursor<Vec<u8>>> {
+        let header = |name: &str, value: &str| {
+            Header::from_bytes(name.as_bytes(), value.as_bytes()).expect("fixed headers are ASCII")
+        };
+        Response::from_data(self.body)
+            .with_status_code(self.status)
+            .with_header(header("Content-Type", self.kind))
+            .with_header(header("Content-Security-Policy", self.policy))
+            .with_header(header("X-Content-Type-Options", "nosniff"))
+            .with_header(header("Referrer-Policy", "no-referrer"))
+            .with_header(header("Cache-Control", "no-store"))
+    }
+}
+
+impl Site {
+    fn serve(&self, request: Request) {
+        let host = request.headers().iter().find(|header| header.field.equiv("Host"));
+        let host = host.map(|header| header.value.as_str().to_owned());
+        let route = if !matches!(request.method(), Method::Get | Method::Head) {
+            Route::Answer(Box::new(Answer::error(405, "only GET")))
+        } else if self.loopback && !host.as_deref().is_some_and(is_loopback_name) {
+            Route::Answer(Box::new(Answer::error(403, "this server answers only to its own address")))
+        } else {
+            self.route(request.url())
+        };
+        // A browser that has gone away is no error.
+        let _ = match route {
+            Route::Answer(answer) => request.respond(answer.response()),
+            Route::List => self.stream_list(request),
+            Route::Live(db) => stream_run(request, &db),
+        };
+    }
+
+    fn route(&self, url: &str) -> Route {
+        let path = url.split('?').next().unwrap_or(url);
+        let parts: Vec<String> = path.trim_start_matches('/').split('/').map(decoded).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let html = "text/html; charset=utf-8";
+        let answer = match parts.as_slice() {
+            [""] => Answer::new(html, PAGE),
+            ["app.js"] => Answer::new("text/javascript; charset=utf-8", SCRIPT),
+            ["style.css"] => Answer::new("text/css; charset=utf-8", STYLE),
+            ["favicon.ico"] => Answer { status: 204, ..Answer::new("image/x-icon", "") },
+            ["metrics"] => self.metrics(),
+            ["events"] => return Route::List,
+            ["events", id] => match listing::find(&self.runs, id) {
+                Some(folder) => return Route::Live(folder.join("run.db")),
+                None => Answer::error(404, "no such run"),
+            },
+            ["runs", id, file] => match listing::find(&self.runs, id) {
+                None => Answer::error(404, "no such run"),
+                Some(_) if file.is_empty() => Answer::new(html, PAGE),
+                Some(folder) => evidence_of(&folder, file),
+            },
+            _ => Answer::error(404, "no such page"),
+        };
+        Route::Answer(Box::new(answer))
+    }
+
+    fn metrics(&self) -> Answer {
+        let runs = listing::list(&self.runs).unwrap_or_default();
+        let views: Vec<LiveView> = runs
+            .iter()
+            .filter(|run| run.standing == Standing::Running)
+            .filter_map(|run| view(&mut Following::open(&self.runs.join(&run.id).join("run.db"))?))
+            .collect();
+        Answer::new("application/openmetrics-text; version=1.0.0; charset=utf-8", open_metrics(&views))
+    }
+
+    fn stream_list(&self, request: Request) -> std::io::Result<()> {
+        let mut out = event_stream(request)?;
+        let mut last = String::new();
+        loop {
+            let runs = listing::list(&self.runs)?;
+            let text = serde_json::to_string(&runs).expect("entries have only text keys");
+            send(&mut out, (text != last).then_some(text.as_str()))?;
+            last = text;
+            std::thread::sleep(LIST_EVERY);
+        }
+    }
+}
+
+/// The file of a run that is asked for; a report that was never written is rendered from `run.db`.
+fn evidence_of(folder: &Path, file: &str) -> Answer {
+    let (kind, policy, render): (_, _, fn(&Report) -> Option<String>) = match file {
+        "report.html" => ("text/html; charset=utf-8", REPORT, |report| report.html().ok()),
+        "report.json" => ("application/json", OWN, |report| Some(report.json())),
+        "junit.xml" => ("application/xml", OWN, |report| Some(report.junit())),
+        _ => return Answer::error(404, "no such file of a run"),
+    };
+    let path = folder.join(file);
+    let is_file = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+    let body = match std::fs::read(&path) {
+        Ok(body) if is_file => Some(body),
+        _ => load(&folder.join("run.db"))
+            .ok()
+            .and_then(|data| render(&Report::new(&data).ok()?))
+            .map(String::into_bytes),
+    };
+    match body {
+        Some(body) => Answer { policy, ..Answer::new(kind, body) },
+        None => Answer::error(500, "the evidence of this run cannot be read"),
+    }
+}
+
+/// Whether a Host header names this machine itself.
+fn is_loopback_name(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.split(':').next().unwrap_or(host),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A part of a path with its percent signs resolved; what is no UTF-8 then names nothing.
+fn decoded(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match (byte, hex.and_then(|hex| u8::from_str_radix(hex, 16).ok())) {
+            (b'%', Some(value)) => {
+                bytes.push(value);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A run that is followed.
+struct Following {
+    follower: Follower,
+    live: LiveRun,
+}
+
+impl Following {
+    fn open(db: &Path) -> Option<Following> {
+        Some(Following { follower: Follower::open(db).ok()?, live: LiveRun::default() })
+    }
+}
+
+/// The run as it is now; `None` if it cannot be read.
+fn view(following: &mut Following) -> Option<LiveView> {
+    following.follower.rows().ok()?.iter().for_each(|row| following.live.apply(row));
+    following.live.view()
+}
+
+fn stream_run(request: Request, db: &Path) -> std::io::Result<()> {
+    let mut out = event_stream(request)?;
+    let Some(mut following) = Following::open(db) else { return send(&mut out, None) };
+    loop {
+        let Some(view) = view(&mut following) else { return send(&mut out, None) };
+        let text = serde_json::to_string(&view).expect("a view has only text keys");
+        send(&mut out, Some(&text))?;
+        if view.ending.is_some() {
+            write!(out, "event: end\ndata: {{}}\n\n")?;
+            return out.flush();
+        }
+        std::thread::sleep(LIVE_EVERY);
+    }
+}
+
+/// Begins a stream of server-sent events. Written by hand: the library would hold them back until 8 KiB are full.
+fn event_stream(request: Request) -> std::io::Result<Box<dyn Write + Send>> {
+    let mut out = request.into_writer();
+    let headers = BTreeMap::from([
+        ("Content-Type", "text/event-stream"),
+        ("Cache-Control", "no-store"),
+        ("Connection", "close"),
+        ("X-Content-Type-Options", "nosniff"),
+    ]);
+    write!(out, "HTTP/1.1 200 OK\r\n")?;
+    for (name, value) in headers {
+        write!(out, "{name}: {value}\r\n")?;
+    }
+    write!(out, "\r\n")?;
+    out.flush()?;
+    Ok(out)
+}
+
+/// One event; without data a comment, which finds out whether anyone still listens.
+fn send(out: &mut impl Write, data: Option<&str>) -> std::io::Result<()> {
+    match data {
+        Some(data) => write!(out, "data: {data}\n\n")?,
+        None => write!(out, ": nothing new\n\n")?,
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(runs: &Path) -> Site {
+        Site { runs: runs.to_owned(), loopback: true }
+    }
+
+    fn status(site: &Site, url: &str) -> u16 {
+        match site.route(url) {
+            Route::Answer(answer) => answer.status,
+            Route::List | Route::Live(_) => 200,
+        }
+    }
+
+    #[test]
+    fn only_runs_in_the_folder_and_files_of_fixed_names_are_served() {
+        let root = tempfile::tempdir().expect("writable");
+        let runs = root.path().join("runs");
+        for folder in ["runs/one", "outside"] {
+            std::fs::create_dir_all(root.path().join(folder)).expect("writable");
+            std::fs::write(root.path().join(folder).join("run.db"), "x").expect("writable");
+            std::fs::write(root.path().join(folder).join("report.html"), "<p>").expect("writable");
+            std::fs::write(root.path().join(folder).join("secret"), "x").expect("writable");
+        }
+        std::os::unix::fs::symlink(root.path().join("outside"), runs.join("link")).expect("writable");
+        std::os::unix::fs::symlink(root.path().join("outside/secret"), runs.join("one/junit.xml"))
+            .expect("writable");
+        let site = site(&runs);
+        for url in
+            ["/", "/app.js", "/style.css", "/metrics", "/events", "/runs/one/", "/runs/one/report.html"]
+        {
+            assert_eq!(status(&site, url), 200, "{url}");
+        }
+        for url in [
+            "/runs/one/run.db",
+            "/runs/one/secret",
+            "/runs/../outside/report.html",
+            "/runs/..%2Foutside/report.html",
+            "/runs/%2e%2e/report.html",
+            "/runs/link/report.html",
+            "/runs/one/..%2F..%2Foutside%2Freport.html",
+            "/events/..%2Foutside",
+            "/../../etc/passwd",
+            "/runs/one",
+        ] {
+            assert_eq!(status(&site, url), 404, "{url}");
+        }
+        assert_eq!(
+            status(&site, "/runs/one/junit.xml"),
+            500,
+            "a link is not followed, and this run.db is none"
+        );
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_loopback() {
+        for own in ["localhost", "LOCALHOST:8600", "127.0.0.1:80", "127.9.9.9", "[::1]:8600", "[::1]"] {
+            assert!(is_loopback_name(own), "{own}");
+        }
+        for other in ["example.org", "localhost.example.org", "10.0.0.1:8600", "", "127.0.0.1.example.org"] {
+            assert!(!is_loopback_name(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn percent_signs_are_resolved_once() {
+        assert_eq!(decoded("a%20b%2Fc"), "a b/c");
+        assert_eq!(decoded("%252e"), "%2e");
+        assert_eq!(decoded("100%"), "100%");
+        assert_eq!(decoded("%zz%C3%A4"), "%zzä");
+    }
+}

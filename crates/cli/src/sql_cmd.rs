@@ -1,0 +1,113 @@
+//! `proofload sql`: the tables of a run, asked in SQL. Read-only, whatever the query says.
+
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use evidence::csv;
+use evidence::{Cell, Query, StoreError};
+
+use crate::failure::{Failure, Status};
+use crate::report_cmd::run_db;
+
+/// Asks the evidence of a run in SQL; without a query it lists the tables.
+#[derive(clap::Args)]
+pub struct SqlArguments {
+    /// The folder of a run.
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
+    /// One SELECT statement. Views beside the tables: `sample` and `counter_sample` (the series, a row per interval),
+    /// `distribution` (latency histograms, with the aggregate percentile_ms(hdr_v2, share)).
+    #[arg(value_name = "QUERY")]
+    query: Option<String>,
+    /// How the rows are printed.
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// A header, then a line per row.
+    Csv,
+    /// An object per line.
+    Json,
+}
+
+/// What stops a query: the evidence, or whoever reads stdout.
+enum Stop {
+    Store(StoreError),
+    Output(std::io::Error),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Stop {
+        Stop::Store(error)
+    }
+}
+
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Stop {
+        Stop::Output(error)
+    }
+}
+
+/// Runs the command.
+pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
+    let path = run_db(&arguments.run)?;
+    let failed = |error: StoreError| Failure::could_not_run("the run cannot be read").because(error);
+    let query = Query::open(&path).map_err(failed)?;
+    let Some(sql) = &arguments.query else {
+        for (table, columns) in query.tables().map_err(failed)? {
+            println!("{table}({})", columns.join(", "));
+        }
+        eprintln!("what they mean: docs/run-db.md");
+        return Ok(Status::Pass);
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    match print(&query, sql, arguments.format, &mut out).and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => Ok(Status::Pass),
+        // Whoever reads has seen enough.
+        Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Status::Pass),
+        Err(Stop::Output(error)) => Err(Failure::could_not_run("stdout").because(error)),
+        Err(Stop::Store(error)) => Err(Failure::wrong_input("the query cannot be answered")
+            .because(error)
+            .help("`proofload sql RUN` lists tables and columns; only SELECT is allowed")),
+    }
+}
+
+fn print(query: &Query, sql: &str, format: Format, out: &mut impl Write) -> Result<(), Stop> {
+    let out = std::cell::RefCell::new(out);
+    let names = std::cell::RefCell::new(Vec::new());
+    query.run(
+        sql,
+        |head| -> Result<(), Stop> {
+            names.replace(head.to_vec());
+            match format {
+                Format::Csv => {
+                    Ok(csv::line(&mut **out.borrow_mut(), head.iter().map(|name| csv::quoted(name)))?)
+                }
+                Format::Json => Ok(()),
+            }
+        },
+        |cells| -> Result<(), Stop> {
+            let mut out = out.borrow_mut();
+            match format {
+                Format::Csv => Ok(csv::line(&mut **out, cells.iter().map(csv::text))?),
+                Format::Json => {
+                    let object: serde_json::Map<String, serde_json::Value> =
+                        names.borrow().iter().cloned().zip(cells.iter().map(json)).collect();
+                    Ok(writeln!(out, "{}", serde_json::Value::Object(object))?)
+                }
+            }
+        },
+    )
+}
+
+fn json(cell: &Cell) -> serde_json::Value {
+    match cell {
+        Cell::Null => serde_json::Value::Null,
+        Cell::Integer(number) => (*number).into(),
+        Cell::Real(number) => (*number).into(),
+        Cell::Text(text) => text.as_str().into(),
+        Cell::Blob(_) => csv::text(cell).into(),
+    }
+}

@@ -1,0 +1,245 @@
+//! The live views: the whole terminal, and web pages in a real browser.
+#![allow(clippy::disallowed_methods, reason = "a test that runs the program on real files")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const SOLUTION: &str = r#"
+[solution]
+name = "Small <b>&"
+schema = 1
+
+[[host]]
+name = "here"
+
+[[volume]]
+name = "V"
+path = "data/v"
+
+[[instance]]
+name = "DB{n}"
+count = 2
+volume = "V"
+
+[sizing]
+database_mib = 24
+
+[load]
+sessions = 4
+
+[engine]
+cache_min_mib = 2
+cache_max_mib = 4
+
+[[test]]
+kind = "init"
+
+[[test]]
+kind = "performance"
+warmup_limit_s = 1
+"#;
+
+fn folder(duration_s: u32) -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let text = format!("{SOLUTION}duration_s = {duration_s}\n");
+    std::fs::write(folder.path().join("small.toml"), text).expect("writable");
+    folder
+}
+
+/// Ends a child that a failed assertion leaves behind.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs the program on a terminal of 100 columns and 30 rows, and prints what the terminal got.
+const ON_A_TERMINAL: &str = r#"
+import fcntl, os, pty, struct, sys, termios
+pid, terminal = pty.fork()
+if pid == 0:
+    fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    os.execv(sys.argv[1], sys.argv[1:])
+while True:
+    try:
+        data = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not data:
+        break
+    sys.stdout.buffer.write(data)
+sys.stdout.flush()
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
+
+#[test]
+fn the_live_view_takes_the_terminal_and_gives_it_back() {
+    if !testkit::has_python() {
+        return;
+    }
+    let folder = folder(6);
+    let output = Command::new("python3")
+        .args(["-c", ON_A_TERMINAL, env!("CARGO_BIN_EXE_proofload"), "run", "small.toml", "--live"])
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("python runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.code().is_some_and(|code| code < 2), "{text}");
+    let entered = text.find("\x1b[?1049h").expect("it takes the other screen");
+    let left = text.rfind("\x1b[?1049l").expect("it gives it back");
+    let (frames, after) = (&text[entered..left], &text[left..]);
+    assert_eq!(text.matches("\x1b[?1049h").count(), text.matches("\x1b[?1049l").count());
+    for shown in
+        ["2/2 Performance", "measuring", "Read latency, ms", "limit 20.0", "DB1", "DB2", "Ctrl-C ends"]
+    {
+        assert!(frames.contains(shown), "{shown}: {frames}");
+    }
+    assert!(!frames.contains("Verdict") && after.contains("Verdict"), "the verdicts stay on the own screen");
+}
+
+/// A GET by hand; the head and the body.
+fn get(address: &str, path: &str, host: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").expect("writable");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("readable");
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.to_owned(), body.to_owned())
+}
+
+fn serve(folder: &Path) -> (Running, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_proofload"))
+        .args(["serve", "runs", "--listen", "127.0.0.1:0"])
+        .current_dir(folder)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().expect("piped")).read_line(&mut line).expect("it says where");
+    let address =
+        line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect(&line).to_owned();
+    (Running(child), address)
+}
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < Duration::from_secs(120), "{what} never came");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// The page as the browser has it after some seconds (tests/browser.py).
+fn in_browser(url: &str, width: u32) -> serde_json::Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py");
+    let output = Command::new("python3")
+        .arg(script)
+        .args([url, &width.to_string(), "5"])
+        .output()
+        .expect("python runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+#[test]
+fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
+    let folder = folder(600);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_proofload"));
+    run.args(["run", "small.toml", "--live"])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut run = Running(run.spawn().expect("the program starts"));
+    let runs = folder.path().join("runs");
+    until("the folder of runs", || runs.is_dir().then_some(()));
+    let (_server, address) = serve(folder.path());
+    let metrics = until("the metrics of the load", || {
+        let (head, body) = get(&address, "/metrics", "localhost");
+        assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
+        body.contains("proofload_database_read_latency_seconds{").then_some(body)
+    });
+    assert!(metrics.contains("host=\"here\"") && metrics.ends_with("# EOF\n"), "{metrics}");
+    assert!(get(&address, "/", "evil.example").0.starts_with("HTTP/1.1 403"), "another name is refused");
+    let id =
+        std::fs::read_dir(&runs).expect("readable").next().expect("a run").expect("readable").file_name();
+    let id = id.to_string_lossy().into_owned();
+    let (head, report) = get(&address, &format!("/runs/{id}/report.html"), "127.0.0.1");
+    assert!(head.contains("Content-Security-Policy: default-src 'none'"), "{head}");
+    assert!(report.contains("Small &lt;b&gt;&amp;"), "a report is made although the run goes on");
+    if testkit::has_python()
+        && testkit::has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
+    {
+        for (path, shown) in [("/".to_owned(), "running"), (format!("/runs/{id}/"), "Read latency, ms")] {
+            for width in [390, 1440] {
+                let page = in_browser(&format!("http://{address}{path}"), width);
+                let text = page["text"].as_str().unwrap_or_default();
+                assert!(text.contains(shown) && text.contains("Small <b>&"), "{path} {width}: {text}");
+                assert_eq!(page["complaints"], serde_json::json!([]), "{path} {width}");
+                assert_eq!(page["wider_px"], 0, "{path} {width}: nothing hangs over the edge");
+                if path != "/" {
+                    let updates = page["updates"].as_u64();
+                    assert!(updates > Some(1), "updates arrive without loading the page again: {updates:?}");
+                }
+            }
+        }
+    }
+    run.0.kill().expect("it runs");
+    let mut told = String::new();
+    run.0.stderr.take().expect("piped").read_to_string(&mut told).expect("readable");
+    assert!(told.contains("--live needs a terminal") && !told.contains("\x1b["), "{told}");
+}
+
+#[test]
+fn a_run_gives_csv_json_and_answers_in_sql() {
+    let folder = folder(2);
+    let program = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_proofload"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .output()
+            .expect("the program starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+    };
+    let (status, stdout, stderr) = program(&["run", "small.toml"]);
+    assert!((0..2).contains(&status), "{stdout}{stderr}");
+    let id = std::fs::read_dir(folder.path().join("runs")).expect("readable").next().expect("a run");
+    let run = id.expect("readable").path().to_string_lossy().into_owned();
+    let (status, tables, _) = program(&["sql", &run]);
+    assert!(status == 0 && tables.contains("sample(test, host, world,"), "{tables}");
+    let by_second = "SELECT count(*) AS seconds, sum(count) > 0 AS reads FROM sample WHERE instance IS NULL
+                     AND measure = 'transactional_read'";
+    let (status, rows, stderr) = program(&["sql", &run, by_second, "--format", "json"]);
+    assert_eq!(status, 0, "{stderr}");
+    let row: serde_json::Value = serde_json::from_str(&rows).expect("one object per line");
+    assert!(row["seconds"].as_u64() >= Some(2) && row["reads"] == 1, "{row}");
+    // What makes the report's new figures exists in a real run.
+    let known = "SELECT (SELECT count(*) FROM volume), (SELECT count(DISTINCT counter) FROM counter_sample
+                 WHERE instance IS NULL), (SELECT count(DISTINCT database) FROM sample WHERE measure = 'batch')";
+    assert_eq!(program(&["sql", &run, known]).1.lines().nth(1).map(str::trim), Some("1,6,2"));
+    let (status, stdout, stderr) = program(&["sql", &run, "DELETE FROM run"]);
+    assert!(status == 2 && stdout.is_empty() && stderr.contains("only SELECT"), "{status} {stdout}{stderr}");
+    let (status, json, _) = program(&["report", &run, "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&json).expect("stdout is data");
+    assert!(status == 0 && report["tests"][1]["generator"]["program_busy"].as_f64() > Some(0.0), "{report}");
+    assert!(program(&["report", "--schema"]).1.contains("\"$schema\""));
+    let (status, stdout, _) = program(&["report", &run, "--csv", "series"]);
+    assert!(status == 0 && stdout.is_empty());
+    assert!(
+        folder.path().join("series/series.csv").is_file()
+            && folder.path().join("series/counters.csv").is_file()
+    );
+}
