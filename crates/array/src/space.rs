@@ -76,6 +76,13 @@ impl Space {
     /// The pieces of a range of a file, which grows if it is shorter.
     pub fn pieces(&mut self, file: u64, offset: u64, bytes: u64) -> Pieces {
         let end = offset + bytes;
+        let known = self.files.get(&file).map(|file| &file.extents);
+        if let Some(extents) = known
+            && let [(0, start, length)] = extents[..]
+            && end <= length
+        {
+            return Pieces::from_iter([(start + offset, bytes)]);
+        }
         if self.files.get(&file).is_none_or(|file| file.bytes() < end) {
             self.set_size(file, end);
         }

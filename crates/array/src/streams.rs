@@ -51,7 +51,9 @@ pub(crate) struct Prefetch {
 pub(crate) struct Streams {
     ahead_bytes: u64,
     volume_bytes: u64,
-    candidates: VecDeque<u64>,
+    /// Ends of the last reads of no stream.
+    candidates: [u64; CANDIDATES],
+    next_candidate: usize,
     streams: Vec<Stream>,
     clock: u64,
     next_number: u64,
@@ -59,23 +61,28 @@ pub(crate) struct Streams {
 
 impl Streams {
     pub fn new(ahead_bytes: u64, volume_bytes: u64) -> Streams {
-        let (candidates, streams) = (VecDeque::new(), Vec::new());
-        Streams { ahead_bytes, volume_bytes, candidates, streams, clock: 0, next_number: 0 }
+        Streams {
+            ahead_bytes,
+            volume_bytes,
+            candidates: [u64::MAX; CANDIDATES],
+            next_candidate: 0,
+            streams: Vec::new(),
+            clock: 0,
+            next_number: 0,
+        }
     }
 
-    /// Looks at a read of job `job`; `may_prefetch` is false on parts that only want to be recognised.
+    /// Looks at a read of job `job`, and says what to read ahead for its stream.
     pub fn read(&mut self, job: u32, start: u64, end: u64, prefetch: &mut Option<Prefetch>) -> Advice {
         self.clock += 1;
         let clock = self.clock;
         let Some(index) = self.streams.iter().position(|stream| stream.next == start) else {
             let Some(at) = self.candidates.iter().position(|candidate| *candidate == start) else {
-                if self.candidates.len() == CANDIDATES {
-                    self.candidates.pop_front();
-                }
-                self.candidates.push_back(end);
+                self.candidates[self.next_candidate] = end;
+                self.next_candidate = (self.next_candidate + 1) % CANDIDATES;
                 return Advice::Read(None);
             };
-            self.candidates.remove(at);
+            self.candidates[at] = u64::MAX;
             self.begin(end);
             let index = self.streams.len() - 1;
             *prefetch = self.plan_ahead(index);

@@ -13,9 +13,9 @@ impl Array {
     pub(super) fn take_request(&mut self, request: StorageRequest) {
         self.requests_under_way += 1;
         let kind = match request.op {
-            StorageOp::Read => Kind::Read,
-            StorageOp::Write => Kind::Write,
-            StorageOp::Sync => Kind::Sync,
+            StorageOp::Read if request.bytes > 0 => Kind::Read,
+            StorageOp::Write if request.bytes > 0 => Kind::Write,
+            _ => Kind::Sync,
         };
         let id = self.new_job(kind);
         self.job(id).request = request.id;
@@ -29,8 +29,14 @@ impl Array {
         let state = &mut self.volumes[volume as usize];
         state.statistics.begins(self.now_ns);
         let mut pieces = Pieces::new();
-        if request.op != StorageOp::Sync && request.bytes > 0 {
+        if !matches!(kind, Kind::Sync) {
             pieces = state.space.pieces(request.file.0, request.offset, request.bytes);
+            // A volume that is smaller here than in the world begins again at its start.
+            let capacity = state.placement.bytes;
+            for (start, bytes) in &mut pieces {
+                *start %= capacity;
+                *bytes = (*bytes).min(capacity - *start);
+            }
             if let Target::Group { first_byte, .. } = state.placement.target {
                 pieces.iter_mut().for_each(|piece| piece.0 += first_byte);
             }
@@ -293,7 +299,11 @@ impl Array {
                 at_ns = self.links[*link].send(at_ns, Way::Up, bytes);
             }
         }
-        self.at(at_ns, Happening::Complete(id));
+        if at_ns > self.now_ns {
+            self.at(at_ns, Happening::Complete(id));
+        } else {
+            self.complete(id);
+        }
     }
 
     pub(super) fn complete(&mut self, id: JobId) {

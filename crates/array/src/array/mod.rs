@@ -327,7 +327,11 @@ impl Array {
             self.at(next_ns, Happening::DriveReady(drive));
         }
         for Done { tag, at_ns, read_bytes } in done.drain(..) {
-            self.at(at_ns, Happening::Done { job: tag, drive, read_bytes });
+            if at_ns > self.now_ns {
+                self.at(at_ns, Happening::Done { job: tag, drive, read_bytes });
+            } else {
+                self.command_done(tag, drive, read_bytes);
+            }
         }
         self.done = done;
     }

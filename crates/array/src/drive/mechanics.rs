@@ -12,12 +12,15 @@
 use crate::hardware::RotatingDisk;
 
 const ZONES: usize = 40;
-const BUCKETS: usize = 1024;
+const BUCKETS: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Zone {
     first_byte: u64,
     bytes_per_turn: u64,
+    turns_per_byte: f64,
+    /// Of 2^-20 ns.
+    transfer_per_byte: u64,
     /// Share of the stroke at its first byte.
     radius: f64,
     /// Share of the stroke per byte.
@@ -33,14 +36,17 @@ pub(super) struct Spot {
     pub radius: f64,
     /// Share of a turn, in 2^-32.
     pub angle: u32,
+    zone: u32,
 }
 
 pub(super) struct Mechanics {
     zones: Vec<Zone>,
     /// The zone of the first byte of each of `BUCKETS` equal parts of the disk.
     zone_of_bucket: [u8; BUCKETS],
-    bucket_bytes: u64,
+    /// A bucket has 2^this bytes.
+    bucket_shift: u32,
     pub turn_ns: u64,
+    angles_per_ns: f64,
     /// 2^48 / turn.
     turns_per_ns_2_48: u64,
     track_ns: f64,
@@ -69,19 +75,25 @@ impl Mechanics {
         let mut first_byte = 0;
         for index in 0..ZONES {
             let bytes = (disk.capacity_bytes as f64 * rate(index) / sum) as u64;
+            let bytes_per_turn = (rate(index) * turn_s) as u64;
             zones.push(Zone {
                 first_byte,
-                bytes_per_turn: (rate(index) * turn_s) as u64,
+                bytes_per_turn,
+                turns_per_byte: 1.0 / bytes_per_turn as f64,
+                transfer_per_byte: (turn_ns << 20) / bytes_per_turn,
                 radius: index as f64 / ZONES as f64,
                 radius_per_byte: 1.0 / ZONES as f64 / bytes as f64,
                 phase: (index as u32).wrapping_mul(0x9E37_79B9),
             });
             first_byte += bytes;
         }
-        let bucket_bytes = disk.capacity_bytes.div_ceil(BUCKETS as u64);
+        let mut bucket_shift = 0;
+        while disk.capacity_bytes >> bucket_shift >= BUCKETS as u64 {
+            bucket_shift += 1;
+        }
         let mut zone_of_bucket = [0; BUCKETS];
         for (bucket, zone) in zone_of_bucket.iter_mut().enumerate() {
-            let byte = bucket as u64 * bucket_bytes;
+            let byte = (bucket as u64) << bucket_shift;
             *zone = (zones.partition_point(|zone| zone.first_byte <= byte) - 1) as u8;
         }
         let turns = disk.capacity_bytes as f64 / (sum / ZONES as f64 * turn_s);
@@ -90,8 +102,9 @@ impl Mechanics {
         Mechanics {
             zones,
             zone_of_bucket,
-            bucket_bytes,
+            bucket_shift,
             turn_ns,
+            angles_per_ns: (1u64 << 32) as f64 / turn_ns as f64,
             turns_per_ns_2_48: (1 << 48) / turn_ns,
             track_ns: track * 1e6,
             root_ns: root * 1e6,
@@ -103,39 +116,46 @@ impl Mechanics {
         }
     }
 
-    fn zone(&self, byte: u64) -> &Zone {
-        let bucket = ((byte / self.bucket_bytes) as usize).min(BUCKETS - 1);
+    fn zone(&self, byte: u64) -> usize {
+        let bucket = ((byte >> self.bucket_shift) as usize).min(BUCKETS - 1);
         let mut zone = self.zone_of_bucket[bucket] as usize;
         while zone + 1 < self.zones.len() && self.zones[zone + 1].first_byte <= byte {
             zone += 1;
         }
-        &self.zones[zone]
+        zone
     }
 
     pub fn spot(&self, byte: u64) -> Spot {
-        let zone = self.zone(byte);
-        let into = byte - zone.first_byte;
-        let in_turn = into % zone.bytes_per_turn;
+        let index = self.zone(byte);
+        let zone = &self.zones[index];
+        let into = (byte - zone.first_byte) as f64;
+        let turns = into * zone.turns_per_byte;
+        let part_of_turn = turns - (turns as u64) as f64;
         Spot {
-            radius: zone.radius + into as f64 * zone.radius_per_byte,
-            angle: ((in_turn << 32) / zone.bytes_per_turn) as u32,
+            radius: zone.radius + into * zone.radius_per_byte,
+            angle: ((part_of_turn * (1u64 << 32) as f64) as u32).wrapping_add(zone.phase),
+            zone: index as u32,
         }
-        .turned(zone.phase)
     }
 
-    /// Time for bytes to pass under the head.
-    pub fn transfer_ns(&self, byte: u64, bytes: u64) -> u64 {
-        bytes * self.turn_ns / self.zone(byte).bytes_per_turn
+    /// Time for bytes to pass under the head, from a spot on.
+    pub fn transfer_ns(&self, spot: Spot, bytes: u64) -> u64 {
+        (bytes * self.zones[spot.zone as usize].transfer_per_byte) >> 20
     }
 
-    /// Bytes that pass under the head in a time.
-    pub fn passed_bytes(&self, byte: u64, ns: u64) -> u64 {
-        (u128::from(ns) * u128::from(self.zone(byte).bytes_per_turn) / u128::from(self.turn_ns)) as u64
+    /// Bytes that pass under the head in a time, from a byte on; `limit` at most.
+    pub fn passed_bytes(&self, byte: u64, ns: u64, limit: u64) -> u64 {
+        let bytes_per_turn = self.zones[self.zone(byte)].bytes_per_turn;
+        let (turns, rest_ns) = (ns / self.turn_ns, ns % self.turn_ns);
+        if turns > limit / bytes_per_turn {
+            return limit;
+        }
+        (turns * bytes_per_turn + rest_ns * bytes_per_turn / self.turn_ns).min(limit)
     }
 
     /// The angle under the head at a time.
     pub fn angle_at(&self, ns: u64) -> u32 {
-        (((ns % self.turn_ns) << 32) / self.turn_ns) as u32
+        ((ns % self.turn_ns) as f64 * self.angles_per_ns) as u32
     }
 
     /// Seek, settling and rotation to `spot`, from a radius and the angle that is under the head now.
@@ -154,12 +174,6 @@ impl Mechanics {
         let turned = ((arm_ns * self.turns_per_ns_2_48) >> 16) as u32;
         let wait = spot.angle.wrapping_sub(angle_now.wrapping_add(turned));
         arm_ns + ((u64::from(wait) * self.turn_ns) >> 32)
-    }
-}
-
-impl Spot {
-    fn turned(self, phase: u32) -> Spot {
-        Spot { angle: self.angle.wrapping_add(phase), ..self }
     }
 }
 
@@ -227,7 +241,7 @@ mod tests {
         let (_, root, at_break) = seek_curve(&disk);
         assert!((root - 14.73).abs() < 0.01 && (at_break - 9.1).abs() < 0.1, "{root} {at_break}");
         let seek_ms = |distance: f64| {
-            let spot = Spot { radius: distance, angle: 0 };
+            let spot = Spot { radius: distance, angle: 0, zone: 0 };
             // The least over all angles: no rotation.
             let best = (0..4096u32).map(|k| mechanics.reach_ns(0.0, k << 20, spot, false)).min();
             best.unwrap_or_default() as f64 / 1e6
@@ -264,7 +278,8 @@ mod tests {
     fn outer_zones_are_longer_and_faster() {
         let disk = nearline_4tb();
         let mechanics = Mechanics::new(&disk);
-        let rate = |byte| (1u64 << 30) as f64 / mechanics.transfer_ns(byte, 1 << 30) as f64 * 1e3;
+        let rate =
+            |byte| (1u64 << 30) as f64 / mechanics.transfer_ns(mechanics.spot(byte), 1 << 30) as f64 * 1e3;
         assert!((rate(0) - 175.0).abs() < 2.0, "{}", rate(0));
         assert!((rate(disk.capacity_bytes - (1 << 30)) - 83.0).abs() < 2.0);
         // Half of the bytes lie on less than half of the stroke.

@@ -26,6 +26,7 @@ struct Queued {
 #[derive(Clone, Copy)]
 struct Active {
     command: Command,
+    radius: f64,
     ends_ns: u64,
 }
 
@@ -163,10 +164,11 @@ impl Rotating {
         if self.active.is_some() || self.look_ahead_bytes == 0 {
             return Some((live, live.end_byte, false));
         }
-        let limit = (live.end_byte + self.look_ahead_bytes).min(self.mechanics.capacity_bytes);
-        let passed = self.mechanics.passed_bytes(live.end_byte, now_ns.saturating_sub(self.free_since_ns));
-        let reached = (live.end_byte + passed).min(limit);
-        Some((live, reached, reached < limit))
+        let limit = self.look_ahead_bytes.min(self.mechanics.capacity_bytes.saturating_sub(live.end_byte));
+        let idle_ns = now_ns.saturating_sub(self.free_since_ns);
+        let passed =
+            if idle_ns == 0 { 0 } else { self.mechanics.passed_bytes(live.end_byte, idle_ns, limit) };
+        Some((live, live.end_byte + passed, passed < limit))
     }
 
     /// Serves a read from the buffer, or from the track that the idle head is just reading; false if it cannot.
@@ -192,9 +194,10 @@ impl Rotating {
             return false;
         }
         // The head is on its way: wait until the last byte has passed.
-        let to_pass = self.mechanics.transfer_ns(live.end_byte, command.end() - live.end_byte);
+        let spot = self.mechanics.spot(live.end_byte);
+        let to_pass = self.mechanics.transfer_ns(spot, command.end() - live.end_byte);
         let ends_ns = (self.free_since_ns + to_pass).max(now_ns + self.command_ns);
-        self.active = Some(Active { command, ends_ns });
+        self.active = Some(Active { command, radius: spot.radius, ends_ns });
         true
     }
 
@@ -225,12 +228,14 @@ impl Rotating {
             let angle = self.mechanics.angle_at(from_ns);
             self.mechanics.reach_ns(self.head_radius, angle, next.spot, command.write)
         };
-        access_ns += self.mechanics.transfer_ns(command.start, command.bytes);
+        access_ns += self.mechanics.transfer_ns(next.spot, command.bytes);
         let unaligned = |byte: u64| !byte.is_multiple_of(self.sector_bytes);
         if command.write && (unaligned(command.start) || unaligned(command.end())) {
             access_ns += self.mechanics.turn_ns;
         }
-        self.active = Some(Active { command, ends_ns: from_ns + access_ns * self.slowness / 1024 });
+        let ends_ns = from_ns + access_ns * self.slowness / 1024;
+        // Where it starts stands for where it ends: a command covers a few of millions of turns.
+        self.active = Some(Active { command, radius: next.spot.radius, ends_ns });
     }
 
     fn pick(&self, now_ns: u64) -> usize {
@@ -260,12 +265,13 @@ impl Rotating {
 
     /// Ends what is over by now, and goes on with the next.
     pub fn advance(&mut self, now_ns: u64, done: &mut Vec<Done>) {
-        let Some(Active { command, ends_ns }) = self.active.filter(|active| active.ends_ns <= now_ns) else {
+        let Some(Active { command, radius, ends_ns }) = self.active.filter(|active| active.ends_ns <= now_ns)
+        else {
             return;
         };
         self.active = None;
         self.head_byte = command.end();
-        self.head_radius = self.mechanics.spot(command.end().min(self.mechanics.capacity_bytes - 1)).radius;
+        self.head_radius = radius;
         self.free_since_ns = ends_ns;
         if command.write {
             self.live = None;

@@ -8,4 +8,5 @@ mod links;
 #[allow(dead_code, reason = "a toolbox; not every test uses every tool")]
 mod load;
 mod parts;
+mod simulation;
 mod stores;

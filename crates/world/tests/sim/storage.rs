@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use world::sim::{RequestId, StorageModel, StorageOp, StorageRequest, VolumeId};
+use world::sim::{FileId, RequestId, StorageModel, StorageOp, StorageRequest, VolumeId, ZeroLatency};
 use world::{Duration, Time};
 
 use super::*;
@@ -136,4 +136,51 @@ fn a_model_sees_volumes_of_all_hosts_and_may_complete_late_and_out_of_order() {
             "4 4096+4096"
         ]
     );
+}
+
+/// Notes what it is told about files; fails every write.
+#[derive(Default)]
+struct Geometry {
+    inner: ZeroLatency,
+    sizes: Rc<RefCell<Vec<u64>>>,
+    writes: Vec<RequestId>,
+}
+
+impl StorageModel for Geometry {
+    fn attach(&mut self, _volume: VolumeId, _host: &str, _path: &str) {}
+    fn set_file_size(&mut self, _volume: VolumeId, _file: FileId, bytes: u64) {
+        self.sizes.borrow_mut().push(bytes);
+    }
+    fn submit(&mut self, now: Time, request: StorageRequest) {
+        if request.op == StorageOp::Write {
+            self.writes.push(request.id);
+        }
+        self.inner.submit(now, request);
+    }
+    fn next_completion(&self) -> Option<Time> {
+        self.inner.next_completion()
+    }
+    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
+        self.inner.take_completions(now, completed);
+    }
+    fn take_failure(&mut self, id: RequestId) -> bool {
+        self.writes.contains(&id)
+    }
+}
+
+#[test]
+fn a_model_learns_sizes_and_removals_and_can_fail_a_request() {
+    let sizes = Rc::new(RefCell::new(Vec::new()));
+    let model = Geometry { sizes: sizes.clone(), ..Geometry::default() };
+    let (sim, world) = with_config(1, SimConfig { storage: Box::new(model), ..SimConfig::default() });
+    sim.run_until(async {
+        let file = create(&world, "/d/x").await;
+        file.set_size(1 << 20).await.expect("sizes");
+        let error = file.write_at(0, block(1)).await.0.expect_err("the model fails it");
+        assert!(error.to_string().contains("lost"), "{error}");
+        drop(file);
+        world.remove("/d/x").await.expect("removes");
+        world.sync_dir("/d").await.expect("syncs");
+    });
+    assert_eq!(sizes.borrow()[..], [1 << 20, 0]);
 }
