@@ -45,9 +45,9 @@ impl Comparison {
     pub fn html(&self) -> String {
         let mut body = String::new();
         for (n, run) in self.runs.iter().enumerate() {
-            let _ = write!(
+            let _ = writeln!(
                 body,
-                "<p><b>{}</b> {} ({}: {})</p>\n",
+                "<p><b>{}</b> {} ({}: {})</p>",
                 letter(n),
                 escape(&run.name),
                 run.kind,
@@ -61,7 +61,7 @@ impl Comparison {
             }
         }
         for test in &self.tests {
-            let _ = write!(body, "<section><header><h2>{}</h2></header>\n", escape(&test.name));
+            let _ = writeln!(body, "<section><header><h2>{}</h2></header>", escape(&test.name));
             body.push_str(&self.figures(test));
             for chart in charts(test) {
                 let _ = writeln!(body, "<figure>{}</figure>", line_chart(&chart));

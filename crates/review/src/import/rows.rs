@@ -31,7 +31,7 @@ pub struct About {
 /// The rows of a run that was measured elsewhere.
 pub fn rows(evidence: &Evidence, about: &About) -> Vec<Row> {
     let groups = groups(evidence);
-    let origin_s = evidence.test.iter().filter_map(|test| started(test)).min().unwrap_or(0);
+    let origin_s = evidence.test.iter().filter_map(started).min().unwrap_or(0);
     let mut writer = Writer { rows: Vec::new(), page_bytes: page_bytes(evidence), set_up: BTreeMap::new() };
     let mut run = run_row(evidence, about, origin_s);
     writer.rows.push(run.clone().into());

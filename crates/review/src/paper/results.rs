@@ -96,12 +96,14 @@ fn reliability(subject: &Subject<'_>, section: &mut Section) {
     section.table(&["Test", "Length", "Limits kept", "Bad pages", "Carried out to its end"], rows);
 }
 
+/// Rate, mean latency and its 99th percentile.
+type Measured = Option<(f64, Option<f64>, Option<f64>)>;
+
 fn load_rows(report: &Report, test: &TestReport) -> Vec<Vec<String>> {
-    let row = |name: &str, of: &dyn Fn(&str) -> Option<(f64, Option<f64>, Option<f64>)>| {
+    let row = |name: &str, of: &dyn Fn(&str) -> Measured| {
         let (read, write, log) = (of("transactional_read"), of("transactional_write"), of("log_write"));
-        let rate =
-            |figures: Option<(f64, Option<f64>, Option<f64>)>| figures.map_or(0.0, |(rate, _, _)| rate);
-        let latency = |figures: Option<(f64, Option<f64>, Option<f64>)>| {
+        let rate = |figures: Measured| figures.map_or(0.0, |(rate, _, _)| rate);
+        let latency = |figures: Measured| {
             figures.and_then(|(_, latency, _)| latency).map_or("–".to_owned(), |ms| number(ms, 3))
         };
         vec![
