@@ -1,0 +1,667 @@
+//! One copy of a database on one host: passive, about to mount, or active. A pure state machine: time, messages and
+//! finished disk work come in as [`Input`]s, everything to be done goes out as [`Effect`]s.
+//!
+//! What the adapter promises
+//! * [`DiskOp`]s are carried out one after the other, each durable when it is reported done. A crash loses those that were
+//!   not reported, the newest first; the oldest of them may have happened.
+//! * The clock (`now_ms`) never goes back while the machine lives; its rate is within the drift bound. After a restart the
+//!   machine is made anew with a larger [`Boot`].
+//!
+//! Invariants
+//! 1. It is active only while its lease lasts on its own clock; every input checks that first.
+//! 2. It takes log only from the newest epoch that it has promised itself to, and only where its own log ends.
+//! 3. What it says about itself is durable before it says so.
+//! 4. It mounts only if no page may hold a change that its log lacks.
+
+mod active;
+mod passive;
+mod resync;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::lineage::Lineage;
+use crate::message::{FromArbiter, Health, Life, PageRequest, PeerMessage, Renewal, Report, ToArbiter};
+use crate::planted::Bug;
+use crate::types::{Boot, CopySpec, DatabaseSpec, Epoch, HostId, PageCopy, Piece, Position};
+use active::Active;
+use passive::Following;
+use resync::Settling;
+
+/// What a copy must know after a restart beside its log and its pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    /// It takes nothing from epochs below this one.
+    pub promised: Epoch,
+    /// Who wrote its log.
+    pub lineage: Lineage,
+    /// Pages that must be fetched before the copy can be used.
+    pub patch: Option<PageRequest>,
+    /// Fetched pages may hold changes up to here.
+    pub needed_to: Position,
+}
+
+impl Meta {
+    /// Of a database that has just been made, the same on every copy.
+    #[must_use]
+    pub fn first() -> Self {
+        Meta { promised: Epoch(0), lineage: Lineage::first(), patch: None, needed_to: Position::START }
+    }
+
+    /// Of a copy without contents.
+    #[must_use]
+    pub fn empty() -> Self {
+        Meta { patch: Some(PageRequest::From(0)), ..Meta::first() }
+    }
+}
+
+/// The durable log of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogExtent {
+    /// The first generation that is there.
+    pub start: u32,
+    /// Where it ends.
+    pub end: Position,
+}
+
+/// What was found on disk at the start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Its own record.
+    pub meta: Meta,
+    /// Its log, unless it has none.
+    pub log: Option<LogExtent>,
+    /// Every change before this position is in the pages on disk.
+    pub checkpoint: Position,
+}
+
+/// Durable changes on the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskOp {
+    /// Keep this record.
+    Save(Meta),
+    /// Add this to the end of the log.
+    Store(Piece),
+    /// Remove the log from `to` on, forget unwritten pages; replay starts at the checkpoint again, or at `to` if that is
+    /// earlier.
+    Cut {
+        /// The new end.
+        to: Position,
+    },
+    /// Remove all log and all pages.
+    Erase,
+    /// Begin a log at this generation; replay starts there.
+    StartLog {
+        /// The first generation.
+        generation: u32,
+    },
+    /// Remove generations below this one.
+    DropLogs {
+        /// The first that stays.
+        below: u32,
+    },
+    /// Put these pages in place of those that are there.
+    WritePages(Rc<[PageCopy]>),
+}
+
+/// What the copy wants done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Send.
+    ToArbiter(ToArbiter),
+    /// Send.
+    ToPeer(HostId, PeerMessage),
+    /// Do, then [`Input::DiskDone`].
+    Disk {
+        /// Comes back.
+        ticket: u64,
+        /// What.
+        op: DiskOp,
+    },
+    /// Read durable log from `from` to `until` or the end of the generation, then [`Input::LogRead`].
+    ReadLog {
+        /// Comes back.
+        to: HostId,
+        /// First byte.
+        from: Position,
+        /// Not beyond this position.
+        until: Position,
+    },
+    /// Read pages, then [`Input::PagesRead`]. No page may hold a change that is not in the durable log.
+    ReadPages {
+        /// Comes back.
+        to: HostId,
+        /// Comes back.
+        nonce: u64,
+        /// Which: a stretch as it is on disk, or listed ones with every change up to the end of the durable log.
+        request: PageRequest,
+    },
+    /// Name the pages that the log from `from` on changes and that may have been written since, then
+    /// [`Input::PagesListed`].
+    ListPages {
+        /// Comes back.
+        from: Position,
+    },
+    /// Apply the stored log up to `to`, then [`Input::Replayed`].
+    Replay {
+        /// End of the part to apply.
+        to: Position,
+    },
+    /// Open the database for users.
+    Mount {
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// Close it at once; what is not in the durable log is gone. Then [`Input::Dismounted`].
+    Dismount,
+    /// Tell the user that this commit is durable.
+    Acknowledge {
+        /// From [`Input::Commit`].
+        ticket: u64,
+    },
+    /// For the record.
+    Event(Event),
+}
+
+/// What happened, for evidence and counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names say it; fields are positions in the log")]
+pub enum Event {
+    Activating { epoch: Epoch },
+    Mounted { epoch: Epoch, at: Position },
+    SteppedDown { epoch: Epoch, why: StepDown },
+    PartnerChosen { partner: HostId },
+    BlockMode { peer: HostId, on: bool },
+    PieceRefused,
+    StaleEpochRefused,
+    Diverged { fork: Position, discarded_to: Position },
+    Resynced { pages: u32 },
+    SeedingBegun { why: SeedReason },
+    Seeded,
+    PageRepaired { page: u32 },
+    LogsDropped { below: u32 },
+    DrainCancelled,
+}
+
+/// Why a copy stopped being active.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum StepDown {
+    LeaseEnded,
+    Fenced,
+    Drained,
+    DiskFailed,
+}
+
+/// Why a copy is made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum SeedReason {
+    Empty,
+    LogGone,
+    ForkOutOfReach,
+}
+
+/// What comes in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Time has passed.
+    Tick,
+    /// From the arbiter.
+    FromArbiter(FromArbiter),
+    /// From another copy of the same database.
+    Peer {
+        /// Who.
+        from: HostId,
+        /// What.
+        message: PeerMessage,
+    },
+    /// A [`DiskOp`] is durable.
+    DiskDone {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// Answer to [`Effect::ReadLog`]; `None` if the log is not there.
+    LogRead {
+        /// From the effect.
+        to: HostId,
+        /// The log.
+        piece: Option<Piece>,
+    },
+    /// Answer to [`Effect::ReadPages`].
+    PagesRead {
+        /// From the effect.
+        to: HostId,
+        /// From the effect.
+        nonce: u64,
+        /// The pages.
+        pages: Rc<[PageCopy]>,
+        /// The page to go on with, if a stretch was asked for and there are more.
+        next: Option<u32>,
+        /// No page holds a change behind this position.
+        position: Position,
+    },
+    /// Answer to [`Effect::ListPages`].
+    PagesListed {
+        /// From the effect.
+        from: Position,
+        /// Page numbers.
+        pages: Vec<u32>,
+    },
+    /// Answer to [`Effect::Replay`].
+    Replayed {
+        /// How far.
+        to: Position,
+    },
+    /// The pages on disk hold every change before this position.
+    Checkpoint {
+        /// The position.
+        at: Position,
+    },
+    /// The active database has added to its log buffer.
+    Appended {
+        /// The buffer's end.
+        end: Position,
+    },
+    /// The active database's log is durable up to here.
+    LogDurable {
+        /// The durable end.
+        end: Position,
+    },
+    /// A user waits for a durable commit whose record ends at `position`.
+    Commit {
+        /// Comes back in [`Effect::Acknowledge`].
+        ticket: u64,
+        /// Where it ends in the log.
+        position: Position,
+    },
+    /// Answer to [`Effect::Dismount`].
+    Dismounted {
+        /// The durable end of the log.
+        end: Position,
+        /// As in [`Input::Checkpoint`].
+        checkpoint: Position,
+    },
+    /// A backup holds every generation below this one.
+    BackedUp {
+        /// The generation.
+        below: u32,
+    },
+    /// A page on disk fails its check; it is not used until it is replaced.
+    PageDamaged {
+        /// Its number.
+        page: u32,
+    },
+    /// The disk is gone. The machine does nothing more until it is made anew on another disk.
+    DiskFailed,
+    /// How healthy the host is: 0 is best.
+    HostTier(u8),
+}
+
+enum Role {
+    Passive,
+    Activating { epoch: Epoch, saved: bool, asked_ms: u64, sequence: u64 },
+    Active(Box<Active>),
+    Dismounting { epoch: Epoch, drained: Option<Position> },
+    Failed,
+}
+
+/// What follows once a [`DiskOp`] is durable.
+enum Pending {
+    Stored { end: Position, from: HostId },
+    Saved { promised: Epoch, report: bool, progress: bool, ask_lease: bool },
+    Cut { to: Position },
+    Erased,
+    LogStarted { generation: u32 },
+    PatchWritten { patch: Option<PageRequest>, pages: u32, position: Position },
+    Repaired { page: u32 },
+    Dropped,
+}
+
+/// One copy.
+pub struct Copy {
+    spec: Rc<DatabaseSpec>,
+    host: HostId,
+    boot: Boot,
+    erasures: u32,
+    meta: Meta,
+    /// The promise that is on disk.
+    promised_durably: Epoch,
+    log: Option<LogExtent>,
+    /// End of the log with what is on its way to the disk.
+    accepted: Position,
+    replayed: Position,
+    checkpoint: Position,
+    replaying: bool,
+    role: Role,
+    following: Option<Following>,
+    settling: Option<Settling>,
+    /// When each generation came in, for replay lag.
+    received_ms: BTreeMap<u32, u64>,
+    fence_unanswered: bool,
+    released: Option<(Epoch, Option<Position>)>,
+    catch_up: Option<(HostId, Epoch, u64)>,
+    pending: BTreeMap<u64, Pending>,
+    next_ticket: u64,
+    next_nonce: u64,
+    fetching: Option<(u64, u64)>,
+    patching: bool,
+    host_tier: u8,
+    backed_up_below: u32,
+    reported_ms: Option<u64>,
+}
+
+impl Copy {
+    /// The copy of `spec` on `host` as it was found on disk.
+    ///
+    /// # Panics
+    /// If the database has no copy on the host.
+    #[must_use]
+    pub fn new(spec: Rc<DatabaseSpec>, host: HostId, boot: Boot, found: Found) -> Self {
+        assert!(spec.copy_on(host).is_some(), "{:?} has no copy on {host:?}", spec.id);
+        let accepted = found.log.map_or(Position::START, |log| log.end);
+        Copy {
+            spec,
+            host,
+            boot,
+            erasures: 0,
+            promised_durably: found.meta.promised,
+            meta: found.meta,
+            log: found.log,
+            accepted,
+            replayed: found.checkpoint,
+            checkpoint: found.checkpoint,
+            replaying: false,
+            role: Role::Passive,
+            following: None,
+            settling: None,
+            received_ms: BTreeMap::new(),
+            fence_unanswered: false,
+            released: None,
+            catch_up: None,
+            pending: BTreeMap::new(),
+            next_ticket: 0,
+            next_nonce: 0,
+            fetching: None,
+            patching: false,
+            host_tier: 0,
+            backed_up_below: 0,
+            reported_ms: None,
+        }
+    }
+
+    /// The epoch in which it is active on its own clock at `now_ms`.
+    #[must_use]
+    pub fn active_epoch(&self, now_ms: u64) -> Option<Epoch> {
+        match &self.role {
+            Role::Active(active) if now_ms < active.lease_end_ms => Some(active.epoch),
+            _ => None,
+        }
+    }
+
+    /// Whether users may commit at `now_ms`.
+    #[must_use]
+    pub fn takes_commits(&self, now_ms: u64) -> bool {
+        matches!(&self.role, Role::Active(active) if now_ms < active.lease_end_ms && active.drain.is_none())
+    }
+
+    /// What it would say to the arbiter.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let end = self.end();
+        Report {
+            database: self.spec.id,
+            host: self.host,
+            boot: self.boot,
+            promised: self.promised_durably,
+            lineage: self.meta.lineage.clone(),
+            end,
+            log_start: self.log.map_or(1, |log| log.start),
+            replayed: self.replayed,
+            health: self.health(),
+            mountable: self.is_mountable(),
+            copy_queue: self.following.as_ref().map_or(0, |f| end.generations_behind(f.active_end)),
+            host_tier: self.host_tier,
+        }
+    }
+
+    /// Handles one input at `now_ms` of the host's clock.
+    pub fn handle(&mut self, now_ms: u64, input: Input, out: &mut Vec<Effect>) {
+        if matches!(self.role, Role::Failed) {
+            return;
+        }
+        if matches!(&self.role, Role::Active(active) if now_ms >= active.lease_end_ms) {
+            self.step_down(StepDown::LeaseEnded, None, out);
+        }
+        match input {
+            Input::Tick => {}
+            Input::FromArbiter(message) => self.on_arbiter(now_ms, message, out),
+            Input::Peer { from, message } => self.on_peer(now_ms, from, message, out),
+            Input::DiskDone { ticket } => self.on_disk(now_ms, ticket, out),
+            Input::LogRead { to, piece } => self.on_log_read(now_ms, to, piece, out),
+            Input::PagesRead { to, nonce, pages, next, position } => {
+                let epoch = self.meta.promised;
+                let message = PeerMessage::Pages { epoch, nonce, pages, next, position };
+                out.push(Effect::ToPeer(to, message));
+            }
+            Input::PagesListed { from, pages } => self.on_pages_listed(from, pages, out),
+            Input::Replayed { to } => {
+                self.replaying = false;
+                self.replayed = self.replayed.max(to);
+            }
+            Input::Checkpoint { at } => self.checkpoint = self.checkpoint.max(at),
+            Input::Appended { end } => self.on_appended(end),
+            Input::LogDurable { end } => self.on_log_durable(end),
+            Input::Commit { ticket, position } => self.on_commit(ticket, position),
+            Input::Dismounted { end, checkpoint } => self.on_dismounted(end, checkpoint, out),
+            Input::BackedUp { below } => self.backed_up_below = self.backed_up_below.max(below),
+            Input::PageDamaged { page } => self.on_page_damaged(page, out),
+            Input::DiskFailed => {
+                if matches!(self.role, Role::Active(_)) {
+                    self.step_down(StepDown::DiskFailed, None, out);
+                    self.leave(None, out);
+                }
+                self.role = Role::Failed;
+                return;
+            }
+            Input::HostTier(tier) => self.host_tier = tier,
+        }
+        self.work(now_ms, out);
+    }
+
+    /// What time and state call for.
+    fn work(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
+        match self.role {
+            Role::Active(_) => self.work_active(now_ms, out),
+            Role::Passive => self.work_passive(now_ms, out),
+            Role::Activating { .. } => self.work_activating(now_ms, out),
+            Role::Dismounting { .. } | Role::Failed => {}
+        }
+        let due = self.reported_ms.is_none_or(|at| now_ms >= at + self.spec.timing.report_ms);
+        if due && !matches!(self.role, Role::Dismounting { .. }) {
+            self.reported_ms = Some(now_ms);
+            out.push(Effect::ToArbiter(ToArbiter::Report(self.report())));
+            self.send_released(out);
+        }
+    }
+
+    fn on_arbiter(&mut self, now_ms: u64, message: FromArbiter, out: &mut Vec<Effect>) {
+        match message {
+            FromArbiter::Fence { epoch } => {
+                if epoch < self.meta.promised {
+                    return;
+                }
+                self.promise(epoch, out);
+                self.released = self.released.filter(|&(old, _)| old >= epoch);
+                self.fence_unanswered = true;
+                self.answer_fence(out);
+            }
+            FromArbiter::CatchUp { epoch, source } => {
+                if epoch == self.meta.promised && matches!(self.role, Role::Passive) {
+                    self.catch_up = Some((source, epoch, 0));
+                }
+            }
+            FromArbiter::Activate { epoch } => {
+                let is_new = epoch == self.meta.promised && self.meta.lineage.epoch() < epoch;
+                if is_new && matches!(self.role, Role::Passive) && self.may_mount() {
+                    self.catch_up = None;
+                    self.role = Role::Activating { epoch, saved: false, asked_ms: 0, sequence: 0 };
+                    out.push(Effect::Event(Event::Activating { epoch }));
+                }
+            }
+            FromArbiter::Granted { epoch, sequence, asked_at_ms, lease_ms, generation, partner } => {
+                let asked_at_ms =
+                    if self.spec.has(Bug::LeaseCountedFromReceipt) { now_ms } else { asked_at_ms };
+                let end_ms = crate::lease::holder_end_ms(asked_at_ms, lease_ms);
+                self.on_granted(now_ms, epoch, sequence, end_ms, generation, partner, out);
+            }
+            FromArbiter::Drain { epoch, target } => {
+                if let Role::Active(active) = &mut self.role
+                    && active.epoch == epoch
+                    && active.drain.is_none()
+                {
+                    active.drain = Some((target, now_ms + self.spec.timing.drain_ms));
+                }
+            }
+        }
+    }
+
+    /// Takes nothing any more from epochs below `epoch`.
+    fn promise(&mut self, epoch: Epoch, out: &mut Vec<Effect>) {
+        if epoch <= self.meta.promised {
+            return;
+        }
+        self.meta.promised = epoch;
+        self.catch_up = None;
+        self.fetching = None;
+        match &self.role {
+            Role::Active(_) => self.step_down(StepDown::Fenced, None, out),
+            Role::Activating { .. } => self.role = Role::Passive,
+            _ => {}
+        }
+    }
+
+    /// Answers a fence once the promise is durable and the database is closed.
+    fn answer_fence(&mut self, out: &mut Vec<Effect>) {
+        if self.fence_unanswered && matches!(self.role, Role::Passive | Role::Activating { .. }) {
+            self.fence_unanswered = false;
+            self.save(true, false, false, out);
+        }
+    }
+
+    fn save(&mut self, report: bool, progress: bool, ask_lease: bool, out: &mut Vec<Effect>) {
+        let pending = Pending::Saved { promised: self.meta.promised, report, progress, ask_lease };
+        self.disk(DiskOp::Save(self.meta.clone()), pending, out);
+    }
+
+    fn disk(&mut self, op: DiskOp, pending: Pending, out: &mut Vec<Effect>) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.pending.insert(ticket, pending);
+        out.push(Effect::Disk { ticket, op });
+    }
+
+    fn on_disk(&mut self, now_ms: u64, ticket: u64, out: &mut Vec<Effect>) {
+        let Some(pending) = self.pending.remove(&ticket) else { return };
+        match pending {
+            Pending::Saved { promised, report, progress, ask_lease } => {
+                self.promised_durably = promised;
+                if report {
+                    out.push(Effect::ToArbiter(ToArbiter::Report(self.report())));
+                }
+                if progress {
+                    self.send_progress(out);
+                }
+                if let (true, Role::Activating { saved, epoch, .. }) = (ask_lease, &mut self.role)
+                    && *epoch == promised
+                {
+                    *saved = true;
+                }
+            }
+            Pending::Stored { end, from } => self.on_stored(now_ms, end, from, out),
+            Pending::Cut { to } => self.on_cut(to),
+            Pending::Erased => self.on_erased(),
+            Pending::LogStarted { generation } => self.on_log_started(generation),
+            Pending::PatchWritten { patch, pages, position } => {
+                self.on_patch_written(patch, pages, position, out);
+            }
+            Pending::Repaired { page } => {
+                if let Role::Active(active) = &mut self.role {
+                    active.repairs.remove(&page);
+                }
+                out.push(Effect::Event(Event::PageRepaired { page }));
+            }
+            Pending::Dropped => {}
+        }
+    }
+
+    /// Replays to the end, takes up its epoch durably, then asks for the lease until it comes.
+    fn work_activating(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
+        let end = self.end();
+        if self.replayed < end {
+            if !self.replaying {
+                self.replaying = true;
+                out.push(Effect::Replay { to: end });
+            }
+            return;
+        }
+        let Role::Activating { epoch, saved, asked_ms, sequence } = &mut self.role else { return };
+        let epoch = *epoch;
+        if self.meta.lineage.epoch() < epoch {
+            self.meta.lineage = self.meta.lineage.continued(epoch, end);
+            self.save(false, false, true, out);
+        } else if *saved && (*sequence == 0 || now_ms >= *asked_ms + self.spec.timing.resend_ms) {
+            *sequence += 1;
+            *asked_ms = now_ms;
+            let sequence = *sequence;
+            out.push(Effect::ToArbiter(ToArbiter::Renewal(Renewal {
+                database: self.spec.id,
+                host: self.host,
+                boot: self.boot,
+                epoch,
+                sequence,
+                asked_at_ms: now_ms,
+                generation: end.generation,
+                partner: None,
+                lineage: self.meta.lineage.clone(),
+            })));
+        }
+    }
+
+    fn spec_here(&self) -> &CopySpec {
+        self.spec.copy_on(self.host).expect("checked when the copy was made")
+    }
+
+    fn life(&self) -> Life {
+        Life { boot: self.boot, erasures: self.erasures }
+    }
+
+    fn end(&self) -> Position {
+        self.log.map_or(Position::START, |log| log.end)
+    }
+
+    fn health(&self) -> Health {
+        match (&self.role, &self.meta.patch) {
+            (Role::Failed, _) => Health::Failed,
+            (_, Some(PageRequest::From(_))) => Health::Seeding,
+            (_, Some(PageRequest::List(_))) => Health::Resyncing,
+            (_, None) if self.log.is_none() => Health::Seeding,
+            (_, None) => Health::Healthy,
+        }
+    }
+
+    fn is_mountable(&self) -> bool {
+        let is_consistent = self.end() >= self.meta.needed_to || self.spec.has(Bug::ConsistencyPointIgnored);
+        self.health() == Health::Healthy && is_consistent && self.settling.is_none()
+    }
+
+    /// Mountable, and nothing is on its way that could change that.
+    fn may_mount(&self) -> bool {
+        self.is_mountable() && self.accepted == self.end() && !self.replaying
+    }
+
+    fn nonce(&mut self) -> u64 {
+        self.next_nonce += 1;
+        u64::from(self.boot.0) << 32 | self.next_nonce
+    }
+}

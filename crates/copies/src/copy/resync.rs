@@ -1,0 +1,235 @@
+//! Back to the active copy's history: cut the log where the histories part, fetch pages that may hold changes of the lost
+//! one, or make the whole copy anew. Damaged pages take the same way.
+//!
+//! Order on disk, so that a crash at any point is harmless: first the list of pages to fetch, then the cut of the log, then
+//! the new lineage. For a new copy: first the mark that it has no contents, then the erasure.
+
+use std::rc::Rc;
+
+use super::{Copy, DiskOp, Effect, Event, LogExtent, Pending, Role, SeedReason};
+use crate::lineage::Lineage;
+use crate::message::{Life, PageRequest, PeerMessage};
+use crate::planted::Bug;
+use crate::types::{Epoch, HostId, PageCopy, Position};
+
+/// Pages asked for at once.
+const PAGES_PER_REQUEST: usize = 16;
+
+/// Between the discovery of a fork and the cut of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settling {
+    /// The pages behind the fork are being listed.
+    Listing { fork: Position },
+    /// The log is being cut.
+    Cutting,
+}
+
+impl Copy {
+    /// Our log and the active copy's part at `fork`.
+    pub(super) fn settle(&mut self, fork: Position, active_log_start: u32, out: &mut Vec<Effect>) {
+        let Some(log) = self.log else { return };
+        if self.replaying || !self.pending.is_empty() {
+            // The next sign of life of the active copy finds the log at rest.
+            return;
+        }
+        self.following = None;
+        if self.meta.needed_to > fork || log.start > fork.generation || active_log_start > fork.generation {
+            self.reseed(SeedReason::ForkOutOfReach, out);
+            return;
+        }
+        self.settling = Some(Settling::Listing { fork });
+        out.push(Effect::ListPages { from: fork });
+    }
+
+    pub(super) fn on_pages_listed(&mut self, from: Position, pages: Vec<u32>, out: &mut Vec<Effect>) {
+        if self.settling != Some(Settling::Listing { fork: from }) {
+            return;
+        }
+        out.push(Effect::Event(Event::Diverged { fork: from, discarded_to: self.end() }));
+        let keeps_them = self.spec.has(Bug::DivergentPagesKept);
+        if !pages.is_empty() && !keeps_them && !matches!(self.meta.patch, Some(PageRequest::From(_))) {
+            let mut all = match self.meta.patch.take() {
+                Some(PageRequest::List(pages)) => pages,
+                _ => Vec::new(),
+            };
+            all.extend(pages);
+            all.sort_unstable();
+            all.dedup();
+            self.meta.patch = Some(PageRequest::List(all));
+            self.save(false, false, false, out);
+        }
+        self.settling = Some(Settling::Cutting);
+        self.disk(DiskOp::Cut { to: from }, Pending::Cut { to: from }, out);
+    }
+
+    pub(super) fn on_cut(&mut self, to: Position) {
+        if let Some(log) = &mut self.log {
+            log.end = to;
+        }
+        self.accepted = to;
+        self.checkpoint = self.checkpoint.min(to);
+        self.replayed = self.checkpoint;
+        self.received_ms.retain(|&generation, _| generation <= to.generation);
+        self.settling = None;
+    }
+
+    /// Throws everything away; the next sign of life of the active copy starts the new copy.
+    pub(super) fn reseed(&mut self, why: SeedReason, out: &mut Vec<Effect>) {
+        if self.replaying || !self.pending.is_empty() {
+            return;
+        }
+        out.push(Effect::Event(Event::SeedingBegun { why }));
+        self.following = None;
+        self.meta.patch = Some(PageRequest::From(0));
+        self.meta.needed_to = Position::START;
+        self.save(false, false, false, out);
+        self.log = None;
+        self.erasures += 1;
+        self.disk(DiskOp::Erase, Pending::Erased, out);
+    }
+
+    pub(super) fn on_erased(&mut self) {
+        self.accepted = Position::START;
+        self.checkpoint = Position::START;
+        self.replayed = Position::START;
+        self.received_ms.clear();
+        self.fetching = None;
+    }
+
+    /// The active side: from which log on, together with the pages as they are from now on, the database is whole.
+    pub(super) fn on_seed_request(
+        &mut self,
+        from: HostId,
+        epoch: Epoch,
+        life: Life,
+        nonce: u64,
+        out: &mut Vec<Effect>,
+    ) {
+        let checkpoint = self.checkpoint;
+        let misses_logs = self.spec.has(Bug::SeedMissesLogs);
+        if let Role::Active(active) = &mut self.role
+            && active.epoch == epoch
+            && let Some(peer) = active.peers.get_mut(&from)
+            && life >= peer.life
+        {
+            peer.forget(life);
+            let generation = if misses_logs { active.durable.generation } else { checkpoint.generation };
+            let lineage = self.meta.lineage.clone();
+            out.push(Effect::ToPeer(from, PeerMessage::SeedStart { epoch, nonce, lineage, generation }));
+        }
+    }
+
+    pub(super) fn on_seed_start(
+        &mut self,
+        epoch: Epoch,
+        nonce: u64,
+        lineage: Lineage,
+        generation: u32,
+        out: &mut Vec<Effect>,
+    ) {
+        let is_expected = self.fetching.is_some_and(|(expected, _)| expected == nonce);
+        let is_followed = self.following.as_ref().is_some_and(|f| f.epoch == epoch);
+        if epoch != self.meta.promised || !is_expected || !is_followed || self.log.is_some() {
+            return;
+        }
+        if !self.pending.is_empty() {
+            return;
+        }
+        self.fetching = None;
+        self.meta.patch = Some(PageRequest::From(0));
+        self.meta.lineage = lineage;
+        self.disk(DiskOp::StartLog { generation }, Pending::LogStarted { generation }, out);
+    }
+
+    pub(super) fn on_log_started(&mut self, generation: u32) {
+        let start = Position::of_generation(generation);
+        self.log = Some(LogExtent { start: generation, end: start });
+        self.accepted = start;
+        self.checkpoint = start;
+        self.replayed = start;
+        // The next sign of life of the active copy confirms the lineage, and saves it.
+        self.following = None;
+    }
+
+    /// Asks for the next pages, again if no answer has come.
+    pub(super) fn fetch_patch(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
+        let Some(following) =
+            self.following.as_ref().filter(|f| f.is_active && f.epoch == self.meta.promised)
+        else {
+            return;
+        };
+        if self.patching || self.settling.is_some() || self.log.is_none() {
+            return;
+        }
+        if self.fetching.is_some_and(|(_, asked_ms)| now_ms < asked_ms + self.spec.timing.resend_ms) {
+            return;
+        }
+        let (source, epoch) = (following.source, following.epoch);
+        let request = match &self.meta.patch {
+            None => return,
+            Some(PageRequest::From(page)) => PageRequest::From(*page),
+            Some(PageRequest::List(pages)) => {
+                PageRequest::List(pages[..pages.len().min(PAGES_PER_REQUEST)].to_vec())
+            }
+        };
+        let nonce = self.nonce();
+        self.fetching = Some((nonce, now_ms));
+        let message = PeerMessage::FetchPages { epoch, nonce, request, at_least: self.end() };
+        out.push(Effect::ToPeer(source, message));
+    }
+
+    pub(super) fn on_pages(
+        &mut self,
+        from: HostId,
+        nonce: u64,
+        pages: Rc<[PageCopy]>,
+        next: Option<u32>,
+        position: Position,
+        out: &mut Vec<Effect>,
+    ) {
+        if let Role::Active(active) = &mut self.role {
+            if let Some(page) = active.repair_answered(nonce, &pages) {
+                self.disk(DiskOp::WritePages(pages), Pending::Repaired { page }, out);
+            }
+            return;
+        }
+        let is_expected = self.fetching.is_some_and(|(expected, _)| expected == nonce);
+        let from_active = self.following.as_ref().is_some_and(|f| f.source == from);
+        if !is_expected || !from_active || self.patching || self.settling.is_some() || self.log.is_none() {
+            return;
+        }
+        let rest = match &self.meta.patch {
+            None => return,
+            Some(PageRequest::From(_)) => next.map(PageRequest::From),
+            Some(PageRequest::List(list)) => {
+                let got = |page: &u32| pages.iter().any(|copy| copy.page == *page);
+                let rest: Vec<u32> = list.iter().copied().filter(|page| !got(page)).collect();
+                (!rest.is_empty()).then_some(PageRequest::List(rest))
+            }
+        };
+        // The point up to which the log must reach is on disk before the first page that needs it.
+        self.meta.needed_to = self.meta.needed_to.max(position);
+        self.save(false, false, false, out);
+        self.fetching = None;
+        self.patching = true;
+        let pending = Pending::PatchWritten { patch: rest, pages: pages.len() as u32, position };
+        self.disk(DiskOp::WritePages(pages), pending, out);
+    }
+
+    pub(super) fn on_patch_written(
+        &mut self,
+        patch: Option<PageRequest>,
+        pages: u32,
+        position: Position,
+        out: &mut Vec<Effect>,
+    ) {
+        self.patching = false;
+        self.meta.needed_to = self.meta.needed_to.max(position);
+        if patch.is_none() {
+            let was_seeding = matches!(self.meta.patch, Some(PageRequest::From(_)));
+            out.push(Effect::Event(if was_seeding { Event::Seeded } else { Event::Resynced { pages } }));
+        }
+        self.meta.patch = patch;
+        self.save(false, true, false, out);
+    }
+}

@@ -1,0 +1,43 @@
+//! Rules that a test may switch off one at a time, to prove that the history checker notices.
+
+/// A rule that is not kept.
+#[allow(missing_docs, reason = "each name is the rule that is broken; docs/copies.md has the table")]
+#[cfg_attr(not(feature = "planted-bugs"), allow(unreachable_pub, reason = "reachable in tests only"))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bug {
+    LeaseNotWaitedFor,
+    LeaseForgottenByRestart,
+    LeaseCountedFromReceipt,
+    DriftIgnored,
+    AcknowledgedBeforePartner,
+    PartnerNotRecorded,
+    StaleEpochAccepted,
+    MountWithoutProof,
+    RunAheadUnlimited,
+    TruncatedTooEarly,
+    DivergenceUnnoticed,
+    DivergentPagesKept,
+    SeedMissesLogs,
+    ConsistencyPointIgnored,
+}
+
+impl Bug {
+    /// All of them.
+    #[cfg(feature = "planted-bugs")]
+    pub const ALL: [Bug; 14] = [
+        Bug::LeaseNotWaitedFor,
+        Bug::LeaseForgottenByRestart,
+        Bug::LeaseCountedFromReceipt,
+        Bug::DriftIgnored,
+        Bug::AcknowledgedBeforePartner,
+        Bug::PartnerNotRecorded,
+        Bug::StaleEpochAccepted,
+        Bug::MountWithoutProof,
+        Bug::RunAheadUnlimited,
+        Bug::TruncatedTooEarly,
+        Bug::DivergenceUnnoticed,
+        Bug::DivergentPagesKept,
+        Bug::SeedMissesLogs,
+        Bug::ConsistencyPointIgnored,
+    ];
+}

@@ -1,0 +1,958 @@
+//! Hosts, clocks, disks and a network in virtual time, driven from one seed.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use copies::{
+    Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Boot, Copy, DatabaseId, DatabaseSpec, Effect, Event,
+    FromArbiter, HostId, Input, PeerMessage, Position, Record as ArbiterRecord, SiteId, ToArbiter,
+};
+
+use crate::history::History;
+use crate::model::{Disk, Engine, Op, PAGES, Record};
+
+pub const MS: u64 = 1_000;
+const TICK_US: u64 = 20 * MS;
+const CLIENT_US: u64 = 12 * MS;
+
+/// A small generator of random numbers (splitmix64): tests only.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high.saturating_sub(low) + 1)
+    }
+
+    pub fn chance(&mut self, per_thousand: u64) -> bool {
+        self.below(1000) < per_thousand
+    }
+}
+
+/// A clock with its own zero and rate.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    pub offset_us: u64,
+    pub rate_ppm: i64,
+}
+
+impl Clock {
+    fn at_ms(self, now_us: u64) -> u64 {
+        let rate = (1_000_000 + self.rate_ppm) as u128;
+        ((u128::from(now_us) * rate / 1_000_000) as u64 + self.offset_us) / 1_000
+    }
+}
+
+/// Who talks: a host's copies or the arbiter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Party {
+    Arbiter,
+    Host(HostId),
+}
+
+#[derive(Debug, Clone)]
+enum Message {
+    ToArbiter(ToArbiter),
+    FromArbiter(DatabaseId, FromArbiter),
+    Peer(HostId, DatabaseId, PeerMessage),
+}
+
+enum Happening {
+    Tick(HostId),
+    ArbiterTick,
+    Client(DatabaseId),
+    Deliver { to: Party, message: Message },
+    DiskDone { copy: CopyName, life: u64, ticket: u64 },
+    Local { copy: CopyName, life: u64, what: Local },
+    Flush { copy: CopyName, life: u64 },
+    WritePages { copy: CopyName },
+    ArbiterPersisted { life: u64, ticket: u64, database: DatabaseId, record: Box<ArbiterRecord> },
+    Fault(Fault),
+}
+
+enum Local {
+    ReadLog { to: HostId, from: Position, until: Position },
+    ReadPages { to: HostId, nonce: u64, request: copies::PageRequest },
+    ListPages { from: Position },
+    Replay { to: Position },
+}
+
+type CopyName = (HostId, DatabaseId);
+
+/// What goes wrong, or is put right.
+#[derive(Debug, Clone)]
+pub enum Fault {
+    CrashHost { host: HostId, down_ms: u64 },
+    KillHost(HostId),
+    RestartHost(HostId),
+    PauseHost { host: HostId, ms: u64 },
+    CrashArbiter { down_ms: u64 },
+    RestartArbiter,
+    Cut { left: Vec<Party>, right: Vec<Party>, ms: u64 },
+    Weather { loss: u64, doubling: u64, late: u64, ms: u64 },
+    DamagePage { host: HostId, database: DatabaseId, page: u32 },
+    FailDisk { host: HostId, database: DatabaseId, replaced_after_ms: u64 },
+    ReplaceDisk { host: HostId, database: DatabaseId },
+    Backup { database: DatabaseId },
+    Move { database: DatabaseId, target: HostId },
+    Heal,
+    StopClients,
+}
+
+struct Node {
+    machine: Copy,
+    engine: Engine,
+    /// Tells what was begun before a restart from what was begun after it.
+    life: u64,
+}
+
+pub struct Host {
+    pub site: SiteId,
+    clock: Clock,
+    pub is_up: bool,
+    paused_until_us: u64,
+    boot: u32,
+    nodes: BTreeMap<DatabaseId, Node>,
+    /// What is on the disks of a host that is down.
+    disks: BTreeMap<DatabaseId, Disk>,
+    failed: BTreeSet<DatabaseId>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Weather {
+    loss: u64,
+    doubling: u64,
+    late: u64,
+    until_us: u64,
+}
+
+/// What users and operators saw of one database.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    pub outage_ms: u64,
+    pub longest_outage_ms: u64,
+    pub current_outage_ms: u64,
+    pub queue_max: u32,
+    pub below_full_redundancy_ms: u64,
+    pub full_redundancy_at_us: u64,
+}
+
+pub struct Cluster {
+    pub random: Random,
+    pub now_us: u64,
+    events: BTreeMap<(u64, u64), Happening>,
+    sequence: u64,
+    pub specs: BTreeMap<DatabaseId, Rc<DatabaseSpec>>,
+    pub hosts: BTreeMap<HostId, Host>,
+    arbiter: Option<Arbiter>,
+    arbiter_records: BTreeMap<DatabaseId, ArbiterRecord>,
+    arbiter_clock: Clock,
+    arbiter_life: u64,
+    next_life: u64,
+    cuts: Vec<(BTreeSet<Party>, BTreeSet<Party>, u64)>,
+    weather: Weather,
+    pub history: BTreeMap<DatabaseId, History>,
+    pub seen: BTreeMap<DatabaseId, Seen>,
+    pub counters: Rc<RefCell<BTreeMap<String, u64>>>,
+    clients_run: bool,
+    disk_lost: BTreeSet<DatabaseId>,
+    next_commit: u32,
+    commits: BTreeMap<(CopyName, u64), (u32, Position)>,
+    trace: bool,
+}
+
+impl Cluster {
+    pub fn new(
+        seed: u64,
+        hosts: Vec<(HostId, SiteId, Clock)>,
+        arbiter_clock: Clock,
+        specs: Vec<DatabaseSpec>,
+        counters: Rc<RefCell<BTreeMap<String, u64>>>,
+    ) -> Self {
+        let specs: BTreeMap<DatabaseId, Rc<DatabaseSpec>> =
+            specs.into_iter().map(|spec| (spec.id, Rc::new(spec))).collect();
+        let mut cluster = Cluster {
+            random: Random::new(seed),
+            now_us: 0,
+            events: BTreeMap::new(),
+            sequence: 0,
+            hosts: BTreeMap::new(),
+            arbiter: None,
+            arbiter_records: specs.iter().map(|(&id, spec)| (id, ArbiterRecord::first(spec))).collect(),
+            arbiter_clock,
+            arbiter_life: 0,
+            next_life: 0,
+            cuts: Vec::new(),
+            weather: Weather::default(),
+            history: specs.iter().map(|(&id, spec)| (id, History::new(spec.clone()))).collect(),
+            seen: specs.keys().map(|&id| (id, Seen::default())).collect(),
+            counters,
+            clients_run: true,
+            disk_lost: BTreeSet::new(),
+            next_commit: 1,
+            commits: BTreeMap::new(),
+            trace: std::env::var("PROOFLOAD_TRACE").is_ok(),
+            specs,
+        };
+        for (host, site, clock) in hosts {
+            let disks = cluster.specs.values().filter(|spec| spec.copy_on(host).is_some());
+            let disks = disks.map(|spec| (spec.id, Disk::first())).collect();
+            let state = Host {
+                site,
+                clock,
+                is_up: false,
+                paused_until_us: 0,
+                boot: 0,
+                nodes: BTreeMap::new(),
+                disks,
+                failed: BTreeSet::new(),
+            };
+            cluster.hosts.insert(host, state);
+            cluster.start_host(host);
+            let first = cluster.random.below(TICK_US);
+            cluster.at(first, Happening::Tick(host));
+        }
+        cluster.start_arbiter();
+        cluster.at(0, Happening::ArbiterTick);
+        for id in cluster.specs.keys().copied().collect::<Vec<_>>() {
+            cluster.at(CLIENT_US, Happening::Client(id));
+        }
+        cluster
+    }
+
+    fn at(&mut self, delay_us: u64, what: Happening) {
+        self.sequence += 1;
+        self.events.insert((self.now_us + delay_us, self.sequence), what);
+    }
+
+    pub fn schedule(&mut self, at_ms: u64, fault: Fault) {
+        self.sequence += 1;
+        self.events.insert((at_ms * MS, self.sequence), Happening::Fault(fault));
+    }
+
+    pub fn count(&self, name: impl Into<String>) {
+        *self.counters.borrow_mut().entry(name.into()).or_default() += 1;
+    }
+
+    /// Counts an event by its name, without its values.
+    fn count_event(&self, owner: &str, event: &dyn std::fmt::Debug) {
+        let text = format!("{event:?}");
+        let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
+        let detail = ["why: ", "on: ", "drained: ", "loss: "].iter().find_map(|key| {
+            let rest = &text[text.find(key)? + key.len()..];
+            Some(rest.chars().take_while(|c| c.is_alphanumeric()).collect::<String>())
+        });
+        self.count(match detail {
+            Some(detail) => format!("{owner}.{name}.{detail}"),
+            None => format!("{owner}.{name}"),
+        });
+    }
+
+    fn say(&self, text: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("{:>9.3} {}", self.now_us as f64 / 1e3, text());
+        }
+    }
+
+    pub fn run_until(&mut self, until_ms: u64) -> Result<(), String> {
+        while let Some((&(at, sequence), _)) = self.events.first_key_value()
+            && at <= until_ms * MS
+        {
+            let what = self.events.remove(&(at, sequence)).expect("just seen");
+            self.now_us = self.now_us.max(at);
+            self.happen(what).map_err(|error| format!("at {} ms: {error}", self.now_us / MS))?;
+        }
+        self.now_us = until_ms * MS;
+        Ok(())
+    }
+
+    fn happen(&mut self, what: Happening) -> Result<(), String> {
+        if let Happening::DiskDone { copy, .. }
+        | Happening::Local { copy, .. }
+        | Happening::Flush { copy, .. } = &what
+        {
+            // A host that hangs learns later what its disks have done.
+            let resumes_us = self.hosts[&copy.0].paused_until_us;
+            if resumes_us > self.now_us {
+                self.at(resumes_us - self.now_us, what);
+                return Ok(());
+            }
+        }
+        match what {
+            Happening::Tick(host) => {
+                self.at(TICK_US, Happening::Tick(host));
+                let databases: Vec<DatabaseId> = self.hosts[&host].nodes.keys().copied().collect();
+                for database in databases {
+                    self.input((host, database), Input::Tick)?;
+                    if self.random.chance(60) {
+                        self.at(0, Happening::WritePages { copy: (host, database) });
+                    }
+                }
+                Ok(())
+            }
+            Happening::ArbiterTick => {
+                self.at(TICK_US, Happening::ArbiterTick);
+                self.arbiter_input(ArbiterInput::Tick)
+            }
+            Happening::Client(database) => self.client(database),
+            Happening::Deliver { to, message } => self.deliver(to, message),
+            Happening::DiskDone { copy, life, ticket } => self.disk_done(copy, life, ticket),
+            Happening::Local { copy, life, what } => self.local(copy, life, what),
+            Happening::Flush { copy, life } => self.flush(copy, life),
+            Happening::WritePages { copy } => {
+                let only = self.random.chance(600).then(|| self.random.below(u64::from(PAGES)) as u32);
+                let Some(node) = self.node(copy) else { return Ok(()) };
+                match node.engine.write_pages(only) {
+                    Some(at) => self.input(copy, Input::Checkpoint { at }),
+                    None => Ok(()),
+                }
+            }
+            Happening::ArbiterPersisted { life, ticket, database, record } => {
+                if life != self.arbiter_life || self.arbiter.is_none() {
+                    return Ok(());
+                }
+                self.arbiter_records.insert(database, *record);
+                self.arbiter_input(ArbiterInput::Persisted { ticket })
+            }
+            Happening::Fault(fault) => self.fault(fault),
+        }
+    }
+
+    fn node(&mut self, (host, database): CopyName) -> Option<&mut Node> {
+        self.hosts.get_mut(&host)?.nodes.get_mut(&database)
+    }
+
+    fn life(&self, (host, database): CopyName) -> u64 {
+        self.hosts[&host].nodes.get(&database).map_or(0, |node| node.life)
+    }
+
+    fn start_node(&mut self, (host, database): CopyName, disk: Disk) {
+        self.next_life += 1;
+        let life = self.next_life;
+        let spec = self.specs[&database].clone();
+        let state = self.hosts.get_mut(&host).expect("known");
+        let machine = Copy::new(spec, host, Boot(state.boot), disk.found());
+        state.nodes.insert(database, Node { machine, engine: Engine::new(disk), life });
+    }
+
+    fn local_ms(&self, host: HostId) -> u64 {
+        self.hosts[&host].clock.at_ms(self.now_us)
+    }
+
+    /// Hosts that are active for a database on their own clocks, at this instant.
+    fn active(&self, database: DatabaseId) -> Vec<HostId> {
+        let is_active = |(&host, state): (&HostId, &Host)| {
+            let now_ms = state.clock.at_ms(self.now_us);
+            state.nodes.get(&database)?.machine.active_epoch(now_ms).map(|_| host)
+        };
+        self.hosts.iter().filter_map(is_active).collect()
+    }
+
+    fn check_active(&self, database: DatabaseId) -> Result<(), String> {
+        let active = self.active(database);
+        if active.len() > 1 {
+            return Err(format!("two active copies of {database:?}: {active:?}"));
+        }
+        Ok(())
+    }
+
+    fn input(&mut self, copy: CopyName, input: Input) -> Result<(), String> {
+        let (host, database) = copy;
+        let now_ms = self.local_ms(host);
+        if self.hosts[&host].paused_until_us > self.now_us {
+            return Ok(());
+        }
+        let Some(node) = self.node(copy) else { return Ok(()) };
+        let mut effects = Vec::new();
+        node.machine.handle(now_ms, input, &mut effects);
+        for effect in effects {
+            self.effect(copy, effect)?;
+        }
+        self.check_active(database)
+    }
+
+    fn effect(&mut self, copy: CopyName, effect: Effect) -> Result<(), String> {
+        let (host, database) = copy;
+        match effect {
+            Effect::ToArbiter(message) => {
+                self.send(Party::Host(host), Party::Arbiter, Message::ToArbiter(message));
+            }
+            Effect::ToPeer(peer, message) => {
+                self.send(Party::Host(host), Party::Host(peer), Message::Peer(host, database, message));
+            }
+            Effect::Disk { ticket, op } => {
+                self.check_drop(copy, &op)?;
+                self.queue_op(copy, Op::Machine { ticket, op });
+            }
+            Effect::ReadLog { to, from, until } => self.locally(copy, Local::ReadLog { to, from, until }),
+            Effect::ReadPages { to, nonce, request } => {
+                self.locally(copy, Local::ReadPages { to, nonce, request });
+            }
+            Effect::ListPages { from } => self.locally(copy, Local::ListPages { from }),
+            Effect::Replay { to } => self.locally(copy, Local::Replay { to }),
+            Effect::Mount { epoch } => {
+                let node = self.node(copy).expect("it has just spoken");
+                node.engine.open();
+                let report = node.machine.report();
+                let pages = node.engine.cache.clone();
+                let history = self.history.get_mut(&database).expect("known");
+                history.mounted(host, epoch, report.end, &report.lineage, &pages)?;
+                self.check_active(database)?;
+            }
+            Effect::Dismount => self.queue_op(copy, Op::Dismount),
+            Effect::Acknowledge { ticket } => {
+                if let Some((id, position)) = self.commits.remove(&(copy, ticket)) {
+                    let now_ms = self.local_ms(host);
+                    let epoch = self.node(copy).and_then(|node| node.machine.active_epoch(now_ms));
+                    let epoch = epoch.ok_or("a copy that is not active acknowledges a commit")?;
+                    self.history.get_mut(&database).expect("known").acknowledged(id, epoch, position);
+                }
+            }
+            Effect::Event(event) => {
+                self.say(|| format!("{host:?} {database:?} {event:?}"));
+                self.count_event("copy", &event);
+                if matches!(event, Event::SeedingBegun { why: copies::SeedReason::LogGone }) {
+                    self.count("copy.log_gone");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No log goes while a copy with contents may still need it.
+    fn check_drop(&mut self, (host, database): CopyName, op: &copies::DiskOp) -> Result<(), String> {
+        let copies::DiskOp::DropLogs { below } = op else { return Ok(()) };
+        if self.active(database) != [host] {
+            return Ok(());
+        }
+        for (&other, state) in &self.hosts {
+            let disk =
+                state.nodes.get(&database).map(|node| &node.engine.disk).or(state.disks.get(&database));
+            let Some(disk) = disk.filter(|disk| disk.log_start.is_some()) else { continue };
+            if other != host && disk.end().generation < *below {
+                let end = disk.end();
+                return Err(format!(
+                    "{host:?} drops log below {below} that {other:?} needs, which ends at {end}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn queue_op(&mut self, copy: CopyName, op: Op) {
+        let life = self.life(copy);
+        let latency = self.random.between(200, 3 * MS);
+        let Some(node) = self.node(copy) else { return };
+        let ticket = match &op {
+            Op::Machine { ticket, .. } => *ticket,
+            Op::Flush(_) | Op::Dismount => u64::MAX,
+        };
+        let is_idle = node.engine.queue.is_empty();
+        node.engine.queue.push_back((ticket, op));
+        if is_idle {
+            self.at(latency, Happening::DiskDone { copy, life, ticket });
+        }
+    }
+
+    fn disk_done(&mut self, copy: CopyName, life: u64, ticket: u64) -> Result<(), String> {
+        if life != self.life(copy) {
+            return Ok(());
+        }
+        let latency = self.random.between(200, 3 * MS);
+        let Some(node) = self.node(copy) else { return Ok(()) };
+        let Some((expected, op)) = node.engine.queue.pop_front() else { return Ok(()) };
+        assert_eq!(expected, ticket, "operations are done in order");
+        node.engine.carry_out(&op);
+        let end = node.engine.disk.end();
+        let checkpoint = node.engine.disk.checkpoint;
+        if let Some(&(next, _)) = node.engine.queue.front() {
+            self.at(latency, Happening::DiskDone { copy, life, ticket: next });
+        }
+        match op {
+            Op::Machine { ticket, .. } => self.input(copy, Input::DiskDone { ticket }),
+            Op::Flush(_) => {
+                let node = self.node(copy).expect("seen");
+                node.engine.flushing = false;
+                if node.engine.is_open && !node.engine.buffer.is_empty() {
+                    self.at(MS / 2, Happening::Flush { copy, life });
+                }
+                self.input(copy, Input::LogDurable { end })
+            }
+            Op::Dismount => {
+                self.commits.retain(|(name, _), _| *name != copy);
+                self.input(copy, Input::Dismounted { end, checkpoint })
+            }
+        }
+    }
+
+    fn flush(&mut self, copy: CopyName, life: u64) -> Result<(), String> {
+        if life != self.life(copy) {
+            return Ok(());
+        }
+        let Some(node) = self.node(copy) else { return Ok(()) };
+        if !node.engine.is_open || node.engine.flushing || node.engine.buffer.is_empty() {
+            return Ok(());
+        }
+        let records = node.engine.take_flush();
+        node.engine.flushing = true;
+        self.queue_op(copy, Op::Flush(records));
+        Ok(())
+    }
+
+    fn locally(&mut self, copy: CopyName, what: Local) {
+        let (life, delay) = (self.life(copy), self.random.between(100, 4 * MS));
+        self.at(delay, Happening::Local { copy, life, what });
+    }
+
+    fn local(&mut self, copy: CopyName, life: u64, what: Local) -> Result<(), String> {
+        if life != self.life(copy) {
+            return Ok(());
+        }
+        let signature = self.specs[&copy.1].signature;
+        let Some(node) = self.node(copy) else { return Ok(()) };
+        let input = match what {
+            Local::ReadLog { to, from, until } => {
+                let piece = node.engine.read_log(from, until, signature);
+                Input::LogRead { to, piece }
+            }
+            Local::ReadPages { to, nonce, request } => {
+                let is_busy = node.engine.flushing || !node.engine.buffer.is_empty();
+                if is_busy && node.engine.is_open {
+                    // Only what the durable log covers may leave the host.
+                    self.at(MS, Happening::Flush { copy, life });
+                    self.locally(copy, Local::ReadPages { to, nonce, request });
+                    return Ok(());
+                }
+                if let copies::PageRequest::List(pages) = &request
+                    && pages.iter().any(|page| node.engine.disk.damaged.contains(page))
+                {
+                    return Ok(());
+                }
+                let (pages, next, position) = node.engine.read_pages(&request);
+                Input::PagesRead { to, nonce, pages, next, position }
+            }
+            Local::ListPages { from } => Input::PagesListed { from, pages: node.engine.list_pages(from) },
+            Local::Replay { to } => {
+                node.engine.replay(to)?;
+                Input::Replayed { to }
+            }
+        };
+        self.input(copy, input)
+    }
+
+    fn client(&mut self, database: DatabaseId) -> Result<(), String> {
+        let spread = self.random.between(CLIENT_US / 2, CLIENT_US * 3 / 2);
+        self.at(spread, Happening::Client(database));
+        self.observe(database, spread);
+        if !self.clients_run {
+            return Ok(());
+        }
+        self.check_active(database)?;
+        for host in self.active(database) {
+            let copy = (host, database);
+            let now_ms = self.local_ms(host);
+            if self.hosts[&host].paused_until_us > self.now_us {
+                continue;
+            }
+            let count = self.random.between(1, 3);
+            for _ in 0..count {
+                let record =
+                    Record { id: self.next_commit, page: self.random.below(u64::from(PAGES)) as u32 };
+                self.next_commit += 1;
+                let is_durable = self.random.chance(600);
+                let Some(node) = self.node(copy) else { break };
+                let damaged = node.engine.disk.damaged.contains(&record.page);
+                if !node.engine.is_open || !node.machine.takes_commits(now_ms) || damaged {
+                    continue;
+                }
+                let epoch = node.machine.active_epoch(now_ms).expect("it takes commits");
+                let end = node.engine.commit(record);
+                self.history.get_mut(&database).expect("known").appended(epoch, end, record);
+                self.input(copy, Input::Appended { end })?;
+                if is_durable {
+                    let ticket = u64::from(record.id);
+                    self.commits.insert((copy, ticket), (record.id, end));
+                    self.input(copy, Input::Commit { ticket, position: end })?;
+                }
+            }
+            let (life, delay) = (self.life(copy), self.random.between(0, 3 * MS));
+            self.at(delay, Happening::Flush { copy, life });
+        }
+        Ok(())
+    }
+
+    /// What users and operators see.
+    fn observe(&mut self, database: DatabaseId, step_us: u64) {
+        let spec = self.specs[&database].clone();
+        let serving = |state: &Host| {
+            let now_ms = state.clock.at_ms(self.now_us);
+            let is_running = state.is_up && state.paused_until_us <= self.now_us;
+            is_running && state.nodes.get(&database).is_some_and(|node| node.machine.takes_commits(now_ms))
+        };
+        let is_served = self.hosts.values().any(serving);
+        let reports: Vec<copies::Report> = spec
+            .copies
+            .iter()
+            .filter_map(|copy| Some(self.hosts[&copy.host].nodes.get(&database)?.machine.report()))
+            .collect();
+        let end = reports.iter().map(|report| report.end).max().unwrap_or(Position::START);
+        let behind = reports.iter().map(|report| report.end.generations_behind(end)).max().unwrap_or(0);
+        let healthy =
+            reports.iter().filter(|report| report.mountable && report.end.generations_behind(end) <= 1);
+        let is_redundant = is_served && healthy.count() == spec.copies.len();
+        let now_us = self.now_us;
+        let seen = self.seen.get_mut(&database).expect("known");
+        seen.queue_max = seen.queue_max.max(behind);
+        if is_served {
+            seen.current_outage_ms = 0;
+        } else {
+            seen.outage_ms += step_us / MS;
+            seen.current_outage_ms += step_us / MS;
+            seen.longest_outage_ms = seen.longest_outage_ms.max(seen.current_outage_ms);
+        }
+        if !is_redundant {
+            seen.below_full_redundancy_ms += step_us / MS;
+            seen.full_redundancy_at_us = now_us + step_us;
+        }
+    }
+
+    fn send(&mut self, from: Party, to: Party, message: Message) {
+        let is_cut = self.cuts.iter().any(|(left, right, until)| {
+            *until > self.now_us
+                && (left.contains(&from) && right.contains(&to)
+                    || left.contains(&to) && right.contains(&from))
+        });
+        if is_cut {
+            return self.count("net.cut");
+        }
+        let weather = if self.weather.until_us > self.now_us { self.weather } else { Weather::default() };
+        let copies = 1 + u64::from(self.random.chance(weather.doubling));
+        for _ in 0..copies {
+            if self.random.chance(weather.loss) {
+                self.count("net.lost");
+                continue;
+            }
+            let far = self.site(from) != self.site(to);
+            let mut delay =
+                if far { self.random.between(4 * MS, 12 * MS) } else { self.random.between(200, 4 * MS) };
+            if self.random.chance(weather.late) {
+                delay += self.random.between(50 * MS, 1_500 * MS);
+                self.count("net.late");
+            }
+            let mut message = message.clone();
+            if weather.loss > 0 && self.random.chance(10) {
+                spoil(&mut message);
+            }
+            self.at(delay, Happening::Deliver { to, message });
+        }
+        if copies > 1 {
+            self.count("net.doubled");
+        }
+    }
+
+    fn site(&self, party: Party) -> Option<SiteId> {
+        match party {
+            Party::Arbiter => None,
+            Party::Host(host) => Some(self.hosts[&host].site),
+        }
+    }
+
+    fn deliver(&mut self, to: Party, message: Message) -> Result<(), String> {
+        match (to, message) {
+            (Party::Arbiter, Message::ToArbiter(message)) => {
+                self.arbiter_input(ArbiterInput::Message(message))
+            }
+            (Party::Host(host), message) => {
+                let resumes_us = self.hosts[&host].paused_until_us;
+                if resumes_us > self.now_us {
+                    let delay = resumes_us - self.now_us;
+                    self.at(delay, Happening::Deliver { to, message });
+                    return Ok(());
+                }
+                match message {
+                    Message::FromArbiter(database, message) => {
+                        self.input((host, database), Input::FromArbiter(message))
+                    }
+                    Message::Peer(from, database, message) => {
+                        self.input((host, database), Input::Peer { from, message })
+                    }
+                    Message::ToArbiter(_) => Ok(()),
+                }
+            }
+            (Party::Arbiter, _) => Ok(()),
+        }
+    }
+
+    fn arbiter_input(&mut self, input: ArbiterInput) -> Result<(), String> {
+        let now_ms = self.arbiter_clock.at_ms(self.now_us);
+        let Some(arbiter) = &mut self.arbiter else { return Ok(()) };
+        let mut effects = Vec::new();
+        arbiter.handle(now_ms, input, &mut effects);
+        for effect in effects {
+            match effect {
+                ArbiterEffect::ToCopy { host, database, message } => {
+                    let message = Message::FromArbiter(database, message);
+                    self.send(Party::Arbiter, Party::Host(host), message);
+                }
+                ArbiterEffect::Persist { ticket, database, record } => {
+                    let life = self.arbiter_life;
+                    let what =
+                        Happening::ArbiterPersisted { life, ticket, database, record: Box::new(record) };
+                    // One time for all keeps the order of the tickets.
+                    self.at(2 * MS, what);
+                }
+                ArbiterEffect::Event(database, event) => {
+                    self.say(|| format!("arbiter {database:?} {event:?}"));
+                    self.count_event("arbiter", &event);
+                    if let ArbiterEvent::Activated { epoch, loss, .. } = event {
+                        self.history.get_mut(&database).expect("known").activated(epoch, loss);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_arbiter(&mut self) {
+        self.arbiter_life += 1;
+        // Its clock may begin anew.
+        self.arbiter_clock.offset_us = self.random.below(10_000 * MS);
+        let now_ms = self.arbiter_clock.at_ms(self.now_us);
+        let databases =
+            self.specs.values().map(|spec| (spec.clone(), self.arbiter_records[&spec.id].clone()));
+        self.arbiter = Some(Arbiter::new(databases.collect::<Vec<_>>(), None, now_ms));
+    }
+
+    fn start_host(&mut self, host: HostId) {
+        let offset = self.random.below(10_000 * MS);
+        let state = self.hosts.get_mut(&host).expect("known");
+        state.is_up = true;
+        state.boot += 1;
+        state.paused_until_us = 0;
+        state.clock.offset_us = offset;
+        let failed = state.failed.clone();
+        let (failed, whole): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut state.disks).into_iter().partition(|(database, _)| failed.contains(database));
+        state.disks = failed;
+        for (database, disk) in whole {
+            self.start_node((host, database), disk);
+        }
+        let state = &self.hosts[&host];
+        let damaged: Vec<(DatabaseId, u32)> = state
+            .nodes
+            .iter()
+            .flat_map(|(&database, node)| node.engine.disk.damaged.iter().map(move |&page| (database, page)))
+            .collect();
+        for (database, page) in damaged {
+            let _ = self.input((host, database), Input::PageDamaged { page });
+        }
+    }
+
+    fn stop_host(&mut self, host: HostId) {
+        let mut half_done = Vec::new();
+        let databases: Vec<DatabaseId> = self.hosts[&host].nodes.keys().copied().collect();
+        for _ in &databases {
+            half_done.push(self.random.chance(500));
+        }
+        let state = self.hosts.get_mut(&host).expect("known");
+        state.is_up = false;
+        for ((database, mut node), happened) in std::mem::take(&mut state.nodes).into_iter().zip(half_done) {
+            if let (true, Some((_, op))) = (happened, node.engine.queue.pop_front()) {
+                node.engine.carry_out(&op);
+            }
+            state.disks.insert(database, node.engine.disk);
+        }
+        self.commits.retain(|((name, _), _), _| *name != host);
+    }
+
+    fn fault(&mut self, fault: Fault) -> Result<(), String> {
+        self.say(|| format!("{fault:?}"));
+        self.count_event("fault", &fault);
+        match fault {
+            Fault::CrashHost { host, down_ms } => {
+                if self.hosts[&host].is_up {
+                    self.stop_host(host);
+                    self.at(down_ms * MS, Happening::Fault(Fault::RestartHost(host)));
+                }
+            }
+            Fault::KillHost(host) => self.stop_host(host),
+            Fault::RestartHost(host) => {
+                if !self.hosts[&host].is_up {
+                    self.start_host(host);
+                }
+            }
+            Fault::PauseHost { host, ms } => {
+                self.hosts.get_mut(&host).expect("known").paused_until_us = self.now_us + ms * MS;
+            }
+            Fault::CrashArbiter { down_ms } => {
+                self.arbiter = None;
+                self.at(down_ms * MS, Happening::Fault(Fault::RestartArbiter));
+            }
+            Fault::RestartArbiter => {
+                if self.arbiter.is_none() {
+                    self.start_arbiter();
+                }
+            }
+            Fault::Cut { left, right, ms } => {
+                let until = self.now_us + ms * MS;
+                self.cuts.push((left.into_iter().collect(), right.into_iter().collect(), until));
+            }
+            Fault::Weather { loss, doubling, late, ms } => {
+                self.weather = Weather { loss, doubling, late, until_us: self.now_us + ms * MS };
+            }
+            Fault::DamagePage { host, database, page } => {
+                let is_damaged = |state: &Host| {
+                    state.nodes.get(&database).is_some_and(|node| !node.engine.disk.damaged.is_empty())
+                };
+                // One damaged page at a time: two of one page may be all there is of it.
+                let is_late =
+                    self.hosts.values().any(is_damaged) || self.hosts[&host].paused_until_us > self.now_us;
+                let Some(node) = self.node((host, database)).filter(|_| !is_late) else { return Ok(()) };
+                // A page that only the cache has is not on disk to be damaged.
+                let number = page as usize;
+                if node.engine.disk.pages[number] == node.engine.cache[number]
+                    && node.engine.disk.meta.patch.is_none()
+                {
+                    node.engine.disk.damaged.insert(page);
+                    return self.input((host, database), Input::PageDamaged { page });
+                }
+            }
+            Fault::FailDisk { host, database, replaced_after_ms } => {
+                return self.fail_disk(host, database, replaced_after_ms);
+            }
+            Fault::ReplaceDisk { host, database } => self.replace_disk(host, database),
+            Fault::Backup { database } => {
+                for host in self.active(database) {
+                    let Some(node) = self.node((host, database)) else { continue };
+                    let below = node.engine.disk.end().generation;
+                    self.input((host, database), Input::BackedUp { below })?;
+                }
+            }
+            Fault::Move { database, target } => {
+                return self.arbiter_input(ArbiterInput::Move { database, target });
+            }
+            Fault::Heal => {
+                self.cuts.clear();
+                self.weather = Weather::default();
+                if self.arbiter.is_none() {
+                    self.start_arbiter();
+                }
+                for host in self.hosts.keys().copied().collect::<Vec<_>>() {
+                    self.hosts.get_mut(&host).expect("known").paused_until_us = 0;
+                    if !self.hosts[&host].is_up {
+                        self.start_host(host);
+                    }
+                    for database in self.hosts[&host].failed.clone() {
+                        self.replace_disk(host, database);
+                    }
+                }
+            }
+            Fault::StopClients => self.clients_run = false,
+        }
+        Ok(())
+    }
+
+    fn fail_disk(
+        &mut self,
+        host: HostId,
+        database: DatabaseId,
+        replaced_after_ms: u64,
+    ) -> Result<(), String> {
+        // One disk at a time: two lost disks may well be all that held a commit.
+        let others_are_whole = self.specs[&database].others(host).all(|copy| {
+            let node = self.hosts[&copy.host].nodes.get(&database);
+            node.is_some_and(|node| node.machine.report().mountable)
+        });
+        if !others_are_whole || self.hosts[&host].paused_until_us > self.now_us {
+            return Ok(());
+        }
+        self.count("fault.disk_lost");
+        self.disk_lost.insert(database);
+        self.input((host, database), Input::DiskFailed)?;
+        let state = self.hosts.get_mut(&host).expect("known");
+        state.nodes.remove(&database);
+        state.disks.insert(database, Disk::empty());
+        state.failed.insert(database);
+        self.commits.retain(|(name, _), _| *name != (host, database));
+        self.at(replaced_after_ms * MS, Happening::Fault(Fault::ReplaceDisk { host, database }));
+        Ok(())
+    }
+
+    fn replace_disk(&mut self, host: HostId, database: DatabaseId) {
+        let state = self.hosts.get_mut(&host).expect("known");
+        if state.failed.remove(&database) && state.is_up {
+            // The agent counts a replaced disk as a new start of this copy only.
+            state.boot += 1;
+            let disk = state.disks.remove(&database).expect("an empty one");
+            self.start_node((host, database), disk);
+        }
+    }
+
+    /// After everything has been put right and the load has stopped: one active copy, and all copies equal.
+    pub fn check_settled(&mut self) -> Result<(), String> {
+        for (&database, spec) in &self.specs {
+            let active = self.active(database);
+            let [holder] = active[..] else {
+                let why = self.arbiter.as_ref().and_then(|arbiter| arbiter.why_dismounted(database));
+                if self.disk_lost.contains(&database) && why.is_some() {
+                    // What the lost disk held was nowhere else: the arbiter is right not to mount.
+                    self.count("settled.dismounted_after_disk_loss");
+                    continue;
+                }
+                return Err(format!("{database:?} has no active copy: {why:?}"));
+            };
+            let node = &self.hosts[&holder].nodes[&database];
+            let epoch = node.machine.active_epoch(self.local_ms(holder)).expect("active");
+            let end = node.engine.disk.end();
+            let expected = self.history[&database].final_content(epoch, end)?;
+            for copy in &spec.copies {
+                let node = &self.hosts[&copy.host].nodes[&database];
+                let report = node.machine.report();
+                if !report.mountable || report.end != end {
+                    return Err(format!(
+                        "{:?} of {database:?} is not whole or not at {end}: {report:?}",
+                        copy.host
+                    ));
+                }
+                let replayed = if copy.host == holder { end } else { report.replayed };
+                if replayed != end {
+                    return Err(format!(
+                        "{:?} of {database:?} has not replayed to {end}: {report:?}",
+                        copy.host
+                    ));
+                }
+                if node.engine.cache != expected {
+                    return Err(format!("{:?} of {database:?} differs from its history", copy.host));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Flips a bit of the log on its way.
+fn spoil(message: &mut Message) {
+    if let Message::Peer(_, _, PeerMessage::Ship { piece: Some(piece), .. }) = message
+        && !piece.bytes.is_empty()
+    {
+        let mut bytes = piece.bytes.to_vec();
+        bytes[0] ^= 1;
+        piece.bytes = bytes.into();
+    }
+}
