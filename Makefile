@@ -32,6 +32,7 @@ bench: build
 soak:
 	PROOFLOAD_SEEDS=100000 $(CARGO) test --release -p engine --locked --test crash -- --nocapture
 	PROOFLOAD_KILLS=1000 $(CARGO) test --release -p workload --locked --test kill -- --nocapture
+	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p copies --locked --test cluster no_fault_breaks_a_promise -- --nocapture
 
 sync-removal:
 	tools/sync-removal

@@ -181,6 +181,8 @@ pub enum PeerMessage {
         replayed: Position,
         /// Whether it could be mounted with its log up to `end`.
         mountable: bool,
+        /// Something before the piece that has just come is missing: send from here.
+        resend_from: Option<Position>,
     },
     /// The sender has promised a newer epoch.
     Rejected {

@@ -50,7 +50,7 @@ impl Position {
         match end {
             end if end <= self => 0,
             Position { generation, offset: 0 } => generation - self.generation,
-            Position { generation, .. } => generation - self.generation + 1,
+            Position { generation, .. } => (generation - self.generation).saturating_add(1),
         }
     }
 }

@@ -47,7 +47,7 @@ impl Database {
         turn: &mut Turn<'_>,
     ) {
         let seen = self.latest.values().map(|(report, _)| report.promised).max().unwrap_or_default();
-        self.record.issued = Epoch(self.record.issued.max(seen).0 + 1);
+        self.record.issued = Epoch(self.record.issued.max(seen).0.saturating_add(1));
         let epoch = self.record.issued;
         self.unanswered = None;
         self.persist(turn);
@@ -195,7 +195,7 @@ impl Database {
             return Err(WhyDismounted::TooMuchLost);
         }
         let ahead = if known_end.is_some() { 0 } else { self.spec.run_ahead_generations };
-        let bound_generations = missing_generations + ahead;
+        let bound_generations = missing_generations.saturating_add(ahead);
         Ok(Some(Loss { fork: candidate.end, missing_generations, bound_generations }))
     }
 

@@ -12,154 +12,18 @@
 //! After a restart it takes every lease on record as given at that moment: its clock may have begun anew.
 
 mod election;
+mod interface;
 pub mod selection;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::lease::arbiter_wait_ms;
-use crate::lineage::Lineage;
 use crate::message::{FromArbiter, Health, Renewal, Report, ToArbiter};
 use crate::planted::Bug;
-use crate::types::{ActivationPolicy, Boot, DatabaseId, DatabaseSpec, Epoch, HostId, Position};
+use crate::types::{ActivationPolicy, DatabaseId, DatabaseSpec, Epoch, HostId};
 use election::Election;
-
-/// What the arbiter keeps on disk of a database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
-    /// The newest epoch that was given out.
-    pub issued: Epoch,
-    /// The last active copy.
-    pub holder: Option<HostId>,
-    /// The start of its agent.
-    pub boot: Boot,
-    /// Its epoch.
-    pub epoch: Epoch,
-    /// Its log's lineage.
-    pub lineage: Lineage,
-    /// The newest generation that it has said to have begun.
-    pub generation: u32,
-    /// The copy that holds each commit before it is acknowledged.
-    pub partner: Option<HostId>,
-    /// The newest renewal that was taken into account.
-    pub sequence: u64,
-    /// Each of them holds every acknowledged commit (lossless).
-    pub safe: BTreeSet<HostId>,
-}
-
-impl Record {
-    /// Of a database that has just been made, the same on every copy.
-    #[must_use]
-    pub fn first(spec: &DatabaseSpec) -> Self {
-        Record {
-            issued: Epoch(0),
-            holder: None,
-            boot: Boot(0),
-            epoch: Epoch(0),
-            lineage: Lineage::first(),
-            generation: 0,
-            partner: None,
-            sequence: 0,
-            safe: spec.copies.iter().map(|copy| copy.host).collect(),
-        }
-    }
-}
-
-/// What comes in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ArbiterInput {
-    /// Time has passed.
-    Tick,
-    /// From a copy.
-    Message(ToArbiter),
-    /// A record is durable.
-    Persisted {
-        /// From [`ArbiterEffect::Persist`].
-        ticket: u64,
-    },
-    /// The operator wants the database active on this host, without loss.
-    Move {
-        /// The database.
-        database: DatabaseId,
-        /// Where.
-        target: HostId,
-    },
-}
-
-/// What the arbiter wants done.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ArbiterEffect {
-    /// Send.
-    ToCopy {
-        /// The host.
-        host: HostId,
-        /// The database.
-        database: DatabaseId,
-        /// The message.
-        message: FromArbiter,
-    },
-    /// Make durable, in the order of the tickets, then [`ArbiterInput::Persisted`].
-    Persist {
-        /// Comes back.
-        ticket: u64,
-        /// The database.
-        database: DatabaseId,
-        /// Its record.
-        record: Record,
-    },
-    /// For the record.
-    Event(DatabaseId, ArbiterEvent),
-}
-
-/// What an activation may have lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Loss {
-    /// Where the new history parts from the old one.
-    pub fork: Position,
-    /// Generations known to have been begun and not held completely.
-    pub missing_generations: u32,
-    /// What it can be at most, counting generations that the arbiter had not heard of.
-    pub bound_generations: u32,
-}
-
-/// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs, reason = "the names say it")]
-pub enum ArbiterEvent {
-    HolderSilent { holder: HostId },
-    HolderReleased { holder: HostId, drained: bool },
-    HolderRestarted { holder: HostId },
-    LeaseWaitedOut { holder: HostId },
-    ElectionBegun { epoch: Epoch },
-    CatchUpOrdered { candidate: HostId, source: HostId },
-    CandidateChosen { candidate: HostId },
-    CandidateFailed { candidate: HostId },
-    Activated { holder: HostId, epoch: Epoch, loss: Option<Loss> },
-    MoveBegun { target: HostId },
-    MoveGivenUp { target: HostId },
-    Dismounted { why: WhyDismounted },
-    PartnerRecorded { partner: HostId },
-}
-
-/// Why no copy can be activated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum WhyDismounted {
-    /// Lossless: nobody who answers is known to hold every acknowledged commit.
-    #[error(
-        "no copy that answers is known to hold the last acknowledged commit; bring back the last active copy or its partner"
-    )]
-    NoProof,
-    /// All copies that could be activated lack more than the dial allows.
-    #[error(
-        "every copy that answers lacks more log generations than the mount dial allows; bring back one that has them"
-    )]
-    TooMuchLost,
-    /// No copy that answers is healthy and may be activated.
-    #[error(
-        "no copy that answers is healthy and may be activated; repair one, or lift its activation policy"
-    )]
-    NoCandidate,
-}
+pub use interface::{ArbiterEffect, ArbiterEvent, ArbiterInput, Loss, Record, WhyDismounted};
 
 enum Stage {
     Dismounted,
@@ -470,11 +334,8 @@ impl Database {
                 let (answered_ms, heard_ms) = (*answered_ms, *heard_ms);
                 if now_ms >= heard_ms + timing.detect_ms {
                     let holder = self.record.holder.expect("a mounted database has a holder");
-                    let wait_ms = match () {
-                        () if self.spec.has(Bug::LeaseNotWaitedFor) => 0,
-                        () if self.spec.has(Bug::DriftIgnored) => timing.lease_ms,
-                        () => arbiter_wait_ms(&timing),
-                    };
+                    let wait_ms =
+                        if self.spec.has(Bug::LeaseNotWaitedFor) { 0 } else { arbiter_wait_ms(&timing) };
                     self.stage = Stage::Deposing { until_ms: answered_ms + wait_ms };
                     self.unanswered = None;
                     self.event(ArbiterEvent::HolderSilent { holder }, turn);

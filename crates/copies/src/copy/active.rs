@@ -6,13 +6,26 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{Copy, Effect, Event, PageCopy, Role, StepDown};
+use super::{Copy, Effect, Event, Role, StepDown};
 use crate::message::{Life, PageRequest, PeerMessage, Renewal, ToArbiter};
 use crate::planted::Bug;
-use crate::types::{Dial, Epoch, HostId, Piece, Position};
+use crate::types::{Dial, Epoch, HostId, PageCopy, Piece, Position};
 
 /// Generations on their way to a passive copy before we wait for it.
 const WINDOW_GENERATIONS: u32 = 4;
+
+/// A passive copy that is further behind is shipped closed generations only, until it has caught up.
+const FILE_MODE_GENERATIONS: u32 = 2;
+
+/// What a passive copy has said (see [`PeerMessage::Progress`]).
+pub(super) struct Progress {
+    pub(super) life: Life,
+    pub(super) end: Option<Position>,
+    pub(super) checkpoint: Position,
+    pub(super) replayed: Position,
+    pub(super) mountable: bool,
+    pub(super) resend_from: Option<Position>,
+}
 
 /// What the active copy knows of a passive one.
 #[derive(Debug, Default)]
@@ -211,34 +224,21 @@ impl Copy {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of one message")]
-    pub(super) fn on_progress(
-        &mut self,
-        now_ms: u64,
-        from: HostId,
-        epoch: Epoch,
-        life: Life,
-        end: Option<Position>,
-        checkpoint: Position,
-        replayed: Position,
-        mountable: bool,
-    ) {
+    pub(super) fn on_progress(&mut self, now_ms: u64, from: HostId, epoch: Epoch, progress: &Progress) {
         let Role::Active(active) = &mut self.role else { return };
         let durable = active.durable;
-        let Some(peer) =
-            active.peers.get_mut(&from).filter(|peer| active.epoch == epoch && life >= peer.life)
-        else {
-            return;
-        };
+        let is_ours = active.epoch == epoch;
+        let peer = active.peers.get_mut(&from).filter(|peer| is_ours && progress.life >= peer.life);
+        let Some(peer) = peer else { return };
         // A copy that claims more than we have is not in our history, whatever it says.
-        if end.is_some_and(|end| end > durable) {
+        if progress.end.is_some_and(|end| end > durable) {
             return;
         }
-        if life > peer.life {
-            peer.forget(life);
+        if progress.life > peer.life {
+            peer.forget(progress.life);
         }
         peer.heard_ms = Some(now_ms);
-        let Some(end) = end else { return };
+        let Some(end) = progress.end else { return };
         if peer.end.is_none_or(|known| end > known) {
             peer.moved_ms = now_ms;
             peer.end = Some(end);
@@ -246,9 +246,12 @@ impl Copy {
         if peer.next.is_none_or(|next| next < end) {
             peer.next = Some(end);
         }
-        peer.checkpoint = peer.checkpoint.max(Some(checkpoint));
-        peer.replayed = peer.replayed.max(Some(replayed));
-        peer.mountable = mountable;
+        if let Some(from) = progress.resend_from.filter(|&from| from >= end && Some(from) < peer.next) {
+            peer.next = Some(from);
+        }
+        peer.checkpoint = peer.checkpoint.max(Some(progress.checkpoint));
+        peer.replayed = peer.replayed.max(Some(progress.replayed));
+        peer.mountable = progress.mountable;
     }
 
     pub(super) fn work_active(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
@@ -372,7 +375,8 @@ impl Copy {
                 && next.generation >= log_start
                 && next.generation <= end.generation + WINDOW_GENERATIONS
             {
-                let block_mode = next.generation == durable.generation;
+                let behind = durable.generation - next.generation;
+                let block_mode = behind == 0 || peer.block_mode && behind <= FILE_MODE_GENERATIONS;
                 if block_mode != peer.block_mode {
                     peer.block_mode = block_mode;
                     out.push(Effect::Event(Event::BlockMode { peer: host, on: block_mode }));

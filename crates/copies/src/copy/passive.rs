@@ -1,5 +1,6 @@
 //! The passive side: inspect, store and replay what the active copy ships; answer copies that need log or pages.
 
+use super::active::Progress;
 use super::{Copy, Effect, Event, Health, Pending, Role, SeedReason};
 use crate::copy::DiskOp;
 use crate::lineage::Lineage;
@@ -43,8 +44,9 @@ impl Copy {
                 let offer = Offer { source: from, epoch, lineage, end, log_start };
                 self.on_ship(now_ms, &offer, piece, out);
             }
-            PeerMessage::Progress { epoch, life, end, checkpoint, replayed, mountable } => {
-                self.on_progress(now_ms, from, epoch, life, end, checkpoint, replayed, mountable);
+            PeerMessage::Progress { epoch, life, end, checkpoint, replayed, mountable, resend_from } => {
+                let progress = Progress { life, end, checkpoint, replayed, mountable, resend_from };
+                self.on_progress(now_ms, from, epoch, &progress);
             }
             PeerMessage::Rejected { promised } => self.promise(promised, out),
             PeerMessage::FetchLog { epoch, from: position } => {
@@ -103,7 +105,7 @@ impl Copy {
         if let Some(piece) = piece {
             self.take(now_ms, piece, offer.source, out);
         } else if offer.is_active() {
-            self.send_progress(out);
+            self.send_progress(None, out);
         }
         if offer.is_active() {
             self.drop_logs(now_ms, offer.log_start, out);
@@ -128,6 +130,12 @@ impl Copy {
         }
         if let Some(following) = self.following.as_mut().filter(|f| is_known(f)) {
             following.active_end = following.active_end.max(offer.end);
+        } else if matches!(self.meta.patch, Some(PageRequest::From(_))) {
+            // Pages of another copy may be older than the log that the first one told us to begin with.
+            if is_active {
+                self.reseed(SeedReason::SourceChanged, out);
+            }
+            return false;
         } else {
             // The offer may be old: only where the sender's epochs began counts, not where its log ended then.
             let endless = Position::of_generation(u32::MAX);
@@ -159,7 +167,8 @@ impl Copy {
             return;
         }
         if piece.from != self.accepted {
-            self.send_progress(out);
+            let resend_from = (piece.from > self.accepted).then_some(self.accepted);
+            self.send_progress(resend_from, out);
             return;
         }
         let end = piece.end();
@@ -172,7 +181,7 @@ impl Copy {
         if let Some(log) = &mut self.log {
             log.end = log.end.max(end);
         }
-        self.send_progress(out);
+        self.send_progress(None, out);
         if let Some((from, epoch, asked_ms)) = &mut self.catch_up
             && *from == source
         {
@@ -184,7 +193,7 @@ impl Copy {
     }
 
     /// Tells the active copy what is durable here. What has not been settled with its lineage is not mentioned.
-    pub(super) fn send_progress(&mut self, out: &mut Vec<Effect>) {
+    pub(super) fn send_progress(&mut self, resend_from: Option<Position>, out: &mut Vec<Effect>) {
         let Some(following) =
             self.following.as_ref().filter(|f| f.is_active && f.epoch == self.meta.promised)
         else {
@@ -197,6 +206,7 @@ impl Copy {
             checkpoint: self.checkpoint,
             replayed: self.replayed,
             mountable: self.is_mountable(),
+            resend_from,
         };
         out.push(Effect::ToPeer(following.source, progress));
     }

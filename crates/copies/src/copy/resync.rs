@@ -141,14 +141,13 @@ impl Copy {
         self.disk(DiskOp::StartLog { generation }, Pending::LogStarted { generation }, out);
     }
 
-    pub(super) fn on_log_started(&mut self, generation: u32) {
+    pub(super) fn on_log_started(&mut self, generation: u32, out: &mut Vec<Effect>) {
         let start = Position::of_generation(generation);
         self.log = Some(LogExtent { start: generation, end: start });
         self.accepted = start;
         self.checkpoint = start;
         self.replayed = start;
-        // The next sign of life of the active copy confirms the lineage, and saves it.
-        self.following = None;
+        self.save(false, true, false, out);
     }
 
     /// Asks for the next pages, again if no answer has come.

@@ -5,66 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use copies::{
-    Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Boot, Copy, DatabaseId, DatabaseSpec, Effect, Event,
-    FromArbiter, HostId, Input, PeerMessage, Position, Record as ArbiterRecord, SiteId, ToArbiter,
+    Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, Boot, Copy, DatabaseId, DatabaseSpec, Effect, Epoch,
+    Event, FromArbiter, HostId, Input, PeerMessage, Position, Record as ArbiterRecord, SiteId, ToArbiter,
 };
 
+use crate::faults::{Clock, Fault, MS, Party, Random};
 use crate::history::History;
 use crate::model::{Disk, Engine, Op, PAGES, Record};
 
-pub const MS: u64 = 1_000;
 const TICK_US: u64 = 20 * MS;
 const CLIENT_US: u64 = 12 * MS;
-
-/// A small generator of random numbers (splitmix64): tests only.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) ^ 0x9e37_79b9_7f4a_7c15)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below(high.saturating_sub(low) + 1)
-    }
-
-    pub fn chance(&mut self, per_thousand: u64) -> bool {
-        self.below(1000) < per_thousand
-    }
-}
-
-/// A clock with its own zero and rate.
-#[derive(Debug, Clone, Copy)]
-pub struct Clock {
-    pub offset_us: u64,
-    pub rate_ppm: i64,
-}
-
-impl Clock {
-    fn at_ms(self, now_us: u64) -> u64 {
-        let rate = (1_000_000 + self.rate_ppm) as u128;
-        ((u128::from(now_us) * rate / 1_000_000) as u64 + self.offset_us) / 1_000
-    }
-}
-
-/// Who talks: a host's copies or the arbiter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Party {
-    Arbiter,
-    Host(HostId),
-}
+const STALL_US: u64 = 300 * MS;
+/// A copy that is no further behind counts for redundancy; a generation of the model is 6 commits.
+const CLOSE_GENERATIONS: u32 = 3;
 
 #[derive(Debug, Clone)]
 enum Message {
@@ -94,26 +47,6 @@ enum Local {
 }
 
 type CopyName = (HostId, DatabaseId);
-
-/// What goes wrong, or is put right.
-#[derive(Debug, Clone)]
-pub enum Fault {
-    CrashHost { host: HostId, down_ms: u64 },
-    KillHost(HostId),
-    RestartHost(HostId),
-    PauseHost { host: HostId, ms: u64 },
-    CrashArbiter { down_ms: u64 },
-    RestartArbiter,
-    Cut { left: Vec<Party>, right: Vec<Party>, ms: u64 },
-    Weather { loss: u64, doubling: u64, late: u64, ms: u64 },
-    DamagePage { host: HostId, database: DatabaseId, page: u32 },
-    FailDisk { host: HostId, database: DatabaseId, replaced_after_ms: u64 },
-    ReplaceDisk { host: HostId, database: DatabaseId },
-    Backup { database: DatabaseId },
-    Move { database: DatabaseId, target: HostId },
-    Heal,
-    StopClients,
-}
 
 struct Node {
     machine: Copy,
@@ -148,8 +81,9 @@ pub struct Seen {
     pub outage_ms: u64,
     pub longest_outage_ms: u64,
     pub current_outage_ms: u64,
+    /// Active, but a commit has waited for longer than [`STALL_US`].
+    pub stalled_ms: u64,
     pub queue_max: u32,
-    pub below_full_redundancy_ms: u64,
     pub full_redundancy_at_us: u64,
 }
 
@@ -171,9 +105,10 @@ pub struct Cluster {
     pub seen: BTreeMap<DatabaseId, Seen>,
     pub counters: Rc<RefCell<BTreeMap<String, u64>>>,
     clients_run: bool,
-    disk_lost: BTreeSet<DatabaseId>,
+    damaged: BTreeSet<DatabaseId>,
     next_commit: u32,
-    commits: BTreeMap<(CopyName, u64), (u32, Position)>,
+    /// Durable commits that wait: what, where in the log, since when.
+    commits: BTreeMap<(CopyName, u64), (u32, Position, u64)>,
     trace: bool,
 }
 
@@ -204,7 +139,7 @@ impl Cluster {
             seen: specs.keys().map(|&id| (id, Seen::default())).collect(),
             counters,
             clients_run: true,
-            disk_lost: BTreeSet::new(),
+            damaged: BTreeSet::new(),
             next_commit: 1,
             commits: BTreeMap::new(),
             trace: std::env::var("PROOFLOAD_TRACE").is_ok(),
@@ -246,6 +181,11 @@ impl Cluster {
         self.events.insert((at_ms * MS, self.sequence), Happening::Fault(fault));
     }
 
+    /// What users and operators have seen counts from now on.
+    pub fn begin_watch(&mut self) {
+        self.seen.values_mut().for_each(|seen| *seen = Seen::default());
+    }
+
     pub fn count(&self, name: impl Into<String>) {
         *self.counters.borrow_mut().entry(name.into()).or_default() += 1;
     }
@@ -254,7 +194,8 @@ impl Cluster {
     fn count_event(&self, owner: &str, event: &dyn std::fmt::Debug) {
         let text = format!("{event:?}");
         let name: String = text.chars().take_while(|c| c.is_alphanumeric()).collect();
-        let detail = ["why: ", "on: ", "drained: ", "loss: "].iter().find_map(|key| {
+        let detail = [" why: ", " on: ", " drained: ", " loss: "].iter().find_map(|key| {
+            let key = Some(key).filter(|_| owner != "fault")?;
             let rest = &text[text.find(key)? + key.len()..];
             Some(rest.chars().take_while(|c| c.is_alphanumeric()).collect::<String>())
         });
@@ -380,14 +321,15 @@ impl Cluster {
         }
         let Some(node) = self.node(copy) else { return Ok(()) };
         let mut effects = Vec::new();
+        let epoch = node.machine.active_epoch(now_ms);
         node.machine.handle(now_ms, input, &mut effects);
         for effect in effects {
-            self.effect(copy, effect)?;
+            self.effect(copy, epoch, effect)?;
         }
         self.check_active(database)
     }
 
-    fn effect(&mut self, copy: CopyName, effect: Effect) -> Result<(), String> {
+    fn effect(&mut self, copy: CopyName, active_in: Option<Epoch>, effect: Effect) -> Result<(), String> {
         let (host, database) = copy;
         match effect {
             Effect::ToArbiter(message) => {
@@ -415,12 +357,14 @@ impl Cluster {
                 history.mounted(host, epoch, report.end, &report.lineage, &pages)?;
                 self.check_active(database)?;
             }
-            Effect::Dismount => self.queue_op(copy, Op::Dismount),
+            Effect::Dismount => {
+                let node = self.node(copy).expect("it has just spoken");
+                node.engine.close();
+                self.queue_op(copy, Op::Dismount);
+            }
             Effect::Acknowledge { ticket } => {
-                if let Some((id, position)) = self.commits.remove(&(copy, ticket)) {
-                    let now_ms = self.local_ms(host);
-                    let epoch = self.node(copy).and_then(|node| node.machine.active_epoch(now_ms));
-                    let epoch = epoch.ok_or("a copy that is not active acknowledges a commit")?;
+                if let Some((id, position, _)) = self.commits.remove(&(copy, ticket)) {
+                    let epoch = active_in.ok_or("a copy that is not active acknowledges a commit")?;
                     self.history.get_mut(&database).expect("known").acknowledged(id, epoch, position);
                 }
             }
@@ -587,7 +531,7 @@ impl Cluster {
                 self.input(copy, Input::Appended { end })?;
                 if is_durable {
                     let ticket = u64::from(record.id);
-                    self.commits.insert((copy, ticket), (record.id, end));
+                    self.commits.insert((copy, ticket), (record.id, end, self.now_us));
                     self.input(copy, Input::Commit { ticket, position: end })?;
                 }
             }
@@ -613,10 +557,15 @@ impl Cluster {
             .collect();
         let end = reports.iter().map(|report| report.end).max().unwrap_or(Position::START);
         let behind = reports.iter().map(|report| report.end.generations_behind(end)).max().unwrap_or(0);
-        let healthy =
-            reports.iter().filter(|report| report.mountable && report.end.generations_behind(end) <= 1);
+        let healthy = reports
+            .iter()
+            .filter(|report| report.mountable && report.end.generations_behind(end) <= CLOSE_GENERATIONS);
         let is_redundant = is_served && healthy.count() == spec.copies.len();
         let now_us = self.now_us;
+        let waits = |((name, _), (_, _, since)): (&(CopyName, u64), &(u32, Position, u64))| {
+            name.1 == database && now_us > since + STALL_US
+        };
+        let is_stalled = is_served && self.commits.iter().any(waits);
         let seen = self.seen.get_mut(&database).expect("known");
         seen.queue_max = seen.queue_max.max(behind);
         if is_served {
@@ -626,8 +575,10 @@ impl Cluster {
             seen.current_outage_ms += step_us / MS;
             seen.longest_outage_ms = seen.longest_outage_ms.max(seen.current_outage_ms);
         }
+        if is_stalled {
+            seen.stalled_ms += step_us / MS;
+        }
         if !is_redundant {
-            seen.below_full_redundancy_ms += step_us / MS;
             seen.full_redundancy_at_us = now_us + step_us;
         }
     }
@@ -830,6 +781,7 @@ impl Cluster {
                     && node.engine.disk.meta.patch.is_none()
                 {
                     node.engine.disk.damaged.insert(page);
+                    self.damaged.insert(database);
                     return self.input((host, database), Input::PageDamaged { page });
                 }
             }
@@ -883,7 +835,7 @@ impl Cluster {
             return Ok(());
         }
         self.count("fault.disk_lost");
-        self.disk_lost.insert(database);
+        self.damaged.insert(database);
         self.input((host, database), Input::DiskFailed)?;
         let state = self.hosts.get_mut(&host).expect("known");
         state.nodes.remove(&database);
@@ -910,9 +862,10 @@ impl Cluster {
             let active = self.active(database);
             let [holder] = active[..] else {
                 let why = self.arbiter.as_ref().and_then(|arbiter| arbiter.why_dismounted(database));
-                if self.disk_lost.contains(&database) && why.is_some() {
-                    // What the lost disk held was nowhere else: the arbiter is right not to mount.
-                    self.count("settled.dismounted_after_disk_loss");
+                if self.damaged.contains(&database) && why.is_some() {
+                    // What a lost disk held was nowhere else, or the only copy that may be activated has a damaged
+                    // page: the arbiter is right not to mount.
+                    self.count("settled.dismounted_after_damage");
                     continue;
                 }
                 return Err(format!("{database:?} has no active copy: {why:?}"));

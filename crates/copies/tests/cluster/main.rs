@@ -6,7 +6,10 @@
 #![allow(clippy::disallowed_methods, reason = "seeds come from the environment")]
 
 mod cluster;
+mod drills;
+mod faults;
 mod history;
+mod hostile;
 mod model;
 mod planted;
 mod random;

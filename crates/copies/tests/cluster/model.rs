@@ -153,6 +153,8 @@ pub struct Engine {
     /// End of the log with the buffer and what is being flushed.
     pub appended: Position,
     pub flushing: bool,
+    /// No page is written between the list of pages behind a fork and the cut of the log.
+    pub frozen: bool,
     pub queue: VecDeque<(u64, Op)>,
 }
 
@@ -165,6 +167,7 @@ impl Engine {
             buffer: VecDeque::new(),
             appended: Position::START,
             flushing: false,
+            frozen: false,
             queue: VecDeque::new(),
             disk,
         };
@@ -173,6 +176,7 @@ impl Engine {
     }
 
     fn forget_cache(&mut self) {
+        self.frozen = false;
         self.cache = self.disk.pages.clone();
         self.replayed = self.disk.checkpoint;
         self.buffer.clear();
@@ -182,6 +186,12 @@ impl Engine {
     pub fn open(&mut self) {
         self.is_open = true;
         self.appended = self.disk.end();
+    }
+
+    /// No more commits; what is not on its way to the disk is gone.
+    pub fn close(&mut self) {
+        self.is_open = false;
+        self.buffer.clear();
     }
 
     /// A commit of the active database; returns where it ends.
@@ -208,10 +218,7 @@ impl Engine {
                     self.disk.append(&record.encode(), closes);
                 }
             }
-            Op::Dismount => {
-                self.is_open = false;
-                self.forget_cache();
-            }
+            Op::Dismount => self.forget_cache(),
             Op::Machine { op, .. } => self.machine_op(op),
         }
     }
@@ -290,7 +297,7 @@ impl Engine {
     /// Writes changed pages; returns the new checkpoint if all are written.
     pub fn write_pages(&mut self, only: Option<u32>) -> Option<Position> {
         let durable = if self.is_open { self.disk.end() } else { self.replayed };
-        let patching = self.disk.meta.patch.is_some();
+        let patching = self.disk.meta.patch.is_some() || self.frozen;
         let mut all = !patching;
         for (number, page) in self.cache.iter().enumerate() {
             let is_chosen = only.is_none_or(|chosen| chosen == number as u32);
@@ -331,7 +338,8 @@ impl Engine {
     }
 
     /// Pages that the log behind `from` changes, if any page on disk is that new.
-    pub fn list_pages(&self, from: Position) -> Vec<u32> {
+    pub fn list_pages(&mut self, from: Position) -> Vec<u32> {
+        self.frozen = true;
         if self.disk.pages.iter().all(|page| page.version <= from) {
             return Vec::new();
         }
