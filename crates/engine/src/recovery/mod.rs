@@ -441,7 +441,9 @@ impl Recovery<'_> {
                 self.replay_image(PageKey { db, pgno }, &page, (start, end), pages, report).await?;
             }
             LogRecord::Extend { db, pages } if takes_part(&replay.participants, db, end) => {
-                if self.database(db).expect("participants are attached").lengthen_file(pages).await? {
+                let database = self.database(db).expect("participants are attached");
+                let lengthened = database.lengthen_file(pages).await?;
+                if lengthened {
                     replay.report.branches.count(RecoveryBranch::FileLengthened);
                 }
             }

@@ -58,7 +58,7 @@ impl Query {
     ) -> Result<(), E> {
         let failed = |error| E::from(explain(&self.path, error));
         let mut statement = self.db.prepare(sql).map_err(failed)?;
-        let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
         head(&names)?;
         let mut rows = statement.query([]).map_err(failed)?;
         while let Some(found) = rows.next().map_err(failed)? {
