@@ -81,8 +81,8 @@ fn rehearsed(seed: u64, hosts: &[&str]) -> (Rehearsed, Vec<Row>) {
 }
 
 fn last_test(rows: &[Row], kind: TestKind) -> Test {
-    let tests = rows.iter().filter_map(|row| if let Row::Test(test) = row { Some(test) } else { None });
-    tests.filter(|test| test.kind == kind.name()).next_back().expect("the test was carried out").clone()
+    let mut tests = rows.iter().filter_map(|row| if let Row::Test(test) = row { Some(test) } else { None });
+    tests.rfind(|test| test.kind == kind.name()).expect("the test was carried out").clone()
 }
 
 #[test]
