@@ -52,7 +52,9 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
         };
         Failure::wrong_input("no paper is written").because(&error).help(help)
     })?;
-    folder::claim(&arguments.out, &solution.file.solution.name)
+    let papers = ["paper.html", "paper.md"].map(str::to_owned).into_iter();
+    let files: Vec<String> = papers.chain((0..reports.len()).map(file_name)).collect();
+    folder::claim(&arguments.out, &solution.file.solution.name, &files)
         .map_err(|error| Failure::could_not_run("cannot use the folder").because(error))?;
     write_file(&arguments.out.join("paper.html"), &document.html())?;
     write_file(&arguments.out.join("paper.md"), &document.markdown())?;

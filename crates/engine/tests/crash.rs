@@ -3,6 +3,7 @@
 //! Honest: what is there afterwards is a prefix of the commits, and contains every commit that was acknowledged as durable.
 //! Lying: commits may be lost; no wrong row is returned but those that docs/faults.md says nobody notices.
 //! PROOFLOAD_SEEDS sets the number of seeds (500), PROOFLOAD_SEED runs one alone. A failure prints the line that repeats it.
+#![allow(clippy::print_stdout, reason = "tests say what they have counted")]
 
 mod common;
 

@@ -1,6 +1,7 @@
 //! The crash test finds bugs: each planted bug makes a seed fail, and soon.
 //!
 //! `cargo test -p engine --features planted-bugs --test planted -- --nocapture` prints at which seed each one is found.
+#![allow(clippy::print_stdout, reason = "tests say what they have counted")]
 
 mod common;
 

@@ -101,7 +101,7 @@ impl Hostile {
         }
     }
 
-    fn to_arbiter(&mut self) -> ToArbiter {
+    fn arbiter_message(&mut self) -> ToArbiter {
         let database = single_database(Dial::Lossless).id;
         let host = HostId(self.0.below(4) as u16);
         match self.0.below(3) {
@@ -216,7 +216,7 @@ fn the_arbiter_survives_hostile_copies() {
         let mut arbiter = Arbiter::new([(spec.clone(), Record::first(&spec))], Some(1), 0);
         let mut effects = Vec::new();
         for number in 0..MESSAGES / 20 {
-            let message = hostile.to_arbiter();
+            let message = hostile.arbiter_message();
             arbiter.handle(u64::from(number) * 7, ArbiterInput::Message(message), &mut effects);
             for effect in std::mem::take(&mut effects) {
                 if let copies::ArbiterEffect::Persist { ticket, .. } = effect {
