@@ -24,6 +24,7 @@ lint:
 
 test: setup lint
 	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) test -p engine --locked --features planted-bugs --test planted
 	@tools/test-setup --report
 
 bench: build

@@ -151,9 +151,6 @@ impl Core {
             start = start.min(self.log.append(scratch).start);
             scratch.clear();
             encode_changes(db, dbtime, &rest, coding, scratch);
-        } else if planted!(CompensationNotMarked) {
-            let unmarked = MiniTransaction { compensates: false, ..mini.clone() };
-            encode_changes(db, dbtime, &unmarked, coding, scratch);
         } else {
             encode_changes(db, dbtime, &mini, coding, scratch);
         }

@@ -213,13 +213,8 @@ impl Frames {
         self.in_flight.remove(&(first_dirty, frame));
         let slot = self.get_mut(frame);
         slot.writing = false;
-        let is_clean = !slot.is_dirty() || planted!(ChangedPageDropped);
-        let leaves = std::mem::take(&mut slot.leaving) && slot.pins == 0 && is_clean;
+        let leaves = std::mem::take(&mut slot.leaving) && slot.pins == 0 && !slot.is_dirty();
         if leaves {
-            if planted!(ChangedPageDropped) && self.get(frame).is_dirty() {
-                self.get_mut(frame).first_dirty = POSITION_END;
-                self.dirty_count -= 1;
-            }
             self.release(frame);
         }
         leaves

@@ -111,9 +111,6 @@ impl Cache {
     pub(crate) async fn sync_written(&self) -> Result<()> {
         let databases: Vec<_> = self.0.databases.borrow().iter().flatten().cloned().collect();
         for database in databases {
-            if planted!(CheckpointBeforeSync) {
-                continue;
-            }
             let written = database.unsynced.replace(POSITION_END);
             if written == POSITION_END {
                 continue;

@@ -446,7 +446,7 @@ impl Log {
         let header = page_of(&config.header(generation, created, previous).encode());
         next.write_durable(IoClass::LogWrite, 0, smallvec![header]).await?;
         let hook = self.0.hook.borrow().as_ref().and_then(Weak::upgrade);
-        if let (Some(hook), false) = (&hook, planted!(NextLogNotNamed)) {
+        if let Some(hook) = &hook {
             hook.before_roll(generation).await?;
         }
 
