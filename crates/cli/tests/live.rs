@@ -227,8 +227,9 @@ fn a_run_gives_csv_json_and_answers_in_sql() {
     let row: serde_json::Value = serde_json::from_str(&rows).expect("one object per line");
     assert!(row["seconds"].as_u64() >= Some(2) && row["reads"] == 1, "{row}");
     // What makes the report's new figures exists in a real run.
-    let known = "SELECT (SELECT count(*) FROM volume), (SELECT count(DISTINCT counter) FROM counter_sample
-                 WHERE instance IS NULL), (SELECT count(DISTINCT database) FROM sample WHERE measure = 'batch')";
+    let known = "SELECT (SELECT count(*) FROM volume) AS volumes,
+                        (SELECT count(DISTINCT counter) FROM counter_sample WHERE instance IS NULL) AS counters,
+                        (SELECT count(DISTINCT database) FROM sample WHERE measure = 'batch') AS databases";
     assert_eq!(program(&["sql", &run, known]).1.lines().nth(1).map(str::trim), Some("1,6,2"));
     let (status, stdout, stderr) = program(&["sql", &run, "DELETE FROM run"]);
     assert!(status == 2 && stdout.is_empty() && stderr.contains("only SELECT"), "{status} {stdout}{stderr}");

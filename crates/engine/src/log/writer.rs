@@ -412,11 +412,10 @@ impl Log {
         };
         let offset = u64::from(batch.first_segment) * SECTOR_BYTES as u64;
         let segments = batch.pages.len() as u16;
-        if planted!(LogNotSynced) {
+        let (unsynced, retried) = (planted!(LogNotSynced), planted!(FailedSyncRetried));
+        if unsynced || retried {
             file.write(IoClass::LogWrite, offset, batch.pages).await?;
-        } else if planted!(FailedSyncRetried) {
-            file.write(IoClass::LogWrite, offset, batch.pages).await?;
-            if file.sync().await.is_err() {
+            if retried && file.sync().await.is_err() {
                 file.sync().await?;
             }
         } else {
