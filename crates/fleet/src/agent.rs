@@ -1,0 +1,322 @@
+//! The agent of a host: keeps [`Duty`] going over the bus and carries out its actions.
+//!
+//! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never removed by it).
+//!
+//! Limits: one agent per folder, held by a lock; tests run on threads of their own, so the bus never waits for them.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::bus::{Bus, BusError, subject};
+use crate::credentials::Credentials;
+use crate::duty::{Action, Duty, Memory};
+use crate::files::{describe, is_plain_name, read_json, replace_json};
+use crate::gate::{Clock, Gate};
+use crate::message::{
+    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, Ended, EvidenceFile, PROTOCOL, format, format_chunk, parse,
+};
+
+/// Time between two beats.
+const BEAT: Duration = Duration::from_millis(500);
+/// How long to wait before connecting again.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// What an agent does for a run. Called on threads of their own; may block.
+pub trait HostWork: Send + Sync + 'static {
+    /// Looks at everything the run will need on this host, by the path the run will use, and says what it saw.
+    fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String>;
+    /// Carries out the tests, leaves the evidence in `folder`, and says how it ended and why.
+    fn run(&self, assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>);
+}
+
+/// An agent cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The credentials are not a host's.
+    #[error("these are the controller's credentials; an agent takes those of its host")]
+    NotAHost,
+    /// Its own folder.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Two agents in one folder.
+    #[error("another agent works in {}", .0.display())]
+    Locked(PathBuf),
+    /// The operating system gives no random numbers.
+    #[error("no random numbers")]
+    Random,
+}
+
+enum Done {
+    Prepared(Result<Vec<String>, String>),
+    Ended(Ended, Option<String>, Vec<EvidenceFile>),
+    Sent,
+}
+
+/// An agent with its own folder.
+pub struct Agent {
+    credentials: Credentials,
+    folder: PathBuf,
+    _lock: File,
+    duty: Duty,
+    saved: Option<Memory>,
+    clock: Clock,
+    random: SystemRandom,
+    work: Arc<dyn HostWork>,
+    gate: Gate,
+    sending: bool,
+    done: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
+}
+
+impl Agent {
+    /// Takes up where an earlier agent in `folder` ended, if there was one.
+    pub fn new(
+        credentials: Credentials,
+        folder: &Path,
+        tool_version: &str,
+        work: Arc<dyn HostWork>,
+    ) -> Result<Agent, AgentError> {
+        if credentials.are_controllers() {
+            return Err(AgentError::NotAHost);
+        }
+        let failed = |path: &Path, source| AgentError::File { path: path.to_owned(), source };
+        let runs = folder.join("runs");
+        fs::create_dir_all(&runs).map_err(|source| failed(&runs, source))?;
+        let path = folder.join("lock");
+        let lock = File::create(&path).map_err(|source| failed(&path, source))?;
+        lock.try_lock().map_err(|_| AgentError::Locked(folder.to_owned()))?;
+        let path = folder.join("agent.json");
+        let memory: Option<Memory> = read_json(&path).map_err(|source| failed(&path, source))?;
+        let left = match &memory {
+            Some(memory) => {
+                let evidence = runs.join(&memory.assignment.run);
+                describe(&evidence).map_err(|source| failed(&evidence, source))?
+            }
+            None => Vec::new(),
+        };
+        let (random, clock) = (SystemRandom::new(), Clock::new());
+        let duty = Duty::new(&credentials.name, tool_version, draw(&random)?, memory, left);
+        Ok(Agent {
+            credentials,
+            folder: folder.to_owned(),
+            _lock: lock,
+            duty,
+            saved: None,
+            clock,
+            random,
+            work,
+            gate: Gate::new(clock),
+            sending: false,
+            done: mpsc::unbounded_channel(),
+        })
+    }
+
+    /// Serves until dropped. Says on `say` what a person wants to read.
+    pub async fn serve(mut self, mut say: impl FnMut(String)) -> Result<(), AgentError> {
+        let mut bus: Option<Arc<Bus>> = None;
+        let mut told: Option<String> = None;
+        let mut beats = interval(BEAT);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next_try = Instant::now();
+        loop {
+            tokio::select! {
+                _ = beats.tick() => {}
+                Some(done) = self.done.1.recv() => self.take_in(done)?,
+            }
+            if bus.is_none() && Instant::now() >= next_try {
+                match Bus::connect(&self.credentials).await {
+                    Ok(new) => {
+                        say(format!(
+                            "connected to {} (nats-server {})",
+                            self.credentials.server,
+                            new.server_version()
+                        ));
+                        (bus, told) = (Some(Arc::new(new)), None);
+                    }
+                    Err(error) => {
+                        next_try = Instant::now() + RECONNECT;
+                        let text = error.to_string();
+                        if told.as_ref() != Some(&text) {
+                            say(format!("{text}; trying again"));
+                            told = Some(text);
+                        }
+                    }
+                }
+            }
+            if let Some(bus) = &bus
+                && let Some(answer) = self.ask(bus).await?
+            {
+                for action in answer {
+                    self.carry_out(action, bus, &mut say);
+                }
+            }
+            if let Some(action) = self.duty.alone(self.clock.now_ns()) {
+                say("the controller has not been heard of for too long".into());
+                match action {
+                    Action::Release(point, at_ns) => self.gate.release(point, at_ns, true),
+                    Action::Stop(why) => self.gate.stop(why),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    async fn ask(&mut self, bus: &Arc<Bus>) -> Result<Option<Vec<Action>>, AgentError> {
+        self.save()?;
+        let nonce = draw(&self.random)?;
+        let beat = self.duty.beat(self.clock.now_ns(), nonce, &self.gate.doing());
+        let answer = bus.ask(subject(&self.credentials.name, "beat"), format(&beat)).await;
+        let now_ns = self.clock.now_ns();
+        let Ok(orders) = answer.map_err(drop).and_then(|payload| parse(&payload).map_err(drop)) else {
+            return Ok(None);
+        };
+        let calendar =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let actions = self.duty.orders(now_ns, calendar, orders);
+        self.save()?;
+        Ok(Some(actions))
+    }
+
+    fn save(&mut self) -> Result<(), AgentError> {
+        let memory = self.duty.memory();
+        if self.saved.as_ref() == memory {
+            return Ok(());
+        }
+        let path = self.folder.join("agent.json");
+        let kept = match memory {
+            Some(memory) => replace_json(&path, memory),
+            None => fs::remove_file(&path),
+        };
+        kept.map_err(|source| AgentError::File { path, source })?;
+        self.saved = memory.cloned();
+        Ok(())
+    }
+
+    fn take_in(&mut self, done: Done) -> Result<(), AgentError> {
+        match done {
+            Done::Prepared(outcome) => self.duty.prepared(outcome),
+            Done::Ended(how, why, files) => self.duty.ended(how, why, files),
+            Done::Sent => self.sending = false,
+        }
+        self.save()
+    }
+
+    fn carry_out(&mut self, action: Action, bus: &Arc<Bus>, say: &mut impl FnMut(String)) {
+        let done = self.done.0.clone();
+        match action {
+            Action::Prepare(assignment) => {
+                say(format!("preparing {} as {}", assignment.run, assignment.host));
+                self.gate = Gate::new(self.clock);
+                let (work, folder) = (self.work.clone(), self.folder.join("runs").join(&assignment.run));
+                std::thread::spawn(move || {
+                    let outcome = if !is_plain_name(&assignment.run) {
+                        Err(format!("`{}` cannot be the name of a run", assignment.run.escape_debug()))
+                    } else if folder.exists() {
+                        Err(format!("this host has evidence of {} already", assignment.run))
+                    } else {
+                        work.prepare(&assignment)
+                    };
+                    let _ = done.send(Done::Prepared(outcome));
+                });
+            }
+            Action::Start(assignment) => {
+                say(format!("{} has started", assignment.run));
+                let (work, gate) = (self.work.clone(), self.gate.clone());
+                let folder = self.folder.join("runs").join(&assignment.run);
+                std::thread::spawn(move || {
+                    let (how, why) = match fs::create_dir(&folder) {
+                        Ok(()) => work.run(&assignment, &folder, &gate),
+                        Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
+                    };
+                    let (files, why) = match describe(&folder) {
+                        Ok(files) => (files, why),
+                        Err(error) => {
+                            (Vec::new(), why.or(Some(format!("the evidence cannot be read: {error}"))))
+                        }
+                    };
+                    let _ = done.send(Done::Ended(how, why, files));
+                });
+            }
+            Action::Stop(why) => {
+                say(format!("asked to stop: {why}"));
+                self.gate.stop(why);
+            }
+            Action::Release(point, at_ns) => self.gate.release(point, at_ns, false),
+            Action::SendEvidence(assignment, files) => {
+                if std::mem::replace(&mut self.sending, true) {
+                    return;
+                }
+                let (bus, host) = (bus.clone(), self.credentials.name.clone());
+                let folder = self.folder.join("runs").join(&assignment.run);
+                tokio::task::spawn_local(async move {
+                    for file in files {
+                        // What does not get through is asked for again.
+                        if send(&bus, &host, &assignment.run, &folder, file).await.is_err() {
+                            break;
+                        }
+                    }
+                    let _ = done.send(Done::Sent);
+                });
+            }
+        }
+    }
+}
+
+fn draw(random: &SystemRandom) -> Result<u64, AgentError> {
+    let mut bytes = [0; 8];
+    random.fill(&mut bytes).map_err(|_| AgentError::Random)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[derive(Debug, thiserror::Error)]
+enum SendError {
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    #[error("the controller did not take it")]
+    Refused,
+}
+
+/// Sends a file from where the controller's copy ends.
+async fn send(bus: &Bus, host: &str, run: &str, folder: &Path, file: EvidenceFile) -> Result<(), SendError> {
+    let mut source = File::open(folder.join(&file.name))?;
+    let head = |offset| Chunk {
+        protocol: PROTOCOL,
+        host: host.to_owned(),
+        run: run.to_owned(),
+        file: file.clone(),
+        offset,
+    };
+    let mut buffer = vec![0; CHUNK_BYTES];
+    // The first question has no bytes: it asks how much is there.
+    let (mut offset, mut read) = (u64::MAX, 0);
+    loop {
+        let payload = format_chunk(&head(offset), &buffer[..read]);
+        let answer = bus.ask(subject(host, "chunk"), payload).await?;
+        let answer: ChunkAnswer = parse(&answer).map_err(|_| SendError::Refused)?;
+        if answer.refused.is_some() || answer.kept > file.bytes {
+            return Err(SendError::Refused);
+        }
+        if answer.kept == file.bytes {
+            return Ok(());
+        }
+        offset = answer.kept;
+        source.seek(SeekFrom::Start(offset))?;
+        read = source.read(&mut buffer)?;
+        if read == 0 {
+            return Err(SendError::Refused);
+        }
+    }
+}

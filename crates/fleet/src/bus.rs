@@ -1,0 +1,139 @@
+//! The bus: core NATS with TLS and one key pair per host. Agents only connect out; they listen on no port.
+//!
+//! Subjects: an agent asks on `proofload.<host>.beat` and `proofload.<host>.chunk`, and hears answers below
+//! `proofload_inbox.<host>`; its credentials allow nothing else. The controller hears `proofload.*.*`. Delivery is at most once;
+//! whoever asks, asks again.
+//!
+//! Limits: a message is at most 1 MiB (the server's default); a host name travels hex-escaped where NATS forbids a character.
+
+use std::io::Write;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, Event};
+use tokio::sync::watch;
+
+use crate::credentials::Credentials;
+
+/// How long an answer may take before the question is asked again.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// Where a host's questions of a kind go.
+pub fn subject(host: &str, kind: &str) -> String {
+    format!("proofload.{}.{kind}", token(host))
+}
+
+/// Below this a host hears answers.
+pub fn inbox(host: &str) -> String {
+    format!("proofload_inbox.{}", token(host))
+}
+
+/// A host name as one token of a subject.
+pub fn token(host: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    host.chars().fold(String::new(), |token, c| {
+        if plain(c) { token + c.encode_utf8(&mut [0; 4]) } else { format!("{token}={:x}=", c as u32) }
+    })
+}
+
+/// The bus cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BusError {
+    /// Not reached, or not let in.
+    #[error("cannot connect to the bus at {server}: {cause}")]
+    Connect {
+        /// Its address.
+        server: String,
+        /// What went wrong.
+        cause: String,
+    },
+    /// No answer, or none in time.
+    #[error("no answer on the bus: {0}")]
+    NoAnswer(String),
+    /// A local file of the connection.
+    #[error("cannot keep the certificate for the connection: {0}")]
+    Certificate(#[from] std::io::Error),
+}
+
+/// A connection to the bus. It connects again by itself for as long as it exists.
+#[derive(Debug)]
+pub struct Bus {
+    client: Client,
+    connected: watch::Receiver<bool>,
+    _certificate: tempfile::NamedTempFile,
+}
+
+impl Bus {
+    /// Connects; fails if the bus cannot be reached within a few seconds or does not accept the credentials.
+    pub async fn connect(credentials: &Credentials) -> Result<Bus, BusError> {
+        let mut certificate = tempfile::NamedTempFile::new()?;
+        certificate.write_all(credentials.ca_pem.as_bytes())?;
+        certificate.flush()?;
+        let (state, connected) = watch::channel(true);
+        let options = ConnectOptions::with_nkey(credentials.seed.clone())
+            .name(format!("proofload {}", credentials.name))
+            .add_root_certificates(certificate.path().to_owned())
+            .require_tls(true)
+            .custom_inbox_prefix(inbox(&credentials.name))
+            .connection_timeout(Duration::from_secs(5))
+            .ping_interval(Duration::from_secs(5))
+            .request_timeout(Some(ANSWER_LIMIT))
+            .event_callback(move |event| {
+                match event {
+                    Event::Connected => drop(state.send(true)),
+                    Event::Disconnected => drop(state.send(false)),
+                    _ => {}
+                }
+                async {}
+            });
+        let refused = |cause: String| BusError::Connect { server: credentials.server.clone(), cause };
+        let client =
+            options.connect(&credentials.server).await.map_err(|error| refused(error.to_string()))?;
+        Ok(Bus { client, connected, _certificate: certificate })
+    }
+
+    /// Whether the bus is reached just now.
+    pub fn is_connected(&self) -> bool {
+        *self.connected.borrow()
+    }
+
+    /// Version of the server.
+    pub fn server_version(&self) -> String {
+        self.client.server_info().version
+    }
+
+    /// Asks once.
+    pub async fn ask(&self, subject: String, payload: Vec<u8>) -> Result<Vec<u8>, BusError> {
+        let answer = self.client.request(subject, payload.into()).await;
+        answer.map(|message| message.payload.to_vec()).map_err(|error| BusError::NoAnswer(error.to_string()))
+    }
+
+    /// Hears all questions of all hosts.
+    pub async fn questions(&self) -> Result<async_nats::Subscriber, BusError> {
+        let heard = self.client.subscribe("proofload.*.*").await;
+        let questions = heard.map_err(|error| BusError::NoAnswer(error.to_string()))?;
+        self.client.flush().await.map_err(|error| BusError::NoAnswer(error.to_string()))?;
+        Ok(questions)
+    }
+
+    /// Answers a question.
+    pub async fn answer(&self, inbox: async_nats::Subject, payload: Vec<u8>) {
+        // Without a connection the answer is lost, and the question will come again.
+        let _ = self.client.publish(inbox, payload.into()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_hosts_have_different_subjects_of_three_tokens() {
+        let names = ["a", "A", "a.b", "a b", "a=2e=b", "a*", "ä", ">"];
+        let mut subjects: Vec<String> = names.iter().map(|name| subject(name, "beat")).collect();
+        assert!(subjects.iter().all(|subject| subject.split('.').count() == 3), "{subjects:?}");
+        assert!(subjects.iter().all(|subject| !subject.contains(['*', '>', ' '])), "{subjects:?}");
+        subjects.sort();
+        subjects.dedup();
+        assert_eq!(subjects.len(), names.len());
+    }
+}

@@ -1,0 +1,324 @@
+//! The controller of a run: keeps [`Roster`] going over the bus, and collects the evidence.
+//!
+//! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders go out) and
+//! `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`). A controller that died is followed by another one
+//! with the same folder: agents obey the newer of the two.
+//!
+//! Limits: memory does not grow with the length of a run, only with the number of hosts; evidence goes to disk chunk by chunk.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::StreamExt;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::bus::{Bus, BusError, token};
+use crate::credentials::Credentials;
+use crate::files::{describe_file, is_plain_name, read_json, replace_json};
+use crate::gate::Clock;
+use crate::message::{
+    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, EvidenceFile, Orders, PROTOCOL, Work, format, parse, parse_chunk,
+};
+use crate::roster::{Memory, Note, Plan, Roster};
+use crate::server::{Server, ServerError};
+
+/// Time between two looks at what is due.
+const TICK: Duration = Duration::from_millis(500);
+/// After the end of a run agents are told so for this long.
+const FAREWELL: Duration = Duration::from_millis(1500);
+
+/// Watches a run.
+pub trait Watcher {
+    /// Something happened.
+    fn note(&mut self, note: &Note);
+    /// About once a second: where everyone is.
+    fn look(&mut self, roster: &Roster);
+    /// How often someone asked for the end of the run.
+    fn interrupts(&self) -> u32;
+}
+
+/// A controller cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// The credentials are a host's.
+    #[error("these are the credentials of {0}; a controller takes controller.toml")]
+    NotTheController(String),
+    /// A file of the run.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder belongs to no fleet run, or to one already.
+    #[error("{}: {what}", folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The bus.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The server.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// Another controller.
+    #[error("another controller has taken over this run")]
+    Superseded,
+}
+
+/// A run and its controller.
+pub struct Controller {
+    credentials: Credentials,
+    folder: PathBuf,
+    roster: Roster,
+    clock: Clock,
+    saved: Option<Memory>,
+    server: Option<Server>,
+}
+
+impl Controller {
+    /// A new run in an existing `folder` that holds none.
+    pub fn new(credentials: Credentials, folder: &Path, plan: Plan) -> Result<Controller, ControllerError> {
+        if folder.join("fleet.json").exists() {
+            let what = "there is a run of a fleet already; resume it, or take another folder";
+            return Err(ControllerError::Folder { folder: folder.to_owned(), what });
+        }
+        let clock = Clock::new();
+        Controller::with(credentials, folder, clock, Roster::new(plan, clock.now_ns()))
+    }
+
+    /// The run in `folder`, after its controller has died.
+    pub fn resume(credentials: Credentials, folder: &Path) -> Result<Controller, ControllerError> {
+        let path = folder.join("fleet.json");
+        let memory = read_json(&path).map_err(|source| ControllerError::File { path, source })?;
+        let what = "there is no run of a fleet";
+        let memory = memory.ok_or(ControllerError::Folder { folder: folder.to_owned(), what })?;
+        let clock = Clock::new();
+        Controller::with(credentials, folder, clock, Roster::resume(memory, clock.now_ns()))
+    }
+
+    fn with(
+        credentials: Credentials,
+        folder: &Path,
+        clock: Clock,
+        roster: Roster,
+    ) -> Result<Controller, ControllerError> {
+        if !credentials.are_controllers() {
+            return Err(ControllerError::NotTheController(credentials.name));
+        }
+        let hosts = folder.join("hosts");
+        fs::create_dir_all(&hosts).map_err(|source| ControllerError::File { path: hosts, source })?;
+        let mut controller =
+            Controller { credentials, folder: folder.to_owned(), roster, clock, saved: None, server: None };
+        controller.save()?;
+        Ok(controller)
+    }
+
+    /// Keeps a server of its own running for the bus.
+    pub fn with_server(self, server: Server) -> Controller {
+        Controller { server: Some(server), ..self }
+    }
+
+    /// What is known of the run.
+    pub fn memory(&self) -> &Memory {
+        self.roster.memory()
+    }
+
+    /// Where the evidence of a host is.
+    pub fn evidence_of(folder: &Path, host: &str) -> PathBuf {
+        folder.join("hosts").join(token(host))
+    }
+
+    /// Conducts the run to its end, or until it is interrupted a second time.
+    pub async fn conduct(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
+        let bus = self.connect().await?;
+        let mut questions = bus.questions().await?;
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut over_since = None;
+        loop {
+            tokio::select! {
+                Some(question) = questions.next() => {
+                    let mut parts = question.subject.split('.');
+                    let (host, kind) = (parts.nth(1), parts.next());
+                    let answer = match (host, kind) {
+                        (Some(host), Some("beat")) => self.on_beat(host, &question.payload)?,
+                        (Some(host), Some("chunk")) => self.on_chunk(host, &question.payload)?,
+                        _ => None,
+                    };
+                    if let (Some(answer), Some(inbox)) = (answer, question.reply) {
+                        bus.answer(inbox, answer).await;
+                    }
+                }
+                _ = ticks.tick() => {
+                    self.roster.tick(self.clock.now_ns(), unix_ns());
+                    self.save()?;
+                    if self.keep_server()? {
+                        watcher.note(&Note { host: None, text: "the bus was started again".into() });
+                    }
+                    watcher.look(&self.roster);
+                }
+            }
+            self.roster.take_notes().iter().for_each(|note| watcher.note(note));
+            if self.roster.is_superseded() {
+                return Err(ControllerError::Superseded);
+            }
+            match watcher.interrupts() {
+                0 => {}
+                1 => self.roster.stop("someone asked for it"),
+                _ => return Ok(()),
+            }
+            if self.roster.is_over() {
+                let since = *over_since.get_or_insert_with(tokio::time::Instant::now);
+                if since.elapsed() >= FAREWELL {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Connects to the bus; one's own server needs a moment to come up.
+    async fn connect(&mut self) -> Result<Bus, ControllerError> {
+        let tries = if self.server.is_some() { 50 } else { 1 };
+        for _ in 1..tries {
+            if let Ok(bus) = Bus::connect(&self.credentials).await {
+                return Ok(bus);
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            self.keep_server()?;
+        }
+        Ok(Bus::connect(&self.credentials).await?)
+    }
+
+    fn keep_server(&mut self) -> Result<bool, ControllerError> {
+        Ok(self.server.as_mut().map_or(Ok(false), Server::keep)?)
+    }
+
+    fn save(&mut self) -> Result<(), ControllerError> {
+        let memory = self.roster.memory();
+        if self.saved.as_ref() != Some(memory) {
+            let path = self.folder.join("fleet.json");
+            replace_json(&path, memory).map_err(|source| ControllerError::File { path, source })?;
+            self.saved = Some(memory.clone());
+        }
+        Ok(())
+    }
+
+    /// `None` for what is no beat of the host whose credentials it came with: it deserves no answer.
+    fn on_beat(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, ControllerError> {
+        let Ok(beat) = parse::<Beat>(payload) else { return Ok(None) };
+        if token(&beat.host) != subject {
+            return Ok(None);
+        }
+        let orders: Orders = self.roster.beat(self.clock.now_ns(), unix_ns(), beat);
+        self.save()?;
+        Ok(Some(format(&orders)))
+    }
+
+    fn on_chunk(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, ControllerError> {
+        let Ok((head, bytes)) = parse_chunk(payload) else { return Ok(None) };
+        if token(&head.host) != subject {
+            return Ok(None);
+        }
+        let refuse = |why: &str| ChunkAnswer { kept: 0, refused: Some(why.to_owned()) };
+        let answer = match self.expected(&head) {
+            Err(why) => refuse(why),
+            Ok(files) => {
+                let folder = Controller::evidence_of(&self.folder, &head.host);
+                let failed = |source| ControllerError::File { path: folder.clone(), source };
+                let kept = keep(&folder, &head, bytes).map_err(failed)?;
+                if kept == head.file.bytes && files.iter().all(|file| folder.join(&file.name).is_file()) {
+                    self.roster.evidence_kept(&head.host);
+                    self.save()?;
+                }
+                ChunkAnswer { kept, refused: None }
+            }
+        };
+        Ok(Some(format(&answer)))
+    }
+
+    /// The files that the host of a chunk has announced, if the chunk belongs to one of them.
+    fn expected(&self, head: &Chunk) -> Result<Vec<EvidenceFile>, &'static str> {
+        if head.protocol != PROTOCOL || head.run != self.memory().plan.run {
+            return Err("it is of another protocol or run");
+        }
+        let beat = self.roster.beats().find(|(host, _)| *host == head.host).map(|(_, beat)| beat);
+        match beat.map(|beat| &beat.work) {
+            Some(Work::Ended { files, .. })
+                if files.contains(&head.file) && is_plain_name(&head.file.name) =>
+            {
+                Ok(files.clone())
+            }
+            _ => Err("the host has not announced such a file"),
+        }
+    }
+}
+
+/// Adds the bytes of a chunk where the file ends, and says where it ends now.
+fn keep(folder: &Path, head: &Chunk, bytes: &[u8]) -> io::Result<u64> {
+    let whole = folder.join(&head.file.name);
+    if whole.is_file() {
+        return Ok(head.file.bytes);
+    }
+    fs::create_dir_all(folder)?;
+    let part = folder.join(format!("{}.part", head.file.name));
+    let mut file = OpenOptions::new().create(true).append(true).open(&part)?;
+    let mut kept = file.seek(SeekFrom::End(0))?;
+    if head.offset == kept && bytes.len() <= CHUNK_BYTES && kept + bytes.len() as u64 <= head.file.bytes {
+        file.write_all(bytes)?;
+        kept += bytes.len() as u64;
+    }
+    if kept < head.file.bytes {
+        return Ok(kept);
+    }
+    file.sync_all()?;
+    if describe_file(&part, head.file.name.clone())? != head.file {
+        // Something was lost or changed on the way: from the start again.
+        file.set_len(0)?;
+        return Ok(0);
+    }
+    fs::rename(&part, &whole)?;
+    File::open(folder)?.sync_all()?;
+    Ok(kept)
+}
+
+fn unix_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_only_if_its_contents_are_as_announced() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("source");
+        fs::write(&source, "0123456789").unwrap();
+        let file = describe_file(&source, "run.db".into()).unwrap();
+        let target = folder.path().join("hosts");
+        let chunk = |offset| Chunk {
+            protocol: PROTOCOL,
+            host: "a".into(),
+            run: "r".into(),
+            file: file.clone(),
+            offset,
+        };
+        assert_eq!(keep(&target, &chunk(u64::MAX), b"").unwrap(), 0);
+        assert_eq!(keep(&target, &chunk(0), b"01234").unwrap(), 5);
+        assert_eq!(keep(&target, &chunk(0), b"01234").unwrap(), 5, "a repeated chunk changes nothing");
+        assert_eq!(keep(&target, &chunk(7), b"789").unwrap(), 5, "nor does one from the future");
+        assert_eq!(keep(&target, &chunk(5), b"56780 and more").unwrap(), 5, "nor one beyond the end");
+        assert_eq!(keep(&target, &chunk(5), b"5678X").unwrap(), 0, "a changed byte: from the start again");
+        assert!(!target.join("run.db").exists());
+        assert_eq!(keep(&target, &chunk(0), b"0123456789").unwrap(), 10);
+        assert_eq!(fs::read(target.join("run.db")).unwrap(), b"0123456789");
+        assert_eq!(keep(&target, &chunk(u64::MAX), b"").unwrap(), 10);
+    }
+}

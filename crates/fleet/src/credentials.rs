@@ -1,0 +1,180 @@
+//! Who may speak on the bus: files made once per fleet, one for the controller and one for each host.
+//!
+//! `make` draws a certificate authority, the server's certificate and a key pair (NKEY, Ed25519) for each; the server
+//! knows public keys only. Private parts are in files that their owner alone can read, never on a command line. Nothing is ever overwritten.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nkeys::KeyPair;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair as TlsKey, KeyUsagePurpose,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::bus::{inbox, token};
+
+/// Name of the controller on the bus. No host can have it: host names are not empty.
+const CONTROLLER: &str = "";
+
+/// What one side needs to speak on the bus.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Credentials {
+    /// The host; empty for the controller.
+    pub name: String,
+    /// `tls://address:port` of the bus.
+    pub server: String,
+    /// The private key (NKEY seed).
+    pub seed: String,
+    /// Certificate of the authority that vouches for the server.
+    pub ca_pem: String,
+}
+
+/// Credentials cannot be read or made.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// A file.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that holds something else.
+    #[error("{} holds no credentials of a fleet: {why}", path.display())]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A host without a name, or named twice.
+    #[error("host names must be different and not empty: {0:?}")]
+    Names(Vec<String>),
+    /// The server's address.
+    #[error("`{0}` is not an address: give HOST:PORT")]
+    Address(String),
+    /// A key or a certificate.
+    #[error("keys cannot be made: {0}")]
+    Keys(String),
+}
+
+impl Credentials {
+    /// Reads a file that [`make`] wrote.
+    pub fn read(path: &Path) -> Result<Credentials, CredentialsError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| CredentialsError::File { path: path.to_owned(), source })?;
+        toml::from_str(&text).map_err(|error| CredentialsError::Foreign {
+            path: path.to_owned(),
+            why: error.message().to_owned(),
+        })
+    }
+
+    /// Whether they are the controller's.
+    pub fn are_controllers(&self) -> bool {
+        self.name == CONTROLLER
+    }
+}
+
+/// Makes the credentials of a fleet below `folder`, which must not exist: `controller.toml`, `agents/<host>.toml`, and
+/// `nats-server.conf` with the certificate files that it names, for a server at `address` (HOST:PORT).
+pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), CredentialsError> {
+    let mut sorted = hosts.to_vec();
+    sorted.sort();
+    sorted.dedup();
+    if sorted.len() != hosts.len() || hosts.iter().any(String::is_empty) {
+        return Err(CredentialsError::Names(hosts.to_vec()));
+    }
+    let (server_name, port) = address
+        .rsplit_once(':')
+        .filter(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok())
+        .ok_or_else(|| CredentialsError::Address(address.to_owned()))?;
+    let tls = Tls::draw(server_name.trim_matches(['[', ']']))
+        .map_err(|error| CredentialsError::Keys(error.to_string()))?;
+
+    new_folder(folder)?;
+    new_folder(&folder.join("agents"))?;
+    let mut users = String::new();
+    for name in std::iter::once(CONTROLLER).chain(hosts.iter().map(String::as_str)) {
+        let key = KeyPair::new_user();
+        let seed = key.seed().map_err(|error| CredentialsError::Keys(error.to_string()))?;
+        let credentials = Credentials {
+            name: name.to_owned(),
+            server: format!("tls://{address}"),
+            seed,
+            ca_pem: tls.authority_pem.clone(),
+        };
+        let text = toml::to_string(&credentials).expect("four strings");
+        let path = match name {
+            CONTROLLER => folder.join("controller.toml"),
+            host => folder.join("agents").join(format!("{}.toml", token(host))),
+        };
+        new_file(&path, &text)?;
+        users += &user(name, &key.public_key());
+    }
+    new_file(&folder.join("ca.pem"), &tls.authority_pem)?;
+    new_file(&folder.join("server.pem"), &tls.server_pem)?;
+    new_file(&folder.join("server-key.pem"), &tls.server_key_pem)?;
+    let config = format!(
+        "# The bus of a proofload fleet. Paths are relative to the folder in which nats-server is started.\n\
+         listen: \"0.0.0.0:{port}\"\n\
+         tls {{ cert_file: \"server.pem\", key_file: \"server-key.pem\", timeout: 5 }}\n\
+         authorization {{\n  users: [\n{users}  ]\n}}\n"
+    );
+    new_file(&folder.join("nats-server.conf"), &config)
+}
+
+/// What the server lets one side do: a host asks for itself and hears its own answers, nothing else.
+fn user(name: &str, public_key: &str) -> String {
+    let (publish, subscribe) = match name {
+        CONTROLLER => ("proofload_inbox.>".to_owned(), "proofload.*.*\", \"proofload_inbox.>".to_owned()),
+        host => (format!("proofload.{}.*", token(host)), format!("{}.>", inbox(host))),
+    };
+    format!(
+        "    {{ nkey: {public_key}, permissions: {{ publish: [\"{publish}\"], subscribe: [\"{subscribe}\"] }} }}\n"
+    )
+}
+
+struct Tls {
+    authority_pem: String,
+    server_pem: String,
+    server_key_pem: String,
+}
+
+impl Tls {
+    fn draw(server_name: &str) -> Result<Tls, rcgen::Error> {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        authority.distinguished_name.push(DnType::CommonName, "proofload fleet");
+        let authority = CertifiedIssuer::self_signed(authority, TlsKey::generate()?)?;
+        let names = [server_name, "localhost", "127.0.0.1"].map(str::to_owned);
+        let mut server = CertificateParams::new(names)?;
+        server.distinguished_name.push(DnType::CommonName, "proofload bus");
+        let key = TlsKey::generate()?;
+        let certificate = server.signed_by(&key, &authority)?;
+        Ok(Tls {
+            authority_pem: authority.pem(),
+            server_pem: certificate.pem(),
+            server_key_pem: key.serialize_pem(),
+        })
+    }
+}
+
+fn new_folder(path: &Path) -> Result<(), CredentialsError> {
+    fs::DirBuilder::new()
+        .mode(0o700)
+        .create(path)
+        .map_err(|source| CredentialsError::File { path: path.to_owned(), source })
+}
+
+fn new_file(path: &Path, text: &str) -> Result<(), CredentialsError> {
+    let failed = |source| CredentialsError::File { path: path.to_owned(), source };
+    let mut file =
+        fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)
+}

@@ -1,0 +1,305 @@
+//! What an agent does: a state machine without clock or sockets. Orders and times come in, beats and actions go out.
+//!
+//! Invariants
+//! 1. Orders are obeyed only if they answer the last beat (nonce), speak this version of the protocol, and carry an epoch that
+//!    is not below the highest one obeyed for their run. Others change nothing; the next beat says why.
+//! 2. An agent has one run at a time and gives up no running test for another run.
+//! 3. [`Memory`] is durable before an action is carried out: an agent that died in the middle of a run knows so.
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::ControllerClock;
+use crate::message::{Assignment, Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, WhenAlone, Work};
+
+/// How far the agent is with its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "phase")]
+pub enum Phase {
+    /// Looking at what the run needs.
+    Preparing,
+    /// All is in order.
+    Ready {
+        /// What was looked at.
+        checks: Vec<String>,
+    },
+    /// It cannot take part.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// The tests are running.
+    Running,
+    /// Its part is over.
+    Ended {
+        /// How.
+        how: Ended,
+        /// The cause, if it could not go on.
+        why: Option<String>,
+        /// The evidence.
+        files: Vec<EvidenceFile>,
+    },
+}
+
+/// A run, as an agent remembers it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What it is to do.
+    pub assignment: Assignment,
+    /// The highest epoch obeyed.
+    pub epoch: u64,
+    /// How far it is.
+    pub phase: Phase,
+}
+
+/// What is to be done now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Look at what the run needs, then call [`Duty::prepared`].
+    Prepare(Assignment),
+    /// Carry out the tests, then call [`Duty::ended`].
+    Start(Assignment),
+    /// End the tests in good order.
+    Stop(String),
+    /// The tests may pass the points up to this one at that time of the agent's own clock.
+    Release(Point, u64),
+    /// Send the evidence.
+    SendEvidence(Assignment, Vec<EvidenceFile>),
+}
+
+/// What a running test says of itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Doing {
+    /// For people.
+    pub text: String,
+    /// Share of the programme that is done.
+    pub done: f64,
+    /// Transactional I/O per second.
+    pub iops: f64,
+    /// Mean transactional read latency of the test so far.
+    pub read_latency_ms: f64,
+    /// Mean log write latency of the test so far.
+    pub log_write_latency_ms: f64,
+    /// Where the test waits for the other hosts.
+    pub waiting_at: Option<Point>,
+}
+
+/// An agent's side of a run.
+#[derive(Debug)]
+pub struct Duty {
+    host: String,
+    tool_version: String,
+    process: u64,
+    memory: Option<Memory>,
+    clock: ControllerClock,
+    calendar_offset_ns: Option<i64>,
+    sent: Option<(u64, u64)>,
+    heard_ns: u64,
+    is_alone: bool,
+    stop: Option<String>,
+    released: Option<(Point, u64)>,
+    refusals: Vec<String>,
+}
+
+impl Duty {
+    /// An agent that starts, with what it remembered from before. `process` is drawn at random.
+    pub fn new(
+        host: &str,
+        tool_version: &str,
+        process: u64,
+        memory: Option<Memory>,
+        left: Vec<EvidenceFile>,
+    ) -> Duty {
+        let memory = memory.map(|memory| {
+            let phase = match memory.phase {
+                Phase::Running => {
+                    let why = "the agent was started again in the middle of the tests".to_owned();
+                    Phase::Ended { how: Ended::AgentDied, why: Some(why), files: left }
+                }
+                Phase::Preparing => {
+                    Phase::Refused { why: "the agent was started again while it prepared".into() }
+                }
+                phase => phase,
+            };
+            Memory { phase, ..memory }
+        });
+        Duty {
+            host: host.to_owned(),
+            tool_version: tool_version.to_owned(),
+            process,
+            memory,
+            clock: ControllerClock::default(),
+            calendar_offset_ns: None,
+            sent: None,
+            heard_ns: 0,
+            is_alone: false,
+            stop: None,
+            released: None,
+            refusals: Vec::new(),
+        }
+    }
+
+    /// What must be durable before an action is carried out.
+    pub fn memory(&self) -> Option<&Memory> {
+        self.memory.as_ref()
+    }
+
+    /// The controller's clock, as known here.
+    pub fn clock(&self) -> &ControllerClock {
+        &self.clock
+    }
+
+    /// The next beat.
+    pub fn beat(&mut self, now_ns: u64, nonce: u64, doing: &Doing) -> Beat {
+        self.sent = Some((nonce, now_ns));
+        let work = match self.memory.as_ref().map(|memory| &memory.phase) {
+            None | Some(Phase::Preparing) => Work::Idle,
+            Some(Phase::Ready { checks }) => Work::Ready { checks: checks.clone() },
+            Some(Phase::Refused { why }) => Work::Refused { why: why.clone() },
+            Some(Phase::Ended { how, why, files }) => {
+                Work::Ended { how: *how, why: why.clone(), files: files.clone() }
+            }
+            Some(Phase::Running) => Work::Running {
+                waiting_at: doing.waiting_at,
+                doing: doing.text.clone(),
+                done: doing.done,
+                iops: doing.iops,
+                read_latency_ms: doing.read_latency_ms,
+                log_write_latency_ms: doing.log_write_latency_ms,
+            },
+        };
+        Beat {
+            protocol: PROTOCOL,
+            tool_version: self.tool_version.clone(),
+            host: self.host.clone(),
+            process: self.process,
+            nonce,
+            run: self.memory.as_ref().map(|memory| memory.assignment.run.clone()),
+            epoch: self.memory.as_ref().map_or(0, |memory| memory.epoch),
+            work,
+            calendar_offset_ns: self.calendar_offset_ns,
+            clock_uncertainty_ns: self.clock.unix_ns(now_ns).map(|(_, uncertainty_ns)| uncertainty_ns),
+            refusals: std::mem::take(&mut self.refusals),
+        }
+    }
+
+    /// Takes in orders that arrived at `now_ns`, when the agent's calendar said `calendar_unix_ns`.
+    pub fn orders(&mut self, now_ns: u64, calendar_unix_ns: u64, orders: Orders) -> Vec<Action> {
+        if let Some(why) = self.why_not(&orders) {
+            self.refusals.push(why);
+            return Vec::new();
+        }
+        let (_, sent_ns) = self.sent.take().expect("orders without a beat are refused");
+        self.clock.exchange(sent_ns, orders.now_unix_ns, now_ns);
+        self.calendar_offset_ns = self.clock.unix_ns(now_ns).and_then(|(controller_ns, _)| {
+            i64::try_from(i128::from(calendar_unix_ns) - i128::from(controller_ns)).ok()
+        });
+        self.heard_ns = now_ns;
+        self.is_alone = false;
+        let Some(memory) = &mut self.memory else { return self.accept(orders) };
+        if memory.assignment.run != orders.run {
+            // What is over stays in its folder; only a running test is not given up for another run.
+            return self.accept(orders);
+        }
+        memory.epoch = orders.epoch;
+        let mut actions = Vec::new();
+        match &memory.phase {
+            Phase::Ready { .. } if orders.go && orders.stop.is_none() => {
+                memory.phase = Phase::Running;
+                actions.push(Action::Start(memory.assignment.clone()));
+            }
+            Phase::Running => {
+                if let Some(released) = orders.released.filter(|released| self.released != Some(*released)) {
+                    self.released = Some(released);
+                    let (point, unix_ns) = released;
+                    let at_ns = self.clock.local_ns(unix_ns, now_ns).unwrap_or(now_ns);
+                    actions.push(Action::Release(point, at_ns));
+                }
+                if let Some(why) = orders.stop.filter(|_| self.stop.is_none()) {
+                    self.stop = Some(why.clone());
+                    actions.push(Action::Stop(why));
+                }
+            }
+            Phase::Ended { files, .. } if orders.send_evidence => {
+                actions.push(Action::SendEvidence(memory.assignment.clone(), files.clone()));
+            }
+            Phase::Ended { .. } | Phase::Refused { .. } if orders.have_evidence => self.memory = None,
+            Phase::Ready { .. } if orders.stop.is_some() => self.memory = None,
+            _ => {}
+        }
+        actions
+    }
+
+    fn accept(&mut self, orders: Orders) -> Vec<Action> {
+        let Some(assignment) = orders.assignment else { return Vec::new() };
+        (self.stop, self.released) = (None, None);
+        self.memory =
+            Some(Memory { assignment: assignment.clone(), epoch: orders.epoch, phase: Phase::Preparing });
+        vec![Action::Prepare(assignment)]
+    }
+
+    /// Why orders are not obeyed, if they are not.
+    fn why_not(&self, orders: &Orders) -> Option<String> {
+        if orders.protocol != PROTOCOL {
+            let theirs = orders.protocol;
+            return Some(format!(
+                "the controller speaks version {theirs} of the protocol, this agent version {PROTOCOL}"
+            ));
+        }
+        if self.sent.is_none_or(|(nonce, _)| nonce != orders.nonce) {
+            return Some(format!("orders of {} that answer no question of this agent", orders.run));
+        }
+        if let Some(refused) = &orders.refused {
+            return Some(format!("the controller refused: {refused}"));
+        }
+        let memory = self.memory.as_ref()?;
+        let (run, epoch) = (&memory.assignment.run, memory.epoch);
+        if *run == orders.run && orders.epoch < epoch {
+            let older = orders.epoch;
+            return Some(format!("orders of epoch {older} of {run}, which is at epoch {epoch}"));
+        }
+        let busy = matches!(memory.phase, Phase::Preparing | Phase::Running);
+        if *run != orders.run && orders.assignment.is_some() && busy {
+            return Some(format!("busy with {run}, so not taking {}", orders.run));
+        }
+        None
+    }
+
+    /// What to do if the controller has not been heard of for too long while tests run.
+    pub fn alone(&mut self, now_ns: u64) -> Option<Action> {
+        let memory = self.memory.as_ref().filter(|memory| memory.phase == Phase::Running)?;
+        let limit_ns = memory.assignment.alone_after_ms * 1_000_000;
+        if self.is_alone || now_ns.saturating_sub(self.heard_ns) < limit_ns {
+            return None;
+        }
+        self.is_alone = true;
+        // When the controller is back, it is asked again how far everyone may go.
+        self.released = None;
+        match memory.assignment.when_alone {
+            WhenAlone::Finish => {
+                // Every place there is.
+                Some(Action::Release(Point(u32::MAX), now_ns))
+            }
+            WhenAlone::Stop => {
+                self.stop.get_or_insert_with(|| "the controller was not heard of".into());
+                self.stop.clone().map(Action::Stop)
+            }
+        }
+    }
+
+    /// Preparation is over.
+    pub fn prepared(&mut self, outcome: Result<Vec<String>, String>) {
+        if let Some(memory) = &mut self.memory {
+            memory.phase = match outcome {
+                Ok(checks) => Phase::Ready { checks },
+                Err(why) => Phase::Refused { why },
+            };
+        }
+    }
+
+    /// The tests are over.
+    pub fn ended(&mut self, how: Ended, why: Option<String>, files: Vec<EvidenceFile>) {
+        if let Some(memory) = &mut self.memory {
+            memory.phase = Phase::Ended { how, why, files };
+        }
+    }
+}

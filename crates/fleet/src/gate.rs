@@ -1,0 +1,112 @@
+//! Where the tests of a host, on their own threads, meet the agent, which speaks with the controller.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::duty::Doing;
+use crate::message::Point;
+
+/// The agent's clock: nanoseconds since its process made it.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock(Instant);
+
+impl Clock {
+    /// Starts now.
+    #[expect(clippy::new_without_default, reason = "a clock that starts now is not a default value")]
+    pub fn new() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Nanoseconds since the start.
+    pub fn now_ns(&self) -> u64 {
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    doing: Doing,
+    released: Option<(Point, u64)>,
+    stop: Option<String>,
+    alone: bool,
+}
+
+/// Tells the tests when they may go on, and the agent how far they are.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    clock: Clock,
+    state: Arc<Mutex<State>>,
+}
+
+impl Gate {
+    /// A gate that lets nobody pass yet.
+    pub fn new(clock: Clock) -> Gate {
+        Gate { clock, state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A host waits at this point; how long still, once that is known. To be asked again until it is zero.
+    pub fn wait_at(&self, point: Point) -> Option<Duration> {
+        let mut state = self.state();
+        let left = state.released.and_then(|(released, at_ns)| {
+            let later_ns = if released > point { 0 } else { at_ns.saturating_sub(self.clock.now_ns()) };
+            (released >= point).then(|| Duration::from_nanos(later_ns))
+        });
+        state.doing.waiting_at = if left == Some(Duration::ZERO) { None } else { Some(point) };
+        left
+    }
+
+    /// Why the tests are to end, if they are.
+    pub fn stop_asked(&self) -> Option<String> {
+        self.state().stop.clone()
+    }
+
+    /// Whether the tests go on without the controller.
+    pub fn is_alone(&self) -> bool {
+        self.state().alone
+    }
+
+    /// Says what the tests are doing.
+    pub fn report(&self, doing: Doing) {
+        let mut state = self.state();
+        let waiting_at = state.doing.waiting_at;
+        state.doing = Doing { waiting_at, ..doing };
+    }
+
+    pub(crate) fn doing(&self) -> Doing {
+        self.state().doing.clone()
+    }
+
+    pub(crate) fn release(&self, point: Point, at_ns: u64, alone: bool) {
+        let mut state = self.state();
+        state.released = Some((point, at_ns));
+        state.alone = alone;
+    }
+
+    pub(crate) fn stop(&self, why: String) {
+        self.state().stop.get_or_insert(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_is_passed_when_it_is_released_and_its_time_has_come() {
+        let gate = Gate::new(Clock::new());
+        assert_eq!(gate.wait_at(Point(2)), None);
+        assert_eq!(gate.doing().waiting_at, Some(Point(2)));
+        gate.release(Point(1), 0, false);
+        assert_eq!(gate.wait_at(Point(2)), None, "an earlier point was released");
+        gate.release(Point(2), gate.clock.now_ns() + 3_600_000_000_000, false);
+        assert!(gate.wait_at(Point(2)).unwrap() > Duration::from_secs(3_000));
+        assert_eq!(gate.wait_at(Point(1)), Some(Duration::ZERO), "everyone is past it");
+        gate.release(Point(2), 0, false);
+        assert_eq!(gate.wait_at(Point(2)), Some(Duration::ZERO));
+        assert_eq!(gate.doing().waiting_at, None);
+    }
+}

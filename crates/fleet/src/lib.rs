@@ -1,0 +1,24 @@
+//! Many hosts, one run: a controller and agents that speak over a NATS server.
+//!
+//! [`roster`] (controller) and [`duty`] (agent) are state machines without clock and sockets; [`controller`] and [`agent`] tie
+//! them to the bus, to files and to threads. What a host does for a run is the caller's ([`agent::HostWork`]); the tests of
+//! different hosts meet at a [`gate::Gate`].
+//!
+//! Nothing here is on a measured thread.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this crate faces the network, the clock and its own files; measured threads never enter it"
+)]
+
+pub mod agent;
+pub mod bus;
+pub mod clock;
+pub mod controller;
+pub mod credentials;
+pub mod duty;
+mod files;
+pub mod gate;
+pub mod message;
+pub mod roster;
+pub mod server;

@@ -1,0 +1,394 @@
+//! The controller of a run: which hosts take part, how far each is, what each is to do next. A state machine without
+//! clock or sockets: beats and times come in, orders and notes go out.
+//!
+//! Invariants
+//! 1. The tests start on no host before every host has looked at what it needs and found it in order.
+//! 2. A point is released once, for all hosts, when every host that still runs waits there; never earlier.
+//! 3. Orders are made from [`Memory`] only, which the caller has made durable before they are sent: a controller that comes
+//!    back gives the same orders, under a higher epoch.
+//! 4. A host's fate, once known, does not change.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Assignment, Beat, Ended, Orders, PROTOCOL, Point, WhenAlone, Work};
+
+/// A host that has not been heard of for this long is lost.
+const LOST_AFTER_NS: u64 = 10_000_000_000;
+/// A released point is passed this much later: every agent has heard of it by then.
+const LEAD_NS: u64 = 2_000_000_000;
+
+/// What a run does when a host is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLost {
+    /// The others finish without it.
+    #[default]
+    Finish,
+    /// The others end in good order.
+    Stop,
+}
+
+/// What a run is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the run.
+    pub run: String,
+    /// Hosts of the solution file that take part.
+    pub hosts: Vec<String>,
+    /// The solution file.
+    pub solution: String,
+    /// Kinds of tests to run; all if empty.
+    pub tests: Vec<String>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Allow databases on a memory file system.
+    pub allow_memory: bool,
+    /// What to do without a host.
+    pub when_lost: WhenLost,
+    /// What agents do without the controller.
+    pub when_alone: WhenAlone,
+    /// After how long they are without it.
+    pub alone_after_ms: u64,
+    /// How long hosts may take to appear and to be ready.
+    pub assemble_limit_ms: u64,
+}
+
+/// How it went with a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "fate")]
+pub enum Fate {
+    /// Not over yet.
+    Open,
+    /// It could not take part.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// Its part is over.
+    Ended {
+        /// How.
+        how: Ended,
+        /// The cause, if it could not go on.
+        why: Option<String>,
+        /// Whether the controller has its evidence.
+        evidence_kept: bool,
+    },
+}
+
+/// What a controller must not forget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What the run is.
+    pub plan: Plan,
+    /// Controllers that this run has had.
+    pub epoch: u64,
+    /// Whether the tests have started.
+    pub go: bool,
+    /// Why the run ends early, if it does.
+    pub stop: Option<String>,
+    /// The latest point that hosts may pass, and when (calendar of the controller).
+    pub released: Option<(Point, u64)>,
+    /// How it went, by host.
+    pub fates: BTreeMap<String, Fate>,
+}
+
+/// Something that a person wants to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The host that it is about, if it is about one.
+    pub host: Option<String>,
+    /// What happened.
+    pub text: String,
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    process: Option<u64>,
+    seen_ns: Option<u64>,
+    ready: bool,
+    lost: bool,
+    running: bool,
+    waiting_at: Option<Point>,
+    last: Option<Beat>,
+}
+
+/// The controller's side of a run.
+#[derive(Debug)]
+pub struct Roster {
+    memory: Memory,
+    members: BTreeMap<String, Member>,
+    started_ns: u64,
+    superseded: bool,
+    notes: Vec<Note>,
+}
+
+impl Roster {
+    /// A new run.
+    pub fn new(plan: Plan, now_ns: u64) -> Roster {
+        let fates = plan.hosts.iter().map(|host| (host.clone(), Fate::Open)).collect();
+        let memory = Memory { plan, epoch: 0, go: false, stop: None, released: None, fates };
+        Roster::resume(memory, now_ns)
+    }
+
+    /// A run that had a controller before; this one is of the next epoch.
+    pub fn resume(mut memory: Memory, now_ns: u64) -> Roster {
+        memory.epoch += 1;
+        let members = memory.plan.hosts.iter().map(|host| (host.clone(), Member::default())).collect();
+        Roster { memory, members, started_ns: now_ns, superseded: false, notes: Vec::new() }
+    }
+
+    /// What must be durable before the next orders go out.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// What happened since the last call.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Another controller has taken over this run: this one must not go on.
+    pub fn is_superseded(&self) -> bool {
+        self.superseded
+    }
+
+    /// The latest beat of each host that has been heard of.
+    pub fn beats(&self) -> impl Iterator<Item = (&str, &Beat)> {
+        self.members.iter().filter_map(|(host, member)| Some((host.as_str(), member.last.as_ref()?)))
+    }
+
+    /// Hosts that are neither heard of nor through.
+    pub fn missing(&self) -> Vec<&str> {
+        let open = |host: &str| self.memory.fates[host] == Fate::Open;
+        let unheard = |member: &Member| member.lost || member.seen_ns.is_none();
+        let missing = self.members.iter().filter(|(host, member)| open(host) && unheard(member));
+        missing.map(|(host, _)| host.as_str()).collect()
+    }
+
+    /// Whether nothing more is to be expected: every host is through and its evidence kept, or it is lost.
+    pub fn is_over(&self) -> bool {
+        self.members.iter().all(|(host, member)| match &self.memory.fates[host] {
+            Fate::Open => member.lost || (member.seen_ns.is_none() && self.memory.stop.is_some()),
+            Fate::Refused { .. } => true,
+            Fate::Ended { evidence_kept, .. } => *evidence_kept || member.lost,
+        })
+    }
+
+    /// Ends the run in good order.
+    pub fn stop(&mut self, why: &str) {
+        if self.memory.stop.is_none() {
+            self.memory.stop = Some(why.to_owned());
+            self.note(None, format!("the run is stopped: {why}"));
+        }
+    }
+
+    /// The evidence of a host is safe with the controller.
+    pub fn evidence_kept(&mut self, host: &str) {
+        if let Some(Fate::Ended { evidence_kept, .. }) = self.memory.fates.get_mut(host)
+            && !std::mem::replace(evidence_kept, true)
+        {
+            self.note(Some(host), "its evidence has been collected".into());
+        }
+    }
+
+    /// Takes in a beat; [`Memory`] must be durable before the orders are sent.
+    pub fn beat(&mut self, now_ns: u64, now_unix_ns: u64, beat: Beat) -> Orders {
+        let refused = self.refusal(now_ns, &beat);
+        let host = beat.host.clone();
+        let nonce = beat.nonce;
+        if refused.is_none() {
+            self.take_in(now_ns, beat);
+            self.advance(now_ns, now_unix_ns);
+        }
+        self.orders(&host, nonce, now_unix_ns, refused)
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now_ns: u64, now_unix_ns: u64) {
+        let assembling = !self.memory.go && self.memory.stop.is_none();
+        if assembling && now_ns - self.started_ns > self.memory.plan.assemble_limit_ms * 1_000_000 {
+            let absent: Vec<&str> =
+                self.members.iter().filter(|(_, member)| !member.ready).map(|(host, _)| &**host).collect();
+            let why = format!("not ready in time: {}", absent.join(", "));
+            self.stop(&why);
+        }
+        let (lost, mut notes) = (self.memory.plan.when_lost, Vec::new());
+        for (host, member) in &mut self.members {
+            let silent = member.seen_ns.is_some_and(|seen| now_ns.saturating_sub(seen) > LOST_AFTER_NS);
+            let through = match &self.memory.fates[host] {
+                Fate::Open => false,
+                Fate::Refused { .. } => true,
+                Fate::Ended { evidence_kept, .. } => *evidence_kept,
+            };
+            if silent && !through && !member.lost {
+                member.lost = true;
+                let seconds = LOST_AFTER_NS / 1_000_000_000;
+                notes.push((host.clone(), format!("lost: nothing heard of it for {seconds} s")));
+            }
+        }
+        for (host, text) in notes {
+            if lost == WhenLost::Stop || !self.memory.go {
+                self.stop(&format!("{host} was lost"));
+            }
+            self.note(Some(&host), text);
+        }
+        self.advance(now_ns, now_unix_ns);
+    }
+
+    fn note(&mut self, host: Option<&str>, text: String) {
+        self.notes.push(Note { host: host.map(str::to_owned), text });
+    }
+
+    /// Why a beat is not taken in, if it is not.
+    fn refusal(&mut self, now_ns: u64, beat: &Beat) -> Option<String> {
+        if beat.protocol != PROTOCOL {
+            return Some(format!(
+                "the agent ({}) speaks version {} of the protocol, the controller version {PROTOCOL}: \
+                 install the same version of proofload on both",
+                beat.tool_version, beat.protocol
+            ));
+        }
+        let run = &self.memory.plan.run;
+        if beat.run.as_ref() == Some(run) && beat.epoch > self.memory.epoch {
+            self.superseded = true;
+            return Some(format!("another controller has taken over {run}"));
+        }
+        let Some(member) = self.members.get(&beat.host) else {
+            return Some(format!("{} takes no part in {run}", beat.host));
+        };
+        let speaks = member.seen_ns.is_some_and(|seen| now_ns.saturating_sub(seen) <= LOST_AFTER_NS);
+        if speaks && member.process.is_some_and(|process| process != beat.process) {
+            return Some(format!(
+                "another agent spoke for {} less than {} s ago: run one agent per host",
+                beat.host,
+                LOST_AFTER_NS / 1_000_000_000
+            ));
+        }
+        None
+    }
+
+    fn take_in(&mut self, now_ns: u64, beat: Beat) {
+        let host = beat.host.clone();
+        let mine = beat.run.as_deref() == Some(&*self.memory.plan.run);
+        let member = self.members.get_mut(&host).expect("refused otherwise");
+        let first = member.seen_ns.is_none();
+        let back = std::mem::replace(&mut member.lost, false);
+        let reborn = member.process.is_some_and(|process| process != beat.process);
+        (member.seen_ns, member.process) = (Some(now_ns), Some(beat.process));
+        member.running = mine && matches!(beat.work, Work::Running { .. });
+        member.ready = mine && matches!(beat.work, Work::Ready { .. } | Work::Running { .. });
+        member.waiting_at = match &beat.work {
+            Work::Running { waiting_at, .. } if mine => *waiting_at,
+            _ => None,
+        };
+        for refusal in &beat.refusals {
+            self.notes.push(Note { host: Some(host.clone()), text: format!("did not obey: {refusal}") });
+        }
+        let fate = match &beat.work {
+            Work::Refused { why } if mine => Fate::Refused { why: why.clone() },
+            Work::Ended { how, why, files } if mine => {
+                Fate::Ended { how: *how, why: why.clone(), evidence_kept: files.is_empty() }
+            }
+            // Its memory of the run is gone, with the evidence.
+            Work::Idle if self.memory.go => {
+                let why = Some("the agent came back without its part of the run".to_owned());
+                Fate::Ended { how: Ended::AgentDied, why, evidence_kept: true }
+            }
+            _ => Fate::Open,
+        };
+        if first {
+            let text = format!("agent {} has appeared", beat.tool_version);
+            self.notes.push(Note { host: Some(host.clone()), text });
+        } else if reborn {
+            self.notes.push(Note { host: Some(host.clone()), text: "its agent was started again".into() });
+        } else if back {
+            self.notes.push(Note { host: Some(host.clone()), text: "heard of again".into() });
+        }
+        member.last = Some(beat);
+        self.settle(&host, fate);
+    }
+
+    fn settle(&mut self, host: &str, fate: Fate) {
+        let known = self.memory.fates.get_mut(host).expect("every host has a fate");
+        if *known != Fate::Open || fate == Fate::Open {
+            return;
+        }
+        *known = fate.clone();
+        match fate {
+            Fate::Refused { why } => {
+                self.note(Some(host), format!("cannot take part: {why}"));
+                self.stop(&format!("{host} cannot take part"));
+            }
+            Fate::Ended { how, why, .. } => {
+                let why = why.map_or(String::new(), |why| format!(": {why}"));
+                let text = match how {
+                    Ended::Passed => "passed",
+                    Ended::Failed => "a verdict failed",
+                    Ended::Interrupted => "stopped in good order",
+                    Ended::Aborted => "could not go on",
+                    Ended::AgentDied => "its agent died",
+                };
+                self.note(Some(host), format!("{text}{why}"));
+                let died = matches!(how, Ended::Aborted | Ended::AgentDied);
+                if died && self.memory.plan.when_lost == WhenLost::Stop {
+                    self.stop(&format!("{host} could not go on"));
+                }
+            }
+            Fate::Open => {}
+        }
+    }
+
+    /// Starts the tests, and releases the point at which everyone waits.
+    fn advance(&mut self, _now_ns: u64, now_unix_ns: u64) {
+        if self.memory.stop.is_some() {
+            return;
+        }
+        if !self.memory.go && self.members.values().all(|member| member.ready && !member.lost) {
+            self.memory.go = true;
+            self.note(None, "every host is ready: the tests start".into());
+        }
+        let open = |host: &str| self.memory.fates[host] == Fate::Open;
+        let taking_part = || self.members.iter().filter(|(host, member)| open(host) && !member.lost);
+        if taking_part().any(|(_, member)| !member.running || member.waiting_at.is_none()) {
+            return;
+        }
+        let Some(point) = taking_part().filter_map(|(_, member)| member.waiting_at).min() else { return };
+        if self.memory.released.is_none_or(|(released, _)| point > released) {
+            self.memory.released = Some((point, now_unix_ns + LEAD_NS));
+        }
+    }
+
+    fn orders(&self, host: &str, nonce: u64, now_unix_ns: u64, refused: Option<String>) -> Orders {
+        let Memory { plan, epoch, go, stop, released, fates } = &self.memory;
+        let beat = self.members.get(host).and_then(|member| member.last.as_ref());
+        let has_it = beat.is_some_and(|beat| beat.run.as_ref() == Some(&plan.run));
+        let wanted = refused.is_none() && !has_it && !go && stop.is_none();
+        let assignment = wanted.then(|| Assignment {
+            run: plan.run.clone(),
+            host: host.to_owned(),
+            solution: plan.solution.clone(),
+            tests: plan.tests.clone(),
+            seed: plan.seed,
+            allow_memory: plan.allow_memory,
+            when_alone: plan.when_alone,
+            alone_after_ms: plan.alone_after_ms,
+        });
+        let ended = |wanted: bool| matches!(fates.get(host), Some(Fate::Ended { evidence_kept, .. }) if *evidence_kept == wanted);
+        Orders {
+            protocol: PROTOCOL,
+            nonce,
+            now_unix_ns,
+            run: plan.run.clone(),
+            epoch: *epoch,
+            assignment,
+            go: *go,
+            stop: stop.clone(),
+            released: *released,
+            send_evidence: ended(false),
+            have_evidence: ended(true) || matches!(fates.get(host), Some(Fate::Refused { .. })),
+            refused,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Controller and agents over a real nats-server with TLS: whole runs with work that only meets at the gate and leaves evidence;
+//! the bus, the controller and agents die in the middle; strangers are not let in.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fleet::agent::{Agent, HostWork};
+use fleet::bus::{Bus, subject};
+use fleet::controller::{Controller, Watcher};
+use fleet::credentials::{Credentials, make};
+use fleet::gate::Gate;
+use fleet::message::{Assignment, Ended, Point, WhenAlone};
+use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
+use fleet::server::Server;
+use tokio::task::{JoinHandle, LocalSet};
+
+fn has_server() -> bool {
+    testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server")
+}
+
+/// Work that meets the other hosts and leaves a file that needs several chunks.
+struct Meeting {
+    points: u32,
+    began: Mutex<Vec<Instant>>,
+}
+
+impl Meeting {
+    fn new(points: u32) -> Arc<Meeting> {
+        Arc::new(Meeting { points, began: Mutex::default() })
+    }
+}
+
+impl HostWork for Meeting {
+    fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String> {
+        match assignment.solution.contains("impossible") {
+            true => Err("the solution asks for the impossible".into()),
+            false => Ok(vec!["nothing to check".into()]),
+        }
+    }
+
+    fn run(&self, assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>) {
+        for point in (1..=self.points).map(Point) {
+            loop {
+                if let Some(why) = gate.stop_asked() {
+                    return (Ended::Interrupted, Some(why));
+                }
+                match gate.wait_at(point) {
+                    Some(Duration::ZERO) => break,
+                    Some(left) => std::thread::sleep(left.min(Duration::from_millis(100))),
+                    None => std::thread::sleep(Duration::from_millis(20)),
+                }
+            }
+            self.began.lock().unwrap().push(Instant::now());
+        }
+        let bytes: Vec<u8> = assignment.host.bytes().cycle().take(1_300_000).collect();
+        std::fs::write(folder.join("run.db"), bytes).unwrap();
+        std::fs::write(folder.join("empty"), "").unwrap();
+        (Ended::Passed, None)
+    }
+}
+
+#[derive(Default)]
+struct Listener {
+    notes: Rc<RefCell<Vec<String>>>,
+    interrupts: Rc<RefCell<u32>>,
+}
+
+impl Watcher for Listener {
+    fn note(&mut self, note: &Note) {
+        self.notes.borrow_mut().push(format!("{}: {}", note.host.as_deref().unwrap_or("-"), note.text));
+    }
+    fn look(&mut self, _roster: &Roster) {}
+    fn interrupts(&self) -> u32 {
+        *self.interrupts.borrow()
+    }
+}
+
+/// A fleet on this machine.
+struct Fleet {
+    root: tempfile::TempDir,
+    hosts: Vec<String>,
+    port: u16,
+}
+
+impl Fleet {
+    fn new(hosts: usize) -> Fleet {
+        let root = tempfile::tempdir().unwrap();
+        let hosts: Vec<String> = (0..hosts).map(|host| format!("host.{host}")).collect();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        make(&root.path().join("fleet"), &hosts, &format!("127.0.0.1:{port}")).unwrap();
+        Fleet { root, hosts, port }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.path().join("fleet")
+    }
+
+    fn server(&self) -> Server {
+        Server::start("nats-server", &self.folder()).unwrap()
+    }
+
+    fn credentials(&self, host: &str) -> Credentials {
+        let file = format!("agents/{}.toml", fleet::bus::token(host));
+        Credentials::read(&self.folder().join(file)).unwrap()
+    }
+
+    fn agent(&self, host: &str, work: Arc<dyn HostWork>) -> JoinHandle<()> {
+        let folder = self.root.path().join("state").join(fleet::bus::token(host));
+        let agent = Agent::new(self.credentials(host), &folder, "1.0", work).unwrap();
+        tokio::task::spawn_local(async move { agent.serve(|_| {}).await.unwrap() })
+    }
+
+    fn agents(&self, work: &Arc<Meeting>) -> Vec<JoinHandle<()>> {
+        self.hosts.iter().map(|host| self.agent(host, work.clone())).collect()
+    }
+
+    fn run_folder(&self) -> PathBuf {
+        let folder = self.root.path().join("run");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            run: "run-1".into(),
+            hosts: self.hosts.clone(),
+            solution: "[solution]".into(),
+            tests: Vec::new(),
+            seed: 1,
+            allow_memory: false,
+            when_lost: WhenLost::Finish,
+            when_alone: WhenAlone::Finish,
+            alone_after_ms: 60_000,
+            assemble_limit_ms: 30_000,
+        }
+    }
+
+    fn controller(&self, plan: Plan) -> Controller {
+        let credentials = Credentials::read(&self.folder().join("controller.toml")).unwrap();
+        Controller::new(credentials, &self.run_folder(), plan).unwrap()
+    }
+
+    fn resumed(&self) -> Controller {
+        let credentials = Credentials::read(&self.folder().join("controller.toml")).unwrap();
+        Controller::resume(credentials, &self.run_folder()).unwrap()
+    }
+
+    fn assert_all_evidence(&self, controller: &Controller) {
+        for host in &self.hosts {
+            let fate = &controller.memory().fates[host];
+            assert!(
+                matches!(fate, Fate::Ended { how: Ended::Passed, evidence_kept: true, .. }),
+                "{host}: {fate:?}"
+            );
+            let folder = Controller::evidence_of(&self.run_folder(), host);
+            let bytes = std::fs::read(folder.join("run.db")).unwrap();
+            assert_eq!(bytes.len(), 1_300_000);
+            assert!(bytes.starts_with(host.as_bytes()));
+            assert!(folder.join("empty").is_file());
+        }
+    }
+}
+
+fn in_local<F: Future<Output = ()>>(story: F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let limited =
+        async { tokio::time::timeout(Duration::from_secs(120), story).await.expect("the story hangs") };
+    runtime.block_on(LocalSet::new().run_until(limited));
+}
+
+#[test]
+fn four_hosts_meet_and_all_evidence_comes_home() {
+    if !has_server() {
+        return;
+    }
+    let (fleet, work) = (Fleet::new(4), Meeting::new(3));
+    in_local(async {
+        let mut controller = fleet.controller(fleet.plan()).with_server(fleet.server());
+        let _agents = fleet.agents(&work);
+        controller.conduct(&mut Listener::default()).await.unwrap();
+        fleet.assert_all_evidence(&controller);
+    });
+    assert_eq!(work.began.lock().unwrap().len(), 4 * 3);
+}
+
+#[test]
+fn bus_and_controller_die_in_the_middle_and_the_run_goes_on() {
+    if !has_server() {
+        return;
+    }
+    let (fleet, work) = (Fleet::new(3), Meeting::new(6));
+    in_local(async {
+        let mut server = fleet.server();
+        let _agents = fleet.agents(&work);
+        // The first controller dies when the tests have begun.
+        let mut first = fleet.controller(fleet.plan());
+        let begun = async {
+            while work.began.lock().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::select! {
+            result = async { first.conduct(&mut Listener::default()).await } => panic!("ended early: {result:?}"),
+            () = begun => {}
+        }
+        drop(first);
+        // So does the bus.
+        let process = server.process_id().unwrap().to_string();
+        assert!(std::process::Command::new("kill").args(["-9", &process]).status().unwrap().success());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(server.keep().unwrap(), "it was dead");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut second = fleet.resumed();
+        second.conduct(&mut Listener::default()).await.unwrap();
+        assert_eq!(second.memory().epoch, 2);
+        fleet.assert_all_evidence(&second);
+    });
+    assert_eq!(work.began.lock().unwrap().len(), 3 * 6, "every host passed every point once");
+}
+
+#[test]
+fn an_agent_that_dies_in_the_middle_is_reported_with_what_it_kept() {
+    if !has_server() {
+        return;
+    }
+    let (fleet, work) = (Fleet::new(2), Meeting::new(2));
+    in_local(async {
+        let mut controller = fleet.controller(fleet.plan()).with_server(fleet.server());
+        let _survivor = fleet.agent("host.0", work.clone());
+        // This one's work never comes to an end: it is not at its second point when it dies.
+        struct Stuck;
+        impl HostWork for Stuck {
+            fn prepare(&self, _assignment: &Assignment) -> Result<Vec<String>, String> {
+                Ok(Vec::new())
+            }
+            fn run(&self, _assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>) {
+                std::fs::write(folder.join("run.db"), "half").unwrap();
+                while gate.stop_asked().is_none() {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                (Ended::Interrupted, None)
+            }
+        }
+        let victim = fleet.agent("host.1", Arc::new(Stuck));
+        let story = async {
+            let half = fleet.root.path().join("state").join(fleet::bus::token("host.1"));
+            while !half.join("runs/run-1/run.db").exists() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            victim.abort();
+            tokio::time::sleep(Duration::from_secs(11)).await;
+            let _serves_on = fleet.agent("host.1", work.clone());
+        };
+        let mut listener = Listener::default();
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        conducted.unwrap();
+        let fates = &controller.memory().fates;
+        assert!(
+            matches!(fates["host.0"], Fate::Ended { how: Ended::Passed, evidence_kept: true, .. }),
+            "{fates:?}"
+        );
+        assert!(
+            matches!(fates["host.1"], Fate::Ended { how: Ended::AgentDied, evidence_kept: true, .. }),
+            "{fates:?}"
+        );
+        let kept = Controller::evidence_of(&fleet.run_folder(), "host.1").join("run.db");
+        assert_eq!(std::fs::read(kept).unwrap(), b"half");
+    });
+}
+
+#[test]
+fn an_interrupt_ends_every_host_in_good_order() {
+    if !has_server() {
+        return;
+    }
+    let (fleet, work) = (Fleet::new(2), Meeting::new(1000));
+    in_local(async {
+        let mut controller = fleet.controller(fleet.plan()).with_server(fleet.server());
+        let _agents = fleet.agents(&work);
+        let mut listener = Listener::default();
+        let interrupts = listener.interrupts.clone();
+        let story = async {
+            while work.began.lock().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            *interrupts.borrow_mut() = 1;
+        };
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        conducted.unwrap();
+        for fate in controller.memory().fates.values() {
+            assert!(
+                matches!(fate, Fate::Ended { how: Ended::Interrupted, evidence_kept: true, .. }),
+                "{fate:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn strangers_are_not_let_in_and_hosts_cannot_speak_for_each_other() {
+    if !has_server() {
+        return;
+    }
+    let (fleet, other) = (Fleet::new(2), Fleet::new(1));
+    in_local(async {
+        let mut server = fleet.server();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!server.keep().unwrap(), "it runs");
+        let at_this_server = |credentials: Credentials| Credentials {
+            server: format!("tls://127.0.0.1:{}", fleet.port),
+            ..credentials
+        };
+        let stranger = at_this_server(other.credentials("host.0"));
+        assert!(Bus::connect(&stranger).await.is_err(), "another fleet's authority");
+        let ca_pem = fleet.credentials("host.0").ca_pem;
+        assert!(Bus::connect(&Credentials { ca_pem, ..stranger }).await.is_err(), "another fleet's key");
+
+        let credentials = Credentials::read(&fleet.folder().join("controller.toml")).unwrap();
+        let controller = Bus::connect(&credentials).await.unwrap();
+        let mut heard = controller.questions().await.unwrap();
+        let host = Bus::connect(&fleet.credentials("host.0")).await.unwrap();
+        let forged = host.ask(subject("host.1", "beat"), b"{}".to_vec()).await;
+        assert!(forged.is_err());
+        let nothing =
+            tokio::time::timeout(Duration::from_millis(500), futures_util::StreamExt::next(&mut heard));
+        assert!(nothing.await.is_err(), "the server lets no host speak for another");
+    });
+}
+
+#[test]
+fn credentials_are_private_and_never_overwritten() {
+    use std::os::unix::fs::PermissionsExt;
+    let fleet = Fleet::new(1);
+    for file in ["controller.toml", "server-key.pem", "agents/host=2e=0.toml"] {
+        let mode = std::fs::metadata(fleet.folder().join(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{file}");
+    }
+    assert!(make(&fleet.folder(), &fleet.hosts, "127.0.0.1:1").is_err());
+    let twice = ["a".to_owned(), "a".to_owned()];
+    assert!(make(&fleet.root.path().join("new"), &twice, "127.0.0.1:1").is_err());
+    assert!(make(&fleet.root.path().join("new"), &fleet.hosts, "127.0.0.1").is_err());
+    assert!(!fleet.root.path().join("new").exists());
+    assert!(
+        Agent::new(
+            Credentials::read(&fleet.folder().join("controller.toml")).unwrap(),
+            &fleet.root.path().join("state"),
+            "1.0",
+            Meeting::new(1)
+        )
+        .is_err()
+    );
+}

@@ -1,0 +1,366 @@
+//! Controller and agents over a bad network, in one thread and from one seed: beats and orders are lost, repeated and late,
+//! agents and controllers die and come back.
+//!
+//! What must hold: tests start nowhere before every host is ready; a host passes a point only when every host that still
+//! runs has come to it; orders of an older controller are not obeyed; every run ends, with the evidence of every host kept.
+
+use std::collections::BTreeMap;
+
+use fleet::duty::{Action, Doing, Duty, Memory};
+use fleet::message::{Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, WhenAlone, Work};
+use fleet::roster::{self, Fate, Plan, Roster, WhenLost};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+const POINTS: u32 = 6;
+const MS: u64 = 1_000_000;
+
+fn plan(hosts: usize) -> Plan {
+    Plan {
+        run: "run-1".into(),
+        hosts: (0..hosts).map(|host| format!("h{host}")).collect(),
+        solution: "[solution]".into(),
+        tests: Vec::new(),
+        seed: 1,
+        allow_memory: false,
+        when_lost: WhenLost::Finish,
+        when_alone: WhenAlone::Finish,
+        alone_after_ms: 600_000,
+        assemble_limit_ms: 60_000,
+    }
+}
+
+fn points() -> Vec<Point> {
+    (1..=POINTS).map(Point).collect()
+}
+
+/// An agent with its tests, which do nothing but meet the others.
+struct Host {
+    name: String,
+    duty: Duty,
+    durable: Option<Memory>,
+    clock_ahead_ns: u64,
+    released: Option<(Point, u64)>,
+    passed: usize,
+    preparing: bool,
+    running: bool,
+    died: bool,
+    got_stop: bool,
+}
+
+impl Host {
+    fn new(number: u64) -> Host {
+        let name = format!("h{number}");
+        let duty = Duty::new(&name, "1.0", number, None, Vec::new());
+        Host {
+            name,
+            duty,
+            durable: None,
+            clock_ahead_ns: number * 1_000_000 * MS,
+            released: None,
+            passed: 0,
+            preparing: false,
+            running: false,
+            died: false,
+            got_stop: false,
+        }
+    }
+
+    fn local(&self, now_ns: u64) -> u64 {
+        now_ns + self.clock_ahead_ns
+    }
+
+    fn evidence(&self) -> Vec<EvidenceFile> {
+        vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: self.name.clone() }]
+    }
+
+    fn waiting_at(&self) -> Option<Point> {
+        points().get(self.passed).copied().filter(|_| self.running)
+    }
+
+    fn beat(&mut self, now_ns: u64, nonce: u64) -> Beat {
+        let doing = Doing { waiting_at: self.waiting_at(), ..Doing::default() };
+        self.duty.beat(self.local(now_ns), nonce, &doing)
+    }
+
+    fn orders(&mut self, now_ns: u64, orders: Orders) -> bool {
+        let actions = self.duty.orders(self.local(now_ns), now_ns, orders);
+        self.durable = self.duty.memory().cloned();
+        let mut send = false;
+        for action in actions {
+            match action {
+                Action::Prepare(_) => self.preparing = true,
+                Action::Start(_) => self.running = true,
+                Action::Stop(_) => self.got_stop = true,
+                Action::Release(point, at_ns) => self.released = Some((point, at_ns)),
+                Action::SendEvidence(..) => send = true,
+            }
+        }
+        send
+    }
+
+    /// The agent's process dies and is started again.
+    fn restart(&mut self, process: u64) {
+        let left = self.evidence();
+        self.duty = Duty::new(&self.name, "1.0", process, self.durable.clone(), left);
+        self.durable = self.duty.memory().cloned();
+        self.died |= self.running;
+        (self.running, self.preparing, self.released) = (false, false, None);
+    }
+
+    fn step(&mut self, now_ns: u64) {
+        if std::mem::take(&mut self.preparing) {
+            self.duty.prepared(Ok(vec!["all is well".into()]));
+        }
+        if self.running {
+            let local = self.local(now_ns);
+            if let (Some(point), Some((released, at_ns))) = (self.waiting_at(), self.released)
+                && (released > point || released == point && local >= at_ns)
+            {
+                self.passed += 1;
+            }
+            if self.passed == points().len() {
+                self.running = false;
+                self.duty.ended(Ended::Passed, None, self.evidence());
+            }
+        }
+        self.durable = self.duty.memory().cloned();
+    }
+}
+
+struct Story {
+    random: ChaCha8Rng,
+    hosts: Vec<Host>,
+    roster: Roster,
+    durable: roster::Memory,
+    /// Orders that were sent before, to be delivered once more.
+    old_orders: BTreeMap<String, Orders>,
+    now_ns: u64,
+    restarts: u32,
+}
+
+impl Story {
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.random.next_u32().is_multiple_of(one_in)
+    }
+
+    fn exchange(&mut self, host: usize) {
+        if self.chance(20)
+            && let Some(orders) = self.old_orders.get(&self.hosts[host].name).cloned()
+        {
+            let before = (self.hosts[host].durable.clone(), self.hosts[host].released);
+            self.hosts[host].orders(self.now_ns, orders);
+            assert_eq!(
+                (self.hosts[host].durable.clone(), self.hosts[host].released),
+                before,
+                "a replayed order"
+            );
+        }
+        let nonce = self.random.next_u64();
+        let beat = self.hosts[host].beat(self.now_ns, nonce);
+        if self.chance(5) {
+            return;
+        }
+        if self.chance(10) {
+            let _ = self.roster.beat(self.now_ns, self.now_ns, beat.clone());
+        }
+        let orders = self.roster.beat(self.now_ns, self.now_ns, beat);
+        self.durable = self.roster.memory().clone();
+        if self.chance(5) {
+            return;
+        }
+        let name = self.hosts[host].name.clone();
+        self.old_orders.insert(name.clone(), orders.clone());
+        if self.hosts[host].orders(self.now_ns, orders) && !self.chance(3) {
+            self.roster.evidence_kept(&name);
+        }
+    }
+
+    fn check(&self) {
+        if self.hosts.iter().any(|host| host.running || host.passed > 0) {
+            assert!(self.durable.go, "tests started before everyone was ready");
+        }
+        // Whoever has passed point n did so after everyone who still runs had come to it.
+        let ahead = self.hosts.iter().map(|host| host.passed).max().unwrap_or(0);
+        for host in self.hosts.iter().filter(|host| host.running) {
+            assert!(
+                host.passed + 1 >= ahead,
+                "{} is at {} while another is at {ahead}",
+                host.name,
+                host.passed
+            );
+        }
+    }
+}
+
+fn story(seed: u64) -> (u32, usize) {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let count = 2 + random.next_u32() as usize % 5;
+    let roster = Roster::new(plan(count), 0);
+    let mut story = Story {
+        random,
+        hosts: (0..count as u64).map(Host::new).collect(),
+        durable: roster.memory().clone(),
+        roster,
+        old_orders: BTreeMap::new(),
+        now_ns: 0,
+        restarts: 0,
+    };
+    let agents_die = seed.is_multiple_of(3);
+    for _ in 0..2_000 {
+        story.now_ns += 250 * MS;
+        for host in 0..count {
+            story.exchange(host);
+            story.hosts[host].step(story.now_ns);
+            story.check();
+        }
+        story.roster.tick(story.now_ns, story.now_ns);
+        story.durable = story.roster.memory().clone();
+        if story.chance(60) {
+            let now_ns = story.now_ns;
+            story.roster = Roster::resume(story.durable.clone(), now_ns);
+            story.durable = story.roster.memory().clone();
+            story.restarts += 1;
+        }
+        if agents_die && story.durable.go && story.chance(80) {
+            let host = story.random.next_u32() as usize % count;
+            let process = story.random.next_u64();
+            story.hosts[host].restart(process);
+        }
+        if story.roster.is_over() {
+            let died = story.hosts.iter().filter(|host| host.died).count();
+            for host in &story.hosts {
+                let fate = &story.durable.fates[&host.name];
+                let Fate::Ended { how, evidence_kept, .. } = fate else { panic!("{}: {fate:?}", host.name) };
+                assert!(evidence_kept, "the evidence of {} is lost", host.name);
+                assert_eq!(*how == Ended::AgentDied, host.died, "{}: {how:?}", host.name);
+                assert!(host.died || host.passed == points().len());
+            }
+            return (story.restarts, died);
+        }
+    }
+    panic!("seed {seed}: the run does not end: {:?}", story.durable);
+}
+
+#[test]
+fn every_run_ends_in_step_and_with_all_evidence() {
+    let stories: Vec<(u32, usize)> = (0..300).map(story).collect();
+    assert!(stories.iter().any(|(restarts, _)| *restarts > 0), "no controller ever died");
+    assert!(stories.iter().any(|(_, died)| *died > 0), "no agent ever died");
+}
+
+fn ready(host: &str, process: u64) -> Beat {
+    Beat {
+        protocol: PROTOCOL,
+        tool_version: "1.0".into(),
+        host: host.into(),
+        process,
+        nonce: 1,
+        run: Some("run-1".into()),
+        epoch: 1,
+        work: Work::Ready { checks: Vec::new() },
+        calendar_offset_ns: None,
+        clock_uncertainty_ns: None,
+        refusals: Vec::new(),
+    }
+}
+
+#[test]
+fn a_stranger_another_version_and_a_double_are_told_why_and_change_nothing() {
+    let mut roster = Roster::new(plan(2), 0);
+    roster.beat(0, 0, ready("h0", 1));
+    let before = roster.memory().clone();
+    let mut refused = |beat: Beat| roster.beat(0, 0, beat).refused.expect("not refused");
+    assert!(refused(ready("h9", 1)).contains("takes no part"));
+    assert!(refused(Beat { protocol: 99, ..ready("h1", 2) }).contains("version 99"));
+    assert!(refused(ready("h0", 7)).contains("another agent"));
+    assert_eq!(*roster.memory(), before);
+    assert!(!roster.memory().go, "h1 was never ready");
+    roster.beat(0, 0, ready("h1", 2));
+    assert!(roster.memory().go);
+}
+
+#[test]
+fn an_older_controller_learns_that_it_is_superseded() {
+    let mut old = Roster::new(plan(1), 0);
+    let new = Roster::resume(old.memory().clone(), 0);
+    assert_eq!((old.memory().epoch, new.memory().epoch), (1, 2));
+    let orders = old.beat(0, 0, Beat { epoch: 2, ..ready("h0", 1) });
+    assert!(old.is_superseded() && orders.refused.is_some());
+}
+
+#[test]
+fn an_agent_does_not_obey_orders_of_an_older_epoch() {
+    let mut old = Roster::new(plan(1), 0);
+    let mut new = Roster::resume(old.memory().clone(), 0);
+    let mut host = Host::new(0);
+    let beat = host.beat(0, 1);
+    host.orders(0, new.beat(0, 0, beat));
+    host.step(0);
+    let beat = host.beat(0, 2);
+    let mut orders = old.beat(0, 0, Beat { epoch: 0, ..beat });
+    (orders.nonce, orders.refused) = (2, None);
+    assert!(orders.go, "the old controller would start the tests");
+    host.orders(0, orders);
+    assert!(!host.running);
+    assert!(host.beat(0, 3).refusals[0].contains("epoch 1"), "and the agent says why");
+}
+
+#[test]
+fn a_host_that_cannot_take_part_stops_the_run_before_it_starts() {
+    let mut roster = Roster::new(plan(2), 0);
+    roster.beat(0, 0, ready("h0", 1));
+    let why = "no space".to_owned();
+    let orders = roster.beat(0, 0, Beat { work: Work::Refused { why }, ..ready("h1", 2) });
+    assert!(orders.stop.is_some_and(|why| why.contains("h1")));
+    assert!(!roster.memory().go);
+}
+
+#[test]
+fn the_loss_of_a_host_is_survived_or_ends_the_run_as_planned() {
+    for (when_lost, stops) in [(WhenLost::Finish, false), (WhenLost::Stop, true)] {
+        let mut roster = Roster::new(Plan { when_lost, ..plan(2) }, 0);
+        let running = |host: &str, process| Beat {
+            work: Work::Running {
+                waiting_at: Some(points()[0]),
+                doing: String::new(),
+                done: 0.0,
+                iops: 0.0,
+                read_latency_ms: 0.0,
+                log_write_latency_ms: 0.0,
+            },
+            ..ready(host, process)
+        };
+        roster.beat(0, 0, ready("h0", 1));
+        roster.beat(0, 0, ready("h1", 2));
+        assert!(roster.beat(1, 1, running("h0", 1)).released.is_none(), "h1 is not there yet");
+        let mut now = 0;
+        while now < 30_000 * MS {
+            now += 500 * MS;
+            roster.beat(now, now, running("h0", 1));
+            roster.tick(now, now);
+        }
+        assert_eq!(roster.memory().stop.is_some(), stops);
+        assert_eq!(roster.memory().released.is_some(), !stops, "h0 goes on alone, or ends");
+        assert_eq!(roster.missing(), ["h1"]);
+    }
+}
+
+#[test]
+fn without_its_controller_an_agent_finishes_or_stops_as_planned() {
+    for (when_alone, finishes) in [(WhenAlone::Finish, true), (WhenAlone::Stop, false)] {
+        let mut roster = Roster::new(Plan { when_alone, alone_after_ms: 5_000, ..plan(1) }, 0);
+        let mut host = Host::new(0);
+        for nonce in 0..3 {
+            let beat = host.beat(0, nonce);
+            host.orders(0, roster.beat(0, 0, beat));
+            host.step(0);
+        }
+        assert!(host.running);
+        assert_eq!(host.duty.alone(host.local(4_000 * MS)), None);
+        let action = host.duty.alone(host.local(5_001 * MS)).expect("alone for longer than planned");
+        assert_eq!(matches!(action, Action::Release(..)), finishes);
+        assert_eq!(matches!(action, Action::Stop(_)), !finishes);
+        assert_eq!(host.duty.alone(host.local(6_000 * MS)), None, "once");
+    }
+}
