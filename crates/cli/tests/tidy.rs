@@ -53,8 +53,19 @@ fn assert_none(findings: Vec<String>, rule: &str) {
 /// The same campaign code runs in both worlds, repeatably: it may reach the outside only through `World`.
 #[test]
 fn only_world_touches_clock_files_threads_and_randomness() {
-    let pure =
-        ["edb", "btree", "engine", "workload", "copies", "campaign", "results", "plan", "solution", "array"];
+    let pure = [
+        "edb",
+        "btree",
+        "engine",
+        "workload",
+        "copies",
+        "campaign",
+        "results",
+        "plan",
+        "solution",
+        "array",
+        "rehearsal",
+    ];
     let banned = [
         "std::fs",
         "std::thread",

@@ -200,7 +200,7 @@ impl Roster {
         let nonce = beat.nonce;
         if refused.is_none() {
             self.take_in(now_ns, beat);
-            self.advance(now_ns, now_unix_ns);
+            self.advance(now_unix_ns);
         }
         self.orders(&host, nonce, now_unix_ns, refused)
     }
@@ -234,7 +234,7 @@ impl Roster {
             }
             self.note(Some(&host), text);
         }
-        self.advance(now_ns, now_unix_ns);
+        self.advance(now_unix_ns);
     }
 
     fn note(&mut self, host: Option<&str>, text: String) {
@@ -341,7 +341,7 @@ impl Roster {
     }
 
     /// Starts the tests, and releases the point at which everyone waits.
-    fn advance(&mut self, _now_ns: u64, now_unix_ns: u64) {
+    fn advance(&mut self, now_unix_ns: u64) {
         if self.memory.stop.is_some() {
             return;
         }
