@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
-"""Checks report.json against run.db, without any code of Proofload.
+"""Checks report.json, report.html and junit.xml against run.db, without any code of Proofload.
 
-usage: check_report.py RUN_FOLDER
+usage: check_report.py RUN_FOLDER [--every-figure]
 
-Recomputes rates, means, means of samples, percentiles, sums and judgements from the rows of run.db (docs/run-db.md) and
-compares them with report.json; then looks that report.html states the figures of the JSON. Prints how much was compared;
-every difference is a line, and the exit status is 1 if there was any.
+Recomputes every number of report.json from the rows of run.db (docs/run-db.md); then compares the tables of report.html
+cell by cell (report_page.py) and junit.xml with the JSON. Prints how much was compared; every difference is a line, and
+the exit status is 1 if there was any. --every-figure asks whether the check itself can fail: it changes one number of
+each field of report.json in turn and names the fields whose change goes unnoticed.
 """
 
 import collections
+import copy
 import json
 import math
 import os
+import re
 import sqlite3
 import sys
 import zlib
+from xml.etree import ElementTree
+
+import report_page
 
 HDR_V2_COOKIE = 0x1C849303
 HDR_V2_COMPRESSED_COOKIE = 0x1C849304
@@ -32,7 +38,7 @@ def same(what, ours, theirs, tolerance=1e-9):
     compared[what.split(":")[0]] += 1
     if ours is None or theirs is None:
         equal = ours is None and theirs is None
-    elif isinstance(ours, str) or isinstance(theirs, str):
+    elif not isinstance(ours, (int, float)) or not isinstance(theirs, (int, float)):
         equal = ours == theirs
     else:
         equal = math.isclose(ours, theirs, rel_tol=tolerance, abs_tol=1e-9)
@@ -126,6 +132,7 @@ class Run:
         self.databases = self.rows("SELECT * FROM database")
         tables = [row[0] for row in self.db.execute("SELECT name FROM sqlite_master")]
         self.volumes = self.rows("SELECT * FROM volume") if "volume" in tables else []
+        self.known = {}
         self.points = {}
         self.slices = collections.defaultdict(list)
         names = {source["id"]: source["measure"] for source in self.sources}
@@ -194,24 +201,32 @@ def sample_index(starts, sample, point):
 
 
 def figures(run, test, window, starts, measures, scope):
+    key = ("figures", test["ordinal"], tuple(measures), tuple(sorted(scope.items(), key=str)))
+    if key not in run.known:
+        sources = [s for measure in measures for s in run.chosen(test, measure, scope)]
+        run.known[key] = figures_of(run, test, window, starts, sources)
+    return run.known[key]
+
+
+def figures_of(run, test, window, starts, sources):
     sample = max(test["sample_ms"], 1)
     total = [0, 0, 0, 0]
     each = [[0, 0, 0] for _ in starts]
-    for measure in measures:
-        for source in run.chosen(test, measure, scope):
-            for point in run.points.get(source["id"], []):
-                if not in_window(point, window):
-                    continue
-                _, _, count, size, latency, longest = point
-                total = [total[0] + count, total[1] + size, total[2] + latency, max(total[3], longest)]
-                index = sample_index(starts, sample, point)
-                if index is not None:
-                    each[index] = [each[index][0] + count, each[index][1] + size, each[index][2] + latency]
+    for source in sources:
+        for point in run.points.get(source["id"], []):
+            if not in_window(point, window):
+                continue
+            _, _, count, size, latency, longest = point
+            total = [total[0] + count, total[1] + size, total[2] + latency, max(total[3], longest)]
+            index = sample_index(starts, sample, point)
+            if index is not None:
+                each[index] = [each[index][0] + count, each[index][1] + size, each[index][2] + latency]
     if total[0] == 0:
         return None
     seconds = (window[1] - window[0]) / 1e3
     latencies = [s[2] / s[0] / 1e6 if s[0] else 0.0 for s in each]
     sizes = [s[1] / s[0] if s[0] else 0.0 for s in each]
+    worst = max((n for n, s in enumerate(each) if s[0]), key=lambda n: (latencies[n], n), default=None)
     return {
         "count": total[0],
         "per_s": total[0] / seconds,
@@ -220,13 +235,21 @@ def figures(run, test, window, starts, measures, scope):
         "bytes_sample_mean": sum(sizes) / len(sizes) if sizes else None,
         "latency_ms_mean": total[2] / total[0] / 1e6,
         "latency_ms_sample_mean": sum(latencies) / len(latencies) if latencies else None,
-        "latency_ms_sample_max": max((x for x, s in zip(latencies, each) if s[0]), default=None),
+        "latency_ms_sample_max": None if worst is None else latencies[worst],
+        "worst_sample_window_s": None if worst is None else max(0, starts[worst] - window[0]) / 1e3,
         "latency_ms_max": total[3] / 1e6,
         "outstanding": total[2] / 1e9 / seconds,
     }
 
 
 def percentiles(run, test, window, measure, scope):
+    key = ("percentiles", test["ordinal"], measure, tuple(sorted(scope.items(), key=str)))
+    if key not in run.known:
+        run.known[key] = percentiles_of(run, test, window, measure, scope)
+    return run.known[key]
+
+
+def percentiles_of(run, test, window, measure, scope):
     buckets, longest = collections.Counter(), 0
     for source in run.chosen(test, measure, scope):
         for row in run.slices.get(source["id"], []):
@@ -242,6 +265,11 @@ def percentiles(run, test, window, measure, scope):
     return out
 
 
+def same_row(what, told, **fields):
+    for key, value in fields.items():
+        same(f"{what} {key}", value, told[key])
+
+
 def same_fields(what, ours, theirs):
     if ours is None or theirs is None:
         same(what, ours, theirs)
@@ -255,9 +283,16 @@ def check_test(run, test, report):
     window = run.window(test)
     starts = sample_starts(run, test, window)
     seconds = (window[1] - window[0]) / 1e3
+    until = max(test["started_ms"], window[1] if test["ended_ms"] is None else test["ended_ms"])
+    same_row(f"test: {name}", report, ordinal=test["ordinal"], kind=test["kind"], name=test["name"],
+             started_s=test["started_ms"] / 1e3, duration_s=(until - test["started_ms"]) / 1e3,
+             ended=test["ended_ms"] is not None)
+    same(f"window: {name} known", test["window_start_ms"] is not None, report["window"] is not None)
     if test["window_start_ms"] is not None:
-        same(f"{name} window: length", seconds, report["window"]["duration_s"])
-        same(f"{name} window: samples", len(starts), report["window"]["samples"])
+        planned = test["window_planned_ms"]
+        same_row(f"window: {name}", report["window"], start_s=window[0] / 1e3, duration_s=seconds,
+                 planned_s=None if planned is None else planned / 1e3, sample_s=test["sample_ms"] / 1e3,
+                 samples=len(starts), cut=test["window_end_ms"] is None)
     seen = set()
     for row in report["measures"]:
         measure = row["measure"]
@@ -285,12 +320,14 @@ def check_test(run, test, report):
             for column, measure in [("read_percentiles", "transactional_read"), ("log_write_percentiles", "log_write")]:
                 what = f"{kind} percentiles: {name} {row['instance']} {column}"
                 same_fields(what, percentiles(run, test, window, measure, scope), row[column])
+            same(f"{kind} batches: {name}", totals(run, test, window, ["batch"], scope)[0], row["batches"])
     check_sums(name, report)
-    check_load(run, test, report, window, name)
+    check_load(run, test, report, window, starts, name)
+    check_pictures(run, test, report, window, name)
     check_hosts(run, test, report, window, name)
     check_volumes(run, test, report, window, starts, name)
     check_planned(run, test, report, window, name)
-    check_statistics(run, test, report, name)
+    check_statistics(run, test, report, window, name)
 
 
 def check_sums(name, report):
@@ -305,31 +342,245 @@ def check_sums(name, report):
             same(f"histograms: {name} {row['measure']}", row["figures"]["count"], row["percentiles"]["count"])
 
 
-def check_load(run, test, report, window, name):
+def totals(run, test, window, measures, scope):
+    """Count, bytes and sum of latencies."""
+    total = [0, 0, 0]
+    for measure in measures:
+        for source in run.chosen(test, measure, scope):
+            for point in run.points.get(source["id"], []):
+                if in_window(point, window):
+                    total = [total[0] + point[2], total[1] + point[3], total[2] + point[4]]
+    return total
+
+
+# What the published tests with the mix of 2013 did per batch, from the logs of their reports.
+PUBLISHED = {
+    "Database page reads per batch": (27.6, 28.8),
+    "Database page writes per batch": (12.9, 13.1),
+    "Reads among database I/O": (67.5, 68.9),
+    "Log writes per batch": (3.05, 3.08),
+    "Log written per batch": (61.2, 62.6),
+    "Log files per batch": (30.2, 30.7),
+    "Database growth per batch": (13852, 14019),
+    "Replication reads per log and extra copy": (8.94, 9.11),
+    "Maintenance reads per database": (8.46, 9.14),
+}
+
+
+def check_load(run, test, report, window, starts, name):
     load = report["throughput"]
+    check_levels(run, test, report, window, starts, name)
     if load is None:
+        same(f"shape: {name} rows", 0, len(report["load_shape"]))
         return
-    count = {row["measure"]: row["figures"]["count"] for row in report["measures"]}
     seconds = (window[1] - window[0]) / 1e3
-    transactional = count.get("transactional_read", 0) + count.get("transactional_write", 0)
-    same(f"throughput: {name} iops", transactional / seconds, load["transactional_iops"])
-    same(f"throughput: {name} batches", count["batch"], load["batches"])
+
+    def of(measure):
+        return totals(run, test, window, [measure], {})
 
     def counter(measure, scope):
         return sum(p[2] for s in run.chosen(test, measure, scope) for p in run.points.get(s["id"], [])
                    if in_window(p, window))
 
+    reads, writes, log_writes, batches = (of(m) for m in
+                                          ["transactional_read", "transactional_write", "log_write", "batch"])
+    both = reads[0] + writes[0]
+    by_database = [sum(p[2] for p in run.points.get(s["id"], []) if in_window(p, window)) for s in run.sources
+                   if s["test"] == test["ordinal"] and s["measure"] == "batch" and s["database"] is not None]
+    sizes = run.rows("SELECT * FROM database_size WHERE test = ?", test["ordinal"])
+
+    def size(column):
+        return sum(s[column] for s in sizes) if sizes and all(s[column] is not None for s in sizes) else None
+
+    same_row(f"throughput: {name}", load, transactional_iops=both / seconds, reads_per_s=reads[0] / seconds,
+             writes_per_s=writes[0] / seconds, read_share=reads[0] / both if both else None,
+             log_writes_per_s=log_writes[0] / seconds, batches=batches[0], batches_per_s=batches[0] / seconds,
+             database_batches_min=min(by_database, default=None), database_batches_max=max(by_database, default=None),
+             database_bytes_before=size("bytes_before"), database_bytes_after=size("bytes_after"))
+    has_logs = any(run.points.get(s["id"]) for s in run.chosen(test, "log_generations", {}))
     logs = counter("log_generations", {})
     log_bytes = sum(counter("log_generations", {"host": i["host"], "instance": i["name"]}) * i["log_file_bytes"]
                     for i in run.instances)
-    shape = {row["name"]: row["measured"] for row in report["load_shape"]}
-    batches = count["batch"]
-    same(f"shape: {name} reads", count.get("transactional_read", 0) / batches, shape["Database page reads per batch"])
-    same(f"shape: {name} log files", log_bytes / 1024 / batches, shape["Log files per batch"])
-    same(f"shape: {name} growth", counter("growth_bytes", {}) / batches, shape["Database growth per batch"])
     shipped = logs * (test["copies"] - 1)
-    same(f"shape: {name} replication", count.get("replication_read", 0) / shipped if shipped else None,
-         shape["Replication reads per log and extra copy"])
+    maintained = sum(1 for s in run.sources if s["test"] == test["ordinal"] and s["measure"] == "maintenance_read"
+                     and s["database"] is not None)
+    growth = counter("growth_bytes", {}) if run.chosen(test, "growth_bytes", {}) else None
+    n = batches[0]
+    wanted = {
+        "Database page reads per batch": reads[0] / n if n else None,
+        "Database page writes per batch": writes[0] / n if n else None,
+        "Reads among database I/O": 100 * reads[0] / both if both else None,
+        "Log writes per batch": log_writes[0] / n if n else None,
+        "Log written per batch": log_writes[1] / 1024 / n if n else None,
+        "Log files per batch": log_bytes / 1024 / n if n and has_logs else None,
+        "Database growth per batch": growth / n if n and growth is not None else None,
+        "Replication reads per log and extra copy": of("replication_read")[0] / shipped if shipped > 0 else None,
+        "Maintenance reads per database": of("maintenance_read")[0] / maintained / seconds if maintained else None,
+    }
+    same(f"shape: {name} rows", list(wanted), [row["name"] for row in report["load_shape"]])
+    for row in report["load_shape"]:
+        low, high = PUBLISHED[row["name"]]
+        same_row(f"shape: {name} {row['name']}", row, measured=wanted[row["name"]], published_min=low, published_max=high)
+    check_steadiness(run, test, report, window, starts, name)
+
+
+def sample_seconds(test, starts, index):
+    end = starts[index + 1] if index + 1 < len(starts) else starts[index] + max(test["sample_ms"], 1)
+    return (end - starts[index]) / 1e3
+
+
+def counter_samples(run, test, window, starts, measure):
+    """A counter of all instances together, by sample; None if nothing was counted."""
+    values, seen = [0] * len(starts), False
+    for source in run.chosen(test, measure, {}):
+        for point in run.points.get(source["id"], []):
+            if in_window(point, window):
+                seen = True
+                index = sample_index(starts, max(test["sample_ms"], 1), point)
+                if index is not None:
+                    values[index] += point[2]
+    return values if seen else None
+
+
+def check_levels(run, test, report, window, starts, name):
+    """Page fault stalls and the page cache."""
+    stalls = counter_samples(run, test, window, starts, "page_fault_stalls")
+    rates = [stall / sample_seconds(test, starts, n) for n, stall in enumerate(stalls or [])]
+    same(f"stalls: {name} known", bool(rates), report["page_fault_stalls"] is not None)
+    if rates:
+        same_row(f"stalls: {name}", report["page_fault_stalls"], per_s_mean=sum(rates) / len(rates), per_s_min=min(rates),
+                 per_s_max=max(rates), samples_with_stalls=sum(1 for stall in stalls if stall))
+    cache = max(counter_samples(run, test, window, starts, "cache_bytes") or [0], default=0)
+    same(f"cache: {name}", cache or None, report["cache_bytes_max"])
+
+
+def check_steadiness(run, test, report, window, starts, name):
+    count = len(starts)
+    known = count >= 4 and test["window_start_ms"] is not None
+    same(f"steadiness: {name} known", known, report["steadiness"] is not None)
+    if not known:
+        return
+    seconds, io, reads = [0.0] * 4, [0] * 4, [[0, 0] for _ in range(4)]
+    for n in range(count):
+        seconds[n * 4 // count] += sample_seconds(test, starts, n)
+    for measure in ["transactional_read", "transactional_write"]:
+        for source in run.chosen(test, measure, {}):
+            for point in run.points.get(source["id"], []):
+                index = sample_index(starts, max(test["sample_ms"], 1), point) if in_window(point, window) else None
+                if index is not None:
+                    quarter = index * 4 // count
+                    io[quarter] += point[2]
+                    if measure == "transactional_read":
+                        reads[quarter] = [reads[quarter][0] + point[2], reads[quarter][1] + point[4]]
+    iops = [io[n] / seconds[n] for n in range(4)]
+    mean = sum(io) / sum(seconds)
+    told = report["steadiness"]
+    for n in range(4):
+        same(f"steadiness: {name} quarter {n}", iops[n], told["quarter_iops"][n])
+        latency = reads[n][1] / reads[n][0] / 1e6 if reads[n][0] else None
+        same(f"steadiness: {name} latency {n}", latency, told["quarter_read_latency_ms"][n])
+    same_row(f"steadiness: {name}", told, iops_change=iops[3] / iops[0] - 1 if iops[0] else None,
+             steady=all(abs(one - mean) <= 0.05 * mean for one in iops))
+
+
+STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400]
+
+
+class Steps:
+    """Even steps of time over a window, at most 240."""
+
+    def __init__(self, window, at_least_s):
+        self.window = window
+        self.duration_s = (window[1] - window[0]) / 1e3
+        wished = max(self.duration_s / 240, at_least_s)
+        self.step_s = next((step for step in STEPS if step >= wished), max(self.duration_s, 1.0))
+        self.count = max(1, math.ceil(self.duration_s / self.step_s))
+
+    def of(self, t_ms, interval_ms):
+        return min(self.count - 1, int(max(0, t_ms + interval_ms // 2 - self.window[0]) / 1e3 / self.step_s))
+
+    def length_s(self, step):
+        return min(self.duration_s - step * self.step_s, self.step_s)
+
+    def totals(self, run, test, measure, scope):
+        each = [[0, 0, 0, 0] for _ in range(self.count)]
+        for source in run.chosen(test, measure, scope):
+            for point in run.points.get(source["id"], []):
+                if in_window(point, self.window):
+                    t = each[self.of(point[0], point[1])]
+                    t[0], t[1], t[2], t[3] = t[0] + point[2], t[1] + point[3], t[2] + point[4], max(t[3], point[5])
+        return each
+
+    def rates(self, amounts):
+        return [amount / self.length_s(n) if self.length_s(n) >= self.step_s / 2 else None
+                for n, amount in enumerate(amounts)]
+
+
+def same_list(what, ours, theirs):
+    same(f"{what} length", len(ours), len(theirs))
+    for n, (one, other) in enumerate(zip(ours, theirs)):
+        same(f"{what} {n}", one, other)
+
+
+def check_pictures(run, test, report, window, name):
+    """Charts and heat maps."""
+    steps = Steps(window, 0)
+    charts = {}
+    if report["throughput"]:
+        three = {"Database reads": "transactional_read", "Database writes": "transactional_write", "Log writes": "log_write"}
+        of = {line: steps.totals(run, test, measure, {}) for line, measure in three.items()}
+        charts["I/O per second"] = {line: steps.rates([t[0] for t in each]) for line, each in of.items()}
+        charts["Mean latency"] = {line: [t[2] / t[0] / 1e6 if t[0] else None for t in each] for line, each in of.items()}
+        charts["Longest latency of a single I/O"] = {line: [t[3] / 1e6 if t[0] else None for t in each]
+                                                     for line, each in of.items()}
+    else:
+        lines = {}
+        for measure, title in report_page.MEASURES.items():
+            each = steps.totals(run, test, measure, {})
+            if any(t[1] for t in each):
+                lines[title] = steps.rates([t[1] / MIB for t in each])
+        charts["Throughput"] = lines
+    wanted = {title: lines for title, lines in charts.items()
+              if any(sum(value is not None for value in values) > 2 for values in lines.values())}
+    same(f"charts: {name}", list(wanted), [chart["title"] for chart in report["charts"]])
+    for chart in report["charts"]:
+        same_row(f"charts: {name} {chart['title']}", chart, duration_s=steps.duration_s, step_s=steps.step_s)
+        lines = wanted.get(chart["title"], {})
+        same(f"charts: {name} lines", list(lines), [line["name"] for line in chart["lines"]])
+        for line in chart["lines"]:
+            same_list(f"charts: {name} {chart['title']} {line['name']}", lines.get(line["name"], []), line["values"])
+        limits = {}
+        if chart["title"] == "Mean latency":
+            stated = {limit["rule"]: limit["value"] for limit in json.loads(test.get("limits") or "[]")}
+            for rule, title in [("read_latency_avg", "Limit for reads"), ("log_write_latency_avg", "Limit for log writes")]:
+                judged = [v["limit"] for v in report["verdicts"] if v["rule"] == rule]
+                if rule in stated or judged:
+                    limits[title] = stated.get(rule, judged[0] if judged else None)
+        same(f"charts: {name} limits", str(limits), str({limit["name"]: limit["value"] for limit in chart["limits"]}))
+    slices = [row for s in run.chosen(test, "transactional_read", {}) for row in run.slices.get(s["id"], [])
+              if in_window((row["t_ms"], row["interval_ms"]), window)]
+    same(f"latency map: {name} known", bool(slices), report["latency_map"] is not None)
+    if slices and report["latency_map"]:
+        steps = Steps(window, max(row["interval_ms"] for row in slices) / 1e3)
+        columns = [collections.Counter() for _ in range(steps.count)]
+        for row in slices:
+            for value, count in hdr_buckets(row["hdr_v2"]):
+                columns[steps.of(row["t_ms"], row["interval_ms"])][math.floor(math.log2(max(value, 1)) * 4)] += count
+        low, high = min(min(c) for c in columns if c), max(max(c) for c in columns if c)
+        told = report["latency_map"]
+        same_row(f"latency map: {name}", told, duration_s=steps.duration_s, step_s=steps.step_s)
+        same_list(f"latency map: {name} bounds", [2 ** (n / 4) / 1e3 for n in range(low, high + 2)], told["bounds_ms"])
+        for n, column in enumerate(columns):
+            same_list(f"latency map: {name} {n}", [column[bin] for bin in range(low, high + 1)], told["columns"][n])
+    if report["instance_map"]:
+        steps = Steps(window, test["sample_ms"] / 1e3)
+        told = report["instance_map"]
+        same_row(f"instance map: {name}", told, duration_s=steps.duration_s, step_s=steps.step_s)
+        same(f"instance map: {name} rows", len(report["instances"]), len(told["rows"]))
+        for row in told["rows"]:
+            each = steps.totals(run, test, "transactional_read", {"host": row["host"], "instance": row["instance"]})
+            means = [t[2] / t[0] / 1e6 if t[0] else None for t in each]
+            same_list(f"instance map: {name} {row['instance']}", means, row["latency_ms_mean"])
 
 
 def check_hosts(run, test, report, window, name):
@@ -403,131 +654,235 @@ def check_volumes(run, test, report, window, starts, name):
                         all(source[k] == v for k, v in scope.items()):
                     points = [p for p in run.points.get(source["id"], []) if in_window(p, window)]
                     if any(p[2] for p in points):
-                        wanted.setdefault((key[0], volume), {}).setdefault(column, []).extend(points)
+                        wanted.setdefault((key[0], volume), {}).setdefault(column, []).append(source)
     told = {(v["host"], v["volume"]): v for v in report["volumes"]}
     same(f"volumes: {name} which", str(sorted(wanted)), str(sorted(told)))
-    seconds = (window[1] - window[0]) / 1e3
     for key, columns in wanted.items():
+        row = told.get(key, {"reads": None, "writes": None})
         for column in ["reads", "writes"]:
-            points, row = columns.get(column), told.get(key, {}).get(column)
-            same(f"volumes: {name} {key} {column}", bool(points), row is not None)
-            if points and row:
-                count = sum(p[2] for p in points)
-                same(f"volumes: {name} {key} {column} rate", count / seconds, row["per_s"])
-                same(f"volumes: {name} {key} {column} mib", sum(p[3] for p in points) / MIB / seconds, row["mib_per_s"])
-                same(f"volumes: {name} {key} {column} ms", sum(p[4] for p in points) / count / 1e6, row["latency_ms_mean"])
+            ours = figures_of(run, test, window, starts, columns[column]) if column in columns else None
+            same_fields(f"volumes: {name} {key} {column}", ours, row[column])
+        on = [origin for origin, path in files if (origin[0], volume_of(origin[0], path)) == key]
+        databases = sum(1 for origin in on if origin[2] is not None)
+        same_row(f"volumes: {name} {key}", row, databases=databases, logs=len(on) - databases)
 
 
 def check_planned(run, test, report, window, name):
-    planned = {row["name"]: row for row in report["planned"]}
-    target, per_mailbox = test["target_iops"], test.get("iops_per_mailbox")
+    target, per_mailbox = test["target_iops"], test.get("iops_per_mailbox") or None
     load = report["throughput"]
-    if target and per_mailbox and load:
-        row = planned["Mailboxes that this I/O carries"]
-        same(f"planned: {name} mailboxes", target / per_mailbox, row["planned"])
-        same(f"planned: {name} mailboxes achieved", load["transactional_iops"] / per_mailbox, row["achieved"])
-        row = planned["I/O per mailbox, for the planned mailboxes"]
-        same(f"planned: {name} per mailbox", load["transactional_iops"] * per_mailbox / target, row["achieved"])
-    if load:
-        sizes = run.rows("SELECT * FROM database_size WHERE test = ?", test["ordinal"])
-        same(f"sizes: {name} before", sum(s["bytes_before"] for s in sizes) if sizes else None,
-             load["database_bytes_before"])
-        batches = [sum(p[2] for p in run.points.get(s["id"], []) if in_window(p, window)) for s in run.sources
-                   if s["test"] == test["ordinal"] and s["measure"] == "batch" and s["database"] is not None]
-        same(f"batches: {name} fewest", min(batches, default=None), load["database_batches_min"])
-        same(f"batches: {name} most", max(batches, default=None), load["database_batches_max"])
+    achieved = load and load["transactional_iops"]
+    seconds = (window[1] - window[0]) / 1e3 if test["window_start_ms"] is not None else None
+    planned_s = None if test["window_planned_ms"] is None else test["window_planned_ms"] / 1e3
+
+    def mailboxes(iops):
+        return iops / per_mailbox if iops is not None and per_mailbox else None
+
+    wanted = [
+        ("Measured window", planned_s, seconds),
+        ("Transactional I/O", target, achieved),
+        ("Mailboxes that this I/O carries", mailboxes(target), mailboxes(achieved)),
+        ("I/O per mailbox, for the planned mailboxes", per_mailbox if target is not None else None,
+         achieved / mailboxes(target) if achieved is not None and mailboxes(target) else None),
+        ("Batches", test["target_batches_per_s"], load and load["batches_per_s"]),
+    ]
+    wanted = [row for row in wanted if row[1] is not None]
+    same(f"planned: {name} rows", [row[0] for row in wanted], [row["name"] for row in report["planned"]])
+    for (what, planned, achieved), row in zip(wanted, report["planned"]):
+        same_row(f"planned: {name} {what}", row, planned=planned, achieved=achieved)
     steps = run.rows("SELECT * FROM tuning_step WHERE test = ? ORDER BY rowid", test["ordinal"])
     targets = [test["target_iops"]] + [t["target_iops"] for t in run.tests]
     goal = next((t for t in targets if t), None)
     same(f"tuning: {name} steps", len(steps), len(report["tuning"]))
     for ours, theirs in zip(steps, report["tuning"]):
-        same(f"tuning: {name} of target", ours["iops"] / goal if goal else None, theirs["of_target"])
+        same_row(f"tuning: {name} {ours['ordinal']}", theirs, of_target=ours["iops"] / goal if goal else None,
+                 **{key: ours[key] for key in ["ordinal", "load", "iops", "read_latency_ms", "log_write_latency_ms",
+                                               "outcome", "note"]})
     same(f"headroom: {name} known", bool(steps), report["headroom"] is not None)
     if steps:
         held = max((s["iops"] for s in steps if s["outcome"] == "pass"), default=None)
-        same(f"headroom: {name} held", held, report["headroom"]["held_iops"])
-        same(f"headroom: {name} beyond", held / goal - 1 if held and goal else None, report["headroom"]["beyond_target"])
+        broken = min((s["iops"] for s in steps if s["outcome"] == "fail"), default=None)
+        same_row(f"headroom: {name}", report["headroom"], target_iops=goal, held_iops=held, broken_iops=broken,
+                 beyond_target=held / goal - 1 if held and goal else None)
 
 
-def check_statistics(run, test, report, name):
-    ordinal = test["ordinal"]
-    for table, rows in [("checksum", report["checksums"]), ("backup", report["backups"])]:
-        stored = run.rows(f"SELECT * FROM {table} WHERE test = ? ORDER BY rowid", ordinal)
-        same(f"{table}: {name} rows", len(stored), len(rows))
-        for ours, theirs in zip(stored, rows):
-            same(f"{table}: {name} bytes", ours["bytes"], theirs["bytes"])
-            rate = ours["bytes"] / MIB / (ours["elapsed_ms"] / 1e3) if ours["elapsed_ms"] else None
-            same(f"{table}: {name} rate", rate, theirs["mib_per_s"])
-            if table == "checksum":
-                same(f"{table}: {name} bad pages", ours["bad_pages"], theirs["bad_pages"])
-    stored = run.rows("SELECT * FROM recovery WHERE test = ? ORDER BY rowid", ordinal)
-    same(f"recovery: {name} rows", len(stored), len(report["recoveries"]))
-    for ours, theirs in zip(stored, report["recoveries"]):
-        same(f"recovery: {name} s per log", ours["elapsed_ms"] / 1e3 / ours["logs"], theirs["s_per_log"])
+def place(row):
+    return {key: row[key] for key in ["host", "instance", "database"]}
+
+
+def check_statistics(run, test, report, window, name):
+    def stored(table, told):
+        rows = run.rows(f"SELECT * FROM {table} WHERE test = ? ORDER BY rowid", test["ordinal"])
+        same(f"{table}: {name} rows", len(rows), len(told))
+        return zip(rows, told)
+
+    def timed(row):
+        seconds = row["elapsed_ms"] / 1e3
+        return {"bytes": row["bytes"], "elapsed_s": seconds, "mib_per_s": row["bytes"] / MIB / seconds if seconds else None}
+
+    for ours, theirs in stored("database_size", report["sizes"]):
+        same_row(f"sizes: {name}", theirs, bytes_before=ours["bytes_before"], bytes_after=ours["bytes_after"], **place(ours))
+    counts = ["files", "pages", "uninitialised_pages", "bad_pages", "correctable_pages", "wrong_number_pages"]
+    for ours, theirs in stored("checksum", report["checksums"]):
+        same_row(f"checksum: {name}", theirs, **place(ours), **timed(ours), **{key: ours[key] for key in counts})
+    for ours, theirs in stored("backup", report["backups"]):
+        same_row(f"backup: {name}", theirs, destination=ours["destination"], **place(ours), **timed(ours))
+    for ours, theirs in stored("recovery", report["recoveries"]):
+        logs = ours["logs"]
+        scope = {"host": ours["host"], "instance": ours["instance"]}
+
+        def per_log(measure):
+            counted = logs and test["kind"] != "restore"
+            return totals(run, test, window, [measure], scope)[0] / logs if counted else None
+
+        same_row(f"recovery: {name}", theirs, logs=logs, elapsed_s=ours["elapsed_ms"] / 1e3,
+                 s_per_log=ours["elapsed_ms"] / 1e3 / logs if logs else None, reads_per_log=per_log("transactional_read"),
+                 writes_per_log=per_log("transactional_write"), log_reads_per_log=per_log("log_read"), **place(ours))
 
 
 def check_verdicts(run, report):
     failed = passed = 0
-    stored = run.rows("SELECT * FROM verdict ORDER BY rowid")
-    told = [v for t in report["tests"] for v in t["verdicts"]] + report["run_verdicts"]
-    same("verdicts: rows", len(stored), len(told))
-    for v in told:
-        measured, limit = v["measured"], v["limit"]
-        if v["outcome"] != "info" and measured is not None and limit is not None:
-            holds = {"at_most": measured <= limit, "below": measured < limit, "at_least": measured >= limit}
-            same(f"verdicts: {v['rule']}", "pass" if holds[v["comparison"]] else "fail", v["outcome"])
-        failed += v["outcome"] == "fail"
-        passed += v["outcome"] == "pass"
-    same("verdicts: failed", failed, report["verdict"]["failed"])
-    same("verdicts: passed", passed, report["verdict"]["passed"])
+    tests = [t["ordinal"] for t in report["tests"]] + [None]
+    groups = [t["verdicts"] for t in report["tests"]] + [report["run_verdicts"]]
+    for ordinal, told in zip(tests, groups):
+        stored = run.rows("SELECT * FROM verdict WHERE test IS ? ORDER BY rowid", ordinal)
+        same(f"verdicts: test {ordinal} rows", len(stored), len(told))
+        for ours, theirs in zip(stored, told):
+            same_row(f"verdicts: test {ordinal} {ours['rule']}", theirs, limit=ours["threshold"], **place(ours),
+                     **{key: ours[key] for key in ["rule", "text", "measured", "comparison", "unit", "outcome"]})
+            measured, limit = theirs["measured"], theirs["limit"]
+            if theirs["outcome"] != "info" and measured is not None and limit is not None:
+                holds = {"at_most": measured <= limit, "below": measured < limit, "at_least": measured >= limit}
+                same(f"verdicts: {theirs['rule']}", "pass" if holds[theirs["comparison"]] else "fail", theirs["outcome"])
+            failed += theirs["outcome"] == "fail"
+            passed += theirs["outcome"] == "pass"
+    same_row("verdicts: all", report["verdict"], failed=failed, passed=passed)
     row = run.rows("SELECT * FROM run")[0]
     complete = row["ending"] == "completed" and passed + failed > 0 and all(t["ended_ms"] is not None for t in run.tests)
     same("verdicts: overall", "fail" if failed else "pass" if complete else "incomplete", report["verdict"]["outcome"])
 
 
-def check_html(report, html):
-    def told(what, text):
-        compared["html"] += 1
-        if text not in html:
-            differences.append(f"report.html does not say {text!r} ({what})")
+def check_run(run, report):
+    row = run.rows("SELECT * FROM run")[0]
+    events = run.rows("SELECT * FROM event ORDER BY t_ms, rowid")
+    moments = [t for test in run.tests for t in [test["started_ms"], test["ended_ms"]]] + [row["ended_ms"]]
+    moments += [event["t_ms"] for event in events]
+    measures = {s["id"]: s["measure"] for s in run.sources}
+    moments += [points[-1][0] + points[-1][1] for id, points in run.points.items() if measures[id] not in COUNTERS]
+    same_row("run: head", report["run"], duration_s=max([t for t in moments if t is not None], default=0) / 1e3,
+             **{key: row[key] for key in ["id", "solution", "solution_text", "tool_version", "world", "world_detail", "seed",
+                                          "ending"]})
+    same_row("run: form", report, format="proofload-report", version=1)
+    same("events: rows", len(events), len(report["events"]))
+    for ours, theirs in zip(events, report["events"]):
+        same_row("events: row", theirs, t_s=ours["t_ms"] / 1e3,
+                 **{key: ours[key] for key in ["severity", "test", "host", "text"]})
+    environment = run.rows("SELECT * FROM environment ORDER BY rowid")
+    same("environment: rows", len(environment), len(report["environment"]))
+    for ours, theirs in zip(environment, report["environment"]):
+        same_row("environment: row", theirs, **{key: ours[key] for key in ["host", "area", "name", "value", "severity", "note"]})
+    same("instances: rows", len(run.instances), len(report["instances"]))
+    told = {(row["host"], row["instance"]): row for row in report["instances"]}
+    for ours in run.instances:
+        same_row("instances: row", told[ours["host"], ours["name"]],
+                 **{key: ours[key] for key in ["log_path", "log_file_bytes", "cache_min_bytes", "cache_max_bytes"]})
+    same("databases: rows", len(run.databases), len(report["databases"]))
+    told = {(row["host"], row["instance"], row["database"]): row for row in report["databases"]}
+    for ours in run.databases:
+        key = (ours["host"], ours["instance"], ours["name"])
+        sizes = run.rows("SELECT * FROM database_size WHERE host = ? AND instance IS ? AND database IS ? ORDER BY test", *key)
+        after = sizes and (sizes[-1]["bytes_before"] if sizes[-1]["bytes_after"] is None else sizes[-1]["bytes_after"])
+        same_row("databases: row", told[key], path=ours["path"], page_bytes=ours["page_bytes"],
+                 bytes_before=sizes[0]["bytes_before"] if sizes else None, bytes_after=after or None)
 
-    for test in report["tests"]:
-        for row in test["measures"] if test["throughput"] else []:
-            told(f"{test['name']} {row['measure']} per_s", f"{row['figures']['per_s']:,.2f}")
-            told(f"{test['name']} {row['measure']} mean", f"{row['figures']['latency_ms_mean']:,.3f}")
-            p99 = row["percentiles"]["p99_ms"]
-            if p99 is not None:
-                told(f"{test['name']} {row['measure']} p99", f"{p99:,.2f}")
-        for row in test["volumes"]:
-            if row["reads"]:
-                told(f"{test['name']} {row['volume']} reads", f"{row['reads']['per_s']:,.3f}")
-        for row in test["host_system"]:
-            told(f"{test['name']} {row['name']}", f"{row['mean']:,.1f}")
-        if test["generator"]:
-            told(f"{test['name']} generator", f"{100 * test['generator']['program_busy']:,.1f}")
-        if test["headroom"] and test["headroom"]["held_iops"]:
-            told(f"{test['name']} headroom", f"{test['headroom']['held_iops']:,.1f}")
-        for row in test["instances"] if test["throughput"] else []:
-            if row["reads"]:
-                told(f"{test['name']} {row['instance']} reads", f"{row['reads']['per_s']:,.3f}")
+
+def check_junit(report, text):
+    """A suite per test and one for the run; a case per judgement."""
+    root = ElementTree.fromstring(text)
+    suites = root.findall("testsuite")
+    same("junit: suites", len(report["tests"]) + 1, len(suites))
+    groups = [t["verdicts"] for t in report["tests"]] + [report["run_verdicts"]]
+    unfinished = int(report["verdict"]["outcome"] == "incomplete")
+    for suite, verdicts in zip(suites, groups):
+        judged = [v for v in verdicts if v["outcome"] != "info"]
+        extra = unfinished if suite is suites[-1] else 0
+        same("junit: cases", len(judged) + extra, len(suite.findall("testcase")))
+        same("junit: rules", [v["rule"] for v in judged], [c.get("name") for c in suite.findall("testcase")][: len(judged)])
+        failing = [c.get("name") for c in suite.findall("testcase") if c.find("failure") is not None]
+        same("junit: failing", [v["rule"] for v in judged if v["outcome"] == "fail"], failing)
+        for kind, tag in [("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")]:
+            same(f"junit: {kind}", len(suite.findall(tag)), int(suite.get(kind)))
+    for kind in ["tests", "failures", "errors"]:
+        same(f"junit: all {kind}", sum(int(suite.get(kind)) for suite in suites), int(root.get(kind)))
+    same("junit: errors", unfinished, int(root.get("errors")))
 
 
-def main():
-    if len(sys.argv) != 2:
-        print(__doc__, file=sys.stderr)
-        return 2
-    folder = sys.argv[1]
-    run = Run(os.path.join(folder, "run.db"))
-    with open(os.path.join(folder, "report.json"), encoding="utf-8") as file:
-        report = json.load(file)
+def check(run, report):
+    check_run(run, report)
     same("tests: number", len(run.tests), len(report["tests"]))
     for test, told in zip(run.tests, report["tests"]):
         check_test(run, test, told)
     check_verdicts(run, report)
-    html = os.path.join(folder, "report.html")
-    if os.path.exists(html):
-        with open(html, encoding="utf-8") as file:
-            check_html(report, file.read())
+
+
+def numbers(value, path=()):
+    """The place of every number."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from numbers(part, path + (key,))
+    elif isinstance(value, list):
+        for n, part in enumerate(value):
+            yield from numbers(part, path + (n,))
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield path
+
+
+def unnoticed(run, report):
+    """The fields of which a changed number is not found."""
+    places = {}
+    for path in numbers(report):
+        # The last of a field: loops that end too early are found as well.
+        places[re.sub(r"\[\d+\]", "[]", "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path))] = path
+    missed = []
+    for field, path in places.items():
+        changed = copy.copy(report)
+        at = changed
+        for key in path[:-1]:
+            at[key] = copy.copy(at[key])
+            at = at[key]
+        at[path[-1]] = at[path[-1]] * 2 + 1
+        differences.clear()
+        if path[0] == "tests":
+            check_test(run, run.tests[path[1]], changed["tests"][path[1]])
+            check_verdicts(run, changed)
+        else:
+            check(run, changed)
+        if not differences:
+            missed.append(field)
+    differences.clear()
+    print(f"{len(places)} fields changed in turn, {len(missed)} changes unnoticed")
+    return missed
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--every-figure"]
+    if len(arguments) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder = arguments[0]
+    run = Run(os.path.join(folder, "run.db"))
+
+    def read(name):
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            return file.read()
+
+    report = json.loads(read("report.json"))
+    if "--every-figure" in sys.argv:
+        missed = unnoticed(run, report)
+        print("\n".join(missed))
+        return 1 if missed else 0
+    check(run, report)
+    report_page.check(report, read("report.html"), same)
+    check_junit(report, read("junit.xml"))
     for line in differences[:50]:
         print(line)
     print(f"{sum(compared.values())} figures compared, {len(differences)} differ")

@@ -21,6 +21,7 @@ use std::time::Duration;
 use evidence::listing::{self, Standing};
 use evidence::live::{Follower, LiveRun, LiveView, open_metrics};
 use evidence::{Report, load};
+use review::compare::{Subject, compare};
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use crate::failure::{Failure, Status};
@@ -35,6 +36,8 @@ const OWN: &str = "default-src 'none'; script-src 'self'; style-src 'self'; conn
 const REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Requests that are answered at a time; each page that is open holds one.
 const REQUESTS_MAX: usize = 64;
+/// Runs that are compared at a time: more columns than this nobody reads.
+const COMPARED_MAX: usize = 8;
 /// A running run is looked at this often.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 /// The list of runs is looked at this often.
@@ -149,7 +152,7 @@ impl Site {
     }
 
     fn route(&self, url: &str) -> Route {
-        let path = url.split('?').next().unwrap_or(url);
+        let (path, query) = url.split_once('?').unwrap_or((url, ""));
         let parts: Vec<String> = path.trim_start_matches('/').split('/').map(decoded).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         let html = "text/html; charset=utf-8";
@@ -159,6 +162,7 @@ impl Site {
             ["style.css"] => Answer::new("text/css; charset=utf-8", STYLE),
             ["favicon.ico"] => Answer { status: 204, ..Answer::new("image/x-icon", "") },
             ["metrics"] => self.metrics(),
+            ["compare"] => self.comparison(query),
             ["events"] => return Route::List,
             ["events", id] => match listing::find(&self.runs, id) {
                 Some(folder) => return Route::Live(folder.join("run.db")),
@@ -182,6 +186,27 @@ impl Site {
             .filter_map(|run| view(&mut Following::open(&self.runs.join(&run.id).join("run.db"))?))
             .collect();
         Answer::new("application/openmetrics-text; version=1.0.0; charset=utf-8", open_metrics(&views))
+    }
+
+    /// The runs that a query names (`run=A&run=B`), side by side; the first is the baseline.
+    fn comparison(&self, query: &str) -> Answer {
+        let named = query.split('&').filter_map(|pair| pair.strip_prefix("run="));
+        let ids: Vec<String> = named.map(|id| decoded(&id.replace('+', " "))).collect();
+        if !(2..=COMPARED_MAX).contains(&ids.len()) {
+            return Answer::error(400, &format!("name two to {COMPARED_MAX} runs: /compare?run=A&run=B"));
+        }
+        let folders: Option<Vec<PathBuf>> = ids.iter().map(|id| listing::find(&self.runs, id)).collect();
+        let Some(folders) = folders else { return Answer::error(404, "no such run") };
+        let mut subjects = Vec::new();
+        for (id, folder) in ids.iter().zip(&folders) {
+            let opened = review::open(folder).map_err(|error| error.to_string());
+            match opened.and_then(|source| Subject::new(id, source).map_err(|error| error.to_string())) {
+                Ok(subject) => subjects.push(subject),
+                Err(error) => return Answer::error(500, &format!("{id} cannot be compared: {error}")),
+            }
+        }
+        let page = compare(&subjects).html();
+        Answer { policy: REPORT, ..Answer::new("text/html; charset=utf-8", page) }
     }
 
     fn stream_list(&self, request: Request) -> std::io::Result<()> {
@@ -356,6 +381,15 @@ mod tests {
             "/runs/one",
         ] {
             assert_eq!(status(&site, url), 404, "{url}");
+        }
+        for (url, expected) in [
+            ("/compare", 400),
+            ("/compare?run=one", 400),
+            ("/compare?run=one&run=..%2Foutside", 404),
+            ("/compare?run=one&run=link", 404),
+            ("/compare?run=one&run=one", 500),
+        ] {
+            assert_eq!(status(&site, url), expected, "{url}");
         }
         assert_eq!(
             status(&site, "/runs/one/junit.xml"),

@@ -1,15 +1,17 @@
 """Opens a page in headless Chromium and says, as JSON on stdout, what it shows after some seconds.
 
-usage: browser.py URL WIDTH SECONDS
+usage: browser.py URL WIDTH SECONDS [--do SCRIPT] [--dark] [--picture FILE.png] [--print FILE.pdf]
 
-Speaks the DevTools protocol over a pipe, so that nothing but Chromium is needed. Gives the text of the page, its HTML, the
-number of updates that arrived, how many pixels it is wider than the window, and everything it complained of.
+--do runs a script in the page and waits again before looking. Speaks the DevTools protocol over a pipe, so that nothing
+but Chromium is needed. Gives the address and the text of the page, its HTML, the number of updates that arrived, how many
+pixels it is wider than the window, and everything it complained of.
 """
 
+import argparse
+import base64
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 
@@ -58,11 +60,26 @@ class Browser:
         while True:
             message = self.message()
             if message.get("id") == self.number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
                 return message["result"]
 
 
+LOOK = """JSON.stringify({url: location.href, text: document.body.innerText, html: document.documentElement.outerHTML,
+    updates: Number(document.getElementById("link")?.dataset.updates ?? 0),
+    wider_px: document.documentElement.scrollWidth - document.documentElement.clientWidth})"""
+
+
 def main():
-    url, width, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("width", type=int)
+    parser.add_argument("seconds", type=float)
+    parser.add_argument("--do")
+    parser.add_argument("--dark", action="store_true")
+    parser.add_argument("--picture")
+    parser.add_argument("--print", dest="paper")
+    wanted = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         browser = Browser(profile)
         try:
@@ -70,19 +87,26 @@ def main():
             session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
             for domain in ["Runtime", "Log", "Page"]:
                 browser.call(f"{domain}.enable", session)
-            browser.call("Emulation.setDeviceMetricsOverride", session, width=width, height=900, deviceScaleFactor=1,
-                         mobile=width < 600)
-            browser.call("Page.navigate", session, url=url)
-            time.sleep(seconds)
-            look = """JSON.stringify({text: document.body.innerText, html: document.documentElement.outerHTML,
-                updates: Number(document.getElementById("link")?.dataset.updates ?? 0),
-                wider_px: document.documentElement.scrollWidth - document.documentElement.clientWidth})"""
-            seen = json.loads(browser.call("Runtime.evaluate", session, expression=look)["result"]["value"])
-            if len(sys.argv) > 4:
-                import base64
+            browser.call("Emulation.setDeviceMetricsOverride", session, width=wanted.width, height=900,
+                         deviceScaleFactor=1, mobile=wanted.width < 600)
+            scheme = {"name": "prefers-color-scheme", "value": "dark" if wanted.dark else "light"}
+            browser.call("Emulation.setEmulatedMedia", session, features=[scheme])
+            browser.call("Page.navigate", session, url=wanted.url)
+            time.sleep(wanted.seconds)
+            if wanted.do:
+                done = browser.call("Runtime.evaluate", session, expression=wanted.do)
+                if "exceptionDetails" in done:
+                    raise RuntimeError(f"--do: {done['exceptionDetails']}")
+                time.sleep(wanted.seconds)
+            seen = json.loads(browser.call("Runtime.evaluate", session, expression=LOOK)["result"]["value"])
+            if wanted.picture:
                 picture = browser.call("Page.captureScreenshot", session, captureBeyondViewport=True)["data"]
-                with open(sys.argv[4], "wb") as file:
+                with open(wanted.picture, "wb") as file:
                     file.write(base64.b64decode(picture))
+            if wanted.paper:
+                paper = browser.call("Page.printToPDF", session, printBackground=True, preferCSSPageSize=True)["data"]
+                with open(wanted.paper, "wb") as file:
+                    file.write(base64.b64decode(paper))
             print(json.dumps({**seen, "complaints": browser.complaints}))
         finally:
             browser.process.kill()

@@ -7,6 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "../../evidence/examples/synthetic/mod.rs"]
+mod synthetic;
+use synthetic::Shape;
+
 const SOLUTION: &str = r#"
 [solution]
 name = "Small <b>&"
@@ -141,16 +145,62 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The page as the browser has it after some seconds (tests/browser.py).
-fn in_browser(url: &str, width: u32) -> serde_json::Value {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py");
+/// The page as the browser has it after some seconds, and after a script in it if there is one (tests/browser.py).
+fn in_browser(url: &str, width: u32, script: Option<&str>) -> serde_json::Value {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py");
     let output = Command::new("python3")
-        .arg(script)
+        .arg(program)
         .args([url, &width.to_string(), "5"])
+        .args(script.iter().flat_map(|script| ["--do", script]))
         .output()
         .expect("python runs");
     let told = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+fn has_browser() -> bool {
+    testkit::has_python() && testkit::has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
+}
+
+#[test]
+fn runs_that_are_ticked_are_compared_and_hostile_names_are_no_markup() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    for (name, shape) in [
+        ("base run", Shape { window_s: 60, ..Shape::default() }),
+        ("slow <img src=x onerror=alert(1)>&", Shape { window_s: 60, fails: true, ..Shape::default() }),
+        ("other", Shape { window_s: 60, hostile: "</title><script>alert(2)</script>", ..Shape::default() }),
+    ] {
+        let folder = place.path().join("runs").join(name);
+        std::fs::create_dir_all(&folder).expect("writable");
+        let mut store = evidence::RunStore::create(&folder.join("run.db")).expect("a store");
+        synthetic::record(&shape, &mut store).expect("recorded");
+        store.close().expect("closed");
+    }
+    let (_server, address) = serve(place.path());
+    let hostile = "run=slow%20%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E%26&run=other";
+    let (head, page) = get(&address, &format!("/compare?run=base+run&{hostile}"), "localhost");
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("default-src 'none'"), "{head}");
+    assert!(page.contains("class=\"line c2\"") && page.contains("slow &lt;img"), "three runs are overlaid");
+    assert!(!page.contains("<img") && !page.contains("<script"), "text stays text");
+    let (head, told) = get(&address, "/compare?run=other&run=unknown", "localhost");
+    assert!(head.starts_with("HTTP/1.1 404") && told.contains("no such run"), "{head}{told}");
+    if !has_browser() {
+        return;
+    }
+    let choose = "document.querySelectorAll('input[type=checkbox]').forEach((box) => box.click());
+                  document.querySelector('#comparison a').click()";
+    for width in [390, 1440] {
+        let list = in_browser(&format!("http://{address}/"), width, None);
+        assert!(list["text"].as_str().is_some_and(|text| text.contains("Tick two")), "{list}");
+        assert_eq!(list["wider_px"], 0, "{width}");
+        let page = in_browser(&format!("http://{address}/"), width, Some(choose));
+        let (url, text) =
+            (page["url"].as_str().unwrap_or_default(), page["text"].as_str().unwrap_or_default());
+        assert!(url.contains("/compare?run=") && text.contains("Read latency, mean"), "{url}: {text}");
+        assert!(text.contains("How sure the differences are") && text.contains("slow <img"), "{text}");
+        assert_eq!(page["complaints"], serde_json::json!([]), "{width}");
+        assert_eq!(page["wider_px"], 0, "{width}: nothing hangs over the edge");
+    }
 }
 
 #[test]
@@ -178,12 +228,10 @@ fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
     let (head, report) = get(&address, &format!("/runs/{id}/report.html"), "127.0.0.1");
     assert!(head.contains("Content-Security-Policy: default-src 'none'"), "{head}");
     assert!(report.contains("Small &lt;b&gt;&amp;"), "a report is made although the run goes on");
-    if testkit::has_python()
-        && testkit::has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
-    {
+    if has_browser() {
         for (path, shown) in [("/".to_owned(), "running"), (format!("/runs/{id}/"), "Read latency, ms")] {
             for width in [390, 1440] {
-                let page = in_browser(&format!("http://{address}{path}"), width);
+                let page = in_browser(&format!("http://{address}{path}"), width, None);
                 let text = page["text"].as_str().unwrap_or_default();
                 assert!(text.contains(shown) && text.contains("Small <b>&"), "{path} {width}: {text}");
                 assert_eq!(page["complaints"], serde_json::json!([]), "{path} {width}");

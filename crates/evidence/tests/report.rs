@@ -40,6 +40,17 @@ fn shapes() -> Vec<(&'static str, Shape)> {
                 ..Shape::default()
             },
         ),
+        (
+            "small hosts",
+            Shape {
+                hosts: 2,
+                databases: 4,
+                databases_per_instance: 2,
+                window_s: 24,
+                sample_s: 3,
+                ..Shape::default()
+            },
+        ),
         ("one database", Shape { databases: 1, window_s: 30, ..Shape::default() }),
         ("many databases", Shape { databases: 100, window_s: 60, sample_s: 3, ..Shape::default() }),
     ]
@@ -60,21 +71,52 @@ fn an_independent_program_finds_the_same_figures() {
         store.close().unwrap();
         let report = Report::new(&load(&folder.join("run.db")).unwrap()).unwrap();
         report.write(&folder).unwrap();
-        let check = |what: &str| {
-            let output = Command::new("python3").arg(&script).arg(&folder).output().unwrap();
+        let check = |arguments: &[&str]| {
+            let output = Command::new("python3").arg(&script).arg(&folder).args(arguments).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            println!("{name}, {what}: {}", text.lines().last().unwrap_or_default());
+            println!(
+                "{name} {arguments:?}: {}",
+                text.lines().find(|line| line.contains(',')).unwrap_or_default()
+            );
             (output.status.success(), text + &String::from_utf8_lossy(&output.stderr))
         };
-        let (agrees, text) = check("as it is");
+        let (agrees, text) = check(&[]);
         assert!(agrees, "{name}: {text}");
-        // The check can fail: one figure changed in the JSON is found.
-        let mut wrong = report.clone();
-        let test = wrong.tests.iter_mut().find(|test| test.throughput.is_some()).unwrap();
-        test.measures[0].figures.latency_ms_sample_mean = Some(11.111);
-        std::fs::write(folder.join("report.json"), wrong.json()).unwrap();
-        assert!(!check("with one figure changed").0);
+        // The check can fail: a changed number of any field of the JSON is found, and so is a changed cell of the page.
+        if name != "small hosts" {
+            continue;
+        }
+        let (all_noticed, text) = check(&["--every-figure"]);
+        assert!(all_noticed, "{name}: {text}");
+        let page = report.html().unwrap();
+        let cell =
+            format!("<td class=\"r\">{:.2}</td>", report.tests[2].throughput.unwrap().log_writes_per_s);
+        for (file, text) in [
+            ("report.html", page.replacen(&cell, "<td class=\"r\">1.25</td>", 1)),
+            ("junit.xml", report.junit().replacen("tests=\"", "tests=\"1", 1)),
+        ] {
+            let whole = std::fs::read_to_string(folder.join(file)).unwrap();
+            assert_ne!(whole, text, "{name}: {file} was changed");
+            std::fs::write(folder.join(file), text).unwrap();
+            assert!(!check(&[]).0, "{name}: a change of {file} is found");
+            std::fs::write(folder.join(file), whole).unwrap();
+        }
     }
+}
+
+#[test]
+fn a_run_that_was_killed_says_so_at_the_top_and_until_when_it_is_known() {
+    let report = report(&Shape { cut: true, ..Shape::default() });
+    assert_eq!((report.verdict.outcome, report.run.ending), (RunOutcome::Incomplete, None));
+    let known_until = evidence::report::duration(report.run.duration_s);
+    let wanted = format!("The run did not end by itself; what is known ends after {known_until}.");
+    assert_eq!(report.verdict.reasons[0], wanted);
+    let html = report.html().unwrap();
+    let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("the page says {text:?}"));
+    assert!(at("nothing is proved") < at(&wanted) && at(&wanted) < at("The programme"), "before any figure");
+    let stress = report.tests.last().unwrap();
+    assert!(stress.window.unwrap().cut && stress.lead.contains("until then"), "{}", stress.lead);
+    assert!(stress.throughput.unwrap().transactional_iops > 0.0, "what was measured is shown");
 }
 
 #[test]

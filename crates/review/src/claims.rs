@@ -135,6 +135,14 @@ printed! {
     HardwareClaims {
         /// The host: model, software.
         host: BTreeMap<String, toml::Value>,
+        /// The storage.
+        storage_model: String,
+        /// Adapters.
+        hba: String,
+        /// Switches.
+        switch: String,
+        /// Shelves: model, bays.
+        enclosure: BTreeMap<String, toml::Value>,
         /// Disks tested.
         disks_tested: Option<f64>,
         /// Disks tested in a server.
@@ -155,8 +163,8 @@ printed! {
         database_utilization_pct: Option<f64>,
         /// Short keywords.
         features: Vec<String>,
-        /// Models that the text names though they are not part of this solution.
-        models_named_elsewhere: Vec<String>,
+        /// Models of hardware that the text names outside the tables.
+        models_in_prose: Vec<String>,
         /// Groups of disks.
         disks: Vec<DiskClaims>,
     }
@@ -167,6 +175,8 @@ printed! {
     DiskClaims {
         /// What they are for.
         role: String,
+        /// Model.
+        model: String,
         /// Decimal size of one.
         capacity_gb: Option<f64>,
         /// How many.

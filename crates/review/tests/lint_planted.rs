@@ -120,7 +120,7 @@ const PLANTED: &[Plant] = &[
     ("volume_count", |e| e.hardware.disks[0].volumes_printed = Some(5.0)),
     ("tested_disks", |e| e.hardware.disks_tested = Some(3.0)),
     ("raid_level", |e| e.hardware.disks[0].raid = "RAID 5".into()),
-    ("foreign_model", |e| e.hardware.models_named_elsewhere.push("Other 9000".into())),
+    ("foreign_model", |e| e.hardware.models_in_prose.push("Other 9000".into())),
     ("total_of_parts", |e| {
         let mut sum = e.test[6].checksum[0].clone();
         sum.pages = Some(3_199_999.0);

@@ -122,14 +122,16 @@ fn charts(view: &LiveView, width: usize) -> Vec<Line> {
     let series = |value: fn(&evidence::live::LiveSecond) -> Option<f64>| -> Vec<Option<f64>> {
         view.history.iter().map(value).collect()
     };
-    let left = chart("Read latency, ms", &series(|s| s.read_ms), limit(view, "read_latency_avg"), columns);
+    let line = |what, value: Option<f64>| value.map(|value| (what, value));
+    let read_limit = line("limit", limit(view, "read_latency_avg"));
+    let left = chart("Read latency, ms", &series(|s| s.read_ms), read_limit, columns);
     if columns == width {
         return left;
     }
     let has_load = view.history.iter().any(|second| second.iops > 0.0);
     let right = if has_load {
         let target = view.tests.last().and_then(|test| test.target_iops);
-        chart("Transactional I/O per second", &series(|s| Some(s.iops)), target, columns)
+        chart("Transactional I/O per second", &series(|s| Some(s.iops)), line("target", target), columns)
     } else {
         chart("MiB per second", &series(|s| Some(s.mib_per_s)), None, columns)
     };
@@ -144,22 +146,26 @@ fn charts(view: &LiveView, width: usize) -> Vec<Line> {
         .collect()
 }
 
-/// Bars of the newest values, a column each, with `limit` as a line.
-fn chart(title: &str, values: &[Option<f64>], limit: Option<f64>, width: usize) -> Vec<Line> {
+/// Bars of the newest values, a column each, with a named line: a `limit`, which must not be exceeded, or a `target`.
+fn chart(title: &str, values: &[Option<f64>], line: Option<(&str, f64)>, width: usize) -> Vec<Line> {
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let label = 9;
     let columns = width.saturating_sub(label).max(1);
     let values = &values[values.len().saturating_sub(columns)..];
     let highest = values.iter().flatten().copied().fold(0.0, f64::max);
-    // A limit far above everything would press the bars into the lowest row: it is named then, not drawn.
-    let drawn = limit.filter(|limit| highest == 0.0 || *limit <= 4.0 * highest);
+    // A line far above everything would press the bars into the lowest row: it is named then, not drawn.
+    let drawn = line.map(|(_, value)| value).filter(|value| highest == 0.0 || *value <= 4.0 * highest);
     let top = drawn.unwrap_or(0.0).max(highest).max(1e-9);
-    let limit_row = drawn
-        .map(|limit| ((1.0 - limit / top) * CHART_ROWS as f64).floor().min(CHART_ROWS as f64 - 1.0) as usize);
-    let named = match (limit, drawn) {
-        (Some(limit), None) => format!("  (limit {}, far above)", figure(limit)),
-        (Some(limit), Some(_)) => format!("  (┄ limit {})", figure(limit)),
+    let line_row = drawn
+        .map(|value| ((1.0 - value / top) * CHART_ROWS as f64).floor().min(CHART_ROWS as f64 - 1.0) as usize);
+    let named = match (line, drawn) {
+        (Some((what, value)), None) => format!("  ({what} {}, far above)", figure(value)),
+        (Some((what, value)), Some(_)) => format!("  (┄ {what} {})", figure(value)),
         (None, _) => String::new(),
+    };
+    let (must_not_exceed, line_style) = match line {
+        Some(("limit", value)) => (value, RED),
+        _ => (f64::INFINITY, DIM),
     };
     let mut lines = vec![vec![Span(BOLD, title.to_owned()), Span(DIM, named)]];
     for row in 0..CHART_ROWS {
@@ -173,11 +179,10 @@ fn chart(title: &str, values: &[Option<f64>], limit: Option<f64>, width: usize) 
         for column in 0..columns {
             let value = values.get(column).copied().flatten();
             let filled = value.map_or(0.0, |value| value / top * CHART_ROWS as f64 - below).clamp(0.0, 1.0);
-            let over =
-                limit.zip(value).is_some_and(|(limit, value)| value > limit) && title.contains("latency");
+            let over = value.is_some_and(|value| value > must_not_exceed);
             let eighth = (filled * 8.0).round() as usize;
             let (style, text) = match eighth {
-                0 if limit_row == Some(row) => (RED, '┄'),
+                0 if line_row == Some(row) => (line_style, '┄'),
                 0 => (PLAIN, ' '),
                 n => (if over { RED } else { PLAIN }, EIGHTHS[n]),
             };
@@ -275,6 +280,19 @@ mod tests {
 
     /// A run that measures: `databases` of them, one slow, reads of `read_ms` on the host.
     fn frame(databases: u32, read_ms: u64, note: &str, size: (usize, usize)) -> Vec<String> {
+        frame_of(1, databases, None, read_ms, note, size)
+    }
+
+    /// The same on several hosts, each with its share of the databases, towards a target.
+    fn frame_of(
+        hosts: u32,
+        databases: u32,
+        target_iops: Option<f64>,
+        read_ms: u64,
+        note: &str,
+        size: (usize, usize),
+    ) -> Vec<String> {
+        let host = |n: u32| if hosts == 1 { "h".to_owned() } else { format!("host{:02}", n % hosts) };
         let mut live = LiveRun::default();
         let mut test = Test {
             ordinal: 3,
@@ -287,7 +305,7 @@ mod tests {
             window_planned_ms: Some(60_000),
             sample_ms: 3_000,
             sessions: Some(8),
-            target_iops: None,
+            target_iops,
             target_batches_per_s: None,
             iops_per_mailbox: None,
             copies: 1,
@@ -329,13 +347,17 @@ mod tests {
             );
         };
         for second in 0..40 {
-            reads(Origin::host("h"), 1_000 + second * 1_000, read_ms);
+            for n in 0..hosts {
+                // The last host is slow.
+                let slower = if n + 1 == hosts && hosts > 1 { 66 } else { 0 };
+                reads(Origin::host(&host(n)), 1_000 + second * 1_000, read_ms + slower);
+            }
         }
         for n in 0..databases {
             let ms = if n == databases / 2 { 77 } else { 5 };
-            reads(Origin::database("h", "i", &format!("DB{n:03}")), 40_000, ms);
+            reads(Origin::database(&host(n), "i", &format!("DB{n:03}")), 40_000, ms);
         }
-        let (host, text) = ("h".to_owned(), note.to_owned());
+        let (host, text) = (host(0), note.to_owned());
         live.apply(&Event { t_ms: 2_000, severity: Severity::Warning, test: Some(3), host, text }.into());
         let progress = Progress {
             test: "Performance".into(),
@@ -385,6 +407,19 @@ mod tests {
         let slow = lines.iter().find(|line| line.contains("DB050")).expect("the slow one is shown");
         assert!(slow.contains(&format!("{RED}      77.0")), "{slow}");
         assert!(lines.iter().any(|line| line.contains("more with faster reads")));
+    }
+
+    #[test]
+    fn many_hosts_are_shown_by_the_slowest_and_a_target_is_called_a_target() {
+        let lines = frame_of(24, 96, Some(1_000.0), 5, "note", (120, 40));
+        assert_eq!(lines.len(), 40);
+        let slow = lines.iter().position(|line| line.contains("host23")).expect("the slow host is shown");
+        assert!(lines[slow].contains(&format!("{RED}      71.0")), "{}", lines[slow]);
+        assert!(lines[slow..].iter().any(|line| line.contains("more with faster reads")));
+        let slow = lines.iter().position(|line| line.contains("DB048")).expect("and the slow database");
+        assert!(lines[..slow].iter().any(|line| line.contains("Database")), "below the hosts");
+        let whole = lines.join("\n");
+        assert!(whole.contains("limit 20.0") && whole.contains("target 1000"), "{whole}");
     }
 
     #[test]

@@ -40,13 +40,39 @@ function table(heads, rows) {
 const right = (text) => node("td", { class: "r" }, text);
 const path = (id, file = "") => `/runs/${encodeURIComponent(id)}/${file}`;
 
+// Names of the runs that are ticked, in the order in which they were: the first is the baseline.
+const chosen = new Set();
+const mostCompared = 8;
+
+function comparison() {
+  const ids = [...chosen];
+  if (ids.length < 2 || ids.length > mostCompared) {
+    return node("p", { id: "comparison", class: "muted" }, `Tick two to ${mostCompared} runs to compare them; the first one is the baseline.`);
+  }
+  const query = ids.map((id) => `run=${encodeURIComponent(id)}`).join("&");
+  return node("p", { id: "comparison" }, node("a", { href: `/compare?${query}` }, `Compare ${ids.length} runs`), ` with ${ids[0]} as the baseline`);
+}
+
+function tick(id) {
+  const box = node("input", { type: "checkbox", "aria-label": `Compare ${id}` });
+  box.checked = chosen.has(id);
+  box.addEventListener("change", () => {
+    if (box.checked) chosen.add(id); else chosen.delete(id);
+    document.getElementById("comparison").replaceWith(comparison());
+  });
+  return node("td", {}, box);
+}
+
 function list(runs) {
   document.title = "Proofload runs";
+  const names = new Set(runs.map((run) => run.id));
+  for (const id of chosen) if (!names.has(id)) chosen.delete(id);
   const rows = runs.map((run) => {
     const reports = run.standing === "unreadable"
       ? node("td", { class: "text" }, run.note)
       : node("td", {}, node("a", { href: path(run.id, "report.html") }, "report"), " ", node("a", { href: path(run.id, "report.json") }, "JSON"));
     return [
+      run.standing === "unreadable" ? node("td", {}) : tick(run.id),
       node("td", { class: run.standing }, run.standing),
       node("th", { class: "text", scope: "row" }, node("a", { href: path(run.id) }, run.id)),
       node("td", { class: "text" }, run.solution, run.world === "simulated" ? " (simulated)" : ""),
@@ -61,7 +87,8 @@ function list(runs) {
     node("h1", {}, "Runs"),
     runs.length === 0
       ? node("p", {}, "There is none in this folder yet.")
-      : table([[""], ["Run"], ["Solution"], ["Started, UTC"], ["Length", true], ["Newest test"], ["Limits kept", true], ["Evidence"]], rows),
+      : table([[""], [""], ["Run"], ["Solution"], ["Started, UTC"], ["Length", true], ["Newest test"], ["Limits kept", true], ["Evidence"]], rows),
+    runs.length > 1 ? comparison() : "",
   );
 }
 

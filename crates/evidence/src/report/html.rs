@@ -25,6 +25,7 @@ pub fn page(report: &Report) -> Result<String, ReportError> {
     environment
         .add_filter("num", |value: Value, decimals: usize| figure(&value, |v| text::number(v, decimals)));
     environment.add_filter("sig", |value: Value| figure(&value, text::significant));
+    environment.add_filter("planned", |value: Value| figure(&value, text::planned));
     environment.add_filter("bytes", |value: Value| figure(&value, text::bytes));
     environment.add_filter("kib", |value: Value| figure(&value, |v| text::number(v / 1024.0, 1)));
     environment.add_filter("percent", |value: Value| figure(&value, |v| text::number(v * 100.0, 1)));

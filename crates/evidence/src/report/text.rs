@@ -68,9 +68,14 @@ pub fn significant(value: f64) -> String {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
         v if v >= 1.0 => 2,
-        _ => 3,
+        v => (2.0 - v.log10().floor()).min(6.0) as usize,
     };
     number(value, decimals)
+}
+
+/// A planned or achieved figure: loads of one mailbox differ in the fourth decimal.
+pub fn planned(value: f64) -> String {
+    number(value, if value.abs() < 1.0 && value != 0.0 { 4 } else { 2 })
 }
 
 /// A size in the largest binary unit below it.
@@ -262,5 +267,8 @@ mod tests {
         assert_eq!(bytes(1_610_612_736.0), "1.50 GiB");
         assert_eq!(bytes(512.0), "512 B");
         assert_eq!(significant(633.738), "634");
+        assert_eq!((significant(0.121), significant(0.0605)), ("0.121".into(), "0.0605".into()));
+        assert_eq!((significant(0.0), significant(1e-9)), ("0".into(), "0.000000".into()));
+        assert_eq!((planned(0.12345), planned(633.738)), ("0.1235".into(), "633.74".into()));
     }
 }

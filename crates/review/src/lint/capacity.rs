@@ -10,15 +10,35 @@ pub fn check(evidence: &Evidence, findings: &mut Findings) {
     }
     tested(evidence, findings);
     raid(evidence, findings);
-    for model in &evidence.hardware.models_named_elsewhere {
-        let host = evidence.hardware.host.get("model").and_then(|value| value.as_str()).unwrap_or_default();
-        findings.add(
-            "foreign_model",
-            "the text names hardware that is not part of this solution",
-            (model.as_str(), "hardware.models_named_elsewhere"),
-            (host, "hardware.host.model"),
-        );
+    models(evidence, findings);
+}
+
+/// A model that the text names is one of those in the tables.
+fn models(evidence: &Evidence, findings: &mut Findings) {
+    let hardware = &evidence.hardware;
+    let mut tables: Vec<&str> = hardware.host.values().filter_map(|value| value.as_str()).collect();
+    tables.extend(hardware.enclosure.values().filter_map(|value| value.as_str()));
+    tables.extend([&hardware.storage_model, &hardware.hba, &hardware.switch].map(String::as_str));
+    tables.extend(hardware.disks.iter().map(|disks| disks.model.as_str()));
+    for model in &hardware.models_in_prose {
+        if !tables.iter().any(|part| part.contains(model.as_str())) {
+            let host = hardware.host.get("model").and_then(|value| value.as_str()).unwrap_or_default();
+            findings.add(
+                "foreign_model",
+                "the text names hardware that is in no table of this solution",
+                (model.as_str(), "hardware.models_in_prose"),
+                (host, "hardware.host.model, nor in any other row of [hardware]"),
+            );
+        }
     }
+}
+
+/// What a printed unit of capacity is in TB.
+fn unit_tb(unit: &str) -> Option<f64> {
+    [("MB", 1e-6), ("GB", 1e-3), ("TB", 1.0), ("PB", 1e3)]
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, tb)| *tb)
 }
 
 /// Raw capacity of the database volumes in TB.
@@ -73,8 +93,8 @@ fn shares(evidence: &Evidence, findings: &mut Findings) {
     }
     let unit = hardware.formatted_capacity_printed_unit.as_str();
     if let (Some(formatted), Some(data)) = (known(hardware.formatted_capacity_tb), data)
-        && !unit.is_empty()
-        && unit != "TB"
+        && let Some(tb) = unit_tb(unit)
+        && formatted * tb < data
     {
         findings.add(
             "unit",
