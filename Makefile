@@ -25,6 +25,7 @@ lint:
 test: setup lint
 	$(CARGO) test --workspace --locked --no-fail-fast
 	$(CARGO) test -p engine --locked --features planted-bugs --test planted
+	$(CARGO) test --workspace --locked --features proofload/pdf --test pdf
 	@tools/test-setup --report
 
 bench: build

@@ -6,7 +6,7 @@ use review::compare::{Subject, compare};
 use review::{Source, SourceError};
 
 use crate::failure::{Failure, Status};
-use crate::output::{data, write_file};
+use crate::output::{data, printable, tell, write_file};
 
 /// Compares runs: measured, simulated, imported, or published figures. The first is the baseline.
 #[derive(clap::Args)]
@@ -54,7 +54,11 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
     if let Some(path) = &arguments.html {
         write_file(path, &comparison.html())?;
     }
-    data(&if arguments.json { comparison.json() } else { comparison.text() })?;
+    if arguments.json {
+        data(&comparison.json())?;
+    } else {
+        tell(&comparison.text())?;
+    }
     let Some(limit) = arguments.fail_above else { return Ok(Status::Pass) };
     if let Some(run) = comparison.runs.iter().find(|run| !run.incomparable.is_empty()) {
         let message = format!("{} cannot be judged against {}", run.name, comparison.runs[0].name);
@@ -62,7 +66,8 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
     }
     let regressions = comparison.regressions(limit);
     for (run, test, row) in &regressions {
-        eprintln!("worse by more than {limit} %: {} in {} of {}", row.name, test.name, run.name);
+        let worse = format!("worse by more than {limit} %: {} in {} of {}", row.name, test.name, run.name);
+        eprintln!("{}", printable(&worse));
     }
     Ok(if regressions.is_empty() { Status::Pass } else { Status::VerdictFail })
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 use solution::SolutionError;
 
+use crate::output::printable;
+
 /// A command that ran to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
@@ -66,8 +68,12 @@ impl Failure {
     }
 
     /// Prints the story on stderr and gives the exit status.
-    pub fn tell(self) -> ExitCode {
+    pub fn tell(mut self) -> ExitCode {
         let exit = ExitCode::from(self.exit);
+        // Causes quote what files say.
+        self.message = printable(&self.message);
+        self.cause = self.cause.as_deref().map(printable);
+        self.help = self.help.as_deref().map(printable);
         eprintln!("{:?}", miette::Report::new(self));
         exit
     }
@@ -77,11 +83,28 @@ impl From<Box<SolutionError>> for Failure {
     fn from(error: Box<SolutionError>) -> Failure {
         let SolutionError { message, help, span, file_name, text } = *error;
         let place = Place {
-            source: NamedSource::new(file_name, text).with_language("toml"),
+            source: NamedSource::new(printable(&file_name), harmless(&text)).with_language("toml"),
             span: LabeledSpan::new_with_span(Some("asked for here".into()), span),
         };
         Failure { help, place: Some(Box::new(place)), ..Failure::wrong_input(message) }
     }
+}
+
+/// A source text in which nothing acts on the terminal, with every byte in its place.
+fn harmless(text: &str) -> String {
+    let change = |c: char| match c {
+        '\n' | '\t' | '\r' => c,
+        // Control characters beyond ASCII take two bytes, and so does this.
+        c if c.is_control() => {
+            if c.is_ascii() {
+                '?'
+            } else {
+                '¿'
+            }
+        }
+        c => c,
+    };
+    text.chars().map(change).collect()
 }
 
 impl std::fmt::Display for Failure {

@@ -7,7 +7,7 @@ use review::lint::{Finding, RULES};
 use serde::Serialize;
 
 use crate::failure::{Failure, Status};
-use crate::output::data;
+use crate::output::{data, tell};
 
 /// Checks evidence against itself and against its solution: run folders, run.db, report.json, published/*.toml.
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
             .map_err(|error| Failure::could_not_run("cannot write the findings").because(error))?;
         data(&format!("{text}\n"))?;
     } else {
-        data(&text(&all))?;
+        tell(&text(&all))?;
     }
     eprintln!("{count} findings in {} pieces of evidence", all.len());
     Ok(if count == 0 { Status::Pass } else { Status::VerdictFail })

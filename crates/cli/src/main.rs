@@ -14,6 +14,8 @@ mod lint_cmd;
 mod live;
 mod output;
 mod paper_cmd;
+#[cfg(feature = "pdf")]
+mod pdf;
 mod plan_cmd;
 mod preflight;
 mod report_cmd;

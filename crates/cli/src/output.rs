@@ -14,6 +14,16 @@ pub fn data(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Text for people on stdout.
+pub fn tell(text: &str) -> Result<(), Failure> {
+    data(&printable(text))
+}
+
+/// Text in which names and notes from evidence cannot move the cursor, recolour the terminal or set its title.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
 /// Writes a document and says so.
 pub fn write_file(path: &std::path::Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text)

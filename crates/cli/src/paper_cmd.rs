@@ -25,6 +25,10 @@ pub struct PaperArguments {
     /// The runs are simulated, and the paper says so everywhere.
     #[arg(long)]
     simulated: bool,
+    /// Print paper.html to paper.pdf with an installed Chromium.
+    #[cfg(feature = "pdf")]
+    #[arg(long)]
+    pdf: bool,
 }
 
 /// Runs the command.
@@ -52,7 +56,7 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
         };
         Failure::wrong_input("no paper is written").because(&error).help(help)
     })?;
-    let papers = ["paper.html", "paper.md"].map(str::to_owned).into_iter();
+    let papers = ["paper.html", "paper.md", "paper.pdf"].map(str::to_owned).into_iter();
     let files: Vec<String> = papers.chain((0..reports.len()).map(file_name)).collect();
     folder::claim(&arguments.out, &solution.file.solution.name, &files)
         .map_err(|error| Failure::could_not_run("cannot use the folder").because(error))?;
@@ -63,6 +67,10 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
             .html()
             .map_err(|error| Failure::could_not_run("cannot write an appendix").because(error))?;
         write_file(&arguments.out.join(file_name(n)), &page)?;
+    }
+    #[cfg(feature = "pdf")]
+    if arguments.pdf {
+        crate::pdf::print(&arguments.out.join("paper.html"))?;
     }
     Ok(Status::Pass)
 }

@@ -18,6 +18,10 @@ pub struct ReportArguments {
     /// Print report.json on stdout, and write nothing.
     #[arg(long)]
     json: bool,
+    /// Print report.html to report.pdf with an installed Chromium.
+    #[cfg(feature = "pdf")]
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pdf: bool,
     /// Print the JSON schema of report.json on stdout.
     #[arg(long, exclusive = true)]
     schema: bool,
@@ -44,6 +48,10 @@ pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
     } else {
         render(run)?;
         eprintln!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", run.display());
+        #[cfg(feature = "pdf")]
+        if arguments.pdf {
+            crate::pdf::print(&run.join("report.html"))?;
+        }
     }
     Ok(Status::Pass)
 }

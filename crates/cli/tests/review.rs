@@ -61,6 +61,41 @@ fn lint_says_what_disagrees_and_its_status_says_whether_something_does() {
     assert_eq!((status, stdout.contains("maintenance_counted")), (0, true));
 }
 
+/// A terminal obeys what begins with an escape: nothing that evidence says may reach it as it is.
+#[test]
+fn evidence_cannot_act_on_the_terminal() {
+    let place = tempfile::tempdir().expect("a folder");
+    let shape = |fails| synthetic::Shape {
+        hostile: "\u{1b}]0;mine\u{7}\u{1b}[2J\u{9b}31m",
+        window_s: 60,
+        fails,
+        ..Default::default()
+    };
+    let base = run_folder(&place.path().join("a"), &shape(false));
+    let slow = run_folder(&place.path().join("b"), &shape(true));
+    let report = std::path::Path::new(&base).join("report.json");
+    let changed =
+        std::fs::read_to_string(&report).expect("readable").replacen("\"count\": ", "\"count\": 1", 1);
+    std::fs::write(&report, changed).expect("writable");
+    let solution = place.path().join("s.toml");
+    std::fs::write(&solution, "[solution]\nname = \"x\"\nschema = 1\nno\u{9b}31m = \"\u{1b}[2J\"\n")
+        .expect("writable");
+    let solution = solution.display().to_string();
+    for arguments in [
+        vec!["lint", &base, &slow],
+        vec!["compare", &base, &slow, "--fail-above", "5"],
+        vec!["plan", &solution],
+        vec!["paper", &solution, &base],
+        vec!["sql", &base],
+    ] {
+        let (_, stdout, stderr) = proofload(&arguments);
+        let told = stdout + &stderr;
+        assert!(!told.is_empty() && !told.contains(['\u{1b}', '\u{7}', '\u{9b}']), "{arguments:?}: {told:?}");
+    }
+    let (status, stdout, _) = proofload(&["lint", &base, "--json"]);
+    assert_eq!((status, stdout.contains('\u{1b}')), (1, false), "JSON escapes them");
+}
+
 #[test]
 fn published_figures_are_imported_reported_compared_and_linted_like_a_run() {
     let place = tempfile::tempdir().expect("a folder");
@@ -113,10 +148,12 @@ fn files_of_others_are_refused_in_words_and_a_configuration_is_imported() {
     assert_eq!((status, stderr.contains("no report")), (2, true), "{stderr}");
     assert!(!Path::new(&out).exists(), "nothing is left of an import that failed");
     let config = "<configuration><TestDesignInfo><Type>Performance</Type></TestDesignInfo><ExchangeProfile><MailboxCount>10\
-        </MailboxCount><MailboxQuota>64</MailboxQuota><EseInstances><EseInstance><DatabasePaths><Path>F:\\DB</Path></DatabasePaths>\
+        </MailboxCount><MailboxQuota>64</MailboxQuota><MailboxIops>0.1</MailboxIops><EseInstances><EseInstance><DatabasePaths><Path>F:\\DB</Path></DatabasePaths>\
         </EseInstance></EseInstances></ExchangeProfile></configuration>";
     let (status, _, stderr) = proofload(&["import", &file("c.xml", config), "--out", &out]);
     assert_eq!((status, Path::new(&out).join("solution.toml").is_file()), (0, true), "{stderr}");
+    let (status, stdout, stderr) = proofload(&["plan", &format!("{out}/solution.toml")]);
+    assert_eq!((status, stdout.contains("0.1000 I/O per second and mailbox")), (0, true), "{stdout}{stderr}");
 }
 
 #[test]

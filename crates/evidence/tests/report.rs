@@ -6,7 +6,6 @@ mod synthetic;
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use evidence::report::RunOutcome;
 use evidence::{Report, RunData, RunStore, load};
@@ -281,30 +280,4 @@ fn a_load_that_does_not_change_is_steady_in_a_window_that_four_does_not_divide()
     let steadiness = report.tests[2].steadiness.as_ref().unwrap();
     assert_eq!(steadiness.quarter_iops, [200.0; 4], "100 reads and 100 writes each second");
     assert!(steadiness.steady);
-}
-
-#[test]
-fn a_day_with_56_databases_stays_small() {
-    let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("run.db");
-    let mut now = Instant::now();
-    let mut lap = || std::mem::replace(&mut now, Instant::now()).elapsed();
-    let mut store = RunStore::create(&path).unwrap();
-    synthetic::record(
-        &Shape { databases: 56, window_s: 86_400, sample_s: 15, ..Shape::default() },
-        &mut store,
-    )
-    .unwrap();
-    store.close().unwrap();
-    println!("recorded in {:?}", lap());
-    let data = load(&path).unwrap();
-    println!("loaded in {:?}", lap());
-    let report = Report::new(&data).unwrap();
-    println!("analysed in {:?}", lap());
-    let (html, json) = (report.html().unwrap(), report.json());
-    println!("rendered in {:?}", lap());
-    let db_bytes = std::fs::metadata(&path).unwrap().len();
-    println!("run.db {db_bytes} bytes, html {} bytes, json {} bytes", html.len(), json.len());
-    assert!(db_bytes < 200_000_000);
-    assert!(html.len() < 15_000_000);
 }

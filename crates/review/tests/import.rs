@@ -447,8 +447,13 @@ fn a_configuration_becomes_a_solution_file_that_can_be_run() {
         Solution::parse(&text, "solution").unwrap_or_else(|error| panic!("{}: {text}", error.message));
     let deployment =
         solution.deployment(Some("host")).unwrap_or_else(|error| panic!("{}: {text}", error.message));
+    let plan = plan::plan(&solution, &[]).unwrap_or_else(|error| panic!("{}: {text}", error.message));
+    assert!(plan.passed && (plan.targets.target_iops - 60.0).abs() < 1e-9, "{:?}", plan.checks);
+    let volumes: Vec<(&str, u32)> =
+        plan.storage.volumes.iter().map(|volume| (volume.role, volume.count)).collect();
+    assert_eq!(volumes, [("database", 2), ("log", 2)], "volumes of one purpose are alike");
     assert_eq!(deployment.instances.len(), 2);
-    assert_eq!(deployment.instances[1].log_dir, "./volumes/L/DB2/Instance2");
+    assert_eq!(deployment.instances[1].log_dir, "./volumes/L2/Instance2");
     assert_eq!(deployment.instances[0].page_bytes, 32_768);
     assert_eq!(deployment.load.target_iops, Some(60.0));
     assert_eq!((deployment.load.copies, deployment.load.mix.read), (2, 35));

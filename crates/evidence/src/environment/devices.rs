@@ -69,6 +69,14 @@ fn device(dir: &Path, slaves: &[PathBuf]) -> Device {
     say("", "device/model");
     say("firmware", "device/firmware_rev");
     say("firmware", "device/rev");
+    if let Some(drivers) = drivers(dir) {
+        description.push(format!("driver {drivers}"));
+    }
+    let mut say = |label: &str, path: &str| {
+        if let Some(value) = read(dir, path) {
+            description.push(format!("{label} {value}"));
+        }
+    };
     say("queue depth", "device/queue_depth");
     say("requests", "queue/nr_requests");
     say("sectors", "queue/logical_block_size");
@@ -102,6 +110,18 @@ fn device(dir: &Path, slaves: &[PathBuf]) -> Device {
         doubts.push(("memory".to_owned(), "memory, not storage: the results say nothing about disks"));
     }
     Device { name, description, doubts, is_leaf: slaves.is_empty() }
+}
+
+/// Drivers from the disk up to its adapter, with their versions where they state one.
+fn drivers(dir: &Path) -> Option<String> {
+    let named = dir.ancestors().filter_map(|device| {
+        let driver = device.join("driver").canonicalize().ok()?;
+        let name = driver.file_name()?.to_string_lossy().into_owned();
+        let version = read(&driver, "module/version").map_or(String::new(), |version| format!(" {version}"));
+        Some(name + &version)
+    });
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| named.join(" on "))
 }
 
 /// What kind of device stands on others.
@@ -148,6 +168,10 @@ mod tests {
             put(root, &format!("sys/devices/pci/{disk}/queue/write_cache"), "write through\n");
             put(root, &format!("sys/devices/pci/{disk}/{disk}1/partition"), "1\n");
         }
+        put(root, "sys/bus/pci/drivers/mpt3sas/module/version", "43.100.00.00\n");
+        put(root, "sys/bus/scsi/drivers/sd/bind", "");
+        link(root, "sys/devices/pci/driver", "sys/bus/pci/drivers/mpt3sas");
+        link(root, "sys/devices/pci/sdb/driver", "sys/bus/scsi/drivers/sd");
         link(root, "sys/devices/virtual/block/dm-1/slaves/dm-0", "sys/devices/virtual/block/dm-0");
         link(root, "sys/devices/virtual/block/dm-0/slaves/sda1", "sys/devices/pci/sda/sda1");
         link(root, "sys/devices/virtual/block/dm-0/slaves/sdb", "sys/devices/pci/sdb");
@@ -165,6 +189,8 @@ mod tests {
         assert_eq!(devices[1].description, ["multipath over sda1, sdb"]);
         assert!(devices[2].is_leaf && !devices[0].is_leaf);
         let text = devices[2].description.join(", ");
-        assert_eq!(text, "ST4000NM0023, queue depth 32, scheduler mq-deadline, write cache write through");
+        let after = "queue depth 32, scheduler mq-deadline, write cache write through";
+        assert_eq!(text, format!("ST4000NM0023, driver mpt3sas 43.100.00.00, {after}"));
+        assert_eq!(devices[3].description[1], "driver sd on mpt3sas 43.100.00.00");
     }
 }

@@ -9,12 +9,17 @@ const WIDTH: f64 = 720.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 12.0;
 const PLOT: f64 = WIDTH - LEFT - RIGHT;
+/// Height of a row of keys.
+const KEY_ROW: f64 = 16.0;
+/// Width of a character of a key, and what stands before and after its name.
+const KEY_CHAR: f64 = 5.9;
+const KEY_EXTRA: f64 = 38.0;
 /// Shades of a heat map, besides "nothing".
 const SHADES: usize = 9;
 
 /// A line chart with its title, axes, limits and legend.
 pub fn line_chart(chart: &Chart) -> String {
-    let (top, height) = (46.0, 150.0);
+    let height = 150.0;
     let values = || chart.lines.iter().flat_map(|line| line.values.iter().flatten().copied());
     let highest = values().fold(0.0, f64::max);
     // A limit far above everything would press the lines flat; the verdict table has it anyway.
@@ -22,9 +27,11 @@ pub fn line_chart(chart: &Chart) -> String {
     let (ticks, decimals) =
         linear_ticks(limits.iter().map(|limit| limit.value * 1.05).fold(highest, f64::max));
     let max = *ticks.last().unwrap_or(&1.0);
+    let (keys, key_rows) = legend(chart, &limits);
+    let top = 30.0 + KEY_ROW * f64::from(key_rows);
     let y = |value: f64| top + height * (1.0 - value / max);
     let mut svg = open(&chart.title, &chart.unit, top + height + 34.0);
-    legend(&mut svg, chart, &limits);
+    svg.push_str(&keys);
     for tick in &ticks {
         grid_line(&mut svg, y(*tick), &number(*tick, decimals));
     }
@@ -50,7 +57,7 @@ pub fn line_chart(chart: &Chart) -> String {
             }
             drawing = true;
         }
-        let _ = write!(svg, "<path class=\"line c{}\" d=\"{path}\"/>", n % 6);
+        let _ = write!(svg, "<path class=\"{}\" d=\"{path}\"/>", line_class(n));
     }
     svg.push_str("</svg>");
     svg
@@ -58,13 +65,14 @@ pub fn line_chart(chart: &Chart) -> String {
 
 /// Where the latencies of a measure lie over time: time to the right, latency upwards, more operations darker.
 pub fn latency_map(map: &LatencyMap, title: &str) -> String {
-    let top = 30.0;
+    let top = 30.0 + KEY_ROW;
     let Some(rows) = map.bounds_ms.len().checked_sub(1).filter(|rows| *rows > 0) else {
         return String::new();
     };
     let cell = (160.0 / rows as f64).min(14.0);
     let height = cell * rows as f64;
     let mut svg = open(title, "ms", top + height + 34.0);
+    scale(&mut svg, "few operations", "many");
     let most = map.columns.iter().flatten().copied().max().unwrap_or(0).max(1) as f64;
     let mut cells = Cells::default();
     for (column, counts) in map.columns.iter().enumerate() {
@@ -87,7 +95,7 @@ pub fn latency_map(map: &LatencyMap, title: &str) -> String {
 
 /// Mean latency of each instance over time: a strip per instance, slower darker.
 pub fn instance_map(map: &InstanceMap, title: &str) -> String {
-    let top = 46.0;
+    let top = 30.0 + KEY_ROW;
     let strip = if map.rows.len() > 40 {
         7.0
     } else if map.rows.len() > 16 {
@@ -103,7 +111,7 @@ pub fn instance_map(map: &InstanceMap, title: &str) -> String {
         (share * (SHADES - 1) as f64).round() as usize
     };
     let mut svg = open(title, "", top + height + 34.0);
-    scale(&mut svg, low, high);
+    scale(&mut svg, &format!("{} ms", number(low, 2)), &format!("{} ms", number(high, 2)));
     let mut cells = Cells::default();
     let every = (9.0 / strip).ceil() as usize;
     for (row, values) in map.rows.iter().enumerate() {
@@ -221,25 +229,38 @@ fn open(title: &str, unit: &str, height: f64) -> String {
     svg
 }
 
-fn legend(svg: &mut String, chart: &Chart, limits: &[&ChartLimit]) {
-    let lines = chart.lines.iter().enumerate().map(|(n, line)| (format!("line c{}", n % 6), &line.name));
-    let limits = limits.iter().enumerate().map(|(n, limit)| (format!("limit l{n}"), &limit.name));
-    let mut x = LEFT;
-    for (class, name) in lines.chain(limits) {
-        let _ = write!(
-            svg,
-            "<path class=\"{class}\" d=\"M{x:.1} 30h16\"/><text class=\"key\" x=\"{:.1}\" y=\"33.5\">{}</text>",
-            x + 21.0,
-            escape(name)
-        );
-        x += 38.0 + name.chars().count() as f64 * 5.9;
-    }
+/// Six colours; beyond them the same again, dashed.
+fn line_class(n: usize) -> String {
+    format!("line c{}{}", n % 6, if n < 6 { "" } else { " again" })
 }
 
-/// From the lightest to the darkest shade.
-fn scale(svg: &mut String, low: f64, high: f64) {
-    let _ = write!(svg, "<text class=\"key\" x=\"{LEFT}\" y=\"33.5\">{} ms</text>", number(low, 2));
-    let start = LEFT + 66.0;
+/// Names of lines and limits, in as many rows as they need.
+fn legend(chart: &Chart, limits: &[&ChartLimit]) -> (String, u32) {
+    let lines = chart.lines.iter().enumerate().map(|(n, line)| (line_class(n), &line.name));
+    let limits = limits.iter().enumerate().map(|(n, limit)| (format!("limit l{n}"), &limit.name));
+    let (mut svg, mut x, mut row) = (String::new(), LEFT, 0);
+    for (class, name) in lines.chain(limits) {
+        let width = KEY_EXTRA + name.chars().count() as f64 * KEY_CHAR;
+        if x > LEFT && x + width > WIDTH {
+            (x, row) = (LEFT, row + 1);
+        }
+        let y = 30.0 + KEY_ROW * f64::from(row);
+        let _ = write!(
+            svg,
+            "<path class=\"{class}\" d=\"M{x:.1} {y}h16\"/><text class=\"key\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            x + 21.0,
+            y + 3.5,
+            escape(name)
+        );
+        x += width;
+    }
+    (svg, row + 1)
+}
+
+/// From the lightest to the darkest shade, and what they stand for.
+fn scale(svg: &mut String, low: &str, high: &str) {
+    let _ = write!(svg, "<text class=\"key\" x=\"{LEFT}\" y=\"33.5\">{}</text>", escape(low));
+    let start = LEFT + 10.0 + low.chars().count() as f64 * KEY_CHAR;
     for shade in 0..SHADES {
         let _ = write!(
             svg,
@@ -248,7 +269,7 @@ fn scale(svg: &mut String, low: f64, high: f64) {
         );
     }
     let end = start + 14.0 * SHADES as f64 + 8.0;
-    let _ = write!(svg, "<text class=\"key\" x=\"{end:.1}\" y=\"33.5\">{} ms</text>", number(high, 2));
+    let _ = write!(svg, "<text class=\"key\" x=\"{end:.1}\" y=\"33.5\">{}</text>", escape(high));
 }
 
 fn grid_line(svg: &mut String, y: f64, label: &str) {
@@ -332,6 +353,34 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_legend_of_any_length_stays_inside_the_picture() {
+        let names = ["Database reads", "Header and checkpoint writes", "Batches, from intended start"];
+        let line = |n: usize| ChartLine { name: names[n % 3].to_owned(), values: vec![Some(1.0); 4] };
+        for lines in [1, 3, 8, 15] {
+            let chart = Chart {
+                title: "Throughput".into(),
+                unit: "MiB/s".into(),
+                duration_s: 4.0,
+                step_s: 1.0,
+                lines: (0..lines).map(line).collect(),
+                limits: Vec::new(),
+            };
+            let svg = line_chart(&chart);
+            let keys: Vec<(f64, f64)> = svg
+                .split("class=\"key\" x=\"")
+                .skip(1)
+                .map(|rest| {
+                    let (x, rest) = rest.split_once('"').expect("a number");
+                    let name = rest.split_once('>').expect("a name").1.split('<').next().expect("a name");
+                    (x.parse().expect("a number"), name.chars().count() as f64)
+                })
+                .collect();
+            assert_eq!(keys.len(), lines);
+            assert!(keys.iter().all(|(x, length)| x + length * KEY_CHAR <= WIDTH), "{keys:?}");
+        }
+    }
 
     #[test]
     fn axes_are_readable_from_half_a_minute_to_weeks_and_from_microseconds_to_millions() {

@@ -23,7 +23,7 @@ impl Comparison {
                 let _ = writeln!(text, "   mind: {caution}");
             }
         }
-        for test in &self.tests {
+        for test in self.tests.iter().filter(|test| !test.rows.is_empty()) {
             let _ = write!(text, "\n{:<36}", test.name);
             for n in 0..self.runs.len() {
                 let _ = write!(text, "{:>10}{:>24}", letter(n), if n == 0 { "" } else { "against A" });
@@ -60,7 +60,7 @@ impl Comparison {
                 let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&note));
             }
         }
-        for test in &self.tests {
+        for test in self.tests.iter().filter(|test| !test.rows.is_empty()) {
             let _ = writeln!(body, "<section><header><h2>{}</h2></header>", escape(&test.name));
             body.push_str(&self.figures(test));
             for chart in charts(test) {

@@ -94,36 +94,49 @@ fn comment(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// `C:\databases\DB1` -> `./volumes/C/databases/DB1`.
-fn folder(windows: &str) -> String {
-    let parts = windows.split(['\\', '/']).map(|part| {
-        part.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ' | '.')).collect::<String>()
-    });
-    let parts: Vec<String> = parts.filter(|part| !part.trim_matches('.').is_empty()).collect();
-    format!("./volumes/{}", parts.join("/"))
+/// Folders of one purpose, in order of appearance. A volume for databases may hold logs as well, one for logs backups.
+struct Group {
+    /// First letter of its volumes' names.
+    letter: char,
+    role: Option<&'static str>,
+    folders: Vec<String>,
 }
 
-/// Folders that hold databases or logs, in order of appearance.
-fn folders(instances: &[Instance]) -> Vec<String> {
-    let mut folders: Vec<String> = Vec::new();
-    for instance in instances {
-        let backup = instance.backup.iter();
-        for path in
-            instance.databases.iter().chain(Some(&instance.log).filter(|log| !log.is_empty())).chain(backup)
-        {
-            let path = folder(path);
-            if !folders.contains(&path) {
+fn groups(instances: &[Instance]) -> [Group; 3] {
+    let mut known: Vec<String> = Vec::new();
+    let mut group = |letter: char, role: Option<&'static str>, paths: Vec<&String>| {
+        let mut folders: Vec<String> = Vec::new();
+        for path in paths.into_iter().filter(|path| !path.is_empty()) {
+            let path = same_folder(path);
+            if !known.contains(&path) {
+                known.push(path.clone());
                 folders.push(path);
             }
         }
-    }
-    folders
+        Group { letter, role, folders }
+    };
+    [
+        group('V', None, instances.iter().flat_map(|instance| &instance.databases).collect()),
+        group('L', Some("log"), instances.iter().map(|instance| &instance.log).collect()),
+        group(
+            'B',
+            Some("backup"),
+            instances.iter().filter_map(|instance| instance.backup.as_ref()).collect(),
+        ),
+    ]
+}
+
+/// Windows paths that name one folder, as one text.
+fn same_folder(path: &str) -> String {
+    path.replace('/', "\\").trim_end_matches('\\').to_lowercase()
 }
 
 fn volume_name(instances: &[Instance], path: &str) -> String {
-    let wanted = folder(path);
-    let at = folders(instances).iter().position(|other| *other == wanted).unwrap_or(0);
-    format!("V{}", at + 1)
+    let wanted = same_folder(path);
+    let mut found = groups(instances).into_iter().filter_map(|group| {
+        Some(format!("{}{}", group.letter, group.folders.iter().position(|folder| *folder == wanted)? + 1))
+    });
+    found.next().unwrap_or_else(|| "V1".to_owned())
 }
 
 fn head(
@@ -149,18 +162,31 @@ fn head(
         quoted(described),
         (mailboxes as u64).max(1)
     );
-    for (name, key) in [("MailboxQuota", "quota_mb"), ("MailboxIops", "test_iops_per_mailbox")] {
-        if let Some(value) = figure(profile, name)?.filter(|value| *value > 0.0) {
-            let _ = writeln!(text, "{key} = {value}");
-        }
+    if let Some(quota) = figure(profile, "MailboxQuota")?.filter(|value| *value > 0.0) {
+        let _ = writeln!(text, "quota_mb = {quota}");
+    }
+    if let Some(iops) = figure(profile, "MailboxIops")?.filter(|value| *value > 0.0) {
+        // What Jetstress was told holds the headroom already.
+        let _ = writeln!(text, "iops_per_mailbox = {iops}\nheadroom_percent = 0");
     }
     text.push_str("\n[[host]]\nname = \"host\"\n");
     Ok(())
 }
 
+/// The volumes of a purpose as one entry, so that the planner sees that they are alike.
 fn volumes(text: &mut String, instances: &[Instance]) {
-    for (n, path) in folders(instances).iter().enumerate() {
-        let _ = write!(text, "\n[[volume]]\nname = \"V{}\"\npath = {}\n", n + 1, quoted(path));
+    for Group { letter, role, folders } in groups(instances).iter().filter(|group| !group.folders.is_empty())
+    {
+        text.push('\n');
+        for (n, folder) in folders.iter().enumerate() {
+            let _ = writeln!(text, "# {letter}{} was {}", n + 1, comment(folder));
+        }
+        let role = role.map_or(String::new(), |role| format!("role = \"{role}\"\n"));
+        let _ = write!(
+            text,
+            "[[volume]]\nname = \"{letter}{{n}}\"\ncount = {}\n{role}path = \"./volumes/{letter}{{n}}\"\n",
+            folders.len()
+        );
     }
 }
 

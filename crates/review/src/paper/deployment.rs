@@ -1,17 +1,10 @@
 //! What was built: the solution, its failures, its customers, its parts.
 
-use evidence::report::{bytes, number, significant};
+use evidence::report::{number, significant};
 
 use super::document::{Block, Section};
+use super::parts::{self, optional, pair};
 use super::{Subject, picture};
-
-fn pair(name: &str, value: impl Into<String>) -> Vec<String> {
-    vec![name.to_owned(), value.into()]
-}
-
-fn optional(value: Option<f64>, unit: &str) -> String {
-    value.map_or("–".to_owned(), |value| format!("{} {unit}", significant(value)).trim_end().to_owned())
-}
 
 /// The solution: servers, copies, failures, sizing.
 pub fn description(subject: &Subject<'_>) -> Section {
@@ -109,73 +102,28 @@ pub fn customer(subject: &Subject<'_>) -> Section {
 
 /// The parts that took part, as tables.
 pub fn tested(subject: &Subject<'_>) -> Section {
-    let (plan, file) = (subject.plan, &subject.solution.file);
+    let plan = subject.plan;
     let mut section = Section::new(subject.title("Tested deployment"));
-    let hosts: usize = subject.runs.iter().map(|report| report.hosts.len()).max().unwrap_or(0);
-    let databases: usize = subject.runs.iter().map(|report| report.databases.len()).max().unwrap_or(0);
-    let sizes: Vec<u64> =
-        subject.runs[0].databases.iter().filter_map(|database| database.bytes_after).collect();
-    let total: u64 = sizes.iter().sum();
-    let capacity: Option<f64> = plan.storage.ratios.as_ref().map(|ratios| ratios.formatted_tib);
     section.heading(subject.title("Exchange configuration"));
-    let mut rows = vec![
-        pair("Mailboxes", number(plan.mailboxes as f64, 0)),
-        pair(&format!("Servers {}", subject.done()), hosts.to_string()),
-        pair(&format!("Databases {}", subject.done()), databases.to_string()),
-        pair("Copies of a database", plan.copies.to_string()),
-        pair("Mailboxes of a database", significant(plan.sizing.mailboxes_per_database)),
-        pair(
-            "I/O per second and mailbox, headroom included",
-            significant(plan.sizing.iops_per_mailbox_with_headroom),
-        ),
-        pair(&format!("Size of all databases {}", subject.done()), bytes(total as f64)),
-    ];
-    if let Some(tib) = capacity {
-        rows.push(pair("Formatted capacity of the solution", format!("{} TiB", significant(tib))));
-    }
-    section.table(&["Configuration", "Value"], rows);
+    section.table(&["Configuration", "Value"], parts::configuration(subject));
     section.heading("Storage hardware");
-    let mut rows: Vec<Vec<String>> = file
-        .enclosure
-        .iter()
-        .map(|enclosure| {
-            let bays = enclosure.bays.map_or("–".to_owned(), |bays| format!("{bays} bays"));
-            vec![enclosure.name.clone(), "enclosure".to_owned(), bays]
-        })
-        .collect();
-    rows.extend(
-        file.disk
-            .iter()
-            .map(|disk| vec![disk.name.clone(), "disk".to_owned(), format!("{} GB", disk.capacity_gb)]),
-    );
-    section.table(&["Part", "Kind", "Size"], rows);
-    section.author(
-        "connectivity, model and firmware of the storage, controllers, cache, ports, switches, adapters",
-    );
+    section.table(&["Storage hardware", "Value"], parts::hardware(subject));
     section.heading("Storage software");
+    section.table(&["Storage software", "Value"], parts::software(subject));
     environment(subject, &mut section);
-    for (title, wanted) in [("Disks for databases", "database"), ("Disks for logs", "log")] {
+    for (title, role) in
+        [("Disks for databases", "database"), ("Disks for logs", "log"), ("Disks for backup", "backup")]
+    {
         section.heading(title);
-        let uses = plan.storage.volumes.iter().chain(&plan.storage.pools).filter(|one| one.role == wanted);
-        let rows: Vec<Vec<String>> = uses
-            .map(|one| {
-                vec![
-                    one.name.clone(),
-                    one.count.to_string(),
-                    one.disks.to_string(),
-                    one.databases.to_string(),
-                    optional(one.formatted_gib, "GiB"),
-                    optional(one.capacity_share.map(|share| share * 100.0), "%"),
-                ]
-            })
-            .collect();
+        let (head, rows) = parts::disks(subject, role);
         if rows.is_empty() {
-            section.text("None apart from those above: logs and databases share volumes, or the solution file names none.");
+            section.text(match role {
+                "log" => "The solution file names none: logs share the volumes of their databases.",
+                "backup" => "The solution file names none.",
+                _ => "The solution file describes none.",
+            });
         }
-        section.table(
-            &["Volume or pool", "How many", "Disks of one", "Databases on one", "Formatted", "Used"],
-            rows,
-        );
+        section.table(&head.iter().map(String::as_str).collect::<Vec<_>>(), rows);
     }
     section.heading("Replication");
     section.text(match plan.copies {

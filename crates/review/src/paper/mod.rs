@@ -8,6 +8,7 @@
 
 mod deployment;
 mod document;
+mod parts;
 mod picture;
 mod results;
 

@@ -37,9 +37,9 @@ pub fn summary(subject: &Subject<'_>) -> Section {
             ));
         }
     }
-    let backups: Vec<Vec<String>> = tests(subject)
-        .flat_map(|(_, test)| test.backups.iter().map(move |row| (test, row)))
-        .map(|(test, row)| {
+    let mut backups: Vec<Vec<String>> = Vec::new();
+    for (_, test) in tests(subject).filter(|(_, test)| !test.backups.is_empty()) {
+        backups.extend(test.backups.iter().map(|row| {
             vec![
                 test.name.clone(),
                 row.origin.host.clone(),
@@ -48,13 +48,14 @@ pub fn summary(subject: &Subject<'_>) -> Section {
                 duration(row.elapsed_s),
                 row.mib_per_s.map_or("–".to_owned(), |rate| number(rate, 2)),
             ]
-        })
-        .collect();
+        }));
+        backups.extend(backup_sums(test));
+    }
     if !backups.is_empty() {
         section.heading(subject.title("Backup"));
     }
     section.table(&["Test", "Server", "Database", "Size", "Time", "MiB/s"], backups);
-    let replays: Vec<Vec<String>> = tests(subject)
+    let mut replays: Vec<Vec<String>> = tests(subject)
         .flat_map(|(_, test)| &test.recoveries)
         .map(|row| {
             vec![
@@ -66,6 +67,12 @@ pub fn summary(subject: &Subject<'_>) -> Section {
             ]
         })
         .collect();
+    let per_log: Vec<f64> =
+        tests(subject).flat_map(|(_, test)| &test.recoveries).filter_map(|row| row.s_per_log).collect();
+    if !per_log.is_empty() {
+        let mean = per_log.iter().sum::<f64>() / per_log.len() as f64;
+        replays.push(["all", "mean of the instances", "", "", &number(mean, 3)].map(str::to_owned).to_vec());
+    }
     if !replays.is_empty() {
         section.heading(subject.title("Log replay"));
     }
@@ -119,19 +126,50 @@ fn load_rows(report: &Report, test: &TestReport) -> Vec<Vec<String>> {
         ]
     };
     let mut rows: Vec<Vec<String>> = Vec::new();
-    if !test.hosts.is_empty() {
-        for host in &report.hosts {
-            rows.push(row(&host.name, &|measure| {
-                let found = test.hosts.iter().find(|row| row.host == host.name && row.measure == measure)?;
-                Some((found.figures.per_s, found.figures.latency_ms_mean, found.percentiles.p99_ms))
-            }));
-        }
-    }
-    rows.push(row("Aggregate", &|measure| {
+    let aggregate = |measure: &str| {
         let found = test.measures.iter().find(|row| row.measure == measure)?;
         Some((found.figures.per_s, found.figures.latency_ms_mean, found.percentiles.p99_ms))
-    }));
+    };
+    for host in &report.hosts {
+        rows.push(row(&host.name, &|measure| {
+            // Reports have rows by host only where there are several.
+            if report.hosts.len() == 1 {
+                return aggregate(measure);
+            }
+            let found = test.hosts.iter().find(|row| row.host == host.name && row.measure == measure)?;
+            Some((found.figures.per_s, found.figures.latency_ms_mean, found.percentiles.p99_ms))
+        }));
+    }
+    rows.push(row("Aggregate", &aggregate));
+    if rows.len() > 2 {
+        rows.push(row("Aggregate, latency as the mean of the servers", &|measure| {
+            let (rate, _, _) = aggregate(measure)?;
+            let of_hosts = test.hosts.iter().filter(|row| row.measure == measure);
+            let latencies: Vec<f64> = of_hosts.filter_map(|row| row.figures.latency_ms_mean).collect();
+            let mean = latencies.iter().sum::<f64>() / latencies.len() as f64;
+            Some((rate, (!latencies.is_empty()).then_some(mean), None))
+        }));
+    }
     rows
+}
+
+/// Mean of the databases and sum of each server, as papers print the rates of a backup.
+fn backup_sums(test: &TestReport) -> Vec<Vec<String>> {
+    let rates: Vec<(&str, f64)> =
+        test.backups.iter().filter_map(|row| Some((row.origin.host.as_str(), row.mib_per_s?))).collect();
+    let mut hosts: Vec<&str> = rates.iter().map(|(host, _)| *host).collect();
+    hosts.dedup();
+    let line = |host: &str, what: &str, rate: f64| {
+        let cells = [&test.name, host, what, "", "", &number(rate, 2)];
+        cells.map(str::to_owned).to_vec()
+    };
+    let of_all = rates.iter().map(|(_, rate)| rate).sum::<f64>() / rates.len().max(1) as f64;
+    let mut lines = vec![line("all", "mean of the databases", of_all)];
+    for host in hosts {
+        let sum = rates.iter().filter(|(at, _)| *at == host).map(|(_, rate)| rate).sum();
+        lines.push(line(host, "sum of the server", sum));
+    }
+    lines
 }
 
 /// Backup: what was measured, and a place for the strategy.
