@@ -7,6 +7,7 @@
 //!
 //! Limits: 256 databases per instance; records are as long as they are (a split carries one encoded page).
 
+use edb::identity::LogPosition;
 use edb::page::{PageRef, header_bytes, is_page_size};
 
 use crate::change::{Before, MiniTransaction, PageChange, PageOp, Undo};
@@ -87,6 +88,12 @@ pub enum LogRecord {
         /// Its number.
         db: u8,
     },
+    /// Where redo would have begun when this record was added: whoever repeats the log on another host may give up what
+    /// lies before, once it has written what lies behind.
+    Checkpoint {
+        /// The position.
+        position: LogPosition,
+    },
 }
 
 const CHANGES: u8 = 1;
@@ -96,6 +103,7 @@ const PAGE_IMAGE: u8 = 4;
 const EXTEND: u8 = 5;
 const ATTACH: u8 = 6;
 const DETACH: u8 = 7;
+const CHECKPOINT: u8 = 8;
 
 const IN_TRANSACTION: u8 = 1;
 const HAS_UNDO: u8 = 2;
@@ -162,6 +170,10 @@ impl LogRecord {
                 put_int(out, *dbtime);
             }
             LogRecord::Detach { db } => out.extend_from_slice(&[DETACH, *db]),
+            LogRecord::Checkpoint { position } => {
+                out.push(CHECKPOINT);
+                put_int(out, u64::from_le_bytes(position.to_bytes()));
+            }
         }
     }
 
@@ -203,6 +215,9 @@ impl LogRecord {
                 dbtime: reader.int()?,
             },
             DETACH => LogRecord::Detach { db: reader.byte()? },
+            CHECKPOINT => {
+                LogRecord::Checkpoint { position: LogPosition::from_bytes(reader.int()?.to_le_bytes()) }
+            }
             _ => return None,
         };
         reader.0.is_empty().then_some(record)

@@ -267,6 +267,7 @@ impl RollHook for Core {
     }
 
     fn after_roll(&self, _generation: u32) {
+        self.append(&LogRecord::Checkpoint { position: self.checkpoint_position() });
         self.rolled.notify_all();
     }
 }

@@ -48,31 +48,8 @@ impl Instance {
     /// If files are missing, damaged, or contradict each other.
     pub async fn open(world: &World, config: &InstanceConfig) -> Result<(Instance, RecoveryReport)> {
         let opening = Opening::new(world, config).await?;
-        let scavenger_stop = StopSignal::new();
-        let scavenger = opening.spawn_scavenger(&scavenger_stop);
-        let opened = opening.finish(scavenger_stop.clone()).await;
-        match opened {
-            Ok((core, log_counters, report)) => {
-                let instance = Instance {
-                    core,
-                    log_counters,
-                    tasks: RefCell::new(vec![scavenger]),
-                    ended: Cell::new(false),
-                };
-                Ok((instance, report))
-            }
-            Err(error) => {
-                opening.fate.fail(&error);
-                scavenger_stop.stop();
-                opening.cache.wake_scavenger();
-                scavenger.await;
-                Err(error)
-            }
-        }
-        .map(|(instance, report)| {
-            instance.start_tasks();
-            (instance, report)
-        })
+        let redone = opening.first_half().await;
+        opening.into_instance(redone).await
     }
 
     /// Begins a transaction.
@@ -236,20 +213,22 @@ impl Drop for Instance {
     }
 }
 
-/// An instance on its way to being open.
-struct Opening {
+/// An instance on its way to being open: files and cache are there, and the cache frees pages as it must.
+pub(crate) struct Opening {
     world: World,
     config: InstanceConfig,
     fate: Fate,
-    cache: Cache,
-    databases: Vec<Rc<Database>>,
-    names: LogNames,
+    pub(crate) cache: Cache,
+    pub(crate) databases: Vec<Rc<Database>>,
+    pub(crate) names: LogNames,
     segments: u16,
-    log_counters: Counters,
+    pub(crate) log_counters: Counters,
+    stop: StopSignal,
+    scavenger: Task<()>,
 }
 
 impl Opening {
-    async fn new(world: &World, config: &InstanceConfig) -> Result<Opening> {
+    pub(crate) async fn new(world: &World, config: &InstanceConfig) -> Result<Opening> {
         let segments = config.segments()?;
         if config.databases.is_empty() || config.databases.len() > 255 {
             return Err(Error::Refused("an instance has 1 to 255 databases".to_owned()));
@@ -262,6 +241,9 @@ impl Opening {
             database.join(&cache, config.cache_bytes_per_database);
             databases.push(database);
         }
+        let stop = StopSignal::new();
+        let (scavenged, stopped) = (cache.clone(), stop.clone());
+        let scavenger = world.spawn(async move { scavenged.scavenge(&stopped).await });
         Ok(Opening {
             world: world.clone(),
             config: config.clone(),
@@ -271,18 +253,51 @@ impl Opening {
             names: LogNames::new(&config.log_directory, &config.log_base),
             segments,
             log_counters: config.log_counters.clone(),
+            stop,
+            scavenger,
         })
     }
 
-    fn spawn_scavenger(&self, stop: &StopSignal) -> Task<()> {
-        let (cache, stop) = (self.cache.clone(), stop.clone());
-        self.world.spawn(async move { cache.scavenge(&stop).await })
-    }
-
-    async fn finish(&self, stop: StopSignal) -> Result<(Rc<Core>, Counters, RecoveryReport)> {
+    /// A new log stream, or redo of the one that is there.
+    async fn first_half(&self) -> Result<Redone> {
         let files = LogFiles::find(&self.world, &self.names).await?;
         let fresh = !files.current && files.archives.is_empty();
-        let redone = if fresh { self.new_stream().await? } else { self.redo(&files).await? };
+        if fresh { self.new_stream().await } else { self.recovery().redo(&files).await }
+    }
+
+    /// Undo, and all that an open instance needs beside its pages.
+    pub(crate) async fn into_instance(self, redone: Result<Redone>) -> Result<(Instance, RecoveryReport)> {
+        let opened = match redone {
+            Ok(redone) => self.second_half(redone).await,
+            Err(error) => Err(error),
+        };
+        match opened {
+            Ok((core, report)) => {
+                let instance = Instance {
+                    core,
+                    log_counters: self.log_counters,
+                    tasks: RefCell::new(vec![self.scavenger]),
+                    ended: Cell::new(false),
+                };
+                instance.start_tasks();
+                Ok((instance, report))
+            }
+            Err(error) => {
+                self.give_up(&error).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Nothing is written any more.
+    pub(crate) async fn give_up(self, why: &Error) {
+        self.fate.fail(why);
+        self.stop.stop();
+        self.cache.wake_scavenger();
+        self.scavenger.await;
+    }
+
+    async fn second_half(&self, redone: Redone) -> Result<(Rc<Core>, RecoveryReport)> {
         let Redone { log, signature, transactions, mut report } = redone;
         let log_bytes = u64::from(self.segments) * SECTOR_BYTES as u64;
         reserve::make(&self.world, &self.names, log_bytes).await?;
@@ -295,7 +310,7 @@ impl Opening {
             log,
             self.databases.clone(),
             transactions,
-            stop,
+            self.stop.clone(),
         );
         let hook: Rc<dyn crate::log::writer::RollHook> = core.clone();
         core.log.set_hook(Rc::downgrade(&hook));
@@ -303,7 +318,7 @@ impl Opening {
         for database in &self.databases {
             attach(&core, database).await?;
         }
-        Ok((core, self.log_counters.clone(), report))
+        Ok((core, report))
     }
 
     fn log_config(&self, signature: Signature) -> LogConfig {
@@ -340,8 +355,8 @@ impl Opening {
         Ok(Redone { log, signature, transactions: Transactions::default(), report })
     }
 
-    async fn redo(&self, files: &LogFiles) -> Result<Redone> {
-        let recovery = Recovery {
+    pub(crate) fn recovery(&self) -> Recovery<'_> {
+        Recovery {
             world: &self.world,
             config: &self.config,
             names: &self.names,
@@ -349,8 +364,7 @@ impl Opening {
             cache: &self.cache,
             databases: &self.databases,
             counters: &self.log_counters,
-        };
-        recovery.redo(files).await
+        }
     }
 
     async fn undo(&self, core: &Core, report: &mut RecoveryReport) -> Result<()> {

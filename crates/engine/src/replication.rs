@@ -1,6 +1,7 @@
-//! Log shipping, as the source of the logs sees it: each extra copy reads every log once it is closed.
+//! Log shipping, as the source of the logs sees it. [`Instance::replicate`] reads every log once it is closed, as each extra
+//! copy of the published runs did; [`Instance::read_log`] serves copies that really exist, up to the last flush.
 //!
-//! A copy reads a closed log twice in pieces of 256 KiB (once to compare, once to send) and its header once more: nine
+//! A copy of the published kind reads a closed log twice in pieces of 256 KiB (once to compare, once to send) and its header once more: nine
 //! reads and two log sizes per log of 1 MiB, as published reports show.
 //!
 //! Invariants
@@ -15,8 +16,10 @@ use world::{OpenMode, SECTOR_BYTES};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::io::IoFile;
-use crate::log::LogNames;
 use crate::log::reader::damaged;
+use crate::log::store::{LogStretch, read_stretch};
+use crate::log::writer::LogHold;
+use crate::log::{LogNames, LogPosition};
 use crate::signal::StopSignal;
 
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -42,6 +45,40 @@ impl Instance {
         Ok(total)
     }
 
+    /// How far copies may have the log: everything before it is durable. The beginning of a segment.
+    pub fn durable_log(&self) -> LogPosition {
+        self.core().log.durable_segments()
+    }
+
+    /// Waits for the next movement of the log: a write done, a roll, the end of the instance.
+    ///
+    /// # Errors
+    /// The failure that stopped the instance.
+    pub async fn log_moved(&self) -> Result<()> {
+        self.core().log.moved().await;
+        self.check()
+    }
+
+    /// Reads the log between two positions up to [`Instance::durable_log`], at most to the end of the log in which `from`
+    /// lies; `None` if it is not there any more.
+    ///
+    /// # Errors
+    /// Failed I/O, or a segment that is not what was written.
+    pub async fn read_log(&self, from: LogPosition, until: LogPosition) -> Result<Option<LogStretch>> {
+        let (core, counters) = (self.core(), self.log_counters());
+        let until = until.min(self.durable_log());
+        if from >= until {
+            return Ok(None);
+        }
+        let segments = core.config.segments()?;
+        read_stretch(&core.world, core.log.names(), segments, &counters, (from, until)).await
+    }
+
+    /// Keeps the log from `generation` on until the hold is dropped or advanced.
+    pub fn hold_log(&self, generation: u32) -> LogHold {
+        self.core().log.hold(generation)
+    }
+
     async fn ship_logs(&self, stop: &StopSignal) -> Result<u64> {
         let core = self.core();
         let mut next = core.log.generation();
@@ -50,7 +87,7 @@ impl Instance {
         while !stop.is_stopped() {
             core.fate.check()?;
             if core.log.generation() > next {
-                self.read_log(core.log.names(), next, &mut records).await?;
+                self.read_closed_log(core.log.names(), next, &mut records).await?;
                 (next, logs) = (next + 1, logs + 1);
                 hold.advance(next);
                 continue;
@@ -62,7 +99,7 @@ impl Instance {
         Ok(logs)
     }
 
-    async fn read_log(&self, names: &LogNames, generation: u32, records: &mut Records) -> Result<()> {
+    async fn read_closed_log(&self, names: &LogNames, generation: u32, records: &mut Records) -> Result<()> {
         let core = self.core();
         let path = names.archive(generation);
         let counters = self.log_counters();

@@ -128,6 +128,11 @@ impl Transactions {
         self.cleanups.push_back(Cleanup { begin, db, undo });
     }
 
+    /// The log says that redo of everything before `position` is not needed: what waited to be cleaned up there has been.
+    pub(crate) fn cleaned_up_before(&mut self, position: LogPosition) {
+        self.cleanups.retain(|cleanup| cleanup.begin >= position);
+    }
+
     /// The transaction's change `undo` has been taken back: if it was the first one of its row, the row is free again.
     pub(crate) fn unlock(&mut self, transaction: u32, db: u8, undo: &Undo) {
         let row = RowKey { db, objid: undo.objid, entry: undo.entry() };

@@ -1,3 +1,4 @@
+use edb::identity::LogPosition;
 use proptest::prelude::*;
 use smallvec::SmallVec;
 
@@ -84,6 +85,7 @@ fn record() -> impl Strategy<Value = LogRecord> {
             LogRecord::Attach { db: 3, path, signature, page_bytes, dbtime }
         }),
         1 => any::<u8>().prop_map(|db| LogRecord::Detach { db }),
+        1 => any::<[u8; 8]>().prop_map(|bytes| LogRecord::Checkpoint { position: LogPosition::from_bytes(bytes) }),
     ]
 }
 

@@ -175,6 +175,11 @@ impl LogFile {
         self.repaired
     }
 
+    /// The bytes of the file, with what was repaired.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// The usable segments in order.
     pub fn segments(&self) -> impl Iterator<Item = &[u8; SEGMENT_BYTES]> {
         let (segments, _) = self.bytes.as_chunks::<SEGMENT_BYTES>();
@@ -198,6 +203,11 @@ impl Records {
     /// Starts with the first segment of a log, where a record begins, or in the middle of one, which is then left out.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Whether no record is begun and not complete.
+    pub fn is_between_records(&self) -> bool {
+        self.missing == 0
     }
 
     /// The records so far: whoever goes on writing behind them needs it.

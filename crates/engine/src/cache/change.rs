@@ -84,13 +84,13 @@ impl Cache {
         Ok(())
     }
 
-    /// Redo of one change on its page, which is in memory. `is_based`: the page has come from the log before.
+    /// Redo of one change on its page, which is in memory; `basis` is where the page has come from.
     pub(crate) fn redo(
         &self,
         db: u8,
         change: &PageChange,
         dbtime: u64,
-        is_based: bool,
+        basis: Basis,
         start: LogPosition,
         end: LogPosition,
     ) -> RedoOutcome {
@@ -115,7 +115,7 @@ impl Cache {
             RedoOutcome::Unproven("it failed its check".to_owned())
         } else {
             let page = slot.page.get_or_insert_with(|| PageBuf::empty(page_bytes));
-            redo_on(page, change, dbtime, is_based)
+            redo_on(page, change, dbtime, basis)
         };
         if matches!(outcome, RedoOutcome::Applied | RedoOutcome::MadeAnew(_)) {
             slot.holds = Holds::Page;
@@ -170,12 +170,15 @@ impl Cache {
 }
 
 /// Redo of a change on a page that verified.
-fn redo_on(page: &mut PageBuf, change: &PageChange, dbtime: u64, is_based: bool) -> RedoOutcome {
+fn redo_on(page: &mut PageBuf, change: &PageChange, dbtime: u64, basis: Basis) -> RedoOutcome {
     let page_dbtime = PageRef::new(page.as_unsealed_slice()).dbtime();
     if planted!(VerifiedPageTrusted) && page_dbtime >= dbtime {
         return RedoOutcome::AlreadyThere { page_dbtime };
     }
-    match is_based || planted!(RedoWithoutDbtime) {
+    if basis == Basis::Copy && page_dbtime >= dbtime {
+        return RedoOutcome::AlreadyThere { page_dbtime };
+    }
+    match basis != Basis::File || planted!(RedoWithoutDbtime) {
         true if planted!(RedoWithoutDbtime) => match change.apply(page.as_unsealed_mut_slice(), dbtime) {
             Ok(()) => RedoOutcome::Applied,
             Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
@@ -193,6 +196,17 @@ fn redo_on(page: &mut PageBuf, change: &PageChange, dbtime: u64, is_based: bool)
             Redo::Misfit(misfit) => RedoOutcome::Wrong(misfit.to_string()),
         },
     }
+}
+
+/// Where redo has a page from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Basis {
+    /// From the file: nothing is known of it.
+    File,
+    /// From the log that is being replayed.
+    Log,
+    /// From another copy, as whole as one from the log, and maybe newer than where replay is.
+    Copy,
 }
 
 /// What redo of one change came to.

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use world::World;
 use world::sync::Notify;
 
-pub(crate) use change::{CodecCoding, Rebuilt, RedoOutcome};
+pub(crate) use change::{Basis, CodecCoding, Rebuilt, RedoOutcome};
 use frames::Frames;
 pub(crate) use frames::PageKey;
 

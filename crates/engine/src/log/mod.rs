@@ -2,6 +2,7 @@
 
 pub(crate) mod reader;
 pub(crate) mod reserve;
+pub(crate) mod store;
 pub(crate) mod writer;
 
 use edb::log::DATA_START;

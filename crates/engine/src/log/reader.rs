@@ -119,6 +119,16 @@ impl LogContents {
         self.file.cut_at_bad_record(assembler)
     }
 
+    /// The whole file, usable or not.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.file.into_bytes()
+    }
+
+    /// The usable segments behind the header, in order.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &[u8; SECTOR_BYTES]> {
+        self.file.segments()
+    }
+
     /// Calls `each` with every record that ends in this log and the position behind it.
     pub(crate) fn records(
         &self,

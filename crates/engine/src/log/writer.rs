@@ -136,14 +136,14 @@ struct State {
 }
 
 /// Keeps closed logs from `generation` on from being removed until dropped or moved forward.
-pub(crate) struct LogHold {
+pub struct LogHold {
     log: Log,
     id: u64,
 }
 
 impl LogHold {
     /// Logs before `generation` are no longer needed by this reader.
-    pub(crate) fn advance(&self, generation: u32) {
+    pub fn advance(&self, generation: u32) {
         self.log.0.state.borrow_mut().holds.insert(self.id, generation);
     }
 }
@@ -257,6 +257,15 @@ impl Log {
     /// Behind the last record.
     pub(crate) fn tip(&self) -> LogPosition {
         self.0.state.borrow().builder.position()
+    }
+
+    /// Everything before it is in the files, durably; the beginning of a segment.
+    pub(crate) fn durable_segments(&self) -> LogPosition {
+        let state = self.0.state.borrow();
+        let durable = LogPosition::new(state.durable.generation(), state.durable.segment(), 0);
+        // The log may be full and the next one not there yet.
+        let end_of_log = LogPosition::new(state.generation + 1, 0, 0);
+        durable.max(LogPosition::new(state.generation, 0, 0)).min(end_of_log)
     }
 
     /// The generation of the log file that is being written.

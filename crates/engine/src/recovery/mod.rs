@@ -15,6 +15,7 @@
 mod branch;
 mod pages;
 mod preread;
+mod standby;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -40,6 +41,7 @@ use crate::transactions::Transactions;
 pub use branch::{BranchCounts, RecoveryBranch};
 use pages::PageStates;
 use preread::Prereader;
+pub use standby::Standby;
 
 /// What recovery did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -98,7 +100,66 @@ struct Replay {
     required: u32,
     transactions: Transactions,
     pages: PageStates,
+    /// The newest checkpoint that the log itself names.
+    logged_checkpoint: LogPosition,
     report: RecoveryReport,
+}
+
+impl Replay {
+    fn new((participants, required): (Participants, u32), report: RecoveryReport) -> Replay {
+        Replay {
+            participants,
+            required,
+            transactions: Transactions::default(),
+            pages: PageStates::default(),
+            logged_checkpoint: LogPosition::default(),
+            report,
+        }
+    }
+}
+
+/// Takes the records of a stretch of log apart.
+struct Decoder<'a> {
+    databases: &'a [Rc<Database>],
+    transactions: &'a mut Transactions,
+    /// Records that end at or before it only tell how far counters have come.
+    start: LogPosition,
+    before: LogPosition,
+    records: Vec<(LogPosition, LogPosition, LogRecord)>,
+    /// Behind the first record that makes no sense.
+    strange: Option<LogPosition>,
+}
+
+impl Decoder<'_> {
+    fn take(&mut self, end: LogPosition, bytes: &[u8]) {
+        let coding =
+            |db: u8| database(self.databases, db).map(|database| &*database.coding as &dyn PageCoding);
+        let begin = std::mem::replace(&mut self.before, end);
+        let Some(record) = LogRecord::decode(bytes, coding) else {
+            self.strange.get_or_insert(end);
+            return;
+        };
+        if let LogRecord::Changes { db, dbtime, mini } = &record {
+            if let Some(database) = database(self.databases, *db) {
+                database.dbtime.set(database.dbtime.get().max(*dbtime));
+            }
+            self.transactions.note_id(mini.transaction.unwrap_or(0));
+        }
+        if end > self.start {
+            self.records.push((begin, end, record));
+        }
+    }
+
+    fn finish(self, path: &str, number: u32) -> Result<Generation> {
+        match self.strange {
+            None => Ok(Generation { number, records: self.records }),
+            Some(end) => Err(damaged(path, &format!("the log record before {end:?} makes no sense"))),
+        }
+    }
+}
+
+fn database(databases: &[Rc<Database>], db: u8) -> Option<&Rc<Database>> {
+    databases.get(usize::from(db).checked_sub(1)?)
 }
 
 impl Recovery<'_> {
@@ -111,15 +172,10 @@ impl Recovery<'_> {
         let newest =
             LogContents::read(self.world, &current, self.segments, self.counters, IoClass::LogRead).await?;
         let (header, is_full) = (*newest.header(), newest.is_complete());
-        let (participants, required) = self.participants(&header, is_full).await?;
-        let start = self.start(files, &header, &participants, &mut report).await?;
-        let mut replay = Replay {
-            participants,
-            required,
-            transactions: Transactions::default(),
-            pages: PageStates::default(),
-            report,
-        };
+        let participants = self.participants(&header).await?;
+        self.check_required(participants.1, header.generation, is_full)?;
+        let start = self.start(files, &header, &participants.0, &mut report).await?;
+        let mut replay = Replay::new(participants, report);
         self.cache.keep_damaged(true);
         let replayed = self.replay_all(start, &header, &mut replay).await;
         self.cache.keep_damaged(false);
@@ -143,7 +199,7 @@ impl Recovery<'_> {
     }
 
     fn database(&self, db: u8) -> Option<&Rc<Database>> {
-        self.databases.get(usize::from(db).checked_sub(1)?)
+        database(self.databases, db)
     }
 
     /// Makes sure that the last log has the name of the current one (a crash may have come in the middle of a roll).
@@ -175,7 +231,7 @@ impl Recovery<'_> {
     }
 
     /// The databases that need this log stream, and the newest log that their headers name.
-    async fn participants(&self, last: &LogHeader, is_full: bool) -> Result<(Participants, u32)> {
+    async fn participants(&self, last: &LogHeader) -> Result<(Participants, u32)> {
         let (mut participants, mut newest) = (Participants::new(), 0);
         for database in self.databases {
             let header = database.header().await;
@@ -186,15 +242,18 @@ impl Recovery<'_> {
                 let path = database.file.path();
                 return Err(Error::Refused(format!("{path} needs the logs of another log stream")));
             }
-            // The header names the next log before that log has its name.
-            let required = header.generations().1;
-            if required > last.generation + 1 || required > last.generation && !is_full {
-                return Err(self.missing(required));
-            }
-            newest = newest.max(required);
+            newest = newest.max(header.generations().1);
             participants.insert(database.id, header.attach_position());
         }
         Ok((participants, newest))
+    }
+
+    /// The log must reach to `required`. A header names the next log before that log has its name.
+    fn check_required(&self, required: u32, last: u32, is_full: bool) -> Result<()> {
+        if required > last + 1 || required > last && !is_full {
+            return Err(self.missing(required));
+        }
+        Ok(())
     }
 
     /// Removals of old logs that were not durable can come back with gaps between them: what lies behind a gap goes
@@ -360,30 +419,19 @@ impl Recovery<'_> {
         start: LogPosition,
         replay: &mut Replay,
     ) -> Result<Generation> {
-        let coding = |db: u8| self.database(db).map(|database| &*database.coding as &dyn PageCoding);
-        let mut records = Vec::new();
-        let mut strange = None;
-        let mut before = LogPosition::new(number, 0, 0);
-        log.records(assembler, |end, bytes| {
-            let begin = std::mem::replace(&mut before, end);
-            let Some(record) = LogRecord::decode(bytes, coding) else {
-                strange.get_or_insert(end);
-                return;
-            };
-            if let LogRecord::Changes { db, dbtime, mini } = &record {
-                if let Some(database) = self.database(*db) {
-                    database.dbtime.set(database.dbtime.get().max(*dbtime));
-                }
-                replay.transactions.note_id(mini.transaction.unwrap_or(0));
-            }
-            if end > start {
-                records.push((begin, end, record));
-            }
-        })?;
-        match strange {
-            None => Ok(Generation { number, records }),
-            Some(end) => Err(damaged(path, &format!("the log record before {end:?} makes no sense"))),
-        }
+        let mut decoder = self.decoder(LogPosition::new(number, 0, 0), start, &mut replay.transactions);
+        log.records(assembler, |end, bytes| decoder.take(end, bytes))?;
+        decoder.finish(path, number)
+    }
+
+    fn decoder<'a>(
+        &'a self,
+        from: LogPosition,
+        start: LogPosition,
+        transactions: &'a mut Transactions,
+    ) -> Decoder<'a> {
+        let databases = self.databases;
+        Decoder { databases, transactions, start, before: from, records: Vec::new(), strange: None }
     }
 
     async fn replay_one(
@@ -397,6 +445,22 @@ impl Recovery<'_> {
             let database = self.database(*db).expect("participants are attached");
             database.update_header(|header| header.set_recovering_generation(generation.number)).await?;
         }
+        self.replay_records(generation, replay, prereader).await?;
+        for db in &participating {
+            let database = self.database(*db).expect("participants are attached");
+            database.update_header(|_| ()).await?;
+        }
+        // Without a database that needs the log, reading it only finds its end.
+        replay.report.logs_replayed += u32::from(!participating.is_empty());
+        Ok(())
+    }
+
+    async fn replay_records(
+        &self,
+        generation: Generation,
+        replay: &mut Replay,
+        prereader: &Prereader,
+    ) -> Result<()> {
         prereader.finished(generation.number).await;
         for (count, (start, end, record)) in generation.records.into_iter().enumerate() {
             self.replay_record(start, end, record, replay).await?;
@@ -406,12 +470,6 @@ impl Recovery<'_> {
                 self.world.sleep(std::time::Duration::ZERO).await;
             }
         }
-        for db in &participating {
-            let database = self.database(*db).expect("participants are attached");
-            database.update_header(|_| ()).await?;
-        }
-        // Without a database that needs the log, reading it only finds its end.
-        replay.report.logs_replayed += u32::from(!participating.is_empty());
         Ok(())
     }
 
@@ -449,6 +507,10 @@ impl Recovery<'_> {
             }
             LogRecord::Commit { transaction, .. } => replay.transactions.end(transaction, true),
             LogRecord::Rollback { transaction } => replay.transactions.end(transaction, false),
+            LogRecord::Checkpoint { position } => {
+                replay.logged_checkpoint = replay.logged_checkpoint.max(position);
+                replay.transactions.cleaned_up_before(position);
+            }
             _ => {}
         }
         Ok(())

@@ -19,7 +19,7 @@ use btree::MiniTransaction;
 use world::FixedHashSet;
 
 use super::{Recovery, RecoveryBranch, RecoveryReport};
-use crate::cache::{PageKey, Rebuilt, RedoOutcome};
+use crate::cache::{Basis, PageKey, Rebuilt, RedoOutcome};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 
@@ -27,10 +27,34 @@ use crate::log::LogPosition;
 #[derive(Default)]
 pub(super) struct PageStates {
     based: FixedHashSet<PageKey>,
+    /// Pages that another copy has sent, and that the log has not replaced since.
+    given: FixedHashSet<PageKey>,
     /// Pages whose file copy cannot be what the log says, and that have no base so far.
     unproven: BTreeMap<PageKey, String>,
     /// By database: the newest page that was found to hold its changes.
     newest: BTreeMap<u8, (u64, u32)>,
+}
+
+impl PageStates {
+    fn basis(&self, key: &PageKey) -> Basis {
+        match (self.based.contains(key), self.given.contains(key)) {
+            (true, _) => Basis::Log,
+            (false, true) => Basis::Copy,
+            (false, false) => Basis::File,
+        }
+    }
+
+    /// Another copy has sent this page; it is in memory now.
+    pub(super) fn give(&mut self, key: PageKey) {
+        self.based.remove(&key);
+        self.unproven.remove(&key);
+        self.given.insert(key);
+    }
+
+    /// Pages whose file copy cannot be what the log says.
+    pub(super) fn unproven(&self) -> impl Iterator<Item = PageKey> {
+        self.unproven.keys().copied()
+    }
 }
 
 impl Recovery<'_> {
@@ -86,8 +110,7 @@ impl Recovery<'_> {
         for change in &mini.changes {
             let key = PageKey { db, pgno: change.pgno };
             self.cache.fetch(key, &mut pins).await?;
-            let is_based = pages.based.contains(&key);
-            match self.cache.redo(db, change, dbtime, is_based, start, end) {
+            match self.cache.redo(db, change, dbtime, pages.basis(&key), start, end) {
                 RedoOutcome::Applied => report.changes_applied += 1,
                 RedoOutcome::MadeAnew(before) => {
                     report.changes_applied += 1;

@@ -74,7 +74,7 @@ pub fn shape_of(seed: u64, random: &mut Random) -> Shape {
     let is_regular = is_regular(seed);
     // The structure of a database is checked in one step, so its pages have to fit the cache.
     match is_regular {
-        true => Shape { keys: 30 + random.below(50), most_data_bytes: 800 + random.below(800), is_regular },
+        true => Shape { keys: 22 + random.below(36), most_data_bytes: 1500 + random.below(800), is_regular },
         false => Shape { keys: 60 + random.below(120), most_data_bytes: 100 + random.below(500), is_regular },
     }
 }

@@ -1,0 +1,425 @@
+//! The log of a passive copy: stretches that another host sends, kept in the files that an instance would have written.
+//!
+//! Invariants
+//! 1. A stretch is durable, its file's name included, when [`LogStore::store`] returns.
+//! 2. A stretch is taken only where the log ends, and only if every segment of it is what was written, in its place, and of
+//!    the same stream: no gap, nothing twice.
+//! 3. Behind the end of the last log there are zeros, so what a cut has left can never pass for a continuation.
+//! 4. A crash in the middle of a write may leave segments that pass their checksum and are torn (see `recovery::pages`): the
+//!    checksums of whole records are what counts. So after a crash the log ends behind its last whole record, in the middle
+//!    of a segment, and no commit that was reported as stored lies behind that. What comes next completes the segment in a
+//!    new file that takes the place of the old one: bytes that hold commits are never overwritten.
+//!
+//! Limits: a stretch belongs to one log.
+
+use edb::log::{LogHeader, Records, SegmentState, judge_segment};
+use results::IoClass;
+use smallvec::smallvec;
+use world::{OpenMode, PageBuf, World};
+
+use super::reader::{LogContents, LogFiles, damaged};
+use super::{LogNames, LogPosition, SEGMENT_BYTES};
+use crate::config::InstanceConfig;
+use crate::error::{Error, Result};
+use crate::io::{Counters, IoFile};
+
+/// Largest read or write.
+const PIECE_BYTES_MAX: usize = 256 << 10;
+
+/// A part of a log on its way to another host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogStretch {
+    /// Its first byte; segment 0 is the log's header.
+    pub from: LogPosition,
+    /// Up to the end of a segment.
+    pub bytes: Vec<u8>,
+    /// Whether the log ends with them.
+    pub closes: bool,
+}
+
+impl LogStretch {
+    /// Where a log ends that ends with this stretch.
+    pub fn end(&self) -> LogPosition {
+        match self.closes {
+            true => log_start(self.from.generation() + 1),
+            false => {
+                let segments = (usize::from(self.from.byte()) + self.bytes.len()) / SEGMENT_BYTES;
+                LogPosition::new(self.from.generation(), self.from.segment() + segments as u16, 0)
+            }
+        }
+    }
+}
+
+/// The log files of a passive copy.
+pub struct LogStore {
+    world: World,
+    names: LogNames,
+    segments: u16,
+    counters: Counters,
+    /// The first generation that is there.
+    start: u32,
+    end: LogPosition,
+    /// Of the last log that is there.
+    last_header: Option<LogHeader>,
+    /// The log that is not complete yet.
+    open: Option<IoFile>,
+}
+
+impl LogStore {
+    /// Finds what is there. The end of a log that a crash has cut off is wiped.
+    ///
+    /// # Errors
+    /// Failed I/O, and logs that do not belong together.
+    pub async fn open(world: &World, config: &InstanceConfig) -> Result<LogStore> {
+        let mut store = LogStore {
+            world: world.clone(),
+            names: LogNames::new(&config.log_directory, &config.log_base),
+            segments: config.segments()?,
+            counters: config.log_counters.clone(),
+            start: 1,
+            end: log_start(1),
+            last_header: None,
+            open: None,
+        };
+        let files = LogFiles::find(world, &store.names).await?;
+        let mut records = Records::new();
+        if let Some(&last) = files.archives.last() {
+            let log = store.read_log(&store.names.archive(last)).await?;
+            if !log.is_complete() {
+                return Err(damaged(&store.names.archive(last), "a closed log is not complete"));
+            }
+            log.records(&mut records, |_, _| {})?;
+            (store.end, store.last_header) = (log_start(last + 1), Some(*log.header()));
+            store.start = first_of_chain(&files.archives);
+        }
+        if files.current {
+            store.open_current(records).await?;
+        }
+        Ok(store)
+    }
+
+    /// The first generation that is there, and where the log ends; `None` if there is no log.
+    pub fn extent(&self) -> Option<(u32, LogPosition)> {
+        (self.end > log_start(self.start)).then_some((self.start, self.end))
+    }
+
+    /// Adds a stretch to the end of the log, durably.
+    ///
+    /// # Errors
+    /// A stretch that does not belong there (nothing has changed then), or failed I/O.
+    pub async fn store(&mut self, stretch: &LogStretch) -> Result<()> {
+        if stretch.from != self.end {
+            return Err(refused(stretch.from, &format!("the log here ends at {:?}", self.end)));
+        }
+        let generation = self.end.generation();
+        let kept = if self.end.byte() > 0 { self.read_kept().await? } else { Vec::new() };
+        let first = if self.end.byte() > 0 { 0 } else { self.end.segment() };
+        let bytes = [&kept[..], &stretch.bytes].concat();
+        let header = self.inspect(stretch, first, &bytes)?;
+        match &self.open {
+            Some(file) if first > 0 => {
+                write_segments(file, first, &bytes).await?;
+                file.sync().await?;
+            }
+            _ if first == 0 => self.put_log(&bytes).await?,
+            _ => return Err(refused(stretch.from, "its log has no beginning here")),
+        }
+        if stretch.closes {
+            self.open = None;
+            self.world.rename(&self.names.current(), &self.names.archive(generation)).await?;
+            self.world.sync_dir(&self.names.directory).await?;
+        }
+        if self.extent().is_none() {
+            self.start = generation;
+        }
+        self.last_header = header.or(self.last_header);
+        self.end = stretch.end();
+        Ok(())
+    }
+
+    /// Reads from `from` to `until`, at most to the end of the log that `from` lies in; `None` if it is not there.
+    ///
+    /// # Errors
+    /// Failed I/O, or a segment that is not what was written.
+    pub async fn read(&self, from: LogPosition, until: LogPosition) -> Result<Option<LogStretch>> {
+        let until = until.min(LogPosition::new(self.end.generation(), self.end.segment(), 0));
+        if from.generation() < self.start || from >= until {
+            return Ok(None);
+        }
+        read_stretch(&self.world, &self.names, self.segments, &self.counters, (from, until)).await
+    }
+
+    /// Ends the log at `to`. Of the segment that `to` lies in the first part is kept.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub async fn cut(&mut self, to: LogPosition) -> Result<()> {
+        if to >= self.end {
+            return Ok(());
+        }
+        self.open = None;
+        let current = self.names.current();
+        // From the end backwards: whatever a crash leaves is a log with a later end.
+        let is_open = |end: LogPosition| end > log_start(end.generation());
+        let last = if is_open(self.end) { self.end.generation() } else { self.end.generation() - 1 };
+        for generation in (to.generation()..=last).rev() {
+            let is_kept = generation == to.generation() && is_open(to);
+            let is_current = generation == last && is_open(self.end);
+            let path = if is_current { current.clone() } else { self.names.archive(generation) };
+            if !is_kept {
+                self.world.remove(&path).await?;
+                self.world.sync_dir(&self.names.directory).await?;
+            } else if !is_current {
+                self.world.rename(&path, &current).await?;
+                self.world.sync_dir(&self.names.directory).await?;
+            }
+        }
+        self.end = to;
+        if is_open(to) {
+            let file = IoFile::open(&self.world, &current, OpenMode::ReadWrite, &self.counters).await?;
+            self.wipe(&file, first_free(to)).await?;
+            self.open = Some(file);
+        }
+        self.last_header = match last_generation(to) {
+            Some(generation) if generation >= self.start => {
+                Some(*self.read_log(&self.path_of(generation)).await?.header())
+            }
+            _ => None,
+        };
+        Ok(())
+    }
+
+    /// Removes all log and the checkpoint; the next log to be stored is `next`.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub async fn begin_at(&mut self, next: u32) -> Result<()> {
+        self.open = None;
+        for entry in self.world.list(&self.names.directory).await? {
+            let is_log = self.names.archive_generation(&entry.name).is_some();
+            let path = format!("{}/{}", self.names.directory, entry.name);
+            if is_log
+                || path == self.names.current()
+                || path == self.names.next()
+                || path == self.names.checkpoint()
+            {
+                self.world.remove(&path).await?;
+            }
+        }
+        self.world.sync_dir(&self.names.directory).await?;
+        (self.start, self.end, self.last_header) = (next, log_start(next), None);
+        Ok(())
+    }
+
+    /// Removes closed logs below `generation`.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub async fn drop_below(&mut self, generation: u32) -> Result<()> {
+        while self.start < generation.min(self.end.generation()) {
+            self.world.remove(&self.names.archive(self.start)).await?;
+            self.start += 1;
+        }
+        Ok(())
+    }
+
+    fn path_of(&self, generation: u32) -> String {
+        let is_open = generation == self.end.generation() && self.open.is_some();
+        if is_open { self.names.current() } else { self.names.archive(generation) }
+    }
+
+    /// The log up to its end, which is in the middle of a segment.
+    async fn read_kept(&self) -> Result<Vec<u8>> {
+        let mut bytes = self.read_log(&self.names.current()).await?.into_bytes();
+        bytes.truncate(usize::from(self.end.segment()) * SEGMENT_BYTES + usize::from(self.end.byte()));
+        Ok(bytes)
+    }
+
+    async fn read_log(&self, path: &str) -> Result<LogContents> {
+        LogContents::read(&self.world, path, self.segments, &self.counters, IoClass::LogRead).await
+    }
+
+    /// The log that was not complete when the host went down: it ends between two records.
+    async fn open_current(&mut self, mut records: Records) -> Result<()> {
+        let current = self.names.current();
+        let log = self.read_log(&current).await?;
+        let header = *log.header();
+        let generation = header.generation;
+        match &self.last_header {
+            Some(before) if !header.follows(before) => {
+                return Err(damaged(&current, "it does not belong to the chain of logs"));
+            }
+            Some(_) => {}
+            None => self.start = generation,
+        }
+        let mut end = LogPosition::new(generation, 1, 0);
+        for (segment, behind) in log.segments().zip(2..) {
+            if records.push(segment, |record_end, _| end = record_end).is_err() {
+                break;
+            }
+            if records.is_between_records() {
+                end = LogPosition::new(generation, behind, 0);
+            }
+        }
+        let file = IoFile::open(&self.world, &current, OpenMode::ReadWrite, &self.counters).await?;
+        self.wipe(&file, first_free(end)).await?;
+        (self.end, self.last_header) = (end, Some(header));
+        self.open = Some(file);
+        Ok(())
+    }
+
+    /// Zeroes the log from `segment` on.
+    async fn wipe(&self, file: &IoFile, segment: u16) -> Result<()> {
+        let mut offset = usize::from(segment) * SEGMENT_BYTES;
+        let end = usize::from(self.segments) * SEGMENT_BYTES;
+        while offset < end {
+            let bytes = PIECE_BYTES_MAX.min(end - offset);
+            file.write(IoClass::LogPrepareWrite, offset as u64, smallvec![PageBuf::empty(bytes)]).await?;
+            offset += bytes;
+        }
+        file.sync().await
+    }
+
+    /// Whether `bytes`, the segments from `first` on that end with the stretch, are what was written; gives their header.
+    fn inspect(&self, stretch: &LogStretch, first: u16, bytes: &[u8]) -> Result<Option<LogHeader>> {
+        let generation = stretch.from.generation();
+        let (segments, rest) = bytes.as_chunks::<SEGMENT_BYTES>();
+        let behind = usize::from(first) + segments.len();
+        let is_whole = behind == usize::from(self.segments);
+        if !rest.is_empty()
+            || stretch.bytes.is_empty()
+            || behind > self.segments.into()
+            || is_whole != stretch.closes
+        {
+            return Err(refused(stretch.from, "it does not end with a segment of its log"));
+        }
+        let mut header = None;
+        for (number, segment) in (first..).zip(segments) {
+            if number == 0 {
+                let parsed = LogHeader::parse(segment)
+                    .map_err(|damage| refused(stretch.from, &format!("its header: {damage}")))?;
+                // The log that is being completed is its own last one.
+                let before = self.last_header.filter(|last| last.generation < generation);
+                if parsed.generation != generation
+                    || parsed.segments != self.segments
+                    || before.is_some_and(|before| !parsed.follows(&before))
+                {
+                    return Err(refused(
+                        stretch.from,
+                        "its header is not that of the next log of this stream",
+                    ));
+                }
+                header = Some(parsed);
+            } else if !is_good(segment, generation, number, self.segments) {
+                return Err(refused(stretch.from, &format!("segment {number} is not what was written")));
+            }
+        }
+        Ok(header)
+    }
+
+    /// Makes a file of the first segments of a log, in the place of one that is there.
+    async fn put_log(&mut self, bytes: &[u8]) -> Result<()> {
+        let (next, current) = (self.names.next(), self.names.current());
+        if self.world.entry(&next).await?.is_some() {
+            self.world.remove(&next).await?;
+        }
+        self.open = None;
+        let file = IoFile::open(&self.world, &next, OpenMode::CreateNew, &self.counters).await?;
+        write_segments(&file, 0, bytes).await?;
+        // Syncs what was written before, too.
+        self.wipe(&file, (bytes.len() / SEGMENT_BYTES) as u16).await?;
+        self.world.rename(&next, &current).await?;
+        self.world.sync_dir(&self.names.directory).await?;
+        self.open = Some(IoFile::open(&self.world, &current, OpenMode::ReadWrite, &self.counters).await?);
+        Ok(())
+    }
+}
+
+fn refused(at: LogPosition, why: &str) -> Error {
+    Error::Refused(format!("log at {at:?}: {why}"))
+}
+
+/// The last segment of a log is room for a shadow and holds nothing.
+fn is_good(segment: &[u8; SEGMENT_BYTES], generation: u32, number: u16, segments: u16) -> bool {
+    number == segments - 1 || judge_segment(segment, generation, number) == SegmentState::Good
+}
+
+/// The first segment that holds nothing of a log that ends at `end`.
+fn first_free(end: LogPosition) -> u16 {
+    end.segment() + u16::from(end.byte() > 0)
+}
+
+/// Where a log begins.
+fn log_start(generation: u32) -> LogPosition {
+    LogPosition::new(generation, 0, 0)
+}
+
+/// The log in which the byte before `end` lies.
+fn last_generation(end: LogPosition) -> Option<u32> {
+    if end > log_start(end.generation()) { Some(end.generation()) } else { end.generation().checked_sub(1) }
+}
+
+/// The first of the generations, ascending, that lead without a gap to the last.
+fn first_of_chain(generations: &[u32]) -> u32 {
+    let mut first = *generations.last().expect("there is a last one");
+    for &generation in generations.iter().rev().skip(1) {
+        if generation + 1 != first {
+            break;
+        }
+        first = generation;
+    }
+    first
+}
+
+async fn write_segments(file: &IoFile, first: u16, bytes: &[u8]) -> Result<()> {
+    let mut offset = u64::from(first) * SEGMENT_BYTES as u64;
+    for piece in bytes.chunks(PIECE_BYTES_MAX) {
+        file.write(IoClass::LogWrite, offset, smallvec![PageBuf::copy_of(piece)]).await?;
+        offset += piece.len() as u64;
+    }
+    Ok(())
+}
+
+/// Reads the log between two positions, at most to the end of the log in which the first lies, and checks it segment by
+/// segment; `until` is the beginning of one. `None` if that log is not there (any more).
+pub(crate) async fn read_stretch(
+    world: &World,
+    names: &LogNames,
+    segments: u16,
+    counters: &Counters,
+    (from, until): (LogPosition, LogPosition),
+) -> Result<Option<LogStretch>> {
+    let generation = from.generation();
+    let closes = until.generation() > generation;
+    let behind = if closes { segments } else { until.segment() };
+    let archive = names.archive(generation);
+    let is_closed = world.entry(&archive).await?.is_some();
+    let path = if is_closed { archive } else { names.current() };
+    if !is_closed && world.entry(&path).await?.is_none() {
+        return Ok(None);
+    }
+    let file = IoFile::open(world, &path, OpenMode::Read, counters).await?;
+    let mut bytes = Vec::with_capacity(usize::from(behind - from.segment()) * SEGMENT_BYTES);
+    let start = usize::from(from.segment()) * SEGMENT_BYTES;
+    let end = usize::from(behind) * SEGMENT_BYTES;
+    while start + bytes.len() < end {
+        let at = start + bytes.len();
+        let piece = file.read_one(IoClass::ReplicationRead, at as u64, PIECE_BYTES_MAX.min(end - at)).await?;
+        bytes.extend_from_slice(piece.as_slice());
+    }
+    for (number, segment) in (from.segment()..).zip(bytes.as_chunks::<SEGMENT_BYTES>().0) {
+        let is_right = match number {
+            0 => LogHeader::parse(segment).is_ok_and(|header| header.generation == generation),
+            _ => is_good(segment, generation, number, segments),
+        };
+        // Between the look for the closed log and the opening of the current one the log may have rolled.
+        if !is_right && !is_closed && world.entry(&names.archive(generation)).await?.is_some() {
+            return Ok(None);
+        }
+        if !is_right {
+            return Err(damaged(&path, &format!("segment {number} is not what was written")));
+        }
+    }
+    bytes.drain(..usize::from(from.byte()));
+    Ok(Some(LogStretch { from, bytes, closes }))
+}

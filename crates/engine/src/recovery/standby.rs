@@ -1,0 +1,282 @@
+//! A passive copy: recovery that goes on as long as log comes, and can become an instance at any moment.
+//!
+//! It repeats the log of an instance on another host, pages in memory, and writes them now and then. What it may forget is
+//! not its own to decide: the first record of the log that holds a page as a whole is what repairs a torn write of it
+//! (`pages`), and the active instance logs a page as a whole only when it becomes dirty *there*. So at each roll the active
+//! instance logs where its own redo would have begun.
+//!
+//! Invariants
+//! 1. The checkpoint is at or before the newest position that the replayed log names as one, and moves there only when
+//!    every page that replay has changed is written and synced. Then a page that changes later without being logged as a
+//!    whole was dirty on the active instance at that time, so its whole record lies behind the checkpoint; and so do the
+//!    beginnings of all transactions that replay has found open.
+//! 2. A page that neither file nor log prove is never used: it is named by [`Standby::unproven_pages`], and comes from another
+//!    copy.
+//! 3. It becomes an instance only with the log replayed to its end, every page proven and written.
+//!
+//! Limits: remembers for each page that it has changed where that came from (16 bytes), as long as it lives.
+
+use edb::log::{LogHeader, Records};
+use results::IoClass;
+use world::{OpenMode, World};
+
+use super::{Prereader, Recovery, RecoveryReport, Redone, Replay};
+use crate::cache::PageKey;
+use crate::checkpoint::CheckpointFile;
+use crate::config::InstanceConfig;
+use crate::error::{Error, Result};
+use crate::instance::{Instance, Opening};
+use crate::io::IoFile;
+use crate::log::reader::{LogFiles, damaged, read_header};
+use crate::log::store::read_stretch;
+use crate::log::writer::OpenLog;
+use crate::log::{LogPosition, SEGMENT_BYTES};
+
+/// Page writes under way when the checkpoint moves: it is never urgent.
+const WRITES_OUTSTANDING: usize = 32;
+
+/// A passive copy of an instance's databases.
+pub struct Standby {
+    opening: Opening,
+    replay: Replay,
+    records: Records,
+    /// Of the log that was read last.
+    header: LogHeader,
+    /// Where redo began.
+    start: LogPosition,
+    /// The first segment that is not replayed.
+    at: LogPosition,
+    checkpoint: CheckpointFile,
+}
+
+impl Standby {
+    /// Opens the databases of `config` as a crash, a seeding or an earlier standby has left them. Replay begins at the
+    /// checkpoint, without one at the oldest log. [`super::super::LogStore::open`] comes first: it settles where the log ends.
+    ///
+    /// # Errors
+    /// Files that are missing, damaged, or contradict each other.
+    pub async fn open(world: &World, config: &InstanceConfig) -> Result<Standby> {
+        let opening = Opening::new(world, config).await?;
+        let begun = begin(&opening, world).await;
+        match begun {
+            Ok(Begun { replay, header, start, checkpoint }) => {
+                opening.cache.keep_damaged(true);
+                let at = LogPosition::new(start.generation(), 0, 0);
+                Ok(Standby { opening, replay, records: Records::new(), header, start, at, checkpoint })
+            }
+            Err(error) => {
+                opening.give_up(&error).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Everything before it is replayed.
+    pub fn replayed(&self) -> LogPosition {
+        self.at
+    }
+
+    /// Replays the log up to the segment that `to` lies in.
+    ///
+    /// # Errors
+    /// Failed I/O, or a log that is not what was written.
+    pub async fn replay(&mut self, to: LogPosition) -> Result<()> {
+        let to = LogPosition::new(to.generation(), to.segment(), 0);
+        let Standby { opening, replay, records, header, start, at, .. } = self;
+        let recovery = opening.recovery();
+        let prereader =
+            Prereader::start(recovery.world, recovery.cache, recovery.config.recovery_reads_outstanding);
+        let replayed =
+            replay_stretches(&recovery, &prereader, replay, records, header, *start, (at, to)).await;
+        prereader.stop().await;
+        replayed
+    }
+
+    /// Writes what replay has changed, and moves the checkpoint as far as the log allows; returns where it is. It stays
+    /// where it is as long as there are pages that nothing proves.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub async fn save_checkpoint(&mut self) -> Result<LogPosition> {
+        self.opening.cache.write_all(WRITES_OUTSTANDING).await?;
+        let position = self.replay.logged_checkpoint.max(self.start);
+        if position > self.checkpoint.written() && self.unproven_pages().is_empty() {
+            name_generations(&self.opening.recovery(), &self.replay, position, &self.header).await?;
+            self.checkpoint.write(position).await?;
+            // The checkpoint is durable, so redo of a seeded copy need not begin where its seeding began any more.
+            for database in &self.opening.databases {
+                if database.header().await.backup_position() != LogPosition::default() {
+                    database
+                        .update_header(|header| header.set_backup_position(LogPosition::default()))
+                        .await?;
+                }
+            }
+        }
+        Ok(self.checkpoint.written())
+    }
+
+    /// Pages, by database and number, whose contents nothing proves: a damaged file, or a write that was lost. The log
+    /// may still bring them; another copy has them.
+    pub fn unproven_pages(&self) -> Vec<(u8, u32)> {
+        self.replay.pages.unproven().map(|key| (key.db, key.pgno)).collect()
+    }
+
+    /// Puts pages of another copy in the place of what is here, durably. They may be newer than what is replayed; the
+    /// standby must then not become an instance before replay has come as far.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub async fn give_pages(&mut self, db: u8, pages: &[(u32, &[u8])]) -> Result<()> {
+        let cache = &self.opening.cache;
+        for (pgno, bytes) in pages {
+            let key = PageKey { db, pgno: *pgno };
+            let mut pins = cache.pins();
+            cache.fetch(key, &mut pins).await?;
+            if cache.rebuild(key, bytes, self.start, self.at).is_none() {
+                return Err(Error::Refused(format!("page {pgno} left memory while it was held")));
+            }
+            self.replay.pages.give(key);
+        }
+        cache.write_all(WRITES_OUTSTANDING).await
+    }
+
+    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is taken back, and it goes on
+    /// writing behind the last segment. A record that is not complete there never will be.
+    ///
+    /// # Errors
+    /// Log that is missing, pages that nothing proves, failed I/O. It is no standby any more then.
+    pub async fn activate(mut self, end: LogPosition) -> Result<(Instance, RecoveryReport)> {
+        let behind = end.segment() + u16::from(end.byte() > 0);
+        let replayed = self.replay(LogPosition::new(end.generation(), behind, 0)).await;
+        let redone = match replayed {
+            Ok(()) => self.settle().await,
+            Err(error) => Err(error),
+        };
+        self.opening.cache.keep_damaged(false);
+        self.opening.into_instance(redone).await
+    }
+
+    /// Stops at once, as a crash would.
+    pub async fn abandon(self) {
+        self.opening.give_up(&Error::Refused("it was abandoned".to_owned())).await;
+    }
+
+    async fn settle(&mut self) -> Result<Redone> {
+        let recovery = self.opening.recovery();
+        let files = LogFiles::find(recovery.world, recovery.names).await?;
+        let last = recovery.settle_names(&files, &mut self.replay.report).await?;
+        if self.header.generation != last {
+            return Err(Error::Refused(format!("log {last} is not replayed")));
+        }
+        let is_full = self.at.generation() > last;
+        recovery.check_required(self.replay.required, last, is_full)?;
+        recovery.judge_pages(&self.replay.pages)?;
+        recovery.cache.write_all(WRITES_OUTSTANDING).await?;
+        let file =
+            IoFile::open(recovery.world, &recovery.names.current(), OpenMode::ReadWrite, recovery.counters)
+                .await?;
+        let oldest = recovery.drop_leftovers(&files, last, &mut self.replay.report).await?;
+        let next_segment = if is_full { recovery.segments - 1 } else { self.at.segment().max(1) };
+        Ok(Redone {
+            log: OpenLog {
+                file,
+                generation: last,
+                created: self.header.created,
+                next_segment,
+                chain: self.records.chain(),
+                oldest,
+            },
+            signature: self.header.signature,
+            transactions: std::mem::take(&mut self.replay.transactions),
+            report: std::mem::take(&mut self.replay.report),
+        })
+    }
+}
+
+struct Begun {
+    replay: Replay,
+    header: LogHeader,
+    start: LogPosition,
+    checkpoint: CheckpointFile,
+}
+
+async fn begin(opening: &Opening, world: &World) -> Result<Begun> {
+    let recovery = opening.recovery();
+    let files = LogFiles::find(world, recovery.names).await?;
+    let newest = match (files.current, files.archives.last()) {
+        (true, _) => recovery.names.current(),
+        (false, Some(&archive)) => recovery.names.archive(archive),
+        (false, None) => return Err(recovery.missing(1)),
+    };
+    let header = read_header(world, &newest, recovery.counters, IoClass::LogRead).await?;
+    let header = header.ok_or_else(|| damaged(&newest, "its header is not intact"))?;
+    let participants = recovery.participants(&header).await?;
+    if participants.0.len() < recovery.databases.len() {
+        return Err(Error::Refused(
+            "a database is clean: it needs no log, so it is no passive copy".to_owned(),
+        ));
+    }
+    let mut report = RecoveryReport::default();
+    let start = recovery.start(&files, &header, &participants.0, &mut report).await?;
+    let checkpoint =
+        CheckpointFile::open(world, &recovery.names.checkpoint(), header.signature, recovery.counters)
+            .await?;
+    Ok(Begun { replay: Replay::new(participants, report), header, start, checkpoint })
+}
+
+/// From now on the headers say that the logs from `first` to the one that is being replayed are needed. Pages of a seeded
+/// copy may need later ones; the headers go on to say that.
+async fn name_generations(
+    recovery: &Recovery<'_>,
+    replay: &Replay,
+    first: LogPosition,
+    replayed: &LogHeader,
+) -> Result<()> {
+    let (first, last) = (first.generation(), replayed.generation.max(replay.required));
+    for database in recovery.databases {
+        database.update_header(|header| header.set_generations(first, last, last)).await?;
+    }
+    Ok(())
+}
+
+async fn replay_stretches(
+    recovery: &Recovery<'_>,
+    prereader: &Prereader,
+    replay: &mut Replay,
+    records: &mut Records,
+    last_header: &mut LogHeader,
+    start: LogPosition,
+    (at, to): (&mut LogPosition, LogPosition),
+) -> Result<()> {
+    while *at < to {
+        let number = at.generation();
+        let (world, names, segments) = (recovery.world, recovery.names, recovery.segments);
+        let stretch = read_stretch(world, names, segments, recovery.counters, (*at, to)).await?;
+        let stretch = stretch.ok_or_else(|| recovery.missing(number))?;
+        let path = names.archive(number);
+        let (bytes, _) = stretch.bytes.as_chunks::<SEGMENT_BYTES>();
+        if at.segment() == 0 {
+            let header = LogHeader::parse(&bytes[0]).map_err(|damage| damaged(&path, &damage.to_string()))?;
+            let is_first = number == start.generation();
+            if !is_first && !header.follows(last_header) {
+                return Err(damaged(&path, "it does not belong to the chain of logs"));
+            }
+            *last_header = header;
+            // The headers must name a log before pages with its changes can be written.
+            name_generations(recovery, replay, start, &header).await?;
+        }
+        let mut decoder = recovery.decoder(*at, start, &mut replay.transactions);
+        for (segment, number) in bytes.iter().zip(at.segment()..) {
+            if number > 0 && number < segments - 1 {
+                let pushed = records.push(segment, |end, bytes| decoder.take(end, bytes));
+                pushed.map_err(|damage| damaged(&path, &damage.to_string()))?;
+            }
+        }
+        let generation = decoder.finish(&path, number)?;
+        prereader.add(number, &generation.pages(&replay.participants));
+        recovery.replay_records(generation, replay, prereader).await?;
+        replay.report.logs_replayed += u32::from(stretch.closes);
+        *at = stretch.end();
+    }
+    Ok(())
+}
