@@ -1,8 +1,10 @@
-//! Page buffers: bytes aligned for unbuffered I/O, or a page that is still exactly its image ("pristine").
+//! Page buffers: bytes aligned for unbuffered I/O, or a page that is still exactly its image ("pristine"), or one that is
+//! kept encoded.
 //!
 //! A pristine page is a promise `(image, page)`; it becomes bytes at the first byte access. Code that only needs to
 //! know that a page is intact (maintenance, checksum, backup) may accept the promise without touching bytes, since a
-//! test over every page kind proves that every image page is valid.
+//! test over every page kind proves that every image page is valid. An encoded page becomes bytes at the first access,
+//! too, but nobody may take it for valid unseen.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cell::{OnceCell, RefCell};
@@ -42,8 +44,24 @@ pub trait PageCodec {
     fn encode_pristine(&self, _image_id: u64, _index: u64, _out: &mut Vec<u8>) -> bool {
         false
     }
+    /// As [`Self::encode`] for a page whose checksums mean nothing: `decode` restores it with the right ones. `false`, and
+    /// nothing is appended, if it has no short encoding.
+    fn encode_unsealed(&self, _index: u64, _page: &[u8], _out: &mut Vec<u8>) -> bool {
+        false
+    }
     /// Restores a page. `None` if `encoded` is not an encoding.
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()>;
+    /// As [`Self::decode`], but what the page holds in place of its checksums does not matter.
+    fn decode_unsealed(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        self.decode(index, encoded, page)
+    }
+}
+
+/// Keeps pages that are in memory but not in use in less space.
+pub trait Stowage {
+    /// Page `index` of the file is not needed for the moment. What is left of it becomes the same bytes again at the next
+    /// access; its checksums need not be right now, but are then.
+    fn stow(&self, index: u64, page: &mut PageBuf);
 }
 
 /// One buffer of an I/O operation; its length is a multiple of [`SECTOR_BYTES`] and never changes.
@@ -56,13 +74,40 @@ enum Kind {
     /// Contents not set: reads as zeros. Costs no memory until touched.
     Empty(OnceCell<Aligned>),
     Bytes(Aligned),
-    Pristine {
-        image: Rc<dyn PageImage>,
+    /// Bytes that can be made, and made again.
+    Made {
+        of: Origin,
         index: u64,
         bytes: OnceCell<Aligned>,
         /// Checksums apart: made when nobody has asked for more.
         unsealed: OnceCell<Aligned>,
     },
+}
+
+/// What the bytes of a page are made of.
+#[derive(Clone)]
+enum Origin {
+    Image(Rc<dyn PageImage>),
+    Encoding { codec: Rc<dyn PageCodec>, encoded: Rc<[u8]> },
+}
+
+impl Origin {
+    fn make(&self, index: u64, len: usize, is_sealed: bool) -> Aligned {
+        let mut page = Aligned::uncleared(len);
+        let bytes = page.as_mut_slice();
+        match self {
+            Origin::Image(image) if is_sealed => image.fill(index, bytes),
+            Origin::Image(image) => image.fill_unsealed(index, bytes),
+            Origin::Encoding { codec, encoded } => {
+                let restored = match is_sealed {
+                    true => codec.decode(index, encoded, bytes),
+                    false => codec.decode_unsealed(index, encoded, bytes),
+                };
+                assert!(restored.is_some(), "page {index} was kept encoded but does not decode");
+            }
+        }
+        page
+    }
 }
 
 impl PageBuf {
@@ -82,8 +127,16 @@ impl PageBuf {
 
     /// The page `index` of `image`, without making its bytes.
     pub fn pristine_of(image: Rc<dyn PageImage>, index: u64) -> PageBuf {
-        let (len, bytes, unsealed) = (image.page_bytes(), OnceCell::new(), OnceCell::new());
-        PageBuf { len, kind: Kind::Pristine { image, index, bytes, unsealed } }
+        PageBuf::made(image.page_bytes(), Origin::Image(image), index)
+    }
+
+    /// The page `index` that `codec` has encoded, without making its bytes.
+    pub fn encoded_by(codec: Rc<dyn PageCodec>, index: u64, encoded: Rc<[u8]>, len: usize) -> PageBuf {
+        PageBuf::made(len, Origin::Encoding { codec, encoded }, index)
+    }
+
+    fn made(len: usize, of: Origin, index: u64) -> PageBuf {
+        PageBuf { len, kind: Kind::Made { of, index, bytes: OnceCell::new(), unsealed: OnceCell::new() } }
     }
 
     /// Length in bytes.
@@ -95,9 +148,41 @@ impl PageBuf {
     /// The image page that this buffer still equals, if it is known to.
     pub fn pristine(&self) -> Option<(&Rc<dyn PageImage>, u64)> {
         match &self.kind {
-            Kind::Pristine { image, index, .. } => Some((image, *index)),
+            Kind::Made { of: Origin::Image(image), index, .. } => Some((image, *index)),
             _ => None,
         }
+    }
+
+    /// The encoding that this buffer still equals, by that very codec as page `index`, if it is known to.
+    pub fn encoding(&self, by: &Rc<dyn PageCodec>, page: u64) -> Option<&Rc<[u8]>> {
+        match &self.kind {
+            Kind::Made { of: Origin::Encoding { codec, encoded }, index, .. }
+                if *index == page && Rc::ptr_eq(codec, by) =>
+            {
+                Some(encoded)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the contents are bytes and nothing else.
+    pub fn is_bytes(&self) -> bool {
+        matches!(self.kind, Kind::Bytes(_))
+    }
+
+    /// Gives memory back that can be made again.
+    pub fn forget_bytes(&mut self) {
+        if let Kind::Made { bytes, unsealed, .. } = &mut self.kind {
+            (*bytes, *unsealed) = (OnceCell::new(), OnceCell::new());
+        }
+    }
+
+    /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete already.
+    pub fn sealed_copy(&mut self, seal: impl FnOnce(&mut [u8])) -> PageBuf {
+        if !matches!(self.kind, Kind::Made { .. }) {
+            seal(self.as_unsealed_mut_slice());
+        }
+        self.clone()
     }
 
     /// The contents.
@@ -105,13 +190,9 @@ impl PageBuf {
         match &self.kind {
             Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
             Kind::Bytes(bytes) => bytes.as_slice(),
-            Kind::Pristine { image, index, bytes, .. } => bytes
-                .get_or_init(|| {
-                    let mut page = Aligned::uncleared(self.len);
-                    image.fill(*index, page.as_mut_slice());
-                    page
-                })
-                .as_slice(),
+            Kind::Made { of, index, bytes, .. } => {
+                bytes.get_or_init(|| of.make(*index, self.len, true)).as_slice()
+            }
         }
     }
 
@@ -119,18 +200,14 @@ impl PageBuf {
     /// pristine page would cost as much again as its bytes.
     pub fn as_unsealed_slice(&self) -> &[u8] {
         match &self.kind {
-            Kind::Pristine { image, index, bytes, unsealed } if bytes.get().is_none() => unsealed
-                .get_or_init(|| {
-                    let mut page = Aligned::uncleared(self.len);
-                    image.fill_unsealed(*index, page.as_mut_slice());
-                    page
-                })
-                .as_slice(),
+            Kind::Made { of, index, bytes, unsealed } if bytes.get().is_none() => {
+                unsealed.get_or_init(|| of.make(*index, self.len, false)).as_slice()
+            }
             _ => self.as_slice(),
         }
     }
 
-    /// The contents, to change; a pristine page stops being pristine.
+    /// The contents, to change; a page that could be made again no longer can.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         self.as_slice();
         self.made_bytes()
@@ -147,7 +224,7 @@ impl PageBuf {
         if !matches!(self.kind, Kind::Bytes(_)) {
             let made = match std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new())) {
                 Kind::Empty(bytes) => bytes.into_inner(),
-                Kind::Pristine { bytes, unsealed, .. } => bytes.into_inner().or(unsealed.into_inner()),
+                Kind::Made { bytes, unsealed, .. } => bytes.into_inner().or(unsealed.into_inner()),
                 Kind::Bytes(bytes) => Some(bytes),
             };
             self.kind = Kind::Bytes(made.expect("the caller has made the bytes"));
@@ -169,7 +246,7 @@ impl PageBuf {
 impl Clone for PageBuf {
     fn clone(&self) -> PageBuf {
         match &self.kind {
-            Kind::Pristine { image, index, .. } => PageBuf::pristine_of(image.clone(), *index),
+            Kind::Made { of, index, .. } => PageBuf::made(self.len, of.clone(), *index),
             _ => PageBuf::copy_of(self.as_slice()),
         }
     }
@@ -180,7 +257,10 @@ impl std::fmt::Debug for PageBuf {
         match &self.kind {
             Kind::Empty(_) => write!(f, "PageBuf({} B, empty)", self.len),
             Kind::Bytes(_) => write!(f, "PageBuf({} B)", self.len),
-            Kind::Pristine { index, .. } => write!(f, "PageBuf({} B, pristine page {index})", self.len),
+            Kind::Made { of: Origin::Image(_), index, .. } => {
+                write!(f, "PageBuf({} B, pristine page {index})", self.len)
+            }
+            Kind::Made { index, .. } => write!(f, "PageBuf({} B, encoded page {index})", self.len),
         }
     }
 }

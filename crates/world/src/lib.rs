@@ -29,7 +29,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-pub use buf::{Bufs, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
+pub use buf::{Bufs, PageBuf, PageCodec, PageImage, SECTOR_BYTES, Stowage};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
 pub use task::Task;
@@ -165,6 +165,10 @@ pub trait HostFile {
         image: Rc<dyn PageImage>,
         codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>>;
+    /// What keeps pages of the file small while they are in memory, if it is worth the work.
+    fn stowage(&self) -> Option<Rc<dyn Stowage>> {
+        None
+    }
 }
 
 /// A byte-stream connection.
@@ -367,6 +371,11 @@ impl File {
     /// See [`HostFile::adopt_image`].
     pub async fn adopt_image(&self, image: Rc<dyn PageImage>, codec: Rc<dyn PageCodec>) -> Result<bool> {
         self.host.adopt_image(image, codec).await
+    }
+
+    /// See [`HostFile::stowage`].
+    pub fn stowage(&self) -> Option<Rc<dyn Stowage>> {
+        self.host.stowage()
     }
 }
 

@@ -388,8 +388,8 @@ impl<'a> PageMut<'a> {
         self.seal(pgno);
     }
 
-    /// What of `finish` comes before the checksums.
-    pub(super) fn prepare(&mut self, pgno: u32) {
+    /// What of `finish` comes before the checksums: once for each write of the page, since the flush type goes on.
+    pub fn prepare(&mut self, pgno: u32) {
         let flags = self.view().flags();
         let flush_type = match (flags & page_flags::FLUSH_TYPE) >> 15 {
             3 => 1,
@@ -402,7 +402,7 @@ impl<'a> PageMut<'a> {
     }
 
     /// Computes the checksums of a page whose header says the new format.
-    pub(super) fn seal(&mut self, pgno: u32) {
+    pub fn seal(&mut self, pgno: u32) {
         checksum::stamp(self.bytes, pgno);
     }
 }

@@ -20,10 +20,10 @@ pub(crate) struct View<'a> {
 
 impl Pager for View<'_> {
     fn page(&self, pgno: u32) -> btree::Result<&[u8]> {
-        let found = self.frames.find(PageKey { db: self.db, pgno }).map(|frame| self.frames.get(frame));
-        match found {
-            Some(frame) if frame.holds == Holds::Page => {
-                frame.touch(self.now_ns);
+        let found = self.frames.find(PageKey { db: self.db, pgno });
+        match found.map(|number| (number, self.frames.get(number))) {
+            Some((number, frame)) if frame.holds == Holds::Page => {
+                self.frames.touch(number, self.now_ns);
                 Ok(frame.page.as_ref().expect("a frame that holds a page has its bytes").as_unsealed_slice())
             }
             _ => Err(Stop::Missing(pgno)),
@@ -78,7 +78,8 @@ impl Cache {
             let slot = frames.get_mut(frame);
             let page = slot.page.get_or_insert_with(|| PageBuf::empty(self.0.page_bytes));
             change.apply(page.as_unsealed_mut_slice(), dbtime)?;
-            slot.touch(now_ns);
+            slot.is_prepared &= !change.formats();
+            frames.touch(frame, now_ns);
             frames.mark_changed(frame, start, end);
         }
         Ok(())
@@ -119,6 +120,8 @@ impl Cache {
         };
         if matches!(outcome, RedoOutcome::Applied | RedoOutcome::MadeAnew(_)) {
             slot.holds = Holds::Page;
+            slot.is_prepared &= !change.formats();
+            frames.touch(frame, self.0.world.now().ns);
             frames.mark_changed(frame, start, end);
         }
         outcome
@@ -141,6 +144,8 @@ impl Cache {
             Holds::Damaged => Rebuilt::FailedCheck,
         };
         (slot.page, slot.holds) = (Some(PageBuf::copy_of(image)), Holds::Page);
+        slot.is_prepared = false;
+        frames.touch(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
         Some(before)
     }

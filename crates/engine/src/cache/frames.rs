@@ -3,8 +3,11 @@
 //! Pure state: no I/O, no waiting. Replacement is LRU-2 with a correlation interval, by sampling: of a few frames drawn
 //! at random the one whose second-last use is longest ago goes. That needs no list to be kept in order on every
 //! access, and pages used again and again (branches, hot leaves) practically never are the oldest of a sample.
+//!
+//! Where files have a [`world::Stowage`], pages that were not used of late are handed to it, so that a cache of many pages costs
+//! the memory of few. Those in use are kept in a queue by their last use, second chance.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 
 use world::sync::Notify;
@@ -16,6 +19,8 @@ use crate::log::{LogPosition, POSITION_END};
 const CORRELATION_NS: u64 = 128_000_000;
 /// Frames looked at per eviction.
 const SAMPLE: usize = 16;
+/// Of the pages that a cache may hold, the share that is kept ready for use where others are stowed.
+const READY_SHARE: usize = 16;
 
 /// A page of one of the instance's databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +62,10 @@ pub(crate) struct Frame {
     pub(crate) writing: bool,
     /// Free the frame when the write is done.
     pub(crate) leaving: bool,
+    /// The page's header is already that of its next write.
+    pub(crate) is_prepared: bool,
+    /// The frame waits in the queue of those that are ready for use.
+    is_ready: Cell<bool>,
     pub(crate) arrival: Option<Notify>,
 }
 
@@ -72,6 +81,8 @@ impl Frame {
             last_change: LogPosition::default(),
             writing: false,
             leaving: false,
+            is_prepared: false,
+            is_ready: Cell::new(false),
             arrival: None,
         }
     }
@@ -80,8 +91,7 @@ impl Frame {
         self.first_dirty != POSITION_END
     }
 
-    /// The page was used.
-    pub(crate) fn touch(&self, now_ns: u64) {
+    fn touch(&self, now_ns: u64) {
         let last = self.used_ns[0].get();
         if now_ns.saturating_sub(last) > CORRELATION_NS {
             self.used_ns[1].set(last);
@@ -111,6 +121,9 @@ pub(crate) struct Frames {
     /// First changes of pages that are being written.
     in_flight: BTreeSet<(LogPosition, u32)>,
     random: u64,
+    /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is stowed.
+    /// Frames that were freed meanwhile are stale.
+    ready: Option<RefCell<VecDeque<(u32, u64)>>>,
 }
 
 impl Frames {
@@ -124,7 +137,49 @@ impl Frames {
             dirty_count: 0,
             in_flight: BTreeSet::new(),
             random: 0x9E37_79B9_7F4A_7C15,
+            ready: None,
         }
+    }
+
+    /// From now on pages that are not used are to be stowed.
+    pub(crate) fn keep_few_ready(&mut self) {
+        self.ready.get_or_insert_default();
+    }
+
+    /// The page in `frame` is used.
+    pub(crate) fn touch(&self, frame: u32, now_ns: u64) {
+        let slot = self.get(frame);
+        slot.touch(now_ns);
+        if let Some(ready) = &self.ready
+            && !slot.is_ready.replace(true)
+        {
+            ready.borrow_mut().push_back((frame, now_ns));
+        }
+    }
+
+    /// A page that is ready and was not used of late, if more are ready than shall be.
+    pub(crate) fn next_to_stow(&mut self) -> Option<u32> {
+        let ready = self.ready.as_mut()?.get_mut();
+        let limit = self.capacity / READY_SHARE;
+        for _ in 0..ready.len() {
+            if ready.len() <= limit {
+                return None;
+            }
+            let (frame, queued_ns) = ready.pop_front()?;
+            let slot = &self.frames[frame as usize];
+            if !slot.is_ready.get() {
+                continue;
+            }
+            if slot.used_ns[0].get() != queued_ns || slot.pins > 0 {
+                ready.push_back((frame, slot.used_ns[0].get()));
+                continue;
+            }
+            slot.is_ready.set(false);
+            if slot.holds == Holds::Page {
+                return Some(frame);
+            }
+        }
+        None
     }
 
     pub(crate) fn capacity(&self) -> usize {

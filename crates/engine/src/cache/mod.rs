@@ -7,7 +7,8 @@
 //! 4. Bytes are verified, or known pristine, before anyone sees them (design invariant 6).
 //! 5. A failed write or sync stops the instance; it is not retried (design invariant 3).
 //! 6. A page that an operation has fetched stays until the operation ends, so its retries make progress.
-//! 7. The checksums of a cached page mean nothing: they are computed when it is written.
+//! 7. The checksums of a cached page mean nothing: they are computed when it is written. A dirty page that is stowed is
+//!    stowed as it will be written.
 //!
 //! Limits: one page size per instance; reads and writes of at most 256 KiB and 512 KiB.
 
@@ -20,8 +21,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use smallvec::SmallVec;
-use world::World;
 use world::sync::Notify;
+use world::{Stowage, World};
 
 pub(crate) use change::{Basis, CodecCoding, Rebuilt, RedoOutcome};
 use frames::Frames;
@@ -55,6 +56,8 @@ pub(crate) struct CachedDatabase {
     pub(crate) file: IoFile,
     /// The image whose pages need no check; 0 if none.
     pub(crate) image_id: Option<u64>,
+    /// What keeps its pages small while they are not in use.
+    stowage: Option<Rc<dyn Stowage>>,
     /// Oldest first change of pages written since the last sync began.
     unsynced: Cell<LogPosition>,
     /// The same, of a sync under way.
@@ -65,6 +68,7 @@ pub(crate) struct CachedDatabase {
 impl CachedDatabase {
     pub(crate) fn new(file: IoFile, image_id: Option<u64>) -> CachedDatabase {
         CachedDatabase {
+            stowage: file.file().stowage(),
             file,
             image_id,
             unsynced: Cell::new(POSITION_END),
@@ -111,6 +115,8 @@ impl Drop for Pins {
         for frame in self.frames.drain(..) {
             frames.get_mut(frame).pins -= 1;
         }
+        drop(frames);
+        self.cache.stow_idle();
     }
 }
 
@@ -160,8 +166,12 @@ impl Cache {
         if databases.len() <= usize::from(db) {
             databases.resize_with(usize::from(db) + 1, || None);
         }
+        let mut frames = self.0.frames.borrow_mut();
+        if database.stowage.is_some() {
+            frames.keep_few_ready();
+        }
+        frames.grow_capacity((bytes / self.0.page_bytes as u64) as usize);
         databases[usize::from(db)] = Some(Rc::new(database));
-        self.0.frames.borrow_mut().grow_capacity((bytes / self.0.page_bytes as u64) as usize);
     }
 
     pub(crate) fn database(&self, db: u8) -> Result<Rc<CachedDatabase>> {

@@ -165,11 +165,12 @@ impl Cache {
             let mut frames = self.0.frames.borrow_mut();
             let slot = frames.get_mut(frame);
             let waiters = slot.arrival.take();
-            slot.touch(now_ns);
             if finding == Finding::Good {
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
+                frames.touch(frame, now_ns);
             } else if self.0.keep_damaged.get() {
                 (slot.holds, slot.page) = (Holds::Damaged, Some(page));
+                frames.touch(frame, now_ns);
             } else {
                 frames.release(frame);
                 first_damage.get_or_insert_with(|| self.damaged(key, finding.reason()));

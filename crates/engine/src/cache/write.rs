@@ -3,7 +3,7 @@
 use edb::page::{PageMut, PageRef};
 use results::IoClass;
 use smallvec::SmallVec;
-use world::{Bufs, PageBuf};
+use world::Bufs;
 
 use super::frames::Holds;
 use super::{Cache, LogPosition, PageKey};
@@ -149,19 +149,42 @@ impl Cache {
             let frame = frames.find(PageKey { db, pgno }).expect("a run is made of cached pages");
             let slot = frames.get_mut(frame);
             debug_assert!(slot.holds == Holds::Page);
-            let page = slot.page.as_mut().expect("a dirty frame holds a page").as_unsealed_mut_slice();
-            debug_assert_eq!(
-                PageRef::new(page).validate(),
-                Ok(()),
-                "page {pgno} must be valid to be written"
-            );
-            PageMut::new(page).finish(pgno);
-            run.pages.push(PageBuf::copy_of(page));
+            let is_prepared = std::mem::take(&mut slot.is_prepared);
+            let page = slot.page.as_mut().expect("a dirty frame holds a page");
+            run.pages.push(page.sealed_copy(|bytes| {
+                debug_assert_eq!(
+                    PageRef::new(bytes).validate(),
+                    Ok(()),
+                    "page {pgno} must be valid to be written"
+                );
+                let mut page = PageMut::new(bytes);
+                if !is_prepared {
+                    page.prepare(pgno);
+                }
+                page.seal(pgno);
+            }));
             run.log_needed = run.log_needed.max(slot.last_change);
             let first_dirty = frames.begin_write(frame);
             run.frames.push((frame, first_dirty));
         }
         run
+    }
+
+    /// Puts pages that were not used of late into less space, where the world can; a dirty one as it will be written.
+    pub(super) fn stow_idle(&self) {
+        let mut frames = self.0.frames.borrow_mut();
+        while let Some(frame) = frames.next_to_stow() {
+            let slot = frames.get_mut(frame);
+            let (key, is_dirty) = (slot.key, slot.is_dirty());
+            let database = self.database(key.db);
+            let (Some(page), Ok(database)) = (&mut slot.page, database) else { continue };
+            let Some(stowage) = &database.stowage else { continue };
+            if is_dirty && !slot.is_prepared {
+                PageMut::new(page.as_unsealed_mut_slice()).prepare(key.pgno);
+                slot.is_prepared = true;
+            }
+            stowage.stow(u64::from(key.pgno) + 1, page);
+        }
     }
 
     async fn write_run(&self, run: Run) {

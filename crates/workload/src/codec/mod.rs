@@ -104,7 +104,8 @@ impl PageCodec for DatabaseCodec {
             return;
         }
         let start = out.len();
-        let encoded = self.encode_nodes(index, page, scratch, out);
+        let is_sealed = has_valid_checksum(page, pgno_of(index));
+        let encoded = self.encode_nodes(index, page, is_sealed, scratch, out);
         if encoded.is_none() || out.len() - start > LONG_ENCODING_BYTES {
             let mut plain = vec![KIND_PATCHES];
             scratch.canvas.fill(0);
@@ -124,14 +125,53 @@ impl PageCodec for DatabaseCodec {
         known
     }
 
+    fn encode_unsealed(&self, index: u64, page: &[u8], out: &mut Vec<u8>) -> bool {
+        if PageRef::new(page).flags() & page_flags::NEW_CHECKSUM == 0 {
+            return false;
+        }
+        let scratch = &mut *self.scratch.borrow_mut();
+        self.load_image(index, page.len(), scratch);
+        let start = out.len();
+        let encoded = self.encode_nodes(index, page, true, scratch, out);
+        if encoded.is_none() {
+            out.truncate(start);
+        }
+        encoded.is_some()
+    }
+
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        if self.decode_nodes_or_all(index, encoded, page)? == Sums::Missing {
+            edb::checksum::stamp(page, pgno_of(index));
+        }
+        Some(())
+    }
+
+    fn decode_unsealed(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        self.decode_nodes_or_all(index, encoded, page).map(|_| ())
+    }
+}
+
+/// What a decoded page has in place of its checksums.
+#[derive(PartialEq, Eq)]
+enum Sums {
+    Restored,
+    /// The right ones are to be computed.
+    Missing,
+}
+
+fn pgno_of(index: u64) -> u32 {
+    index.wrapping_sub(1) as u32
+}
+
+impl DatabaseCodec {
+    fn decode_nodes_or_all(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<Sums> {
         if page.len() != self.image.page_bytes() {
             return None;
         }
         let (kind, mut rest) = encoded.split_first()?;
         if *kind == KIND_PATCHES {
             page.fill(0);
-            return apply_patches(rest, page);
+            return apply_patches(rest, page).map(|()| Sums::Restored);
         }
         if *kind == KIND_IMAGE {
             if index < self.image.pages() {
@@ -139,7 +179,7 @@ impl PageCodec for DatabaseCodec {
             } else {
                 page.fill(0);
             }
-            return rest.is_empty().then_some(());
+            return rest.is_empty().then_some(Sums::Restored);
         }
         let scratch = &mut *self.scratch.borrow_mut();
         self.load_image(index, page.len(), scratch);
@@ -161,26 +201,26 @@ impl PageCodec for DatabaseCodec {
                 }
                 painter.finish()?;
                 apply_patches(rest, page)?;
-                if flags & CHECKSUM_VALID != 0 {
-                    if PageRef::new(page).flags() & page_flags::NEW_CHECKSUM == 0 {
-                        return None;
-                    }
-                    edb::checksum::stamp(page, pgno_of(index));
+                match flags & CHECKSUM_VALID != 0 {
+                    true if PageRef::new(page).flags() & page_flags::NEW_CHECKSUM == 0 => None,
+                    true => Some(Sums::Missing),
+                    false => Some(Sums::Restored),
                 }
-                Some(())
             }
             _ => None,
         }
     }
-}
 
-fn pgno_of(index: u64) -> u32 {
-    index.wrapping_sub(1) as u32
-}
-
-impl DatabaseCodec {
-    /// `None` if the page is so damaged that its nodes cannot be painted.
-    fn encode_nodes(&self, index: u64, page: &[u8], scratch: &mut Scratch, out: &mut Vec<u8>) -> Option<()> {
+    /// `None` if the page is so damaged that its nodes cannot be painted. `is_sealed`: its checksums are the right ones, or
+    /// are to be when it is decoded.
+    fn encode_nodes(
+        &self,
+        index: u64,
+        page: &[u8],
+        is_sealed: bool,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
         let Scratch { image, canvas } = scratch;
         canvas.clear();
         canvas.extend_from_slice(image);
@@ -200,7 +240,7 @@ impl DatabaseCodec {
             }
         }
         painter.finish()?;
-        if has_valid_checksum(page, pgno_of(index)) {
+        if is_sealed {
             out[flags_at] = CHECKSUM_VALID;
             for (place, _) in checksum_places(page) {
                 canvas[place..place + 8].copy_from_slice(&page[place..place + 8]);

@@ -136,7 +136,11 @@ impl Databases {
 
     #[allow(clippy::disallowed_methods, reason = "reads the file without any of the code under test")]
     fn check_file(&self, db: u8) -> Result<Rows, String> {
-        let bytes = std::fs::read(self.path(db)).map_err(|error| error.to_string())?;
+        self.check_bytes(db, std::fs::read(self.path(db)).map_err(|error| error.to_string())?)
+    }
+
+    /// As [`Self::check_files`] for the contents of one database.
+    pub fn check_bytes(&self, db: u8, bytes: Vec<u8>) -> Result<Rows, String> {
         let pages = FilePages { bytes, page_bytes: self.page_bytes as usize };
         for (page, pgno) in pages.bytes.chunks_exact(pages.page_bytes).skip(2).zip(1..) {
             match verify(page, pgno) {

@@ -281,6 +281,9 @@ impl Contents {
                 let unit = self.overlay.unit(&self.durable, index);
                 match (&unit, &self.format.image) {
                     (Unit::Image, Some((image, _))) => *buf = PageBuf::pristine_of(image.clone(), index),
+                    (Unit::Encoded(encoded), Some((_, codec))) => {
+                        *buf = PageBuf::encoded_by(codec.clone(), index, encoded.clone(), len);
+                    }
                     _ => self.format.decode(index, &unit, buf.as_read_target()),
                 }
                 continue;
@@ -312,8 +315,11 @@ impl Contents {
         for buf in bufs {
             let (mut index, mut start) = (at / unit_bytes as u64, (at % unit_bytes as u64) as usize);
             at += buf.len() as u64;
-            if start == 0 && buf.len() == unit_bytes && self.is_own_page(buf, index) {
-                parts.push(Part { index, start, data: PartData::Whole(Unit::Image) });
+            if start == 0
+                && buf.len() == unit_bytes
+                && let Some(unit) = self.known_unit(buf, index)
+            {
+                parts.push(Part { index, start, data: PartData::Whole(unit) });
                 continue;
             }
             let mut rest = buf.as_slice();
@@ -333,10 +339,27 @@ impl Contents {
         Change::Write { offset, bytes, parts, grows_to }
     }
 
-    fn is_own_page(&self, buf: &PageBuf, index: u64) -> bool {
-        match (buf.pristine(), &self.format.image) {
-            (Some((image, page)), Some((own, _))) => page == index && image.id() == own.id(),
-            _ => false,
+    /// The unit that a whole page is, if that is known without a look at its bytes.
+    fn known_unit(&self, buf: &PageBuf, index: u64) -> Option<Unit> {
+        let (own, codec) = self.format.image.as_ref()?;
+        match buf.pristine() {
+            Some((image, page)) => (page == index && image.id() == own.id()).then_some(Unit::Image),
+            None => buf.encoding(codec, index).map(|encoded| Unit::Encoded(encoded.clone())),
+        }
+    }
+
+    /// Puts a page that is in memory into less space, if its codec can.
+    pub fn stow(&self, index: u64, page: &mut PageBuf) {
+        page.forget_bytes();
+        let Some((_, codec)) = &self.format.image else { return };
+        if !page.is_bytes() || page.len() != self.format.unit_bytes {
+            return;
+        }
+        let mut encoded = Vec::new();
+        if codec.encode_unsealed(index, page.as_unsealed_slice(), &mut encoded)
+            && encoded.len() < page.len() / 2
+        {
+            *page = PageBuf::encoded_by(codec.clone(), index, encoded.into(), page.len());
         }
     }
 

@@ -17,7 +17,7 @@ use super::requests::{Failure, Job, Pending, explain};
 use super::{Core, HostId, hash_of_str};
 use crate::{
     Bufs, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode,
-    PageCodec, PageImage, Result, SECTOR_BYTES, ShardStart, Time, WallClock, World,
+    PageBuf, PageCodec, PageImage, Result, SECTOR_BYTES, ShardStart, Stowage, Time, WallClock, World,
 };
 
 /// A host between two power cuts, as one shard sees it.
@@ -363,6 +363,16 @@ impl HostFile for SimFile {
             self.node.contents.borrow_mut().adopt(image, codec);
             Ok(true)
         })
+    }
+
+    fn stowage(&self) -> Option<Rc<dyn Stowage>> {
+        self.host.core.stows_pages.then(|| self.node.clone() as Rc<dyn Stowage>)
+    }
+}
+
+impl Stowage for FileNode {
+    fn stow(&self, index: u64, page: &mut PageBuf) {
+        self.contents.borrow().stow(index, page);
     }
 }
 

@@ -90,6 +90,8 @@ pub struct SimConfig {
     pub started_unix_ms: i64,
     /// Calendars of hosts are off by up to this much, drawn from the seed.
     pub clock_offset_max: Duration,
+    /// Whether pages that programs hold in memory may be kept small; changes nothing but memory and processor time.
+    pub stows_pages: bool,
 }
 
 impl Default for SimConfig {
@@ -102,6 +104,7 @@ impl Default for SimConfig {
             volume_bytes: 1 << 50,
             started_unix_ms: 1_767_225_600_000,
             clock_offset_max: Duration::from_millis(500),
+            stows_pages: true,
         }
     }
 }
@@ -153,6 +156,7 @@ struct Core {
     failed_power: Cell<Option<HostId>>,
     seed: u64,
     shards: usize,
+    stows_pages: bool,
     volume_bytes: u64,
     started_unix_ms: i64,
     clock_offset_max: Duration,
@@ -353,6 +357,7 @@ impl Simulation {
             failed_power: Cell::new(None),
             seed,
             shards: config.shards,
+            stows_pages: config.stows_pages,
             volume_bytes: config.volume_bytes,
             started_unix_ms: config.started_unix_ms,
             clock_offset_max: config.clock_offset_max,

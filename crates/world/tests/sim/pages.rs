@@ -52,6 +52,33 @@ fn a_pristine_page_written_back_to_its_place_stays_pristine() {
 }
 
 #[test]
+fn a_stowed_page_is_the_same_page_and_is_written_as_it_was_stowed() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = adopted_file(&world, "/d/x", 10).await;
+        let stowage = file.stowage().expect("a simulated file has one");
+        let mut page = PageBuf::copy_of(&[200; PAGE]);
+        stowage.stow(3, &mut page);
+        assert!(!page.is_bytes(), "it is kept small");
+        assert_eq!(page.as_slice(), [200; PAGE]);
+        let copy = page.sealed_copy(|_| panic!("what was stowed needs no seal"));
+        assert!(!copy.is_bytes());
+        write(&file, 3 * PAGE as u64, smallvec![copy]).await;
+        page.as_mut_slice()[7] = 1;
+        assert_eq!(
+            read(&file, 3 * PAGE as u64, PAGE).await,
+            [200; PAGE],
+            "a later change is none of the file's"
+        );
+        stowage.stow(3, &mut page);
+        assert_eq!(page.as_slice()[6..9], [200, 1, 200]);
+        // At another place of the file it is just bytes.
+        write(&file, 5 * PAGE as u64, smallvec![page.clone()]).await;
+        assert_eq!(read(&file, 5 * PAGE as u64, 4096).await[6..9], [200, 1, 200]);
+    });
+}
+
+#[test]
 fn the_image_counts_as_durable_and_unsynced_page_writes_do_not() {
     let (sim, world) = with_power_cut(1, PowerCut::lose_all());
     sim.run_until(async {
