@@ -320,7 +320,9 @@ impl Campaign<'_> {
         }
         let io_per_batch = (done / test.batches as f64).max(1.0);
         let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) - done;
-        load.set_rate(wanted / PACE_HORIZON_S / io_per_batch);
+        // Sessions hold tickets ahead of time: a pace near zero would put theirs out of reach.
+        let even = iops * PACE_AIM / io_per_batch;
+        load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even / 4.0, even * 4.0));
     }
 
     async fn generate(
