@@ -26,7 +26,7 @@ mod report;
 mod space;
 mod streams;
 
-pub use array::{Array, SharedArray};
+pub use array::{Array, RebuildStatus, SharedArray};
 pub use assumptions::{Assumptions, Source};
 pub use error::ArrayError;
 pub use hardware::{

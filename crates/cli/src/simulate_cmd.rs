@@ -76,7 +76,8 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         tests,
         seed: arguments.seed,
         storage: storage.model,
-        faults: storage.array.map(|array| (array, faults)),
+        array: storage.array,
+        faults,
     };
     let Rehearsed { outcome, trace_hash, elapsed } = rehearsal::rehearse(plan, &mut store, &mut watcher);
     watcher.watcher.close_line();

@@ -27,7 +27,7 @@ use world::sim::{SimConfig, Simulation, StorageModel};
 use world::{Duration, World};
 
 use convoy::{Convoy, Member};
-use faults::Begun;
+use faults::{Ledger, Stage};
 use merge::{HostRecorder, HostWatcher, Merger};
 
 pub use faults::{PlannedFault, planned};
@@ -43,8 +43,10 @@ pub struct Rehearsal {
     pub seed: u64,
     /// How long storage takes; one model for all hosts, which may share what it models.
     pub storage: Box<dyn StorageModel>,
-    /// The model again, when it can be broken, with what goes wrong on purpose.
-    pub faults: Option<(SharedArray, Vec<PlannedFault>)>,
+    /// The model again, if it is one of an array.
+    pub array: Option<SharedArray>,
+    /// What goes wrong on purpose.
+    pub faults: Vec<PlannedFault>,
 }
 
 /// How a rehearsal came out.
@@ -81,7 +83,7 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
 
 /// Carries out a rehearsal. Rows go to `recorder` as they arise, those of a test merged over the hosts.
 pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn Watcher) -> Rehearsed {
-    let Rehearsal { deployments, tests, seed, storage, faults } = plan;
+    let Rehearsal { deployments, tests, seed, storage, array, faults } = plan;
     let simulation = Simulation::new(seed, SimConfig { storage, shards: 1, ..SimConfig::default() });
     let worlds: Vec<World> = deployments.iter().map(|deployment| simulation.host(&deployment.host)).collect();
     for deployment in &deployments {
@@ -89,8 +91,8 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
             simulation.volume(&deployment.host, &volume.dir, VOLUME_BYTES);
         }
     }
-    let begun = Begun::default();
-    let merger = RefCell::new(Merger::new(recorder, deployments.len(), &begun));
+    let ledger = Ledger::new(!faults.is_empty());
+    let merger = RefCell::new(Merger::new(recorder, deployments.len(), &ledger));
     let first = worlds[0].clone();
     let watcher = RefCell::new(watcher);
     let convoy = Convoy::of(deployments.len());
@@ -114,8 +116,14 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
             .await
         }
     });
-    let (array, planned) = faults.map_or((None, Vec::new()), |(array, planned)| (Some(array), planned));
-    let happening = faults::happen(&first, &planned, array.as_ref(), &begun, &merger);
+    let stage = Stage {
+        world: &first,
+        simulation: &simulation,
+        array: array.as_ref(),
+        ledger: &ledger,
+        merger: &merger,
+    };
+    let happening = faults::happen(&stage, &faults);
     let outcomes: Vec<CampaignOutcome> = simulation.run_until(async {
         match select(join_all(campaigns), pin!(happening)).await {
             Either::Left((outcomes, _)) => outcomes,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use campaign::progress::{Progress, Watcher};
 use results::{RecordError, Recorder, Row, Test};
 
-use crate::faults::Begun;
+use crate::faults::Ledger;
 
 /// Puts the rows of the hosts together.
 pub struct Merger<'a> {
@@ -17,12 +17,12 @@ pub struct Merger<'a> {
     hosts: usize,
     /// Ordinal of a test: its latest row of each host.
     tests: BTreeMap<u32, Vec<Option<Test>>>,
-    begun: &'a Begun,
+    ledger: &'a Ledger,
 }
 
 impl<'a> Merger<'a> {
-    pub fn new(recorder: &'a mut dyn Recorder, hosts: usize, begun: &'a Begun) -> Merger<'a> {
-        Merger { recorder, hosts, tests: BTreeMap::new(), begun }
+    pub fn new(recorder: &'a mut dyn Recorder, hosts: usize, ledger: &'a Ledger) -> Merger<'a> {
+        Merger { recorder, hosts, tests: BTreeMap::new(), ledger }
     }
 
     /// Where the rows go that belong to no campaign.
@@ -31,13 +31,28 @@ impl<'a> Merger<'a> {
     }
 
     fn record(&mut self, host: usize, row: Row) -> Result<(), RecordError> {
-        let Row::Test(test) = row else { return self.recorder.record(row) };
-        self.begun.add(&test);
+        let test = match row {
+            Row::Test(test) => test,
+            other => {
+                if let Row::Sample(sample) = &other {
+                    self.ledger.sample(sample);
+                }
+                return self.recorder.record(other);
+            }
+        };
         let hosts = self.hosts;
         let rows = self.tests.entry(test.ordinal).or_insert_with(|| vec![None; hosts]);
         rows[host] = Some(test);
         let present: Vec<&Test> = rows.iter().flatten().collect();
-        self.recorder.record(merged(&present).into())
+        let all = merged(&present);
+        self.ledger.test(&all);
+        self.recorder.record(all.clone().into())?;
+        if let Some(ended_ms) = all.ended_ms.filter(|_| present.len() == hosts) {
+            for (host, text) in self.ledger.summaries(&all) {
+                self.event(all.ordinal, &host, ended_ms, &text);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -7,9 +7,11 @@
 //!   controllers in turn. Each link of a host leads to one controller, in turn; those to the other controllers are for failover.
 //! * A mirror reads from its disks in turn ([`array::MirrorReads::Alternate`]), for every solution.
 //!
-//! Limits: a pool is modelled as the one store that `[array]` names.
+//! * The hot spares of an enclosure are like the disks of the first volume of its first host.
+//!
+//! Limits: a pool is modelled as the one store that `[array]` names. A spare stands in for any drive, of any enclosure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link, LogStore,
@@ -102,6 +104,7 @@ fn hardware(
         assumptions,
         parts: Vec::new(),
         arrays: BTreeMap::new(),
+        spared: BTreeSet::new(),
         pools: BTreeMap::new(),
     };
     for (number, deployment) in deployments.iter().enumerate() {
@@ -121,6 +124,8 @@ struct Builder<'a> {
     parts: Vec<VolumeParts>,
     /// Enclosure, site or host: its controllers.
     arrays: BTreeMap<String, Vec<usize>>,
+    /// Enclosures whose spares are there.
+    spared: BTreeSet<String>,
     /// Place and pool: the store.
     pools: BTreeMap<(String, String), usize>,
 }
@@ -141,6 +146,7 @@ impl Builder<'_> {
             .collect();
         let reached = controllers.len().min(links);
         let volumes = self.solution.volumes(host)?;
+        self.add_spares(host, &volumes)?;
         for (index, tested) in deployment.volumes.iter().enumerate() {
             let Some(info) = volumes.iter().find(|volume| volume.name == tested.name) else { continue };
             let owner = controllers[index % reached];
@@ -165,6 +171,28 @@ impl Builder<'_> {
                 paths: paths.clone(),
             });
         }
+        Ok(())
+    }
+
+    /// The hot spares of the host's enclosure, like the disks of its first volume.
+    fn add_spares(&mut self, host: &str, volumes: &[VolumeInfo]) -> Outcome<()> {
+        let enclosure =
+            self.hosts.iter().find(|spec| spec.name == host).and_then(|spec| spec.enclosure.clone());
+        let described =
+            self.solution.file.enclosure.iter().find(|known| Some(&known.name) == enclosure.as_ref());
+        let Some(described) = described.filter(|known| !self.spared.contains(&known.name)) else {
+            return Ok(());
+        };
+        let with_disk = volumes.iter().find_map(|volume| {
+            let disk = self.solution.file.volume[volume.entry].disk.as_ref()?;
+            Some((volume.entry, disk.clone()))
+        });
+        if let (Some((entry, disk)), Some(count @ 1..)) = (with_disk, described.hot_spares) {
+            let name = format!("{} spare", described.name);
+            let spares = self.add_drives(&disk, count, &name, &format!("volume[{entry}]"))?;
+            self.hardware.spares.extend(spares);
+        }
+        self.spared.insert(described.name.clone());
         Ok(())
     }
 

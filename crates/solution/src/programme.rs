@@ -214,11 +214,15 @@ pub struct Fault {
     pub volume: Option<String>,
     /// Disk of the volume that it happens to, from 1; the first when not given.
     pub disk: Option<u32>,
+    /// Database that rots; the first on the volume when not given.
+    pub database: Option<String>,
+    /// Page of the database that rots, from 1; 4096 when not given.
+    pub page: Option<u32>,
     /// How many times as slow a disk becomes; 10 when not given.
     pub factor: Option<f64>,
-    /// Seconds after the start of the test; any time when not given.
+    /// Seconds after the start of the measured window, or of the test if it has none; at once when not given.
     pub at_s: Option<f64>,
-    /// Seconds that it lasts; to the end of the test when not given.
+    /// Seconds that it lasts; to the end of the test when not given, for good if it is a loss.
     pub duration_s: Option<f64>,
     /// Why it is expected.
     pub note: Option<String>,

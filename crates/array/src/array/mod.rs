@@ -30,6 +30,7 @@ use crate::space::{Pieces, Space};
 use crate::streams::Streams;
 use log_store::LogStoreState;
 use rebuild::RebuildState;
+pub use rebuild::RebuildStatus;
 use replicated::ReplicatedState;
 use statistics::{DriveStatistics, VolumeStatistics};
 
@@ -462,6 +463,13 @@ impl SharedArray {
     /// See [`Array::report`].
     pub fn report(&self, now: Time) -> DeviceReport {
         self.0.borrow_mut().report(now)
+    }
+
+    /// See [`Array::rebuild`]. Time moves on to `now` first.
+    pub fn rebuild(&self, now: Time, drive: usize) -> Option<RebuildStatus> {
+        let mut array = self.0.borrow_mut();
+        array.advance(now.ns);
+        array.rebuild(drive)
     }
 
     /// See [`Array::reset_statistics`].

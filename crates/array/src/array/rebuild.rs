@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use world::Time;
+
 use super::{Array, Happening, Kind};
 use crate::hardware::{Layout, Target};
 use crate::raid::Slot;
@@ -31,9 +33,27 @@ struct Step {
     ends_part: bool,
 }
 
+/// How far the rebuild of a lost drive is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum RebuildStatus {
+    /// The drive has not been given up yet.
+    Waiting,
+    /// No spare is left: its data stay without this copy.
+    NoSpare,
+    /// This share of what is to be rebuilt has been begun, 0 to 1.
+    UnderWay(f64),
+    /// Everything is rebuilt, since this time.
+    Ended(Time),
+}
+
 pub(super) struct RebuildState {
+    drive: usize,
     group: usize,
     slot: usize,
+    status: RebuildStatus,
+    /// Bytes of all parts, and of those that have been begun.
+    total_bytes: u64,
+    begun_bytes: u64,
     parts: VecDeque<Part>,
     /// Bytes of the first part that have been issued.
     into: u64,
@@ -45,11 +65,20 @@ pub(super) struct RebuildState {
 }
 
 impl Array {
+    /// How far the rebuild of `drive` is; `None` if it was not lost, or belongs to no group.
+    pub fn rebuild(&self, drive: usize) -> Option<RebuildStatus> {
+        self.rebuilds.iter().find(|state| state.drive == drive).map(|state| state.status)
+    }
+
     pub(super) fn begin_rebuild(&mut self, group: usize, slot: usize, drive: usize) {
         self.drive_slots[drive] = None;
         self.rebuilds.push(RebuildState {
+            drive,
             group,
             slot,
+            status: RebuildStatus::Waiting,
+            total_bytes: 0,
+            begun_bytes: 0,
             parts: VecDeque::new(),
             into: 0,
             next_step: 0,
@@ -88,6 +117,7 @@ impl Array {
         }
         let Some(spare) = self.spares.pop_front() else {
             self.rebuilds[index].ended = true;
+            self.rebuilds[index].status = RebuildStatus::NoSpare;
             return;
         };
         let raid = &mut self.groups[group];
@@ -140,6 +170,13 @@ impl Array {
         if !self.rebuilds[index].started {
             self.rebuilds[index].started = true;
             self.start_rebuild(index);
+            let piece_bytes =
+                self.groups[self.rebuilds[index].group].pool().map_or(0, |pool| pool.piece_bytes);
+            let parts = self.rebuilds[index].parts.iter().map(|part| match part {
+                Part::Drive { bytes, .. } => *bytes,
+                Part::Pool { .. } => piece_bytes,
+            });
+            self.rebuilds[index].total_bytes = parts.sum();
         }
         let settings = self.hardware.rebuild.clone();
         while !self.rebuilds[index].ended
@@ -177,6 +214,8 @@ impl Array {
                     (raid.plan_pool_rebuild(row, unit, into, take), to)
                 }
             };
+            state.begun_bytes += take;
+            state.status = RebuildStatus::UnderWay(state.begun_bytes as f64 / state.total_bytes as f64);
             state.into += take;
             if state.into >= length {
                 state.parts.pop_front();
@@ -228,6 +267,7 @@ impl Array {
             return;
         }
         self.rebuilds[index].ended = true;
+        self.rebuilds[index].status = RebuildStatus::Ended(Time { ns: self.now_ns });
         if matches!(self.groups[group].slots[slot], Slot::Rebuilding(_)) {
             self.groups[group].slots[slot] = Slot::Healthy;
         }

@@ -340,8 +340,12 @@ impl Disk {
     }
 
     pub fn file_id(&self, path: &str) -> Option<FileId> {
+        self.file(path).map(|file| file.id)
+    }
+
+    pub fn file(&self, path: &str) -> Option<Rc<FileNode>> {
         match self.slot(path).ok()?.node? {
-            Node::File(file) => Some(file.id),
+            Node::File(file) => Some(file),
             Node::Dir(_) => None,
         }
     }

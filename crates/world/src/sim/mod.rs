@@ -530,6 +530,20 @@ impl Simulation {
         self.core.disk(self.known_host(host)).file_id(path)
     }
 
+    /// Flips a bit of a file on its medium; `false` if the file has no such byte.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn rot(&self, host: &str, path: &str, byte: u64, bit: u32) -> bool {
+        let Some(file) = self.core.disk(self.known_host(host)).file(path) else { return false };
+        let mut contents = file.contents.borrow_mut();
+        let exists = byte < contents.size();
+        if exists {
+            contents.flip_bit(byte, bit);
+        }
+        exists
+    }
+
     /// Operations issued since the fault plan was set.
     pub fn operations(&self) -> OpCounts {
         self.core.injector.borrow().operations

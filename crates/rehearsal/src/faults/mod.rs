@@ -1,0 +1,167 @@
+//! `[[fault]]`: what goes wrong on purpose, at a time of a test, and what the report says about it.
+//!
+//! Invariants
+//! 1. A fault of a test happens in every test of that kind, one without a test in every test. Times count from the begin of
+//!    the measured window; in a test without one from its begin.
+//! 2. Each fault is an event of the run at the time when it happens, and another when it ends. At the end of its test a
+//!    third one says what users saw: throughput and latency before, during and after it.
+//! 3. A fault that passes is over at the end of its test at the latest. One whose time does not come in its test does not
+//!    happen.
+//!
+//! Limits: a lost disk, a lost controller and a rotten page stay so. Only parts that the array model has can fail.
+
+mod plan;
+mod seen;
+
+use std::cell::RefCell;
+use std::pin::pin;
+
+use array::{RebuildStatus, SharedArray};
+use futures_util::future::{Either, join_all, pending, select};
+use results::Severity;
+use world::sim::Simulation;
+use world::{Duration, Time, World};
+
+use crate::merge::Merger;
+use plan::Effect;
+pub use plan::{PlannedFault, planned};
+use seen::FaultNumber;
+pub use seen::{Known, Ledger};
+
+/// How often the rebuild of a lost drive is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What faults need to happen.
+pub struct Stage<'a, 'b> {
+    pub world: &'a World,
+    pub simulation: &'a Simulation,
+    pub array: Option<&'a SharedArray>,
+    pub ledger: &'a Ledger,
+    pub merger: &'a RefCell<Merger<'b>>,
+}
+
+/// Lets the faults happen; never ends.
+pub async fn happen(stage: &Stage<'_, '_>, faults: &[PlannedFault]) {
+    let each = faults.iter().map(|planned| async move {
+        let mut n = 0;
+        loop {
+            let known = stage.ledger.nth(n).await;
+            n += 1;
+            if planned.fault.test.is_none_or(|kind| kind.name() == known.test.kind) {
+                stage.in_test(planned, &known).await;
+            }
+        }
+    });
+    join_all(each).await;
+    pending().await
+}
+
+impl Stage<'_, '_> {
+    /// Waits until `at`; `false` if the test ends before.
+    async fn reaches(&self, at: Time, test: u32) -> bool {
+        let (time, end) = (pin!(self.world.sleep_until(at)), pin!(self.ledger.ended(test)));
+        // At the end of a test both may be due: then it has ended.
+        matches!(select(end, time).await, Either::Right(_))
+    }
+
+    async fn in_test(&self, planned: &PlannedFault, known: &Known) {
+        let test = known.test.ordinal;
+        let Some(zero_ms) = known.zero_ms else { return };
+        let at =
+            Time { ns: zero_ms * 1_000_000 } + Duration::from_secs_f64(planned.fault.at_s.unwrap_or(0.0));
+        if !self.reaches(at, test).await {
+            self.say(
+                test,
+                planned,
+                &format!("expected fault did not happen, the test ended before: {}", planned.what),
+            );
+            return;
+        }
+        let note = planned.fault.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
+        self.say(test, planned, &format!("expected fault: {}{note}", planned.what));
+        let number = self.ledger.begins(test, &planned.host, &planned.what, self.now_ms());
+        let schedule = |event: &array::Event| {
+            if let Some(array) = self.array {
+                array.schedule(self.simulation.now(), event.clone());
+            }
+        };
+        match &planned.effect {
+            Effect::Passing { begin, end } => {
+                schedule(begin);
+                let over = planned
+                    .fault
+                    .duration_s
+                    .map_or(u64::MAX, |duration_s| (at + Duration::from_secs_f64(duration_s)).ns);
+                self.reaches(Time { ns: over }, test).await;
+                schedule(end);
+                self.ledger.ends(number, self.now_ms());
+                self.say(test, planned, &format!("expected fault over: {}", planned.what));
+            }
+            Effect::Lost { event, drive } => {
+                schedule(event);
+                if let (Some(array), Some(drive)) = (self.array, drive) {
+                    self.watch_rebuild(array, *drive, number, planned, test).await;
+                }
+            }
+            Effect::Rot { path, bytes } => {
+                let rotten = bytes.iter().all(|byte| self.simulation.rot(&planned.host, path, *byte, 3));
+                if !rotten {
+                    self.say(test, planned, &format!("{path} has no such page: nothing has rotted"));
+                }
+            }
+        }
+    }
+
+    /// Says how the rebuild of a lost drive goes, until it is over or the test is.
+    async fn watch_rebuild(
+        &self,
+        array: &SharedArray,
+        drive: usize,
+        number: FaultNumber,
+        planned: &PlannedFault,
+        test: u32,
+    ) {
+        let begun = self.simulation.now();
+        loop {
+            let status = array.rebuild(self.simulation.now(), drive);
+            let (text, is_last) = match status {
+                None => ("its data have other copies".to_owned(), true),
+                Some(RebuildStatus::Waiting) => ("its rebuild has not begun".to_owned(), false),
+                Some(RebuildStatus::NoSpare) => ("no spare is left for a rebuild".to_owned(), true),
+                Some(RebuildStatus::UnderWay(share)) => (format!("{:.1} % rebuilt", share * 100.0), false),
+                Some(RebuildStatus::Ended(at)) => {
+                    let seconds = at.since(begun).as_secs_f64();
+                    self.ledger.ends(number, self.now_ms());
+                    self.say(test, planned, &format!("rebuilt after {seconds:.0} s: {}", planned.what));
+                    (format!("rebuilt after {seconds:.0} s"), true)
+                }
+            };
+            self.ledger.tell(number, text);
+            if is_last || !self.reaches(self.world.now() + LOOK, test).await {
+                return;
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.world.now().ns / 1_000_000
+    }
+
+    fn say(&self, test: u32, planned: &PlannedFault, text: &str) {
+        self.merger.borrow_mut().event(test, &planned.host, self.now_ms(), text);
+    }
+}
+
+impl Merger<'_> {
+    /// Keeps an event. A store that keeps nothing any more says so to the campaign's next row, too.
+    pub(crate) fn event(&mut self, test: u32, host: &str, t_ms: u64, text: &str) {
+        let event = results::Event {
+            t_ms,
+            severity: Severity::Warning,
+            test: Some(test),
+            host: host.to_owned(),
+            text: text.to_owned(),
+        };
+        let _ = self.recorder().record(event.into());
+    }
+}

@@ -1,0 +1,146 @@
+//! `[[fault]]` of the solution file on the parts of the model.
+
+use array::Event;
+use campaign::database_path;
+use solution::{Deployment, Fault, Solution, SolutionError};
+
+use crate::storage::VolumeParts;
+
+/// A fault with what it hits.
+#[derive(Debug, Clone)]
+pub struct PlannedFault {
+    pub(super) fault: Fault,
+    pub(super) host: String,
+    /// What goes wrong, in words.
+    pub(super) what: String,
+    pub(super) effect: Effect,
+}
+
+/// What a fault does.
+#[derive(Debug, Clone)]
+pub(super) enum Effect {
+    /// Something of the array fails and comes back.
+    Passing { begin: Event, end: Event },
+    /// Something of the array is lost; a lost drive may be rebuilt.
+    Lost { event: Event, drive: Option<usize> },
+    /// Bits of a page change in its file, at these bytes.
+    Rot { path: String, bytes: [u64; 2] },
+}
+
+const KINDS: [&str; 6] =
+    ["disk_fails", "disk_slow", "path_lost", "cache_unprotected", "controller_fails", "bit_rot"];
+/// The page that rots when the file names none: in the first 128 MiB of any database.
+const ROTTEN_PAGE: u32 = 4096;
+/// Inside the page; two bits, since one can be put right by the checksum.
+const ROTTEN_BYTES: [u64; 2] = [2000, 2700];
+
+/// The faults of a solution file on the parts that take part.
+///
+/// # Errors
+/// If a fault is of no known kind, names no part, or there is no model of the storage.
+pub fn planned(
+    solution: &Solution,
+    deployments: &[Deployment],
+    parts: &[VolumeParts],
+) -> Result<Vec<PlannedFault>, Box<SolutionError>> {
+    let mut planned = Vec::new();
+    for (index, fault) in solution.file.fault.iter().enumerate() {
+        let at = format!("fault[{index}]");
+        let refuse = |field: &str, message: String, help: &str| {
+            let help = (!help.is_empty()).then(|| help.to_owned());
+            Err(solution.error(&format!("{at}{field}"), message, help))
+        };
+        if !KINDS.contains(&fault.kind.as_str()) {
+            let known = format!("known in simulated time: {}", KINDS.join(", "));
+            return refuse(".kind", format!("`{}` cannot be simulated", fault.kind), &known);
+        }
+        let lasts = !matches!(fault.kind.as_str(), "disk_fails" | "controller_fails" | "bit_rot");
+        if fault.duration_s.is_some() && !lasts {
+            return refuse(".duration_s", format!("{} has no end", fault.kind), "");
+        }
+        let host = fault.host.clone().unwrap_or_else(|| deployments[0].host.clone());
+        let Some(deployment) = deployments.iter().find(|deployment| deployment.host == host) else {
+            continue;
+        };
+        if fault.kind == "bit_rot" {
+            let Some(rot) = rot(fault, deployment) else {
+                let help = "name a database of the host, and a page that it has";
+                return refuse("", "no database has this page".into(), help);
+            };
+            planned.push(rot);
+            continue;
+        }
+        let hit = parts.iter().find(|parts| {
+            parts.host == host && fault.volume.as_ref().is_none_or(|volume| *volume == parts.volume)
+        });
+        let Some(hit) = hit else {
+            let help = "name host and volume, and describe [array]";
+            return refuse("", "no modelled volume is hit by this fault".into(), help);
+        };
+        let disk = fault.disk.unwrap_or(1);
+        let drive = hit.drives.get(disk.saturating_sub(1) as usize).copied();
+        if drive.is_none() && matches!(fault.kind.as_str(), "disk_fails" | "disk_slow") {
+            return refuse(".disk", format!("volume `{}` has {} disks", hit.volume, hit.drives.len()), "");
+        }
+        planned.push(of_array(fault, hit, drive.unwrap_or(0), disk));
+    }
+    Ok(planned)
+}
+
+fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> PlannedFault {
+    let (volume, controller, link) = (&hit.volume, hit.controller, hit.link);
+    let (what, effect) = match fault.kind.as_str() {
+        "disk_fails" => {
+            let event = Event::DriveFails { drive };
+            (format!("disk {disk} of {volume} fails"), Effect::Lost { event, drive: Some(drive) })
+        }
+        "disk_slow" => {
+            let factor = fault.factor.unwrap_or(10.0);
+            let begin = Event::DriveSlow { drive, factor };
+            let end = Event::DriveSlow { drive, factor: 1.0 };
+            (format!("disk {disk} of {volume} is {factor} times as slow"), Effect::Passing { begin, end })
+        }
+        "path_lost" => {
+            let (begin, end) = (Event::LinkLost { link }, Event::LinkRestored { link });
+            (format!("a path to {volume} is lost"), Effect::Passing { begin, end })
+        }
+        "cache_unprotected" => {
+            let begin = Event::CacheUnprotected { controller };
+            let end = Event::CacheProtected { controller };
+            let what = format!("the write cache in front of {volume} is not protected");
+            (what, Effect::Passing { begin, end })
+        }
+        _ => {
+            let event = Event::ControllerFails { controller };
+            (format!("the controller of {volume} fails"), Effect::Lost { event, drive: None })
+        }
+    };
+    PlannedFault { fault: fault.clone(), host: hit.host.clone(), what, effect }
+}
+
+fn rot(fault: &Fault, deployment: &Deployment) -> Option<PlannedFault> {
+    let volume = match &fault.volume {
+        Some(name) => Some(deployment.volumes.iter().find(|volume| volume.name == *name)?),
+        None => None,
+    };
+    let page = u64::from(fault.page.unwrap_or(ROTTEN_PAGE));
+    let databases = deployment.instances.iter().flat_map(|instance| {
+        instance.databases.iter().map(move |database| (u64::from(instance.page_bytes), database))
+    });
+    let mut hit = databases.filter(|(_, database)| {
+        fault.database.as_ref().is_none_or(|name| *name == database.name)
+            && volume.is_none_or(|volume| database.dir.starts_with(&volume.dir))
+    });
+    let (page_bytes, database) = hit.next()?;
+    // Two pages of header come first.
+    let start = (page + 1) * page_bytes;
+    (page > 0 && start + page_bytes <= database.bytes).then(|| PlannedFault {
+        fault: fault.clone(),
+        host: deployment.host.clone(),
+        what: format!("page {page} of database {} rots", database.name),
+        effect: Effect::Rot {
+            path: database_path(&database.dir, &database.name),
+            bytes: ROTTEN_BYTES.map(|byte| start + byte),
+        },
+    })
+}

@@ -1,0 +1,190 @@
+//! What users saw of a fault: throughput and latency before, during and after it.
+
+use std::cell::{Cell, RefCell};
+
+use results::{IoClass, Measure, Sample, Test};
+use solution::TestKind;
+use world::sync::Notify;
+
+/// The tests so far, what was measured in the last one, and the faults that happened in it.
+#[derive(Default)]
+pub struct Ledger {
+    /// Without faults nothing needs to be kept.
+    keeps: bool,
+    tests: RefCell<Vec<Known>>,
+    samples: RefCell<Vec<Seen>>,
+    faults: RefCell<Vec<Happened>>,
+    more: Notify,
+}
+
+/// A test with the time that its faults count from, once that is known.
+#[derive(Clone)]
+pub struct Known {
+    pub test: Test,
+    pub zero_ms: Option<u64>,
+}
+
+struct Seen {
+    host: String,
+    t_ms: u64,
+    class: IoClass,
+    count: u64,
+    latency_ns_sum: u64,
+}
+
+/// A fault that happened.
+struct Happened {
+    test: u32,
+    host: String,
+    what: String,
+    begin_ms: u64,
+    end_ms: Cell<Option<u64>>,
+    outcome: RefCell<String>,
+}
+
+/// Number of a fault in the ledger.
+#[derive(Clone, Copy)]
+pub struct FaultNumber(usize);
+
+const CLASSES: [IoClass; 3] = [IoClass::TransactionalRead, IoClass::TransactionalWrite, IoClass::LogWrite];
+
+impl Ledger {
+    pub fn new(keeps: bool) -> Ledger {
+        Ledger { keeps, ..Ledger::default() }
+    }
+
+    /// A row of a test, all hosts together: its begin, its window, its end.
+    pub fn test(&self, test: &Test) {
+        let mut tests = self.tests.borrow_mut();
+        let has_window =
+            [TestKind::Performance, TestKind::Stress].iter().any(|kind| kind.name() == test.kind);
+        let zero_ms = if has_window { test.window_start_ms } else { Some(test.started_ms) };
+        let known = Known { test: test.clone(), zero_ms };
+        match tests.iter_mut().find(|known| known.test.ordinal == test.ordinal) {
+            Some(place) => *place = known,
+            None => {
+                self.samples.borrow_mut().clear();
+                tests.push(known);
+            }
+        }
+        drop(tests);
+        self.more.notify_all();
+    }
+
+    /// A sample: kept if it is of a whole host and of the I/O that users wait for.
+    pub fn sample(&self, sample: &Sample) {
+        let Measure::Io(class) = sample.measure else { return };
+        if self.keeps && sample.origin.instance.is_none() && CLASSES.contains(&class) {
+            self.samples.borrow_mut().push(Seen {
+                host: sample.origin.host.clone(),
+                t_ms: sample.t_ms,
+                class,
+                count: sample.count,
+                latency_ns_sum: sample.latency_ns_sum,
+            });
+        }
+    }
+
+    /// The nth test, when the time that its faults count from is known or it has ended without.
+    pub async fn nth(&self, n: usize) -> Known {
+        let ready = |known: &Known| known.zero_ms.is_some() || known.test.ended_ms.is_some();
+        loop {
+            let wait = self.more.wait();
+            if let Some(known) = self.tests.borrow().get(n).filter(|known| ready(known)) {
+                return known.clone();
+            }
+            wait.await;
+        }
+    }
+
+    /// Completes when the test has ended.
+    pub async fn ended(&self, ordinal: u32) {
+        let has_ended = |known: &Known| known.test.ordinal == ordinal && known.test.ended_ms.is_some();
+        loop {
+            let wait = self.more.wait();
+            if self.tests.borrow().iter().any(has_ended) {
+                return;
+            }
+            wait.await;
+        }
+    }
+
+    /// A fault happens now.
+    pub fn begins(&self, test: u32, host: &str, what: &str, now_ms: u64) -> FaultNumber {
+        let (host, what) = (host.to_owned(), what.to_owned());
+        let mut faults = self.faults.borrow_mut();
+        faults.push(Happened {
+            test,
+            host,
+            what,
+            begin_ms: now_ms,
+            end_ms: Cell::new(None),
+            outcome: RefCell::default(),
+        });
+        FaultNumber(faults.len() - 1)
+    }
+
+    /// What is known of its course by now.
+    pub fn tell(&self, fault: FaultNumber, outcome: String) {
+        *self.faults.borrow()[fault.0].outcome.borrow_mut() = outcome;
+    }
+
+    /// It is over.
+    pub fn ends(&self, fault: FaultNumber, now_ms: u64) {
+        self.faults.borrow()[fault.0].end_ms.set(Some(now_ms));
+    }
+
+    /// Of each fault of a test that has ended: its host, and what users saw.
+    pub fn summaries(&self, test: &Test) -> Vec<(String, String)> {
+        let faults = self.faults.borrow();
+        let of_test = faults.iter().filter(|fault| fault.test == test.ordinal);
+        of_test.map(|fault| (fault.host.clone(), self.summary(fault, test))).collect()
+    }
+
+    fn summary(&self, fault: &Happened, test: &Test) -> String {
+        let first_ms = test.window_start_ms.unwrap_or(test.started_ms);
+        let last_ms = test.window_end_ms.or(test.ended_ms).unwrap_or(u64::MAX);
+        let end_ms = fault.end_ms.get().unwrap_or(last_ms);
+        let phases = [
+            ("before", first_ms, fault.begin_ms),
+            ("during", fault.begin_ms, end_ms),
+            ("after", end_ms, last_ms),
+        ];
+        let mut text = format!("as users saw it: {}", fault.what);
+        for (name, from_ms, to_ms) in phases {
+            if let Some(phase) = self.phase(&fault.host, from_ms, to_ms) {
+                text += &format!("; {name} ({} s): {phase}", (to_ms - from_ms).div_ceil(1000));
+            }
+        }
+        let outcome = fault.outcome.borrow();
+        if !outcome.is_empty() {
+            text += &format!("; {outcome}");
+        }
+        text
+    }
+
+    /// What was measured in whole samples between two times.
+    fn phase(&self, host: &str, from_ms: u64, to_ms: u64) -> Option<String> {
+        let samples = self.samples.borrow();
+        let inside: Vec<&Seen> = samples
+            .iter()
+            .filter(|seen| seen.host == host && (from_ms..to_ms).contains(&seen.t_ms))
+            .collect();
+        let sums = |class: IoClass| {
+            let of_class = inside.iter().filter(|seen| seen.class == class);
+            of_class.fold((0, 0), |(count, ns), seen| (count + seen.count, ns + seen.latency_ns_sum))
+        };
+        let mean_ms = |(count, ns): (u64, u64)| if count == 0 { 0.0 } else { ns as f64 / count as f64 / 1e6 };
+        let [reads, writes, log_writes] = CLASSES.map(sums);
+        let seconds = to_ms.saturating_sub(from_ms) as f64 / 1e3;
+        (!inside.is_empty()).then(|| {
+            format!(
+                "{:.0} IOPS, read {:.2} ms, write {:.2} ms, log write {:.2} ms",
+                (reads.0 + writes.0) as f64 / seconds,
+                mean_ms(reads),
+                mean_ms(writes),
+                mean_ms(log_writes)
+            )
+        })
+    }
+}

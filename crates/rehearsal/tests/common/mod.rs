@@ -1,0 +1,248 @@
+//! A question to a small solution on modelled disks, and the answer of its rehearsal.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use campaign::progress::{Progress, Watcher};
+use rehearsal::{Rehearsal, planned, rehearse, storage, with_databases};
+use results::{IoClass, Measure, Outcome, Row, Verdict};
+use solution::Solution;
+
+/// A flash drive of `assumptions.toml`.
+pub const FLASH: &str = "SSDSC2BX800G4";
+
+/// What is asked about: two databases on disks of 7,200 rpm behind an array with two controllers, unless
+/// set otherwise. The cache is so small that it does not come to hold the databases.
+#[derive(Clone)]
+pub struct Question {
+    pub load: String,
+    pub disk: &'static str,
+    pub raid: &'static str,
+    pub disks: u32,
+    pub controller: &'static str,
+    pub links: u32,
+    pub link: &'static str,
+    pub hot_spares: u32,
+    pub database_mib: u64,
+    pub cache_mib: u64,
+    pub warmup_s: u32,
+    pub duration_s: u32,
+    pub tests: String,
+    pub faults: String,
+}
+
+impl Question {
+    pub fn new(load: &str) -> Question {
+        Question {
+            load: load.to_owned(),
+            disk: "ST4000NM0023",
+            raid: "raid1",
+            disks: 2,
+            controller: "sas-array-2013",
+            links: 2,
+            link: "sas-6g-x4",
+            hot_spares: 0,
+            database_mib: 200_000,
+            cache_mib: 8,
+            warmup_s: 20,
+            duration_s: 40,
+            tests: String::new(),
+            faults: String::new(),
+        }
+    }
+
+    pub fn with_fault(self, fault: &str) -> Question {
+        Question { faults: format!("[[fault]]\n{fault}\n"), ..self }
+    }
+
+    fn text(&self) -> String {
+        let Question { load, raid, disks, links, link, hot_spares, database_mib, cache_mib, .. } = self;
+        let Question { disk, controller, warmup_s, duration_s, tests, faults, .. } = self;
+        let capacity_gb = if *disk == FLASH { 800 } else { 4000 };
+        format!(
+            r#"
+[solution]
+name = "What if"
+schema = 1
+
+[[enclosure]]
+name = "E"
+bays = 60
+hot_spares = {hot_spares}
+
+[[host]]
+name = "h"
+enclosure = "E"
+
+[[disk]]
+name = "{disk}"
+capacity_gb = {capacity_gb}
+
+[[volume]]
+name = "LUN"
+disk = "{disk}"
+disks = {disks}
+raid = "{raid}"
+path = "/lun"
+
+[array]
+scope = "shared"
+controller = "{controller}"
+controllers = 2
+cache_mib = 64
+stripe_element_kib = 512
+link = "{link}"
+links_per_host = {links}
+
+[[instance]]
+name = "DB{{n}}"
+count = 2
+volume = "LUN"
+
+[sizing]
+database_mib = {database_mib}
+
+[load]
+{load}
+
+[engine]
+cache_min_mib = 4
+cache_max_mib = {cache_mib}
+flush_start_percent = 4
+flush_stop_percent = 8
+
+[[test]]
+kind = "performance"
+duration_s = {duration_s}
+warmup_limit_s = {warmup_s}
+
+{tests}
+{faults}
+"#
+        )
+    }
+
+    fn solution(&self) -> Solution {
+        Solution::parse(&self.text(), "what_if.toml").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Why its faults cannot be.
+    pub fn refusal(&self) -> String {
+        let solution = self.solution();
+        let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
+        let storage = storage(&solution, &deployments, 1).unwrap_or_else(|error| panic!("{error}"));
+        planned(&solution, &deployments, &storage.parts).expect_err("it cannot be").to_string()
+    }
+
+    pub fn answer(&self) -> Answer {
+        let solution = self.solution();
+        let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
+        let storage = storage(&solution, &deployments, 1).unwrap_or_else(|error| panic!("{error}"));
+        let faults =
+            planned(&solution, &deployments, &storage.parts).unwrap_or_else(|error| panic!("{error}"));
+        let tests = with_databases(&deployments[0].tests);
+        let mut rows: Vec<Row> = Vec::new();
+        let (array, storage) = (storage.array, storage.model);
+        let plan = Rehearsal { deployments, tests, seed: 1, storage, array, faults };
+        let rehearsed = rehearse(plan, &mut rows, &mut Silent);
+        assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+        Answer { rows, verdicts: rehearsed.outcome.verdicts }
+    }
+}
+
+/// What a rehearsal came to.
+pub struct Answer {
+    pub rows: Vec<Row>,
+    pub verdicts: Vec<Verdict>,
+}
+
+/// Operations of a class in a part of the measured window.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub struct Phase {
+    pub per_s: f64,
+    pub latency_ms: f64,
+}
+
+impl Answer {
+    pub fn iops(&self) -> f64 {
+        self.measured("achieved_iops")[0]
+    }
+
+    /// Of the database that has it worse.
+    pub fn read_ms(&self) -> f64 {
+        self.measured("read_latency_avg").into_iter().fold(0.0, f64::max)
+    }
+
+    pub fn measured(&self, rule: &str) -> Vec<f64> {
+        let of_rule = self.verdicts.iter().filter(|verdict| verdict.rule == rule);
+        of_rule.map(|verdict| verdict.measured.expect("it was measured")).collect()
+    }
+
+    pub fn failed(&self) -> Vec<&str> {
+        let failed = self.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+        failed.map(|verdict| verdict.rule.as_str()).collect()
+    }
+
+    pub fn count(&self, measure: Measure) -> u64 {
+        let samples = self.rows.iter().filter_map(|row| match row {
+            Row::Sample(sample) if sample.origin.instance.is_none() && sample.measure == measure => {
+                Some(sample)
+            }
+            _ => None,
+        });
+        samples.map(|sample| sample.count).sum()
+    }
+
+    /// The measured window, milliseconds since the start of the run.
+    pub fn window_ms(&self) -> (u64, u64) {
+        let mut windows = self.rows.iter().filter_map(|row| match row {
+            Row::Test(test) => test.window_start_ms.zip(test.window_end_ms),
+            _ => None,
+        });
+        windows.next_back().expect("a test with a window was carried out")
+    }
+
+    /// Seconds `from_s..to_s` of the measured window.
+    pub fn phase(&self, class: IoClass, from_s: u64, to_s: u64) -> Phase {
+        let start_ms = self.window_ms().0;
+        let inside = start_ms + from_s * 1000..start_ms + to_s * 1000;
+        let (mut count, mut latency_ns) = (0, 0);
+        for row in &self.rows {
+            if let Row::Sample(sample) = row
+                && sample.origin.instance.is_none()
+                && sample.measure == class.into()
+                && inside.contains(&sample.t_ms)
+            {
+                count += sample.count;
+                latency_ns += sample.latency_ns_sum;
+            }
+        }
+        let latency_ms = latency_ns as f64 / (count as f64).max(1.0) / 1e6;
+        Phase { per_s: count as f64 / (to_s - from_s) as f64, latency_ms }
+    }
+
+    /// The texts of all events with the seconds of the window at which they happened.
+    pub fn events(&self) -> Vec<(f64, &str)> {
+        let start_ms = self.window_ms().0 as f64;
+        let events = self.rows.iter().filter_map(|row| match row {
+            Row::Event(event) => Some(((event.t_ms as f64 - start_ms) / 1e3, event.text.as_str())),
+            _ => None,
+        });
+        events.collect()
+    }
+
+    /// The event that begins with this text.
+    pub fn event(&self, begins: &str) -> (f64, &str) {
+        let events = self.events();
+        let found = events.iter().find(|(_, text)| text.starts_with(begins));
+        *found.unwrap_or_else(|| panic!("no event begins with `{begins}`: {events:#?}"))
+    }
+}
+
+struct Silent;
+
+impl Watcher for Silent {
+    fn progress(&mut self, _progress: &Progress) {}
+    fn line(&mut self, _text: &str) {}
+    fn interrupted(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,132 @@
+//! Each fault of docs/simulate.md happens at its time, is felt as physics has it, and is told in the events of the run.
+
+mod common;
+
+use common::Question;
+use results::IoClass::{LogWrite, TransactionalRead, TransactionalWrite};
+
+fn busy() -> Question {
+    Question { duration_s: 60, ..Question::new("sessions = 4") }
+}
+
+#[test]
+fn a_lost_disk_slows_reads_until_the_spare_is_rebuilt() {
+    let question =
+        Question { hot_spares: 1, duration_s: 240, database_mib: 1024, ..Question::new("sessions = 6") };
+    let answer = question
+        .with_fault("kind = \"disk_fails\"\ntest = \"performance\"\nvolume = \"LUN\"\ndisk = 2\nat_s = 30")
+        .answer();
+    assert_eq!(answer.event("expected fault: disk 2 of LUN fails").0, 30.0);
+    let (rebuilt_s, _) = answer.event("rebuilt after");
+    assert!((60.0..180.0).contains(&rebuilt_s), "{rebuilt_s}");
+    let reads = |from, to| answer.phase(TransactionalRead, from, to).latency_ms;
+    let (before, during) = (reads(0, 30), reads(30, rebuilt_s as u64));
+    let after = reads(rebuilt_s as u64 + 1, 240);
+    assert!(
+        during > before * 1.2 && after < during / 1.1 && after < before * 1.15,
+        "{before} {during} {after}"
+    );
+    let (_, summary) = answer.event("as users saw it: disk 2 of LUN fails");
+    for part in ["before (30 s)", "during (", "after (", "rebuilt after"] {
+        assert!(summary.contains(part), "{summary}");
+    }
+}
+
+#[test]
+fn without_a_spare_a_mirror_stays_degraded_and_the_report_says_so() {
+    let answer = busy()
+        .with_fault("kind = \"disk_fails\"\ndisk = 1\nat_s = 30\nnote = \"drill\"\ntest = \"performance\"")
+        .answer();
+    answer.event("expected fault: disk 1 of LUN fails (drill)");
+    let (before, during) = (answer.phase(TransactionalRead, 0, 30), answer.phase(TransactionalRead, 30, 60));
+    assert!(
+        during.latency_ms > before.latency_ms * 1.2 && during.per_s < before.per_s,
+        "{before:?} {during:?}"
+    );
+    assert!(answer.event("as users saw it").1.ends_with("no spare is left for a rebuild"));
+}
+
+#[test]
+fn a_slow_disk_is_felt_while_it_is_slow() {
+    let fault = "kind = \"disk_slow\"\nfactor = 6\nat_s = 20\nduration_s = 20\ntest = \"performance\"";
+    let answer = busy().with_fault(fault).answer();
+    assert_eq!(answer.event("expected fault over: disk 1 of LUN is 6 times as slow").0, 40.0);
+    let [before, during, after] =
+        [(0, 20), (20, 40), (42, 60)].map(|(from, to)| answer.phase(TransactionalRead, from, to).latency_ms);
+    assert!(during > before * 1.5 && during > after * 1.5, "{before} {during} {after}");
+    let summary = answer.event("as users saw it").1;
+    assert!(
+        summary.contains("before (20 s)")
+            && summary.contains("during (20 s)")
+            && summary.contains("after (20 s)"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn a_lost_write_cache_multiplies_write_latency() {
+    let fault = "kind = \"cache_unprotected\"\nat_s = 20\nduration_s = 20\ntest = \"performance\"";
+    let answer = busy().with_fault(fault).answer();
+    for class in [TransactionalWrite, LogWrite] {
+        let [before, during, after] =
+            [(0, 20), (20, 40), (42, 60)].map(|(from, to)| answer.phase(class, from, to).latency_ms);
+        assert!(during > before * 3.0 && during > after * 3.0, "{class:?}: {before} {during} {after}");
+    }
+}
+
+#[test]
+fn a_lost_path_moves_the_volume_to_the_other_controller() {
+    // The host's links lead to one controller each: without the first, the volume fails over in silence.
+    let fault = "kind = \"path_lost\"\nat_s = 20\nduration_s = 20\ntest = \"performance\"";
+    let answer = busy().with_fault(fault).answer();
+    answer.event("expected fault: a path to LUN is lost");
+    let reads = |from, to| answer.phase(TransactionalRead, from, to);
+    let (before, silence) = (reads(0, 20), reads(20, 25));
+    assert!(silence.per_s < before.per_s / 2.0, "the change of paths takes seconds: {before:?} {silence:?}");
+    assert!(reads(30, 40).per_s > reads(0, 20).per_s * 0.8, "the other path carries everything");
+    assert!(answer.failed().contains(&"read_latency_max"), "users waited for it: {:?}", answer.failed());
+}
+
+#[test]
+fn a_lost_controller_is_a_silence_and_then_writes_go_through() {
+    let answer = busy().with_fault("kind = \"controller_fails\"\nat_s = 30\ntest = \"performance\"").answer();
+    answer.event("expected fault: the controller of LUN fails");
+    let writes = |from, to| answer.phase(LogWrite, from, to).latency_ms;
+    assert!(writes(45, 60) > writes(0, 30) * 3.0, "nobody mirrors the cache that is left");
+    assert!(answer.phase(TransactionalRead, 45, 60).per_s > 10.0, "the partner serves");
+}
+
+#[test]
+fn rot_is_found_by_the_checksum_of_the_copy_it_is_on() {
+    let tests = "[[test]]\nkind = \"database_checksum\"\n".to_owned();
+    let question = Question { tests, database_mib: 256, duration_s: 10, ..Question::new("sessions = 1") };
+    assert!(question.answer().failed().is_empty());
+    let rot = "kind = \"bit_rot\"\ntest = \"database_checksum\"\ndatabase = \"DB2\"\npage = 5000";
+    let answer = question.with_fault(rot).answer();
+    answer.event("expected fault: page 5000 of database DB2 rots");
+    let found: Vec<_> = answer
+        .verdicts
+        .iter()
+        .filter(|verdict| verdict.rule == "bad_pages" && verdict.measured == Some(1.0))
+        .collect();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].origin.database.as_deref(), Some("DB2"));
+}
+
+#[test]
+fn a_fault_after_the_end_of_its_test_does_not_happen() {
+    let fault = "kind = \"disk_slow\"\nat_s = 15\ntest = \"performance\"";
+    let answer = Question { duration_s: 10, ..Question::new("sessions = 1") }.with_fault(fault).answer();
+    let events = answer.events();
+    assert!(events.iter().all(|(_, text)| !text.starts_with("expected fault: ")), "{events:?}");
+}
+
+#[test]
+fn a_fault_that_cannot_be_is_refused_where_it_stands() {
+    let refusal = |fault| Question::new("sessions = 1").with_fault(fault).refusal();
+    assert!(refusal("kind = \"meteorite\"").contains("meteorite"));
+    assert!(refusal("kind = \"disk_fails\"\ndisk = 3").contains("2 disks"));
+    assert!(refusal("kind = \"disk_fails\"\nduration_s = 3").contains("no end"));
+    assert!(refusal("kind = \"bit_rot\"\ndatabase = \"DB9\"").contains("no database"));
+    assert!(refusal("kind = \"bit_rot\"\npage = 99_999_999").contains("no database"));
+}

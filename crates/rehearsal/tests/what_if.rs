@@ -1,0 +1,65 @@
+//! What a planner would ask, and the answer that physics gives.
+
+mod common;
+
+use common::{FLASH, Question};
+use results::{IoClass, Measure};
+
+#[test]
+fn more_sessions_raise_throughput_and_latency_together() {
+    let [one, two, four, sixteen] =
+        [1, 2, 4, 16].map(|sessions| Question::new(&format!("sessions = {sessions}")).answer());
+    let iops = [&one, &two, &four, &sixteen].map(|answer| answer.iops());
+    assert!(iops.is_sorted_by(|a, b| a < b) && iops[0] * 1.5 < iops[2], "{iops:?}");
+    let read_ms = [&one, &two, &four, &sixteen].map(|answer| answer.read_ms());
+    assert!(read_ms.is_sorted_by(|a, b| a < b), "{read_ms:?}");
+    let (gained, paid) = (iops[3] / iops[2], read_ms[3] / read_ms[2]);
+    assert!(gained < paid, "beyond the knee more latency is paid ({paid}) than throughput gained ({gained})");
+}
+
+#[test]
+fn raid_5_instead_of_raid_10_costs_writes() {
+    let question = |raid| Question { raid, disks: 4, ..Question::new("sessions = 12") };
+    let (mirrored, parity) = (question("raid10").answer(), question("raid5").answer());
+    assert!(parity.iops() < mirrored.iops() * 0.9, "{} {}", parity.iops(), mirrored.iops());
+    assert!(parity.read_ms() > mirrored.read_ms(), "reads wait behind the writes' reads");
+}
+
+#[test]
+fn twice_the_mailboxes_on_a_disk_break_the_threshold() {
+    let enough = Question::new("target_iops = 60").answer();
+    assert!(enough.failed().is_empty(), "{:?}", enough.failed());
+    let twice = Question::new("target_iops = 240").answer();
+    assert!(twice.failed().contains(&"read_latency_avg"), "{:?}", twice.failed());
+}
+
+#[test]
+fn a_database_larger_than_its_cache_share_reads_more_per_batch() {
+    let reads_per_batch = |database_mib| {
+        let answer = Question { database_mib, cache_mib: 64, ..Question::new("sessions = 4") }.answer();
+        answer.count(IoClass::TransactionalRead.into()) as f64 / answer.count(Measure::Batch) as f64
+    };
+    let (small, large) = (reads_per_batch(96), reads_per_batch(200_000));
+    assert!(small * 1.5 < large, "{small} {large}");
+}
+
+#[test]
+fn a_third_host_adapter_helps_only_where_the_adapter_was_the_limit() {
+    // Flash behind links of 1 Gb/s; then disks behind the same links.
+    let wide = |links| Question {
+        disk: FLASH,
+        raid: "raid10",
+        disks: 4,
+        controller: "raid-adapter-2017",
+        link: "iscsi-1g",
+        links,
+        warmup_s: 1,
+        duration_s: 3,
+        ..Question::new("sessions = 48")
+    };
+    let narrow =
+        |links| Question { disk: Question::new("").disk, warmup_s: 20, duration_s: 40, ..wide(links) };
+    let gain = |of: &dyn Fn(u32) -> Question| of(3).answer().iops() / of(2).answer().iops();
+    let (adapters_limit, disks_limit) = (gain(&wide), gain(&narrow));
+    assert!(adapters_limit > 1.1 && (0.9..1.08).contains(&disks_limit), "{adapters_limit} {disks_limit}");
+}
