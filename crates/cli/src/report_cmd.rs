@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use evidence::{Report, load};
 
 use crate::failure::{Failure, Status};
+use crate::output::data;
 
 /// Renders the evidence of a run again, also of one that was killed.
 #[derive(clap::Args)]
@@ -31,8 +32,7 @@ pub struct ReportArguments {
 pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
     let Some(run) = &arguments.run else {
         let schema = serde_json::to_string_pretty(&Report::schema()).expect("a schema has only text keys");
-        println!("{schema}");
-        return Ok(Status::Pass);
+        return data(&format!("{schema}\n")).map(|()| Status::Pass);
     };
     let db = run_db(run)?;
     if let Some(folder) = &arguments.csv {
@@ -44,7 +44,7 @@ pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
             eprintln!("wrote {}", path.display());
         }
     } else if arguments.json {
-        print!("{}", rendered(run)?.json());
+        data(&rendered(run)?.json())?;
     } else {
         render(run)?;
         eprintln!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", run.display());

@@ -249,7 +249,7 @@ pub fn tell(
     elapsed: std::time::Duration,
 ) -> Result<Status, Failure> {
     crate::report_cmd::render(folder)?;
-    print!("{}", crate::verdict_table::table(outcome, elapsed));
+    crate::output::data(&crate::verdict_table::table(outcome, elapsed))?;
     eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
     match &outcome.error {
         None if outcome.passed() => Ok(Status::Pass),

@@ -7,6 +7,7 @@ use evidence::csv;
 use evidence::{Cell, Query, StoreError};
 
 use crate::failure::{Failure, Status};
+use crate::output::data;
 use crate::report_cmd::run_db;
 
 /// Asks the evidence of a run in SQL; without a query it lists the tables.
@@ -56,9 +57,9 @@ pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
     let failed = |error: StoreError| Failure::could_not_run("the run cannot be read").because(error);
     let query = Query::open(&path).map_err(failed)?;
     let Some(sql) = &arguments.query else {
-        for (table, columns) in query.tables().map_err(failed)? {
-            println!("{table}({})", columns.join(", "));
-        }
+        let tables = query.tables().map_err(failed)?;
+        let lines = tables.iter().map(|(table, columns)| format!("{table}({})\n", columns.join(", ")));
+        data(&lines.collect::<String>())?;
         eprintln!("what they mean: docs/run-db.md");
         return Ok(Status::Pass);
     };

@@ -97,6 +97,29 @@ fn evidence_cannot_act_on_the_terminal() {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let place = tempfile::tempdir().expect("a folder");
+    let run = run_folder(&place.path().join("run"), &synthetic::Shape::default());
+    for arguments in [
+        vec!["report", &run, "--json"],
+        vec!["report", "--schema"],
+        vec!["sql", &run, "SELECT * FROM sample, test"],
+        vec!["lint", "--rules"],
+    ] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_proofload"))
+            .args(&arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        drop(child.stdout.take());
+        let output = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(0) && !told.contains("panicked"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn published_figures_are_imported_reported_compared_and_linted_like_a_run() {
     let place = tempfile::tempdir().expect("a folder");
     let out = place.path().join("md3260").display().to_string();

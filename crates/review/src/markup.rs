@@ -34,16 +34,26 @@ pub fn page(kicker: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// A table: the first column holds names, the others figures, to the right.
+/// Which columns hold figures and nothing else. The first holds names.
+pub fn figure_columns(columns: usize, rows: &[Vec<String>]) -> Vec<bool> {
+    let is_figure = |text: &String| {
+        text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || "–−+".contains(c))
+    };
+    (0..columns).map(|n| n > 0 && rows.iter().filter_map(|row| row.get(n)).all(is_figure)).collect()
+}
+
+/// A table: the first column holds names; figures stand to the right, words to the left.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let figures = figure_columns(head.len(), rows);
+    let to_right = |n: usize| if figures.get(n) == Some(&true) { " class=\"r\"" } else { "" };
     let cell = |n: usize, text: &str| match n {
         0 => format!("<th>{}</th>", escape(text)),
-        _ => format!("<td class=\"r\">{}</td>", escape(text)),
+        _ => format!("<td{}>{}</td>", to_right(n), escape(text)),
     };
     let head: String = head
         .iter()
         .enumerate()
-        .map(|(n, text)| format!("<th{}>{}</th>", if n == 0 { "" } else { " class=\"r\"" }, escape(text)))
+        .map(|(n, text)| format!("<th{}>{}</th>", to_right(n), escape(text)))
         .collect();
     let rows: String = rows
         .iter()
@@ -67,5 +77,8 @@ mod tests {
         let html = page("</title>", "<script>", &table(&["<b>"], &[vec!["<i>".into(), "</table>".into()]]));
         assert!(!html.contains("<script") && !html.contains("<b>") && !html.contains("<i>"));
         assert_eq!(html.matches("</table>").count(), 1);
+        let rows =
+            ["7,200 rpm", "–", ""].map(|text| vec!["a".to_owned(), text.to_owned(), "word".to_owned()]);
+        assert_eq!(figure_columns(3, &rows), [false, true, false]);
     }
 }

@@ -316,8 +316,7 @@ fn checksums_backups_and_recoveries_come_in_from_html_and_from_text() {
 }
 
 /// The text of a paper: labels and tables between prose.
-#[test]
-fn the_text_of_a_paper_comes_in_with_its_tables() {
+fn paper_text() -> String {
     let mut text = "A storage solution\nIt is fast.\n\nStress Test Result Report\nTest Summary\nOverall Test Result   Pass\nMachine Name   VM1\n".to_owned();
     text.push_str("Achieved Transactional I/O per Second   90.500\nTarget Transactional I/O per Second   60.5\nTransactional I/O Performance\n");
     let head: Vec<String> = IO_HEAD.iter().map(|cell| cell.replace("&gt;", ">")).collect();
@@ -328,6 +327,12 @@ fn the_text_of_a_paper_comes_in_with_its_tables() {
             "Instance1.{n}  15.142  7.448  31.125  14.125  33595.8  35540.7  0.000  2.445  0.000  3.304  0.0  2O732.1"
         );
     }
+    text
+}
+
+#[test]
+fn the_text_of_a_paper_comes_in_with_its_tables() {
+    let text = paper_text();
     let tests = reports(&text);
     assert_eq!((tests.len(), tests[0].kind.as_str(), tests[0].transactional.len()), (1, "stress", 2));
     assert!(
@@ -476,12 +481,13 @@ fn a_configuration_becomes_a_solution_file_that_can_be_run() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Changed, cut and doubled bytes of real files never panic, and what comes in always makes a report.
     #[test]
     fn damaged_files_never_panic(
-        which in 0usize..3,
+        which in 0usize..4,
+        doubled in prop::option::of((any::<prop::sample::Index>(), 1usize..400)),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..24),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -489,8 +495,14 @@ proptest! {
             modern("Performance", "15.00.0775.000", "15.00.0712.008", "HOST-1"),
             by_volume("6.5.7830.0", "6.5.7638.2"),
             CONFIG.to_owned(),
+            paper_text(),
         ];
         let mut bytes = files[which].clone().into_bytes();
+        if let Some((at, length)) = &doubled {
+            let at = at.index(bytes.len());
+            let again = bytes[at..bytes.len().min(at + length)].to_vec();
+            bytes.splice(at..at, again);
+        }
         for (at, byte) in &changes {
             let at = at.index(bytes.len());
             bytes[at] = *byte;

@@ -288,7 +288,7 @@ fn time_axis(svg: &mut String, duration_s: f64, y: f64) {
 
 fn axis(svg: &mut String, duration_s: f64, y: f64, left: f64, width: f64) {
     let _ = write!(svg, "<path class=\"axis\" d=\"M{left} {y:.1}h{width:.1}\"/>");
-    let step = time_step(duration_s);
+    let step = time_step(duration_s, width);
     let ticks = (duration_s / step + 1e-6) as u32;
     for n in 0..=ticks {
         let t = f64::from(n) * step;
@@ -304,13 +304,19 @@ fn axis(svg: &mut String, duration_s: f64, y: f64, left: f64, width: f64) {
     }
 }
 
-/// The smallest step that leaves at most eight labels.
-fn time_step(duration_s: f64) -> f64 {
+/// The smallest step that leaves at most eight labels and room between them; the last may lean to the left.
+fn time_step(duration_s: f64, width: f64) -> f64 {
     let steps = [
         0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0,
         7_200.0, 10_800.0, 21_600.0, 43_200.0, 86_400.0, 172_800.0,
     ];
-    steps.into_iter().find(|step| duration_s / step <= 8.0).unwrap_or(duration_s / 4.0)
+    let fits = |step: &f64| {
+        let ticks = (duration_s / step + 1e-6) as u32;
+        let longest = (1..=ticks.min(8)).map(|n| duration(f64::from(n) * step).chars().count()).max();
+        let label = longest.unwrap_or(0) as f64 * KEY_CHAR;
+        duration_s / step <= 8.0 && width * step / duration_s >= 1.5 * label + 6.0
+    };
+    steps.into_iter().find(fits).unwrap_or(duration_s / 2.0)
 }
 
 /// Ticks from zero to at least `highest`, in steps of 1, 2 or 5 times a power of ten, and their decimals.
@@ -384,9 +390,25 @@ mod tests {
 
     #[test]
     fn axes_are_readable_from_half_a_minute_to_weeks_and_from_microseconds_to_millions() {
-        for duration_s in [0.5, 30.0, 90.0, 7_200.0, 86_400.0, 604_800.0] {
-            let labels = duration_s / time_step(duration_s);
-            assert!((2.0..=8.0).contains(&labels), "{duration_s} s has {labels} labels");
+        for duration_s in [0.5, 30.0, 90.0, 5_400.0, 7_200.0, 86_400.0, 100_000.0, 604_800.0] {
+            for width in [PLOT, WIDTH - 215.0 - RIGHT] {
+                let mut svg = String::new();
+                axis(&mut svg, duration_s, 0.0, 0.0, width);
+                let mut free_from = -10.0;
+                let labels = svg.split("class=\"tick\" x=\"").skip(1);
+                let count = labels
+                    .map(|label| {
+                        let (x, rest) = label.split_once('"').expect("a place");
+                        let text = rest.split_once('>').expect("a text").1.split('<').next().expect("a text");
+                        let length = text.chars().count() as f64 * KEY_CHAR;
+                        let x: f64 = x.parse().expect("a number");
+                        let from = if rest.contains("\"end\"") { x - length } else { x - length / 2.0 };
+                        assert!(from > free_from, "{duration_s} s: {text} overlaps: {svg}");
+                        free_from = from + length;
+                    })
+                    .count();
+                assert!((3..=9).contains(&count), "{duration_s} s has {count} labels");
+            }
         }
         assert_eq!(log_ticks(0.3, 12.0), [0.5, 1.0, 2.0, 5.0, 10.0]);
         assert_eq!(log_ticks(0.09, 400.0), [0.1, 1.0, 10.0, 100.0]);

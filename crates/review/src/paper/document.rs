@@ -134,8 +134,9 @@ fn markdown_block(text: &mut String, block: &Block) {
                 let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
                 format!("| {} |\n", cells.join(" | "))
             };
+            let figures = markup::figure_columns(head.len(), rows);
             let rule: Vec<&str> =
-                head.iter().enumerate().map(|(n, _)| if n == 0 { ":--" } else { "--:" }).collect();
+                figures.iter().map(|is_figure| if *is_figure { "--:" } else { ":--" }).collect();
             let rows: String = rows.iter().map(|row| line(row)).collect();
             write!(text, "\n{}| {} |\n{rows}", line(head), rule.join(" | "))
         }

@@ -14,6 +14,7 @@ mod results;
 
 use ::results::WorldKind;
 use evidence::Report;
+use evidence::report::number;
 use plan::Plan;
 use solution::Solution;
 
@@ -120,7 +121,7 @@ fn overview(subject: &Subject<'_>) -> Section {
     section.text(format!(
         "This paper describes a storage solution for {} mailboxes of Exchange {}, in {} of {} databases with {} copies \
          each, on {} servers. It was {} on {}.",
-        plan.mailboxes,
+        number(plan.mailboxes as f64, 0),
         plan.exchange,
         if plan.dags == 1 { "one availability group".to_owned() } else { format!("{} availability groups", plan.dags) },
         plan.sizing.databases,
@@ -168,9 +169,9 @@ fn features(subject: &Subject<'_>) -> Section {
             let kind = if disk.solid_state {
                 "solid state".to_owned()
             } else {
-                disk.rpm.map_or("disk".to_owned(), |rpm| format!("{rpm} rpm"))
+                disk.rpm.map_or("disk".to_owned(), |rpm| format!("{} rpm", number(f64::from(rpm), 0)))
             };
-            vec![disk.name.clone(), kind, format!("{} GB", disk.capacity_gb)]
+            vec![disk.name.clone(), kind, format!("{} GB", number(disk.capacity_gb, 0))]
         })
         .collect();
     section

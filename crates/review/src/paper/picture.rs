@@ -28,7 +28,7 @@ pub fn layout(plan: &Plan) -> String {
             n + 1
         );
     }
-    let every = (10.0 / row).ceil() as usize;
+    let every = (13.0 / row).ceil() as usize;
     for (n, database) in databases.iter().enumerate() {
         let y = TOP + row * n as f64;
         if n.is_multiple_of(every) {
