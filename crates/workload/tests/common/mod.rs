@@ -310,7 +310,8 @@ impl<W: Witness> Load<W> {
         Ok((name, None))
     }
 
-    async fn put(&self, transaction: &mut Transaction, db: u8, entry: Entry, new: bool) -> Done {
+    /// Inserts an entry, or replaces it.
+    pub async fn put(&self, transaction: &mut Transaction, db: u8, entry: Entry, new: bool) -> Done {
         let image = &self.images[usize::from(db) - 1];
         let (tree, key, data) =
             (image.tree(entry.tree()), image.schema().key(entry), image.schema().data(entry));

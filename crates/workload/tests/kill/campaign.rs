@@ -23,6 +23,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// A recovery that takes longer hangs.
 const RECOVERY: Duration = Duration::from_secs(60);
 const SIGKILL: i32 = 9;
+/// Versions of the transaction that is the same each time; no other change reaches them.
+const SAME_VERSION: u32 = 1_000_000;
 
 fn parse_change(text: &str) -> Option<Change> {
     let mut words = text.split(':');
@@ -259,6 +261,8 @@ impl Campaign {
             Mode::Load | Mode::SlowLoad => ("commit", 400),
             Mode::LoadAndClose => ("closed", 1),
             Mode::Backup => ("backed up", 1),
+            Mode::Commit => ("durable", 1),
+            Mode::Begin => ("no line", 1),
         };
         (task, Trigger { line, count, pause: Duration::ZERO })
     }
@@ -317,6 +321,25 @@ impl Campaign {
         let (report, generation) = open_and_close(&self.databases, plain)?;
         self.totals.log_generations = self.totals.log_generations.max(generation.into());
         Ok(report)
+    }
+
+    /// The same transaction each time, made until the power fails.
+    pub fn make_same_transaction(&mut self, mode: Mode, aim: Aim) -> Result<Said, String> {
+        let (mut task, trigger) = self.aimed(mode, aim);
+        (task.first_version, task.disk.early_write_percent) = (SAME_VERSION, 0);
+        self.kill(&task, &trigger)
+    }
+
+    /// Segments of the current log that hold something behind the first one that holds nothing.
+    #[allow(clippy::disallowed_methods, reason = "reads the log without any of the code under test")]
+    pub fn segments_behind_the_end(&self) -> usize {
+        let bytes = std::fs::read(self.root.join("log/E00.log")).unwrap();
+        let is_used = |segment: &[u8]| segment.iter().any(|byte| *byte != 0);
+        bytes
+            .chunks_exact(4096)
+            .skip_while(|segment| is_used(segment))
+            .filter(|segment| is_used(segment))
+            .count()
     }
 
     pub fn copy_files(&self) -> tempfile::TempDir {

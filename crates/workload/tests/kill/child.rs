@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use engine::{Instance, StopSignal, StreamConfig};
-use futures_util::future::{join_all, pending, select};
+use engine::{Durability, Instance, Progress, StopSignal, StreamConfig};
+use futures_util::future::{join, join_all, pending, select};
 use workload::mix::Random;
+use workload::schema::Entry;
 use world::World;
-use world::real::durable_shadow::{DiskEvent, PowerCut, PowerSwitch, ShadowHost, ShadowOptions};
+use world::real::durable_shadow::{DiskEvent, Pieces, PowerCut, PowerSwitch, ShadowHost, ShadowOptions};
 
 use super::common::{Change, Databases, Kind, Load, Witness, real};
 
@@ -19,6 +20,8 @@ pub const SESSIONS: u64 = 4;
 const CHILD_LIFE: Duration = Duration::from_secs(60);
 /// Transactions of each session before the instance is closed.
 const TRANSACTIONS_BEFORE_CLOSE: u32 = 12;
+/// Rows that the same transaction changes each time it is made: its log is longer than one segment.
+const SAME_CHANGES: u32 = 12;
 pub const TASK: &str = "PROOFLOAD_KILL_CHILD";
 /// Syncs asked for in this line of the source do nothing; see `tools/sync-removal`.
 const IGNORED_SYNC: &str = "PROOFLOAD_IGNORED_SYNC";
@@ -40,9 +43,13 @@ pub enum Mode {
     LoadAndClose,
     /// A backup to disk of database 1 under load.
     Backup,
+    /// One transaction, the same in each process, committed in one log write.
+    Commit,
+    /// The same transaction, and no commit; its log is written as soon as a segment is full.
+    Begin,
 }
 
-const MODES: [(Mode, &str); 7] = [
+const MODES: [(Mode, &str); 9] = [
     (Mode::Create, "create"),
     (Mode::Recover, "recover"),
     (Mode::Close, "close"),
@@ -50,6 +57,8 @@ const MODES: [(Mode, &str); 7] = [
     (Mode::SlowLoad, "slow-load"),
     (Mode::LoadAndClose, "load-and-close"),
     (Mode::Backup, "backup"),
+    (Mode::Commit, "commit"),
+    (Mode::Begin, "begin"),
 ];
 
 /// From when on the events are counted that a power cut is aimed by.
@@ -59,11 +68,13 @@ pub enum Phase {
     Start,
     /// When it is open.
     Open,
-    /// When it begins to close, or a backup begins.
+    /// When it begins to close, or a backup or the one transaction begins.
     Job,
+    /// When a backup has read everything: the header of the copy comes next.
+    Copied,
 }
 
-const PHASES: [Phase; 3] = [Phase::Start, Phase::Open, Phase::Job];
+const PHASES: [Phase; 4] = [Phase::Start, Phase::Open, Phase::Job, Phase::Copied];
 
 /// When the child's disk loses its power.
 #[derive(Debug, Clone, Copy)]
@@ -76,16 +87,20 @@ impl Aim {
     fn encode(&self) -> String {
         let phase = PHASES.iter().position(|phase| *phase == self.phase).expect("listed");
         let event = DiskEvent::ALL.iter().position(|event| *event == self.cut.event).expect("listed");
-        format!("{phase}:{event}:{}:{}", self.cut.number, self.cut.later)
+        let (grain_bytes, percent) =
+            self.cut.pieces.map_or((0, 0), |pieces| (pieces.grain_bytes, pieces.survives_percent));
+        format!("{phase}:{event}:{}:{}:{grain_bytes}:{percent}", self.cut.number, self.cut.later)
     }
 
     fn decode(text: &str) -> Option<Aim> {
         let mut numbers = text.split(':').map(str::parse::<u64>);
         let mut next = || numbers.next()?.ok();
-        Some(Aim {
-            phase: *PHASES.get(next()? as usize)?,
-            cut: PowerCut { event: *DiskEvent::ALL.get(next()? as usize)?, number: next()?, later: next()? },
-        })
+        let phase = *PHASES.get(next()? as usize)?;
+        let event = *DiskEvent::ALL.get(next()? as usize)?;
+        let (number, later) = (next()?, next()?);
+        let pieces = Pieces { grain_bytes: next()?, survives_percent: next()? as usize };
+        let pieces = (pieces.grain_bytes > 0).then_some(pieces);
+        Some(Aim { phase, cut: PowerCut { event, number, later, pieces } })
     }
 }
 
@@ -218,6 +233,12 @@ impl Child<'_> {
         if self.task.mode == Mode::SlowLoad {
             config.checkpoint_depth_bytes = 32 << 10;
         }
+        if self.task.mode == Mode::Commit {
+            config.log_buffer_bytes = 256 << 10;
+        }
+        if self.task.mode == Mode::Begin {
+            config.log_buffer_bytes = 8 << 10;
+        }
         // Whoever restores later keeps the logs since the backup.
         config.circular_logging = self.task.mode != Mode::Backup;
         let (instance, _) = Instance::open(self.world, &config).await.unwrap();
@@ -228,18 +249,45 @@ impl Child<'_> {
             Mode::Load | Mode::SlowLoad | Mode::LoadAndClose | Mode::Backup => {
                 self.load(&databases, instance).await;
             }
+            Mode::Commit | Mode::Begin => self.same_transaction(&databases, instance).await,
             Mode::Create | Mode::Recover => {}
         }
         pending().await
     }
 
-    async fn load(&self, databases: &Databases, instance: Instance) {
-        let load = Rc::new(Load {
+    async fn same_transaction(&self, databases: &Databases, instance: Instance) {
+        // The first checkpoint is behind us then, and nothing but this writes to the log.
+        self.world.sleep(Duration::from_millis(200)).await;
+        let load = self.new_load(databases, instance);
+        let mut transaction = load.instance.begin();
+        self.begin(Phase::Job);
+        let mut changes = Vec::new();
+        for id in 1..=SAME_CHANGES {
+            let version = self.task.first_version + id;
+            load.put(&mut transaction, 1, Entry::Folder { id, version }, false).await.unwrap();
+            changes.push(((1, Kind::Folder, id), Some(version)));
+        }
+        if self.task.mode == Mode::Commit {
+            let number = load.witness.committing(&changes);
+            transaction.commit(Durability::Durable).await.unwrap();
+            load.witness.acknowledged(number);
+        } else {
+            // Dropped, it would be rolled back.
+            pending().await
+        }
+    }
+
+    fn new_load(&self, databases: &Databases, instance: Instance) -> Load<Teller> {
+        Load {
             instance: Rc::new(instance),
             images: databases.images.clone(),
             witness: Teller(Cell::new(0)),
             next_version: Cell::new(self.task.first_version),
-        });
+        }
+    }
+
+    async fn load(&self, databases: &Databases, instance: Instance) {
+        let load = Rc::new(self.new_load(databases, instance));
         let pause_us = if self.task.mode == Mode::SlowLoad { 200_000 } else { 500 };
         let ends = self.task.mode == Mode::LoadAndClose;
         let transactions = if ends { TRANSACTIONS_BEFORE_CLOSE } else { u32::MAX };
@@ -270,6 +318,13 @@ impl Child<'_> {
         }
     }
 
+    async fn begin_when_copied(&self, progress: &Progress) {
+        while progress.total_bytes() == 0 || progress.done_bytes() < progress.total_bytes() {
+            self.world.sleep(Duration::from_micros(50)).await;
+        }
+        self.begin(Phase::Copied);
+    }
+
     async fn back_up(&self, instance: &Instance) {
         let path = self.task.root.join(COPY);
         let config = StreamConfig { read_bytes: 256 << 10, depth: 2 };
@@ -278,7 +333,10 @@ impl Child<'_> {
         say("backup begins");
         self.begin(Phase::Job);
         let copy = Some(path.to_str().expect("a path in text"));
-        instance.back_up(1, config, copy, &Default::default(), &StopSignal::new()).await.unwrap();
+        let (progress, stop) = (Progress::default(), StopSignal::new());
+        let back_up = instance.back_up(1, config, copy, &progress, &stop);
+        let (done, ()) = join(back_up, self.begin_when_copied(&progress)).await;
+        done.unwrap();
         say("backed up");
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use futures_util::lock::Mutex;
 
-use super::power_cut::{DiskEvent, PowerSwitch, Unkindness};
+use super::power_cut::{DiskEvent, Pieces, PowerSwitch, Unkindness};
 use super::{Shared, turn};
 use crate::real::failure::failed;
 use crate::{
@@ -186,7 +186,8 @@ impl Node {
 
     /// What a power cut leaves of the changes that are not durable. Errors are losses, too.
     pub fn lose(&self, shared: &Shared, unkindness: &Unkindness) {
-        let survives = || shared.below(100) < unkindness.survives_percent;
+        let Pieces { grain_bytes, survives_percent } = unkindness.pieces;
+        let survives = || shared.below(100) < survives_percent;
         let layers = self.layers.borrow();
         for layer in layers.syncing.iter().chain([&layers.pending]) {
             let mut bytes = self.real.metadata().map_or(0, |metadata| metadata.len());
@@ -198,9 +199,9 @@ impl Node {
             let mut piece = (u64::MAX, false);
             for (index, sector) in &layer.sectors {
                 let start = index * SECTOR_BYTES as u64;
-                let grain = unkindness.grain_bytes.min(SECTOR_BYTES as u64);
+                let grain = grain_bytes.min(SECTOR_BYTES as u64);
                 for (at, part) in (start..).step_by(grain as usize).zip(sector.chunks(grain as usize)) {
-                    let number = at / unkindness.grain_bytes;
+                    let number = at / grain_bytes;
                     if piece.0 != number {
                         piece = (number, survives());
                     }

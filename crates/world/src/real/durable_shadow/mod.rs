@@ -29,7 +29,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use self::file::ShadowFile;
 use self::names::Names;
-pub use self::power_cut::{DiskEvent, PowerCut, PowerSwitch};
+pub use self::power_cut::{DiskEvent, Pieces, PowerCut, PowerSwitch};
 use crate::{
     Duration, Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result,
     ShardStart, Time, WallClock, World,

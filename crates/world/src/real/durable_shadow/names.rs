@@ -215,7 +215,7 @@ impl Names {
             let survives = if unkindness.newest_name_only {
                 number == 0 || needed.is_some() && needed == change.gives()
             } else {
-                shared.below(100) < unkindness.survives_percent
+                shared.below(100) < unkindness.pieces.survives_percent
             };
             if survives {
                 needed = change.takes();

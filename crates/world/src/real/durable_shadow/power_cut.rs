@@ -45,6 +45,17 @@ pub struct PowerCut {
     pub number: u64,
     /// ... or so many events of any kind later.
     pub later: u64,
+    /// What becomes of the writes that were not synced; drawn if not set.
+    pub pieces: Option<Pieces>,
+}
+
+/// How the writes that were not synced fall apart at a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pieces {
+    /// Bytes that are there or not as a whole; a power of two of at least 64.
+    pub grain_bytes: u64,
+    /// Chance of such a piece, or of a size, to be there.
+    pub survives_percent: usize,
 }
 
 /// Cuts the power of a shadow's disk, and with it the life of the process.
@@ -69,14 +80,14 @@ impl PowerSwitch {
             cut.later -= 1;
         }
         if cut.number == 0 && cut.later == 0 {
-            self.cut();
+            self.cut(cut.pieces);
         }
         self.shared.cut.set(Some(cut));
     }
 
     /// The end. Errors do not matter any more: what cannot be done is lost.
-    fn cut(&self) {
-        let unkindness = Unkindness::draw(&self.shared);
+    fn cut(&self, pieces: Option<Pieces>) {
+        let unkindness = Unkindness::draw(&self.shared, pieces);
         let names = self.names.borrow();
         names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
         names.lose(&self.shared, &unkindness);
@@ -87,20 +98,17 @@ impl PowerSwitch {
 
 /// What one power cut is like.
 pub(super) struct Unkindness {
-    /// Bytes that are there or not as a whole.
-    pub grain_bytes: u64,
-    /// Chance of such a piece, or of a size, to be there.
-    pub survives_percent: usize,
+    pub pieces: Pieces,
     /// Whether of the names only the newest change is there, with those it builds upon; else each by the chance.
     pub newest_name_only: bool,
 }
 
 impl Unkindness {
-    fn draw(shared: &Shared) -> Unkindness {
-        Unkindness {
+    fn draw(shared: &Shared, pieces: Option<Pieces>) -> Unkindness {
+        let drawn = Pieces {
             grain_bytes: [64, 64, 512, 4096, 64 << 10][shared.below(5)],
             survives_percent: [0, 50, 50, 90][shared.below(4)],
-            newest_name_only: shared.below(2) == 0,
-        }
+        };
+        Unkindness { pieces: pieces.unwrap_or(drawn), newest_name_only: shared.below(2) == 0 }
     }
 }
