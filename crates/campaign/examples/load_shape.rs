@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p campaign --example load_shape` prints the tables of docs/fidelity.md in the simulated world.
 //! `... load_shape real FOLDER CACHE_MIB RATIO WARM_UP BATCHES LOGS` prints them on real files: FOLDER exists, and
-//! databases of RATIO times the cache are made in it, or used if they are there. `memory` in the place of `real` leaves
+//! databases of RATIO times the cache are made in it, or used if they are there. `simulated CACHE_MIB RATIO WARM_UP
+//! BATCHES LOGS` prints the same of a database of that size in the simulated world. `memory` in the place of `real` leaves
 //! out maintenance and replication, uses the page cache of the system, and prints the speed: for FOLDER in /dev/shm.
 #![allow(
     clippy::disallowed_methods,
@@ -30,20 +31,24 @@ fn main() -> Outcome<()> {
         ["shape", warm_up, batches, logs] => shapes(warm_up.parse()?, batches.parse()?, logs.parse()?),
         ["speed", warm_up, batches] => speed(warm_up.parse()?, batches.parse()?),
         ["real", folder, cache_mib, ratio, warm_up, batches, logs] => {
-            let setup = real_setup(folder, cache_mib, ratio, warm_up, batches)?;
+            let setup = setup_of(folder, cache_mib, ratio, warm_up, batches)?;
             real_shape(setup, logs.parse()?)
         }
+        ["simulated", cache_mib, ratio, warm_up, batches, logs] => {
+            simulated_shape(&setup_of("", cache_mib, ratio, warm_up, batches)?, logs.parse()?)
+        }
         ["memory", folder, cache_mib, ratio, warm_up, batches] => {
-            memory_speed(real_setup(folder, cache_mib, ratio, warm_up, batches)?)
+            memory_speed(setup_of(folder, cache_mib, ratio, warm_up, batches)?)
         }
         _ => Err("usage: load_shape [shape WARM_UP BATCHES LOGS | speed WARM_UP BATCHES | \
                   real FOLDER CACHE_MIB RATIO WARM_UP BATCHES LOGS | \
+                  simulated CACHE_MIB RATIO WARM_UP BATCHES LOGS | \
                   memory FOLDER CACHE_MIB RATIO WARM_UP BATCHES]"
             .into()),
     }
 }
 
-fn real_setup(folder: &str, cache_mib: &str, ratio: &str, warm_up: &str, batches: &str) -> Outcome<Setup> {
+fn setup_of(folder: &str, cache_mib: &str, ratio: &str, warm_up: &str, batches: &str) -> Outcome<Setup> {
     let cache_bytes = cache_mib.parse::<u64>()? << 20;
     Ok(Setup {
         root: folder.to_owned().leak(),
@@ -105,12 +110,17 @@ fn shapes(warm_up: u64, batches: u64, logs: u64) -> Outcome<()> {
         println!(
             "2 databases of {gib} GiB, {warm_up} batches each before counting, {batches} each counted\n"
         );
-        print_shape(&counted(&setup)?.counted);
-        println!("\nsoft recovery of {logs} logs, one database of {gib} GiB\n");
-        let (simulation, world) = setup.simulation();
-        print_recovery(&simulation.run_until(recover(&world, &setup, logs))?);
+        simulated_shape(&setup, logs)?;
         println!();
     }
+    Ok(())
+}
+
+fn simulated_shape(setup: &Setup, logs: u64) -> Outcome<()> {
+    print_shape(&counted(setup)?.counted);
+    println!("\nsoft recovery of {logs} logs of one database\n");
+    let (simulation, world) = setup.simulation();
+    print_recovery(&simulation.run_until(recover(&world, setup, logs))?);
     Ok(())
 }
 
@@ -190,11 +200,9 @@ fn print_shape(counted: &Counted) {
 
 fn print_recovery(replayed: &Replayed) {
     println!("| quantity per log | wanted | measured |\n|---|---|---|");
-    let row = |name: &str, wanted: &str, class| {
-        println!("| {name} | {wanted} | {:.2} |", replayed.per_log(class));
-    };
-    row("database header writes", "4.0", IoClass::HousekeepingWrite);
-    row("pages written back", "-", IoClass::TransactionalWrite);
-    row("log reads", "5.0", IoClass::LogRead);
-    row("page reads", "420 to 540", IoClass::TransactionalRead);
+    let row = |name: &str, wanted: &str, measured: f64| println!("| {name} | {wanted} | {measured:.2} |");
+    row("database header writes", "4.0", replayed.per_log(IoClass::HousekeepingWrite));
+    row("pages written back", "-", replayed.per_full_log(IoClass::TransactionalWrite));
+    row("log reads", "5.0", replayed.per_log(IoClass::LogRead));
+    row("page reads", "420 to 540", replayed.per_full_log(IoClass::TransactionalRead));
 }

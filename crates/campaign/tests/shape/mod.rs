@@ -324,11 +324,19 @@ impl Bench {
 pub struct Replayed {
     pub report: RecoveryReport,
     pub io: IoCounters,
+    /// Bytes of log replayed, in logs.
+    full_logs: f64,
 }
 
 impl Replayed {
+    /// What each log file costs, however little is in it.
     pub fn per_log(&self, class: IoClass) -> f64 {
         self.io.class(class).count as f64 / f64::from(self.report.logs_replayed)
+    }
+
+    /// What the changes of a full log cost: the first and the last one replayed hold changes only in part.
+    pub fn per_full_log(&self, class: IoClass) -> f64 {
+        self.io.class(class).count as f64 / self.full_logs
     }
 }
 
@@ -336,14 +344,16 @@ impl Replayed {
 /// and replays them.
 pub async fn recover(world: &World, setup: &Setup, logs: u64) -> Outcome<Replayed> {
     let stand = Stand::open(world, setup, 0, true).await?;
+    stand.take_io()?;
     let instance = stand.instance.clone();
     stand.drive(u64::MAX, || instance.log_rolls() >= logs).await?;
     drop(instance);
+    let full_logs = stand.take_io()?.class(IoClass::LogWrite).bytes as f64 / LOG_BYTES as f64;
     stand.give_up().await?;
     let (config, _) = config_of(world, setup, 0).await?;
     let (instance, report) = Instance::open(world, &config).await?;
     let mut io = instance.database_counters(1)?.take().io;
     io.merge(&instance.log_counters().take().io);
     instance.abandon().await;
-    Ok(Replayed { report, io })
+    Ok(Replayed { report, io, full_logs })
 }
