@@ -39,6 +39,7 @@ mod header;
 mod instance;
 mod io;
 mod judge;
+mod listed;
 mod log;
 mod maintenance;
 mod pieces;

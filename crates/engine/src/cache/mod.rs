@@ -15,6 +15,8 @@
 mod change;
 mod frames;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::cell::{Cell, RefCell};

@@ -1,74 +1,49 @@
 //! The ways that a recovery can take, counted: tests ask whether all of them were gone.
 
-/// A way that recovery takes only in some states of the files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RecoveryBranch {
-    /// There was no log: a new stream was begun.
-    NewStream,
-    /// No database needed the log.
-    NothingToReplay,
-    /// A crash came between the two renames of a roll: the last log had its archive name.
-    RollTakenBack,
-    /// The first copy of the checkpoint was not intact.
-    SecondCheckpoint,
-    /// No copy of the checkpoint was there: redo began at the oldest log of the chain.
-    NoCheckpoint,
-    /// A database header was not intact: its shadow was read.
-    ShadowHeader,
-    /// Bytes behind the last valid segment were wiped.
-    TailWiped,
-    /// A segment of the last log was intact by its own checksum, but a record in it was not.
-    TailCutByRecord,
-    /// A removed log had come back behind a gap.
-    LeftoverLogRemoved,
-    /// The file was shorter than the log says.
-    FileLengthened,
-    /// A page that had failed its check got its image from the log.
-    DamagedPageFromImage,
-    /// A page that verified got its image from the log.
-    VerifiedPageFromImage,
-    /// A page that had failed its check was made anew by a change.
-    DamagedPageMadeAnew,
-    /// A page that verified was made anew by a change.
-    VerifiedPageMadeAnew,
-    /// Changes came before the base that has them in it.
-    ChangesBeforeBase,
-    /// A page had its change and no base in the range.
-    ChangeAlreadyThere,
-    /// A page that had a base came to the next image of itself.
-    LaterImage,
-    /// A change that takes back another one was repeated: an earlier recovery or a rollback was cut off or had ended.
-    CompensationRepeated,
-    /// A transaction without an end was taken back.
-    TransactionTakenBack,
-}
+use crate::listed::listed;
 
-impl RecoveryBranch {
-    /// Every branch.
-    pub const ALL: [RecoveryBranch; 19] = {
-        use RecoveryBranch::*;
-        [
-            NewStream,
-            NothingToReplay,
-            RollTakenBack,
-            SecondCheckpoint,
-            NoCheckpoint,
-            ShadowHeader,
-            TailWiped,
-            TailCutByRecord,
-            LeftoverLogRemoved,
-            FileLengthened,
-            DamagedPageFromImage,
-            VerifiedPageFromImage,
-            DamagedPageMadeAnew,
-            VerifiedPageMadeAnew,
-            ChangesBeforeBase,
-            ChangeAlreadyThere,
-            LaterImage,
-            CompensationRepeated,
-            TransactionTakenBack,
-        ]
-    };
+listed! {
+    /// A way that recovery takes only in some states of the files.
+    pub enum RecoveryBranch {
+        /// There was no log: a new stream was begun.
+        NewStream,
+        /// No database needed the log.
+        NothingToReplay,
+        /// A crash came between the two renames of a roll: the last log had its archive name.
+        RollTakenBack,
+        /// The first copy of the checkpoint was not intact.
+        SecondCheckpoint,
+        /// No copy of the checkpoint was there: redo began at the oldest log of the chain.
+        NoCheckpoint,
+        /// A database header was not intact: its shadow was read.
+        ShadowHeader,
+        /// Bytes behind the last valid segment were wiped.
+        TailWiped,
+        /// A segment of the last log was intact by its own checksum, but a record in it was not.
+        TailCutByRecord,
+        /// A removed log had come back behind a gap.
+        LeftoverLogRemoved,
+        /// The file was shorter than the log says.
+        FileLengthened,
+        /// A page that had failed its check got its image from the log.
+        DamagedPageFromImage,
+        /// A page that verified got its image from the log.
+        VerifiedPageFromImage,
+        /// A page that had failed its check was made anew by a change.
+        DamagedPageMadeAnew,
+        /// A page that verified was made anew by a change.
+        VerifiedPageMadeAnew,
+        /// Changes came before the base that has them in it.
+        ChangesBeforeBase,
+        /// A page had its change and no base in the range.
+        ChangeAlreadyThere,
+        /// A page that had a base came to the next image of itself.
+        LaterImage,
+        /// A change that takes back another one was repeated: an earlier recovery or a rollback was cut off or had ended.
+        CompensationRepeated,
+        /// A transaction without an end was taken back.
+        TransactionTakenBack,
+    }
 }
 
 /// How often each branch was taken.

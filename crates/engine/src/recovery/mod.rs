@@ -40,7 +40,7 @@ use crate::transactions::Transactions;
 
 pub use branch::{BranchCounts, RecoveryBranch};
 use pages::PageStates;
-use preread::Prereader;
+pub(crate) use preread::Prereader;
 pub use standby::Standby;
 
 /// What recovery did.

@@ -12,7 +12,7 @@ use world::{Task, World};
 use crate::cache::{Cache, PageKey};
 
 /// Reads pages ahead of redo: a fixed number of tasks share one queue over all generations.
-pub(super) struct Prereader {
+pub(crate) struct Prereader {
     shared: Rc<PrereadQueue>,
     tasks: Vec<Task<()>>,
 }
@@ -28,7 +28,7 @@ struct PrereadQueue {
 }
 
 impl Prereader {
-    pub(super) fn start(world: &World, cache: &Cache, outstanding: usize) -> Prereader {
+    pub(crate) fn start(world: &World, cache: &Cache, outstanding: usize) -> Prereader {
         let shared = Rc::new(PrereadQueue {
             cache: cache.clone(),
             queue: RefCell::default(),
@@ -45,7 +45,7 @@ impl Prereader {
         Prereader { shared, tasks }
     }
 
-    pub(super) fn add(&self, generation: u32, pages: &BTreeMap<u8, Vec<u32>>) {
+    pub(crate) fn add(&self, generation: u32, pages: &BTreeMap<u8, Vec<u32>>) {
         let mut queue = self.shared.queue.borrow_mut();
         let before = queue.len();
         for (&db, pgnos) in pages {
@@ -56,13 +56,13 @@ impl Prereader {
     }
 
     /// Waits until nothing of `generation` is on its way any more.
-    pub(super) async fn finished(&self, generation: u32) {
+    pub(crate) async fn finished(&self, generation: u32) {
         while self.shared.open.borrow().get(&generation).is_some_and(|open| *open > 0) {
             self.shared.done.wait().await;
         }
     }
 
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.shared.ended.set(true);
         self.shared.queue.borrow_mut().clear();
         self.shared.added.notify_all();

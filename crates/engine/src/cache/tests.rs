@@ -1,0 +1,99 @@
+//! Whoever waits for a free page gets one.
+
+use std::time::Duration;
+
+use edb::page::{PageMut, page_flags};
+use futures_util::future::{Either, join_all, select};
+use smallvec::smallvec;
+use world::sim::{SimConfig, Simulation};
+use world::{OpenMode, PageBuf, World};
+
+use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey};
+use crate::config::InstanceConfig;
+use crate::io::{Counters, IoFile};
+use crate::recovery::Prereader;
+use crate::signal::{Fate, StopSignal};
+
+const PAGE_BYTES: usize = 4096;
+const FILE_PAGES: u32 = 128;
+/// So many pages are freed at once when free ones are short.
+const FREED_AT_ONCE: usize = 8;
+
+fn key(pgno: u32) -> PageKey {
+    PageKey { db: 1, pgno }
+}
+
+/// The smallest cache over a file of valid pages.
+async fn small_cache(world: &World) -> Cache {
+    let counters = Counters::default();
+    let file = IoFile::open(world, "/v/1.edb", OpenMode::CreateNew, &counters).await.unwrap();
+    for pgno in 1..=FILE_PAGES {
+        let mut page = PageBuf::empty(PAGE_BYTES);
+        PageMut::format(page.as_mut_slice(), pgno, 7, page_flags::LEAF, 64).finish(pgno);
+        let offset = (u64::from(pgno) + 1) * PAGE_BYTES as u64;
+        file.write(results::IoClass::InitWrite, offset, smallvec![page]).await.unwrap();
+    }
+    let mut config = InstanceConfig::new("/v", PAGE_BYTES);
+    (config.flush_start, config.flush_stop) = (0.0, FREED_AT_ONCE as f64 / FRAMES_MIN as f64);
+    let cache = Cache::new(world, &Fate::default(), &config);
+    cache.attach(1, CachedDatabase::new(file, None), 0);
+    cache
+}
+
+/// Runs `waiting` while every page is held, and then for ten seconds without.
+fn when_room_comes<F: Future<Output = ()>>(waiting: impl FnOnce(World, Cache) -> F) {
+    let sim = Simulation::new(1, SimConfig::default());
+    let world = sim.host("h");
+    sim.volume("h", "/v", 1 << 30);
+    sim.run_until(async {
+        let cache = small_cache(&world).await;
+        let (stop, scavenging) = (StopSignal::new(), cache.clone());
+        let stopped = stop.clone();
+        let scavenger = world.spawn(async move { scavenging.scavenge(&stopped).await });
+        let (mut some, mut others) = (cache.pins(), cache.pins());
+        for pgno in 1..=FRAMES_MIN as u32 {
+            let pins = if pgno % 2 == 0 { &mut some } else { &mut others };
+            cache.fetch(key(pgno), pins).await.unwrap();
+        }
+        let let_go = async {
+            world.sleep(Duration::from_secs(1)).await;
+            drop((some, others));
+            world.sleep(Duration::from_secs(10)).await;
+        };
+        match select(Box::pin(waiting(world.clone(), cache.clone())), Box::pin(let_go)).await {
+            Either::Left(_) => {}
+            Either::Right(_) => panic!("somebody waits although pages are free: {:?}", cache.status()),
+        }
+        stop.stop();
+        cache.wake_scavenger();
+        scavenger.await;
+    });
+}
+
+/// All who are woken want the same page: they need one frame, and the next waiter must have another.
+#[test]
+fn a_free_page_that_is_not_used_goes_to_the_next_who_waits() {
+    when_room_comes(|_, cache| async move {
+        let fetch = async |pgno| {
+            let mut pins = cache.pins();
+            cache.fetch(key(pgno), &mut pins).await.unwrap();
+        };
+        join_all((0..=FREED_AT_ONCE).map(|n| fetch(if n < FREED_AT_ONCE { 100 } else { 101 }))).await;
+    });
+}
+
+#[test]
+fn a_free_page_that_reading_ahead_does_not_use_goes_to_the_next_who_waits() {
+    when_room_comes(|world, cache| async move {
+        let prereader = Prereader::start(&world, &cache, FREED_AT_ONCE + 1);
+        let generations = FREED_AT_ONCE as u32 + 1;
+        for generation in 1..=generations {
+            let pgno = if generation < generations { 100 } else { 101 };
+            prereader.add(generation, &[(1, vec![pgno])].into());
+        }
+        for generation in 1..=generations {
+            prereader.finished(generation).await;
+        }
+        prereader.stop().await;
+    });
+}
