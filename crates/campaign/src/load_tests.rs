@@ -320,9 +320,10 @@ impl Campaign<'_> {
         }
         let io_per_batch = (done / test.batches as f64).max(1.0);
         let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) - done;
-        // Sessions hold tickets ahead of time: a pace near zero would put theirs out of reach.
+        // Sessions hold tickets ahead of time, so a new pace comes late: a large correction would swing to and fro, and one
+        // near zero would put the tickets out of reach.
         let even = iops * PACE_AIM / io_per_batch;
-        load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even / 4.0, even * 4.0));
+        load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even * 0.8, even * 1.25));
     }
 
     async fn generate(
