@@ -726,6 +726,12 @@ def check_statistics(run, test, report, window, name):
         same_row(f"checksum: {name}", theirs, **place(ours), **timed(ours), **{key: ours[key] for key in counts})
     for ours, theirs in stored("backup", report["backups"]):
         same_row(f"backup: {name}", theirs, destination=ours["destination"], **place(ours), **timed(ours))
+    kinds = ["processor", "link", "controller", "store", "volume", "drive"]
+    parts = sorted(run.rows("SELECT * FROM storage_part WHERE test = ? ORDER BY rowid", test["ordinal"]),
+                   key=lambda part: kinds.index(part["kind"]))
+    same(f"storage_part: {name} rows", len(parts), len(report["storage_parts"]))
+    for ours, theirs in zip(parts, report["storage_parts"]):
+        same_row(f"storage_part: {name} {ours['name']}", theirs, **{key: ours[key] for key in theirs})
     for ours, theirs in stored("recovery", report["recoveries"]):
         logs = ours["logs"]
         scope = {"host": ours["host"], "instance": ours["instance"]}

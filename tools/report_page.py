@@ -280,7 +280,7 @@ class Check:
             for row in test["measures"] for f in [row["figures"]]
             if f["latency_ms_sample_max"] is not None and f["latency_ms_mean"] > 0])
         self.io(section, test, test["instances"], "instance")
-        if test["databases"]:
+        if len(test["databases"]) > len(test["instances"]):
             self.io(section, test, test["databases"], "database")
 
     def statistics(self, section, test):
@@ -324,6 +324,13 @@ class Check:
         self.table(section, "I/O by host", self.measures(test["hosts"]))
         if test["throughput"]:
             self.load(section, test)
+        self.table(section, "Parts of the modelled storage", [
+            [p["kind"], p["name"], num(p["busy_share"] * 100, 1), num(p["queue_mean"], 2),
+             *(cell for kind in ["read", "write"] for cell in [
+                 num(p[f"{kind}s"] / p["seconds"], 1), num(p[f"{kind}_bytes"] / p["seconds"] / 2**20, 2),
+                 num(p[f"{kind}_latency_ms"], 2)]),
+             num(p["cache_hits"], 0), num(p["cache_waits"], 0), num(p["cache_dirty_bytes_max"] / 2**20, 1), p["state"]]
+            for p in test["storage_parts"]])
         self.table(section, "Disk subsystem, by volume", [
             [*([v["host"]] if self.many else []), v["volume"], num(v["databases"], 0), num(v["logs"], 0), *(
                 cell for f in [v["reads"], v["writes"]] for cell in [

@@ -81,6 +81,8 @@ pub struct RunData {
     pub backups: Vec<Backup>,
     /// Recovery statistics.
     pub recoveries: Vec<Recovery>,
+    /// What the parts of modelled storage did.
+    pub parts: Vec<StoragePart>,
     /// What happened.
     pub events: Vec<Event>,
     /// Judgements.
@@ -115,6 +117,7 @@ impl RunData {
             checksums: Vec::new(),
             backups: Vec::new(),
             recoveries: Vec::new(),
+            parts: Vec::new(),
             events: Vec::new(),
             verdicts: Vec::new(),
         }
@@ -172,6 +175,7 @@ impl RunData {
             Row::Checksum(row) => self.checksums.push(row),
             Row::Backup(row) => self.backups.push(row),
             Row::Recovery(row) => self.recoveries.push(row),
+            Row::StoragePart(row) => self.parts.push(row),
             Row::Event(row) => self.events.push(row),
             Row::Verdict(row) => self.verdicts.push(row),
         }

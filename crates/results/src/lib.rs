@@ -11,5 +11,5 @@ pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{
     Backup, Checksum, Comparison, Counter, CounterSample, Database, DatabaseSize, Ending, Environment, Event,
     Histogram, Host, Instance, Limit, Measure, Origin, Outcome, Parameter, Recovery, Run, Sample, Severity,
-    Test, TuningStep, Verdict, Volume, WorldKind,
+    StoragePart, Test, TuningStep, Verdict, Volume, WorldKind,
 };

@@ -38,6 +38,7 @@ rows!(
     Checksum,
     Backup,
     Recovery,
+    StoragePart,
     Event,
     Verdict,
 );

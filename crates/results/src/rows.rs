@@ -540,6 +540,45 @@ pub struct Recovery {
     pub elapsed_ms: u64,
 }
 
+/// What one part of modelled storage did while a test was measured. Counts that a part does not have are 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StoragePart {
+    /// Test.
+    pub test: u32,
+    /// What it is: `processor`, `link`, `controller`, `store`, `volume` or `drive`.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Length of the time that was measured.
+    pub seconds: f64,
+    /// Share of the time with work under way (drive, volume) or of its capacity in use (others), 0 to 1.
+    pub busy_share: f64,
+    /// Requests under way, on average over time.
+    pub queue_mean: f64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes of the reads.
+    pub read_bytes: u64,
+    /// Bytes of the writes.
+    pub write_bytes: u64,
+    /// Mean time of a read; of a drive that of any command.
+    pub read_latency_ms: f64,
+    /// Mean time of a write, of volumes.
+    pub write_latency_ms: f64,
+    /// Reads served from a cache in front of the drives.
+    pub cache_hits: u64,
+    /// Reads that were not.
+    pub cache_misses: u64,
+    /// Writes that waited for room in the cache.
+    pub cache_waits: u64,
+    /// Most bytes in the cache that were not yet on the drives.
+    pub cache_dirty_bytes_max: u64,
+    /// State in words at the end, if it is not the normal one.
+    pub state: String,
+}
+
 /// Something that happened.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {

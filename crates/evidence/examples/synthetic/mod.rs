@@ -564,8 +564,36 @@ impl Generator<'_> {
             let elapsed_ms = 3_688 * 500 / 1_000;
             self.to.record(Recovery { test: test.ordinal, origin, logs: 500, elapsed_ms }.into())?;
         }
+        self.storage_parts(test.ordinal)?;
         self.now_ms += 4_000;
         self.end(test)
+    }
+
+    /// As in simulated time, where the storage can be looked into.
+    fn storage_parts(&mut self, test: u32) -> Result<(), RecordError> {
+        for (number, kind) in (1..).zip(["drive", "controller", "processor"]) {
+            let part = StoragePart {
+                test,
+                kind: kind.to_owned(),
+                name: format!("{kind} 1{}", self.shape.hostile),
+                seconds: 4.0,
+                busy_share: 0.125 * f64::from(number),
+                queue_mean: 1.5,
+                reads: 4_200,
+                writes: 1_300,
+                read_bytes: 4_200 << 15,
+                write_bytes: 1_300 << 15,
+                read_latency_ms: 8.25,
+                write_latency_ms: 0.75,
+                cache_hits: 70,
+                cache_misses: 4_130,
+                cache_waits: 3,
+                cache_dirty_bytes_max: 5 << 20,
+                state: "rebuilding".to_owned(),
+            };
+            self.to.record(part.into())?;
+        }
+        Ok(())
     }
 }
 

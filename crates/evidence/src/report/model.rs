@@ -155,7 +155,7 @@ pub struct TestReport {
     pub hosts: Vec<HostRow>,
     /// Counted by instance.
     pub instances: Vec<InstanceIo>,
-    /// Counted by database, for instances with more than one.
+    /// Counted by database.
     pub databases: Vec<InstanceIo>,
     /// I/O per batch beside that of the published tests.
     pub load_shape: Vec<ShapeRow>,
@@ -189,6 +189,9 @@ pub struct TestReport {
     pub backups: Vec<BackupRow>,
     /// Recovery statistics.
     pub recoveries: Vec<RecoveryRow>,
+    /// What each part of modelled storage did; empty for real storage.
+    #[serde(default)]
+    pub storage_parts: Vec<results::StoragePart>,
 }
 
 /// The measured window of a test.

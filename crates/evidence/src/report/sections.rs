@@ -1,6 +1,6 @@
 //! [`RunData`] into [`TestReport`]: one test.
 
-use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, Test};
+use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, StoragePart, Test};
 
 use super::model::*;
 use super::window::{Scope, TestView, Totals, of_test};
@@ -65,6 +65,7 @@ pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
         checksums: checksums(data, test.ordinal),
         backups: backups(data, test.ordinal),
         recoveries: recoveries(&view),
+        storage_parts: storage_parts(&view),
         throughput,
         verdicts,
     };
@@ -220,23 +221,19 @@ fn io_of<'a>(view: &TestView<'a>, scope: Scope<'a>, origin: &Origin) -> Result<I
     })
 }
 
-/// Rows of databases, where an instance has several.
 fn database_rows(view: &TestView<'_>) -> Result<Vec<InstanceIo>, ReportError> {
-    let databases = &view.data.databases;
-    let shared = |origin: &Origin| {
-        databases
-            .iter()
-            .filter(|d| (&d.origin.host, &d.origin.instance) == (&origin.host, &origin.instance))
-            .count()
-            > 1
-    };
     let measured =
         |origin: &Origin| of_test(&view.data.series, view.test.ordinal).any(|((_, o, _), _)| o == origin);
-    databases
-        .iter()
-        .filter(|database| shared(&database.origin) && measured(&database.origin))
-        .map(|database| io_of(view, Scope::Database(&database.origin), &database.origin))
-        .collect()
+    let databases = view.data.databases.iter().filter(|database| measured(&database.origin));
+    databases.map(|database| io_of(view, Scope::Database(&database.origin), &database.origin)).collect()
+}
+
+/// What the parts of modelled storage did, in the order in which a request meets them.
+fn storage_parts(view: &TestView<'_>) -> Vec<StoragePart> {
+    const ORDER: [&str; 6] = ["processor", "link", "controller", "store", "volume", "drive"];
+    let of_kind = |kind| view.data.parts.iter().filter(move |part| part.kind == kind);
+    let parts = ORDER.into_iter().flat_map(of_kind);
+    parts.filter(|part| part.test == view.test.ordinal).cloned().collect()
 }
 
 /// I/O per batch; the published ranges are those of the tests with the 2013 mix, 32 KiB pages and small caches.

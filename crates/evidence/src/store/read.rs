@@ -145,6 +145,9 @@ fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
             elapsed_ms: int(r, "elapsed_ms")?,
         })
     })?;
+    if db.table_exists(None, "storage_part")? {
+        data.parts = query(db, "SELECT * FROM storage_part ORDER BY rowid", storage_part)?;
+    }
     data.events = query(db, "SELECT * FROM event ORDER BY rowid", event)?;
     data.verdicts = query(db, "SELECT * FROM verdict ORDER BY rowid", verdict)?;
     Ok(())
@@ -305,6 +308,28 @@ fn checksum(r: &SqlRow<'_>) -> rusqlite::Result<Checksum> {
         wrong_number_pages: int(r, "wrong_number_pages")?,
         bytes: int(r, "bytes")?,
         elapsed_ms: int(r, "elapsed_ms")?,
+    })
+}
+
+fn storage_part(r: &SqlRow<'_>) -> rusqlite::Result<StoragePart> {
+    Ok(StoragePart {
+        test: get(r, "test")?,
+        kind: get(r, "kind")?,
+        name: get(r, "name")?,
+        seconds: get(r, "seconds")?,
+        busy_share: get(r, "busy_share")?,
+        queue_mean: get(r, "queue_mean")?,
+        reads: int(r, "reads")?,
+        writes: int(r, "writes")?,
+        read_bytes: int(r, "read_bytes")?,
+        write_bytes: int(r, "write_bytes")?,
+        read_latency_ms: get(r, "read_latency_ms")?,
+        write_latency_ms: get(r, "write_latency_ms")?,
+        cache_hits: int(r, "cache_hits")?,
+        cache_misses: int(r, "cache_misses")?,
+        cache_waits: int(r, "cache_waits")?,
+        cache_dirty_bytes_max: int(r, "cache_dirty_bytes_max")?,
+        state: get(r, "state")?,
     })
 }
 
