@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use crate::error::ArrayError;
-use crate::hardware::{Controller, DriveModel, Link, LogStore, Rebuild, ReplicatedStore, WriteCache};
+use crate::hardware::{
+    Controller, DriveModel, HostCosts, Link, LogStore, Rebuild, ReplicatedStore, WriteCache,
+};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,6 +106,11 @@ impl Assumptions {
         Ok(Link { name: name.into(), ..link })
     }
 
+    /// What hosts take for their I/O.
+    pub fn host(&self, name: &str) -> Result<HostCosts, ArrayError> {
+        self.get("host", name)
+    }
+
     /// Settings of rebuilds.
     pub fn rebuild(&self, name: &str) -> Result<Rebuild, ArrayError> {
         self.get("rebuild", name)
@@ -166,6 +173,7 @@ mod tests {
                     "controller" => assumptions.controller(&name).map(|_| ()),
                     "write_cache" => assumptions.write_cache(&name).map(|_| ()),
                     "link" => assumptions.link(&name).map(|_| ()),
+                    "host" => assumptions.host(&name).map(|_| ()),
                     "rebuild" => assumptions.rebuild(&name).map(|_| ()),
                     "log_store" => assumptions.log_store(&name).map(|_| ()),
                     "replicated_store" => assumptions.replicated_store(&name).map(|_| ()),

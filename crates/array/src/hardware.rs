@@ -245,6 +245,18 @@ pub struct Link {
     pub command_us: f64,
 }
 
+/// What a host takes for its I/O.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostCosts {
+    /// Processor time of a request, there and back.
+    pub io_us: f64,
+    /// Processor time of an operation of the load, its requests apart.
+    pub operation_us: f64,
+    /// Requests of one volume that its host has under way at most.
+    pub queue_depth: u32,
+}
+
 /// How a lost drive is rebuilt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

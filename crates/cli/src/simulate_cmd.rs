@@ -76,7 +76,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         tests,
         seed: arguments.seed,
         storage: storage.model,
-        array: storage.array,
+        modelled: storage.modelled,
         faults,
     };
     let Rehearsed { outcome, trace_hash, elapsed } = rehearsal::rehearse(plan, &mut store, &mut watcher);

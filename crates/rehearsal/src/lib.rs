@@ -11,13 +11,14 @@
 
 mod convoy;
 mod faults;
+mod hosts;
 mod merge;
+mod parts;
 mod storage;
 
 use std::cell::RefCell;
 use std::pin::pin;
 
-use array::SharedArray;
 use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use futures_util::future::{Either, join_all, select};
@@ -29,8 +30,11 @@ use world::{Duration, World};
 use convoy::{Convoy, Member};
 use faults::{Ledger, Stage};
 use merge::{HostRecorder, HostWatcher, Merger};
+use parts::PartsWatch;
 
 pub use faults::{PlannedFault, planned};
+pub use hosts::Hosts;
+pub use parts::Modelled;
 pub use storage::{Storage, VolumeParts, storage};
 
 /// What is to be rehearsed.
@@ -44,7 +48,7 @@ pub struct Rehearsal {
     /// How long storage takes; one model for all hosts, which may share what it models.
     pub storage: Box<dyn StorageModel>,
     /// The model again, if it is one of an array.
-    pub array: Option<SharedArray>,
+    pub modelled: Option<Modelled>,
     /// What goes wrong on purpose.
     pub faults: Vec<PlannedFault>,
 }
@@ -83,7 +87,7 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
 
 /// Carries out a rehearsal. Rows go to `recorder` as they arise, those of a test merged over the hosts.
 pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn Watcher) -> Rehearsed {
-    let Rehearsal { deployments, tests, seed, storage, array, faults } = plan;
+    let Rehearsal { deployments, tests, seed, storage, modelled, faults } = plan;
     let simulation = Simulation::new(seed, SimConfig { storage, shards: 1, ..SimConfig::default() });
     let worlds: Vec<World> = deployments.iter().map(|deployment| simulation.host(&deployment.host)).collect();
     for deployment in &deployments {
@@ -92,7 +96,12 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
         }
     }
     let ledger = Ledger::new(!faults.is_empty());
-    let merger = RefCell::new(Merger::new(recorder, deployments.len(), &ledger));
+    let parts = modelled.clone().map(|modelled| PartsWatch {
+        modelled,
+        now: Box::new(|| simulation.now()),
+        seen: None,
+    });
+    let merger = RefCell::new(Merger::new(recorder, deployments.len(), &ledger, parts));
     let first = worlds[0].clone();
     let watcher = RefCell::new(watcher);
     let convoy = Convoy::of(deployments.len());
@@ -119,7 +128,7 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
     let stage = Stage {
         world: &first,
         simulation: &simulation,
-        array: array.as_ref(),
+        array: modelled.as_ref().map(|modelled| &modelled.array),
         ledger: &ledger,
         merger: &merger,
     };

@@ -7,9 +7,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use campaign::progress::{Progress, Watcher};
-use results::{RecordError, Recorder, Row, Test};
+use results::{Measure, RecordError, Recorder, Row, Test};
 
 use crate::faults::Ledger;
+use crate::parts::PartsWatch;
 
 /// Puts the rows of the hosts together.
 pub struct Merger<'a> {
@@ -18,11 +19,17 @@ pub struct Merger<'a> {
     /// Ordinal of a test: its latest row of each host.
     tests: BTreeMap<u32, Vec<Option<Test>>>,
     ledger: &'a Ledger,
+    parts: Option<PartsWatch<'a>>,
 }
 
 impl<'a> Merger<'a> {
-    pub fn new(recorder: &'a mut dyn Recorder, hosts: usize, ledger: &'a Ledger) -> Merger<'a> {
-        Merger { recorder, hosts, tests: BTreeMap::new(), ledger }
+    pub fn new(
+        recorder: &'a mut dyn Recorder,
+        hosts: usize,
+        ledger: &'a Ledger,
+        parts: Option<PartsWatch<'a>>,
+    ) -> Merger<'a> {
+        Merger { recorder, hosts, tests: BTreeMap::new(), ledger, parts }
     }
 
     /// Where the rows go that belong to no campaign.
@@ -36,6 +43,12 @@ impl<'a> Merger<'a> {
             other => {
                 if let Row::Sample(sample) = &other {
                     self.ledger.sample(sample);
+                    if let (Measure::Batch, None, Some(parts)) =
+                        (sample.measure, &sample.origin.instance, &self.parts)
+                    {
+                        let operations = sample.count * workload::mix::BATCH_OPERATIONS as u64;
+                        parts.modelled.hosts.operations(&sample.origin.host, operations);
+                    }
                 }
                 return self.recorder.record(other);
             }
@@ -47,6 +60,9 @@ impl<'a> Merger<'a> {
         let all = merged(&present);
         self.ledger.test(&all);
         self.recorder.record(all.clone().into())?;
+        if let Some(parts) = &mut self.parts {
+            parts.test(&all, self.recorder)?;
+        }
         if let Some(ended_ms) = all.ended_ms.filter(|_| present.len() == hosts) {
             for (host, text) in self.ledger.summaries(&all) {
                 self.event(all.ordinal, &host, ended_ms, &text);

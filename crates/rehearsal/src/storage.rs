@@ -18,6 +18,9 @@ use array::{
     MirrorReads, Path, ReplicatedStore, SharedArray, StoreNode, Target, VolumePlacement,
 };
 use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
+
+use crate::hosts::Hosts;
+use crate::parts::Modelled;
 use world::sim::{FixedLatency, FixedLatencyTimes, StorageModel};
 
 /// A model of the storage that the hosts of a rehearsal use.
@@ -26,8 +29,8 @@ pub struct Storage {
     pub description: String,
     /// The model.
     pub model: Box<dyn StorageModel>,
-    /// The array, to look at and to break; `None` when the solution file describes none.
-    pub array: Option<SharedArray>,
+    /// The model, to look at and to break; `None` when the solution file describes no array.
+    pub modelled: Option<Modelled>,
     /// What each volume with disks of its own is made of.
     pub parts: Vec<VolumeParts>,
 }
@@ -62,7 +65,7 @@ pub fn storage(solution: &Solution, deployments: &[Deployment], seed: u64) -> Ou
                           write, 500 MB/s"
                     .into(),
             model: Box::new(FixedLatency::new(seed, times)),
-            array: None,
+            modelled: None,
             parts: Vec::new(),
         });
     };
@@ -75,7 +78,23 @@ pub fn storage(solution: &Solution, deployments: &[Deployment], seed: u64) -> Ou
     let array =
         Array::new(hardware, seed).map_err(|error| solution.error("array", error.to_string(), None))?;
     let array = SharedArray::new(array);
-    Ok(Storage { description, model: Box::new(array.clone()), array: Some(array), parts })
+    let costs = Assumptions::shipped()
+        .host("default")
+        .map_err(|error| solution.error("array", error.to_string(), None))?;
+    let hosts = Hosts::new(costs, &processors(solution, deployments)?, Box::new(array.clone()));
+    let model = Box::new(hosts.clone());
+    Ok(Storage { description, model, modelled: Some(Modelled { array, hosts }), parts })
+}
+
+/// The hosts with their processors: those of the solution file, or one if it does not say.
+fn processors(solution: &Solution, deployments: &[Deployment]) -> Outcome<Vec<(String, u32)>> {
+    let hosts = solution.hosts()?;
+    let of = |deployment: &Deployment| {
+        let spec = hosts.iter().find(|spec| spec.name == deployment.host);
+        let cores = spec.and_then(|spec| solution.file.host[spec.entry].cores);
+        (deployment.host.clone(), cores.unwrap_or(1))
+    };
+    Ok(deployments.iter().map(of).collect())
 }
 
 fn hardware(

@@ -75,7 +75,7 @@ fn rehearsed(seed: u64, hosts: &[&str]) -> (Rehearsed, Vec<Row>) {
     };
     let storage = Box::new(FixedLatency::new(seed, times));
     let mut rows: Vec<Row> = Vec::new();
-    let plan = Rehearsal { deployments, tests, seed, storage, array: None, faults: Vec::new() };
+    let plan = Rehearsal { deployments, tests, seed, storage, modelled: None, faults: Vec::new() };
     let outcome = rehearse(plan, &mut rows, &mut Silent);
     (outcome, rows)
 }

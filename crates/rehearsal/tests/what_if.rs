@@ -27,7 +27,7 @@ fn raid_5_instead_of_raid_10_costs_writes() {
 
 #[test]
 fn twice_the_mailboxes_on_a_disk_break_the_threshold() {
-    let enough = Question::new("target_iops = 60").answer();
+    let enough = Question::new("target_iops = 120").answer();
     assert!(enough.failed().is_empty(), "{:?}", enough.failed());
     let twice = Question::new("target_iops = 240").answer();
     assert!(twice.failed().contains(&"read_latency_avg"), "{:?}", twice.failed());
@@ -59,7 +59,11 @@ fn a_third_host_adapter_helps_only_where_the_adapter_was_the_limit() {
     };
     let narrow =
         |links| Question { disk: Question::new("").disk, warmup_s: 20, duration_s: 40, ..wide(links) };
-    let gain = |of: &dyn Fn(u32) -> Question| of(3).answer().iops() / of(2).answer().iops();
-    let (adapters_limit, disks_limit) = (gain(&wide), gain(&narrow));
-    assert!(adapters_limit > 1.1 && (0.9..1.08).contains(&disks_limit), "{adapters_limit} {disks_limit}");
+    let [two, three] = [2, 3].map(|links| wide(links).answer());
+    assert!(three.iops() > two.iops() * 1.1, "{} {}", two.iops(), three.iops());
+    assert_eq!(two.limit(), "link", "the report names what to add");
+    let [two, three] = [2, 3].map(|links| narrow(links).answer());
+    let gain = three.iops() / two.iops();
+    assert!((0.9..1.08).contains(&gain), "{} {}", two.iops(), three.iops());
+    assert_eq!(two.limit(), "drive");
 }

@@ -140,8 +140,8 @@ warmup_limit_s = {warmup_s}
             planned(&solution, &deployments, &storage.parts).unwrap_or_else(|error| panic!("{error}"));
         let tests = with_databases(&deployments[0].tests);
         let mut rows: Vec<Row> = Vec::new();
-        let (array, storage) = (storage.array, storage.model);
-        let plan = Rehearsal { deployments, tests, seed: 1, storage, array, faults };
+        let (modelled, storage) = (storage.modelled, storage.model);
+        let plan = Rehearsal { deployments, tests, seed: 1, storage, modelled, faults };
         let rehearsed = rehearse(plan, &mut rows, &mut Silent);
         assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
         Answer { rows, verdicts: rehearsed.outcome.verdicts }
@@ -189,6 +189,16 @@ impl Answer {
             _ => None,
         });
         samples.map(|sample| sample.count).sum()
+    }
+
+    /// The kind of the part that was used most during the measured window.
+    pub fn limit(&self) -> &str {
+        let parts = self.rows.iter().filter_map(|row| match row {
+            Row::StoragePart(part) if part.kind != "volume" && part.seconds > 1.0 => Some(part),
+            _ => None,
+        });
+        let most = parts.max_by(|a, b| a.busy_share.total_cmp(&b.busy_share));
+        &most.expect("the model was looked at").kind
     }
 
     /// The measured window, milliseconds since the start of the run.

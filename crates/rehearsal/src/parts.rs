@@ -1,0 +1,92 @@
+//! What the parts of the modelled storage did during the measured window of each test, as rows of the run.
+
+use array::{PartKind, PartReport, SharedArray};
+use results::{RecordError, Recorder, StoragePart, Test};
+use world::Time;
+
+use crate::hosts::Hosts;
+
+/// The model of the storage, to look at and to break.
+#[derive(Clone)]
+pub struct Modelled {
+    /// The array.
+    pub array: SharedArray,
+    /// The hosts in front of it.
+    pub hosts: Hosts,
+}
+
+/// Looks at the model at the right times.
+pub struct PartsWatch<'a> {
+    pub modelled: Modelled,
+    /// Time of the simulation.
+    pub now: Box<dyn Fn() -> Time + 'a>,
+    /// The test that is looked at, and how far it is.
+    pub seen: Option<(u32, Seen)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seen {
+    Begun,
+    WindowOpen,
+    Reported,
+}
+
+impl PartsWatch<'_> {
+    /// A row of a test, all hosts together: statistics begin with the test and again with its window, and are kept at the end
+    /// of the window, or of the test if it has none.
+    pub fn test(&mut self, test: &Test, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
+        let before = self.seen.filter(|(ordinal, _)| *ordinal == test.ordinal).map(|(_, seen)| seen);
+        let stage = match (test.window_start_ms, test.window_end_ms.or(test.ended_ms)) {
+            (_, Some(_)) => Seen::Reported,
+            (Some(_), None) => Seen::WindowOpen,
+            (None, None) => Seen::Begun,
+        };
+        if before >= Some(stage) {
+            return Ok(());
+        }
+        self.seen = Some((test.ordinal, stage));
+        let now = (self.now)();
+        if stage == Seen::Reported {
+            for part in self.modelled.hosts.report(now, test.ordinal) {
+                recorder.record(part.into())?;
+            }
+            let report = self.modelled.array.report(now);
+            for part in &report.parts {
+                recorder.record(row(part, test.ordinal, report.seconds).into())?;
+            }
+        } else {
+            self.modelled.hosts.reset(now);
+            self.modelled.array.reset_statistics(now);
+        }
+        Ok(())
+    }
+}
+
+fn row(part: &PartReport, test: u32, seconds: f64) -> StoragePart {
+    let kind = match part.kind {
+        PartKind::Drive => "drive",
+        PartKind::Link => "link",
+        PartKind::Controller => "controller",
+        PartKind::Volume => "volume",
+        PartKind::Store => "store",
+    };
+    StoragePart {
+        test,
+        kind: kind.to_owned(),
+        name: part.name.clone(),
+        seconds,
+        busy_share: part.busy_share,
+        queue_mean: part.mean_queue,
+        reads: part.reads,
+        writes: part.writes,
+        read_bytes: part.read_bytes,
+        write_bytes: part.write_bytes,
+        read_latency_ms: part.read_ms,
+        write_latency_ms: part.write_ms,
+        cache_hits: part.cache_hits,
+        cache_misses: part.cache_misses,
+        cache_waits: part.write_waits,
+        cache_dirty_bytes_max: part.dirty_max_bytes,
+        state: part.state.clone(),
+    }
+}
