@@ -212,6 +212,8 @@ pub struct Controller {
     pub name: String,
     /// Time that each command takes of the controller, one after another: caps its commands per second.
     pub command_us: f64,
+    /// Data of hosts that pass through it, both ways together; 0 = no limit of its own. MB = 10^6 bytes.
+    pub mb_per_s: f64,
     /// From the arrival of a write's data to its acknowledgement, when the cache has room.
     pub acknowledge_us: f64,
     /// Writes that one volume acknowledges at a time (1 = a serial path); 0 = no limit.

@@ -160,15 +160,15 @@ impl Raid {
         }
     }
 
-    /// Commands for a read; a stream is pinned to one mirror. `queued` tells the commands under way on a drive.
+    /// Commands for a read, appended to `accesses`; a stream is pinned to one mirror. `queued` tells the commands under way
+    /// on a drive.
     pub fn plan_read(
         &mut self,
-        start: u64,
-        bytes: u64,
+        (start, bytes): (u64, u64),
         pin: Option<u64>,
         queued: impl Fn(usize) -> u32,
-    ) -> Result<Accesses, Lost> {
-        let mut accesses = Accesses::new();
+        accesses: &mut Vec<Access>,
+    ) -> Result<(), Lost> {
         let mut lost = false;
         let mut turn = self.turn;
         self.for_elements(start, bytes, |row, unit, into, take| {
@@ -209,7 +209,7 @@ impl Raid {
             lost |= (accesses.len() - before) as u64 != self.data_units || self.parity_units == 0;
         });
         self.turn = turn;
-        if lost { Err(Lost) } else { Ok(accesses) }
+        if lost { Err(Lost) } else { Ok(()) }
     }
 
     /// What must be read to reconstruct a unit of a row: as many other units as there are data units.

@@ -8,10 +8,14 @@ impl Array {
     /// Reads a range of a group for a job, which waits for it.
     pub(super) fn read_drives(&mut self, id: JobId, group: usize, start: u64, bytes: u64, pin: Option<u64>) {
         let statistics = &self.drive_statistics;
-        match self.groups[group].plan_read(start, bytes, pin, |drive| statistics[drive].under_way()) {
-            Ok(accesses) => self.issue(id, &accesses, false),
+        let mut accesses = std::mem::take(&mut self.planned);
+        let queued = |drive: usize| statistics[drive].under_way();
+        match self.groups[group].plan_read((start, bytes), pin, queued, &mut accesses) {
+            Ok(()) => self.issue(id, &accesses, false),
             Err(_) => self.job(id).lost = true,
         }
+        accesses.clear();
+        self.planned = accesses;
     }
 
     /// Writes a range of a group for a job, which waits for it.

@@ -68,11 +68,25 @@ impl Array {
         let command_ns = ns(self.hardware.controllers[controller].command_us);
         state.command_free_ns = state.command_free_ns.max(at_ns) + command_ns;
         state.busy_ns += command_ns;
-        let arrives_ns = state.command_free_ns;
+        let handled_ns = state.command_free_ns;
+        let arrives_ns = self.pass_controller(controller, handled_ns, bytes);
         let job = self.job(id);
         job.path = path.map_or(u32::MAX, |path| path as u32);
         job.controller = controller as u32;
         self.at(arrives_ns, Happening::Arrive(id));
+    }
+
+    /// Data of hosts pass through a controller, one after another; returns when they have.
+    fn pass_controller(&mut self, controller: usize, at_ns: u64, bytes: u64) -> u64 {
+        let mb_per_s = self.hardware.controllers[controller].mb_per_s;
+        if mb_per_s == 0.0 || bytes == 0 {
+            return at_ns;
+        }
+        let takes_ns = (bytes as f64 * 1e3 / mb_per_s) as u64;
+        let state = &mut self.controllers[controller];
+        state.data_free_ns = state.data_free_ns.max(at_ns) + takes_ns;
+        state.data_busy_ns += takes_ns;
+        state.data_free_ns
     }
 
     /// A path to the volume's controller, in turn; `None` inside for volumes without links.
@@ -144,7 +158,7 @@ impl Array {
     }
 
     fn read_group(&mut self, id: JobId, controller: usize, volume: usize, group: usize) {
-        let pieces = self.job(id).pieces.clone();
+        let pieces = &self.jobs[id as usize].pieces;
         let state = &mut self.controllers[controller];
         if let Some(cache) = &state.cache
             && pieces.iter().all(|(start, bytes)| cache.holds(group as u32, *start, start + bytes))
@@ -165,7 +179,7 @@ impl Array {
         volume: usize,
         read: impl Fn(&mut Array, JobId, u64, u64, Option<u64>),
     ) {
-        let pieces = self.job(id).pieces.clone();
+        let pieces = std::mem::take(&mut self.job(id).pieces);
         let (start, bytes) = pieces[0];
         let mut prefetch = None;
         let advice = self.volumes[volume].streams.read(id, start, start + bytes, &mut prefetch);
@@ -188,6 +202,7 @@ impl Array {
         for (start, bytes) in &pieces[usize::from(ahead)..] {
             read(self, id, *start, *bytes, pin);
         }
+        self.job(id).pieces = pieces;
         if let Some(Prefetch { stream, id: ahead, start, end }) = prefetch {
             let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id: ahead });
             self.job(job).bytes = end - start;
@@ -286,6 +301,7 @@ impl Array {
         if matches!(job.kind, Kind::WriteThrough) {
             at_ns += ns(self.hardware.controllers[controller].acknowledge_us);
         }
+        at_ns = self.pass_controller(controller, at_ns, bytes);
         if let (Some(holder), Target::ReplicatedStore { store, node }) =
             (remote, self.volumes[volume].placement.target)
         {

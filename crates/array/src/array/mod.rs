@@ -24,7 +24,7 @@ use crate::cache::{Cache, Destage};
 use crate::drive::{Command, Done, DriveState};
 use crate::hardware::{Event, Hardware, VolumePlacement};
 use crate::links::LinkState;
-use crate::raid::{Accesses, Raid};
+use crate::raid::{Access, Accesses, Raid};
 use crate::report::DeviceReport;
 use crate::space::{Pieces, Space};
 use crate::streams::Streams;
@@ -125,6 +125,36 @@ struct Job {
     then_write: Accesses,
 }
 
+impl Job {
+    fn free() -> Job {
+        Job {
+            kind: Kind::Background,
+            remaining: 0,
+            retry: false,
+            lost: false,
+            request: RequestId(0),
+            volume: 0,
+            submitted_ns: 0,
+            pieces: Pieces::new(),
+            bytes: 0,
+            controller: 0,
+            path: 0,
+            remote: None,
+            then_write: Accesses::new(),
+        }
+    }
+
+    /// In its place: building a job elsewhere and moving it here took a tenth of a simulation.
+    fn begin(&mut self, kind: Kind, now_ns: u64) {
+        self.kind = kind;
+        (self.remaining, self.retry, self.lost) = (0, false, false);
+        (self.request, self.submitted_ns) = (RequestId(0), now_ns);
+        (self.volume, self.bytes, self.controller, self.path, self.remote) = (0, 0, 0, 0, None);
+        self.pieces.clear();
+        self.then_write.clear();
+    }
+}
+
 struct ControllerState {
     alive: bool,
     protected: bool,
@@ -133,6 +163,7 @@ struct ControllerState {
     /// Writes that wait for room.
     waiting: VecDeque<JobId>,
     command_free_ns: u64,
+    data_free_ns: u64,
     silent_until_ns: u64,
     patrol_next: Vec<(usize, u64)>,
     reads: u64,
@@ -142,6 +173,7 @@ struct ControllerState {
     waits: u64,
     dirty_max_bytes: u64,
     busy_ns: u64,
+    data_busy_ns: u64,
 }
 
 struct VolumeState {
@@ -192,6 +224,8 @@ pub struct Array {
     failed_requests: u64,
     statistics_since_ns: u64,
     done: Vec<Done>,
+    /// Commands of a read that is being planned.
+    planned: Vec<Access>,
 }
 
 impl Array {
@@ -248,31 +282,12 @@ impl Array {
     }
 
     fn new_job(&mut self, kind: Kind) -> JobId {
-        let job = Job {
-            kind,
-            remaining: 0,
-            retry: false,
-            lost: false,
-            request: RequestId(0),
-            volume: 0,
-            submitted_ns: self.now_ns,
-            pieces: Pieces::new(),
-            bytes: 0,
-            controller: 0,
-            path: 0,
-            remote: None,
-            then_write: Accesses::new(),
-        };
-        match self.free_jobs.pop() {
-            Some(id) => {
-                self.jobs[id as usize] = job;
-                id
-            }
-            None => {
-                self.jobs.push(job);
-                self.jobs.len() as u32 - 1
-            }
-        }
+        let id = self.free_jobs.pop().unwrap_or_else(|| {
+            self.jobs.push(Job::free());
+            self.jobs.len() as u32 - 1
+        });
+        self.jobs[id as usize].begin(kind, self.now_ns);
+        id
     }
 
     fn job(&mut self, id: JobId) -> &mut Job {

@@ -97,6 +97,7 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
         controller.partner.map_or(Ok(()), |partner| known.check("controller", partner, controllers))?;
         let times = [
             controller.command_us,
+            controller.mb_per_s,
             controller.acknowledge_us,
             controller.failover_ms,
             controller.patrol_mb_per_s,
@@ -204,6 +205,7 @@ impl Array {
             gather_due_ns: None,
             waiting: VecDeque::new(),
             command_free_ns: 0,
+            data_free_ns: 0,
             silent_until_ns: 0,
             patrol_next: Vec::new(),
             reads: 0,
@@ -213,6 +215,7 @@ impl Array {
             waits: 0,
             dirty_max_bytes: 0,
             busy_ns: 0,
+            data_busy_ns: 0,
         });
         let drives: Vec<DriveState> = drives.collect();
         let log_stores = hardware.log_stores.iter().map(|store| {
@@ -298,6 +301,7 @@ impl Array {
             failed_requests: 0,
             statistics_since_ns: 0,
             done: Vec::new(),
+            planned: Vec::new(),
             hardware,
         };
         array.begin_patrols();

@@ -119,7 +119,7 @@ impl Array {
         self.links.iter_mut().for_each(crate::links::LinkState::reset_statistics);
         for state in &mut self.controllers {
             (state.reads, state.writes, state.hits, state.misses) = (0, 0, 0, 0);
-            (state.waits, state.busy_ns) = (0, 0);
+            (state.waits, state.busy_ns, state.data_busy_ns) = (0, 0, 0);
             state.dirty_max_bytes = state.cache.as_ref().map_or(0, |cache| cache.dirty_bytes());
         }
         self.log_stores.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
@@ -164,7 +164,7 @@ impl Array {
             (part.reads, part.writes) = (state.reads, state.writes);
             (part.cache_hits, part.cache_misses) = (state.hits, state.misses);
             (part.write_waits, part.dirty_max_bytes) = (state.waits, state.dirty_max_bytes);
-            part.busy_share = state.busy_ns as f64 / length_ns;
+            part.busy_share = state.busy_ns.max(state.data_busy_ns) as f64 / length_ns;
             part.state = match (state.alive, state.protected) {
                 (false, _) => "lost".into(),
                 (true, false) if state.cache.is_some() => "cache unprotected".into(),

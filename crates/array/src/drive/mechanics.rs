@@ -9,6 +9,8 @@
 //!
 //! Left out: serpentine order of heads, spare sectors, thermal recalibration, drift of the spindle speed.
 
+use std::hint::select_unpredictable;
+
 use crate::hardware::RotatingDisk;
 
 const ZONES: usize = 40;
@@ -160,17 +162,13 @@ impl Mechanics {
 
     /// Seek, settling and rotation to `spot`, from a radius and the angle that is under the head now.
     pub fn reach_ns(&self, radius: f64, angle_now: u32, spot: Spot, write: bool) -> u64 {
+        // Both halves of the curve are worked out: which one holds is a coin's throw, and a branch would cost more.
         let distance = (spot.radius - radius).abs();
-        let mut arm_ns = if distance < self.same_track {
-            0
-        } else if distance <= BREAK {
-            (self.track_ns + self.root_ns * distance.sqrt()) as u64
-        } else {
-            (self.linear_from_ns + self.linear_ns * distance) as u64
-        };
-        if write {
-            arm_ns += self.settle_ns;
-        }
+        let root = self.track_ns + self.root_ns * distance.sqrt();
+        let line = self.linear_from_ns + self.linear_ns * distance;
+        let arm = select_unpredictable(distance <= BREAK, root, line);
+        let seek_ns = if distance < self.same_track { 0 } else { arm as u32 };
+        let arm_ns = u64::from(seek_ns) + if write { self.settle_ns } else { 0 };
         let turned = ((arm_ns * self.turns_per_ns_2_48) >> 16) as u32;
         let wait = spot.angle.wrapping_sub(angle_now.wrapping_add(turned));
         arm_ns + ((u64::from(wait) * self.turn_ns) >> 32)

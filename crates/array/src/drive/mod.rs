@@ -3,6 +3,7 @@
 mod flash;
 mod mechanics;
 mod rotating;
+mod segments;
 
 use rand_chacha::ChaCha8Rng;
 

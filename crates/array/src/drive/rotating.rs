@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use super::mechanics::{Mechanics, Spot};
+use super::segments::{Segment, Segments};
 use super::{Command, Done};
 use crate::hardware::RotatingDisk;
 
@@ -30,12 +31,6 @@ struct Active {
     ends_ns: u64,
 }
 
-#[derive(Clone, Copy)]
-struct Segment {
-    first_byte: u64,
-    end_byte: u64,
-}
-
 pub(super) struct Rotating {
     mechanics: Mechanics,
     window: Vec<Queued>,
@@ -47,7 +42,7 @@ pub(super) struct Rotating {
     free_since_ns: u64,
     /// The segment that the last read filled, which look-ahead extends while the disk is idle.
     live: Option<Segment>,
-    segments: VecDeque<Segment>,
+    segments: Segments,
     /// Cached writes that are not on the platter yet.
     dirty_bytes: u64,
     held_writes: VecDeque<Command>,
@@ -59,7 +54,6 @@ pub(super) struct Rotating {
     command_ns: u64,
     interface_bytes_per_us: u64,
     look_ahead_bytes: u64,
-    segment_count: usize,
     write_cache_bytes: u64,
     sector_bytes: u64,
 }
@@ -75,7 +69,7 @@ impl Rotating {
             head_radius: 0.0,
             free_since_ns: 0,
             live: None,
-            segments: VecDeque::new(),
+            segments: Segments::new(disk.look_ahead_segments as usize),
             dirty_bytes: 0,
             held_writes: VecDeque::new(),
             held_flushes: Vec::new(),
@@ -85,7 +79,6 @@ impl Rotating {
             command_ns: (disk.command_ms * 1e6) as u64,
             interface_bytes_per_us: (disk.interface_mb_per_s as u64).max(1),
             look_ahead_bytes: disk.look_ahead_bytes,
-            segment_count: disk.look_ahead_segments as usize,
             write_cache_bytes: disk.write_cache_bytes,
             sector_bytes: u64::from(disk.physical_sector_bytes),
         }
@@ -120,7 +113,7 @@ impl Rotating {
                 self.held_flushes.push(command);
             }
         } else if command.write {
-            self.segments.retain(|s| s.end_byte <= command.start || s.first_byte >= command.end());
+            self.segments.forget(command.start, command.end());
             if self.live.is_some_and(|s| s.end_byte > command.start && s.first_byte < command.end()) {
                 self.live = None;
             }
@@ -177,8 +170,7 @@ impl Rotating {
             return false;
         }
         let served = now_ns + self.command_ns + self.buffer_ns(command.bytes);
-        let holds = |s: &Segment| s.first_byte <= command.start && command.end() <= s.end_byte;
-        if self.segments.iter().any(holds) {
+        if self.segments.hold(command.start, command.end()) {
             done.push(command.done(served));
             return true;
         }
@@ -211,11 +203,8 @@ impl Rotating {
             self.window.push(waiting);
         }
         if let Some((live, reached, _)) = self.look_ahead_end(now_ns) {
-            if self.segments.len() >= self.segment_count {
-                self.segments.pop_front();
-            }
-            if self.segment_count > 0 && self.look_ahead_bytes > 0 {
-                self.segments.push_back(Segment { first_byte: live.first_byte, end_byte: reached });
+            if self.look_ahead_bytes > 0 {
+                self.segments.push(Segment { first_byte: live.first_byte, end_byte: reached });
             }
             self.live = None;
         }

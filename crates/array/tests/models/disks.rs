@@ -118,3 +118,15 @@ fn look_ahead_spares_a_slow_reader_the_turn() {
     let (without, with) = (read_ms(0), read_ms(MIB));
     assert!(without > 8.0 && with < 1.0, "{without} {with}");
 }
+
+#[test]
+fn the_age_bound_keeps_a_far_command_from_starving() {
+    let span = nearline().capacity_bytes / MIB * MIB;
+    let longest_ms = |age_bound_ms: f64| {
+        let disk = array::RotatingDisk { queue_depth: 32, age_bound_ms, ..nearline() };
+        let mut rig = Rig::new(build(one_group(Layout::Raid0, 1, &disk, None, span)), &["/v"], span);
+        rig.run(32, 60.0, random_reads(7, span, 4 * KIB)).read_max_ns as f64 / 1e6
+    };
+    let (bound, free) = (longest_ms(300.0), longest_ms(1e6));
+    assert!(bound < 0.6 * free && bound < 900.0, "{bound} ms with the bound, {free} ms without");
+}

@@ -2,7 +2,7 @@
 
 use array::{Hardware, Layout, Path};
 
-use super::load::{GIB, KIB, Rig, random_reads};
+use super::load::{GIB, KIB, Rig, mixed, random_reads};
 use super::parts::{build, flash, link, nearline, one_group, one_group_of};
 
 const SPAN: u64 = 100 * GIB;
@@ -44,4 +44,20 @@ fn an_adapter_between_controller_and_drives_can_be_the_limit() {
     let (three, _) = behind(3);
     assert!(limit.starts_with("adapter"), "{limit}");
     assert!((three / one - 3.0).abs() < 0.15, "{one} then {three}");
+}
+
+#[test]
+fn a_controllers_own_data_rate_caps_reads_and_writes_together() {
+    let mb_per_s = |own: f64, writes_pct: u64| {
+        let mut hardware = one_group_of(Layout::Raid0, (0..4).map(|_| flash()).collect(), None, SPAN);
+        hardware.controllers[0].mb_per_s = own;
+        let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+        rig.run(64, 3.0, mixed(5, SPAN, 32 * KIB, writes_pct)).per_s() * (32 * KIB) as f64 / 1e6
+    };
+    let free = mb_per_s(0.0, 0);
+    assert!(free > 1_500.0, "{free} MB/s without a limit");
+    for writes_pct in [0, 50] {
+        let capped = mb_per_s(300.0, writes_pct);
+        assert!((capped / 300.0 - 1.0).abs() < 0.03, "{capped} MB/s with {writes_pct} % writes");
+    }
 }

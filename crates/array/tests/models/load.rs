@@ -34,6 +34,7 @@ pub struct Seen {
     pub reads: u64,
     pub writes: u64,
     pub read_ns: u64,
+    pub read_max_ns: u64,
     pub write_ns: u64,
     pub failed: u64,
     pub elapsed_ns: u64,
@@ -140,6 +141,7 @@ impl Rig {
                 StorageOp::Read => {
                     seen.reads += 1;
                     seen.read_ns += took_ns;
+                    seen.read_max_ns = seen.read_max_ns.max(took_ns);
                 }
                 StorageOp::Write => {
                     seen.writes += 1;

@@ -33,6 +33,7 @@ pub fn controller(write_cache: Option<WriteCache>) -> Controller {
         name: "controller".into(),
         command_us: 5.0,
         acknowledge_us: 200.0,
+        mb_per_s: 0.0,
         acknowledge_lanes: 1,
         write_cache,
         read_ahead_bytes: 0,
