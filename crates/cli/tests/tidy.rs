@@ -59,6 +59,7 @@ fn only_world_touches_clock_files_threads_and_randomness() {
         "engine",
         "workload",
         "copies",
+        "replica",
         "campaign",
         "results",
         "plan",

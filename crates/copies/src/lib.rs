@@ -28,6 +28,7 @@ pub use lineage::Lineage;
 pub use message::{FromArbiter, Health, Life, PageRequest, PeerMessage, Renewal, Report, ToArbiter};
 #[cfg(feature = "planted-bugs")]
 pub use planted::Bug;
+pub use planted::Planted;
 pub use types::{
     ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Epoch, HostId, PageCopy, Piece,
     Position, SiteId, Timing, checksum,

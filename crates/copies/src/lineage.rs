@@ -5,10 +5,12 @@
 //!
 //! Limits: one entry (12 bytes) per activation of the database; entries are never dropped.
 
+use serde::{Deserialize, Serialize};
+
 use crate::types::{Epoch, Position};
 
 /// The epochs of a log in order, each with the position at which it began.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Lineage(Vec<(Epoch, Position)>);
 
 impl Lineage {

@@ -2,11 +2,13 @@
 
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::lineage::Lineage;
 use crate::types::{Boot, DatabaseId, Epoch, HostId, PageCopy, Piece, Position};
 
 /// Why a copy cannot be read from, or that it can.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Health {
     /// Log and pages belong together.
     Healthy,
@@ -19,7 +21,7 @@ pub enum Health {
 }
 
 /// What a copy says about itself to the arbiter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The database.
     pub database: DatabaseId,
@@ -56,7 +58,7 @@ impl Report {
 }
 
 /// The holder asks for its lease, and says what the arbiter must know before it goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Renewal {
     /// The database.
     pub database: DatabaseId,
@@ -79,7 +81,7 @@ pub struct Renewal {
 }
 
 /// Which contents of a copy are meant: a restart or an erasure makes later ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Life {
     /// The start of its agent.
     pub boot: Boot,
@@ -88,7 +90,7 @@ pub struct Life {
 }
 
 /// To the arbiter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToArbiter {
     /// How a copy is.
     Report(Report),
@@ -108,7 +110,7 @@ pub enum ToArbiter {
 }
 
 /// From the arbiter to a copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromArbiter {
     /// Take nothing any more from epochs below this one, and report.
     Fence {
@@ -152,7 +154,7 @@ pub enum FromArbiter {
 }
 
 /// From one copy to another.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerMessage {
     /// Log of the active copy (or, in an election, of a copy that holds more), or only a sign of life.
     Ship {
@@ -243,7 +245,7 @@ pub enum PeerMessage {
 }
 
 /// Which pages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PageRequest {
     /// A stretch of the file that starts at this page, as it is on disk.
     From(u32),

@@ -39,3 +39,30 @@ impl Bug {
         Bug::ConsistencyPointIgnored,
     ];
 }
+
+/// Which rule a test has switched off: none, in every build that ships.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Planted {
+    #[cfg(feature = "planted-bugs")]
+    bug: Option<Bug>,
+}
+
+impl Planted {
+    pub(crate) fn is(self, bug: Bug) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        let planted = self.bug == Some(bug);
+        #[cfg(not(feature = "planted-bugs"))]
+        let planted = {
+            let _ = bug;
+            false
+        };
+        planted
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+impl From<Option<Bug>> for Planted {
+    fn from(bug: Option<Bug>) -> Planted {
+        Planted { bug }
+    }
+}

@@ -3,30 +3,32 @@
 use std::fmt;
 use std::rc::Rc;
 
-use crate::planted::Bug;
+use serde::{Deserialize, Serialize};
+
+use crate::planted::{Bug, Planted};
 
 /// A host of the fleet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId(pub u16);
 
 /// A database; its copies share the name, one copy at most per host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DatabaseId(pub u16);
 
 /// A site: hosts that fail together when it is lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SiteId(pub u16);
 
 /// One term of activity of one copy. The arbiter gives each number out once, so two copies never write in one epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Epoch(pub u32);
 
 /// Which start of a host's agent is meant; larger after each restart and after each replaced disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Boot(pub u32);
 
 /// The next byte of a log: everything before it is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Position {
     /// Log generation, from 1.
     pub generation: u32,
@@ -62,7 +64,7 @@ impl fmt::Display for Position {
 }
 
 /// Contiguous bytes of one log generation, on their way to another copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
     /// Where the bytes belong.
     pub from: Position,
@@ -97,7 +99,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
 }
 
 /// A page on its way to another copy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageCopy {
     /// Page number.
     pub page: u32,
@@ -185,8 +187,7 @@ pub struct DatabaseSpec {
     /// Timing.
     pub timing: Timing,
     /// A rule switched off by a test.
-    #[cfg(feature = "planted-bugs")]
-    pub planted: Option<Bug>,
+    pub planted: Planted,
 }
 
 impl DatabaseSpec {
@@ -212,14 +213,7 @@ impl DatabaseSpec {
     }
 
     pub(crate) fn has(&self, bug: Bug) -> bool {
-        #[cfg(feature = "planted-bugs")]
-        let planted = self.planted == Some(bug);
-        #[cfg(not(feature = "planted-bugs"))]
-        let planted = {
-            let _ = bug;
-            false
-        };
-        planted
+        self.planted.is(bug)
     }
 }
 

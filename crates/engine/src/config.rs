@@ -2,8 +2,10 @@
 
 use std::rc::Rc;
 
+use btree::{PageCoding, PlainCoding};
 use world::PageCodec;
 
+use crate::cache::CodecCoding;
 use crate::error::{Error, Result};
 use crate::io::Counters;
 
@@ -93,6 +95,14 @@ impl DatabaseConfig {
             image_id: None,
             extension_bytes: 8 << 20,
             counters: Counters::default(),
+        }
+    }
+
+    /// How whole pages are written into the log.
+    pub(crate) fn coding(&self, page_bytes: usize) -> Box<dyn PageCoding> {
+        match &self.codec {
+            Some(codec) => Box::new(CodecCoding { codec: codec.clone(), page_bytes }),
+            None => Box::new(PlainCoding { page_bytes }),
         }
     }
 }

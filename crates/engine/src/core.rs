@@ -5,7 +5,7 @@
 //!    it has seen and the pages it changes, and its log record makes it atomic.
 //! 2. A clean page's contents are in the log before its first change: a torn write of it can be repaired.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use btree::log_record::{encode_changes, encode_page_image};
@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::log::writer::{Log, RollHook};
 use crate::log::{LogPosition, POSITION_END};
 use crate::signal::{Fate, StopSignal};
+use crate::transaction::CommitGate;
 use crate::transactions::{RowKey, Transactions};
 
 /// The shared state of an open instance.
@@ -38,6 +39,10 @@ pub(crate) struct Core {
     pub(crate) rolled: Notify,
     /// There is something to clean up, or the instance is to stop.
     pub(crate) cleanup: Notify,
+    /// Holds durable commits up.
+    pub(crate) commit_gate: RefCell<Option<Rc<dyn CommitGate>>>,
+    /// Where redo would begin after a crash now.
+    pub(crate) durable_checkpoint: Cell<LogPosition>,
     /// The bytes of the record being made.
     scratch: RefCell<Vec<u8>>,
 }
@@ -63,6 +68,8 @@ impl Core {
             stop,
             rolled: Notify::new(),
             cleanup: Notify::new(),
+            commit_gate: RefCell::default(),
+            durable_checkpoint: Cell::default(),
             scratch: RefCell::default(),
         };
         core.fate.wake_on_failure(&core.rolled);

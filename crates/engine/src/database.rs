@@ -10,12 +10,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use btree::{PageCoding, PlainCoding};
+use btree::PageCoding;
 use edb::header::DatabaseHeader;
 use results::IoClass;
 use world::{OpenMode, PageBuf, PageCodec, World};
 
-use crate::cache::{Cache, CachedDatabase, CodecCoding};
+use crate::cache::{Cache, CachedDatabase};
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::header;
@@ -58,10 +58,7 @@ impl Database {
         let counters = config.counters.clone();
         let file = IoFile::open(world, &config.path, OpenMode::ReadWrite, &counters).await?;
         let (header, copy) = header::read(&file, page_bytes).await?;
-        let coding: Box<dyn PageCoding> = match &config.codec {
-            Some(codec) => Box::new(CodecCoding { codec: codec.clone(), page_bytes }),
-            None => Box::new(PlainCoding { page_bytes }),
-        };
+        let coding = config.coding(page_bytes);
         Ok(Rc::new(Database {
             id,
             file,

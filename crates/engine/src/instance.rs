@@ -25,7 +25,7 @@ use crate::log::writer::{Log, LogConfig, OpenLog};
 use crate::log::{LogNames, LogPosition, Signature, log_time, reserve};
 use crate::recovery::{Recovery, RecoveryBranch, RecoveryReport, Redone};
 use crate::signal::{Fate, StopSignal};
-use crate::transaction::{Transaction, roll_back};
+use crate::transaction::{CommitGate, Transaction, roll_back};
 use crate::transactions::{Cleanup, RowKey, Transactions};
 
 /// Page writes under way when nothing is urgent.
@@ -124,6 +124,11 @@ impl Instance {
         self.core.fate.check()
     }
 
+    /// Every durable commit from now on waits for `gate`, too.
+    pub fn set_commit_gate(&self, gate: Rc<dyn CommitGate>) {
+        *self.core.commit_gate.borrow_mut() = Some(gate);
+    }
+
     pub(crate) fn core(&self) -> &Rc<Core> {
         &self.core
     }
@@ -168,7 +173,7 @@ impl Instance {
     }
 
     /// Stops at once, as a crash would: nothing more is written, and the next opening recovers.
-    pub async fn abandon(self) {
+    pub async fn abandon(&self) {
         self.ended.set(true);
         self.core.fate.fail(&Error::Refused("it was abandoned".to_owned()));
         self.stop_tasks().await;
@@ -444,6 +449,7 @@ async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
             // passes its beginning: a crash that lost the end would leave changes that nobody knows to take back.
             core.log.flush_to(core.log.tip()).await?;
             file.write(position).await?;
+            core.durable_checkpoint.set(position);
             core.log.checkpoint_moved(position.generation()).await?;
         }
         roll_or_second(core).await;

@@ -64,7 +64,9 @@ pub use log::store::{LogStore, LogStretch};
 pub use log::writer::LogHold;
 pub use maintenance::{MaintenanceConfig, MaintenanceReport};
 pub use pieces::{PageFindings, Progress};
-pub use recovery::{BranchCounts, RecoveryBranch, RecoveryReport, Standby};
+pub use recovery::{
+    BranchCounts, RecoveryBranch, RecoveryReport, Standby, changed_pages, cut_back, saved_checkpoint,
+};
 pub use replication::ReplicationReport;
 pub use signal::StopSignal;
-pub use transaction::{Durability, Transaction};
+pub use transaction::{CommitGate, Durability, Transaction};

@@ -9,6 +9,7 @@
 //! 2. A copy takes a log only if every segment and every record in it is what was written.
 
 use edb::log::{LogHeader, Records, SEGMENT_BYTES, SegmentState, judge_segment};
+use edb::page::PageMut;
 use futures_util::future::{join_all, select};
 use results::IoClass;
 use world::{OpenMode, SECTOR_BYTES};
@@ -16,10 +17,12 @@ use world::{OpenMode, SECTOR_BYTES};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::io::IoFile;
+use crate::judge::{Finding, judge};
 use crate::log::reader::damaged;
 use crate::log::store::{LogStretch, read_stretch};
 use crate::log::writer::LogHold;
 use crate::log::{LogNames, LogPosition};
+use crate::pieces::{PageFindings, Pieces};
 use crate::signal::StopSignal;
 
 const READ_BYTES_MAX: usize = 256 << 10;
@@ -48,6 +51,97 @@ impl Instance {
     /// How far copies may have the log: everything before it is durable. The beginning of a segment.
     pub fn durable_log(&self) -> LogPosition {
         self.core().log.durable_segments()
+    }
+
+    /// Where the log ends, durable or not.
+    pub fn log_end(&self) -> LogPosition {
+        self.core().log.tip()
+    }
+
+    /// Makes everything in the log durable.
+    ///
+    /// # Errors
+    /// The failure that stopped the instance.
+    pub async fn flush_log(&self) -> Result<()> {
+        let log = &self.core().log;
+        log.flush_to(log.tip()).await
+    }
+
+    /// Where redo would begin after a crash: everything before it is in the files. Unset before the first checkpoint.
+    pub fn durable_checkpoint(&self) -> LogPosition {
+        self.core().durable_checkpoint.get()
+    }
+
+    /// The page as it is now, sealed, and durable log up to its last change; `None` if it has never been written.
+    ///
+    /// # Errors
+    /// A page that is damaged, or failed I/O.
+    pub async fn copy_page(&self, db: u8, pgno: u32) -> Result<Option<Vec<u8>>> {
+        let core = self.core();
+        let mut bytes = match core.read(db, |pager| Ok(pager.page(pgno)?.to_vec())).await {
+            Ok(bytes) => bytes,
+            Err(_) if self.is_blank(db, pgno).await? => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let end = core.log.tip();
+        PageMut::new(&mut bytes).finish(pgno);
+        core.log.flush_to(end).await?;
+        Ok(Some(bytes))
+    }
+
+    /// Whether the file has nothing at the place of this page.
+    async fn is_blank(&self, db: u8, pgno: u32) -> Result<bool> {
+        let (database, page_bytes) = (self.core().database(db)?, self.core().config.page_bytes);
+        let offset = (u64::from(pgno) + 1) * page_bytes as u64;
+        if database.file.file().size().await? < offset + page_bytes as u64 {
+            return Ok(true);
+        }
+        let page = database.file.read_one(IoClass::HousekeepingRead, offset, page_bytes).await?;
+        Ok(judge(&page, u64::from(pgno) + 1, database.image_id) == Finding::Uninitialised)
+    }
+
+    /// Pages of the file of database `db` as they are on disk, from the page at place `first` of the file on (the header is
+    /// at 0, its shadow at 1, page 1 at 2), at most 256 KiB of them, each verified; and the place to go on at, if there are
+    /// more. The header is that of a copy whose redo begins at `begin`. No page holds a change behind the durable log.
+    ///
+    /// # Errors
+    /// A page that is damaged, or failed I/O.
+    pub async fn copy_stretch(
+        &self,
+        db: u8,
+        first: u64,
+        begin: LogPosition,
+    ) -> Result<(Vec<(u64, Vec<u8>)>, Option<u64>)> {
+        let core = self.core();
+        let (database, page_bytes) = (core.database(db)?, core.config.page_bytes as u64);
+        let pieces = Pieces {
+            world: &core.world,
+            file: &database.file,
+            page_bytes: page_bytes as usize,
+            image_id: database.image_id,
+            class: IoClass::BackupRead,
+            in_use: true,
+        };
+        let end = pieces.size().await? / page_bytes;
+        let behind = end.min(first + (READ_BYTES_MAX as u64 / page_bytes).max(1));
+        let mut findings = PageFindings::default();
+        let pages = pieces.read(first * page_bytes, (behind - first) * page_bytes, &mut findings).await?;
+        if let Some((pgno, reason)) = findings.list.first() {
+            return Err(core.damaged(db, *pgno, reason));
+        }
+        let mut copies: Vec<_> =
+            (first..).zip(pages).map(|(at, page)| (at, page.as_slice().to_vec())).collect();
+        if first < 2 {
+            let mut header = database.header().await;
+            header.set_dbtime(database.dbtime.get());
+            header.set_backup_position(begin);
+            let last = core.log.generation();
+            header.set_generations(begin.generation(), last, last);
+            for (_, page) in copies.iter_mut().filter(|(at, _)| *at < 2) {
+                page.copy_from_slice(header.stamped());
+            }
+        }
+        Ok((copies, (behind < end).then_some(behind)))
     }
 
     /// Waits for the next movement of the log: a write done, a roll, the end of the instance.

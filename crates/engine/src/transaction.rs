@@ -1,15 +1,19 @@
 //! A transaction as its user sees it.
 //!
 //! Invariants
-//! 1. `commit(Durable)` returns after the log is durable up to the commit; `commit(Lazy)` waits for nothing.
+//! 1. `commit(Durable)` returns after the log is durable up to the commit, and the commit gate, if there is one, has let it pass;
+//!    `commit(Lazy)` waits for nothing.
 //! 2. A transaction that is dropped without an end is rolled back in the background.
 
 use std::rc::Rc;
 
 use btree::{Committed, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
 
+use world::LocalFuture;
+
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::log::LogPosition;
 use crate::transactions::RowKey;
 
 /// Whether a commit waits for the log.
@@ -146,7 +150,15 @@ impl Transaction {
                 self.core.cleanup.notify_all();
             }
         }
-        if durable && !planted!(CommitNotFlushed) { self.core.log.flush_to(end).await } else { Ok(()) }
+        if !durable || planted!(CommitNotFlushed) {
+            return Ok(());
+        }
+        self.core.log.flush_to(end).await?;
+        let gate = self.core.commit_gate.borrow().clone();
+        match gate {
+            Some(gate) => gate.pass(end).await,
+            None => Ok(()),
+        }
     }
 
     /// Ends the transaction; its changes are taken back.
@@ -167,6 +179,15 @@ impl Drop for Transaction {
         let (core, id) = (self.core.clone(), self.id);
         drop(self.core.world.spawn(async move { roll_back(&core, id).await }));
     }
+}
+
+/// What else a durable commit needs than to be durable here.
+pub trait CommitGate {
+    /// Waits until the commit that ends at `end`, and is durable here, may be acknowledged.
+    ///
+    /// # Errors
+    /// If it will not be: nobody knows then whether the commit survives.
+    fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
 }
 
 /// Takes back what is left of a transaction, newest change first.

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use crate::lineage::Lineage;
 use crate::message::{FromArbiter, ToArbiter};
 use crate::types::{Boot, DatabaseId, DatabaseSpec, Epoch, HostId, Position};
 
 /// What the arbiter keeps on disk of a database.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The newest epoch that was given out.
     pub issued: Epoch,

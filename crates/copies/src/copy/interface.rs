@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::lineage::Lineage;
 use crate::message::{FromArbiter, PageRequest, PeerMessage, ToArbiter};
 use crate::types::{Epoch, HostId, PageCopy, Piece, Position};
 
 /// What a copy must know after a restart beside its log and its pages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// It takes nothing from epochs below this one.
     pub promised: Epoch,

@@ -67,7 +67,7 @@ impl Layout {
                 signature: 1 + number as u64,
                 circular_logging: true,
                 timing: timing(),
-                planted: None,
+                planted: copies::Planted::default(),
             }
         };
         (0..hosts.len()).map(spec).collect()

@@ -69,7 +69,7 @@ pub fn single_database(dial: Dial) -> DatabaseSpec {
         signature: 0x5eed,
         circular_logging: true,
         timing: timing(),
-        planted: None,
+        planted: copies::Planted::default(),
     }
 }
 
@@ -116,7 +116,7 @@ fn databases(random: &mut Random, hosts: &[(HostId, SiteId, Clock)], options: &O
             signature: 0x5eed + number,
             circular_logging: random.chance(700),
             timing: timing(),
-            planted: options.bug,
+            planted: options.bug.into(),
         }
     };
     (0..count).map(|number| spec(number, random)).collect()

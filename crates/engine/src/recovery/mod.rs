@@ -41,7 +41,7 @@ use crate::transactions::Transactions;
 pub use branch::{BranchCounts, RecoveryBranch};
 use pages::PageStates;
 pub(crate) use preread::Prereader;
-pub use standby::Standby;
+pub use standby::{Standby, changed_pages, cut_back, saved_checkpoint};
 
 /// What recovery did.
 #[derive(Debug, Clone, Default, PartialEq)]

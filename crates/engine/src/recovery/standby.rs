@@ -16,21 +16,27 @@
 //!
 //! Limits: remembers for each page that it has changed where that came from (16 bytes), as long as it lives.
 
+use std::collections::BTreeSet;
+
+use btree::LogRecord;
+use btree::Pager;
 use edb::log::{LogHeader, Records};
+use edb::page::PageMut;
 use results::IoClass;
 use world::{OpenMode, World};
 
 use super::{Prereader, Recovery, RecoveryReport, Redone, Replay};
 use crate::cache::PageKey;
-use crate::checkpoint::CheckpointFile;
+use crate::checkpoint::{self, CheckpointFile};
 use crate::config::InstanceConfig;
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::instance::{Instance, Opening};
 use crate::io::IoFile;
 use crate::log::reader::{LogFiles, damaged, read_header};
-use crate::log::store::read_stretch;
+use crate::log::store::{LogStore, read_stretch};
 use crate::log::writer::OpenLog;
-use crate::log::{LogPosition, SEGMENT_BYTES};
+use crate::log::{LogNames, LogPosition, SEGMENT_BYTES};
 
 /// Page writes under way when the checkpoint moves: it is never urgent.
 const WRITES_OUTSTANDING: usize = 32;
@@ -51,7 +57,7 @@ pub struct Standby {
 
 impl Standby {
     /// Opens the databases of `config` as a crash, a seeding or an earlier standby has left them. Replay begins at the
-    /// checkpoint, without one at the oldest log. [`super::super::LogStore::open`] comes first: it settles where the log ends.
+    /// checkpoint, without one at the oldest log. [`LogStore::open`] comes first: it settles where the log ends.
     ///
     /// # Errors
     /// Files that are missing, damaged, or contradict each other.
@@ -156,6 +162,23 @@ impl Standby {
         self.opening.into_instance(redone).await
     }
 
+    /// The page as it is now, sealed.
+    ///
+    /// # Errors
+    /// A page that nothing proves, or failed I/O.
+    pub async fn copy_page(&mut self, db: u8, pgno: u32) -> Result<Vec<u8>> {
+        let (cache, key) = (&self.opening.cache, PageKey { db, pgno });
+        let mut pins = cache.pins();
+        cache.fetch(key, &mut pins).await?;
+        let found = cache.view(db).page(pgno).map(<[u8]>::to_vec);
+        let mut bytes = found.map_err(|_| Error::Refused(format!("page {pgno} is damaged here, too")))?;
+        if self.replay.pages.unproven().any(|unproven| unproven == key) {
+            return Err(Error::Refused(format!("page {pgno} is damaged here, too")));
+        }
+        PageMut::new(&mut bytes).finish(pgno);
+        Ok(bytes)
+    }
+
     /// Stops at once, as a crash would.
     pub async fn abandon(self) {
         self.opening.give_up(&Error::Refused("it was abandoned".to_owned())).await;
@@ -191,6 +214,92 @@ impl Standby {
             report: std::mem::take(&mut self.replay.report),
         })
     }
+}
+
+/// Ends the log of a passive copy at `to`, and lets its files forget that they needed more: for a copy whose log has parted
+/// from that of the active one. No standby is open meanwhile. The pages that the cut part had changed
+/// ([`changed_pages`]) must come from the active copy.
+///
+/// # Errors
+/// Failed I/O.
+pub async fn cut_back(
+    world: &World,
+    config: &InstanceConfig,
+    store: &mut LogStore,
+    to: LogPosition,
+) -> Result<()> {
+    for (id, database) in (1..=255).zip(&config.databases) {
+        let database = Database::open(world, id, database, config.page_bytes).await?;
+        let (first, last, _) = database.header().await.generations();
+        let (first, last) = (first.min(to.generation()), last.min(to.generation()));
+        database.update_header(|header| header.set_generations(first, last, last)).await?;
+    }
+    let names = LogNames::new(&config.log_directory, &config.log_base);
+    let found = checkpoint::read(world, &names.checkpoint(), &config.log_counters).await?;
+    if let Some((found, _)) = found.filter(|(found, _)| found.position > to) {
+        let (path, counters) = (names.checkpoint(), &config.log_counters);
+        CheckpointFile::open(world, &path, found.signature, counters).await?.write(to).await?;
+    }
+    store.cut(to).await
+}
+
+/// The durable checkpoint of a passive copy, if it has one.
+///
+/// # Errors
+/// Failed I/O.
+pub async fn saved_checkpoint(world: &World, config: &InstanceConfig) -> Result<Option<LogPosition>> {
+    let names = LogNames::new(&config.log_directory, &config.log_base);
+    let found = checkpoint::read(world, &names.checkpoint(), &config.log_counters).await?;
+    Ok(found.map(|(checkpoint, _)| checkpoint.position))
+}
+
+/// The pages, by database and number, that the log between two positions changes; `to` is the end of the log.
+///
+/// # Errors
+/// Failed I/O, or a log that is not what was written.
+pub async fn changed_pages(
+    world: &World,
+    config: &InstanceConfig,
+    (from, to): (LogPosition, LogPosition),
+) -> Result<BTreeSet<(u8, u32)>> {
+    let names = LogNames::new(&config.log_directory, &config.log_base);
+    let segments = config.segments()?;
+    let codings: Vec<_> =
+        config.databases.iter().map(|database| database.coding(config.page_bytes)).collect();
+    let coding = |db: u8| codings.get(usize::from(db).wrapping_sub(1)).map(|coding| &**coding);
+    let mut pages = BTreeSet::new();
+    let mut records = Records::new();
+    let mut at = LogPosition::new(from.generation(), 0, 0);
+    let to = LogPosition::new(to.generation(), to.segment() + u16::from(to.byte() > 0), 0);
+    while at < to {
+        let stretch = read_stretch(world, &names, segments, &config.log_counters, (at, to)).await?;
+        let Some(stretch) = stretch else {
+            return Err(Error::MissingLog { directory: names.directory, generation: at.generation() });
+        };
+        for (segment, number) in stretch.bytes.as_chunks::<SEGMENT_BYTES>().0.iter().zip(0..) {
+            if number == 0 || number == segments - 1 {
+                continue;
+            }
+            // What a crash has left behind the last whole record changes nothing.
+            let whole = records.push(segment, |end, bytes| {
+                if end <= from {
+                    return;
+                }
+                match LogRecord::decode(bytes, coding) {
+                    Some(LogRecord::Changes { db, mini, .. }) => {
+                        pages.extend(mini.changes.iter().map(|change| (db, change.pgno)));
+                    }
+                    Some(LogRecord::PageImage { db, pgno, .. }) => drop(pages.insert((db, pgno))),
+                    _ => {}
+                }
+            });
+            if whole.is_err() {
+                break;
+            }
+        }
+        at = stretch.end();
+    }
+    Ok(pages)
 }
 
 struct Begun {

@@ -1,0 +1,306 @@
+//! What a copy has on disk, and the engine over it: the disk operations of the state machine on real files.
+//!
+//! Invariants
+//! 1. An operation is durable when it returns.
+//! 2. Between the listing of pages behind a fork and the cut of the log no page is written: the standby is closed.
+//! 3. While a copy is being made its file is written page by page, its header like the rest; it is opened only for replay,
+//!    which the machine asks for once all pages are there.
+//!
+//! A place in the file is what the protocol calls a page: the header is at 0, its shadow at 1, page 1 at 2.
+
+use std::rc::Rc;
+
+use copies::{DiskOp, Found, LogExtent, Meta, PageCopy, PageRequest, Piece, Position, checksum};
+use edb::log::{DATA_START, SEGMENT_BYTES};
+use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, LogStretch, Standby};
+use smallvec::smallvec;
+use world::{OpenMode, PageBuf, World};
+
+use crate::wire::{load_record, save_record};
+use crate::{Error, Result};
+
+const META: &str = "copy.meta";
+/// The only database of its log stream.
+const DATABASE: u8 = 1;
+
+/// The protocol's name of a place in the log. Where nothing is in a segment yet, it is the segment's beginning.
+pub(crate) fn position(at: LogPosition) -> Position {
+    let byte = if usize::from(at.byte()) <= DATA_START { 0 } else { u32::from(at.byte()) };
+    Position { generation: at.generation(), offset: u32::from(at.segment()) * SEGMENT_BYTES as u32 + byte }
+}
+
+fn log_position(at: Position) -> LogPosition {
+    let (segment, byte) = (at.offset / SEGMENT_BYTES as u32, at.offset % SEGMENT_BYTES as u32);
+    LogPosition::new(at.generation, segment.min(u16::MAX.into()) as u16, byte as u16)
+}
+
+enum Mode {
+    /// No engine: being made, being cut, or not needed yet.
+    Closed,
+    Standby(Box<Standby>),
+    Active {
+        instance: Rc<Instance>,
+        hold: LogHold,
+    },
+}
+
+/// The files of one copy.
+pub(crate) struct Files {
+    world: World,
+    config: InstanceConfig,
+    signature: u64,
+    meta: Meta,
+    store: LogStore,
+    mode: Mode,
+}
+
+/// Pages that were read for another copy.
+pub(crate) struct PagesRead {
+    pub(crate) pages: Rc<[PageCopy]>,
+    pub(crate) next: Option<u32>,
+    pub(crate) position: Position,
+}
+
+impl Files {
+    /// What is there. A copy without a record of its own has no contents.
+    pub(crate) async fn open(
+        world: &World,
+        config: &InstanceConfig,
+        signature: u64,
+    ) -> Result<(Files, Found)> {
+        let meta = load_record(world, &config.log_directory, META).await?.unwrap_or_else(Meta::empty);
+        let store = LogStore::open(world, config).await?;
+        let files = Files {
+            world: world.clone(),
+            config: config.clone(),
+            signature,
+            meta: meta.clone(),
+            store,
+            mode: Mode::Closed,
+        };
+        let log = files.store.extent().map(|(start, end)| LogExtent { start, end: position(end) });
+        let checkpoint = files.checkpoint().await?;
+        Ok((files, Found { meta, log, checkpoint }))
+    }
+
+    /// Makes a new database the first copy: its log stream begins, and its record says that it has everything.
+    pub(crate) async fn found(world: &World, config: &InstanceConfig) -> Result<()> {
+        let (instance, _) = Instance::open(world, config).await?;
+        instance.abandon().await;
+        save_record(world, &config.log_directory, META, &Meta::first()).await
+    }
+
+    async fn checkpoint(&self) -> Result<Position> {
+        let start = self.store.extent().map_or(1, |(start, _)| start);
+        let saved = engine::saved_checkpoint(&self.world, &self.config).await?;
+        Ok(saved.map_or(Position::of_generation(start), position))
+    }
+
+    fn end(&self) -> LogPosition {
+        self.store.extent().map_or(LogPosition::new(1, 0, 0), |(_, end)| end)
+    }
+
+    pub(crate) async fn carry_out(&mut self, op: DiskOp) -> Result<()> {
+        match op {
+            DiskOp::Save(meta) => {
+                save_record(&self.world, &self.config.log_directory, META, &meta).await?;
+                self.meta = meta;
+            }
+            DiskOp::Store(piece) => {
+                let from = log_position(piece.from);
+                let stretch = LogStretch { from, bytes: piece.bytes.to_vec(), closes: piece.closes };
+                self.store.store(&stretch).await?;
+            }
+            DiskOp::Cut { to } => {
+                self.close_standby().await;
+                engine::cut_back(&self.world, &self.config, &mut self.store, log_position(to)).await?;
+            }
+            DiskOp::Erase => {
+                self.close_standby().await;
+                for database in &self.config.databases {
+                    if self.world.entry(&database.path).await?.is_some() {
+                        self.world.remove(&database.path).await?;
+                    }
+                }
+                self.store.begin_at(1).await?;
+            }
+            DiskOp::StartLog { generation } => self.store.begin_at(generation).await?,
+            DiskOp::DropLogs { below } => match &self.mode {
+                Mode::Active { hold, .. } => hold.advance(below),
+                _ => self.store.drop_below(below).await?,
+            },
+            DiskOp::WritePages(pages) => self.write_pages(&pages).await?,
+        }
+        Ok(())
+    }
+
+    async fn write_pages(&mut self, pages: &[PageCopy]) -> Result<()> {
+        if matches!(self.meta.patch, Some(PageRequest::From(_))) {
+            return self.write_file(pages).await;
+        }
+        // Without bytes: the active copy has never written it, so the log makes it anew before it is used.
+        let numbered: Vec<(u32, &[u8])> = pages
+            .iter()
+            .filter(|page| page.page >= 2 && !page.bytes.is_empty())
+            .map(|page| (page.page - 1, &*page.bytes))
+            .collect();
+        let standby = self.standby().await?;
+        Ok(standby.give_pages(DATABASE, &numbered).await?)
+    }
+
+    /// Of a copy that is being made.
+    async fn write_file(&mut self, pages: &[PageCopy]) -> Result<()> {
+        let path = &self.config.databases[0].path;
+        let is_new = self.world.entry(path).await?.is_none();
+        let mode = if is_new { OpenMode::CreateNew } else { OpenMode::ReadWrite };
+        let file = self.world.open(path, mode).await?;
+        for page in pages {
+            if page.bytes.len() != self.config.page_bytes {
+                return Err(engine::Error::Refused(format!("a page of {} bytes", page.bytes.len())).into());
+            }
+            let at = u64::from(page.page) * self.config.page_bytes as u64;
+            file.write_at(at, smallvec![PageBuf::copy_of(&page.bytes)]).await.0?;
+        }
+        file.sync().await?;
+        if let (true, Some((folder, _))) = (is_new, path.rsplit_once('/')) {
+            self.world.sync_dir(folder).await?;
+        }
+        Ok(())
+    }
+
+    async fn standby(&mut self) -> Result<&mut Standby> {
+        if matches!(self.mode, Mode::Closed) {
+            let standby = Standby::open(&self.world, &self.config).await?;
+            self.mode = Mode::Standby(Box::new(standby));
+        }
+        match &mut self.mode {
+            Mode::Standby(standby) => Ok(standby),
+            _ => Err(engine::Error::Refused("the copy is active".to_owned()).into()),
+        }
+    }
+
+    async fn close_standby(&mut self) {
+        if let Mode::Standby(standby) = std::mem::replace(&mut self.mode, Mode::Closed) {
+            standby.abandon().await;
+        }
+    }
+
+    /// Log for another copy.
+    pub(crate) async fn read_log(&self, from: Position, until: Position) -> Result<Option<Piece>> {
+        let (from, until) = (log_position(from), log_position(until));
+        let stretch = match &self.mode {
+            Mode::Active { instance, .. } => instance.read_log(from, until).await?,
+            _ => self.store.read(from, until).await?,
+        };
+        Ok(stretch.map(|stretch| Piece {
+            from: position(stretch.from),
+            checksum: checksum(&stretch.bytes),
+            closes: stretch.closes,
+            bytes: stretch.bytes.into(),
+            signature: self.signature,
+        }))
+    }
+
+    /// Pages for another copy.
+    pub(crate) async fn read_pages(&mut self, request: &PageRequest) -> Result<PagesRead> {
+        let copy = |place: u64, bytes: Vec<u8>| PageCopy { page: place as u32, bytes: bytes.into() };
+        match (&mut self.mode, request) {
+            (Mode::Active { instance, .. }, PageRequest::From(first)) => {
+                let checkpoint = instance.durable_checkpoint();
+                let begin = checkpoint.max(LogPosition::new(1, 0, 0));
+                let (pages, next) = instance.copy_stretch(DATABASE, u64::from(*first), begin).await?;
+                Ok(PagesRead {
+                    pages: pages.into_iter().map(|(place, bytes)| copy(place, bytes)).collect(),
+                    next: next.map(|place| place as u32),
+                    position: position(instance.durable_log()),
+                })
+            }
+            (Mode::Active { instance, .. }, PageRequest::List(places)) => {
+                let mut pages = Vec::new();
+                for &place in places.iter().filter(|place| **place >= 2) {
+                    // What has never been written holds nothing of the lost history either: nothing is sent of it.
+                    let bytes = instance.copy_page(DATABASE, place - 1).await?.unwrap_or_default();
+                    pages.push(copy(place.into(), bytes));
+                }
+                Ok(PagesRead { pages: pages.into(), next: None, position: position(instance.durable_log()) })
+            }
+            (_, PageRequest::List(places)) => {
+                let places = places.clone();
+                let standby = self.standby().await?;
+                let mut pages = Vec::new();
+                for place in places.into_iter().filter(|place| *place >= 2) {
+                    pages.push(copy(place.into(), standby.copy_page(DATABASE, place - 1).await?));
+                }
+                let position = position(standby.replayed());
+                Ok(PagesRead { pages: pages.into(), next: None, position })
+            }
+            (_, PageRequest::From(_)) => {
+                Err(engine::Error::Refused("only the active copy is copied".to_owned()).into())
+            }
+        }
+    }
+
+    /// The places whose pages the log behind `from` changes.
+    pub(crate) async fn list_pages(&mut self, from: Position) -> Result<Vec<u32>> {
+        self.close_standby().await;
+        let range = (log_position(from), self.end());
+        let pages = engine::changed_pages(&self.world, &self.config, range).await?;
+        Ok(pages.into_iter().map(|(_, pgno)| pgno + 1).collect())
+    }
+
+    /// Replays towards `to`, one generation at most: other things must not wait for long. Whether it is there.
+    pub(crate) async fn replay(&mut self, to: Position) -> Result<bool> {
+        let to = log_position(to);
+        let standby = self.standby().await?;
+        let next = LogPosition::new(standby.replayed().generation() + 1, 0, 0);
+        standby.replay(to.min(next)).await?;
+        Ok(to <= next)
+    }
+
+    /// Moves the checkpoint of a passive copy; gives it and the places of pages that nothing proves. `None` if there is
+    /// nothing to move it over.
+    pub(crate) async fn save_checkpoint(&mut self) -> Result<Option<(Position, Vec<u32>)>> {
+        match &mut self.mode {
+            Mode::Standby(standby) => {
+                let at = position(standby.save_checkpoint().await?);
+                let unproven = standby.unproven_pages().into_iter().map(|(_, pgno)| pgno + 1).collect();
+                Ok(Some((at, unproven)))
+            }
+            Mode::Active { instance, .. } => {
+                let at = instance.durable_checkpoint();
+                Ok((at > LogPosition::default()).then(|| (position(at), Vec::new())))
+            }
+            Mode::Closed => Ok(None),
+        }
+    }
+
+    /// Opens the database for users.
+    pub(crate) async fn mount(&mut self) -> Result<Rc<Instance>> {
+        self.standby().await?;
+        let Mode::Standby(standby) = std::mem::replace(&mut self.mode, Mode::Closed) else {
+            return Err(engine::Error::Refused("the copy is active".to_owned()).into());
+        };
+        let (start, end) = self.store.extent().expect("a standby has log");
+        let (instance, _) = standby.activate(end).await?;
+        let (instance, hold) = (Rc::new(instance), start);
+        let hold = instance.hold_log(hold);
+        self.mode = Mode::Active { instance: instance.clone(), hold };
+        Ok(instance)
+    }
+
+    /// Closes it at once; gives the durable end of the log and the checkpoint.
+    pub(crate) async fn dismount(&mut self) -> Result<(Position, Position)> {
+        if let Mode::Active { instance, hold } = std::mem::replace(&mut self.mode, Mode::Closed) {
+            instance.abandon().await;
+            drop(hold);
+        }
+        self.store = LogStore::open(&self.world, &self.config).await?;
+        Ok((position(self.end()), self.checkpoint().await?))
+    }
+}
+
+impl From<Error> for engine::Error {
+    fn from(error: Error) -> engine::Error {
+        engine::Error::Stopped(error.to_string())
+    }
+}

@@ -1,0 +1,368 @@
+//! One copy, running.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use copies::{
+    Boot, Copy, DatabaseSpec, DiskOp, Effect, Epoch, Event, FromArbiter, HostId, Input, PageRequest,
+    PeerMessage, Position, Report, ToArbiter,
+};
+use engine::{CommitGate, Instance, InstanceConfig, LogPosition};
+use futures_util::StreamExt;
+use world::channel::{UnboundedReceiver, UnboundedSender, oneshot, unbounded};
+use world::{Duration, LocalFuture, World};
+
+use crate::files::{Files, position};
+use crate::{Error, Result};
+
+/// How a copy speaks to the others. Nothing is guaranteed to arrive; nothing here may wait.
+pub trait Links {
+    /// To the arbiter.
+    fn to_arbiter(&self, message: ToArbiter);
+    /// To the copy of the same database on `host`.
+    fn to_peer(&self, host: HostId, message: PeerMessage);
+}
+
+/// What a copy needs to know beside its database.
+#[derive(Clone)]
+pub struct ReplicaConfig {
+    /// Where its files are: one database.
+    pub instance: InstanceConfig,
+    /// How often the state machine sees the time.
+    pub tick: Duration,
+    /// How often a passive copy writes its pages and moves its checkpoint.
+    pub checkpoint_every: Duration,
+}
+
+/// How a copy is.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// What it says to the arbiter.
+    pub report: Report,
+    /// The epoch in which it is active now.
+    pub active_in: Option<Epoch>,
+    /// Why it has stopped for good.
+    pub failure: Option<String>,
+}
+
+/// What is to be done on disk and engine, one after the other.
+enum Job {
+    Disk { ticket: u64, op: DiskOp },
+    ReadLog { to: HostId, from: Position, until: Position },
+    ReadPages { to: HostId, nonce: u64, request: PageRequest },
+    ListPages { from: Position },
+    Replay { to: Position },
+    Mount { epoch: Epoch },
+    Dismount,
+    SaveCheckpoint,
+}
+
+struct Driver {
+    world: World,
+    config: ReplicaConfig,
+    machine: RefCell<Copy>,
+    links: Rc<dyn Links>,
+    jobs: UnboundedSender<Job>,
+    /// Saving of the checkpoint is on its way.
+    saving: Cell<bool>,
+    /// Open for users.
+    mounted: RefCell<Option<Rc<Instance>>>,
+    waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
+    next_commit: Cell<u64>,
+    events: RefCell<Vec<(u64, Event)>>,
+    failure: RefCell<Option<Error>>,
+    stopped: Cell<bool>,
+}
+
+/// One copy of a database on this host. Dropping it stops it as a crash would.
+pub struct Replica(Rc<Driver>);
+
+impl Replica {
+    /// Prepares a new database, which lies at the place that `config` names, to be the first copy. Once in its life.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub async fn found(world: &World, config: &InstanceConfig) -> Result<()> {
+        Files::found(world, config).await
+    }
+
+    /// Starts the copy with what it has on disk.
+    ///
+    /// # Errors
+    /// Failed I/O, or a record that is damaged.
+    pub async fn start(
+        world: &World,
+        spec: Rc<DatabaseSpec>,
+        host: HostId,
+        boot: Boot,
+        config: ReplicaConfig,
+        links: Rc<dyn Links>,
+    ) -> Result<Replica> {
+        let (files, found) = Files::open(world, &config.instance, spec.signature).await?;
+        let (jobs, queue) = unbounded();
+        let driver = Rc::new(Driver {
+            world: world.clone(),
+            config,
+            machine: RefCell::new(Copy::new(spec, host, boot, found)),
+            links,
+            jobs,
+            saving: Cell::new(false),
+            mounted: RefCell::default(),
+            waiting: RefCell::default(),
+            next_commit: Cell::new(0),
+            events: RefCell::default(),
+            failure: RefCell::default(),
+            stopped: Cell::new(false),
+        });
+        let worker = driver.clone();
+        drop(world.spawn(async move { worker.work(files, queue).await }));
+        let ticker = driver.clone();
+        drop(world.spawn(async move { ticker.tick().await }));
+        Ok(Replica(driver))
+    }
+
+    /// Something has come from the arbiter.
+    pub fn from_arbiter(&self, message: FromArbiter) {
+        self.0.input(Input::FromArbiter(message));
+    }
+
+    /// Something has come from the copy on `from`.
+    pub fn from_peer(&self, from: HostId, message: PeerMessage) {
+        self.0.input(Input::Peer { from, message });
+    }
+
+    /// The database, while this copy is active and takes commits.
+    pub fn instance(&self) -> Option<Rc<Instance>> {
+        let takes_commits = self.0.machine.borrow().takes_commits(self.0.now_ms());
+        self.0.mounted.borrow().clone().filter(|_| takes_commits)
+    }
+
+    /// A backup holds every log generation below this one.
+    pub fn backed_up(&self, below: u32) {
+        self.0.input(Input::BackedUp { below });
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        let machine = self.0.machine.borrow();
+        Status {
+            report: machine.report(),
+            active_in: machine.active_epoch(self.0.now_ms()),
+            failure: self.0.failure.borrow().as_ref().map(ToString::to_string),
+        }
+    }
+
+    /// What has happened since the last call, with the time in milliseconds.
+    pub fn take_events(&self) -> Vec<(u64, Event)> {
+        self.0.events.take()
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.0.stopped.set(true);
+        self.0.jobs.close_channel();
+        self.0.dismounted();
+    }
+}
+
+impl Driver {
+    fn now_ms(&self) -> u64 {
+        self.world.now().ns / 1_000_000
+    }
+
+    fn input(self: &Rc<Self>, input: Input) {
+        if self.stopped.get() {
+            return;
+        }
+        let mut effects = Vec::new();
+        self.machine.borrow_mut().handle(self.now_ms(), input, &mut effects);
+        for effect in effects {
+            self.effect(effect);
+        }
+    }
+
+    fn effect(self: &Rc<Self>, effect: Effect) {
+        match effect {
+            Effect::ToArbiter(message) => self.links.to_arbiter(message),
+            Effect::ToPeer(host, message) => self.links.to_peer(host, message),
+            Effect::Disk { ticket, op } => self.enqueue(Job::Disk { ticket, op }),
+            Effect::ReadLog { to, from, until } => self.enqueue(Job::ReadLog { to, from, until }),
+            Effect::ReadPages { to, nonce, request } => self.enqueue(Job::ReadPages { to, nonce, request }),
+            Effect::ListPages { from } => self.enqueue(Job::ListPages { from }),
+            Effect::Replay { to } => self.enqueue(Job::Replay { to }),
+            Effect::Mount { epoch } => self.enqueue(Job::Mount { epoch }),
+            Effect::Dismount => {
+                self.dismounted();
+                self.enqueue(Job::Dismount);
+            }
+            Effect::Acknowledge { ticket } => {
+                if let Some(waiter) = self.waiting.borrow_mut().remove(&ticket) {
+                    // Whoever waited may be gone.
+                    let _ = waiter.send(());
+                }
+            }
+            Effect::Event(event) => self.events.borrow_mut().push((self.now_ms(), event)),
+        }
+    }
+
+    fn enqueue(&self, job: Job) {
+        // After the end nobody listens any more.
+        let _ = self.jobs.unbounded_send(job);
+    }
+
+    /// Users are out; commits that wait are in doubt.
+    fn dismounted(&self) {
+        self.mounted.take();
+        self.waiting.take();
+    }
+
+    async fn tick(self: Rc<Self>) {
+        let mut save_at = self.world.now() + self.config.checkpoint_every;
+        while !self.stopped.get() {
+            self.input(Input::Tick);
+            if self.world.now() >= save_at && !self.saving.replace(true) {
+                save_at = self.world.now() + self.config.checkpoint_every;
+                self.enqueue(Job::SaveCheckpoint);
+            }
+            self.finish_log().await;
+            self.world.sleep(self.config.tick).await;
+        }
+    }
+
+    /// A copy that hands over takes no commits, so nobody makes the end of its log durable; the next one needs it.
+    async fn finish_log(&self) {
+        let mounted = self.mounted.borrow().clone();
+        if let Some(instance) = mounted.filter(|_| !self.machine.borrow().takes_commits(self.now_ms())) {
+            // Its failure is found by whoever uses it next.
+            let _ = instance.flush_log().await;
+        }
+    }
+
+    async fn work(self: Rc<Self>, mut files: Files, mut queue: UnboundedReceiver<Job>) {
+        while let Some(job) = queue.next().await {
+            if self.stopped.get() {
+                break;
+            }
+            let done = self.carry_out(&mut files, job).await;
+            if self.stopped.get() {
+                break;
+            }
+            match done {
+                Ok(Some(input)) => self.input(input),
+                Ok(None) => {}
+                Err(error) => {
+                    self.dismounted();
+                    *self.failure.borrow_mut() = Some(error);
+                    self.input(Input::DiskFailed);
+                    self.stopped.set(true);
+                }
+            }
+        }
+        // Whatever the instance still had in memory is gone, as in a crash.
+        let _ = files.dismount().await;
+    }
+
+    async fn carry_out(self: &Rc<Self>, files: &mut Files, job: Job) -> Result<Option<Input>> {
+        Ok(Some(match job {
+            Job::Disk { ticket, op } => {
+                files.carry_out(op).await?;
+                Input::DiskDone { ticket }
+            }
+            Job::ReadLog { to, from, until } => {
+                let piece = files.read_log(from, until).await?;
+                Input::LogRead { to, piece }
+            }
+            Job::ReadPages { to, nonce, request } => match files.read_pages(&request).await {
+                Ok(read) => Input::PagesRead {
+                    to,
+                    nonce,
+                    pages: read.pages,
+                    next: read.next,
+                    position: read.position,
+                },
+                // Whoever asked asks again; the damage itself is found by those who use the page.
+                Err(Error::Engine(engine::Error::DamagedPage { .. } | engine::Error::Refused(_))) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            },
+            Job::ListPages { from } => Input::PagesListed { from, pages: files.list_pages(from).await? },
+            Job::Replay { to } => {
+                if !files.replay(to).await? {
+                    self.enqueue(Job::Replay { to });
+                    return Ok(None);
+                }
+                Input::Replayed { to }
+            }
+            Job::Mount { epoch } => {
+                if self.machine.borrow().active_epoch(self.now_ms()) != Some(epoch) {
+                    return Ok(None);
+                }
+                let instance = files.mount().await?;
+                instance.set_commit_gate(Rc::new(Gate(self.clone())));
+                self.follow_log(&instance);
+                // The lease may have ended meanwhile; the order to dismount is in the queue then.
+                if self.machine.borrow().active_epoch(self.now_ms()) == Some(epoch) {
+                    *self.mounted.borrow_mut() = Some(instance);
+                }
+                return Ok(None);
+            }
+            Job::Dismount => {
+                let (end, checkpoint) = files.dismount().await?;
+                Input::Dismounted { end, checkpoint }
+            }
+            Job::SaveCheckpoint => {
+                self.saving.set(false);
+                let Some((at, unproven)) = files.save_checkpoint().await? else { return Ok(None) };
+                for page in unproven {
+                    self.input(Input::PageDamaged { page });
+                }
+                Input::Checkpoint { at }
+            }
+        }))
+    }
+
+    /// Tells the machine how far the log of the active copy is.
+    fn follow_log(self: &Rc<Self>, instance: &Rc<Instance>) {
+        let (driver, instance) = (self.clone(), Rc::downgrade(instance));
+        drop(self.world.spawn(async move {
+            while let Some(instance) = instance.upgrade() {
+                if driver.stopped.get() {
+                    return;
+                }
+                driver.input(Input::Appended { end: position(instance.log_end()) });
+                driver.input(Input::LogDurable { end: position(instance.durable_log()) });
+                if instance.log_moved().await.is_err() {
+                    return;
+                }
+            }
+        }));
+    }
+}
+
+/// Holds durable commits up until the machine lets them pass.
+struct Gate(Rc<Driver>);
+
+impl CommitGate for Gate {
+    fn pass(&self, end: LogPosition) -> LocalFuture<'static, engine::Result<()>> {
+        let driver = self.0.clone();
+        Box::pin(async move {
+            let ticket = driver.next_commit.get();
+            driver.next_commit.set(ticket + 1);
+            let (sender, receiver) = oneshot::channel();
+            let takes_commits = driver.machine.borrow().active_epoch(driver.now_ms()).is_some();
+            if takes_commits && !driver.stopped.get() {
+                driver.waiting.borrow_mut().insert(ticket, sender);
+                driver.input(Input::Appended { end: position(end) });
+                driver.input(Input::Commit { ticket, position: position(end) });
+                driver.input(Input::Tick);
+            }
+            let lost = || {
+                engine::Error::Stopped("the copy is not active any more; the commit is in doubt".to_owned())
+            };
+            receiver.await.map_err(|_| lost())
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! What copies and arbiter say, in bytes, and small records on disk.
+//!
+//! A frame is its length (4 bytes, little endian) and a message in postcard's encoding. A record is a message with a CRC-32 behind it,
+//! in a file that is replaced as a whole.
+//!
+//! Invariants
+//! 1. No bytes make the reader panic or take more memory than [`FRAME_BYTES_MAX`] and what it decodes.
+//! 2. A record on disk is the old one or the new one, whatever a power cut does.
+
+use copies::{DatabaseId, FromArbiter, HostId, PeerMessage, ToArbiter};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use smallvec::smallvec;
+use world::{Connection, OpenMode, PageBuf, SECTOR_BYTES, World};
+
+use crate::{Error, Result};
+
+/// Version of everything in here. Hosts that speak another one do not talk to each other.
+pub const VERSION: u32 = 1;
+
+/// A message with a whole log generation or a stretch of pages, and room to spare.
+pub const FRAME_BYTES_MAX: usize = 8 << 20;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// First on each connection.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// Who speaks.
+        host: HostId,
+    },
+    /// From one copy to another.
+    Peer {
+        /// Of which database.
+        database: DatabaseId,
+        /// What.
+        message: PeerMessage,
+    },
+    /// From a copy.
+    ToArbiter(ToArbiter),
+    /// From the arbiter.
+    FromArbiter {
+        /// To the copy of which database.
+        database: DatabaseId,
+        /// What.
+        message: FromArbiter,
+    },
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// The connection.
+    #[error(transparent)]
+    World(#[from] world::Error),
+    /// The other side has closed it.
+    #[error("the other side has closed the connection")]
+    Closed,
+    /// A frame that is no message.
+    #[error("a frame of {bytes} bytes is no message")]
+    NoMessage {
+        /// Its length.
+        bytes: usize,
+    },
+}
+
+/// The frame of a message.
+pub fn frame(message: &Message) -> Vec<u8> {
+    let body = encode(message);
+    let mut frame = Vec::with_capacity(4 + body.len());
+    frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    frame.extend_from_slice(&body);
+    frame
+}
+
+/// The message of a frame without its length.
+pub fn parse(body: &[u8]) -> Option<Message> {
+    let (message, rest) = postcard::take_from_bytes(body).ok()?;
+    rest.is_empty().then_some(message)
+}
+
+fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_allocvec(value).expect("memory is all that can fail")
+}
+
+/// Takes a stream of bytes apart into messages.
+#[derive(Default)]
+pub struct Frames {
+    pending: Vec<u8>,
+}
+
+impl Frames {
+    /// The next message of a connection.
+    ///
+    /// # Errors
+    /// The end of the connection, or something that is no message; nothing more can be read then.
+    pub async fn next(&mut self, connection: &Connection) -> Result<Message, WireError> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(message);
+            }
+            let received = connection.receive(256 << 10).await?;
+            if received.is_empty() {
+                return Err(WireError::Closed);
+            }
+            self.push(&received);
+        }
+    }
+
+    /// Adds what has come.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.pending.extend_from_slice(bytes);
+    }
+
+    /// The next message, if all of it has come.
+    ///
+    /// # Errors
+    /// Something that is no message.
+    pub fn take(&mut self) -> Result<Option<Message>, WireError> {
+        let Some((length, rest)) = self.pending.split_first_chunk() else { return Ok(None) };
+        let bytes = u32::from_le_bytes(*length) as usize;
+        if bytes > FRAME_BYTES_MAX {
+            return Err(WireError::NoMessage { bytes });
+        }
+        let Some(body) = rest.get(..bytes) else { return Ok(None) };
+        let message = parse(body).ok_or(WireError::NoMessage { bytes })?;
+        self.pending.drain(..4 + bytes);
+        Ok(Some(message))
+    }
+}
+
+/// Writes a record in the place of the one that is there.
+pub(crate) async fn save_record<T: Serialize>(
+    world: &World,
+    folder: &str,
+    name: &str,
+    value: &T,
+) -> Result<()> {
+    let body = encode(value);
+    let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
+    bytes.extend_from_slice(&copies::checksum(&body).to_le_bytes());
+    bytes.extend_from_slice(&body);
+    bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
+    let (path, fresh) = (format!("{folder}/{name}"), format!("{folder}/{name}.new"));
+    if world.entry(&fresh).await?.is_some() {
+        world.remove(&fresh).await?;
+    }
+    let file = world.open(&fresh, OpenMode::CreateNew).await?;
+    file.write_at(0, smallvec![PageBuf::copy_of(&bytes)]).await.0?;
+    file.sync().await?;
+    world.rename(&fresh, &path).await?;
+    world.sync_dir(folder).await?;
+    Ok(())
+}
+
+/// Reads a record; `None` if there is none.
+pub(crate) async fn load_record<T: DeserializeOwned>(
+    world: &World,
+    folder: &str,
+    name: &str,
+) -> Result<Option<T>> {
+    let path = format!("{folder}/{name}");
+    if world.entry(&path).await?.is_none() {
+        return Ok(None);
+    }
+    let file = world.open(&path, OpenMode::Read).await?;
+    let bytes = file.size().await? as usize;
+    let (read, bufs) = file.read_at(0, smallvec![PageBuf::empty(bytes)]).await;
+    read?;
+    let damaged = |reason: &str| Error::DamagedRecord { path: path.clone(), reason: reason.to_owned() };
+    let bytes = bufs[0].as_slice();
+    let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let (Some(length), Some(sum)) = (word(0), word(4)) else { return Err(damaged("it is too short")) };
+    let body = bytes.get(8..8 + length as usize).ok_or_else(|| damaged("it is too short"))?;
+    if copies::checksum(body) != sum {
+        return Err(damaged("its checksum is wrong"));
+    }
+    postcard::from_bytes(body).map(Some).map_err(|error| damaged(&error.to_string()))
+}
