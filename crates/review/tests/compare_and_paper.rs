@@ -169,6 +169,12 @@ fn the_paper_has_every_section_and_marks_what_the_author_must_write() {
             "Conclusion",
         ];
         assert_eq!(titles[..expected.len()], expected, "{name}");
+        // On paper, the short sections share pages and the long ones begin one.
+        let page = document.html();
+        for (title, begins_page) in [("Overview", false), ("Contact", false), ("Test result summary", true)] {
+            let class = if begins_page { "" } else { " class=\"flow\"" };
+            assert!(page.contains(&format!("<section{class}><header><h2>{title}")), "{name}: {title}");
+        }
         let (html, markdown) = (document.html(), document.markdown());
         for text in [&html, &markdown] {
             assert!(text.matches(AUTHOR).count() >= 6);

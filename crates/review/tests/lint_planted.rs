@@ -228,6 +228,33 @@ fn a_solution_with_other_limits_or_a_larger_load_is_found() {
     assert_eq!(found(with(""), 0.001), ["wrong_scenario", "wrong_scenario"]);
 }
 
+/// A maximum above that of a performance test is found, unless the solution file of the run asks for it.
+#[test]
+fn a_maximum_that_the_solution_file_sets_is_no_stress_maximum() {
+    let shipped =
+        include_str!("../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
+    let own = shipped.replace(
+        "kind = \"performance\"\n",
+        "kind = \"performance\"\nthresholds = { read_max_ms = 60000 }\n",
+    );
+    let found = |text: &str, limit: f64| {
+        let mut report = report(&Shape::default());
+        report.run.solution_text = text.to_owned();
+        let mut verdict = report.tests[2].verdicts[1].clone();
+        verdict.rule = "read_latency_max".into();
+        (verdict.limit, verdict.measured) = (Some(limit), None);
+        report.tests[2].verdicts.push(verdict);
+        report.tests[2].planned.clear();
+        report.tests[4].planned.clear();
+        let findings = lint_report(&report);
+        rules(&findings).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let none: Vec<String> = Vec::new();
+    assert_eq!(found(&own, 60_000.0), none);
+    assert_eq!(found(&shipped, 200.0), ["lenient_threshold", "solution_threshold"]);
+    assert_eq!(found("imported", 200.0), ["lenient_threshold"]);
+}
+
 #[test]
 fn a_report_that_was_changed_after_the_run_is_found() {
     let whole = report(&Shape::default());

@@ -14,11 +14,24 @@ const MIB: f64 = (1 << 20) as f64;
 /// Checks a report of ours.
 pub fn lint_report(report: &Report) -> Vec<Finding> {
     let mut findings = Findings::default();
-    printed(&claims(report), &mut findings);
+    // A run whose solution is no solution file of ours (an imported one) has nothing to be compared with.
+    let solution = Solution::parse(&report.run.solution_text, "solution file").ok();
+    let mut facts = claims(report);
+    if let Some(solution) = &solution {
+        for test in facts.test.iter_mut().filter(|test| sets_maximum(solution, &test.kind)) {
+            // The owner's own maximum, not one of the two of the programme; `solution_threshold` looks after it.
+            if let Some(limits) = &mut test.thresholds {
+                limits.read_max_ms = None;
+            }
+        }
+    }
+    printed(&facts, &mut findings);
     for test in &report.tests {
         verdicts(test, &mut findings);
     }
-    against_solution(report, &mut findings);
+    if let Some(solution) = &solution {
+        against_solution(report, solution, &mut findings);
+    }
     findings.into_vec()
 }
 
@@ -159,11 +172,9 @@ fn shown_figure(test: &TestReport, verdict: &VerdictRow) -> Option<(f64, String)
 }
 
 /// Limits and targets of the solution file that the run carries.
-fn against_solution(report: &Report, findings: &mut Findings) {
-    // A run whose solution is no solution file of ours (an imported one) has nothing to be compared with.
-    let Ok(solution) = Solution::parse(&report.run.solution_text, "solution file") else { return };
+fn against_solution(report: &Report, solution: &Solution, findings: &mut Findings) {
     let hosts = report.hosts.len().max(1) as f64;
-    let planned = plan::plan(&solution, &[]).ok().map(|plan| plan.targets.target_iops * hosts);
+    let planned = plan::plan(solution, &[]).ok().map(|plan| plan.targets.target_iops * hosts);
     for test in &report.tests {
         let target =
             test.planned.iter().find(|row| row.name == "Transactional I/O").and_then(|row| row.planned);
@@ -178,7 +189,7 @@ fn against_solution(report: &Report, findings: &mut Findings) {
             );
         }
         for verdict in &test.verdicts {
-            if let (Some(limit), Some(wished)) = (verdict.limit, solution_limit(&solution, test, verdict))
+            if let (Some(limit), Some(wished)) = (verdict.limit, solution_limit(solution, test, verdict))
                 && !agrees_within(limit, wished, 1e-9)
             {
                 findings.add(
@@ -191,6 +202,13 @@ fn against_solution(report: &Report, findings: &mut Findings) {
             }
         }
     }
+}
+
+/// Whether the solution file sets the maximum of the read latency for this kind of test itself.
+fn sets_maximum(solution: &Solution, kind: &str) -> bool {
+    let of_all = solution.file.thresholds.into_iter();
+    let of_kind = solution.file.test.iter().filter(|test| test.kind.name() == kind);
+    of_all.chain(of_kind.filter_map(|test| test.thresholds)).any(|wishes| wishes.read_max_ms.is_some())
 }
 
 fn solution_limit(solution: &Solution, test: &TestReport, verdict: &VerdictRow) -> Option<f64> {

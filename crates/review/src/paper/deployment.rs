@@ -4,7 +4,7 @@ use evidence::report::{number, significant};
 
 use super::document::{Block, Section};
 use super::parts::{self, optional, pair};
-use super::{Subject, picture};
+use super::{Subject, counted, picture};
 
 /// The solution: servers, copies, failures, sizing.
 pub fn description(subject: &Subject<'_>) -> Section {
@@ -22,9 +22,9 @@ pub fn description(subject: &Subject<'_>) -> Section {
     section.heading("Servers").table(&["Number", "Server", "Site", "Enclosure"], servers);
     section.heading("Copies of the databases");
     let words = format!(
-        "{} databases on {} servers; each column is a server, the darkest copy is the first to be active.",
-        plan.layout.databases.len(),
-        plan.servers.len()
+        "{} on {}; each column is a server, the darkest copy is the first to be active.",
+        counted(plan.layout.databases.len() as u64, "database", "databases"),
+        counted(plan.servers.len() as u64, "server", "servers")
     );
     section.blocks.push(Block::Picture(picture::layout(plan), words));
     section.heading("Failures");
@@ -59,10 +59,10 @@ pub fn description(subject: &Subject<'_>) -> Section {
         failures,
     );
     section.text(format!(
-        "The tests are for {}: {} I/O per second and server for {} mailboxes.",
+        "The tests are for the worst failure that no database is lost to ({} lost): {} I/O per second and server for {}.",
         plan.targets.worst_case,
         significant(plan.targets.target_iops),
-        number(plan.targets.target_mailboxes, 0)
+        counted(plan.targets.target_mailboxes.round() as u64, "mailbox", "mailboxes")
     ));
     section.heading("Sizing");
     let rows = plan.sizing.rows.iter().map(|row| {

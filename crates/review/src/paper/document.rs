@@ -36,6 +36,12 @@ impl Section {
         Section { title: title.into(), blocks: Vec::new() }
     }
 
+    /// On paper, a section begins a page unless it is short.
+    fn is_short(&self) -> bool {
+        let large = |block: &&Block| matches!(block, Block::Table(..) | Block::Picture(..) | Block::File(..));
+        self.blocks.iter().filter(large).count() < 2
+    }
+
     /// Adds a paragraph.
     pub fn text(&mut self, text: impl Into<String>) -> &mut Section {
         self.blocks.push(Block::Text(text.into()));
@@ -82,7 +88,9 @@ impl Document {
     pub fn html(&self) -> String {
         let mut body = String::new();
         for section in &self.sections {
-            let _ = writeln!(body, "<section><header><h2>{}</h2></header>", markup::escape(&section.title));
+            let class = if section.is_short() { " class=\"flow\"" } else { "" };
+            let title = markup::escape(&section.title);
+            let _ = writeln!(body, "<section{class}><header><h2>{title}</h2></header>");
             for block in &section.blocks {
                 html_block(&mut body, block);
             }

@@ -115,18 +115,22 @@ pub fn paper(
     Ok(Document { kicker, title: wanted.clone(), sections })
 }
 
+/// A number of things.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", number(count as f64, 0), if count == 1 { one } else { many })
+}
+
 fn overview(subject: &Subject<'_>) -> Section {
     let plan = subject.plan;
     let mut section = Section::new("Overview");
     section.text(format!(
-        "This paper describes a storage solution for {} mailboxes of Exchange {}, in {} of {} databases with {} copies \
-         each, on {} servers. It was {} on {}.",
-        number(plan.mailboxes as f64, 0),
+        "This paper describes a storage solution for {} of Exchange {}, in {} of {} with {} each, on {}. It was {} on {}.",
+        counted(plan.mailboxes, "mailbox", "mailboxes"),
         plan.exchange,
         if plan.dags == 1 { "one availability group".to_owned() } else { format!("{} availability groups", plan.dags) },
-        plan.sizing.databases,
-        plan.copies,
-        plan.servers.len(),
+        counted(u64::from(plan.sizing.databases), "database", "databases"),
+        counted(u64::from(plan.copies), "copy", "copies"),
+        counted(plan.servers.len() as u64, "server", "servers"),
         subject.done(),
         subject.runs[0].run.started.split('T').next().unwrap_or_default()
     ));
