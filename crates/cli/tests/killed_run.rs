@@ -1,0 +1,220 @@
+//! A run that is killed, or interrupted, in any of its tests: what it had measured can be shown, the next run recovers the
+//! databases and passes, and nothing of it is left in the way.
+#![allow(clippy::disallowed_methods, reason = "a test that runs and kills the program on real files")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+const SOLUTION: &str = r#"
+[solution]
+name = "Killed"
+schema = 1
+
+[[host]]
+name = "here"
+
+[[volume]]
+name = "V"
+path = "data/v"
+
+[[instance]]
+name = "DB{n}"
+count = 2
+volume = "V"
+
+[sizing]
+database_mib = 128
+
+[load]
+sessions = 4
+copies = 2
+
+[engine]
+cache_min_mib = 2
+cache_max_mib = 4
+
+# Latencies of a shared test machine prove nothing, so they are not judged here.
+[thresholds]
+read_avg_ms = 60000
+read_max_ms = 60000
+log_write_avg_ms = 60000
+log_write_max_ms = 60000
+
+[[test]]
+kind = "init"
+[[test]]
+kind = "tune"
+duration_s = 60
+warmup_limit_s = 1
+[[test]]
+kind = "performance"
+duration_s = 60
+warmup_limit_s = 1
+[[test]]
+kind = "database_checksum"
+[[test]]
+kind = "log_checksum"
+[[test]]
+kind = "stress"
+duration_s = 60
+warmup_limit_s = 1
+[[test]]
+kind = "backup"
+[[test]]
+kind = "backup_to_disk"
+[[test]]
+kind = "restore"
+[[test]]
+kind = "log_generation"
+duration_s = 60
+logs = 40
+[[test]]
+kind = "soft_recovery"
+"#;
+
+/// When to strike.
+#[derive(Clone, Copy)]
+enum Moment {
+    /// So many milliseconds after the first line of the test.
+    InTest(u64),
+    /// The test is over sooner than it says a line: so many milliseconds after the start of the program, if it still runs.
+    Early(u64),
+}
+
+/// Each test of the programme: its name in the report, what to run for it, when to strike.
+const PHASES: [(&str, &str, Moment); 11] = [
+    ("Initialisation", "init", Moment::Early(120)),
+    ("Tuning", "tune", Moment::InTest(1500)),
+    ("Performance", "performance", Moment::InTest(3500)),
+    ("Checksum", "database_checksum", Moment::Early(120)),
+    ("Log checksum", "log_checksum", Moment::Early(80)),
+    ("Stress", "stress", Moment::InTest(500)),
+    ("Backup", "backup", Moment::Early(150)),
+    ("Backup to disk", "backup_to_disk", Moment::Early(200)),
+    ("Restore", "backup_to_disk,restore", Moment::Early(500)),
+    ("Log generation", "log_generation", Moment::InTest(2000)),
+    ("Soft recovery", "log_generation,soft_recovery", Moment::InTest(0)),
+];
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    std::fs::write(folder.path().join("killed.toml"), SOLUTION).expect("writable");
+    folder
+}
+
+fn proofload(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_proofload"));
+    command.current_dir(folder).args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } =
+        proofload(folder, arguments).output().expect("the program starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
+
+fn newest_run(folder: &Path) -> PathBuf {
+    let runs = std::fs::read_dir(folder.join("runs")).expect("a folder of runs");
+    runs.map(|run| run.expect("readable").path()).max().expect("a run folder")
+}
+
+/// Starts the tests and sends the signal. Returns the exit status.
+fn strike(folder: &Path, tests: &str, name: &str, moment: Moment, signal: i32) -> Option<i32> {
+    let mut child = proofload(folder, &["run", "killed.toml", "--tests", tests])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+    let is_of_test = |line: &String| {
+        let rest = line.starts_with('[').then(|| line.split_once(']')).flatten();
+        rest.is_some_and(|(_, rest)| rest.trim_start().starts_with(name))
+    };
+    let pause_ms = match moment {
+        Moment::InTest(pause_ms) => {
+            assert!(lines.any(|line| is_of_test(&line)), "{name} has not begun");
+            pause_ms
+        }
+        Moment::Early(pause_ms) => pause_ms,
+    };
+    std::thread::sleep(Duration::from_millis(pause_ms));
+    // SAFETY: the process is our own child and has not been waited for.
+    unsafe { libc::kill(child.id() as i32, signal) };
+    // What it still says must not block it.
+    lines.for_each(drop);
+    child.wait().expect("it ends").code()
+}
+
+/// The report of the newest run can be made, and shows the test.
+fn check_report(folder: &Path, name: &str) {
+    let run = newest_run(folder);
+    let (status, _, stderr) = output(folder, &["report", &run.to_string_lossy()]);
+    assert_eq!(status, 0, "{name}: {stderr}");
+    let report = std::fs::read_to_string(run.join("report.json")).expect("rendered");
+    assert!(report.contains(&format!("\"{name}")), "{name} is not in the report");
+}
+
+/// Milliseconds of load that the series of the newest run tells of.
+fn measured_ms(folder: &Path) -> u64 {
+    let run = newest_run(folder);
+    let query = "SELECT max(t_ms + interval_ms) - min(t_ms) FROM sample";
+    let (status, stdout, stderr) = output(folder, &["sql", &run.to_string_lossy(), query]);
+    assert_eq!(status, 0, "{stderr}");
+    stdout.lines().last().and_then(|line| line.trim().parse().ok()).unwrap_or_else(|| panic!("{stdout}"))
+}
+
+fn expect_pass(folder: &Path, tests: &str, after: &str) {
+    let (status, stdout, stderr) = output(folder, &["run", "killed.toml", "--tests", tests]);
+    assert_eq!(status, 0, "after {after}: {stdout}{stderr}");
+}
+
+fn databases_are_whole(folder: &Path, after: &str) {
+    for db in ["DB1", "DB2"] {
+        let (status, stdout, _) = output(folder, &["verify", &format!("data/v/{db}/{db}.edb")]);
+        assert_eq!(status, 0, "after {after}: {stdout}");
+    }
+}
+
+#[test]
+fn a_run_killed_in_any_test_can_be_reported_and_the_next_one_recovers() {
+    let folder = folder();
+    let at = folder.path();
+    let mut killed = 0;
+    for (name, tests, moment) in PHASES {
+        let status = strike(at, tests, name, moment, libc::SIGKILL);
+        killed += u32::from(status.is_none());
+        match moment {
+            // Killed so early it may have had nothing to tell of yet.
+            Moment::Early(_) => {}
+            Moment::InTest(pause_ms) => {
+                assert_eq!(status, None, "{name}: it ended by itself");
+                check_report(at, name);
+                if tests == "performance" {
+                    let measured_ms = measured_ms(at);
+                    assert!(measured_ms + 2000 > pause_ms, "{measured_ms} ms of {pause_ms} are there");
+                }
+            }
+        }
+        expect_pass(at, "init,database_checksum", name);
+        databases_are_whole(at, name);
+    }
+    assert!(killed >= 7, "only {killed} runs were killed before they ended");
+}
+
+#[test]
+fn an_interrupted_run_closes_its_databases_and_says_so_by_its_status() {
+    let folder = folder();
+    let at = folder.path();
+    expect_pass(at, "init", "nothing");
+    for (name, tests, moment) in PHASES {
+        if let Moment::InTest(_) = moment {
+            assert_eq!(strike(at, tests, name, moment, libc::SIGINT), Some(4), "{name}");
+            check_report(at, name);
+            databases_are_whole(at, name);
+        }
+    }
+}
