@@ -104,6 +104,17 @@ fn an_independent_program_finds_the_same_figures() {
 }
 
 #[test]
+fn every_database_has_its_figures_also_where_each_has_a_log_of_its_own() {
+    let report = report(&Shape { databases: 3, databases_per_instance: 1, ..Shape::default() });
+    let loads: Vec<_> = report.tests.iter().filter(|test| test.throughput.is_some()).collect();
+    assert!(!loads.is_empty());
+    for test in loads {
+        assert_eq!((test.instances.len(), test.databases.len()), (3, 3), "{}", test.name);
+    }
+    assert!(!report.html().unwrap().contains("by database"), "the page does not say everything twice");
+}
+
+#[test]
 fn a_run_that_was_killed_says_so_at_the_top_and_until_when_it_is_known() {
     let report = report(&Shape { cut: true, ..Shape::default() });
     assert_eq!((report.verdict.outcome, report.run.ending), (RunOutcome::Incomplete, None));
