@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use btree::{MiniTransaction, update};
+use btree::{MiniTransaction, Pager, update};
 use engine::{Durability, Error, Instance, Transaction};
 use world::World;
 
@@ -106,6 +106,20 @@ impl Model {
         data.is_none_or(|data| self.written.get(name).is_some_and(|values| values.contains(data)))
     }
 
+    /// Whether a row was given the value `found` later than `expected`.
+    pub fn is_newer(&self, name: &RowName, found: Option<&Vec<u8>>, expected: Option<&Vec<u8>>) -> bool {
+        let Some(values) = self.written.get(name) else { return false };
+        let last = |data: Option<&Vec<u8>>| values.iter().rposition(|value| Some(value) == data);
+        last(found).is_some_and(|found| last(expected).is_none_or(|expected| found > expected))
+    }
+
+    /// The value that the row had before `data`, if it had one.
+    pub fn older(&self, name: &RowName, data: &Vec<u8>) -> Option<Vec<u8>> {
+        let values = self.written.get(name)?;
+        let at = values.iter().position(|value| value == data)?;
+        values.get(at.checked_sub(1)?).filter(|older| *older != data).cloned()
+    }
+
     /// The state behind that prefix of the commits which `found` differs least from; `None` if it is one of them.
     pub fn nearest(&self, found: &Rows) -> Option<Rows> {
         let distance = |state: &Rows| {
@@ -157,9 +171,14 @@ fn difference(expected: &Rows, found: &Rows) -> String {
 }
 
 /// The pages of a planned change that splits a page: only such a change makes a page anew.
-fn split_pages(mini: &MiniTransaction) -> Vec<u32> {
+fn split_pages(pager: &dyn Pager, mini: &MiniTransaction) -> Vec<u32> {
     let splits = mini.changes.iter().any(|change| change.formats());
-    mini.changes.iter().filter(|_| splits).map(|change| change.pgno).collect()
+    // A parent gets a separator, no entry.
+    let has_entries =
+        |pgno: u32| pager.page(pgno).map_or(true, |page| edb::page::PageRef::new(page).is_leaf());
+    let changed =
+        mini.changes.iter().filter(|change| splits && (change.formats() || has_entries(change.pgno)));
+    changed.map(|change| change.pgno).collect()
 }
 
 async fn put(
@@ -169,17 +188,17 @@ async fn put(
     model: &RefCell<Model>,
 ) -> engine::Result<()> {
     let (tree, has_split) = (tree_number(*number), RefCell::new(Vec::new()));
-    let note = |mini: &MiniTransaction| *has_split.borrow_mut() = split_pages(mini);
+    let note = |pager: &dyn Pager, mini: &MiniTransaction| *has_split.borrow_mut() = split_pages(pager, mini);
     let inserted = transaction.change(*db, |pager| {
         let mini = update::insert(pager, tree, key, data)?;
-        note(&mini);
+        note(pager, &mini);
         Ok((mini, ()))
     });
     let done = match inserted.await {
         Err(Error::Duplicate) => {
             let replaced = transaction.change(*db, |pager| {
                 let mini = update::replace(pager, tree, key, data)?;
-                note(&mini);
+                note(pager, &mini);
                 Ok((mini, ()))
             });
             replaced.await
