@@ -28,6 +28,7 @@ enum Unit {
     Zero,
     /// The image's page of this index.
     Image,
+    /// Bytes; zeros at the end are left out, which log segments have many of.
     Raw(Rc<[u8]>),
     Encoded(Rc<[u8]>),
 }
@@ -52,12 +53,15 @@ impl Format {
                 return Unit::Encoded(encoded.into());
             }
         }
-        if bytes.iter().all(|byte| *byte == 0) { Unit::Zero } else { Unit::Raw(bytes.into()) }
+        match bytes.iter().rposition(|byte| *byte != 0) {
+            Some(last) => Unit::Raw(bytes[..=last].into()),
+            None => Unit::Zero,
+        }
     }
 
     fn decode(&self, index: u64, unit: &Unit, out: &mut [u8]) {
         match (unit, &self.image) {
-            (Unit::Raw(bytes), _) => out.copy_from_slice(bytes),
+            (Unit::Raw(bytes), _) => copy_padded(bytes, out),
             (Unit::Image, Some((image, _))) => image.fill(index, out),
             (Unit::Encoded(encoded), Some((_, codec))) => {
                 let restored = codec.decode(index, encoded, out);
@@ -72,6 +76,13 @@ impl Format {
         self.decode(index, unit, &mut bytes);
         bytes
     }
+}
+
+/// Fills `out` with the front of `bytes`, and with zeros behind their end.
+fn copy_padded(bytes: &[u8], out: &mut [u8]) {
+    let (taken, rest) = out.split_at_mut(bytes.len().min(out.len()));
+    taken.copy_from_slice(&bytes[..taken.len()]);
+    rest.fill(0);
 }
 
 /// What one write puts into one unit.
@@ -298,7 +309,7 @@ impl Contents {
             let (now, later) = out.split_at_mut(here);
             match self.overlay.unit(&self.durable, index) {
                 Unit::Zero => now.fill(0),
-                Unit::Raw(bytes) => now.copy_from_slice(&bytes[start..start + here]),
+                Unit::Raw(bytes) => copy_padded(bytes.get(start..).unwrap_or_default(), now),
                 unit if here == self.format.unit_bytes => self.format.decode(index, &unit, now),
                 unit => now.copy_from_slice(&self.format.decoded(index, &unit)[start..start + here]),
             }
@@ -472,8 +483,9 @@ impl Contents {
         indices.sort_unstable();
         indices.truncate(blocks_max);
         let blocks = indices.into_iter().filter_map(|index| match self.durable.units.get(&index) {
-            Some(Unit::Raw(bytes)) => Some(bytes[..SECTOR_BYTES].into()),
-            Some(unit @ Unit::Encoded(_)) => Some(self.format.decoded(index, unit)[..SECTOR_BYTES].into()),
+            Some(unit @ (Unit::Raw(_) | Unit::Encoded(_))) => {
+                Some(self.format.decoded(index, unit)[..SECTOR_BYTES].into())
+            }
             _ => None,
         });
         blocks.collect()

@@ -79,6 +79,23 @@ fn a_stowed_page_is_the_same_page_and_is_written_as_it_was_stowed() {
 }
 
 #[test]
+fn zeros_at_the_end_of_a_block_come_back_whatever_was_read_before_into_the_same_buffer() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = create(&world, "/d/x").await;
+        let mut bytes = vec![9; 3 * 4096];
+        bytes[4096 + 10..2 * 4096].fill(0);
+        bytes[2 * 4096 + 4095] = 0;
+        write(&file, 0, smallvec![PageBuf::copy_of(&bytes)]).await;
+        for (offset, len) in [(0, 3 * 4096), (4096, 4096), (4096, 2 * 4096)] {
+            let (result, bufs) = file.read_at(offset as u64, buf(len, 0x55)).await;
+            result.expect("reads");
+            assert_eq!(bufs[0].as_slice(), &bytes[offset..offset + len]);
+        }
+    });
+}
+
+#[test]
 fn the_image_counts_as_durable_and_unsynced_page_writes_do_not() {
     let (sim, world) = with_power_cut(1, PowerCut::lose_all());
     sim.run_until(async {
