@@ -42,6 +42,10 @@ fn a_batch_costs_what_the_published_runs_show() {
     let counted = counted.unwrap();
     assert_within("page reads per batch", counted.per_batch(IoClass::TransactionalRead), 28.3, 10.0);
     assert_within("page writes per batch", counted.per_batch(IoClass::TransactionalWrite), 13.0, 10.0);
+    // Neighbours share a write.
+    let pages_per_write =
+        counted.pages_per_batch(IoClass::TransactionalWrite) / counted.per_batch(IoClass::TransactionalWrite);
+    assert!(pages_per_write > 1.02, "{pages_per_write:.3} pages per write");
     assert_within("read share", counted.read_share(), 68.5, 2.2);
     assert_within("log writes per batch", counted.per_batch(IoClass::LogWrite), 3.1, 10.0);
     assert_within("log file KiB per batch", counted.log_file_kib_per_batch(), 30.6, 10.0);
