@@ -224,7 +224,11 @@ fn see_through_log_lies(
         Some((name.clone(), model.older(name, data)?))
     });
     let Some((name, data)) = older else { return Ok(()) };
-    read.get_mut(&name).expect("it was found").0 = Some(data);
+    read.get_mut(&name).expect("it was found").0 = Some(data.clone());
+    // With fewer commits it may be right.
+    if model.nearest(&rows_of(&read)).is_none_or(|nearest| nearest.get(&name) == Some(&data)) {
+        return Ok(());
+    }
     match judge(sim, unnoticed, model, &read, &mut Lies::default()) {
         Ok(()) => Err(format!("row {name:?} was made older, and lies about the log excuse it")),
         Err(_) => {
@@ -234,6 +238,10 @@ fn see_through_log_lies(
     }
 }
 
+fn rows_of(read: &Read) -> Rows {
+    read.iter().filter_map(|(name, (data, _))| Some((name.clone(), data.clone()?))).collect()
+}
+
 fn judge(
     sim: &Simulation,
     unnoticed: &Unnoticed,
@@ -241,8 +249,7 @@ fn judge(
     read: &Read,
     lies: &mut Lies,
 ) -> Result<(), String> {
-    let found: Rows =
-        read.iter().filter_map(|(name, (data, _))| Some((name.clone(), data.clone()?))).collect();
+    let found = rows_of(read);
     if model.settle(&found).is_ok() {
         lies.harmless += 1;
         return Ok(());

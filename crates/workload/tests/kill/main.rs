@@ -95,7 +95,7 @@ fn a_kill_behind_a_checkpoint_between_two_rolls_loses_nothing() {
         for round in 1..=2 {
             let mut task = campaign.task(Mode::SlowLoad);
             task.disk.early_write_percent = 0;
-            let pause = Duration::from_millis(2040 + campaign.below(100));
+            let pause = Duration::from_millis(2100 + campaign.below(2000));
             let done = campaign.round_of(&task, &Trigger { line: "open", count: 2, pause });
             done.unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
         }
