@@ -130,8 +130,8 @@ class Run:
         self.tests = self.rows("SELECT * FROM test ORDER BY ordinal")
         self.instances = self.rows("SELECT * FROM instance")
         self.databases = self.rows("SELECT * FROM database")
-        tables = [row[0] for row in self.db.execute("SELECT name FROM sqlite_master")]
-        self.volumes = self.rows("SELECT * FROM volume") if "volume" in tables else []
+        self.tables = {row[0] for row in self.db.execute("SELECT name FROM sqlite_master")}
+        self.volumes = self.rows("SELECT * FROM volume") if "volume" in self.tables else []
         self.known = {}
         self.points = {}
         self.slices = collections.defaultdict(list)
@@ -727,8 +727,10 @@ def check_statistics(run, test, report, window, name):
     for ours, theirs in stored("backup", report["backups"]):
         same_row(f"backup: {name}", theirs, destination=ours["destination"], **place(ours), **timed(ours))
     kinds = ["processor", "link", "controller", "store", "volume", "drive"]
-    parts = sorted(run.rows("SELECT * FROM storage_part WHERE test = ? ORDER BY rowid", test["ordinal"]),
-                   key=lambda part: kinds.index(part["kind"]))
+    # Runs that were recorded before there was this table have no such rows.
+    parts = run.rows("SELECT * FROM storage_part WHERE test = ? ORDER BY rowid", test["ordinal"]) \
+        if "storage_part" in run.tables else []
+    parts.sort(key=lambda part: kinds.index(part["kind"]))
     same(f"storage_part: {name} rows", len(parts), len(report["storage_parts"]))
     for ours, theirs in zip(parts, report["storage_parts"]):
         same_row(f"storage_part: {name} {ours['name']}", theirs, **{key: ours[key] for key in theirs})
