@@ -13,7 +13,7 @@ use edb::header::{DatabaseHeader, State};
 use futures_util::future::select;
 use world::{Duration, SECTOR_BYTES, Task, World};
 
-use crate::cache::{Cache, CacheStatus};
+use crate::cache::{Cache, CacheStatus, writes_under_way};
 use crate::checkpoint::CheckpointFile;
 use crate::config::InstanceConfig;
 use crate::core::Core;
@@ -28,9 +28,7 @@ use crate::signal::{Fate, StopSignal};
 use crate::transaction::{CommitGate, Transaction, roll_back};
 use crate::transactions::{Cleanup, RowKey, Transactions};
 
-/// Page writes under way when nothing is urgent.
-const WRITES_RELAXED: usize = 8;
-/// Page writes under way at a shutdown or under the greatest urgency.
+/// Page writes under way at a shutdown.
 const WRITES_MOST: usize = 1024;
 
 /// An open instance. It belongs to one thread.
@@ -478,12 +476,7 @@ fn writes_outstanding(distance: u64, depth: u64) -> Option<usize> {
         return None;
     }
     let overdue = distance.saturating_sub(depth + depth / 4);
-    Some(match overdue / (512 << 10) {
-        0..16 => WRITES_RELAXED,
-        16..32 => WRITES_MOST / 32,
-        32..64 => WRITES_MOST / 4,
-        _ => WRITES_MOST,
-    })
+    Some(writes_under_way((overdue / (512 << 10)) as usize))
 }
 
 /// Removes deleted entries for good once their transactions have committed.

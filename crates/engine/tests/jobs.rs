@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,8 +14,11 @@ use engine::{
 };
 use results::IoClass;
 use smallvec::smallvec;
-use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
-use world::{OpenMode, PageBuf, PageCodec, PageImage, World};
+use world::sim::{
+    FixedLatency, FixedLatencyTimes, RequestId, SimConfig, Simulation, StorageModel, StorageOp,
+    StorageRequest, VolumeId,
+};
+use world::{OpenMode, PageBuf, PageCodec, PageImage, Time, World};
 
 const STREAM: StreamConfig = StreamConfig { read_bytes: 256 << 10, depth: 2 };
 
@@ -214,5 +219,69 @@ fn a_database_created_from_an_image_can_be_used_and_nothing_is_overwritten() {
         .await
         .unwrap();
         assert!(report.findings.is_clean(), "{report:?}");
+    });
+}
+
+/// Counts the writes that are under way at a time.
+struct MostWrites {
+    storage: FixedLatency,
+    writing: BTreeSet<RequestId>,
+    most: Rc<Cell<usize>>,
+}
+
+impl StorageModel for MostWrites {
+    fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
+        self.storage.attach(volume, host, path);
+    }
+    fn submit(&mut self, now: Time, request: StorageRequest) {
+        if request.op == StorageOp::Write {
+            self.writing.insert(request.id);
+            self.most.set(self.most.get().max(self.writing.len()));
+        }
+        self.storage.submit(now, request);
+    }
+    fn next_completion(&self) -> Option<Time> {
+        self.storage.next_completion()
+    }
+    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
+        let before = completed.len();
+        self.storage.take_completions(now, completed);
+        for id in &completed[before..] {
+            self.writing.remove(id);
+        }
+    }
+}
+
+#[test]
+fn pages_are_written_four_at_a_time_while_enough_frames_are_free() {
+    let most = Rc::new(Cell::new(0));
+    let storage = FixedLatency::new(1, FixedLatencyTimes::default());
+    let storage = Box::new(MostWrites { storage, writing: BTreeSet::new(), most: most.clone() });
+    let sim = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
+    let world = sim.host("h");
+    sim.volume("h", "/db", 1 << 40);
+    sim.volume("h", "/log", 1 << 40);
+    sim.run_until(async {
+        let mut config = create(&world, 1, 1).await;
+        config.cache_bytes_per_database = 200 * PAGE_BYTES as u64;
+        (config.flush_start, config.flush_stop) = (0.25, 0.5);
+        // Only the want of frames makes it write.
+        (config.checkpoint_depth_bytes, config.circular_logging) = (1 << 40, false);
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        insert_rows(&instance, 0, 5_000).await;
+        instance.close().await.unwrap();
+        // From an empty cache on every page has to be read, and others have to leave.
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        most.set(0);
+        for n in 0..2_000u32 {
+            let mut transaction = instance.begin();
+            let key = ((n.wrapping_mul(2_654_435_761) >> 7) % 5_000).to_be_bytes();
+            transaction.replace(1, tree_number(0), &key, &[n as u8; 300]).await.unwrap();
+            transaction.commit(Durability::Lazy).await.unwrap();
+            world.sleep(Duration::from_millis(5)).await;
+        }
+        // Beside pages there may be a write of the log, of the next log, and of the checkpoint.
+        assert!((4..=7).contains(&most.get()), "{} writes were under way", most.get());
+        instance.close().await.unwrap();
     });
 }

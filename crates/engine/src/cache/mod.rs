@@ -29,6 +29,7 @@ use world::{Stowage, World};
 pub(crate) use change::{Basis, CodecCoding, Rebuilt, RedoOutcome};
 use frames::Frames;
 pub(crate) use frames::PageKey;
+pub(crate) use write::writes_under_way;
 
 use crate::config::InstanceConfig;
 use crate::error::{Error, Result};
@@ -102,6 +103,8 @@ struct Inner {
     /// A page write ended.
     written: Notify,
     writes_running: Cell<usize>,
+    /// Frames that become free when the write of their page ends.
+    leaving: Cell<usize>,
     stalls: Cell<u64>,
 }
 
@@ -138,6 +141,7 @@ impl Cache {
             scavenge: Notify::new(),
             written: Notify::new(),
             writes_running: Cell::new(0),
+            leaving: Cell::new(0),
             stalls: Cell::new(0),
         };
         let cache = Cache(Rc::new(inner));
