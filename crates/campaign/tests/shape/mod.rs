@@ -222,10 +222,14 @@ impl Stand {
         Ok(io)
     }
 
-    async fn give_up(self) -> Outcome<()> {
+    fn into_instance(self) -> Outcome<Instance> {
         let Stand { instance, mailboxes, .. } = self;
         drop(mailboxes);
-        Rc::try_unwrap(instance).map_err(|_| "the instance is still in use")?.abandon().await;
+        Ok(Rc::try_unwrap(instance).map_err(|_| "the instance is still in use")?)
+    }
+
+    async fn give_up(self) -> Outcome<()> {
+        self.into_instance()?.abandon().await;
         Ok(())
     }
 }
@@ -343,6 +347,8 @@ impl Replayed {
 /// Generates `logs` logs with all of them kept and no page written for the checkpoint's sake, stops as a crash would,
 /// and replays them.
 pub async fn recover(world: &World, setup: &Setup, logs: u64) -> Outcome<Replayed> {
+    // What an earlier load has left in the log is not to be replayed once more.
+    Stand::open(world, setup, 0, false).await?.into_instance()?.close().await?;
     let stand = Stand::open(world, setup, 0, true).await?;
     stand.take_io()?;
     let instance = stand.instance.clone();
