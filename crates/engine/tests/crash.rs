@@ -168,6 +168,18 @@ fn recovery_of_a_roll_that_was_cut_off_survives_the_failure_of_any_of_its_operat
 }
 
 #[test]
+fn a_roll_that_was_cut_off_is_taken_back_without_a_checkpoint() {
+    let (whole, config) = crashed(5);
+    let (_, expected, _) = recover(&whole, &config);
+    let (mut files, config) = crashed(5);
+    files.take_roll_back("/log");
+    files.remove("/log/E00.chk");
+    let (_, rows, branches) = recover(&files, &config);
+    let gone = [RecoveryBranch::NoCheckpoint, RecoveryBranch::RollTakenBack];
+    assert!(rows == expected && gone.iter().all(|branch| branches.of(*branch) == 1), "{branches:?}");
+}
+
+#[test]
 fn damaged_first_copies_of_header_and_checkpoint_are_read_from_the_second() {
     let (whole, config) = crashed(3);
     let (_, expected, _) = recover(&whole, &config);

@@ -319,7 +319,8 @@ impl Recovery<'_> {
 
     async fn oldest_of_chain(&self, files: &LogFiles, last: &LogHeader) -> Result<LogPosition> {
         let mut newer = *last;
-        for &generation in files.archives.iter().rev() {
+        // A roll that was cut off has been taken back: that log is the current one again.
+        for &generation in files.archives.iter().rev().filter(|&&generation| generation < last.generation) {
             let path = self.names.archive(generation);
             let header = read_header(self.world, &path, self.counters, IoClass::LogRead).await?;
             match header {

@@ -59,6 +59,11 @@ impl Snapshot {
         bytes[offset] ^= 1;
     }
 
+    /// A file that is lost.
+    pub fn remove(&mut self, path: &str) {
+        self.0.retain(|(found, _)| found != path);
+    }
+
     /// As if the power had failed between the two renames of a roll: the newest log has its archive name.
     pub fn take_roll_back(&mut self, directory: &str) {
         let current = format!("{directory}/E00.log");
