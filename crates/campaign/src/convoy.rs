@@ -9,7 +9,8 @@ use world::LocalFuture;
 
 /// Where hosts wait for each other: before each test, when the caches are filled, and before a load is ended.
 pub trait Convoy {
-    /// Completes when every host of the convoy has come to the same point.
+    /// Completes when every host of the convoy has come to the same point, or when nobody is waited for any more: then the
+    /// [`Watcher`](crate::progress::Watcher) says whether the run is to end.
     fn arrive(&self) -> LocalFuture<'static, ()>;
 }
 

@@ -82,6 +82,7 @@ impl Campaign<'_> {
         let names = names(tests);
         for ((ordinal, spec), name) in (1..).zip(tests).zip(&names) {
             self.convoy.arrive().await;
+            self.check_interrupt()?;
             self.run_one(ordinal, spec, name).await?;
             self.recorder.flush()?;
         }

@@ -281,7 +281,8 @@ impl Campaign<'_> {
         });
     }
 
-    fn check_interrupt(&self) -> Result<(), CampaignError> {
+    /// Ends the programme if someone asked for it.
+    pub fn check_interrupt(&self) -> Result<(), CampaignError> {
         if self.watcher.interrupted() { Err(CampaignError::Interrupted) } else { Ok(()) }
     }
 

@@ -67,6 +67,14 @@ impl Failure {
         self
     }
 
+    /// The story in one line, for someone on another host.
+    pub fn line(&self) -> String {
+        match &self.help {
+            Some(help) => format!("{self} ({help})"),
+            None => self.to_string(),
+        }
+    }
+
     /// Prints the story on stderr and gives the exit status.
     pub fn tell(mut self) -> ExitCode {
         let exit = ExitCode::from(self.exit);

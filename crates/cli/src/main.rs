@@ -9,6 +9,7 @@
 
 mod compare_cmd;
 mod failure;
+mod fleet_cmd;
 mod import_cmd;
 mod lint_cmd;
 mod live;
@@ -48,6 +49,8 @@ const EXIT_STATUS: &str =
 enum Command {
     Plan(plan_cmd::PlanArguments),
     Run(run_cmd::RunArguments),
+    Fleet(fleet_cmd::FleetArguments),
+    Agent(fleet_cmd::AgentArguments),
     Simulate(simulate_cmd::SimulateArguments),
     Report(report_cmd::ReportArguments),
     Sql(sql_cmd::SqlArguments),
@@ -65,6 +68,8 @@ fn main() -> ExitCode {
     let outcome: Result<Status, Failure> = match arguments.command {
         Command::Plan(arguments) => plan_cmd::run(&arguments),
         Command::Run(arguments) => run_cmd::run(&arguments),
+        Command::Fleet(arguments) => fleet_cmd::run(&arguments),
+        Command::Agent(arguments) => fleet_cmd::agent(&arguments),
         Command::Simulate(arguments) => simulate_cmd::run(&arguments),
         Command::Report(arguments) => report_cmd::report(&arguments),
         Command::Sql(arguments) => sql_cmd::run(&arguments),

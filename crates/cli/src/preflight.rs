@@ -18,6 +18,9 @@ const GROWTH: f64 = 0.25;
 /// Logs per instance that circular logging leaves at most, with checkpoint depth and preparation.
 const LOGS_KEPT: u64 = 64;
 
+/// What [`crate::fleet_cmd`] writes and removes to see that a volume can be written and read.
+pub const PROBE: &str = "proofload.probe";
+
 /// What was found out before a run.
 pub struct Preflight {
     host: String,
@@ -86,6 +89,11 @@ impl Preflight {
             let files = self.files.get(dir).map_or(&[][..], Vec::as_slice);
             folder::claim(dir, &self.solution, files).map_err(refused)
         })
+    }
+
+    /// The folders that the run writes to.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.needs.iter().map(|(dir, _)| dir.as_path())
     }
 
     /// Whether I/O is unbuffered.
@@ -202,7 +210,7 @@ pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failu
 
 /// What the tests of a deployment may make below `dir`, as the marker of that folder lists it.
 fn files_below(dir: &Path, deployment: &Deployment, tests: &[TestSpec]) -> Vec<String> {
-    let mut files = Vec::new();
+    let mut files = vec![format!("{}/{PROBE}", dir.display())];
     let mut logs = |folder: &str| {
         let names = ["E00.log", "E00tmp.log", "E00########.log", "E00res0000#.jrs", "E00.chk"];
         files.extend(names.map(|name| format!("{folder}/{name}")));

@@ -1,18 +1,24 @@
 //! `proofload run`: the tests of a solution on real storage.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use campaign::convoy::{Alone, Convoy};
+use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use evidence::RunStore;
-use results::{Ending, Outcome, Recorder, Run, WorldKind};
+use evidence::live::LiveRun;
+use results::{Ending, Outcome, RecordError, Recorder, Row, Run, WorldKind};
 use solution::{Deployment, Solution, TestKind, TestSpec};
+use world::World;
 use world::real::{self, RealConfig};
 
 use crate::failure::{Failure, Status};
 use crate::live::{RunWatcher, Tee};
+use crate::preflight::Preflight;
 
 /// Runs the tests of a solution on this host's storage.
 #[derive(clap::Args)]
@@ -42,6 +48,16 @@ pub struct RunArguments {
     /// Allow databases on a memory file system, with buffered I/O where unbuffered is refused: proves nothing about disks.
     #[arg(long)]
     allow_memory: bool,
+    /// Run on every host under test at once, with the credentials that `proofload fleet init` made in this folder; on each
+    /// host `proofload agent` has to run.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["host", "live"])]
+    fleet: Option<PathBuf>,
+    /// Start this nats-server for the fleet, and again when it ends; without it one has to run already.
+    #[arg(long, value_name = "PROGRAM", requires = "fleet", num_args = 0..=1, default_missing_value = "nats-server")]
+    nats_server: Option<String>,
+    /// Take up the run of a fleet in this folder, whose controller died or ended before it had all evidence.
+    #[arg(long, value_name = "RUN", requires = "fleet", conflicts_with_all = ["out", "seed", "tests", "dry_run"])]
+    resume: Option<PathBuf>,
 }
 
 pub fn test_kind(text: &str) -> Result<TestKind, String> {
@@ -72,9 +88,23 @@ const KINDS: [TestKind; 11] = [
 /// Runs the command.
 pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let solution = read_solution(&arguments.solution)?;
+    if let Some(fleet) = &arguments.fleet {
+        let order = crate::fleet_cmd::FleetRun {
+            solution: &solution,
+            fleet,
+            nats_server: arguments.nats_server.as_deref(),
+            resume: arguments.resume.as_deref(),
+            tests: &arguments.tests,
+            out: &arguments.out,
+            seed: arguments.seed,
+            dry_run: arguments.dry_run,
+            allow_memory: arguments.allow_memory,
+        };
+        return order.conduct();
+    }
     let deployment = solution.deployment(arguments.host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;
-    let preflight = crate::preflight::Preflight::new(&deployment, &tests, arguments.allow_memory)?;
+    let preflight = Preflight::new(&deployment, &tests, arguments.allow_memory)?;
     eprint!("{}", preflight.announcement());
     if arguments.dry_run {
         eprintln!("nothing was written (--dry-run)");
@@ -83,8 +113,15 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     preflight.claim()?;
     let folder = new_run_folder(&arguments.out, &deployment.solution)?;
     let started = std::time::Instant::now();
-    let outcome = carry_out(arguments, &solution, deployment, tests, &folder, preflight)?;
-    tell(&outcome, &folder, started.elapsed())
+    let interrupts = Arc::new(AtomicU32::new(0));
+    count_interrupts(&interrupts)?;
+    let mut watcher = RunWatcher::new(arguments.live, interrupts, folder.display().to_string());
+    let live = watcher.live();
+    let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
+    let measured = Measured { deployment, tests, row, folder: &folder, preflight };
+    let outcome = measured.carry_out(&mut watcher, live, |_| Alone, |_| Vec::new());
+    watcher.close();
+    tell(&outcome?, &folder, started.elapsed())
 }
 
 /// Reads and parses a solution file.
@@ -118,7 +155,7 @@ pub fn new_run_folder(out: &Path, solution: &str) -> Result<PathBuf, Failure> {
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' })
         .collect();
-    let stamp = utc_stamp(unix_seconds());
+    let stamp = utc_stamp(unix_ms() / 1000);
     for attempt in 1..1000 {
         let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
         let folder = out.join(format!("{stamp}-{name}{suffix}"));
@@ -131,8 +168,10 @@ pub fn new_run_folder(out: &Path, solution: &str) -> Result<PathBuf, Failure> {
     Err(Failure::could_not_run(format!("{} is full of runs of this second", out.display())))
 }
 
-fn unix_seconds() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// Milliseconds since 1970.
+pub fn unix_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// `20261121-094500` in UTC (civil-from-days after Howard Hinnant's calendar algorithms).
@@ -155,7 +194,7 @@ pub fn run_row(folder: &Path, solution: &Solution, seed: u64, world: WorldKind) 
         id: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         solution: solution.file.solution.name.clone(),
         solution_text: solution.text().to_owned(),
-        started_unix_ms: unix_seconds() * 1000,
+        started_unix_ms: unix_ms(),
         tool_version: env!("CARGO_PKG_VERSION").into(),
         world,
         world_detail: String::new(),
@@ -174,60 +213,58 @@ pub fn ending(outcome: &CampaignOutcome) -> Ending {
     }
 }
 
-fn carry_out(
-    arguments: &RunArguments,
-    solution: &Solution,
-    deployment: Deployment,
-    tests: Vec<TestSpec>,
-    folder: &Path,
-    preflight: crate::preflight::Preflight,
-) -> Result<CampaignOutcome, Failure> {
-    let store = RunStore::create(&folder.join("run.db"))
-        .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
-    let interrupts = Arc::new(AtomicU32::new(0));
-    count_interrupts(&interrupts)?;
-    let (watcher, row) = (
-        RunWatcher::new(arguments.live, interrupts, folder.display().to_string()),
-        run_row(folder, solution, arguments.seed, WorldKind::Real),
-    );
-    let config = RealConfig { direct: preflight.direct(), ..RealConfig::new(&deployment.host) };
-    let seed = arguments.seed;
-    let body = move |world: world::World| async move {
-        campaign_with_evidence(world, deployment, tests, seed, store, watcher, row, preflight).await
-    };
-    real::run(config, body)
-        .map_err(|error| Failure::could_not_run("the tests could not be started").because(error))?
-        .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))
+/// The tests of one host on real storage.
+pub struct Measured<'a> {
+    /// The host.
+    pub deployment: Deployment,
+    /// What is done.
+    pub tests: Vec<TestSpec>,
+    /// The run as it begins.
+    pub row: Run,
+    /// Where the evidence goes.
+    pub folder: &'a Path,
+    /// What was found out before; the folders are claimed.
+    pub preflight: Preflight,
 }
 
-#[expect(clippy::too_many_arguments, reason = "everything that moves to the measured threads, in one place")]
-async fn campaign_with_evidence(
-    world: world::World,
-    deployment: Deployment,
-    tests: Vec<TestSpec>,
-    seed: u64,
-    mut store: RunStore,
-    mut watcher: RunWatcher,
-    row: Run,
-    preflight: crate::preflight::Preflight,
-) -> Result<CampaignOutcome, String> {
-    let clock = Rc::new(world.clone());
-    let mut row = Run { world_detail: world.describe(), ..row };
-    let mut recorder = Tee { store: &mut store, live: watcher.live() };
-    recorder.record(row.clone().into()).map_err(|error| error.to_string())?;
-    for row in preflight.rows() {
-        recorder.record(row).map_err(|error| error.to_string())?;
+impl Measured<'_> {
+    /// Carries the tests out in step with a convoy and keeps the evidence in `run.db`, whose last rows are those that
+    /// `last_rows` makes at the end (in ms of the run).
+    pub fn carry_out<C: Convoy>(
+        self,
+        watcher: &mut dyn Watcher,
+        live: Option<Rc<RefCell<LiveRun>>>,
+        convoy: impl FnOnce(&World) -> C,
+        last_rows: impl FnOnce(u64) -> Vec<Row>,
+    ) -> Result<CampaignOutcome, Failure> {
+        let not_kept =
+            |error: &dyn std::fmt::Display| Failure::could_not_run("the evidence cannot be kept").because(error);
+        let mut store = RunStore::create(&self.folder.join("run.db")).map_err(|error| not_kept(&error))?;
+        let config =
+            RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
+        let body = |world: World| async {
+            let clock = world.clone();
+            let mut row = Run { world_detail: world.describe(), ..self.row };
+            let seed = row.seed;
+            let mut recorder = Tee { store: &mut store, live };
+            recorder.record(row.clone().into())?;
+            self.preflight.rows().into_iter().try_for_each(|row| recorder.record(row))?;
+            let convoy = convoy(&world);
+            let (deployment, tests) = (&self.deployment, &self.tests);
+            let outcome =
+                campaign::run_in_convoy(world, deployment, tests, seed, &mut recorder, watcher, &convoy).await;
+            let ended_ms = clock.now().ns / 1_000_000;
+            (row.ended_ms, row.ending) = (Some(ended_ms), Some(ending(&outcome)));
+            let rest = self.preflight.rows_after().into_iter().chain(last_rows(ended_ms)).chain([row.into()]);
+            rest.into_iter().try_for_each(|row| recorder.record(row))?;
+            Ok::<_, RecordError>(outcome)
+        };
+        let outcome = real::run(config, body)
+            .map_err(|error| Failure::could_not_run("the tests could not be started").because(error))?
+            .map_err(|error| not_kept(&error))?;
+        store.close().map_err(|error| not_kept(&error))?;
+        Ok(outcome)
     }
-    let outcome = campaign::run(world, &deployment, &tests, seed, &mut recorder, &mut watcher).await;
-    watcher.close();
-    row.ended_ms = Some(clock.now().ns / 1_000_000);
-    row.ending = Some(ending(&outcome));
-    for row in preflight.rows_after() {
-        store.record(row).map_err(|error| error.to_string())?;
-    }
-    store.record(row.into()).map_err(|error| error.to_string())?;
-    store.close().map_err(|error| error.to_string())?;
-    Ok(outcome)
 }
 
 /// Ctrl-C is counted: the first asks for an orderly end, the third ends at once.

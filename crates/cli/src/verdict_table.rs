@@ -8,12 +8,22 @@ use results::{Comparison, Outcome, Verdict};
 
 use crate::watch::short_duration;
 
-/// The verdict table: one row per test and rule (the worst of all databases), then the verdict of the run.
+/// The verdict table of a run on this host or in virtual time.
 pub fn table(outcome: &CampaignOutcome, elapsed: Duration) -> String {
+    let said = outcome.error.as_ref().map(|error| match error {
+        CampaignError::Interrupted => "INTERRUPTED: what was measured is kept".to_owned(),
+        error => format!("NOT PROVED: {error}"),
+    });
+    of_verdicts(&outcome.verdicts, said, elapsed)
+}
+
+/// One row per test and rule (the worst of all databases), then the verdict of the run: `unfinished` if its programme was
+/// not carried out.
+pub fn of_verdicts(verdicts: &[Verdict], unfinished: Option<String>, elapsed: Duration) -> String {
     let mut text =
         format!("\n{:<4} {:<26} {:>14} {:>16}  {}\n", "Test", "Rule", "Measured", "Limit", "Verdict");
     let _ = writeln!(text, "{}", "-".repeat(78));
-    for verdict in worst_by_rule(&outcome.verdicts) {
+    for verdict in worst_by_rule(verdicts) {
         let test = verdict.test.map_or(String::new(), |test| test.to_string());
         let measured = verdict.measured.map_or("-".into(), |value| with_unit(value, &verdict.unit));
         let limit = verdict.limit.map_or("-".into(), |limit| {
@@ -27,15 +37,13 @@ pub fn table(outcome: &CampaignOutcome, elapsed: Duration) -> String {
         );
     }
     let _ = writeln!(text, "{}", "-".repeat(78));
-    let failed = outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail).count();
-    let said = match &outcome.error {
-        Some(CampaignError::Interrupted) => "INTERRUPTED: what was measured is kept".to_owned(),
-        Some(error) => format!("NOT PROVED: {error}"),
-        None if outcome.passed() => "PASS".to_owned(),
-        None if failed == 0 => "NOT PROVED: nothing was judged".to_owned(),
-        None => format!("FAIL: {failed} verdicts failed"),
-    };
-    let _ = writeln!(text, "{said}  ({} verdicts, {})", outcome.verdicts.len(), short_duration(elapsed));
+    let count = |outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
+    let said = unfinished.unwrap_or_else(|| match (count(Outcome::Pass), count(Outcome::Fail)) {
+        (0, 0) => "NOT PROVED: nothing was judged".to_owned(),
+        (_, 0) => "PASS".to_owned(),
+        (_, failed) => format!("FAIL: {failed} verdicts failed"),
+    });
+    let _ = writeln!(text, "{said}  ({} verdicts, {})", verdicts.len(), short_duration(elapsed));
     text
 }
 

@@ -9,10 +9,12 @@ pub mod environment;
 pub mod folder;
 pub mod listing;
 pub mod live;
+mod merge;
 pub mod report;
 mod run_data;
 mod store;
 
+pub use merge::HostRuns;
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
 pub use store::{Cell, Query, RunStore, StoreError, load};

@@ -187,6 +187,67 @@ impl RunData {
         self.histograms.values_mut().for_each(|slices| slices.sort_by_key(|slice| slice.t_ms));
     }
 
+    /// Every row but the [`Run`]; [`RunData::from_rows`] makes the same data of them.
+    pub fn into_rows(self) -> impl Iterator<Item = Row> {
+        let samples = self.series.into_iter().flat_map(|((test, origin, measure), points)| {
+            points.into_iter().map(move |point| {
+                let Point { t_ms, interval_ms, count, bytes, latency_ns_sum, latency_ns_max } = point;
+                let origin = origin.clone();
+                Sample {
+                    test,
+                    origin,
+                    measure,
+                    t_ms,
+                    interval_ms,
+                    count,
+                    bytes,
+                    latency_ns_sum,
+                    latency_ns_max,
+                }
+            })
+        });
+        let counters = self.counters.into_iter().flat_map(|((test, origin, counter), points)| {
+            points.into_iter().map(move |CounterPoint { t_ms, interval_ms, value }| CounterSample {
+                test,
+                origin: origin.clone(),
+                counter,
+                t_ms,
+                interval_ms,
+                value,
+            })
+        });
+        let histograms = self.histograms.into_iter().flat_map(|((test, origin, measure), slices)| {
+            slices.into_iter().map(move |Slice { t_ms, interval_ms, latency_ns_max, hdr_v2 }| Histogram {
+                test,
+                origin: origin.clone(),
+                measure,
+                t_ms,
+                interval_ms,
+                latency_ns_max,
+                hdr_v2,
+            })
+        });
+        fn rows<T: Into<Row>>(list: Vec<T>) -> impl Iterator<Item = Row> {
+            list.into_iter().map(T::into)
+        }
+        rows(self.hosts)
+            .chain(rows(self.environment))
+            .chain(rows(self.instances))
+            .chain(rows(self.databases))
+            .chain(rows(self.volumes))
+            .chain(self.tests.into_values().map(Row::from))
+            .chain(rows(self.sizes))
+            .chain(samples.map(Row::from))
+            .chain(counters.map(Row::from))
+            .chain(histograms.map(Row::from))
+            .chain(rows(self.tuning_steps))
+            .chain(rows(self.checksums))
+            .chain(rows(self.backups))
+            .chain(rows(self.recoveries))
+            .chain(rows(self.events))
+            .chain(rows(self.verdicts))
+    }
+
     /// The last moment that anything is known of.
     pub fn last_ms(&self) -> u64 {
         let points = self.series.values().filter_map(|points| points.last()).map(|p| p.t_ms + p.interval_ms);

@@ -125,7 +125,7 @@ impl Agent {
     /// Serves until dropped. Says on `say` what a person wants to read.
     pub async fn serve(mut self, mut say: impl FnMut(String)) -> Result<(), AgentError> {
         let mut bus: Option<Arc<Bus>> = None;
-        let mut told: Option<String> = None;
+        let (mut told, mut told_refusals): (Option<String>, Vec<String>) = Default::default();
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_try = Instant::now();
@@ -157,6 +157,11 @@ impl Agent {
             if let Some(bus) = &bus
                 && let Some(answer) = self.ask(bus).await?
             {
+                // What comes again with every beat is said once.
+                let refusals = self.duty.refusals().to_vec();
+                let new = refusals.iter().filter(|refusal| !told_refusals.contains(refusal));
+                new.for_each(|refusal| say(format!("did not obey: {refusal}")));
+                told_refusals = refusals;
                 for action in answer {
                     self.carry_out(action, bus, &mut say);
                 }
@@ -184,6 +189,7 @@ impl Agent {
         let calendar =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let actions = self.duty.orders(now_ns, calendar, orders);
+        self.gate.know(self.duty.calendar(now_ns));
         self.save()?;
         Ok(Some(actions))
     }

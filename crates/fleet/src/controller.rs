@@ -24,6 +24,8 @@ use crate::message::{
 use crate::roster::{Memory, Note, Plan, Roster};
 use crate::server::{Server, ServerError};
 
+/// Why a run ends that a person has asked to end.
+pub const ASKED: &str = "someone asked for it";
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_millis(500);
 /// After the end of a run agents are told so for this long.
@@ -171,7 +173,7 @@ impl Controller {
             }
             match watcher.interrupts() {
                 0 => {}
-                1 => self.roster.stop("someone asked for it"),
+                1 => self.roster.stop(ASKED),
                 _ => return Ok(()),
             }
             if self.roster.is_over() {

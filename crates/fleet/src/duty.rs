@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::ControllerClock;
+use crate::gate::Calendar;
 use crate::message::{Assignment, Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, WhenAlone, Work};
 
 /// How far the agent is with its run.
@@ -146,6 +147,17 @@ impl Duty {
     /// The controller's clock, as known here.
     pub fn clock(&self) -> &ControllerClock {
         &self.clock
+    }
+
+    /// How the calendar of this host stands to the controller's.
+    pub fn calendar(&self, now_ns: u64) -> Option<Calendar> {
+        let (_, uncertainty_ns) = self.clock.unix_ns(now_ns)?;
+        Some(Calendar { offset_ns: self.calendar_offset_ns?, uncertainty_ns })
+    }
+
+    /// Why orders were not obeyed since the last beat.
+    pub fn refusals(&self) -> &[String] {
+        &self.refusals
     }
 
     /// The next beat.

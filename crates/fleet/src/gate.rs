@@ -29,6 +29,16 @@ struct State {
     released: Option<(Point, u64)>,
     stop: Option<String>,
     alone: bool,
+    calendar: Option<Calendar>,
+}
+
+/// How well an agent knows the controller's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Calendar {
+    /// The host's calendar minus the controller's.
+    pub offset_ns: i64,
+    /// How wrong the agent's idea of the controller's time can be.
+    pub uncertainty_ns: u64,
 }
 
 /// Tells the tests when they may go on, and the agent how far they are.
@@ -69,11 +79,20 @@ impl Gate {
         self.state().alone
     }
 
+    /// How the host's calendar stands to the controller's, as last known.
+    pub fn calendar(&self) -> Option<Calendar> {
+        self.state().calendar
+    }
+
     /// Says what the tests are doing.
     pub fn report(&self, doing: Doing) {
         let mut state = self.state();
         let waiting_at = state.doing.waiting_at;
         state.doing = Doing { waiting_at, ..doing };
+    }
+
+    pub(crate) fn know(&self, calendar: Option<Calendar>) {
+        self.state().calendar = calendar;
     }
 
     pub(crate) fn doing(&self) -> Doing {

@@ -11,6 +11,11 @@
     reason = "this crate faces the network, the clock and its own files; measured threads never enter it"
 )]
 
+use std::future::Future;
+
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
+
 pub mod agent;
 pub mod bus;
 pub mod clock;
@@ -22,3 +27,12 @@ pub mod gate;
 pub mod message;
 pub mod roster;
 pub mod server;
+
+/// Runs an agent or a controller on this thread until it ends.
+///
+/// # Errors
+/// When the operating system gives no event queue.
+pub fn run<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(LocalSet::new().run_until(work)))
+}

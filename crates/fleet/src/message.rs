@@ -23,6 +23,8 @@ pub struct Point(pub u32);
 pub struct Assignment {
     /// Name of the run.
     pub run: String,
+    /// Version of the controller's program: hosts of one run measure with the same one.
+    pub tool_version: String,
     /// The host of the solution file that this agent stands for.
     pub host: String,
     /// The solution file.

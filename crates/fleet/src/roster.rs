@@ -35,6 +35,8 @@ pub enum WhenLost {
 pub struct Plan {
     /// Name of the run.
     pub run: String,
+    /// Version of the controller's program.
+    pub tool_version: String,
     /// Hosts of the solution file that take part.
     pub hosts: Vec<String>,
     /// The solution file.
@@ -214,9 +216,11 @@ impl Roster {
             let why = format!("not ready in time: {}", absent.join(", "));
             self.stop(&why);
         }
-        let (lost, mut notes) = (self.memory.plan.when_lost, Vec::new());
+        let (lost, started, mut notes) = (self.memory.plan.when_lost, self.memory.go, Vec::new());
         for (host, member) in &mut self.members {
-            let silent = member.seen_ns.is_some_and(|seen| now_ns.saturating_sub(seen) > LOST_AFTER_NS);
+            // Once the tests have started, one that a new controller has never heard of is as lost as one that fell silent.
+            let heard_ns = member.seen_ns.or(started.then_some(self.started_ns));
+            let silent = heard_ns.is_some_and(|heard| now_ns.saturating_sub(heard) > LOST_AFTER_NS);
             let through = match &self.memory.fates[host] {
                 Fate::Open => false,
                 Fate::Refused { .. } => true,
@@ -367,6 +371,7 @@ impl Roster {
         let wanted = refused.is_none() && !has_it && !go && stop.is_none();
         let assignment = wanted.then(|| Assignment {
             run: plan.run.clone(),
+            tool_version: plan.tool_version.clone(),
             host: host.to_owned(),
             solution: plan.solution.clone(),
             tests: plan.tests.clone(),

@@ -129,6 +129,7 @@ impl Fleet {
     fn plan(&self) -> Plan {
         Plan {
             run: "run-1".into(),
+            tool_version: "1.0".into(),
             hosts: self.hosts.clone(),
             solution: "[solution]".into(),
             tests: Vec::new(),

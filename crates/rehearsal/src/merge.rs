@@ -1,7 +1,7 @@
 //! The rows of several hosts in one run.
 //!
-//! Samples, histograms, verdicts and events name their host and pass as they are. The row of a test is one for all hosts: it
-//! begins with the first and ends with the last, and its sessions and its target are those of all hosts together.
+//! Samples, histograms, verdicts and events name their host and pass as they are. The row of a test is one for all hosts
+//! ([`Test::of_all_hosts`]).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl<'a> Merger<'a> {
         let rows = self.tests.entry(test.ordinal).or_insert_with(|| vec![None; hosts]);
         rows[host] = Some(test);
         let present: Vec<&Test> = rows.iter().flatten().collect();
-        let all = merged(&present);
+        let all = Test::of_all_hosts(&present);
         self.ledger.test(&all);
         self.recorder.record(all.clone().into())?;
         if let Some(parts) = &mut self.parts {
@@ -69,23 +69,6 @@ impl<'a> Merger<'a> {
             }
         }
         Ok(())
-    }
-}
-
-fn merged(tests: &[&Test]) -> Test {
-    fn of_all<T>(tests: &[&Test], value: impl Fn(&Test) -> Option<T>, fold: impl Fn(T, T) -> T) -> Option<T> {
-        let values: Option<Vec<T>> = tests.iter().map(|test| value(test)).collect();
-        values?.into_iter().reduce(fold)
-    }
-    Test {
-        started_ms: tests.iter().map(|test| test.started_ms).min().unwrap_or(0),
-        ended_ms: of_all(tests, |test| test.ended_ms, u64::max),
-        window_start_ms: of_all(tests, |test| test.window_start_ms, u64::max),
-        window_end_ms: of_all(tests, |test| test.window_end_ms, u64::min),
-        sessions: of_all(tests, |test| test.sessions, |a, b| a + b),
-        target_iops: of_all(tests, |test| test.target_iops, |a, b| a + b),
-        target_batches_per_s: of_all(tests, |test| test.target_batches_per_s, |a, b| a + b),
-        ..tests[0].clone()
     }
 }
 

@@ -3,6 +3,7 @@
 //! stores and shows them.
 
 mod counters;
+mod merge;
 mod recorder;
 mod rows;
 

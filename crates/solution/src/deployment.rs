@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::template::{Names, matches};
 use crate::{
-    Databases, Fault, Generation, HostSpec, Instance, Mix, Result, Role, Sizing, Solution, TestKind,
+    Databases, Fault, Fleet, Generation, HostSpec, Instance, Mix, Result, Role, Sizing, Solution, TestKind,
     ThresholdWishes, VolumeInfo,
 };
 
@@ -203,6 +203,25 @@ impl Solution {
         }
         let all = wanted.is_empty();
         Ok(hosts.into_iter().filter(|host| all || wanted.iter().any(|p| matches(p, &host.name))).collect())
+    }
+
+    /// What a run on several hosts does when one of its parts is lost.
+    pub fn fleet(&self) -> Result<Fleet> {
+        /// Fewer seconds than this a busy network may be silent for.
+        const LEAST_S: u32 = 5;
+        let fleet = self.file.fleet;
+        let limits = [
+            ("controller_lost_after_s", fleet.controller_lost_after_s),
+            ("assemble_limit_s", fleet.assemble_limit_s),
+        ];
+        match limits.into_iter().find(|(_, seconds)| *seconds < LEAST_S) {
+            None => Ok(fleet),
+            Some((name, seconds)) => Err(self.error(
+                &format!("fleet.{name}"),
+                format!("{seconds} s are too short to tell a lost part from a slow one"),
+                Some(format!("{LEAST_S} or more")),
+            )),
+        }
     }
 
     /// Resolves the file for one host; `None` is allowed when only one host is tested.

@@ -33,7 +33,9 @@ pub use hardware::{
     Volume,
 };
 pub use profile::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, Profile, RemoteRule};
-pub use programme::{Engine, Fault, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest};
+pub use programme::{
+    Engine, Fault, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
+};
 
 pub use template::matches as name_matches;
 
@@ -114,6 +116,9 @@ pub struct SolutionFile {
     /// Faults that are expected.
     #[serde(default)]
     pub fault: Vec<Fault>,
+    /// What a run on several hosts does when one of its parts is lost.
+    #[serde(default)]
+    pub fleet: Fleet,
     /// Model of the storage for simulated time.
     pub array: Option<StorageArray>,
 }

@@ -1,4 +1,5 @@
-//! What is done with it: `[sizing]`, `[under_test]`, `[load]`, `[engine]`, `[thresholds]`, `[[test]]`, `[[fault]]`.
+//! What is done with it: `[sizing]`, `[under_test]`, `[load]`, `[engine]`, `[thresholds]`, `[[test]]`, `[[fault]]`,
+//! `[fleet]`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -226,4 +227,40 @@ pub struct Fault {
     pub duration_s: Option<f64>,
     /// Why it is expected.
     pub note: Option<String>,
+}
+
+/// `[fleet]`: what a run on several hosts does when one of its parts is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Fleet {
+    /// What the other hosts do when a host is lost: `finish` without it, or `stop` in good order.
+    pub when_host_lost: WhenLost,
+    /// What a host does that hears nothing of the controller: `finish` on its own, or `stop` in good order.
+    pub when_controller_lost: WhenLost,
+    /// Seconds without a word of the controller after which it counts as lost.
+    pub controller_lost_after_s: u32,
+    /// Seconds that the hosts may take to appear and to be ready.
+    pub assemble_limit_s: u32,
+}
+
+/// What the parts of a run do without a part that is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLost {
+    /// They finish.
+    #[default]
+    Finish,
+    /// They end in good order.
+    Stop,
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Fleet {
+            when_host_lost: WhenLost::Finish,
+            when_controller_lost: WhenLost::Finish,
+            controller_lost_after_s: 60,
+            assemble_limit_s: 300,
+        }
+    }
 }

@@ -174,9 +174,21 @@ fn a_list_of_databases_keeps_the_place_of_a_mistake_in_it() {
 }
 
 #[test]
+fn a_fleet_says_what_it_does_without_a_part() {
+    use solution::WhenLost;
+    let of = |text: &str| parse(&with("[load]", &format!("{text}\n[load]"))).fleet();
+    let usual = of("").unwrap();
+    assert_eq!((usual.when_host_lost, usual.when_controller_lost), (WhenLost::Finish, WhenLost::Finish));
+    let chosen = of("[fleet]\nwhen_host_lost = \"stop\"\ncontroller_lost_after_s = 5").unwrap();
+    assert_eq!((chosen.when_host_lost, chosen.controller_lost_after_s), (WhenLost::Stop, 5));
+    let error = of("[fleet]\nassemble_limit_s = 1").unwrap_err();
+    assert!(error.text[error.span.clone()].contains('1'), "{}", error.message);
+}
+
+#[test]
 fn the_schema_knows_every_table() {
     let schema = Solution::json_schema();
-    for table in ["solution", "profile", "host", "volume", "instance", "load", "test", "array"] {
+    for table in ["solution", "profile", "host", "volume", "instance", "load", "test", "array", "fleet"] {
         assert!(schema["properties"].get(table).is_some(), "{table}");
     }
 }

@@ -1,0 +1,419 @@
+//! `proofload run --fleet`: the controller of a run, what it shows, and the evidence of all hosts as one.
+//!
+//! Invariant: `run.db` of the run is made whole from what the hosts have sent, under another name first, so it can be made
+//! again when more has come.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use evidence::HostRuns;
+use fleet::controller::{ASKED, Controller, ControllerError, Watcher};
+use fleet::message::{Ended, WhenAlone, Work};
+use fleet::roster::{Fate, Memory, Note, Plan, Roster, WhenLost};
+use fleet::server::Server;
+use results::{Comparison, Ending, Event, Host, Origin, Outcome, Row, Run, Severity, Verdict, WorldKind};
+use solution::{Solution, TestKind};
+
+use super::story::{self, Entry, Story};
+use super::read_credentials;
+use crate::failure::{Failure, Status};
+use crate::run_cmd::{chosen_tests, count_interrupts, new_run_folder, test_kind, unix_ms};
+
+/// Lines about the hosts come at most this often where there is no terminal.
+const PLAIN_EVERY: Duration = Duration::from_secs(10);
+/// Hosts that are shown each on a line of their own.
+const LINES: usize = 24;
+
+/// A run on the hosts of a fleet, as asked for.
+pub struct FleetRun<'a> {
+    /// What is run.
+    pub solution: &'a Solution,
+    /// Folder of the credentials.
+    pub fleet: &'a Path,
+    /// Server to start for the bus.
+    pub nats_server: Option<&'a str>,
+    /// Folder of a run to be taken up.
+    pub resume: Option<&'a Path>,
+    /// Kinds of tests; all if empty.
+    pub tests: &'a [TestKind],
+    /// Folder of the run folders.
+    pub out: &'a Path,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Say what would be done only.
+    pub dry_run: bool,
+    /// Allow databases on a memory file system.
+    pub allow_memory: bool,
+}
+
+fn could_not(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::could_not_run(format!("cannot {what} {}", path.display())).because(error)
+}
+
+fn stopped(error: ControllerError) -> Failure {
+    let help = match &error {
+        ControllerError::NotTheController(_) => "name the folder that `proofload fleet init` made",
+        ControllerError::Folder { .. } => "name the folder of a run that `proofload run --fleet` began",
+        ControllerError::File { .. } => "check the permissions and the space on that disk",
+        ControllerError::Bus(_) => {
+            "start nats-server with the configuration in the folder of credentials, or say --nats-server"
+        }
+        ControllerError::Server(_) => "a server may run there already: then leave --nats-server out",
+        ControllerError::Superseded => "the other one goes on; only one of them is needed",
+    };
+    Failure::could_not_run(error.to_string()).help(help)
+}
+
+impl FleetRun<'_> {
+    /// Conducts the run to its end, and reports.
+    pub fn conduct(&self) -> Result<Status, Failure> {
+        let hosts: Vec<String> = self.solution.hosts_under_test()?.into_iter().map(|host| host.name).collect();
+        let credentials = read_credentials(&self.fleet.join("controller.toml"))?;
+        let stranger = |host: &&String| {
+            let file = format!("agents/{}.toml", fleet::bus::token(host));
+            !self.fleet.join(file).is_file()
+        };
+        if let Some(host) = hosts.iter().find(stranger) {
+            let message = format!("{} has no credentials for host {host}", self.fleet.display());
+            return Err(Failure::wrong_input(message)
+                .help("make credentials for every host under test with `proofload fleet init`"));
+        }
+        let folder = match self.resume {
+            Some(folder) => folder.to_owned(),
+            None => {
+                self.announce(&hosts)?;
+                if self.dry_run {
+                    eprintln!("nothing was written (--dry-run)");
+                    return Ok(Status::Pass);
+                }
+                new_run_folder(self.out, &self.solution.file.solution.name)?
+            }
+        };
+        let mut controller = match self.resume {
+            Some(_) => Controller::resume(credentials, &folder),
+            None => Controller::new(credentials, &folder, self.plan(&folder, hosts)?),
+        }
+        .map_err(stopped)?;
+        if controller.memory().plan.solution != self.solution.text() {
+            let message = format!("{} was begun with another solution file", folder.display());
+            return Err(Failure::wrong_input(message).help("resume it with the file that it was begun with"));
+        }
+        let mut desk = Desk::new(&folder)?;
+        let started = Instant::now();
+        let conducted = fleet::run(async {
+            if let Some(program) = self.nats_server {
+                let server = Server::start(program, self.fleet).map_err(ControllerError::Server)?;
+                controller = controller.with_server(server);
+            }
+            let result = controller.conduct(&mut desk).await;
+            result.map(|()| controller.memory().clone())
+        });
+        desk.clear();
+        let memory = conducted
+            .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))?
+            .map_err(stopped)?;
+        self.report(&folder, &memory, started.elapsed())
+    }
+
+    /// What will be written where.
+    fn announce(&self, hosts: &[String]) -> Result<(), Failure> {
+        eprintln!("{}: will write on {} hosts", self.solution.file.solution.name, hosts.len());
+        for host in hosts {
+            let deployment = self.solution.deployment(Some(host))?;
+            chosen_tests(&deployment, self.tests)?;
+            let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
+            eprintln!("  {host}: below {}", dirs.join(", "));
+        }
+        Ok(())
+    }
+
+    fn plan(&self, folder: &Path, hosts: Vec<String>) -> Result<Plan, Failure> {
+        let policy = self.solution.fleet()?;
+        let finish = solution::WhenLost::Finish;
+        Ok(Plan {
+            run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            hosts,
+            solution: self.solution.text().to_owned(),
+            tests: self.tests.iter().map(|kind| kind.name().to_owned()).collect(),
+            seed: self.seed,
+            allow_memory: self.allow_memory,
+            when_lost: if policy.when_host_lost == finish { WhenLost::Finish } else { WhenLost::Stop },
+            when_alone: if policy.when_controller_lost == finish { WhenAlone::Finish } else { WhenAlone::Stop },
+            alone_after_ms: u64::from(policy.controller_lost_after_s) * 1000,
+            assemble_limit_ms: u64::from(policy.assemble_limit_s) * 1000,
+        })
+    }
+
+    /// Tests that every host was to carry out.
+    fn tests_planned(&self, memory: &Memory) -> Result<usize, Failure> {
+        let deployment = self.solution.deployment(memory.plan.hosts.first().map(String::as_str))?;
+        let kinds = memory.plan.tests.iter().map(|kind| test_kind(kind).map_err(Failure::wrong_input));
+        Ok(chosen_tests(&deployment, &kinds.collect::<Result<Vec<_>, Failure>>()?)?.len())
+    }
+
+    /// Makes one run of what the hosts have sent, and says how it came out.
+    fn report(&self, folder: &Path, memory: &Memory, elapsed: Duration) -> Result<Status, Failure> {
+        let Plan { run, hosts, seed, .. } = &memory.plan;
+        let (mut dbs, mut with_evidence, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
+        for host in hosts {
+            let db = Controller::evidence_of(folder, host).join("run.db");
+            match HostRuns::open(std::slice::from_ref(&db)) {
+                _ if !db.is_file() => {}
+                Ok(_) => {
+                    dbs.push(db);
+                    with_evidence.push(host);
+                }
+                Err(error) => drop(unread.insert(host, error.to_string())),
+            }
+        }
+        if dbs.is_empty() {
+            return Err(nothing_ran(memory, folder));
+        }
+        let merging = |error: &dyn std::fmt::Display| could_not("merge the evidence in", folder, error);
+        let runs = HostRuns::open(&dbs).map_err(|error| merging(&error))?;
+        let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
+        let planned = self.tests_planned(memory)?;
+        let mut rows: Vec<Row> = Vec::new();
+        let mut fleet_verdicts = Vec::new();
+        for host in hosts {
+            let part = with_evidence.iter().position(|with| *with == host);
+            if part.is_none() {
+                let description = "no evidence of this host".to_owned();
+                rows.push(Host { name: host.clone(), description }.into());
+            }
+            let carried_out = part.map_or(0, |part| runs.tests_ended(part));
+            let fate = describe(&memory.fates[host], unread.get(host).map(String::as_str));
+            fleet_verdicts.push(took_part(host, &fate, carried_out, planned));
+        }
+        let entries = story::read(folder).map_err(|error| could_not("read fleet.log in", folder, &error))?;
+        rows.extend(entries.into_iter().map(|entry| event(entry, started_unix_ms).into()));
+        rows.extend(fleet_verdicts.iter().cloned().map(Row::from));
+        let row = Run {
+            id: run.clone(),
+            solution: self.solution.file.solution.name.clone(),
+            solution_text: self.solution.text().to_owned(),
+            started_unix_ms,
+            tool_version: memory.plan.tool_version.clone(),
+            world: WorldKind::Real,
+            world_detail: String::new(),
+            seed: *seed,
+            ended_ms: None,
+            ending: Some(ending(memory)),
+        };
+        let new = folder.join("run.db.new");
+        // What an earlier controller began and did not end.
+        for left in [new.clone(), folder.join("run.db.new-wal"), folder.join("run.db.new-shm")] {
+            if left.exists() {
+                std::fs::remove_file(&left).map_err(|error| could_not("replace", &left, &error))?;
+            }
+        }
+        let mut verdicts = runs.write(row, rows, &new).map_err(|error| merging(&error))?;
+        std::fs::rename(&new, folder.join("run.db")).map_err(|error| merging(&error))?;
+        verdicts.extend(fleet_verdicts);
+        crate::report_cmd::render(folder)?;
+        let said = match (ending(memory), &memory.stop) {
+            (Ending::Completed, _) => None,
+            (Ending::Interrupted, _) => Some("INTERRUPTED: what was measured is kept".to_owned()),
+            (Ending::Aborted, why) => {
+                Some(format!("NOT PROVED: {}", why.as_deref().unwrap_or("no host came to the end")))
+            }
+        };
+        print!("{}", crate::verdict_table::of_verdicts(&verdicts, said, elapsed));
+        let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
+        if late > 0 {
+            eprintln!(
+                "{late} hosts have not sent their evidence; when they are back: proofload run SOLUTION.toml --fleet {} --resume {}",
+                self.fleet.display(),
+                folder.display()
+            );
+        }
+        eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db; of each host: {0}/hosts", folder.display());
+        Ok(match ending(memory) {
+            Ending::Interrupted => Status::Interrupted,
+            _ if verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail) => Status::VerdictFail,
+            Ending::Completed => Status::Pass,
+            Ending::Aborted => Status::VerdictFail,
+        })
+    }
+}
+
+/// Why there is nothing to report.
+fn nothing_ran(memory: &Memory, folder: &Path) -> Failure {
+    let fates = memory.fates.iter().filter_map(|(host, fate)| match fate {
+        Fate::Refused { why } => Some(format!("{host}: {why}")),
+        Fate::Ended { why: Some(why), .. } => Some(format!("{host}: {why}")),
+        _ => None,
+    });
+    let causes: Vec<String> = fates.chain(memory.stop.clone()).collect();
+    Failure::could_not_run("no host has carried out a test")
+        .because(causes.join("; "))
+        .help(format!("what happened is in {}", folder.join("fleet.log").display()))
+}
+
+fn is_kept(fate: &Fate) -> bool {
+    matches!(fate, Fate::Refused { .. } | Fate::Ended { evidence_kept: true, .. })
+}
+
+/// How it went with a host, in words.
+fn describe(fate: &Fate, unread: Option<&str>) -> String {
+    let text = match fate {
+        Fate::Open => "lost: it has not been heard of again".to_owned(),
+        Fate::Refused { why } => format!("it could not take part: {why}"),
+        Fate::Ended { how, why, evidence_kept } => {
+            let how = match how {
+                Ended::Passed | Ended::Failed => "it came to the end",
+                Ended::Interrupted => "it was stopped in good order",
+                Ended::Aborted => "it could not go on",
+                Ended::AgentDied => "its agent died",
+            };
+            let why = why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+            let kept = if *evidence_kept { "" } else { "; its evidence has not arrived" };
+            format!("{how}{why}{kept}")
+        }
+    };
+    unread.map_or(text.clone(), |error| format!("{text}; its evidence cannot be read: {error}"))
+}
+
+fn took_part(host: &str, fate: &str, carried_out: usize, planned: usize) -> Verdict {
+    let (measured, limit) = (carried_out as f64, planned as f64);
+    Verdict {
+        test: None,
+        origin: Origin::host(host),
+        rule: "host_took_part".into(),
+        text: format!("the host carried out every test of the programme: {fate}"),
+        measured: Some(measured),
+        limit: Some(limit),
+        comparison: Comparison::AtLeast,
+        unit: "tests".into(),
+        outcome: if Comparison::AtLeast.holds(measured, limit) { Outcome::Pass } else { Outcome::Fail },
+    }
+}
+
+fn event(entry: Entry, started_unix_ms: u64) -> Event {
+    let host = entry.host.unwrap_or_else(|| "controller".to_owned());
+    let t_ms = entry.unix_ms.saturating_sub(started_unix_ms);
+    let text = format!("controller: {}", entry.text);
+    Event { t_ms, severity: Severity::Info, test: None, host, text }
+}
+
+/// A run that nobody stopped is carried out as far as some host came to its end; the verdicts tell which did not.
+fn ending(memory: &Memory) -> Ending {
+    let completed = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed | Ended::Failed, .. });
+    match &memory.stop {
+        Some(why) if why == ASKED => Ending::Interrupted,
+        None if memory.fates.values().any(completed) => Ending::Completed,
+        _ => Ending::Aborted,
+    }
+}
+
+/// What the controller shows and writes down while the run goes on.
+struct Desk {
+    story: Story,
+    interrupts: Arc<AtomicU32>,
+    is_terminal: bool,
+    /// Lines on the terminal that the next look rewrites.
+    shown: usize,
+    last_plain: Option<Instant>,
+}
+
+impl Desk {
+    fn new(folder: &Path) -> Result<Desk, Failure> {
+        let story = Story::open(folder).map_err(|error| could_not("write fleet.log in", folder, &error))?;
+        let interrupts = Arc::new(AtomicU32::new(0));
+        count_interrupts(&interrupts)?;
+        let is_terminal = std::io::stderr().is_terminal();
+        Ok(Desk { story, interrupts, is_terminal, shown: 0, last_plain: None })
+    }
+
+    /// Takes back the lines that would be rewritten.
+    fn clear(&mut self) {
+        let shown = std::mem::take(&mut self.shown);
+        if shown > 0 {
+            eprint!("\x1b[{shown}A\x1b[J");
+        }
+    }
+}
+
+impl Watcher for Desk {
+    fn note(&mut self, note: &Note) {
+        self.clear();
+        let host = note.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
+        eprintln!("{host}{}", note.text);
+        let entry = Entry { unix_ms: unix_ms(), host: note.host.clone(), text: note.text.clone() };
+        // The run is worth more than its log; what cannot be written was at least shown.
+        if let Err(error) = self.story.add(&entry) {
+            eprintln!("fleet.log cannot be written: {error}");
+        }
+    }
+
+    fn look(&mut self, roster: &Roster) {
+        if !self.is_terminal {
+            if self.last_plain.is_none_or(|last| last.elapsed() >= PLAIN_EVERY) {
+                self.last_plain = Some(Instant::now());
+                lines(roster).iter().for_each(|line| eprintln!("{line}"));
+            }
+            return;
+        }
+        self.clear();
+        let lines = lines(roster);
+        self.shown = lines.len();
+        let mut out = std::io::stderr().lock();
+        // No wrapping: a wrapped line would count as two.
+        let _ = write!(out, "\x1b[?7l{}\n\x1b[?7h", lines.join("\n")).and_then(|()| out.flush());
+    }
+
+    fn interrupts(&self) -> u32 {
+        self.interrupts.load(Ordering::SeqCst)
+    }
+}
+
+/// Where everyone is: a line for all, and one for each host as far as there is room.
+fn lines(roster: &Roster) -> Vec<String> {
+    let (mut working, mut waiting, mut done, mut iops) = (0, 0, 0.0, 0.0);
+    let mut lines = Vec::new();
+    for (host, beat) in roster.beats() {
+        let text = match &beat.work {
+            Work::Idle => "prepares".to_owned(),
+            Work::Ready { .. } => "ready".to_owned(),
+            Work::Refused { .. } => "cannot take part".to_owned(),
+            Work::Ended { .. } => {
+                done += 1.0;
+                "through".to_owned()
+            }
+            Work::Running { waiting_at, doing, done: share, iops: own, .. } => {
+                (working, done, iops) = (working + 1, done + share, iops + own);
+                match waiting_at {
+                    Some(_) => {
+                        waiting += 1;
+                        format!("waits for the others; {doing}")
+                    }
+                    None => format!("{doing}{}", rates(&beat.work)),
+                }
+            }
+        };
+        if lines.len() < LINES {
+            lines.push(format!("  {host:<16} {text}"));
+        }
+    }
+    let hosts = roster.memory().plan.hosts.len();
+    let missing = roster.missing();
+    let absent = if missing.is_empty() { String::new() } else { format!(", not heard of: {}", missing.join(", ")) };
+    let percent = done / hosts.max(1) as f64 * 100.0;
+    let all = format!("{percent:>3.0} %  {working} of {hosts} hosts at work, {waiting} waiting, {iops:.0} IOPS{absent}");
+    lines.insert(0, all);
+    lines
+}
+
+fn rates(work: &Work) -> String {
+    match work {
+        Work::Running { iops, read_latency_ms, log_write_latency_ms, .. } if *iops > 0.0 => {
+            format!("  {iops:.0} IOPS  read {read_latency_ms:.2} ms  log write {log_write_latency_ms:.2} ms")
+        }
+        _ => String::new(),
+    }
+}

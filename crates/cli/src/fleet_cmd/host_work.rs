@@ -1,0 +1,257 @@
+//! What an agent does for a run: looks at everything the tests will need, then carries them out in step with the others.
+//!
+//! Invariants
+//! 1. Every place of the programme is passed only when the gate says so, or when the run is to end.
+//! 2. The look takes the path that the tests take: the same folders, claimed in the same way, the same kind of I/O.
+
+use std::cell::{Cell, RefCell};
+use std::fmt::Write;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use campaign::convoy::Convoy;
+use campaign::progress::{Progress, Watcher};
+use campaign::{CampaignError, CampaignOutcome};
+use fleet::agent::HostWork;
+use fleet::duty::Doing;
+use fleet::gate::Gate;
+use fleet::message::{Assignment, Ended, Point};
+use results::{Environment, Event, Row, Severity, WorldKind};
+use solution::{Deployment, Solution, TestSpec};
+use world::real::{self, RealConfig};
+use world::{LocalFuture, OpenMode, PageBuf, World};
+
+use crate::failure::Failure;
+use crate::preflight::{PROBE, Preflight};
+use crate::run_cmd::{Measured, chosen_tests, run_row, test_kind};
+
+/// Bytes that are written to and read from every volume before a run.
+const PROBE_BYTES: usize = 256 * 1024;
+/// How often the gate is asked while its time is not known.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+/// A request to stop is heard within this time of waiting.
+const HEAR_EVERY: Duration = Duration::from_millis(100);
+
+/// The tests of the solution file.
+pub struct Tests;
+
+impl HostWork for Tests {
+    fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String> {
+        let ours = env!("CARGO_PKG_VERSION");
+        if assignment.tool_version != ours {
+            let theirs = &assignment.tool_version;
+            return Err(format!(
+                "the controller is proofload {theirs}, this agent {ours}: install the same version on both"
+            ));
+        }
+        look(assignment).map_err(|failure| failure.line())
+    }
+
+    fn run(&self, assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>) {
+        match carry_out(assignment, folder, gate) {
+            Err(failure) => (Ended::Aborted, Some(failure.line())),
+            Ok(outcome) => match outcome.error.as_ref() {
+                None if outcome.passed() => (Ended::Passed, None),
+                None => (Ended::Failed, None),
+                Some(CampaignError::Interrupted) => (Ended::Interrupted, gate.stop_asked()),
+                Some(error) => (Ended::Aborted, Some(error.to_string())),
+            },
+        }
+    }
+}
+
+/// What an assignment means on this host.
+fn read(assignment: &Assignment) -> Result<(Solution, Deployment, Vec<TestSpec>), Failure> {
+    let solution = Solution::parse(&assignment.solution, "the solution file of the run")?;
+    let deployment = solution.deployment(Some(&assignment.host))?;
+    let kinds = assignment.tests.iter().map(|kind| test_kind(kind).map_err(Failure::wrong_input));
+    let tests = chosen_tests(&deployment, &kinds.collect::<Result<Vec<_>, Failure>>()?)?;
+    Ok((solution, deployment, tests))
+}
+
+fn look(assignment: &Assignment) -> Result<Vec<String>, Failure> {
+    let (_, deployment, tests) = read(assignment)?;
+    let preflight = Preflight::new(&deployment, &tests, assignment.allow_memory)?;
+    preflight.claim()?;
+    let config = RealConfig { direct: preflight.direct(), shards: 1, ..RealConfig::new(&deployment.host) };
+    let folders: Vec<String> = preflight.folders().map(|dir| dir.display().to_string()).collect();
+    let probes = real::run(config, |world| async move {
+        let mut lines = vec![format!("I/O: {}", world.describe())];
+        for folder in &folders {
+            let started = Instant::now();
+            probe(&world, folder).await.map_err(|error| {
+                Failure::could_not_run(format!("{folder} cannot be used")).because(error)
+            })?;
+            let ms = started.elapsed().as_secs_f64() * 1e3;
+            lines.push(format!("{folder}: {} KiB written, synced and read in {ms:.1} ms", PROBE_BYTES >> 10));
+        }
+        Ok::<_, Failure>(lines)
+    });
+    let mut checks: Vec<String> = preflight.announcement().lines().map(str::to_owned).collect();
+    checks.extend(probes.map_err(|error| Failure::could_not_run("no I/O is possible").because(error))??);
+    Ok(checks)
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ProbeError {
+    #[error(transparent)]
+    World(#[from] world::Error),
+    #[error("it gave back other bytes than were written")]
+    OtherBytes,
+}
+
+/// Writes a file, makes it durable, reads it back and removes it.
+async fn probe(world: &World, folder: &str) -> Result<(), ProbeError> {
+    let path = format!("{folder}/{PROBE}");
+    // One that a killed agent has left.
+    if world.entry(&path).await?.is_some() {
+        world.remove(&path).await?;
+    }
+    let bytes: Vec<u8> = (0..PROBE_BYTES).map(|at| (at / 7 + at / 4096) as u8).collect();
+    let file = world.open(&path, OpenMode::CreateNew).await?;
+    file.write_at(0, [PageBuf::copy_of(&bytes)].into_iter().collect()).await.0?;
+    file.sync().await?;
+    world.sync_dir(folder).await?;
+    let (read, bufs) = file.read_at(0, [PageBuf::empty(PROBE_BYTES)].into_iter().collect()).await;
+    read?;
+    let same = bufs[0].as_slice() == bytes;
+    drop(file);
+    world.remove(&path).await?;
+    world.sync_dir(folder).await?;
+    if same { Ok(()) } else { Err(ProbeError::OtherBytes) }
+}
+
+fn carry_out(assignment: &Assignment, folder: &Path, gate: &Gate) -> Result<CampaignOutcome, Failure> {
+    let (solution, deployment, tests) = read(assignment)?;
+    let preflight = Preflight::new(&deployment, &tests, assignment.allow_memory)?;
+    preflight.claim()?;
+    let mut row = run_row(folder, &solution, assignment.seed, WorldKind::Real);
+    // By the controller's clock, as far as it is known: the hosts' calendars need not agree.
+    let ahead_ms = gate.calendar().map_or(0, |calendar| calendar.offset_ns / 1_000_000);
+    row.started_unix_ms = row.started_unix_ms.saturating_add_signed(-ahead_ms);
+    let host = deployment.host.clone();
+    let passed = Rc::new(RefCell::new(Passed::default()));
+    let convoy = |world: &World| GateConvoy {
+        world: world.clone(),
+        gate: gate.clone(),
+        last: Cell::new(0),
+        passed: passed.clone(),
+    };
+    let rows = |ended_ms: u64| passed.borrow().rows(&host, gate, ended_ms);
+    let mut watcher = GateWatcher(gate.clone());
+    let measured = Measured { deployment, tests, row, folder, preflight };
+    let outcome = measured.carry_out(&mut watcher, None, convoy, rows);
+    passed.borrow().write(folder)?;
+    outcome
+}
+
+/// The places that this host has passed.
+#[derive(Default)]
+struct Passed {
+    /// Number of the place, and when by this host's calendar.
+    places: Vec<(u32, u64)>,
+    /// Since when it has not waited for the others any more.
+    alone_ms: Option<u64>,
+}
+
+impl Passed {
+    /// What the evidence says of it.
+    fn rows(&self, host: &str, gate: &Gate, ended_ms: u64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        if let Some(calendar) = gate.calendar() {
+            let (offset_ms, error_ms) =
+                (calendar.offset_ns as f64 / 1e6, calendar.uncertainty_ns as f64 / 1e6);
+            rows.push(
+                Environment {
+                    host: host.to_owned(),
+                    area: "Fleet".into(),
+                    name: "Calendar against the controller's".into(),
+                    value: format!("{offset_ms:+.1} ms, known to ±{error_ms:.2} ms"),
+                    severity: Severity::Info,
+                    note: String::new(),
+                }
+                .into(),
+            );
+        }
+        let mut event = |t_ms: u64, text: String| {
+            let (severity, host) = (Severity::Warning, host.to_owned());
+            rows.push(Event { t_ms, severity, test: None, host, text }.into());
+        };
+        if let Some(t_ms) = self.alone_ms {
+            event(t_ms, "the controller was not heard of: went on without waiting for the other hosts".into());
+        }
+        if let Some(why) = gate.stop_asked() {
+            event(ended_ms, format!("asked to end: {why}"));
+        }
+        rows
+    }
+
+    /// Keeps when each place was passed, to be compared between hosts.
+    fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let mut text = "place,unix_ns\n".to_owned();
+        for (place, unix_ns) in &self.places {
+            let _ = writeln!(text, "{place},{unix_ns}");
+        }
+        let path = folder.join("places.csv");
+        std::fs::write(&path, text)
+            .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))
+    }
+}
+
+/// Waits at the gate.
+struct GateConvoy {
+    world: World,
+    gate: Gate,
+    last: Cell<u32>,
+    passed: Rc<RefCell<Passed>>,
+}
+
+impl Convoy for GateConvoy {
+    fn arrive(&self) -> LocalFuture<'static, ()> {
+        self.last.set(self.last.get() + 1);
+        let point = Point(self.last.get());
+        let (world, gate, passed) = (self.world.clone(), self.gate.clone(), self.passed.clone());
+        Box::pin(async move {
+            while gate.stop_asked().is_none() {
+                match gate.wait_at(point) {
+                    Some(Duration::ZERO) => break,
+                    Some(left) => world.sleep(left.min(HEAR_EVERY)).await,
+                    None => world.sleep(ASK_EVERY).await,
+                }
+            }
+            let unix_ns =
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+            let mut passed = passed.borrow_mut();
+            passed.places.push((point.0, unix_ns));
+            if gate.is_alone() {
+                passed.alone_ms.get_or_insert(world.now().ns / 1_000_000);
+            }
+        })
+    }
+}
+
+/// Tells the gate what the tests are doing.
+struct GateWatcher(Gate);
+
+impl Watcher for GateWatcher {
+    fn progress(&mut self, progress: &Progress) {
+        let Progress { test, ordinal, tests, phase, done, rates, .. } = progress;
+        self.0.report(Doing {
+            text: format!("[{ordinal}/{tests}] {test}: {phase}"),
+            done: (f64::from(ordinal - 1) + done) / f64::from(*tests),
+            iops: rates.iops,
+            read_latency_ms: rates.read_latency_ms,
+            log_write_latency_ms: rates.log_write_latency_ms,
+            waiting_at: None,
+        });
+    }
+
+    fn line(&mut self, text: &str) {
+        eprintln!("{text}");
+    }
+
+    fn interrupted(&self) -> bool {
+        self.0.stop_asked().is_some()
+    }
+}

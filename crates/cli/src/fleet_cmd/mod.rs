@@ -1,0 +1,110 @@
+//! Many hosts, one run: `proofload fleet init`, `proofload agent`, and the `--fleet` of `proofload run`.
+//!
+//! The crate `fleet` brings controller and agents together; here is what they do with it: a host's tests
+//! ([`host_work`]), and the controller's view and merged evidence ([`conduct`]).
+
+mod conduct;
+mod host_work;
+mod story;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fleet::agent::{Agent, AgentError};
+use fleet::credentials::{Credentials, CredentialsError, make};
+
+pub use conduct::FleetRun;
+
+use crate::failure::{Failure, Status};
+
+/// Prepares runs on many hosts.
+#[derive(clap::Args)]
+pub struct FleetArguments {
+    #[command(subcommand)]
+    command: FleetCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum FleetCommand {
+    Init(InitArguments),
+}
+
+/// Makes the credentials of a fleet: one file per host, one for the controller, and the bus's configuration.
+#[derive(clap::Args)]
+struct InitArguments {
+    /// Folder to make; it must not exist.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// Hosts, by their names in the solution file.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    hosts: Vec<String>,
+    /// Where the agents reach nats-server.
+    #[arg(long, value_name = "HOST:PORT")]
+    address: String,
+}
+
+/// Serves this host to a controller: waits for runs, carries them out, keeps the evidence until the controller has it.
+#[derive(clap::Args)]
+pub struct AgentArguments {
+    /// Credentials of this host: a file that `proofload fleet init` made.
+    #[arg(value_name = "CREDENTIALS")]
+    credentials: PathBuf,
+    /// Folder of what the agent must not forget, and of its evidence.
+    #[arg(long, value_name = "FOLDER")]
+    state: PathBuf,
+}
+
+/// Runs the command `fleet`.
+pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
+    let FleetCommand::Init(InitArguments { folder, hosts, address }) = &arguments.command;
+    make(folder, hosts, address).map_err(refused)?;
+    eprintln!("made {}:", folder.display());
+    for host in hosts {
+        eprintln!("  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER", fleet::bus::token(host));
+    }
+    eprintln!("  controller.toml  stays here: proofload run SOLUTION.toml --fleet {}", folder.display());
+    eprintln!("  nats-server.conf  for the bus at {address}: nats-server -c nats-server.conf, started in that folder");
+    Ok(Status::Pass)
+}
+
+/// Runs the command `agent`; it ends only when it cannot go on.
+pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
+    let credentials = read_credentials(&arguments.credentials)?;
+    let host = credentials.name.clone();
+    let work = Arc::new(host_work::Tests);
+    let agent = Agent::new(credentials, &arguments.state, env!("CARGO_PKG_VERSION"), work).map_err(|error| {
+        let failure = match &error {
+            AgentError::NotAHost => Failure::wrong_input(error.to_string()),
+            _ => Failure::could_not_run(error.to_string()),
+        };
+        match &error {
+            AgentError::NotAHost => failure.help("name a file below agents/"),
+            AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
+            _ => failure,
+        }
+    })?;
+    eprintln!("agent of {host}, proofload {}", env!("CARGO_PKG_VERSION"));
+    let served = fleet::run(agent.serve(|text| eprintln!("{text}")));
+    served
+        .map_err(|error| Failure::could_not_run("the agent cannot start").because(error))?
+        .map_err(|error| Failure::could_not_run("the agent cannot go on").because(error))?;
+    Ok(Status::Pass)
+}
+
+fn read_credentials(path: &Path) -> Result<Credentials, Failure> {
+    Credentials::read(path).map_err(refused)
+}
+
+fn refused(error: CredentialsError) -> Failure {
+    let help = match &error {
+        CredentialsError::File { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists => {
+            "credentials are never overwritten: name a folder that does not exist"
+        }
+        CredentialsError::File { .. } => "`proofload fleet init` makes credentials",
+        CredentialsError::Foreign { .. } => "name a file that `proofload fleet init` made",
+        CredentialsError::Names(_) => "write --hosts a,b,c, each host once",
+        CredentialsError::Address(_) => "for example --address 192.0.2.10:4222",
+        CredentialsError::Keys(_) => "try again",
+    };
+    Failure::wrong_input(error.to_string()).help(help)
+}

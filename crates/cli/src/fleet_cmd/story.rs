@@ -1,0 +1,69 @@
+//! `fleet.log`: what a controller saw happen, a line of JSON each, for the report.
+//!
+//! Several controllers of one run write to it one after the other. A line that is not whole, as a killed controller leaves
+//! it, is passed over.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// When, by the controller's calendar.
+    pub unix_ms: u64,
+    /// The host that it is about, if it is about one.
+    pub host: Option<String>,
+    /// What happened.
+    pub text: String,
+}
+
+/// The log being written.
+pub struct Story(File);
+
+fn path(folder: &Path) -> std::path::PathBuf {
+    folder.join("fleet.log")
+}
+
+impl Story {
+    /// Goes on with the log of a run.
+    pub fn open(folder: &Path) -> std::io::Result<Story> {
+        let mut file = OpenOptions::new().create(true).append(true).open(path(folder))?;
+        // Behind half a line a new one would be lost, too.
+        if std::fs::read(path(folder))?.last().is_some_and(|last| *last != b'\n') {
+            file.write_all(b"\n")?;
+        }
+        Ok(Story(file))
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, entry: &Entry) -> std::io::Result<()> {
+        let line = serde_json::to_string(entry).expect("an entry has only text keys");
+        self.0.write_all(format!("{line}\n").as_bytes())
+    }
+}
+
+/// Everything that was written.
+pub fn read(folder: &Path) -> std::io::Result<Vec<Entry>> {
+    let text = String::from_utf8_lossy(&std::fs::read(path(folder))?).into_owned();
+    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_a_line_of_a_killed_controller_costs_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let entry = |text: &str| Entry { unix_ms: 1, host: None, text: text.into() };
+        let add = |text: &str| Story::open(folder.path()).and_then(|mut story| story.add(&entry(text)));
+        add("first").expect("writable");
+        let whole = std::fs::read(path(folder.path())).expect("readable");
+        std::fs::write(path(folder.path()), [&whole[..], &whole[..10]].concat()).expect("writable");
+        add("second").expect("writable");
+        assert_eq!(read(folder.path()).expect("readable"), [entry("first"), entry("second")]);
+    }
+}

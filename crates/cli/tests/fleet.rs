@@ -1,0 +1,358 @@
+//! Runs on many hosts as a user meets them: `proofload agent` on four hosts in network namespaces of this machine, a real
+//! nats-server, `proofload run --fleet`. Agents, the bus, the controller and the network fail in the middle.
+//!
+//! Needs root and `ip netns`; skipped by name otherwise. Delay and loss come from a token bucket on the link of one host
+//! (a full queue delays and drops), because not every kernel has netem.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+#[path = "fleet/net.rs"]
+mod net;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fleet::bus::{Bus, subject};
+use fleet::credentials::Credentials;
+use fleet::message::{Beat, Orders, PROTOCOL, Work, format, parse};
+use net::{Net, Program, can_run, wait_for};
+use serde_json::Value;
+
+const SOLUTION: &str = r#"
+[solution]
+name = "Four"
+schema = 1
+
+[[host]]
+name = "h{n}"
+count = 4
+
+[[volume]]
+name = "V"
+path = "data/{host}"
+
+[[instance]]
+name = "DB"
+volume = "V"
+
+[sizing]
+database_mib = 16
+
+[load]
+batches_per_s = 8
+copies = 2
+
+[engine]
+cache_min_mib = 1
+cache_max_mib = 2
+maintenance = false
+
+# Latencies of a shared test machine prove nothing.
+[thresholds]
+read_avg_ms = 60000
+read_max_ms = 60000
+log_write_avg_ms = 60000
+log_write_max_ms = 60000
+"#;
+
+const INIT: &str = "[[test]]\nkind = \"init\"\n";
+const LOAD: &str = "[[test]]\nkind = \"performance\"\nduration_s = 6\nwarmup_limit_s = 2\n";
+const CHECK: &str = "[[test]]\nkind = \"database_checksum\"\n";
+const BACKUP: &str = "[[test]]\nkind = \"backup\"\n";
+
+/// Four hosts with their agents, and a controller's place.
+struct Site {
+    folder: tempfile::TempDir,
+    net: Net,
+}
+
+impl Site {
+    fn new(programme: &str) -> Site {
+        // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+        let net = Net::new(4);
+        let site = Site { folder, net };
+        std::fs::write(site.path("four.toml"), format!("{SOLUTION}\n{programme}")).expect("writable");
+        let address = format!("{}:4222", site.net.controller_address());
+        let made = site
+            .program(&["fleet", "init", "fleet", "--hosts", "h1,h2,h3,h4", "--address", &address])
+            .wait(Duration::from_secs(20));
+        assert_eq!(made, 0, "{}", site.all_logs());
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command of the controller.
+    fn program(&self, arguments: &[&str]) -> Program {
+        self.net.start(0, self.folder.path(), env!("CARGO_BIN_EXE_proofload"), arguments, &self.path("controller.log"))
+    }
+
+    fn agent(&self, host: usize) -> Program {
+        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
+        let arguments = ["agent", &credentials, "--state", &state];
+        let log = self.path(&format!("h{host}.log"));
+        self.net.start(host, self.folder.path(), env!("CARGO_BIN_EXE_proofload"), &arguments, &log)
+    }
+
+    fn agents(&self) -> Vec<Program> {
+        (1..=4).map(|host| self.agent(host)).collect()
+    }
+
+    fn bus(&self) -> Program {
+        let arguments = ["-c", "nats-server.conf"];
+        self.net.start(0, &self.path("fleet"), "nats-server", &arguments, &self.path("bus.log"))
+    }
+
+    fn run(&self, more: &[&str]) -> Program {
+        self.program(&[&["run", "four.toml", "--fleet", "fleet"], more].concat())
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Everything that was said, for a test that fails.
+    fn all_logs(&self) -> String {
+        let names = ["controller.log", "bus.log", "h1.log", "h2.log", "h3.log", "h4.log"];
+        names.map(|name| format!("== {name}\n{}", self.text(name))).join("\n")
+    }
+
+    /// The folder of the only run.
+    fn run_folder(&self) -> PathBuf {
+        let mut runs = std::fs::read_dir(self.path("runs")).expect("there are runs");
+        runs.next().expect("there is one").expect("readable").path()
+    }
+
+    fn run_name(&self) -> String {
+        let name = self.run_folder().file_name().map(|name| name.to_string_lossy().into_owned());
+        format!("runs/{}", name.unwrap_or_default())
+    }
+
+    fn report(&self) -> Value {
+        let text = std::fs::read_to_string(self.run_folder().join("report.json")).expect("there is a report");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Waits until a host has written its place this many times, so that the tests are that far.
+    fn wait_until_measuring(&self) {
+        let begun = || self.hosts_db(1).is_some_and(|db| window_is_open(&db));
+        assert!(wait_for(Duration::from_secs(60), begun), "no window has opened\n{}", self.all_logs());
+    }
+
+    fn hosts_db(&self, host: usize) -> Option<PathBuf> {
+        let runs = std::fs::read_dir(self.path(&format!("state/h{host}/runs"))).ok()?;
+        Some(runs.flatten().next()?.path().join("run.db"))
+    }
+
+    /// Verdicts of the rule, by host: what was measured and how it came out.
+    fn took_part(&self) -> Vec<(String, u64, String)> {
+        let report = self.report();
+        let verdicts = report["run_verdicts"].as_array().expect("a list");
+        let of_rule = verdicts.iter().filter(|verdict| verdict["rule"] == "host_took_part");
+        of_rule
+            .map(|verdict| {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let measured = verdict["measured"].as_f64().unwrap_or(-1.0) as u64;
+                (text(&verdict["origin"]["host"]), measured, text(&verdict["outcome"]))
+            })
+            .collect()
+    }
+
+    fn assert_everyone_took_part(&self, tests: u64) {
+        let expected: Vec<_> = (1..=4).map(|host| (format!("h{host}"), tests, "pass".to_owned())).collect();
+        assert_eq!(self.took_part(), expected, "{}", self.all_logs());
+    }
+
+    fn events(&self) -> String {
+        let report = self.report();
+        let events = report["events"].as_array().expect("a list");
+        let texts = events.iter().map(|event| format!("{}: {}", event["host"], event["text"]));
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn window_is_open(db: &Path) -> bool {
+    let sql = "SELECT count(*) FROM test WHERE window_start_ms IS NOT NULL";
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_proofload"))
+        .args(["sql", &db.parent().expect("a folder").display().to_string(), sql])
+        .output()
+        .expect("the program starts");
+    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == "1")
+}
+
+#[test]
+fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new(&[INIT, LOAD, CHECK, BACKUP].concat());
+    let _agents = site.agents();
+    let status = site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(120));
+    assert_eq!(status, 0, "{}", site.all_logs());
+    site.assert_everyone_took_part(4);
+    let report = site.report();
+    assert_eq!(report["hosts"].as_array().map(Vec::len), Some(4));
+    let load = &report["tests"][1];
+    let of = |rows: &Value, what: &str| {
+        let rows: Vec<Value> = rows.as_array().cloned().unwrap_or_default();
+        let reads = rows.into_iter().filter(|row| row["measure"] == "transactional_read");
+        reads.map(|row| row["figures"][what].as_u64().unwrap_or(0)).collect::<Vec<_>>()
+    };
+    let (all, hosts) = (of(&load["measures"], "count"), of(&load["hosts"], "count"));
+    assert_eq!((all.len(), hosts.len()), (1, 4), "{}", load["measures"]);
+    assert!(hosts.iter().all(|reads| *reads > 0), "every host was loaded: {hosts:?}");
+    assert_eq!(all[0], hosts.iter().sum::<u64>(), "all together are the sum of the hosts");
+    let percentiles = load["measures"].as_array().expect("a list");
+    let merged = percentiles.iter().find(|row| row["measure"] == "transactional_read").expect("reads");
+    assert_eq!(merged["percentiles"]["count"].as_u64(), Some(all[0]), "merged from the hosts' histograms");
+    assert!(!site.events().contains("out of step"), "{}", site.events());
+    let kept = site.run_folder().join("hosts/h3/run.db");
+    assert!(kept.is_file(), "the evidence of each host is kept as it was sent");
+}
+
+#[test]
+fn bus_and_controller_die_in_the_middle_and_a_new_controller_brings_the_run_home() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new(&[INIT, LOAD, CHECK].concat());
+    let (bus, _agents) = (site.bus(), site.agents());
+    let controller = site.run(&[]);
+    site.wait_until_measuring();
+    controller.kill();
+    bus.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    let _bus = site.bus();
+    let status = site.run(&["--resume", &site.run_name()]).wait(Duration::from_secs(90));
+    assert_eq!(status, 0, "{}", site.all_logs());
+    site.assert_everyone_took_part(3);
+    assert!(site.events().contains("every host is ready"), "the first controller's story, too: {}", site.events());
+}
+
+#[test]
+fn an_agent_that_dies_is_missed_by_name_and_what_it_had_is_kept() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new(&[INIT, LOAD, CHECK].concat());
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let victim = site.agent(4);
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    victim.kill();
+    let lost = || site.text("controller.log").contains("h4: lost");
+    assert!(wait_for(Duration::from_secs(30), lost), "{}", site.all_logs());
+    let _again = site.agent(4);
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    let expected = [("h1", 3, "pass"), ("h2", 3, "pass"), ("h3", 3, "pass"), ("h4", 1, "fail")];
+    let expected = expected.map(|(host, tests, outcome)| (host.to_owned(), tests, outcome.to_owned()));
+    assert_eq!(site.took_part(), expected, "{}", site.all_logs());
+    let events = site.events();
+    assert!(events.contains("lost: nothing heard of it") && events.contains("its agent died"), "{events}");
+    assert!(site.run_folder().join("hosts/h4/run.db").is_file(), "what it had kept has come");
+}
+
+#[test]
+fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new(&[INIT, LOAD, CHECK, "[fleet]\nwhen_host_lost = \"stop\"\n"].concat());
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let victim = site.agent(4);
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    victim.kill();
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    let (stdout, took_part) = (site.text("controller.log"), site.took_part());
+    assert!(stdout.contains("NOT PROVED: h4 was lost"), "{stdout}");
+    assert!(took_part.iter().all(|(_, tests, outcome)| *tests < 3 && outcome == "fail"), "{took_part:?}");
+}
+
+#[test]
+fn a_cut_and_a_bad_network_delay_a_run_but_lose_nothing() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new(&[INIT, LOAD, CHECK].concat());
+    site.net.degrade(3);
+    let _agents = site.agents();
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    site.net.plug(2, false);
+    // Longer than a host may be silent before it counts as lost, and past the end of its window.
+    let lost = || site.text("controller.log").contains("h2: lost");
+    assert!(wait_for(Duration::from_secs(30), lost), "{}", site.all_logs());
+    site.net.plug(2, true);
+    assert_eq!(controller.wait(Duration::from_secs(90)), 0, "{}", site.all_logs());
+    site.assert_everyone_took_part(3);
+    assert!(site.events().contains("heard of again"), "{}", site.events());
+    assert!(site.net.dropped(3) > 0, "the network of h3 was bad");
+}
+
+/// Answers the beats of an agent as the controller would, but for what `change` makes of the orders; gives what the agent says
+/// of it in its next beats.
+fn hostile(site: &Site, change: impl Fn(&mut Orders), enough: &str) -> bool {
+    let credentials = Credentials::read(&site.path("fleet/controller.toml")).expect("made");
+    let story = async {
+        let bus = Bus::connect(&credentials).await.expect("the bus runs");
+        let mut questions = bus.questions().await.expect("it hears");
+        for _ in 0..40 {
+            let Some(question) = futures_util::StreamExt::next(&mut questions).await else { break };
+            let Ok(beat) = parse::<Beat>(&question.payload) else { continue };
+            if beat.refusals.iter().any(|refusal| refusal.contains(enough)) {
+                return beat.work == Work::Idle && beat.run.is_none();
+            }
+            let mut orders = Orders {
+                protocol: PROTOCOL,
+                nonce: beat.nonce,
+                now_unix_ns: 1,
+                run: "hostile".into(),
+                epoch: 1,
+                assignment: None,
+                go: true,
+                stop: None,
+                released: None,
+                send_evidence: false,
+                have_evidence: false,
+                refused: None,
+            };
+            change(&mut orders);
+            bus.answer(question.reply.expect("a question"), format(&orders)).await;
+        }
+        false
+    };
+    fleet::run(story).expect("an event queue")
+}
+
+#[test]
+fn strangers_other_versions_and_old_orders_change_nothing_and_it_is_said_why() {
+    if !can_run() {
+        return;
+    }
+    let site = Site::new(INIT);
+    let _bus = site.bus();
+    let agent = site.agent(1);
+    let said = |what: &str| wait_for(Duration::from_secs(10), || site.text("h1.log").contains(what));
+    assert!(said("connected to"), "{}", site.all_logs());
+    site.net.enter_controllers(|| {
+        assert!(hostile(&site, |orders| orders.protocol = 99, "speaks version 99"), "another version");
+        assert!(hostile(&site, |orders| orders.nonce ^= 1, "answer no question"), "an old order, replayed");
+    });
+    assert!(said("speaks version 99") && said("answer no question"), "{}", site.all_logs());
+    assert!(!site.path("data").exists(), "nothing was written for them");
+
+    // Another fleet's credentials.
+    let address = format!("{}:4222", site.net.controller_address());
+    let strange = site.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
+    assert_eq!(strange.wait(Duration::from_secs(20)), 0);
+    drop(agent);
+    std::fs::rename(site.path("fleet/agents/h1.toml"), site.path("h1.toml")).expect("movable");
+    std::fs::copy(site.path("strange/agents/h1.toml"), site.path("fleet/agents/h1.toml")).expect("copied");
+    let _stranger = site.agent(1);
+    assert!(said("cannot connect to the bus"), "{}", site.all_logs());
+    let again = site.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
+    assert_eq!(again.wait(Duration::from_secs(20)), 2, "credentials are never overwritten");
+}

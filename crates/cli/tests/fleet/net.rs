@@ -1,0 +1,179 @@
+//! Hosts on this machine: a network namespace each, joined by a bridge in a namespace of its own, and programs in them.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Whether namespaces can be made here; says what is skipped if not.
+pub fn can_run() -> bool {
+    let nats = testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server");
+    let ip = testkit::has_tool("ip", &["-V"], "sudo apt-get install -y iproute2");
+    let name = format!("plprobe{}", std::process::id());
+    let root = nats && ip && run("ip", &["netns", "add", &name]);
+    if root {
+        run("ip", &["netns", "del", &name]);
+    } else {
+        eprintln!("SKIPPED: fleets in network namespaces; run the tests as root");
+    }
+    root
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let status = Command::new(program).args(arguments).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn must(program: &str, arguments: &[&str]) {
+    assert!(run(program, arguments), "{program} {}", arguments.join(" "));
+}
+
+/// Waits until `done` holds; says whether it came to that.
+pub fn wait_for(limit: Duration, done: impl Fn() -> bool) -> bool {
+    let started = Instant::now();
+    while started.elapsed() < limit {
+        if done() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    false
+}
+
+/// A controller (number 0) and hosts (from 1) on one network.
+pub struct Net {
+    prefix: String,
+    hosts: usize,
+}
+
+impl Net {
+    pub fn new(hosts: usize) -> Net {
+        static NETS: AtomicU32 = AtomicU32::new(0);
+        let number = NETS.fetch_add(1, Ordering::SeqCst);
+        let net = Net { prefix: format!("pl{}x{number}", std::process::id()), hosts };
+        let switch = net.switch();
+        must("ip", &["netns", "add", &switch]);
+        must("ip", &["-n", &switch, "link", "add", "br0", "type", "bridge"]);
+        must("ip", &["-n", &switch, "link", "set", "br0", "up"]);
+        for host in 0..=hosts {
+            let (space, port) = (net.space(host), format!("port{host}"));
+            must("ip", &["netns", "add", &space]);
+            must("ip", &["-n", &switch, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &space]);
+            must("ip", &["-n", &switch, "link", "set", &port, "master", "br0", "up"]);
+            must("ip", &["-n", &space, "addr", "add", &format!("10.77.0.{}/24", host + 1), "dev", "eth0"]);
+            must("ip", &["-n", &space, "link", "set", "lo", "up"]);
+            must("ip", &["-n", &space, "link", "set", "eth0", "up"]);
+        }
+        net
+    }
+
+    fn switch(&self) -> String {
+        format!("{}sw", self.prefix)
+    }
+
+    fn space(&self, host: usize) -> String {
+        format!("{}h{host}", self.prefix)
+    }
+
+    pub fn controller_address(&self) -> &'static str {
+        "10.77.0.1"
+    }
+
+    /// Does something on a thread that is on the controller's network.
+    pub fn enter_controllers(&self, work: impl FnOnce() + Send) {
+        let space = std::fs::File::open(format!("/run/netns/{}", self.space(0))).expect("it exists");
+        std::thread::scope(|scope| {
+            let done = scope.spawn(move || {
+                // SAFETY: the file descriptor is open; only this thread changes its network.
+                let entered = unsafe { libc::setns(std::os::fd::AsRawFd::as_raw_fd(&space), libc::CLONE_NEWNET) };
+                assert_eq!(entered, 0, "the namespace can be entered");
+                work();
+            });
+            done.join().expect("it went well");
+        });
+    }
+
+    /// Pulls or plugs the cable of a host.
+    pub fn plug(&self, host: usize, is_in: bool) {
+        let state = if is_in { "up" } else { "down" };
+        must("ip", &["-n", &self.switch(), "link", "set", &format!("port{host}"), state]);
+    }
+
+    /// Makes the way to a host slow and lossy: a short queue before 400 kbit/s delays packets and drops those that do not
+    /// fit.
+    pub fn degrade(&self, host: usize) {
+        let bucket = "tbf rate 400kbit burst 3kb limit 9kb";
+        let port = format!("port{host}");
+        let (switch, words): (String, Vec<&str>) = (self.switch(), bucket.split(' ').collect());
+        let command = ["netns", "exec", &switch, "tc", "qdisc", "add", "dev", &port, "root"];
+        must("ip", &[&command[..], &words].concat());
+    }
+
+    /// Packets that were dropped on the way to a host.
+    pub fn dropped(&self, host: usize) -> u64 {
+        let (switch, port) = (self.switch(), format!("port{host}"));
+        let output = Command::new("ip")
+            .args(["netns", "exec", &switch, "tc", "-s", "qdisc", "show", "dev", &port])
+            .output()
+            .expect("tc starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let after = text.split("dropped ").nth(1).unwrap_or_default();
+        after.split([',', ' ']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+
+    /// Starts a program on a host; what it says is added to `log`.
+    pub fn start(&self, host: usize, folder: &Path, program: &str, arguments: &[&str], log: &Path) -> Program {
+        let log = OpenOptions::new().create(true).append(true).open(log).expect("writable");
+        let space = self.space(host);
+        let child = Command::new("ip")
+            .args(["netns", "exec", &space, program])
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file"))
+            .stderr(log)
+            .spawn()
+            .expect("ip starts");
+        Program(child)
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        (0..=self.hosts).for_each(|host| drop(run("ip", &["netns", "del", &self.space(host)])));
+        run("ip", &["netns", "del", &self.switch()]);
+    }
+}
+
+/// A running program; killed when dropped.
+pub struct Program(Child);
+
+impl Program {
+    /// Its exit status; -1 after a signal, -2 if it takes longer than `limit`.
+    pub fn wait(mut self, limit: Duration) -> i32 {
+        let started = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().expect("a child") {
+                return status.code().unwrap_or(-1);
+            }
+            if started.elapsed() > limit {
+                return -2;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Kills it as a power cut of its process would.
+    pub fn kill(mut self) {
+        self.0.kill().expect("it runs");
+        self.0.wait().expect("it ends");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

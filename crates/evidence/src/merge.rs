@@ -1,0 +1,219 @@
+//! The evidence of several hosts as one run.
+//!
+//! Each host counted time from its own start. The hosts opened their windows together, so the rows of a test are moved to
+//! where its window (its start, if it has none) opened on all of them: samples of different hosts then cover the same
+//! interval. A host that was out of step by more than [`IN_STEP_MS`] is not moved for it, and an event says so.
+//!
+//! Invariant: a row keeps its host, its length and its values; only its place in time changes.
+//!
+//! Limits: the data of one host at a time is in memory.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use results::{Event, Recorder, Row, Run, Severity, Test, Verdict};
+
+use crate::store::{RunStore, StoreError, damaged, explain, load, open, runs, tests};
+
+/// Windows that open within this time of each other were opened together.
+const IN_STEP_MS: i64 = 1_000;
+
+/// The runs of the hosts that took part in one run.
+#[derive(Debug)]
+pub struct HostRuns {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    db: PathBuf,
+    run: Run,
+    tests: BTreeMap<u32, Test>,
+    /// What is added to its times outside tests, and in each test.
+    shift_ms: i64,
+    test_shifts_ms: BTreeMap<u32, i64>,
+    /// Tests in which it was out of step, and by how much.
+    out_of_step: Vec<(u32, i64)>,
+}
+
+impl Part {
+    fn read(db: PathBuf) -> Result<Part, StoreError> {
+        let connection = open(&db)?;
+        let read = || {
+            let run = runs(&connection)?.pop().ok_or_else(|| damaged("it holds no run"))?;
+            let tests = tests(&connection)?.into_iter().map(|test| (test.ordinal, test)).collect();
+            Ok((run, tests))
+        };
+        let (run, tests) = read().map_err(|error| explain(&db, error))?;
+        let (test_shifts_ms, out_of_step) = Default::default();
+        Ok(Part { db, run, tests, shift_ms: 0, test_shifts_ms, out_of_step })
+    }
+
+    fn moved(&self, t_ms: u64, test: Option<u32>) -> u64 {
+        let shift = test.and_then(|test| self.test_shifts_ms.get(&test)).unwrap_or(&self.shift_ms);
+        t_ms.saturating_add_signed(*shift)
+    }
+
+    fn moved_test(&self, test: &Test) -> Test {
+        let at = |t_ms: u64| self.moved(t_ms, Some(test.ordinal));
+        Test {
+            started_ms: at(test.started_ms),
+            ended_ms: test.ended_ms.map(at),
+            window_start_ms: test.window_start_ms.map(at),
+            window_end_ms: test.window_end_ms.map(at),
+            ..test.clone()
+        }
+    }
+}
+
+/// The moment of a test that all hosts passed together.
+fn anchor_ms(test: &Test) -> i64 {
+    test.window_start_ms.unwrap_or(test.started_ms) as i64
+}
+
+impl HostRuns {
+    /// Reads what the `run.db` of each host says of its run and tests. Also of a host that died in the middle.
+    pub fn open(dbs: &[PathBuf]) -> Result<HostRuns, StoreError> {
+        let mut parts = dbs.iter().cloned().map(Part::read).collect::<Result<Vec<Part>, StoreError>>()?;
+        align(&mut parts);
+        Ok(HostRuns { parts })
+    }
+
+    /// Wall clock at which the merged run begins; `None` without a host.
+    pub fn started_unix_ms(&self) -> Option<u64> {
+        let starts = |part: &Part| part.run.started_unix_ms.saturating_add_signed(-part.shift_ms);
+        self.parts.iter().map(starts).min()
+    }
+
+    /// Tests that the host at this place of the list carried out to their end.
+    pub fn tests_ended(&self, part: usize) -> usize {
+        self.parts[part].tests.values().filter(|test| test.ended_ms.is_some()).count()
+    }
+
+    /// Writes one `run.db` with the rows of all hosts and `more`. `run` is taken as it is, but for its end, which is that of
+    /// the last host, and for how its world does I/O. Gives the verdicts of the hosts.
+    pub fn write(&self, run: Run, more: Vec<Row>, into: &Path) -> Result<Vec<Verdict>, StoreError> {
+        let mut store = RunStore::create(into)?;
+        let details: Vec<&str> = self.parts.iter().map(|part| part.run.world_detail.as_str()).collect();
+        let mut distinct = details.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut run = Run { world_detail: distinct.join("; "), ..run };
+        store.record(run.clone().into())?;
+        let (mut last_ms, mut verdicts) = (0, Vec::new());
+        for part in &self.parts {
+            let data = load(&part.db)?;
+            last_ms = last_ms.max(part.moved(data.last_ms(), None));
+            verdicts.extend(data.verdicts.iter().cloned());
+            let host = data.hosts.first().map_or(String::new(), |host| host.name.clone());
+            for row in data.into_rows() {
+                if let Some(row) = moved(row, part) {
+                    store.record(row)?;
+                }
+            }
+            for (test, by_ms) in &part.out_of_step {
+                let text = format!(
+                    "was out of step with the other hosts by {:.1} s",
+                    by_ms.unsigned_abs() as f64 / 1e3
+                );
+                let t_ms = part.moved(part.tests[test].started_ms, Some(*test));
+                let (severity, test, host) = (Severity::Warning, Some(*test), host.clone());
+                store.record(Event { t_ms, severity, test, host, text }.into())?;
+            }
+        }
+        for test in self.tests() {
+            store.record(test.into())?;
+        }
+        for row in more {
+            store.record(row)?;
+        }
+        run.ended_ms = Some(last_ms);
+        store.record(run.into())?;
+        store.close()?;
+        Ok(verdicts)
+    }
+
+    /// The tests of all hosts together. A host that did not come to the end of a test is no reason to leave the end open
+    /// that the others have; what it was to carry still counts.
+    fn tests(&self) -> Vec<Test> {
+        let mut by_ordinal: BTreeMap<u32, Vec<Test>> = BTreeMap::new();
+        for part in &self.parts {
+            for (ordinal, test) in &part.tests {
+                by_ordinal.entry(*ordinal).or_default().push(part.moved_test(test));
+            }
+        }
+        by_ordinal
+            .into_values()
+            .map(|rows| {
+                let all = Test::of_all_hosts(&rows.iter().collect::<Vec<_>>());
+                let ended: Vec<&Test> = rows.iter().filter(|test| test.ended_ms.is_some()).collect();
+                if ended.is_empty() {
+                    return all;
+                }
+                let Test { ended_ms, window_start_ms, window_end_ms, .. } = Test::of_all_hosts(&ended);
+                Test { ended_ms, window_start_ms, window_end_ms, ..all }
+            })
+            .collect()
+    }
+}
+
+/// Finds out what has to be added to the times of each host. The first host that came to a test sets the time.
+fn align(parts: &mut [Part]) {
+    let Some(first) = parts.iter().position(|part| !part.tests.is_empty()) else { return };
+    let (leading, leading_tests) = (parts[first].run.clone(), parts[first].tests.clone());
+    for part in parts.iter_mut() {
+        let common = part.tests.iter().find_map(|(ordinal, test)| Some((leading_tests.get(ordinal)?, test)));
+        part.shift_ms = match common {
+            Some((leads, follows)) if leads.ordinal == 1 => anchor_ms(leads) - anchor_ms(follows),
+            _ => part.run.started_unix_ms as i64 - leading.started_unix_ms as i64,
+        };
+    }
+    let mut opened_ms: BTreeMap<u32, Vec<i64>> = BTreeMap::new();
+    for part in parts.iter() {
+        for (ordinal, test) in &part.tests {
+            opened_ms.entry(*ordinal).or_default().push(anchor_ms(test) + part.shift_ms);
+        }
+    }
+    // The middle one: a host that was out of step does not move the others.
+    let together: BTreeMap<u32, i64> = opened_ms
+        .into_iter()
+        .map(|(ordinal, mut opened)| {
+            opened.sort_unstable();
+            (ordinal, opened[(opened.len() - 1) / 2])
+        })
+        .collect();
+    for part in parts.iter_mut() {
+        for (ordinal, test) in &part.tests {
+            let by_ms = together[ordinal] - (anchor_ms(test) + part.shift_ms);
+            if by_ms.abs() > IN_STEP_MS {
+                part.out_of_step.push((*ordinal, by_ms));
+            } else {
+                part.test_shifts_ms.insert(*ordinal, part.shift_ms + by_ms);
+            }
+        }
+    }
+}
+
+/// A row of a host in the time of all; `None` for the rows that there is one of for all hosts.
+fn moved(row: Row, part: &Part) -> Option<Row> {
+    Some(match row {
+        Row::Run(_) | Row::Test(_) => return None,
+        Row::Sample(mut row) => {
+            row.t_ms = part.moved(row.t_ms, Some(row.test));
+            row.into()
+        }
+        Row::CounterSample(mut row) => {
+            row.t_ms = part.moved(row.t_ms, Some(row.test));
+            row.into()
+        }
+        Row::Histogram(mut row) => {
+            row.t_ms = part.moved(row.t_ms, Some(row.test));
+            row.into()
+        }
+        Row::Event(mut row) => {
+            row.t_ms = part.moved(row.t_ms, row.test);
+            row.into()
+        }
+        other => other,
+    })
+}
