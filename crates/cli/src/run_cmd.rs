@@ -237,11 +237,11 @@ impl Measured<'_> {
         convoy: impl FnOnce(&World) -> C,
         last_rows: impl FnOnce(u64) -> Vec<Row>,
     ) -> Result<CampaignOutcome, Failure> {
-        let not_kept =
-            |error: &dyn std::fmt::Display| Failure::could_not_run("the evidence cannot be kept").because(error);
+        let not_kept = |error: &dyn std::fmt::Display| {
+            Failure::could_not_run("the evidence cannot be kept").because(error)
+        };
         let mut store = RunStore::create(&self.folder.join("run.db")).map_err(|error| not_kept(&error))?;
-        let config =
-            RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
+        let config = RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
         let body = |world: World| async {
             let clock = world.clone();
             let mut row = Run { world_detail: world.describe(), ..self.row };
@@ -252,7 +252,8 @@ impl Measured<'_> {
             let convoy = convoy(&world);
             let (deployment, tests) = (&self.deployment, &self.tests);
             let outcome =
-                campaign::run_in_convoy(world, deployment, tests, seed, &mut recorder, watcher, &convoy).await;
+                campaign::run_in_convoy(world, deployment, tests, seed, &mut recorder, watcher, &convoy)
+                    .await;
             let ended_ms = clock.now().ns / 1_000_000;
             (row.ended_ms, row.ending) = (Some(ended_ms), Some(ending(&outcome)));
             let rest = self.preflight.rows_after().into_iter().chain(last_rows(ended_ms)).chain([row.into()]);

@@ -183,8 +183,13 @@ impl Agent {
         let beat = self.duty.beat(self.clock.now_ns(), nonce, &self.gate.doing());
         let answer = bus.ask(subject(&self.credentials.name, "beat"), format(&beat)).await;
         let now_ns = self.clock.now_ns();
-        let Ok(orders) = answer.map_err(drop).and_then(|payload| parse(&payload).map_err(drop)) else {
-            return Ok(None);
+        let Ok(payload) = answer else { return Ok(None) };
+        let orders = match parse(&payload) {
+            Ok(orders) => orders,
+            Err(error) => {
+                self.duty.unreadable(&error.to_string());
+                return Ok(Some(Vec::new()));
+            }
         };
         let calendar =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);

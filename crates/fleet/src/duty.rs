@@ -160,6 +160,11 @@ impl Duty {
         &self.refusals
     }
 
+    /// What came as an answer cannot be read.
+    pub fn unreadable(&mut self, why: &str) {
+        self.refusals.push(format!("an answer that is not of version {PROTOCOL} of the protocol: {why}"));
+    }
+
     /// The next beat.
     pub fn beat(&mut self, now_ns: u64, nonce: u64, doing: &Doing) -> Beat {
         self.sent = Some((nonce, now_ns));

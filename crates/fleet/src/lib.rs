@@ -11,11 +11,6 @@
     reason = "this crate faces the network, the clock and its own files; measured threads never enter it"
 )]
 
-use std::future::Future;
-
-use tokio::runtime::Builder;
-use tokio::task::LocalSet;
-
 pub mod agent;
 pub mod bus;
 pub mod clock;
@@ -27,6 +22,9 @@ pub mod gate;
 pub mod message;
 pub mod roster;
 pub mod server;
+
+use tokio::runtime::Builder;
+use tokio::task::LocalSet;
 
 /// Runs an agent or a controller on this thread until it ends.
 ///

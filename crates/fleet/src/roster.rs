@@ -116,6 +116,10 @@ struct Member {
     last: Option<Beat>,
 }
 
+fn ms(ns: f64) -> f64 {
+    ns / 1e6
+}
+
 /// The controller's side of a run.
 #[derive(Debug)]
 pub struct Roster {
@@ -281,6 +285,25 @@ impl Roster {
         let back = std::mem::replace(&mut member.lost, false);
         let reborn = member.process.is_some_and(|process| process != beat.process);
         (member.seen_ns, member.process) = (Some(now_ns), Some(beat.process));
+        if let Work::Ready { checks } = &beat.work
+            && mine
+            && !member.ready
+        {
+            let clock = match (beat.calendar_offset_ns, beat.clock_uncertainty_ns) {
+                (Some(offset_ns), Some(error_ns)) => {
+                    format!(
+                        "; calendar {:+.1} ms, known to ±{:.2} ms",
+                        ms(offset_ns as f64),
+                        ms(error_ns as f64)
+                    )
+                }
+                _ => String::new(),
+            };
+            self.notes.push(Note {
+                host: Some(host.clone()),
+                text: format!("ready: {}{clock}", checks.join("; ")),
+            });
+        }
         member.running = mine && matches!(beat.work, Work::Running { .. });
         member.ready = mine && matches!(beat.work, Work::Ready { .. } | Work::Running { .. });
         member.waiting_at = match &beat.work {

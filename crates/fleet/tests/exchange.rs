@@ -18,7 +18,7 @@ const MS: u64 = 1_000_000;
 fn plan(hosts: usize) -> Plan {
     Plan {
         run: "run-1".into(),
-            tool_version: "1.0".into(),
+        tool_version: "1.0".into(),
         hosts: (0..hosts).map(|host| format!("h{host}")).collect(),
         solution: "[solution]".into(),
         tests: Vec::new(),

@@ -18,8 +18,8 @@ use fleet::server::Server;
 use results::{Comparison, Ending, Event, Host, Origin, Outcome, Row, Run, Severity, Verdict, WorldKind};
 use solution::{Solution, TestKind};
 
-use super::story::{self, Entry, Story};
 use super::read_credentials;
+use super::story::{self, Entry, Story};
 use crate::failure::{Failure, Status};
 use crate::run_cmd::{chosen_tests, count_interrupts, new_run_folder, test_kind, unix_ms};
 
@@ -71,7 +71,8 @@ fn stopped(error: ControllerError) -> Failure {
 impl FleetRun<'_> {
     /// Conducts the run to its end, and reports.
     pub fn conduct(&self) -> Result<Status, Failure> {
-        let hosts: Vec<String> = self.solution.hosts_under_test()?.into_iter().map(|host| host.name).collect();
+        let hosts: Vec<String> =
+            self.solution.hosts_under_test()?.into_iter().map(|host| host.name).collect();
         let credentials = read_credentials(&self.fleet.join("controller.toml"))?;
         let stranger = |host: &&String| {
             let file = format!("agents/{}.toml", fleet::bus::token(host));
@@ -143,7 +144,11 @@ impl FleetRun<'_> {
             seed: self.seed,
             allow_memory: self.allow_memory,
             when_lost: if policy.when_host_lost == finish { WhenLost::Finish } else { WhenLost::Stop },
-            when_alone: if policy.when_controller_lost == finish { WhenAlone::Finish } else { WhenAlone::Stop },
+            when_alone: if policy.when_controller_lost == finish {
+                WhenAlone::Finish
+            } else {
+                WhenAlone::Stop
+            },
             alone_after_ms: u64::from(policy.controller_lost_after_s) * 1000,
             assemble_limit_ms: u64::from(policy.assemble_limit_s) * 1000,
         })
@@ -232,7 +237,10 @@ impl FleetRun<'_> {
                 folder.display()
             );
         }
-        eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db; of each host: {0}/hosts", folder.display());
+        eprintln!(
+            "evidence: {0}/report.html, {0}/report.json, {0}/run.db; of each host: {0}/hosts",
+            folder.display()
+        );
         Ok(match ending(memory) {
             Ending::Interrupted => Status::Interrupted,
             _ if verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail) => Status::VerdictFail,
@@ -402,9 +410,12 @@ fn lines(roster: &Roster) -> Vec<String> {
     }
     let hosts = roster.memory().plan.hosts.len();
     let missing = roster.missing();
-    let absent = if missing.is_empty() { String::new() } else { format!(", not heard of: {}", missing.join(", ")) };
+    let absent =
+        if missing.is_empty() { String::new() } else { format!(", not heard of: {}", missing.join(", ")) };
     let percent = done / hosts.max(1) as f64 * 100.0;
-    let all = format!("{percent:>3.0} %  {working} of {hosts} hosts at work, {waiting} waiting, {iops:.0} IOPS{absent}");
+    let all = format!(
+        "{percent:>3.0} %  {working} of {hosts} hosts at work, {waiting} waiting, {iops:.0} IOPS{absent}"
+    );
     lines.insert(0, all);
     lines
 }

@@ -80,9 +80,9 @@ fn look(assignment: &Assignment) -> Result<Vec<String>, Failure> {
         let mut lines = vec![format!("I/O: {}", world.describe())];
         for folder in &folders {
             let started = Instant::now();
-            probe(&world, folder).await.map_err(|error| {
-                Failure::could_not_run(format!("{folder} cannot be used")).because(error)
-            })?;
+            probe(&world, folder)
+                .await
+                .map_err(|error| Failure::could_not_run(format!("{folder} cannot be used")).because(error))?;
             let ms = started.elapsed().as_secs_f64() * 1e3;
             lines.push(format!("{folder}: {} KiB written, synced and read in {ms:.1} ms", PROBE_BYTES >> 10));
         }
@@ -179,7 +179,10 @@ impl Passed {
             rows.push(Event { t_ms, severity, test: None, host, text }.into());
         };
         if let Some(t_ms) = self.alone_ms {
-            event(t_ms, "the controller was not heard of: went on without waiting for the other hosts".into());
+            event(
+                t_ms,
+                "the controller was not heard of: went on without waiting for the other hosts".into(),
+            );
         }
         if let Some(why) = gate.stop_asked() {
             event(ended_ms, format!("asked to end: {why}"));
@@ -194,8 +197,9 @@ impl Passed {
             let _ = writeln!(text, "{place},{unix_ns}");
         }
         let path = folder.join("places.csv");
-        std::fs::write(&path, text)
-            .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))
+        std::fs::write(&path, text).map_err(|error| {
+            Failure::could_not_run(format!("cannot write {}", path.display())).because(error)
+        })
     }
 }
 

@@ -60,10 +60,15 @@ pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
     make(folder, hosts, address).map_err(refused)?;
     eprintln!("made {}:", folder.display());
     for host in hosts {
-        eprintln!("  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER", fleet::bus::token(host));
+        eprintln!(
+            "  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER",
+            fleet::bus::token(host)
+        );
     }
     eprintln!("  controller.toml  stays here: proofload run SOLUTION.toml --fleet {}", folder.display());
-    eprintln!("  nats-server.conf  for the bus at {address}: nats-server -c nats-server.conf, started in that folder");
+    eprintln!(
+        "  nats-server.conf  for the bus at {address}: nats-server -c nats-server.conf, started in that folder"
+    );
     Ok(Status::Pass)
 }
 
@@ -72,17 +77,18 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
     let credentials = read_credentials(&arguments.credentials)?;
     let host = credentials.name.clone();
     let work = Arc::new(host_work::Tests);
-    let agent = Agent::new(credentials, &arguments.state, env!("CARGO_PKG_VERSION"), work).map_err(|error| {
-        let failure = match &error {
-            AgentError::NotAHost => Failure::wrong_input(error.to_string()),
-            _ => Failure::could_not_run(error.to_string()),
-        };
-        match &error {
-            AgentError::NotAHost => failure.help("name a file below agents/"),
-            AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
-            _ => failure,
-        }
-    })?;
+    let agent =
+        Agent::new(credentials, &arguments.state, env!("CARGO_PKG_VERSION"), work).map_err(|error| {
+            let failure = match &error {
+                AgentError::NotAHost => Failure::wrong_input(error.to_string()),
+                _ => Failure::could_not_run(error.to_string()),
+            };
+            match &error {
+                AgentError::NotAHost => failure.help("name a file below agents/"),
+                AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
+                _ => failure,
+            }
+        })?;
     eprintln!("agent of {host}, proofload {}", env!("CARGO_PKG_VERSION"));
     let served = fleet::run(agent.serve(|text| eprintln!("{text}")));
     served

@@ -59,7 +59,13 @@ impl Net {
         for host in 0..=hosts {
             let (space, port) = (net.space(host), format!("port{host}"));
             must("ip", &["netns", "add", &space]);
-            must("ip", &["-n", &switch, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &space]);
+            must(
+                "ip",
+                &[
+                    "-n", &switch, "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns",
+                    &space,
+                ],
+            );
             must("ip", &["-n", &switch, "link", "set", &port, "master", "br0", "up"]);
             must("ip", &["-n", &space, "addr", "add", &format!("10.77.0.{}/24", host + 1), "dev", "eth0"]);
             must("ip", &["-n", &space, "link", "set", "lo", "up"]);
@@ -86,7 +92,8 @@ impl Net {
         std::thread::scope(|scope| {
             let done = scope.spawn(move || {
                 // SAFETY: the file descriptor is open; only this thread changes its network.
-                let entered = unsafe { libc::setns(std::os::fd::AsRawFd::as_raw_fd(&space), libc::CLONE_NEWNET) };
+                let entered =
+                    unsafe { libc::setns(std::os::fd::AsRawFd::as_raw_fd(&space), libc::CLONE_NEWNET) };
                 assert_eq!(entered, 0, "the namespace can be entered");
                 work();
             });
@@ -123,7 +130,14 @@ impl Net {
     }
 
     /// Starts a program on a host; what it says is added to `log`.
-    pub fn start(&self, host: usize, folder: &Path, program: &str, arguments: &[&str], log: &Path) -> Program {
+    pub fn start(
+        &self,
+        host: usize,
+        folder: &Path,
+        program: &str,
+        arguments: &[&str],
+        log: &Path,
+    ) -> Program {
         let log = OpenOptions::new().create(true).append(true).open(log).expect("writable");
         let space = self.space(host);
         let child = Command::new("ip")
@@ -141,8 +155,9 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        (0..=self.hosts).for_each(|host| drop(run("ip", &["netns", "del", &self.space(host)])));
-        run("ip", &["netns", "del", &self.switch()]);
+        for space in (0..=self.hosts).map(|host| self.space(host)).chain([self.switch()]) {
+            run("ip", &["netns", "del", &space]);
+        }
     }
 }
 
