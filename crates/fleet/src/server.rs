@@ -1,5 +1,5 @@
 //! A `nats-server` of the controller's own, for sites that run none: started from the folder of credentials, started again when
-//! it ends, stopped with the controller.
+//! it ends, stopped with the controller, also with one that is killed: the next one would find its port taken.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -49,7 +49,19 @@ impl Server {
 }
 
 fn spawn(program: &str, folder: &Path) -> std::io::Result<Child> {
-    Command::new(program)
+    let mut command = Command::new(program);
+    let end_with_parent = || {
+        // SAFETY: one system call with constant arguments, which is allowed between fork and exec.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(end_with_parent) };
+    command
+        // A Ctrl-C for the controller is none for the bus: the hosts still have to be told.
+        .process_group(0)
         .args(["-c", "nats-server.conf", "-l", "nats-server.log"])
         .current_dir(folder)
         .stdin(Stdio::null())

@@ -1,0 +1,146 @@
+//! The evidence of several hosts as one run: whose clocks differ, one of whom died, one of whom was out of step.
+
+use std::path::{Path, PathBuf};
+
+use evidence::{HostRuns, RunData, RunStore, load};
+use results::{Event, Host, IoClass, Measure, Origin, Recorder, Row, Run, Sample, Severity, Test, WorldKind};
+
+fn run(started_unix_ms: u64) -> Run {
+    Run {
+        id: "run".into(),
+        solution: "s".into(),
+        solution_text: String::new(),
+        started_unix_ms,
+        tool_version: "1".into(),
+        world: WorldKind::Real,
+        world_detail: "io".into(),
+        seed: 1,
+        ended_ms: None,
+        ending: None,
+    }
+}
+
+fn test(ordinal: u32, started_ms: u64, window: Option<(u64, u64)>, ended_ms: Option<u64>) -> Test {
+    Test {
+        ordinal,
+        kind: "performance".into(),
+        name: format!("Test {ordinal}"),
+        started_ms,
+        ended_ms,
+        window_start_ms: window.map(|window| window.0),
+        window_end_ms: window.map(|window| window.1),
+        window_planned_ms: None,
+        sample_ms: 1000,
+        sessions: Some(2),
+        target_iops: Some(100.0),
+        target_batches_per_s: None,
+        iops_per_mailbox: None,
+        copies: 1,
+        parameters: Vec::new(),
+        limits: Vec::new(),
+    }
+}
+
+fn sample(host: &str, test: u32, t_ms: u64, count: u64) -> Sample {
+    Sample {
+        test,
+        origin: Origin::host(host),
+        measure: Measure::Io(IoClass::TransactionalRead),
+        t_ms,
+        interval_ms: 1000,
+        count,
+        bytes: 0,
+        latency_ns_sum: 0,
+        latency_ns_max: 0,
+    }
+}
+
+fn event(host: &str, test: Option<u32>, t_ms: u64) -> Event {
+    Event { t_ms, severity: Severity::Info, test, host: host.into(), text: "something".into() }
+}
+
+/// The evidence of a host whose clock runs `ahead_ms` before that of the first.
+fn host(folder: &Path, name: &str, ahead_ms: u64, later_ms: u64, died: bool) -> PathBuf {
+    let path = folder.join(format!("{name}.db"));
+    let mut store = RunStore::create(&path).expect("a new file");
+    let at = |t_ms: u64| t_ms + ahead_ms;
+    let window = (at(5_000 + later_ms), at(9_000 + later_ms));
+    let second = if died {
+        Test { window_end_ms: None, ..test(2, at(3_000), Some(window), None) }
+    } else {
+        test(2, at(3_000), Some(window), Some(at(10_000 + later_ms)))
+    };
+    let rows: Vec<Row> = vec![
+        run(1_000_000 - ahead_ms).into(),
+        Host { name: name.into(), description: String::new() }.into(),
+        test(1, at(1_000), None, Some(at(2_000))).into(),
+        second.into(),
+        sample(name, 2, window.0 + 1_000, 7).into(),
+        event(name, Some(2), window.0).into(),
+        event(name, None, at(100)).into(),
+    ];
+    rows.into_iter().for_each(|row| store.record(row).expect("kept"));
+    store.close().expect("kept");
+    path
+}
+
+fn merged(folder: &Path, hosts: &[PathBuf]) -> RunData {
+    let into = folder.join("run.db");
+    let runs = HostRuns::open(hosts).expect("readable");
+    assert_eq!(runs.started_unix_ms(), Some(1_000_000));
+    runs.write(run(1_000_000), Vec::new(), &into).expect("written");
+    load(&into).expect("readable")
+}
+
+fn sample_ms(data: &RunData, host: &str) -> u64 {
+    data.series[&(2, Origin::host(host), Measure::Io(IoClass::TransactionalRead))][0].t_ms
+}
+
+#[test]
+fn samples_of_hosts_with_different_clocks_cover_the_same_interval() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // b opened its window 3 ms later than a did.
+    let hosts = [host(folder.path(), "a", 0, 0, false), host(folder.path(), "b", 500_000, 3, false)];
+    let data = merged(folder.path(), &hosts);
+    assert_eq!((sample_ms(&data, "a"), sample_ms(&data, "b")), (6_000, 6_000));
+    let test = &data.tests[&2];
+    assert_eq!((test.window_start_ms, test.window_end_ms), (Some(5_000), Some(9_000)));
+    assert_eq!((test.sessions, test.target_iops), (Some(4), Some(200.0)));
+    let events: Vec<(u64, &str)> = data.events.iter().map(|e| (e.t_ms, e.host.as_str())).collect();
+    assert_eq!(events, [(5_000, "a"), (100, "a"), (5_000, "b"), (100, "b")]);
+    assert_eq!(data.run.ended_ms, Some(10_003));
+}
+
+#[test]
+fn a_host_that_died_leaves_the_window_of_the_others_as_it_was() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hosts = [host(folder.path(), "a", 0, 0, true), host(folder.path(), "b", 70, 0, false)];
+    let test = &merged(folder.path(), &hosts).tests[&2];
+    assert_eq!((test.window_end_ms, test.ended_ms), (Some(9_000), Some(10_000)));
+    assert_eq!(test.target_iops, Some(200.0), "what it was to carry still counts");
+}
+
+#[test]
+fn a_host_that_was_out_of_step_is_not_moved_and_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hosts = [
+        host(folder.path(), "a", 0, 0, false),
+        host(folder.path(), "b", 40, 0, false),
+        host(folder.path(), "c", 0, 4_000, false),
+    ];
+    let data = merged(folder.path(), &hosts);
+    let samples = ["a", "b", "c"].map(|host| sample_ms(&data, host));
+    assert_eq!(samples, [6_000, 6_000, 10_000]);
+    let named: Vec<&Event> = data.events.iter().filter(|e| e.text.contains("out of step")).collect();
+    assert_eq!(named.len(), 1);
+    assert_eq!((named[0].host.as_str(), named[0].test), ("c", Some(2)));
+    assert!(named[0].text.contains("4.0 s"), "{}", named[0].text);
+}
+
+#[test]
+fn rows_of_a_run_make_the_same_run_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = load(&host(folder.path(), "a", 9, 0, false)).expect("readable");
+    let rows: Vec<Row> = std::iter::once(data.run.clone().into()).chain(data.clone().into_rows()).collect();
+    assert_eq!(RunData::from_rows(rows), Some(data));
+}
