@@ -107,10 +107,10 @@ impl Net {
         must("ip", &["-n", &self.switch(), "link", "set", &format!("port{host}"), state]);
     }
 
-    /// Makes the way to a host slow and lossy: a short queue before 400 kbit/s delays packets and drops those that do not
+    /// Makes the way to a host slow and lossy: a short queue before 64 kbit/s delays packets and drops those that do not
     /// fit.
     pub fn degrade(&self, host: usize) {
-        let bucket = "tbf rate 400kbit burst 3kb limit 9kb";
+        let bucket = "tbf rate 64kbit burst 2kb limit 3kb";
         let port = format!("port{host}");
         let (switch, words): (String, Vec<&str>) = (self.switch(), bucket.split(' ').collect());
         let command = ["netns", "exec", &switch, "tc", "qdisc", "add", "dev", &port, "root"];
