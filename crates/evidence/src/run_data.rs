@@ -244,6 +244,7 @@ impl RunData {
             .chain(rows(self.checksums))
             .chain(rows(self.backups))
             .chain(rows(self.recoveries))
+            .chain(rows(self.parts))
             .chain(rows(self.events))
             .chain(rows(self.verdicts))
     }

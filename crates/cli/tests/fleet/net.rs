@@ -107,8 +107,7 @@ impl Net {
         must("ip", &["-n", &self.switch(), "link", "set", &format!("port{host}"), state]);
     }
 
-    /// Makes the way to a host slow and lossy: a short queue before 64 kbit/s delays packets and drops those that do not
-    /// fit.
+    /// Makes the way to a host slow: a queue before 64 kbit/s delays packets.
     pub fn degrade(&self, host: usize) {
         let bucket = "tbf rate 64kbit burst 2kb limit 3kb";
         let port = format!("port{host}");
@@ -117,15 +116,15 @@ impl Net {
         must("ip", &[&command[..], &words].concat());
     }
 
-    /// Packets that were dropped on the way to a host.
-    pub fn dropped(&self, host: usize) -> u64 {
+    /// How often a packet to a host had to wait because its network was slow.
+    pub fn delayed(&self, host: usize) -> u64 {
         let (switch, port) = (self.switch(), format!("port{host}"));
         let output = Command::new("ip")
             .args(["netns", "exec", &switch, "tc", "-s", "qdisc", "show", "dev", &port])
             .output()
             .expect("tc starts");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let after = text.split("dropped ").nth(1).unwrap_or_default();
+        let after = text.split("overlimits ").nth(1).unwrap_or_default();
         after.split([',', ' ']).next().and_then(|number| number.parse().ok()).unwrap_or(0)
     }
 
