@@ -8,6 +8,7 @@
 )]
 
 mod compare_cmd;
+mod crash_test_cmd;
 mod failure;
 mod fleet_cmd;
 mod import_cmd;
@@ -61,6 +62,7 @@ enum Command {
     Compare(compare_cmd::CompareArguments),
     Import(import_cmd::ImportArguments),
     Paper(paper_cmd::PaperArguments),
+    CrashTest(crash_test_cmd::CrashTestArguments),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare_cmd::run(&arguments),
         Command::Import(arguments) => import_cmd::run(&arguments),
         Command::Paper(arguments) => paper_cmd::run(&arguments),
+        Command::CrashTest(arguments) => crash_test_cmd::run(&arguments),
     };
     match outcome {
         Ok(status) => status.into(),

@@ -4,6 +4,7 @@
 //! pages in small space with the help of both. The reasons for the numbers: docs/schema.md.
 
 pub mod codec;
+pub mod crash_test;
 pub mod image;
 pub mod mix;
 pub mod payload;

@@ -1,0 +1,88 @@
+//! `proofload crash-test` at the command line: what a killed writer leaves is held against what the witness heard.
+#![allow(clippy::disallowed_methods, reason = "drives the binary from outside")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn proofload() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_proofload"));
+    command.arg("crash-test");
+    command
+}
+
+/// Waits for a line on stderr that contains `text`.
+fn wait_for(child: &mut Child, text: &str) -> BufReader<std::process::ChildStderr> {
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "it ended without saying {text:?}");
+    }
+    lines
+}
+
+fn verify(folder: &Path, notes: &Path) -> Output {
+    proofload().arg("verify").arg(folder).arg("--notes").arg(notes).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_killed_writer_is_held_to_what_the_witness_heard() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (folder, notes) = (dir.path().join("disk"), dir.path().join("notes.json"));
+    // A free port: taken and given back.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut witness = proofload()
+        .args(["witness", "--listen", &address, "--out"])
+        .arg(&notes)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let witness_lines = wait_for(&mut witness, "listening on");
+    let mut writer = proofload()
+        .arg("write")
+        .arg(&folder)
+        .args(["--witness", &address, "--sessions", "4", "--size-mib", "16"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let writer_lines = wait_for(&mut writer, "durable commits");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    drop(writer_lines);
+    assert!(witness.wait().unwrap().success(), "the witness ends when the writer is gone");
+    drop(witness_lines);
+
+    let kept = verify(&folder, &notes);
+    assert_eq!(kept.status.code(), Some(0), "{}{}", text(&kept.stdout), text(&kept.stderr));
+    assert!(text(&kept.stdout).contains("KEPT: everything"), "{}", text(&kept.stdout));
+
+    // A witness that heard of commits which no disk has.
+    let heard = std::fs::read_to_string(&notes).unwrap();
+    let mut claims: serde_json::Value = serde_json::from_str(&heard).unwrap();
+    let last = claims["sessions"]["2"].as_u64().unwrap();
+    claims["sessions"]["2"] = (last + 1_000_000).into();
+    let claimed = dir.path().join("claimed.json");
+    std::fs::write(&claimed, claims.to_string()).unwrap();
+    let lost = verify(&folder, &claimed);
+    assert_eq!(lost.status.code(), Some(1), "{}{}", text(&lost.stdout), text(&lost.stderr));
+    assert!(text(&lost.stdout).contains("session 2: commits"), "{}", text(&lost.stdout));
+    assert!(text(&lost.stdout).contains("NOT KEPT"), "{}", text(&lost.stdout));
+
+    claims["run"] = "00000000deadbeef".into();
+    std::fs::write(&claimed, claims.to_string()).unwrap();
+    assert_eq!(verify(&folder, &claimed).status.code(), Some(2), "notes of another run");
+    std::fs::write(&claimed, "{").unwrap();
+    assert_eq!(verify(&folder, &claimed).status.code(), Some(2), "no notes at all");
+    assert_eq!(verify(dir.path(), &notes).status.code(), Some(2), "no folder of a crash test");
+
+    let again = proofload().arg("write").arg(&folder).args(["--witness", &address]).output().unwrap();
+    assert_eq!(again.status.code(), Some(2), "a folder that exists is left alone: {}", text(&again.stderr));
+    let again = proofload().args(["witness", "--listen", &address, "--out"]).arg(&notes).output().unwrap();
+    assert_eq!(again.status.code(), Some(2), "notes that exist are left alone: {}", text(&again.stderr));
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), heard);
+}

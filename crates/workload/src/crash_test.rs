@@ -1,0 +1,364 @@
+//! Does storage keep what it says is durable? A writer commits as fast as it can and tells a witness on another host of each
+//! durable commit; somebody pulls the plug; afterwards the witness's word is held against what recovery finds.
+//!
+//! Each session commits the numbers 1, 2, 3, .. one after the other: its own row gets the number, and a random message
+//! with its long value is replaced, so that pages, log and checkpoint are all at work. So the witness needs to remember one number
+//! per session, and what recovery finds of a session tells exactly which of its commits are lost.
+//!
+//! Invariants
+//! 1. The witness hears of a commit only after the engine has reported it as durable.
+//! 2. Nothing is overwritten: a folder is made new, and is verified only against the word of the witness that heard of it.
+//!
+//! Limits: one database; at most [`SESSIONS_MAX`] sessions of 16 million commits. Acknowledgements that were still on their way when the power failed are unknown to
+//! the witness, so the last milliseconds before a crash are judged by fewer commits than there were.
+//!
+//! Wire: the writer sends `HELLO`, the run's id (8 bytes), then for each commit session and number (4 + 8 bytes), all little endian.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use btree::{Pager, update};
+use engine::{
+    Counters, DatabaseConfig, Durability, Instance, InstanceConfig, PageFindings, Progress, RecoveryReport,
+    StopSignal, StreamConfig, Transaction, check_database,
+};
+use futures_util::StreamExt;
+use futures_util::future::{join, join_all};
+use world::channel::{UnboundedSender, unbounded};
+use world::{Connection, Listener, OpenMode, PageBuf, PageImage, SECTOR_BYTES, World};
+
+use crate::codec::DatabaseCodec;
+use crate::image::{DatabaseImage, ImageError};
+use crate::mix::Random;
+use crate::payload::VERSION_MAX;
+use crate::schema::{Entry, FOLDERS};
+
+/// Sessions at most: each has a row of its own.
+pub const SESSIONS_MAX: u32 = FOLDERS;
+
+const HELLO: &[u8; 8] = b"PLcrash1";
+const IDENTITY: &str = "crash-test.id";
+const PAGE_BYTES: u32 = 32 << 10;
+const FREE_PAGES: u32 = 64;
+const COMPRESSIBILITY_PCT: u8 = 25;
+/// Small beside the database: pages are written and read all the time.
+const CACHE_BYTES: u64 = 32 << 20;
+const COMMIT_BYTES: usize = 12;
+
+/// Why a crash test could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CrashTestError {
+    /// The engine.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// Files or connections.
+    #[error(transparent)]
+    World(#[from] world::Error),
+    /// The size of the database.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// The folder is not one of a crash test.
+    #[error("{folder} was not made by a crash test: {reason}")]
+    Foreign {
+        /// The folder.
+        folder: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// The witness has heard of another run.
+    #[error("the witness has heard of run {heard:016x}, the folder is of run {found:016x}")]
+    OtherRun {
+        /// The witness's.
+        heard: u64,
+        /// The folder's.
+        found: u64,
+    },
+    /// What came over the connection is not of a crash test's writer.
+    #[error("whoever connected is no writer of a crash test")]
+    NoWriter,
+}
+
+type Result<T, E = CrashTestError> = std::result::Result<T, E>;
+
+/// What a witness knows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Testimony {
+    /// The run that it heard of.
+    pub run: u64,
+    /// The last number of each session (from 1) that was acknowledged as durable.
+    pub sessions: BTreeMap<u32, u64>,
+}
+
+/// What recovery has found, held against the testimony.
+#[derive(Debug, Clone)]
+pub struct Findings {
+    /// Commits that were acknowledged.
+    pub acknowledged: u64,
+    /// Acknowledged commits that are gone: session, first and last number.
+    pub lost: Vec<(u32, u64, u64)>,
+    /// Commits that survived although the witness had not heard of them.
+    pub beyond: u64,
+    /// What recovery did.
+    pub recovery: RecoveryReport,
+    /// What is on the pages.
+    pub pages: PageFindings,
+}
+
+impl Findings {
+    /// Whether storage has kept its word.
+    pub fn is_kept(&self) -> bool {
+        self.lost.is_empty() && self.pages.is_clean()
+    }
+}
+
+struct Place {
+    folder: String,
+    run: u64,
+    image: Rc<DatabaseImage>,
+}
+
+impl Place {
+    fn new(folder: &str, run: u64, file_bytes: u64) -> Result<Place> {
+        let image = DatabaseImage::of_size(PAGE_BYTES, file_bytes, FREE_PAGES, run, COMPRESSIBILITY_PCT)?;
+        Ok(Place { folder: folder.to_owned(), run, image: Rc::new(image) })
+    }
+
+    fn database(&self) -> String {
+        format!("{}/db/1.edb", self.folder)
+    }
+
+    fn config(&self) -> InstanceConfig {
+        let mut config = InstanceConfig::new(&format!("{}/log", self.folder), PAGE_BYTES as usize);
+        config.cache_bytes_per_database = CACHE_BYTES;
+        config.databases.push(DatabaseConfig {
+            codec: Some(Rc::new(DatabaseCodec::new(self.image.clone()))),
+            image_id: Some(self.image.id()),
+            ..DatabaseConfig::new(&self.database())
+        });
+        config
+    }
+
+    async fn create(world: &World, folder: &str, file_bytes: u64) -> Result<Place> {
+        let place = Place::new(folder, world.random_u64(), file_bytes)?;
+        world.create_dir(folder).await?;
+        for part in ["db", "log"] {
+            world.create_dir(&format!("{folder}/{part}")).await?;
+        }
+        let codec = Rc::new(DatabaseCodec::new(place.image.clone()));
+        let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
+        let image = place.image.clone();
+        engine::create_database(world, &place.database(), image, codec, &counters, &progress, &stop).await?;
+        let mut identity = PageBuf::empty(SECTOR_BYTES);
+        identity.as_mut_slice()[..8].copy_from_slice(HELLO);
+        identity.as_mut_slice()[8..16].copy_from_slice(&place.run.to_le_bytes());
+        identity.as_mut_slice()[16..24].copy_from_slice(&file_bytes.to_le_bytes());
+        let file = world.open(&format!("{folder}/{IDENTITY}"), OpenMode::CreateNew).await?;
+        file.write_at(0, std::iter::once(identity).collect()).await.0?;
+        file.sync().await?;
+        world.sync_dir(folder).await?;
+        if let Some((parent, _)) = folder.rsplit_once('/').filter(|(parent, _)| !parent.is_empty()) {
+            world.sync_dir(parent).await?;
+        }
+        Ok(place)
+    }
+
+    async fn find(world: &World, folder: &str) -> Result<Place> {
+        let path = format!("{folder}/{IDENTITY}");
+        let foreign =
+            |reason: &str| CrashTestError::Foreign { folder: folder.to_owned(), reason: reason.to_owned() };
+        if world.entry(&path).await?.is_none() {
+            return Err(foreign("it has no file crash-test.id"));
+        }
+        let file = world.open(&path, OpenMode::Read).await?;
+        let (read, pages) = file.read_at(0, std::iter::once(PageBuf::empty(SECTOR_BYTES)).collect()).await;
+        read?;
+        let bytes = pages[0].as_slice();
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        if bytes[..8] != *HELLO {
+            return Err(foreign("its crash-test.id is not intact"));
+        }
+        Place::new(folder, word(8), word(16))
+    }
+}
+
+/// Makes `folder`, and commits in it until the stop; each durable commit is told to the witness at `address`. Returns the number of
+/// commits. `committed` is called with the number so far, often.
+///
+/// # Errors
+/// A folder that exists, a witness that cannot be reached or goes away, failed I/O.
+pub async fn write(
+    world: &World,
+    folder: &str,
+    file_bytes: u64,
+    sessions: u32,
+    address: &str,
+    stop: &StopSignal,
+    committed: impl Fn(u64),
+) -> Result<u64> {
+    let witness = world.connect(address).await?;
+    let place = Place::create(world, folder, file_bytes).await?;
+    witness.send([&HELLO[..], &place.run.to_le_bytes()].concat()).await?;
+    let (instance, _) = Instance::open(world, &place.config()).await?;
+    let (acknowledged, mut queue) = unbounded::<(u32, u64)>();
+    let total = RefCell::new(0);
+    let telling = async {
+        while let Some((session, number)) = queue.next().await {
+            let mut bytes = Vec::with_capacity(COMMIT_BYTES);
+            bytes.extend_from_slice(&session.to_le_bytes());
+            bytes.extend_from_slice(&number.to_le_bytes());
+            if let Err(error) = witness.send(bytes).await {
+                // Without a witness there is no point in going on.
+                stop.stop();
+                return Err(error.into());
+            }
+            *total.borrow_mut() += 1;
+            committed(*total.borrow());
+        }
+        Ok(())
+    };
+    let writers = (1..=sessions.clamp(1, SESSIONS_MAX)).map(|session| {
+        let random = Random::new(place.run ^ u64::from(session));
+        commit_all(&instance, &place.image, session, random, acknowledged.clone(), stop)
+    });
+    let writers: Vec<_> = writers.collect();
+    drop(acknowledged);
+    let (written, told): (Vec<Result<()>>, Result<()>) = join(join_all(writers), telling).await;
+    written.into_iter().chain([told]).collect::<Result<()>>()?;
+    instance.close().await?;
+    Ok(total.into_inner())
+}
+
+async fn commit_all(
+    instance: &Instance,
+    image: &DatabaseImage,
+    session: u32,
+    mut random: Random,
+    acknowledged: UnboundedSender<(u32, u64)>,
+    stop: &StopSignal,
+) -> Result<()> {
+    let mut number = 0;
+    while !stop.is_stopped() && number < u64::from(VERSION_MAX) {
+        let mut transaction = instance.begin();
+        let id = 1 + (random.next_u64() % u64::from(image.schema().shape().rows)) as u32;
+        let version = random.next_u64() as u32 & VERSION_MAX;
+        let message = [Entry::Row { id, version }, Entry::Body { id, version }];
+        let own = Entry::Folder { id: session, version: number as u32 + 1 };
+        let mut done = Ok(());
+        for entry in message.into_iter().chain([own]) {
+            if done.is_ok() {
+                done = replace(&mut transaction, image, entry).await;
+            }
+        }
+        match done {
+            Ok(()) => {}
+            Err(engine::Error::Conflict) => {
+                transaction.rollback().await?;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        transaction.commit(Durability::Durable).await?;
+        number += 1;
+        if acknowledged.unbounded_send((session, number)).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+async fn replace(transaction: &mut Transaction, image: &DatabaseImage, entry: Entry) -> engine::Result<()> {
+    let (tree, key, data) = (image.tree(entry.tree()), image.schema().key(entry), image.schema().data(entry));
+    let step = |pager: &dyn Pager| Ok((update::replace(pager, tree, &key, &data)?, ()));
+    transaction.change(1, step).await
+}
+
+/// Hears one writer out: until it closes the connection or is gone. `heard` is told what is known, after each piece that comes.
+///
+/// # Errors
+/// Something that is no writer. A connection that breaks is what this is about, and no error.
+pub async fn witness(listener: &Listener, heard: impl Fn(&Testimony)) -> Result<Testimony> {
+    let connection = listener.accept().await?;
+    let mut pending = Vec::new();
+    while pending.len() < 16 {
+        if !more(&connection, &mut pending).await {
+            return Err(CrashTestError::NoWriter);
+        }
+    }
+    if pending[..8] != *HELLO {
+        return Err(CrashTestError::NoWriter);
+    }
+    let run = u64::from_le_bytes(pending[8..16].try_into().expect("eight bytes"));
+    pending.drain(..16);
+    let mut testimony = Testimony { run, sessions: BTreeMap::new() };
+    heard(&testimony);
+    loop {
+        let whole = pending.len() - pending.len() % COMMIT_BYTES;
+        for commit in pending[..whole].as_chunks::<COMMIT_BYTES>().0 {
+            let (session, number) = commit.split_at(4);
+            let session = u32::from_le_bytes(session.try_into().expect("four bytes"));
+            let number = u64::from_le_bytes(number.try_into().expect("eight bytes"));
+            if session == 0 || session > SESSIONS_MAX {
+                return Err(CrashTestError::NoWriter);
+            }
+            let last = testimony.sessions.entry(session).or_default();
+            *last = number.max(*last);
+        }
+        pending.drain(..whole);
+        heard(&testimony);
+        if !more(&connection, &mut pending).await {
+            return Ok(testimony);
+        }
+    }
+}
+
+async fn more(connection: &Connection, pending: &mut Vec<u8>) -> bool {
+    match connection.receive(64 << 10).await {
+        Ok(bytes) => {
+            pending.extend_from_slice(&bytes);
+            !bytes.is_empty()
+        }
+        Err(_) => false,
+    }
+}
+
+/// Recovers what a crash has left in `folder`, and holds it against the testimony.
+///
+/// # Errors
+/// A folder that is none of a crash test, or of another run; a database that cannot be recovered, which no disk that keeps its
+/// word can leave behind.
+pub async fn verify(world: &World, folder: &str, testimony: &Testimony) -> Result<Findings> {
+    let place = Place::find(world, folder).await?;
+    if place.run != testimony.run {
+        return Err(CrashTestError::OtherRun { heard: testimony.run, found: place.run });
+    }
+    let config = place.config();
+    let (instance, recovery) = Instance::open(world, &config).await?;
+    let (mut lost, mut beyond) = (Vec::new(), 0);
+    for session in 1..=SESSIONS_MAX {
+        let key = place.image.schema().key(Entry::Folder { id: session, version: 0 });
+        let tree = place.image.tree(Entry::Folder { id: session, version: 0 }.tree());
+        let data = instance.begin().get(1, tree, &key).await?;
+        let entry = data.and_then(|data| {
+            place.image.schema().verify(Entry::Folder { id: session, version: 0 }.tree(), &key, &data)
+        });
+        let last = testimony.sessions.get(&session).copied().unwrap_or(0);
+        // A row with wrong bytes holds no commit at all.
+        let found = entry.and_then(|entry| entry.version()).map_or(0, u64::from);
+        if found < last {
+            lost.push((session, found + 1, last));
+        } else {
+            beyond += found - last;
+        }
+    }
+    instance.close().await?;
+    let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
+    let stream = StreamConfig { read_bytes: 256 << 10, depth: 8 };
+    let (path, image_id) = (place.database(), Some(place.image.id()));
+    let checked =
+        check_database(world, &path, PAGE_BYTES as usize, image_id, stream, &counters, &progress, &stop)
+            .await?;
+    let acknowledged = testimony.sessions.values().sum();
+    Ok(Findings { acknowledged, lost, beyond, recovery, pages: checked.findings })
+}
