@@ -79,7 +79,7 @@ pub async fn run_in_convoy(
 impl Campaign<'_> {
     async fn run_all(&mut self, tests: &[TestSpec]) -> Result<(), CampaignError> {
         self.record_deployment()?;
-        let names = names(tests);
+        let names = titles(tests);
         for ((ordinal, spec), name) in (1..).zip(tests).zip(&names) {
             self.convoy.arrive().await;
             self.check_interrupt()?;
@@ -123,7 +123,7 @@ impl Campaign<'_> {
 }
 
 /// Titles of the tests, unique in the run: a checksum is named after the test before it.
-fn names(tests: &[TestSpec]) -> Vec<String> {
+pub fn titles(tests: &[TestSpec]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut subject: Option<&str> = None;
     for spec in tests {

@@ -118,10 +118,11 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let mut watcher = RunWatcher::new(arguments.live, interrupts, folder.display().to_string());
     let live = watcher.live();
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
+    let titles = campaign::titles(&tests);
     let measured = Measured { deployment, tests, row, folder: &folder, preflight };
     let outcome = measured.carry_out(&mut watcher, live, |_| Alone, |_| Vec::new());
     watcher.close();
-    tell(&outcome?, &folder, started.elapsed())
+    tell(&outcome?, &titles, &folder, started.elapsed())
 }
 
 /// Reads and parses a solution file.
@@ -283,11 +284,12 @@ pub fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
 /// Renders the report, prints the verdicts, gives the status.
 pub fn tell(
     outcome: &CampaignOutcome,
+    titles: &[String],
     folder: &Path,
     elapsed: std::time::Duration,
 ) -> Result<Status, Failure> {
     crate::report_cmd::render(folder)?;
-    crate::output::data(&crate::verdict_table::table(outcome, elapsed))?;
+    crate::output::data(&crate::verdict_table::table(outcome, titles, elapsed))?;
     eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
     match &outcome.error {
         None if outcome.passed() => Ok(Status::Pass),

@@ -71,6 +71,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         let description = storage.description.clone();
         store.record(Host { name: deployment.host.clone(), description }.into()).map_err(kept)?;
     }
+    let titles = campaign::titles(&tests);
     let plan = Rehearsal {
         deployments,
         tests,
@@ -90,7 +91,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         crate::watch::short_duration(elapsed),
         started.elapsed().as_secs_f64()
     );
-    run_cmd::tell(&outcome, &folder, started.elapsed())
+    run_cmd::tell(&outcome, &titles, &folder, started.elapsed())
 }
 
 /// The deployments of the servers asked for: the first `n`, or those named.

@@ -8,33 +8,37 @@ use results::{Comparison, Outcome, Verdict};
 
 use crate::watch::short_duration;
 
-/// The verdict table of a run on this host or in virtual time.
-pub fn table(outcome: &CampaignOutcome, elapsed: Duration) -> String {
+/// The verdict table of a run on this host or in virtual time, whose tests have these titles.
+pub fn table(outcome: &CampaignOutcome, titles: &[String], elapsed: Duration) -> String {
     let said = outcome.error.as_ref().map(|error| match error {
         CampaignError::Interrupted => "INTERRUPTED: what was measured is kept".to_owned(),
         error => format!("NOT PROVED: {error}"),
     });
-    of_verdicts(&outcome.verdicts, said, elapsed)
+    of_verdicts(&outcome.verdicts, titles, said, elapsed)
 }
 
-/// One row per test and rule (the worst of all databases), then the verdict of the run: `unfinished` if its programme was
-/// not carried out.
-pub fn of_verdicts(verdicts: &[Verdict], unfinished: Option<String>, elapsed: Duration) -> String {
-    let mut text =
-        format!("\n{:<4} {:<26} {:>14} {:>16}  {}\n", "Test", "Rule", "Measured", "Limit", "Verdict");
+/// Under each test one row per rule (the worst of all databases), then the verdict of the run: `unfinished` if its programme
+/// was not carried out.
+pub fn of_verdicts(
+    verdicts: &[Verdict],
+    titles: &[String],
+    unfinished: Option<String>,
+    elapsed: Duration,
+) -> String {
+    let mut text = format!("\n{:<38} {:>14} {:>16}  {}\n", "Test and rule", "Measured", "Limit", "Verdict");
     let _ = writeln!(text, "{}", "-".repeat(78));
+    let mut under = None;
     for verdict in worst_by_rule(verdicts) {
-        let test = verdict.test.map_or(String::new(), |test| test.to_string());
+        if under != Some(verdict.test) {
+            under = Some(verdict.test);
+            let _ = writeln!(text, "{}", heading(verdict.test, titles));
+        }
         let measured = verdict.measured.map_or("-".into(), |value| with_unit(value, &verdict.unit));
         let limit = verdict.limit.map_or("-".into(), |limit| {
             format!("{} {}", sign(verdict.comparison), with_unit(limit, &verdict.unit))
         });
-        let _ = writeln!(
-            text,
-            "{test:<4} {:<26} {measured:>14} {limit:>16}  {}",
-            verdict.rule,
-            word(verdict.outcome)
-        );
+        let _ =
+            writeln!(text, "  {:<36} {measured:>14} {limit:>16}  {}", verdict.rule, word(verdict.outcome));
     }
     let _ = writeln!(text, "{}", "-".repeat(78));
     let count = |outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
@@ -45,6 +49,12 @@ pub fn of_verdicts(verdicts: &[Verdict], unfinished: Option<String>, elapsed: Du
     });
     let _ = writeln!(text, "{said}  ({} verdicts, {})", verdicts.len(), short_duration(elapsed));
     text
+}
+
+fn heading(test: Option<u32>, titles: &[String]) -> String {
+    let Some(number) = test else { return "The run".to_owned() };
+    let title = (number as usize).checked_sub(1).and_then(|index| titles.get(index));
+    title.map_or_else(|| format!("Test {number}"), |title| format!("{number}. {title}"))
 }
 
 /// Per test and rule the failed verdict, else the one closest to its limit; in order of appearance.

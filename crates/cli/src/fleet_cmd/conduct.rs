@@ -16,7 +16,7 @@ use fleet::message::{Ended, WhenAlone, Work};
 use fleet::roster::{Fate, Memory, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
 use results::{Comparison, Ending, Event, Host, Origin, Outcome, Row, Run, Severity, Verdict, WorldKind};
-use solution::{Solution, TestKind};
+use solution::{Solution, TestKind, TestSpec};
 
 use super::read_credentials;
 use super::story::{self, Entry, Story};
@@ -155,10 +155,10 @@ impl FleetRun<'_> {
     }
 
     /// Tests that every host was to carry out.
-    fn tests_planned(&self, memory: &Memory) -> Result<usize, Failure> {
+    fn tests_planned(&self, memory: &Memory) -> Result<Vec<TestSpec>, Failure> {
         let deployment = self.solution.deployment(memory.plan.hosts.first().map(String::as_str))?;
         let kinds = memory.plan.tests.iter().map(|kind| test_kind(kind).map_err(Failure::wrong_input));
-        Ok(chosen_tests(&deployment, &kinds.collect::<Result<Vec<_>, Failure>>()?)?.len())
+        chosen_tests(&deployment, &kinds.collect::<Result<Vec<_>, Failure>>()?)
     }
 
     /// Makes one run of what the hosts have sent, and says how it came out.
@@ -183,6 +183,7 @@ impl FleetRun<'_> {
         let runs = HostRuns::open(&dbs).map_err(|error| merging(&error))?;
         let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
         let planned = self.tests_planned(memory)?;
+        let titles = campaign::titles(&planned);
         let mut rows: Vec<Row> = Vec::new();
         let mut fleet_verdicts = Vec::new();
         for host in hosts {
@@ -193,7 +194,7 @@ impl FleetRun<'_> {
             }
             let carried_out = part.map_or(0, |part| runs.tests_ended(part));
             let fate = describe(&memory.fates[host], unread.get(host).map(String::as_str));
-            fleet_verdicts.push(took_part(host, &fate, carried_out, planned));
+            fleet_verdicts.push(took_part(host, &fate, carried_out, planned.len()));
         }
         let entries = story::read(folder).map_err(|error| could_not("read fleet.log in", folder, &error))?;
         rows.extend(entries.into_iter().map(|entry| event(entry, started_unix_ms).into()));
@@ -228,7 +229,7 @@ impl FleetRun<'_> {
                 Some(format!("NOT PROVED: {}", why.as_deref().unwrap_or("no host came to the end")))
             }
         };
-        print!("{}", crate::verdict_table::of_verdicts(&verdicts, said, elapsed));
+        print!("{}", crate::verdict_table::of_verdicts(&verdicts, &titles, said, elapsed));
         let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
         if late > 0 {
             eprintln!(
