@@ -177,6 +177,8 @@ pub trait HostConnection {
     fn send(&self, bytes: Vec<u8>) -> LocalFuture<'static, Result<()>>;
     /// Receives at least one byte and at most `limit`; an empty vector means the peer closed.
     fn receive(&self, limit: usize) -> LocalFuture<'static, Result<Vec<u8>>>;
+    /// The other side, for people.
+    fn peer(&self) -> String;
 }
 
 /// A listening address.
@@ -380,6 +382,11 @@ impl File {
 }
 
 impl Connection {
+    /// Wraps a connection: what a decorator, such as encryption, makes of another one.
+    pub fn new(host: Rc<dyn HostConnection>) -> Connection {
+        Connection(host)
+    }
+
     /// Sends all bytes.
     pub async fn send(&self, bytes: Vec<u8>) -> Result<()> {
         self.0.send(bytes).await
@@ -388,6 +395,11 @@ impl Connection {
     /// Receives at least one byte and at most `limit`; empty when the peer closed.
     pub async fn receive(&self, limit: usize) -> Result<Vec<u8>> {
         self.0.receive(limit).await
+    }
+
+    /// The other side, for people.
+    pub fn peer(&self) -> String {
+        self.0.peer()
     }
 }
 

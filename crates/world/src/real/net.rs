@@ -1,9 +1,11 @@
 //! TCP connections.
 //!
 //! Limits: dropping a pending `receive` may lose the bytes that it was about to return; dropping a pending `send` may
-//! leave it half done. Whoever does either must close the connection.
+//! leave it half done. Whoever does either must close the connection. A peer that is silent for [`SILENCE_LIMIT_S`] while
+//! something is sent, or while nothing is, counts as gone.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::rc::Rc;
 
 use compio::BufResult;
@@ -13,6 +15,9 @@ use futures_util::lock::Mutex;
 
 use super::failure::failed;
 use crate::{Error, ErrorKind, HostConnection, HostListener, LocalFuture, Result};
+
+/// After how long without a sign of life a peer counts as gone.
+const SILENCE_LIMIT_S: libc::c_int = 10;
 
 /// A connection with the name of its peer.
 struct RealConnection {
@@ -26,6 +31,7 @@ impl RealConnection {
     fn wrap(stream: TcpStream, peer: Rc<str>) -> io::Result<Rc<dyn HostConnection>> {
         // Messages are answered one by one: waiting to fill a segment would add up to 40 ms to each.
         stream.set_nodelay(true)?;
+        notice_silence(&stream)?;
         Ok(Rc::new(RealConnection { stream, peer, sending: Rc::default() }))
     }
 }
@@ -48,6 +54,31 @@ impl HostConnection for RealConnection {
             Ok(bytes)
         })
     }
+
+    fn peer(&self) -> String {
+        self.peer.to_string()
+    }
+}
+
+/// A peer that is gone without a word is noticed within [`SILENCE_LIMIT_S`], and not after the quarter of an hour for which TCP
+/// tries again by itself, with pauses that grow: once a cable is plugged in again, a new connection is there sooner.
+fn notice_silence(stream: &TcpStream) -> io::Result<()> {
+    let options = [
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, SILENCE_LIMIT_S / 2),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 1),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, SILENCE_LIMIT_S * 1000),
+    ];
+    for (level, option, value) in options {
+        let bytes = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: the descriptor is open as long as the stream; the value is an integer of the given size.
+        let set =
+            unsafe { libc::setsockopt(stream.as_raw_fd(), level, option, (&raw const value).cast(), bytes) };
+        if set != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 struct RealListener {

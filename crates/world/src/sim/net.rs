@@ -384,17 +384,6 @@ struct SimConnection {
     inbound: Rc<Pipe>,
 }
 
-impl SimConnection {
-    fn peer(&self) -> String {
-        self.host
-            .core
-            .hosts
-            .borrow()
-            .get(self.outbound.to as usize)
-            .map_or_else(String::new, |host| host.name.to_string())
-    }
-}
-
 impl HostConnection for SimConnection {
     fn send(&self, bytes: Vec<u8>) -> LocalFuture<'static, Result<()>> {
         let (host, outbound, inbound) = (self.host.clone(), self.outbound.clone(), self.inbound.clone());
@@ -437,6 +426,11 @@ impl HostConnection for SimConnection {
                 inbound.arrived.wait().await;
             }
         })
+    }
+
+    fn peer(&self) -> String {
+        let hosts = self.host.core.hosts.borrow();
+        hosts.get(self.outbound.to as usize).map_or_else(String::new, |host| host.name.to_string())
     }
 }
 
