@@ -1,23 +1,31 @@
 //! Who may speak on the bus: files made once per fleet, one for the controller and one for each host.
 //!
 //! `make` draws a certificate authority, the server's certificate and a key pair (NKEY, Ed25519) for each; the server
-//! knows public keys only. Private parts are in files that their owner alone can read, never on a command line. Nothing is ever overwritten.
+//! knows public keys only. Each host also gets a certificate of its own, for the connections between copies
+//! ([`crate::copy_port`]); the authority's key is not kept, so nobody joins a fleet later. Private parts are in files that their owner alone can read, never on a command line. Nothing is ever overwritten.
 
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use nkeys::KeyPair;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair as TlsKey, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair as TlsKey, KeyUsagePurpose,
 };
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 use crate::bus::{inbox, token};
 
 /// Name of the controller on the bus. No host can have it: host names are not empty.
 const CONTROLLER: &str = "";
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// How long hosts may speak to each other with one set of credentials.
+const HOST_VALID: Duration = DAY.saturating_mul(5 * 365);
 
 /// What one side needs to speak on the bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +37,28 @@ pub struct Credentials {
     pub server: String,
     /// The private key (NKEY seed).
     pub seed: String,
-    /// Certificate of the authority that vouches for the server.
+    /// Certificate of the authority that vouches for the server and the hosts.
     pub ca_pem: String,
+    /// What a host shows to the hosts that have copies of the same databases; the controller has none.
+    pub copy_port: Option<HostCertificate>,
+}
+
+/// Proves to other hosts of the fleet which host this is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostCertificate {
+    /// The certificate; its name is [`certified_name`].
+    pub certificate_pem: String,
+    /// Its private key.
+    pub key_pem: String,
+}
+
+/// The name in a host's certificate: certificates name hosts by the rules of DNS, which forbid much of what a host can be called
+/// in a solution file.
+pub fn certified_name(host: &str) -> String {
+    let digest = digest(&SHA256, host.as_bytes());
+    let hex = digest.as_ref()[..16].iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+    format!("{hex}.host.proofload.internal")
 }
 
 /// Credentials cannot be read or made.
@@ -93,8 +121,8 @@ pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), Creden
         .rsplit_once(':')
         .filter(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok())
         .ok_or_else(|| CredentialsError::Address(address.to_owned()))?;
-    let tls = Tls::draw(server_name.trim_matches(['[', ']']))
-        .map_err(|error| CredentialsError::Keys(error.to_string()))?;
+    let keys = |error: rcgen::Error| CredentialsError::Keys(error.to_string());
+    let tls = Tls::draw(server_name.trim_matches(['[', ']'])).map_err(keys)?;
 
     new_folder(folder)?;
     new_folder(&folder.join("agents"))?;
@@ -106,9 +134,13 @@ pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), Creden
             name: name.to_owned(),
             server: format!("tls://{address}"),
             seed,
-            ca_pem: tls.authority_pem.clone(),
+            ca_pem: tls.authority.pem(),
+            copy_port: match name {
+                CONTROLLER => None,
+                host => Some(tls.host(host).map_err(keys)?),
+            },
         };
-        let text = toml::to_string(&credentials).expect("four strings");
+        let text = toml::to_string(&credentials).expect("nothing but strings");
         let path = match name {
             CONTROLLER => folder.join("controller.toml"),
             host => folder.join("agents").join(format!("{}.toml", token(host))),
@@ -116,7 +148,7 @@ pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), Creden
         new_file(&path, &text)?;
         users += &user(name, &key.public_key());
     }
-    new_file(&folder.join("ca.pem"), &tls.authority_pem)?;
+    new_file(&folder.join("ca.pem"), &tls.authority.pem())?;
     new_file(&folder.join("server.pem"), &tls.server_pem)?;
     new_file(&folder.join("server-key.pem"), &tls.server_key_pem)?;
     let config = format!(
@@ -140,7 +172,7 @@ fn user(name: &str, public_key: &str) -> String {
 }
 
 struct Tls {
-    authority_pem: String,
+    authority: CertifiedIssuer<'static, TlsKey>,
     server_pem: String,
     server_key_pem: String,
 }
@@ -155,13 +187,24 @@ impl Tls {
         let names = [server_name, "localhost", "127.0.0.1"].map(str::to_owned);
         let mut server = CertificateParams::new(names)?;
         server.distinguished_name.push(DnType::CommonName, "proofload bus");
+        server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         let key = TlsKey::generate()?;
         let certificate = server.signed_by(&key, &authority)?;
-        Ok(Tls {
-            authority_pem: authority.pem(),
-            server_pem: certificate.pem(),
-            server_key_pem: key.serialize_pem(),
-        })
+        Ok(Tls { authority, server_pem: certificate.pem(), server_key_pem: key.serialize_pem() })
+    }
+
+    fn host(&self, name: &str) -> Result<HostCertificate, rcgen::Error> {
+        let mut host = CertificateParams::new([certified_name(name)])?;
+        host.distinguished_name.push(DnType::CommonName, name);
+        // Hosts both call and are called.
+        host.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let now = SystemTime::now();
+        // A host's calendar may be behind.
+        (host.not_before, host.not_after) = ((now - DAY).into(), (now + HOST_VALID).into());
+        let key = TlsKey::generate()?;
+        let certificate = host.signed_by(&key, &self.authority)?;
+        Ok(HostCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
 }
 

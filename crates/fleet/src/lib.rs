@@ -15,6 +15,7 @@ pub mod agent;
 pub mod bus;
 pub mod clock;
 pub mod controller;
+pub mod copy_port;
 pub mod credentials;
 pub mod duty;
 mod files;

@@ -20,7 +20,7 @@ mod replica;
 pub mod wire;
 
 pub use arbiter_host::ArbiterHost;
-pub use network::{Network, Receiver};
+pub use network::{Guard, Network, Receiver};
 pub use replica::{Links, Replica, ReplicaConfig, Status};
 
 /// Why a copy or the arbiter could not go on.

@@ -1,31 +1,53 @@
-//! Connections between the hosts that have copies, and to the arbiter: one for each direction of each pair, made again whenever
-//! it breaks.
+//! Connections between the hosts that have copies: one for each direction of each pair, made again whenever it breaks.
+//!
+//! Whoever connects says who it is, and is answered in the same words; then it sends, and the other side only reads.
 //!
 //! Invariants
 //! 1. Sending never waits. What cannot be sent soon is dropped: every message may be lost, and is said again by those who
 //!    need it.
-//! 2. A message is delivered with the name that its connection began with, and only to a host that speaks the same version.
+//! 2. A message is delivered with the name that its connection began with, and only to a host that speaks the same version. With a
+//!    [`Guard`] the name is proved, in both directions.
 //! 3. A connection on which something comes that is no message is closed; nothing of it has been delivered.
+//! 4. Whoever has not proved who it is holds one of [`STRANGERS_MAX`] places for [`GREETING_LIMIT`] at most.
 //!
-//! Limits: plain streams. Who may connect, and what others can read, is the business of what lies below.
+//! Limits: without a guard everybody is whom he says, and nothing is secret: that is for networks that are simulated.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 
 use copies::HostId;
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+
 use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
-use world::{Connection, Duration, World};
+use world::sync::Notify;
+use world::{Connection, Duration, LocalFuture, World};
 
 use crate::wire::{Frames, Message, VERSION, WireError, frame};
 
 /// Bytes that wait for one host at most.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// How long it may take until both sides know who the other one is.
+const GREETING_LIMIT: Duration = Duration::from_secs(3);
+/// Connections at one time whose other side has not said who it is.
+const STRANGERS_MAX: usize = 64;
 
 /// Gets what has come, and from whom.
 pub type Receiver = Rc<dyn Fn(HostId, Message)>;
+
+/// Sees to it that a connection leads to the host that it should, and that nobody else can read it. The errors say what
+/// is wrong, for people.
+pub trait Guard {
+    /// This host has connected to the address of `host`. Gives what to speak on.
+    fn made(&self, connection: Connection, host: HostId) -> LocalFuture<'static, Result<Connection, String>>;
+    /// Somebody has connected to this host. Gives what to speak on, and who it is.
+    fn taken(&self, connection: Connection) -> LocalFuture<'static, Result<(Connection, HostId), String>>;
+    /// A connection with `peer` was closed because of what the other side did. Called as often as that happens.
+    fn refused(&self, peer: &str, why: &str);
+}
 
 struct Peer {
     queue: UnboundedSender<Vec<u8>>,
@@ -36,9 +58,12 @@ struct Inner {
     world: World,
     host: HostId,
     addresses: BTreeMap<HostId, String>,
+    guard: Option<Rc<dyn Guard>>,
     peers: RefCell<BTreeMap<HostId, Peer>>,
     receiver: Receiver,
     stopped: Cell<bool>,
+    stop: Notify,
+    strangers: Cell<usize>,
     refused: Cell<u64>,
 }
 
@@ -46,7 +71,7 @@ struct Inner {
 pub struct Network(Rc<Inner>);
 
 impl Network {
-    /// Listens on this host's address, and sends to the others.
+    /// Listens on this host's address, if it has one, and sends to the others. Everybody is believed.
     ///
     /// # Errors
     /// If nobody can listen there.
@@ -54,6 +79,30 @@ impl Network {
         world: &World,
         host: HostId,
         addresses: BTreeMap<HostId, String>,
+        receiver: Receiver,
+    ) -> Result<Network, world::Error> {
+        Network::open(world, host, addresses, None, receiver).await
+    }
+
+    /// As [`Network::start`]; nobody is believed who does not prove to `guard` who it is.
+    ///
+    /// # Errors
+    /// If nobody can listen there.
+    pub async fn start_guarded(
+        world: &World,
+        host: HostId,
+        addresses: BTreeMap<HostId, String>,
+        guard: Rc<dyn Guard>,
+        receiver: Receiver,
+    ) -> Result<Network, world::Error> {
+        Network::open(world, host, addresses, Some(guard), receiver).await
+    }
+
+    async fn open(
+        world: &World,
+        host: HostId,
+        addresses: BTreeMap<HostId, String>,
+        guard: Option<Rc<dyn Guard>>,
         receiver: Receiver,
     ) -> Result<Network, world::Error> {
         let listener = match addresses.get(&host) {
@@ -64,22 +113,25 @@ impl Network {
             world: world.clone(),
             host,
             addresses,
+            guard,
             peers: RefCell::default(),
             receiver,
             stopped: Cell::new(false),
+            stop: Notify::new(),
+            strangers: Cell::new(0),
             refused: Cell::new(0),
         });
         if let Some(listener) = listener {
             let listening = inner.clone();
             drop(world.spawn(async move {
-                while !listening.stopped.get() {
-                    let Ok(connection) = listener.accept().await else { return };
+                while let Some(accepted) = listening.until_stopped(listener.accept()).await {
+                    let Ok(connection) = accepted else {
+                        // Out of descriptors, or somebody who was gone at once: neither ends the port.
+                        listening.world.sleep(RECONNECT_PAUSE).await;
+                        continue;
+                    };
                     let receiving = listening.clone();
-                    drop(listening.world.spawn(async move {
-                        if receiving.receive(&connection).await.is_err() {
-                            receiving.refused.set(receiving.refused.get() + 1);
-                        }
-                    }));
+                    drop(listening.world.spawn(async move { receiving.serve(connection).await }));
                 }
             }));
         }
@@ -94,7 +146,7 @@ impl Network {
             let (queue, waiting) = unbounded();
             let waiting_bytes = Rc::new(Cell::new(0));
             let (inner, address, counter) = (self.0.clone(), address.clone(), waiting_bytes.clone());
-            drop(self.0.world.spawn(async move { inner.send_all(&address, waiting, &counter).await }));
+            drop(self.0.world.spawn(async move { inner.send_all(to, &address, waiting, &counter).await }));
             Peer { queue, waiting_bytes }
         });
         let bytes = frame(message);
@@ -105,7 +157,7 @@ impl Network {
         }
     }
 
-    /// Connections that ended otherwise than by being closed.
+    /// Connections that were closed because of what the other side did.
     pub fn refused(&self) -> u64 {
         self.0.refused.get()
     }
@@ -114,12 +166,19 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         self.0.stopped.set(true);
+        self.0.stop.notify_all();
         self.0.peers.borrow_mut().clear();
     }
 }
 
 impl Inner {
-    async fn send_all(&self, address: &str, mut waiting: UnboundedReceiver<Vec<u8>>, bytes: &Cell<usize>) {
+    async fn send_all(
+        &self,
+        to: HostId,
+        address: &str,
+        mut waiting: UnboundedReceiver<Vec<u8>>,
+        bytes: &Cell<usize>,
+    ) {
         let mut connection: Option<Connection> = None;
         while let Some(message) = waiting.next().await {
             bytes.set(bytes.get() - message.len());
@@ -129,7 +188,7 @@ impl Inner {
             // A connection to a host that has started again breaks at the first message: that one deserves a second try.
             let mut sent = send(&connection, &message).await;
             if !sent {
-                connection = self.connect(address).await;
+                connection = self.connect(to, address).await;
                 sent = send(&connection, &message).await;
             }
             if !sent {
@@ -139,29 +198,109 @@ impl Inner {
         }
     }
 
-    async fn connect(&self, address: &str) -> Option<Connection> {
-        let connection = self.world.connect(address).await.ok()?;
-        let hello = Message::Hello { version: VERSION, host: self.host };
-        connection.send(frame(&hello)).await.ok()?;
-        Some(connection)
+    async fn connect(&self, to: HostId, address: &str) -> Option<Connection> {
+        let greeted = within(&self.world, GREETING_LIMIT, self.greet(to, address)).await?;
+        greeted.unwrap_or_else(|why| {
+            self.refuse(address, &why);
+            None
+        })
     }
 
-    async fn receive(&self, connection: &Connection) -> Result<(), WireError> {
-        let mut frames = Frames::default();
-        let Message::Hello { version: VERSION, host } = frames.next(connection).await? else {
-            return Err(WireError::NoMessage { bytes: 0 });
-        };
-        loop {
-            let message = match frames.next(connection).await {
-                Ok(message) => message,
-                Err(WireError::Closed) => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            if self.stopped.get() {
-                return Ok(());
-            }
-            (self.receiver)(host, message);
+    /// Connects to a host; `None` if it is not there, an error if it is somebody else.
+    async fn greet(&self, to: HostId, address: &str) -> Result<Option<Connection>, String> {
+        let Ok(mut connection) = self.world.connect(address).await else { return Ok(None) };
+        if let Some(guard) = &self.guard {
+            connection = guard.made(connection, to).await?;
         }
+        if connection.send(self.hello()).await.is_err() {
+            return Ok(None);
+        }
+        let answer = match Frames::default().next(&connection).await {
+            Err(WireError::Closed) => return Ok(None),
+            answer => answer.map_err(|error| error.to_string())?,
+        };
+        greeting(&answer, Some(to))?;
+        Ok(Some(connection))
+    }
+
+    fn hello(&self) -> Vec<u8> {
+        frame(&Message::Hello { version: VERSION, host: self.host })
+    }
+
+    /// Hears somebody who has connected, as long as it lasts.
+    async fn serve(&self, connection: Connection) {
+        let peer = connection.peer();
+        if self.strangers.get() == STRANGERS_MAX {
+            return self.refuse(&peer, "too many have connected and not said who they are");
+        }
+        self.strangers.set(self.strangers.get() + 1);
+        let welcomed = within(&self.world, GREETING_LIMIT, self.welcome(connection)).await;
+        self.strangers.set(self.strangers.get() - 1);
+        let heard = match welcomed {
+            None => Err("it did not say in time who it is".to_owned()),
+            Some(Err(why)) => Err(why),
+            Some(Ok((connection, frames, host))) => self.hear(&connection, frames, host).await,
+        };
+        if let Err(why) = heard {
+            self.refuse(&peer, &why);
+        }
+    }
+
+    /// Finds out who has connected.
+    async fn welcome(&self, connection: Connection) -> Result<(Connection, Frames, HostId), String> {
+        let (connection, proved) = match &self.guard {
+            Some(guard) => {
+                guard.taken(connection).await.map(|(connection, host)| (connection, Some(host)))?
+            }
+            None => (connection, None),
+        };
+        let mut frames = Frames::default();
+        let hello = frames.next(&connection).await.map_err(|error| error.to_string())?;
+        let host = greeting(&hello, proved)?;
+        connection.send(self.hello()).await.map_err(|error| error.to_string())?;
+        Ok((connection, frames, host))
+    }
+
+    async fn hear(&self, connection: &Connection, mut frames: Frames, host: HostId) -> Result<(), String> {
+        while let Some(received) = self.until_stopped(frames.next(connection)).await {
+            match received {
+                Ok(message) => (self.receiver)(host, message),
+                // It will connect again.
+                Err(WireError::Closed | WireError::World(_)) => break,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+
+    /// What comes of `future`; `None` once the network is dropped.
+    async fn until_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        if self.stopped.get() {
+            return None;
+        }
+        match select(pin!(future), pin!(self.stop.wait())).await {
+            Either::Left((done, _)) if !self.stopped.get() => Some(done),
+            _ => None,
+        }
+    }
+
+    fn refuse(&self, peer: &str, why: &str) {
+        self.refused.set(self.refused.get() + 1);
+        if let Some(guard) = &self.guard {
+            guard.refused(peer, why);
+        }
+    }
+}
+
+/// Who speaks, by its first message. `proved` is who it has to be.
+fn greeting(message: &Message, proved: Option<HostId>) -> Result<HostId, String> {
+    match message {
+        Message::Hello { version: VERSION, host } if proved.is_none_or(|proved| proved == *host) => Ok(*host),
+        Message::Hello { version: VERSION, .. } => Err("it says that it is another host".to_owned()),
+        Message::Hello { version, .. } => {
+            Err(format!("it speaks version {version} of the protocol of copies, this host version {VERSION}"))
+        }
+        _ => Err("its first message does not say who it is".to_owned()),
     }
 }
 
@@ -169,5 +308,13 @@ async fn send(connection: &Option<Connection>, message: &[u8]) -> bool {
     match connection {
         Some(connection) => connection.send(message.to_vec()).await.is_ok(),
         None => false,
+    }
+}
+
+/// What comes of `future`, if it takes no longer than `limit`.
+async fn within<T>(world: &World, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(future), pin!(world.sleep(limit))).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(_) => None,
     }
 }
