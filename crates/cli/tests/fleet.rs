@@ -332,7 +332,7 @@ fn hostile(site: &Site, change: impl Fn(&mut Orders), enough: &str) -> bool {
                 refused: None,
             };
             change(&mut orders);
-            bus.answer(question.reply.expect("a question"), format(&orders)).await;
+            bus.say(question.reply.expect("a question"), format(&orders)).await;
         }
         false
     };

@@ -4,23 +4,30 @@
 //!
 //! Limits: one agent per folder, held by a lock; tests run on threads of their own, so the bus never waits for them.
 
+use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::StreamExt;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use world::channel::UnboundedSender;
 
-use crate::bus::{Bus, BusError, subject};
+use crate::arbiter::ArbiterLink;
+use crate::bus::{Bus, BusError, copy_inbox, subject};
 use crate::credentials::Credentials;
 use crate::duty::{Action, Duty, Memory};
 use crate::files::{describe, is_plain_name, read_json, replace_json};
 use crate::gate::{Clock, Gate};
 use crate::message::{
-    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, Ended, EvidenceFile, PROTOCOL, format, format_chunk, parse,
+    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, format,
+    format_headed, parse, parse_headed,
 };
 
 /// Time between two beats.
@@ -32,8 +39,15 @@ const RECONNECT: Duration = Duration::from_secs(1);
 pub trait HostWork: Send + Sync + 'static {
     /// Looks at everything the run will need on this host, by the path the run will use, and says what it saw.
     fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String>;
-    /// Carries out the tests, leaves the evidence in `folder`, and says how it ended and why.
-    fn run(&self, assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>);
+    /// Carries out the tests, leaves the evidence in `folder`, and says how it ended and why. Copies on this host speak to their
+    /// arbiter by `arbiter`.
+    fn run(
+        &self,
+        assignment: &Assignment,
+        folder: &Path,
+        gate: &Gate,
+        arbiter: ArbiterLink,
+    ) -> (Ended, Option<String>);
 }
 
 /// An agent cannot go on.
@@ -64,6 +78,14 @@ enum Done {
     Sent,
 }
 
+/// The copies of the run that is carried out.
+struct Copies {
+    /// Of the orders that were obeyed last: who else speaks to them, or for whom they speak, is not heard.
+    head: CopyHead,
+    /// What the arbiter says.
+    hear: UnboundedSender<Vec<u8>>,
+}
+
 /// An agent with its own folder.
 pub struct Agent {
     credentials: Credentials,
@@ -75,6 +97,8 @@ pub struct Agent {
     random: SystemRandom,
     work: Arc<dyn HostWork>,
     gate: Gate,
+    copies: Rc<RefCell<Option<Copies>>>,
+    speaking: (mpsc::UnboundedSender<Vec<u8>>, Option<mpsc::UnboundedReceiver<Vec<u8>>>),
     sending: bool,
     done: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
 }
@@ -117,6 +141,11 @@ impl Agent {
             random,
             work,
             gate: Gate::new(clock),
+            copies: Rc::default(),
+            speaking: {
+                let (speak, spoken) = mpsc::unbounded_channel();
+                (speak, Some(spoken))
+            },
             sending: false,
             done: mpsc::unbounded_channel(),
         })
@@ -129,6 +158,8 @@ impl Agent {
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut next_try = Instant::now();
+        // Beats wait for their answers; what copies say does not wait for beats.
+        let mut talk = JoinSet::new();
         loop {
             tokio::select! {
                 _ = beats.tick() => {}
@@ -142,7 +173,13 @@ impl Agent {
                             self.credentials.server,
                             new.server_version()
                         ));
-                        (bus, told) = (Some(Arc::new(new)), None);
+                        let new = Arc::new(new);
+                        let host = self.credentials.name.clone();
+                        talk.spawn_local(hear_arbiter(new.clone(), host.clone(), self.copies.clone()));
+                        if let Some(spoken) = self.speaking.1.take() {
+                            talk.spawn_local(speak(new.clone(), host, self.copies.clone(), spoken));
+                        }
+                        (bus, told) = (Some(new), None);
                     }
                     Err(error) => {
                         next_try = Instant::now() + RECONNECT;
@@ -201,6 +238,9 @@ impl Agent {
 
     fn save(&mut self) -> Result<(), AgentError> {
         let memory = self.duty.memory();
+        if let (Some(memory), Some(copies)) = (memory, &mut *self.copies.borrow_mut()) {
+            copies.head.epoch = memory.epoch;
+        }
         if self.saved.as_ref() == memory {
             return Ok(());
         }
@@ -217,7 +257,10 @@ impl Agent {
     fn take_in(&mut self, done: Done) -> Result<(), AgentError> {
         match done {
             Done::Prepared(outcome) => self.duty.prepared(outcome),
-            Done::Ended(how, why, files) => self.duty.ended(how, why, files),
+            Done::Ended(how, why, files) => {
+                self.copies.take();
+                self.duty.ended(how, why, files);
+            }
             Done::Sent => self.sending = false,
         }
         self.save()
@@ -245,9 +288,13 @@ impl Agent {
                 say(format!("{} has started", assignment.run));
                 let (work, gate) = (self.work.clone(), self.gate.clone());
                 let folder = self.folder.join("runs").join(&assignment.run);
+                let (link, hear) = ArbiterLink::new(self.speaking.0.clone());
+                let epoch = self.duty.memory().map_or(0, |memory| memory.epoch);
+                *self.copies.borrow_mut() =
+                    Some(Copies { head: CopyHead::new(&assignment.run, epoch), hear });
                 std::thread::spawn(move || {
                     let (how, why) = match fs::create_dir(&folder) {
-                        Ok(()) => work.run(&assignment, &folder, &gate),
+                        Ok(()) => work.run(&assignment, &folder, &gate, link),
                         Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
                     };
                     let (files, why) = match describe(&folder) {
@@ -284,6 +331,37 @@ impl Agent {
     }
 }
 
+/// Passes on to the copies what the arbiter of their run says.
+async fn hear_arbiter(bus: Arc<Bus>, host: String, copies: Rc<RefCell<Option<Copies>>>) {
+    loop {
+        if let Ok(mut heard) = bus.hear(copy_inbox(&host)).await {
+            while let Some(message) = heard.next().await {
+                let Ok((head, message)) = parse_headed::<CopyHead>(&message.payload) else { continue };
+                if let Some(copies) = copies.borrow().as_ref().filter(|copies| copies.head == head) {
+                    // They are gone only with their run.
+                    let _ = copies.hear.unbounded_send(message.to_vec());
+                }
+            }
+        }
+        sleep(RECONNECT).await;
+    }
+}
+
+/// Passes on to the arbiter what the copies say.
+async fn speak(
+    bus: Arc<Bus>,
+    host: String,
+    copies: Rc<RefCell<Option<Copies>>>,
+    mut spoken: mpsc::UnboundedReceiver<Vec<u8>>,
+) {
+    while let Some(message) = spoken.recv().await {
+        let head = copies.borrow().as_ref().map(|copies| copies.head.clone());
+        if let Some(head) = head {
+            bus.say(subject(&host, "copy"), format_headed(&head, &message)).await;
+        }
+    }
+}
+
 fn draw(random: &SystemRandom) -> Result<u64, AgentError> {
     let mut bytes = [0; 8];
     random.fill(&mut bytes).map_err(|_| AgentError::Random)?;
@@ -314,7 +392,7 @@ async fn send(bus: &Bus, host: &str, run: &str, folder: &Path, file: EvidenceFil
     // The first question has no bytes: it asks how much is there.
     let (mut offset, mut read) = (u64::MAX, 0);
     loop {
-        let payload = format_chunk(&head(offset), &buffer[..read]);
+        let payload = format_headed(&head(offset), &buffer[..read]);
         let answer = bus.ask(subject(host, "chunk"), payload).await?;
         let answer: ChunkAnswer = parse(&answer).map_err(|_| SendError::Refused)?;
         if answer.refused.is_some() || answer.kept > file.bytes {

@@ -1,7 +1,8 @@
 //! The bus: core NATS with TLS and one key pair per host. Agents only connect out; they listen on no port.
 //!
 //! Subjects: an agent asks on `proofload.<host>.beat` and `proofload.<host>.chunk`, and hears answers below
-//! `proofload_inbox.<host>`; its credentials allow nothing else. The controller hears `proofload.*.*`. Delivery is at most once;
+//! `proofload_inbox.<host>`; copies say on `proofload.<host>.copy` and hear on `proofload_inbox.<host>.copy` what needs no answer
+//! ([`crate::arbiter`]). A host's credentials allow nothing else. The controller hears `proofload.*.*`. Delivery is at most once;
 //! whoever asks, asks again.
 //!
 //! Limits: a message is at most 1 MiB (the server's default); a host name travels hex-escaped where NATS forbids a character.
@@ -25,6 +26,11 @@ pub fn subject(host: &str, kind: &str) -> String {
 /// Below this a host hears answers.
 pub fn inbox(host: &str) -> String {
     format!("proofload_inbox.{}", token(host))
+}
+
+/// Where a host's copies hear the arbiter.
+pub fn copy_inbox(host: &str) -> String {
+    format!("{}.copy", inbox(host))
 }
 
 /// A host name as one token of a subject.
@@ -109,16 +115,23 @@ impl Bus {
 
     /// Hears all questions of all hosts.
     pub async fn questions(&self) -> Result<async_nats::Subscriber, BusError> {
-        let heard = self.client.subscribe("proofload.*.*").await;
-        let questions = heard.map_err(|error| BusError::NoAnswer(error.to_string()))?;
-        self.client.flush().await.map_err(|error| BusError::NoAnswer(error.to_string()))?;
-        Ok(questions)
+        self.hear("proofload.*.*".to_owned()).await
     }
 
-    /// Answers a question.
-    pub async fn answer(&self, inbox: async_nats::Subject, payload: Vec<u8>) {
-        // Without a connection the answer is lost, and the question will come again.
-        let _ = self.client.publish(inbox, payload.into()).await;
+    /// Hears what comes on a subject.
+    pub async fn hear(&self, subject: String) -> Result<async_nats::Subscriber, BusError> {
+        let heard = self.client.subscribe(subject).await;
+        let heard = heard.map_err(|error| BusError::NoAnswer(error.to_string()))?;
+        self.client.flush().await.map_err(|error| BusError::NoAnswer(error.to_string()))?;
+        Ok(heard)
+    }
+
+    /// Says something that is not answered: an answer, or what is said again anyway.
+    pub async fn say(&self, subject: impl async_nats::subject::ToSubject, payload: Vec<u8>) {
+        // While there is no connection it is lost: what is late is worth nothing.
+        if self.is_connected() {
+            let _ = self.client.publish(subject, payload.into()).await;
+        }
     }
 }
 

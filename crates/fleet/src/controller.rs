@@ -1,7 +1,7 @@
 //! The controller of a run: keeps [`Roster`] going over the bus, and collects the evidence.
 //!
 //! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders go out) and
-//! `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`). A controller that died is followed by another one
+//! `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`), and `arbiter/` where there are copies. A controller that died is followed by another one
 //! with the same folder: agents obey the newer of the two.
 //!
 //! Limits: memory does not grow with the length of a run, only with the number of hosts; evidence goes to disk chunk by chunk.
@@ -14,12 +14,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::bus::{Bus, BusError, token};
+use crate::arbiter::{ArbiterThread, Arbitration, Wish};
+use crate::bus::{Bus, BusError, copy_inbox, token};
 use crate::credentials::Credentials;
 use crate::files::{describe_file, is_plain_name, read_json, replace_json};
 use crate::gate::Clock;
 use crate::message::{
-    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, EvidenceFile, Orders, PROTOCOL, Work, format, parse, parse_chunk,
+    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, EvidenceFile, Orders, PROTOCOL, Work, format,
+    format_headed, parse, parse_headed,
 };
 use crate::roster::{Memory, Note, Plan, Roster};
 use crate::server::{Server, ServerError};
@@ -82,6 +84,7 @@ pub struct Controller {
     clock: Clock,
     saved: Option<Memory>,
     server: Option<Server>,
+    arbiter: Option<ArbiterThread>,
 }
 
 impl Controller {
@@ -116,8 +119,9 @@ impl Controller {
         }
         let hosts = folder.join("hosts");
         fs::create_dir_all(&hosts).map_err(|source| ControllerError::File { path: hosts, source })?;
-        let mut controller =
-            Controller { credentials, folder: folder.to_owned(), roster, clock, saved: None, server: None };
+        let folder = folder.to_owned();
+        let (saved, server, arbiter) = (None, None, None);
+        let mut controller = Controller { credentials, folder, roster, clock, saved, server, arbiter };
         controller.save()?;
         Ok(controller)
     }
@@ -125,6 +129,13 @@ impl Controller {
     /// Keeps a server of its own running for the bus.
     pub fn with_server(self, server: Server) -> Controller {
         Controller { server: Some(server), ..self }
+    }
+
+    /// Decides which copies are active while it conducts the run. Its record is in `arbiter/` below the folder of the run: a
+    /// controller that comes back takes it up.
+    pub fn with_arbiter(self, copies: Arbitration) -> Controller {
+        let arbiter = ArbiterThread::start(self.folder.join("arbiter"), copies);
+        Controller { arbiter: Some(arbiter), ..self }
     }
 
     /// What is known of the run.
@@ -152,12 +163,23 @@ impl Controller {
                     let answer = match (host, kind) {
                         (Some(host), Some("beat")) => self.on_beat(host, &question.payload)?,
                         (Some(host), Some("chunk")) => self.on_chunk(host, &question.payload)?,
+                        (Some(host), Some("copy")) => {
+                            self.on_copy(host, &question.payload);
+                            None
+                        }
                         _ => None,
                     };
                     if let (Some(answer), Some(inbox)) = (answer, question.reply) {
-                        bus.answer(inbox, answer).await;
+                        bus.say(inbox, answer).await;
                     }
                 }
+                Some(wish) = next_wish(&mut self.arbiter) => match wish {
+                    Wish::Tell { host, message } => {
+                        let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
+                        bus.say(copy_inbox(&host), format_headed(&head, &message)).await;
+                    }
+                    Wish::Note(text) => watcher.note(&Note { host: None, text }),
+                },
                 _ = ticks.tick() => {
                     self.roster.tick(self.clock.now_ns(), unix_ns());
                     self.save()?;
@@ -224,7 +246,7 @@ impl Controller {
     }
 
     fn on_chunk(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, ControllerError> {
-        let Ok((head, bytes)) = parse_chunk(payload) else { return Ok(None) };
+        let Ok((head, bytes)) = parse_headed::<Chunk>(payload) else { return Ok(None) };
         if token(&head.host) != subject {
             return Ok(None);
         }
@@ -245,6 +267,18 @@ impl Controller {
         Ok(Some(format(&answer)))
     }
 
+    /// What copies say; nobody waits for an answer.
+    fn on_copy(&mut self, subject: &str, payload: &[u8]) {
+        let Ok((head, message)) = parse_headed::<CopyHead>(payload) else { return };
+        let Memory { plan, epoch, .. } = self.memory();
+        let host = plan.hosts.iter().find(|host| token(host) == subject);
+        if let (true, Some(host), Some(arbiter)) =
+            (head == CopyHead::new(&plan.run, *epoch), host, &self.arbiter)
+        {
+            arbiter.hear(host, message);
+        }
+    }
+
     /// The files that the host of a chunk has announced, if the chunk belongs to one of them.
     fn expected(&self, head: &Chunk) -> Result<Vec<EvidenceFile>, &'static str> {
         if head.protocol != PROTOCOL || head.run != self.memory().plan.run {
@@ -260,6 +294,10 @@ impl Controller {
             _ => Err("the host has not announced such a file"),
         }
     }
+}
+
+async fn next_wish(arbiter: &mut Option<ArbiterThread>) -> Option<Wish> {
+    arbiter.as_mut()?.wishes.recv().await
 }
 
 /// Adds the bytes of a chunk where the file ends, and says where it ends now.

@@ -12,6 +12,7 @@
 )]
 
 pub mod agent;
+pub mod arbiter;
 pub mod bus;
 pub mod clock;
 pub mod controller;

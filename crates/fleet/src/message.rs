@@ -1,10 +1,12 @@
 //! What agents and controller say to each other.
 //!
-//! There is one exchange: an agent sends a [`Beat`] that says all about itself, the controller answers with [`Orders`]
+//! There is one exchange of a run: an agent sends a [`Beat`] that says all about itself, the controller answers with [`Orders`]
 //! that say all that it wants. Both are levels, not edges, so a lost, repeated or late message changes nothing that the
 //! next exchange does not put right. Evidence travels in [`Chunk`]s, each answered by how much has been kept so far.
 //!
-//! On the wire: JSON; a chunk is its JSON, a line feed, and its bytes. Times are nanoseconds.
+//! Copies and their arbiter say more, unasked and often ([`CopyHead`]).
+//!
+//! On the wire: JSON; a chunk, or what copies say, is its head in JSON, a line feed, and its bytes. Times are nanoseconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -201,6 +203,17 @@ pub struct ChunkAnswer {
     pub refused: Option<String>,
 }
 
+/// Head of what copies and their arbiter say to each other; behind it a message of `replica::wire`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyHead {
+    /// [`PROTOCOL`] of the sender.
+    pub protocol: u32,
+    /// The run.
+    pub run: String,
+    /// The epoch of the arbiter's controller, or the highest one that the copy's agent has obeyed.
+    pub epoch: u64,
+}
+
 /// A message that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("a message that cannot be read: {0}")]
@@ -216,17 +229,17 @@ pub fn format<T: Serialize>(message: &T) -> Vec<u8> {
     serde_json::to_vec(message).expect("messages have string keys only")
 }
 
-/// Reads a chunk: its head and its bytes.
-pub fn parse_chunk(payload: &[u8]) -> Result<(Chunk, &[u8]), Unreadable> {
+/// Reads a message of a head and bytes.
+pub fn parse_headed<'a, T: Deserialize<'a>>(payload: &'a [u8]) -> Result<(T, &'a [u8]), Unreadable> {
     let end = payload
         .iter()
         .position(|byte| *byte == b'\n')
-        .ok_or_else(|| Unreadable("the head of a chunk does not end".into()))?;
+        .ok_or_else(|| Unreadable("the head of a message does not end".into()))?;
     Ok((parse(&payload[..end])?, &payload[end + 1..]))
 }
 
-/// Writes a chunk.
-pub fn format_chunk(head: &Chunk, bytes: &[u8]) -> Vec<u8> {
+/// Writes a message of a head and bytes.
+pub fn format_headed<T: Serialize>(head: &T, bytes: &[u8]) -> Vec<u8> {
     let mut payload = format(head);
     payload.push(b'\n');
     payload.extend_from_slice(bytes);
@@ -245,15 +258,15 @@ mod tests {
     #[test]
     fn a_chunk_keeps_its_bytes_whatever_they_are() {
         let bytes = [b'\n', 0, 255, b'{', b'\n'];
-        let payload = format_chunk(&chunk(), &bytes);
-        let (head, rest) = parse_chunk(&payload).unwrap();
+        let payload = format_headed(&chunk(), &bytes);
+        let (head, rest) = parse_headed::<Chunk>(&payload).unwrap();
         assert_eq!((head, rest), (chunk(), &bytes[..]));
     }
 
     #[test]
     fn nonsense_is_an_error() {
-        assert!(parse_chunk(b"").is_err());
-        assert!(parse_chunk(b"{}\nabc").is_err());
+        assert!(parse_headed::<Chunk>(b"").is_err());
+        assert!(parse_headed::<Chunk>(b"{}\nabc").is_err());
         assert!(parse::<Beat>(b"\xff\xfe").is_err());
         assert!(parse::<Orders>(&format(&chunk())).is_err());
     }

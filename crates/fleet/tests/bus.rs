@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fleet::agent::{Agent, HostWork};
+use fleet::arbiter::ArbiterLink;
 use fleet::bus::{Bus, subject};
 use fleet::controller::{Controller, Watcher};
 use fleet::credentials::{Credentials, make};
@@ -42,7 +43,13 @@ impl HostWork for Meeting {
         }
     }
 
-    fn run(&self, assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>) {
+    fn run(
+        &self,
+        assignment: &Assignment,
+        folder: &Path,
+        gate: &Gate,
+        _arbiter: ArbiterLink,
+    ) -> (Ended, Option<String>) {
         for point in (1..=self.points).map(Point) {
             loop {
                 if let Some(why) = gate.stop_asked() {
@@ -241,7 +248,13 @@ fn an_agent_that_dies_in_the_middle_is_reported_with_what_it_kept() {
             fn prepare(&self, _assignment: &Assignment) -> Result<Vec<String>, String> {
                 Ok(Vec::new())
             }
-            fn run(&self, _assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>) {
+            fn run(
+                &self,
+                _assignment: &Assignment,
+                folder: &Path,
+                gate: &Gate,
+                _arbiter: ArbiterLink,
+            ) -> (Ended, Option<String>) {
                 std::fs::write(folder.join("run.db"), "half").unwrap();
                 while gate.stop_asked().is_none() {
                     std::thread::sleep(Duration::from_millis(20));

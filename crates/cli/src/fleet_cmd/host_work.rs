@@ -14,6 +14,7 @@ use campaign::convoy::Convoy;
 use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, CampaignOutcome};
 use fleet::agent::HostWork;
+use fleet::arbiter::ArbiterLink;
 use fleet::duty::Doing;
 use fleet::gate::Gate;
 use fleet::message::{Assignment, Ended, Point};
@@ -48,7 +49,13 @@ impl HostWork for Tests {
         look(assignment).map_err(|failure| failure.line())
     }
 
-    fn run(&self, assignment: &Assignment, folder: &Path, gate: &Gate) -> (Ended, Option<String>) {
+    fn run(
+        &self,
+        assignment: &Assignment,
+        folder: &Path,
+        gate: &Gate,
+        _arbiter: ArbiterLink,
+    ) -> (Ended, Option<String>) {
         match carry_out(assignment, folder, gate) {
             Err(failure) => (Ended::Aborted, Some(failure.line())),
             Ok(outcome) => match outcome.error.as_ref() {

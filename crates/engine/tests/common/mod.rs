@@ -98,15 +98,15 @@ impl PageImage for SmallDatabase {
 
 /// Creates `count` databases and the configuration of an instance over them.
 pub async fn create(world: &World, count: u32, trees: u32) -> InstanceConfig {
-    let mut config = InstanceConfig::new("/log", PAGE_BYTES);
-    config.log_bytes = 64 << 10;
-    config.log_buffer_bytes = 32 << 10;
-    config.checkpoint_depth_bytes = 128 << 10;
-    config.cache_bytes_per_database = 96 * PAGE_BYTES as u64;
-    for n in 0..count {
-        let path = format!("/db/{n}.edb");
+    create_below(world, "", count, trees).await
+}
+
+/// The same in the folders `log` and `db` below `root`.
+pub async fn create_below(world: &World, root: &str, count: u32, trees: u32) -> InstanceConfig {
+    let config = config_below(root, count);
+    for database in &config.databases {
         let image = SmallDatabase { trees, pages: 64 };
-        let file = world.open(&path, OpenMode::CreateNew).await.unwrap();
+        let file = world.open(&database.path, OpenMode::CreateNew).await.unwrap();
         for index in 0..image.pages() {
             let mut page = PageBuf::empty(PAGE_BYTES);
             image.fill(index, page.as_mut_slice());
@@ -114,11 +114,23 @@ pub async fn create(world: &World, count: u32, trees: u32) -> InstanceConfig {
             written.unwrap();
         }
         file.sync().await.unwrap();
-        let mut database = DatabaseConfig::new(&path);
+    }
+    world.sync_dir(&format!("{root}/db")).await.unwrap();
+    config
+}
+
+/// The configuration of an instance over `count` databases below `root`.
+pub fn config_below(root: &str, count: u32) -> InstanceConfig {
+    let mut config = InstanceConfig::new(&format!("{root}/log"), PAGE_BYTES);
+    config.log_bytes = 64 << 10;
+    config.log_buffer_bytes = 32 << 10;
+    config.checkpoint_depth_bytes = 128 << 10;
+    config.cache_bytes_per_database = 96 * PAGE_BYTES as u64;
+    for n in 0..count {
+        let mut database = DatabaseConfig::new(&format!("{root}/db/{n}.edb"));
         database.extension_bytes = 16 * PAGE_BYTES as u64;
         config.databases.push(database);
     }
-    world.sync_dir("/db").await.unwrap();
     config
 }
 

@@ -1,0 +1,228 @@
+//! The arbiter of the copies of a run, and its way over the bus.
+//!
+//! The arbiter is a [`replica::ArbiterHost`] on a thread of the controller's. Copies speak to it on `proofload.<host>.copy` and
+//! hear it on `proofload_inbox.<host>.copy`: a [`CopyHead`] and a message of `replica::wire`. Nothing of it is answered or kept:
+//! what is lost is said again by those who need it.
+//!
+//! Invariants
+//! 1. One arbiter at a time: it holds a lock on its folder for as long as it is there, and a later one begins, with every lease
+//!    counted as just given, after the lock has been let go. So it does not matter which of two controllers a copy hears.
+//! 2. Nobody is heard who speaks for another host, in another run, or for another controller ([`CopyHead`]).
+//!
+//! Limits: the lock is one of the operating system: a run is resumed on the machine, or the file system with locks, on which its
+//! folder is.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use copies::{DatabaseId, DatabaseSpec, FromArbiter, HostId, ToArbiter};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use replica::ArbiterHost;
+use replica::wire::{Message, frame, parse};
+use tokio::sync::mpsc;
+use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
+use world::real::{self, RealConfig};
+
+use crate::message::{CopyHead, PROTOCOL};
+
+/// How often the arbiter sees the time.
+const TICK: Duration = Duration::from_millis(20);
+/// How often what has happened is passed on, and the lock is tried.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The copies of a run.
+#[derive(Debug, Clone)]
+pub struct Arbitration {
+    /// Databases and where their copies are.
+    pub databases: Vec<DatabaseSpec>,
+    /// Hosts by their numbers.
+    pub hosts: BTreeMap<HostId, String>,
+}
+
+/// What the arbiter's thread wants.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// To be said to the copies of a host.
+    Tell { host: String, message: Vec<u8> },
+    /// Something happened.
+    Note(String),
+}
+
+/// The arbiter's thread. Dropping this ends it as a crash would.
+pub(crate) struct ArbiterThread {
+    hosts: BTreeMap<HostId, String>,
+    heard: UnboundedSender<Vec<u8>>,
+    pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
+    stop: Arc<AtomicBool>,
+}
+
+impl ArbiterThread {
+    /// Starts with what an earlier arbiter has left in `folder`, as soon as no other one works there.
+    pub(crate) fn start(folder: PathBuf, copies: Arbitration) -> ArbiterThread {
+        let (heard, hearing) = unbounded();
+        let (wish, wishes) = mpsc::unbounded_channel();
+        let (hosts, stop) = (copies.hosts.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        std::thread::spawn(move || {
+            if let Err(why) = arbitrate(&folder, copies, hearing, &wish, &stopped) {
+                let _ =
+                    wish.send(Wish::Note(format!("the arbiter has stopped, no copy is activated: {why}")));
+            }
+        });
+        ArbiterThread { hosts, heard, wishes, stop }
+    }
+
+    /// Passes on what the copies on `host` say.
+    pub(crate) fn hear(&self, host: &str, message: &[u8]) {
+        let Some(Message::ToArbiter(said)) = parse(message) else { return };
+        let speaker = match said {
+            ToArbiter::Report(report) => report.host,
+            ToArbiter::Renewal(renewal) => renewal.host,
+            ToArbiter::Released { host, .. } => host,
+        };
+        if self.hosts.get(&speaker).is_some_and(|name| name == host) {
+            // Nobody hears it after the end.
+            let _ = self.heard.unbounded_send(message.to_vec());
+        }
+    }
+}
+
+impl Drop for ArbiterThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.heard.close_channel();
+    }
+}
+
+/// Waits until no other arbiter works in the folder; `None` if it is to stop before.
+fn lock(
+    folder: &Path,
+    wish: &mpsc::UnboundedSender<Wish>,
+    stop: &AtomicBool,
+) -> Result<Option<File>, String> {
+    let path = folder.join("lock");
+    let said = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    fs::create_dir_all(folder).map_err(|error| said(&error))?;
+    let lock = File::create(&path).map_err(|error| said(&error))?;
+    let mut is_said = false;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(Some(lock)),
+            Err(TryLockError::Error(error)) => return Err(said(&error)),
+            Err(TryLockError::WouldBlock) if stop.load(Ordering::SeqCst) => return Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                if !std::mem::replace(&mut is_said, true) {
+                    let _ =
+                        wish.send(Wish::Note("waiting for the end of the arbiter before this one".into()));
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+    }
+}
+
+fn arbitrate(
+    folder: &Path,
+    copies: Arbitration,
+    mut hearing: UnboundedReceiver<Vec<u8>>,
+    wish: &mpsc::UnboundedSender<Wish>,
+    stop: &AtomicBool,
+) -> Result<(), String> {
+    // Held until the end of this function, when the arbiter is gone.
+    let Some(_lock) = lock(folder, wish, stop)? else { return Ok(()) };
+    let path = folder.to_str().ok_or_else(|| format!("{}: its name is no text", folder.display()))?;
+    // Its records are small; buffered, they can be on any file system.
+    let config = RealConfig { direct: false, shards: 1, ..RealConfig::new("controller") };
+    let worked = real::run(config, |world| async move {
+        let Arbitration { databases, hosts } = copies;
+        let specs: Vec<Rc<DatabaseSpec>> = databases.into_iter().map(Rc::new).collect();
+        let (names, telling) = (hosts.clone(), wish.clone());
+        let to_copy = Rc::new(move |host: HostId, database: DatabaseId, message: FromArbiter| {
+            let Some(host) = names.get(&host).cloned() else { return };
+            let message = body(&Message::FromArbiter { database, message });
+            // Without the controller nobody hears it.
+            let _ = telling.send(Wish::Tell { host, message });
+        });
+        let started = ArbiterHost::start(&world, path, &specs, TICK, to_copy).await;
+        let arbiter = started.map_err(|error| error.to_string())?;
+        loop {
+            match select(hearing.next(), std::pin::pin!(world.sleep(LOOK))).await {
+                Either::Left((None, _)) => return Ok(()),
+                Either::Left((Some(message), _)) => {
+                    if let Some(Message::ToArbiter(message)) = parse(&message) {
+                        arbiter.receive(message);
+                    }
+                }
+                Either::Right(_) => {}
+            }
+            for (_, database, event) in arbiter.take_events() {
+                let _ = wish.send(Wish::Note(format!("database {}: {event:?}", database.0)));
+            }
+            if arbiter.has_stopped() {
+                return Err("its record could not be written".to_owned());
+            }
+        }
+    });
+    worked.map_err(|error| error.to_string())?
+}
+
+/// A message as it follows a [`CopyHead`]: the bus knows its length.
+fn body(message: &Message) -> Vec<u8> {
+    frame(message).split_off(4)
+}
+
+impl CopyHead {
+    /// What is said now in the run, by or to those who obey the controller of this epoch.
+    pub(crate) fn new(run: &str, epoch: u64) -> CopyHead {
+        CopyHead { protocol: PROTOCOL, run: run.to_owned(), epoch }
+    }
+}
+
+/// The way of a host's copies to the arbiter, for the time of a run.
+#[derive(Debug)]
+pub struct ArbiterLink {
+    speaker: Speaker,
+    heard: UnboundedReceiver<Vec<u8>>,
+}
+
+/// Says something to the arbiter, from any thread. Never waits; it may be lost.
+#[derive(Debug, Clone)]
+pub struct Speaker(mpsc::UnboundedSender<Vec<u8>>);
+
+impl ArbiterLink {
+    /// A link, and what its other end gives it: what the arbiter says.
+    pub(crate) fn new(speaker: mpsc::UnboundedSender<Vec<u8>>) -> (ArbiterLink, UnboundedSender<Vec<u8>>) {
+        let (hear, heard) = unbounded();
+        (ArbiterLink { speaker: Speaker(speaker), heard }, hear)
+    }
+
+    /// For those who speak.
+    pub fn speaker(&self) -> Speaker {
+        self.speaker.clone()
+    }
+
+    /// The next thing that the arbiter says to the copy of a database on this host; `None` after the end of the run.
+    pub async fn hear(&mut self) -> Option<(DatabaseId, FromArbiter)> {
+        loop {
+            let bytes = self.heard.next().await?;
+            // Anything else comes from nobody whom this version knows.
+            if let Some(Message::FromArbiter { database, message }) = parse(&bytes) {
+                return Some((database, message));
+            }
+        }
+    }
+}
+
+impl Speaker {
+    /// Says it.
+    pub fn say(&self, message: ToArbiter) {
+        // The agent is gone only with its run.
+        let _ = self.0.send(body(&Message::ToArbiter(message)));
+    }
+}
