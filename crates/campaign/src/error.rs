@@ -60,6 +60,9 @@ pub enum CampaignError {
     /// The load is to be what tuning finds, and no tuning came before.
     #[error("[load] names no load, so the test `tune` has to come first and find one")]
     NotTuned,
+    /// A drill is none of one host's tests.
+    #[error("a drill needs every host of the solution at once; it is no test of one host")]
+    NeedsAllHosts,
     /// Someone asked for the end.
     #[error("interrupted")]
     Interrupted,

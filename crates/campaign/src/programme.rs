@@ -101,6 +101,7 @@ impl Campaign<'_> {
             TestKind::BackupToDisk => self.backup_to_disk(ordinal, name, spec).await,
             TestKind::Restore => self.restore(ordinal, name, spec).await,
             TestKind::SoftRecovery => self.soft_recovery(ordinal, name, spec).await,
+            TestKind::Drill => Err(CampaignError::NeedsAllHosts),
         }
     }
 
@@ -157,6 +158,7 @@ fn title(kind: TestKind) -> &'static str {
         TestKind::Restore => "Restore",
         TestKind::LogGeneration => "Log generation",
         TestKind::SoftRecovery => "Soft recovery",
+        TestKind::Drill => "Drill",
     }
 }
 
@@ -171,5 +173,6 @@ fn subject_of(kind: TestKind) -> &'static str {
         TestKind::Restore => "restore",
         TestKind::LogGeneration => "log generation",
         TestKind::SoftRecovery => "recovery",
+        TestKind::Drill => "drill",
     }
 }

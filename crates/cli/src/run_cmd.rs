@@ -71,7 +71,7 @@ pub fn test_kind(text: &str) -> Result<TestKind, String> {
     })
 }
 
-const KINDS: [TestKind; 11] = [
+const KINDS: [TestKind; 12] = [
     TestKind::Init,
     TestKind::Tune,
     TestKind::Performance,
@@ -83,6 +83,7 @@ const KINDS: [TestKind; 11] = [
     TestKind::Restore,
     TestKind::LogGeneration,
     TestKind::SoftRecovery,
+    TestKind::Drill,
 ];
 
 /// Runs the command.
@@ -132,13 +133,20 @@ pub fn read_solution(path: &Path) -> Result<Solution, Failure> {
     Ok(Solution::parse(&text, &path.display().to_string())?)
 }
 
+/// The tests asked for that a host does on its own: all but drills.
 pub fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
     let chosen: Vec<TestSpec> = deployment
         .tests
         .iter()
+        .filter(|test| test.kind != TestKind::Drill)
         .filter(|test| kinds.is_empty() || kinds.contains(&test.kind))
         .cloned()
         .collect();
+    if kinds.contains(&TestKind::Drill) {
+        let message =
+            "a drill needs every host of the solution at once, and this command runs the tests of one";
+        return Err(Failure::wrong_input(message).help("leave `drill` out of --tests"));
+    }
     if chosen.is_empty() {
         let message = "the solution file has no such test";
         return Err(Failure::wrong_input(message).help("add a [[test]] with this kind"));

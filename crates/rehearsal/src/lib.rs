@@ -80,6 +80,7 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
             log_write_avg_ms: None,
             log_write_max_ms: None,
         },
+        drill: None,
     };
     let first = (!makes_them).then_some(init);
     first.into_iter().chain(tests.iter().cloned()).collect()

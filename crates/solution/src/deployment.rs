@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::template::{Names, matches};
 use crate::{
-    Databases, Fault, Fleet, Generation, HostSpec, Instance, Mix, Result, Role, Sizing, Solution, TestKind,
-    ThresholdWishes, VolumeInfo,
+    Databases, DrillSpec, Fault, Fleet, Generation, HostSpec, Instance, Mix, Result, Role, Sizing, Solution,
+    TestKind, ThresholdWishes, VolumeInfo,
 };
 
 pub(crate) const MIB: u64 = 1 << 20;
@@ -160,6 +160,8 @@ pub struct TestSpec {
     pub backup_dir: Option<String>,
     /// Latencies to judge.
     pub thresholds: Thresholds,
+    /// What fails in a drill.
+    pub drill: Option<DrillSpec>,
 }
 
 impl Thresholds {

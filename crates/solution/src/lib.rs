@@ -13,6 +13,7 @@
 
 mod array;
 mod deployment;
+mod drill;
 mod error;
 mod expand;
 mod hardware;
@@ -26,6 +27,7 @@ pub use array::{Scope, StorageArray, Store};
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
 };
+pub use drill::{Drill, DrillEvent, DrillEventKind, DrillSpec, Failure, MountDial, Partner};
 pub use error::{Result, SolutionError, did_you_mean};
 pub use expand::{HostSpec, VolumeInfo, gib_of_disks};
 pub use hardware::{

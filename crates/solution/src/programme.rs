@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Generation;
+use crate::{Drill, Generation};
 
 /// `[sizing]`: how large the test databases are. Exactly one of the three ways.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -161,6 +161,8 @@ pub enum TestKind {
     LogGeneration,
     /// Replays the logs.
     SoftRecovery,
+    /// Lets parts of the deployment fail under load, with all copies of all databases.
+    Drill,
 }
 
 impl TestKind {
@@ -178,6 +180,7 @@ impl TestKind {
             TestKind::Restore => "restore",
             TestKind::LogGeneration => "log_generation",
             TestKind::SoftRecovery => "soft_recovery",
+            TestKind::Drill => "drill",
         }
     }
 }
@@ -188,7 +191,7 @@ impl TestKind {
 pub struct Test {
     /// What is done.
     pub kind: TestKind,
-    /// Length of the measured window in seconds (performance 2 h, stress 24 h, tune 10 min at most when not given); the
+    /// Length of the measured window in seconds (performance 2 h, stress 24 h, drill 10 min, tune 10 min at most when not given); the
     /// time limit of log generation, and of database checksum and backup (none when not given).
     pub duration_s: Option<f64>,
     /// Longest wait for a filled cache before the window, in seconds; 1800 when not given.
@@ -199,6 +202,8 @@ pub struct Test {
     pub volume: Option<String>,
     /// Thresholds of this test only.
     pub thresholds: Option<ThresholdWishes>,
+    /// What fails in a test of kind `drill`.
+    pub drill: Option<Drill>,
 }
 
 /// `[[fault]]`: something that will go wrong on purpose, and therefore does not fail the run.

@@ -121,7 +121,7 @@ impl Solution {
         })
     }
 
-    fn in_range(&self, path: &str, value: f64, least: f64, most: f64) -> Result<()> {
+    pub(crate) fn in_range(&self, path: &str, value: f64, least: f64, most: f64) -> Result<()> {
         if value.is_finite() && (least..=most).contains(&value) {
             return Ok(());
         }
@@ -151,7 +151,7 @@ impl Solution {
         let path = format!("test[{index}]");
         let duration_s = test.duration_s.unwrap_or(match test.kind {
             TestKind::Performance => 2.0 * HOUR,
-            TestKind::Tune => 600.0,
+            TestKind::Tune | TestKind::Drill => 600.0,
             _ => 24.0 * HOUR,
         });
         self.in_range(&format!("{path}.duration_s"), duration_s, 1.0, 366.0 * 24.0 * HOUR)?;
@@ -180,7 +180,22 @@ impl Solution {
             Thresholds::published(generation, stress).with(self.file.thresholds).with(test.thresholds);
         let reads_databases = matches!(test.kind, TestKind::DatabaseChecksum | TestKind::Backup);
         let limit_s = test.duration_s.filter(|_| reads_databases);
-        Ok(TestSpec { kind: test.kind, duration_s, limit_s, warmup_limit_s, logs, backup_dir, thresholds })
+        let drill = self.drill(test, &path, duration_s)?;
+        let is_last = self.file.test.iter().skip(index).all(|test| test.kind == TestKind::Drill);
+        if test.kind == TestKind::Drill && !is_last {
+            let message = "a drill has databases of its own, so nothing can follow it but drills";
+            return Err(self.error(&format!("{path}.kind"), message, Some("move it to the end".into())));
+        }
+        Ok(TestSpec {
+            kind: test.kind,
+            duration_s,
+            limit_s,
+            warmup_limit_s,
+            logs,
+            backup_dir,
+            thresholds,
+            drill,
+        })
     }
 }
 
@@ -215,6 +230,7 @@ fn published_programme() -> Vec<Test> {
         logs: None,
         volume: None,
         thresholds: None,
+        drill: None,
     })
     .into()
 }

@@ -205,3 +205,76 @@ proptest::proptest! {
         }
     }
 }
+
+const DRILL: &str = r#"
+[[test]]
+kind = "performance"
+
+[[test]]
+kind = "drill"
+duration_s = 300
+
+[test.drill]
+mount_dial = "good_availability"
+
+[[test.drill.event]]
+kind = "host_killed"
+host = "S2"
+at_s = 120
+
+[[test.drill.event]]
+kind = "volume_failed"
+host = "S1"
+volume = "V2"
+at_s = 30
+back_after_s = 60
+"#;
+
+#[test]
+fn a_drill_is_its_failures_in_the_order_of_time() {
+    let deployment = parse(&format!("{SMALL}{DRILL}")).deployment(Some("S1")).unwrap();
+    let [performance, drill] = &deployment.tests[..] else { panic!("two tests") };
+    assert_eq!(performance.drill, None);
+    assert_eq!(drill.duration_s, 300.0);
+    let drill = drill.drill.as_ref().expect("it says what fails");
+    assert_eq!(drill.mount_dial, solution::MountDial::GoodAvailability);
+    let seen: Vec<_> = drill.failures.iter().map(|f| (f.what.as_str(), f.at_s, f.back_at_s)).collect();
+    let volume = "volume V2 of host S1 fails";
+    assert_eq!(seen, [(volume, 30.0, Some(90.0)), ("host S2 is killed", 120.0, None)]);
+    assert_eq!(drill.failures[1].hosts, ["S2"]);
+}
+
+#[test]
+fn a_lost_site_takes_its_hosts_along() {
+    let text = with("count = 2\n", "count = 2\nsite = \"A\"\n") + DRILL;
+    let text = text.replace("schema = 1\n", "schema = 1\n[[site]]\nname = \"A\"\n");
+    let text = text.replace("kind = \"host_killed\"\nhost = \"S2\"", "kind = \"site_lost\"\nsite = \"A\"");
+    let drill = parse(&text).deployment(Some("S1")).unwrap().tests[1].drill.clone().unwrap();
+    assert_eq!(drill.failures[1].what, "site A is lost");
+    assert_eq!(drill.failures[1].hosts, ["S1", "S2"]);
+}
+
+#[test]
+fn a_drill_that_cannot_be_is_refused_at_its_line() {
+    let whole = format!("{SMALL}{DRILL}");
+    for (wrong, by, points_at, says) in [
+        ("host = \"S2\"\nat_s = 120", "host = \"S3\"\nat_s = 120", "\"S3\"", "no host is called"),
+        ("volume = \"V2\"", "volume = \"V7\"", "\"V7\"", "no volume with databases is called"),
+        ("volume = \"V2\"\n", "", "", "does not say which volume"),
+        ("at_s = 120", "at_s = 301", "301", "cannot be"),
+        ("back_after_s = 60", "back_after_s = 271", "271", "cannot be"),
+        ("host = \"S2\"\nat_s = 120", "host = \"S1\"\nat_s = 60", "", "has failed already"),
+        ("host = \"S2\"\nat_s = 120", "site = \"S2\"\nat_s = 120", "\"S2\"", "takes no site"),
+        ("host = \"S2\"\nat_s = 120", "at_s = 120", "", "does not say which host"),
+        ("kind = \"host_killed\"", "kind = \"host_kiled\"", "\"host_kiled\"", "unknown value"),
+        ("kind = \"drill\"", "kind = \"stress\"", "", "has no drill"),
+        ("kind = \"performance\"", "kind = \"drill\"", "\"drill\"", "does not say what fails"),
+    ] {
+        assert!(whole.contains(wrong), "{wrong}");
+        let (error, place) = refused(&whole.replacen(wrong, by, 1));
+        assert!(error.message.contains(says), "{by}: {}", error.message);
+        assert!(place.contains(points_at), "{by}: {place}");
+    }
+    let (error, _) = refused(&format!("{whole}\n[[test]]\nkind = \"backup\"\n"));
+    assert!(error.message.contains("nothing can follow it"), "{}", error.message);
+}
