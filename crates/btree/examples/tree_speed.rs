@@ -7,7 +7,9 @@
 use std::time::Instant;
 
 use btree::log_record::encode_changes;
-use btree::{MiniTransaction, Pager, PlainCoding, Result, Seek, Stop, Tree, database, space, tree, update};
+use btree::{
+    MiniTransaction, PageView, Pager, PlainCoding, Result, Seek, Stop, Tree, database, space, tree, update,
+};
 use edb::page::page_flags;
 
 const PAGE_BYTES: usize = 32768;
@@ -19,8 +21,8 @@ struct Memory {
 }
 
 impl Pager for Memory {
-    fn page(&self, pgno: u32) -> Result<&[u8]> {
-        self.pages.get(pgno as usize).map(|page| &page[..]).ok_or(Stop::Missing(pgno))
+    fn page(&self, pgno: u32) -> Result<PageView<'_>> {
+        self.pages.get(pgno as usize).map(|page| PageView::of_bytes(page)).ok_or(Stop::Missing(pgno))
     }
 
     fn page_bytes(&self) -> usize {

@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use edb::page::{PageRef, page_flags};
+use edb::page::page_flags;
 
 use crate::pager::{Pager, Result, damaged};
 use crate::space::{Extent, SpaceHeader, extents};
 use crate::tree::{Tree, keys_repeat, view};
+use crate::view::PageView;
 
 /// What a tree is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -97,8 +98,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn check_header(&self, pgno: u32, page: PageRef, leaf: Option<bool>) -> Result<()> {
-        if page.validate().is_err() {
+    fn check_header(&self, pgno: u32, page: PageView, leaf: Option<bool>) -> Result<()> {
+        if page.to_ref().validate().is_err() {
             return damaged(pgno, "malformed");
         }
         if page.objid() != self.tree.objid || (page.flags() ^ self.root_flags) & KIND != 0 {
@@ -110,7 +111,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn leaf(&mut self, pgno: u32, page: PageRef, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<()> {
+    fn leaf(&mut self, pgno: u32, page: PageView, low: Option<&[u8]>, high: Option<&[u8]>) -> Result<()> {
         for node in page.nodes() {
             let mut entry = node.key();
             if keys_repeat(page) {

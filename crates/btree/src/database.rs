@@ -19,6 +19,7 @@ use crate::pager::{Pager, Result, Stop, damaged};
 use crate::space::{self, DATABASE_FDP, Extent};
 use crate::tree::{self, Tree};
 use crate::update::insert_in;
+use crate::view::PageView;
 
 /// Fewest pages of a database: its system tables and a little room.
 pub const LEAST_PAGES: u32 = 62;
@@ -160,7 +161,7 @@ struct Nothing {
 }
 
 impl Pager for Nothing {
-    fn page(&self, pgno: u32) -> Result<&[u8]> {
+    fn page(&self, pgno: u32) -> Result<PageView<'_>> {
         damaged(pgno, "read before it was made")
     }
 

@@ -28,6 +28,7 @@ pub mod pager;
 pub mod row;
 pub mod row_op;
 pub mod space;
+pub mod sparse;
 mod split;
 #[cfg(test)]
 mod testing;
@@ -35,6 +36,7 @@ mod testing;
 mod tests;
 pub mod tree;
 pub mod update;
+pub mod view;
 mod wire;
 
 pub use change::{
@@ -44,4 +46,6 @@ pub use log_record::{LogRecord, PageCoding, PlainCoding};
 pub use pager::{Pager, Result, Stop};
 pub use row::{Latest, View};
 pub use row_op::{RowOp, Step};
+pub use sparse::{NodeFunction, Outline, SparsePage, Taken};
 pub use tree::{Position, Seek, Tree};
+pub use view::PageView;

@@ -1,12 +1,13 @@
 //! Removing entries for good: small pages join a neighbour, empty ones leave the tree and go back to its space.
 
-use edb::page::{PageRef, page_flags, usable_bytes};
+use edb::page::{page_flags, usable_bytes};
 
 use crate::change::PageOp;
 use crate::overlay::Overlay;
 use crate::pager::{Result, Stop};
 use crate::space;
 use crate::tree::{Path, Tree, descend, leaf_of};
+use crate::view::PageView;
 
 /// A leaf filled less than this looks for a neighbour to join ...
 const SMALL_PCT: usize = 20;
@@ -14,13 +15,13 @@ const SMALL_PCT: usize = 20;
 const JOINED_PCT: usize = 80;
 
 /// Whether a leaf with `used_bytes` in nodes is to leave the tree or to join a neighbour.
-pub(crate) fn is_small(page: PageRef, used_bytes: usize) -> bool {
-    !page.is_root() && used_bytes * 100 < usable_bytes(page.bytes().len()) * SMALL_PCT
+pub(crate) fn is_small(page: PageView, used_bytes: usize) -> bool {
+    !page.is_root() && used_bytes * 100 < usable_bytes(page.page_bytes()) * SMALL_PCT
 }
 
 /// Bytes that nodes take on a page.
-pub(crate) fn used_bytes(page: PageRef) -> usize {
-    usable_bytes(page.bytes().len()).saturating_sub(page.free_bytes() + page.external_header().len())
+pub(crate) fn used_bytes(page: PageView) -> usize {
+    usable_bytes(page.page_bytes()).saturating_sub(page.free_bytes() + page.external_header().len())
 }
 
 /// Removes the entry with `key` (and `data` where keys repeat).
@@ -58,7 +59,7 @@ fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> 
         let (page, target) = (overlay.view(at.pgno)?, overlay.view(neighbour)?);
         let nodes: Vec<PageOp> = entries(page, if right { 0 } else { target.node_count() });
         let added: usize = page.nodes().map(|node| target.bytes_needed(&node.key(), node.data.len())).sum();
-        if (used_bytes(target) + added) * 100 > usable_bytes(page.bytes().len()) * JOINED_PCT {
+        if (used_bytes(target) + added) * 100 > usable_bytes(page.page_bytes()) * JOINED_PCT {
             continue;
         }
         for op in nodes {
@@ -76,7 +77,7 @@ fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> 
     Ok(())
 }
 
-fn entries(page: PageRef, first_slot: usize) -> Vec<PageOp> {
+fn entries(page: PageView, first_slot: usize) -> Vec<PageOp> {
     let insert = |(i, node): (usize, edb::page::Node)| PageOp::Insert {
         slot: (first_slot + i) as u16,
         flags: node.flags & !edb::page::node_flags::COMPRESSED,

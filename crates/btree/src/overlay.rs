@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use crate::change::{PageChange, PageOp};
 use crate::pager::{Pager, Result, Stop};
+use crate::view::PageView;
 
 /// The pages of a database with the changes planned so far.
 pub(crate) struct Overlay<'p> {
@@ -23,9 +24,9 @@ struct Staged {
 }
 
 impl Pager for Overlay<'_> {
-    fn page(&self, pgno: u32) -> Result<&[u8]> {
+    fn page(&self, pgno: u32) -> Result<PageView<'_>> {
         match self.staged.get(&pgno) {
-            Some(staged) => Ok(&staged.page),
+            Some(staged) => Ok(PageView::of_bytes(&staged.page)),
             None => self.base.page(pgno),
         }
     }
@@ -40,8 +41,8 @@ impl<'p> Overlay<'p> {
         Overlay { base, staged: BTreeMap::new() }
     }
 
-    pub fn view(&self, pgno: u32) -> Result<PageRef<'_>> {
-        Ok(PageRef::new(self.page(pgno)?))
+    pub fn view(&self, pgno: u32) -> Result<PageView<'_>> {
+        self.page(pgno)
     }
 
     /// Plans one edit of page `pgno`.
@@ -50,7 +51,7 @@ impl<'p> Overlay<'p> {
         let staged = match self.staged.entry(pgno) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => {
-                let page: Box<[u8]> = base.page(pgno)?.into();
+                let page: Box<[u8]> = base.page(pgno)?.to_ref().bytes().into();
                 let dbtime_before = PageRef::new(&page).dbtime();
                 entry.insert(Staged { page, dbtime_before, fresh: false, ops: SmallVec::new() })
             }
@@ -80,7 +81,7 @@ impl<'p> Overlay<'p> {
         debug_assert!(target.fresh);
         let appended = self.view(from).and_then(|source| {
             let full = |_| Stop::Damaged { pgno: from, reason: "its nodes do not fit a page" };
-            PageMut::new(&mut target.page).append_from(source, slots).map_err(full)
+            PageMut::new(&mut target.page).append_from(source.to_ref(), slots).map_err(full)
         });
         self.staged.insert(to, target);
         appended

@@ -2,13 +2,15 @@
 
 use thiserror::Error;
 
+use crate::view::PageView;
+
 /// The pages of one database as they are in memory now.
 pub trait Pager {
     /// Page `pgno`.
     ///
     /// # Errors
     /// [`Stop::Missing`] if it is not in memory; other stops if the page cannot be had at all.
-    fn page(&self, pgno: u32) -> Result<&[u8], Stop>;
+    fn page(&self, pgno: u32) -> Result<PageView<'_>, Stop>;
 
     /// Bytes per page.
     fn page_bytes(&self) -> usize;

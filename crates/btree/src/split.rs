@@ -5,13 +5,14 @@
 //! 2. The last entry of every branch page has an empty key.
 //! 3. An insert at the end of a tree leaves the last page as full as the tree's density and starts a new one.
 
-use edb::page::{PageRef, page_flags, usable_bytes};
+use edb::page::{page_flags, usable_bytes};
 
 use crate::change::PageOp;
 use crate::overlay::Overlay;
 use crate::pager::{Result, Stop};
 use crate::space;
 use crate::tree::{Path, Tree, keys_repeat, leaf_of};
+use crate::view::PageView;
 
 /// Where a split takes its pages from.
 pub(crate) enum PageSource<'a> {
@@ -41,12 +42,12 @@ struct Incoming<'a> {
 
 /// Whether an entry put at `slot` of this leaf appends to the tree although the page has reached its density.
 pub(crate) fn appends_beyond_density(
-    page: PageRef,
+    page: PageView,
     slot: usize,
     needed_bytes: usize,
     density_pct: u8,
 ) -> bool {
-    let usable = usable_bytes(page.bytes().len());
+    let usable = usable_bytes(page.page_bytes());
     slot == page.node_count()
         && slot > 0
         && page.next() == 0
@@ -205,7 +206,7 @@ pub(crate) fn open_last_entry(overlay: &mut Overlay, pgno: u32) -> Result<()> {
 }
 
 /// How many entries the left page gets, the incoming one counted in its place.
-fn choose_left_count(page: PageRef, slot: usize, incoming: &Incoming, rightmost: bool) -> usize {
+fn choose_left_count(page: PageView, slot: usize, incoming: &Incoming, rightmost: bool) -> usize {
     let count = page.node_count();
     if page.is_leaf() && slot == count && rightmost {
         return count;
@@ -214,7 +215,7 @@ fn choose_left_count(page: PageRef, slot: usize, incoming: &Incoming, rightmost:
         return slot;
     }
     let new_bytes = page.bytes_needed(incoming.key, incoming.data.len());
-    let room = usable_bytes(page.bytes().len()) - page.prefix().len();
+    let room = usable_bytes(page.page_bytes()) - page.prefix().len();
     let total = (0..count).map(|i| page.node_bytes(i)).sum::<usize>() + new_bytes;
     let mut left = 0;
     let mut best: Option<(usize, usize)> = None;
@@ -242,7 +243,7 @@ fn choose_left_count(page: PageRef, slot: usize, incoming: &Incoming, rightmost:
 
 /// The shortest string above the left page's last entry and not above the right page's first one; in a branch page the
 /// left page's last key.
-fn separator(page: PageRef, slot: usize, left_count: usize, incoming: &Incoming) -> Vec<u8> {
+fn separator(page: PageView, slot: usize, left_count: usize, incoming: &Incoming) -> Vec<u8> {
     let entry = |index: usize| {
         let with_data = |key: &[u8], data: &[u8]| {
             if page.is_leaf() && keys_repeat(page) { [key, data].concat() } else { key.to_vec() }

@@ -11,6 +11,7 @@ use crate::overlay::Overlay;
 use crate::pager::{Pager, Result, Stop};
 use crate::space;
 use crate::tree::Tree;
+use crate::view::PageView;
 
 pub(crate) struct MemoryDatabase {
     pub coding: PlainCoding,
@@ -25,13 +26,13 @@ pub(crate) struct MemoryDatabase {
 }
 
 impl Pager for MemoryDatabase {
-    fn page(&self, pgno: u32) -> Result<&[u8]> {
+    fn page(&self, pgno: u32) -> Result<PageView<'_>> {
         let Some(page) = self.pages.get(pgno as usize) else {
             return Err(Stop::Damaged { pgno, reason: "beyond the end of the file" });
         };
         match &self.revealed {
             Some(revealed) if !revealed.borrow().contains(&pgno) => Err(Stop::Missing(pgno)),
-            _ => Ok(page),
+            _ => Ok(PageView::of_bytes(page)),
         }
     }
 

@@ -8,10 +8,11 @@
 //!
 //! Limits: keys up to 255 bytes, trees of 12 levels.
 
-use edb::page::{Node, PageRef};
+use edb::page::Node;
 use smallvec::SmallVec;
 
 use crate::pager::{Pager, Result, damaged};
+use crate::view::PageView;
 
 /// Longest key.
 pub const MAX_KEY_BYTES: usize = 255;
@@ -58,13 +59,13 @@ pub(crate) struct Descent {
     pub exact: bool,
 }
 
-pub(crate) fn view(pager: &dyn Pager, pgno: u32) -> Result<PageRef<'_>> {
-    Ok(PageRef::new(pager.page(pgno)?))
+pub(crate) fn view(pager: &dyn Pager, pgno: u32) -> Result<PageView<'_>> {
+    pager.page(pgno)
 }
 
 /// Whether entries of this page's tree are ordered by key and data. Space trees carry their owner's flag but have unique
 /// keys themselves.
-pub(crate) fn keys_repeat(page: PageRef) -> bool {
+pub(crate) fn keys_repeat(page: PageView) -> bool {
     page.is_non_unique() && !page.is_space()
 }
 
@@ -194,7 +195,7 @@ pub(crate) fn settle(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Opti
     }
 }
 
-fn leaf(pager: &dyn Pager, tree: Tree, pgno: u32) -> Result<PageRef<'_>> {
+fn leaf(pager: &dyn Pager, tree: Tree, pgno: u32) -> Result<PageView<'_>> {
     let page = view(pager, pgno)?;
     if page.objid() != tree.objid || !page.is_leaf() {
         return damaged(pgno, "no leaf of the tree that leads here");
@@ -222,7 +223,7 @@ pub(crate) fn descend(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) ->
 }
 
 /// The way from the root to a leaf that `choose` takes.
-fn descend_by(pager: &dyn Pager, tree: Tree, mut choose: impl FnMut(PageRef) -> usize) -> Result<Path> {
+fn descend_by(pager: &dyn Pager, tree: Tree, mut choose: impl FnMut(PageView) -> usize) -> Result<Path> {
     let mut path = Path::new();
     let mut pgno = tree.fdp;
     let mut leaf_expected = None;

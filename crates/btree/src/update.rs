@@ -7,7 +7,7 @@
 //!
 //! Limits: an entry fits one page; see [`most_entry_bytes`].
 
-use edb::page::{PageRef, node_flags, usable_bytes};
+use edb::page::{node_flags, usable_bytes};
 
 use crate::change::{Before, MiniTransaction, PageChange, PageOp, Undo};
 use crate::merge;
@@ -15,6 +15,7 @@ use crate::overlay::Overlay;
 use crate::pager::{Pager, Result, Stop, damaged};
 use crate::split::{PageSource, appends_beyond_density, insert_at};
 use crate::tree::{Descent, MAX_KEY_BYTES, Path, Position, Tree, descend, keys_repeat, leaf_of, view};
+use crate::view::PageView;
 
 /// Bytes of a node beside key and data: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
@@ -39,7 +40,7 @@ fn check_size(pager: &dyn Pager, key: &[u8], data: &[u8], repeats: bool) -> Resu
 
 /// An entry that was found, and the page it is on.
 struct Found<'p> {
-    page: PageRef<'p>,
+    page: PageView<'p>,
     path: Path,
 }
 
@@ -84,11 +85,10 @@ pub fn insert(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
     check_size(pager, key, data, repeats)?;
     let tail = if repeats { data.to_vec() } else { Vec::new() };
     if exact {
-        let node = found.page.node(found.at().slot);
-        if !node.is_deleted() {
+        if !found.page.is_deleted(found.at().slot) {
             return Err(Stop::Duplicate);
         }
-        let was = Before::Deleted { data: node.data.to_vec() };
+        let was = Before::Deleted { data: found.page.node(found.at().slot).data.to_vec() };
         return Ok(with_undo(tree, key, tail, was, set_entry(pager, tree, found, key, data, 0)?));
     }
     let (page, at) = (found.page, found.at());
@@ -129,7 +129,7 @@ pub(crate) fn insert_in(overlay: &mut Overlay, tree: Tree, key: &[u8], data: &[u
 pub fn replace(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<MiniTransaction> {
     check_size(pager, key, data, false)?;
     let (found, exact) = find(pager, tree, key, &[])?;
-    if !exact || found.page.node(found.at().slot).is_deleted() {
+    if !exact || found.page.is_deleted(found.at().slot) {
         return Err(Stop::NotFound);
     }
     let was = Before::Data { data: found.page.node(found.at().slot).data.to_vec() };
@@ -142,7 +142,7 @@ pub fn replace(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result
 /// `NotFound` if there is none or it is flagged deleted already, or what pages say.
 pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<MiniTransaction> {
     let (found, exact) = find(pager, tree, key, data)?;
-    if !exact || found.page.node(found.at().slot).is_deleted() {
+    if !exact || found.page.is_deleted(found.at().slot) {
         return Err(Stop::NotFound);
     }
     let tail = if keys_repeat(found.page) { data.to_vec() } else { Vec::new() };
@@ -157,7 +157,7 @@ pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
 /// What pages say.
 pub fn purge(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<Option<MiniTransaction>> {
     let (found, exact) = find(pager, tree, key, data)?;
-    if !exact || !found.page.node(found.at().slot).is_deleted() {
+    if !exact || !found.page.is_deleted(found.at().slot) {
         return Ok(None);
     }
     Ok(Some(MiniTransaction::system(remove_entry(pager, tree, found)?)))

@@ -90,6 +90,7 @@ fn config(folder: &str, image: &Rc<DatabaseImage>, cache_bytes: u64) -> Instance
     config.databases.push(DatabaseConfig {
         codec: Some(Rc::new(DatabaseCodec::new(image.clone()))),
         image_id: Some(image.id()),
+        nodes: Some(image.clone()),
         ..DatabaseConfig::new(&path(folder))
     });
     config

@@ -329,6 +329,7 @@ impl ShardState {
             config.databases.push(DatabaseConfig {
                 codec: Some(codec),
                 image_id: Some(image.id()),
+                nodes: Some(image.clone()),
                 counters: side.databases[number].0.clone(),
                 ..DatabaseConfig::new(path)
             });

@@ -21,6 +21,13 @@ field!(get_u16, put_u16, u16);
 field!(get_u32, put_u32, u32);
 field!(get_u64, put_u64, u64);
 
+/// Whether all bytes are zero; in blocks, which the processor compares at once.
+pub fn is_zero(bytes: &[u8]) -> bool {
+    const BLOCK: usize = 64;
+    let (blocks, rest) = bytes.as_chunks::<BLOCK>();
+    blocks.iter().all(|block| *block == [0; BLOCK]) && rest.iter().all(|byte| *byte == 0)
+}
+
 /// Length of the common prefix of `a` and `b`.
 #[inline]
 pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {

@@ -14,3 +14,5 @@ pub mod log;
 pub mod page;
 pub mod record;
 pub mod verify;
+
+pub use bytes::is_zero;

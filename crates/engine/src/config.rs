@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use btree::{PageCoding, PlainCoding};
+use btree::{NodeFunction, PageCoding, PlainCoding};
 use world::PageCodec;
 
 use crate::cache::CodecCoding;
@@ -49,6 +49,8 @@ pub struct DatabaseConfig {
     pub codec: Option<Rc<dyn PageCodec>>,
     /// The image the file was created from, if its pages may arrive pristine.
     pub image_id: Option<u64>,
+    /// The nodes of that image, so that its pages can be used without making their bytes.
+    pub nodes: Option<Rc<dyn NodeFunction>>,
     /// The file grows in steps of this many bytes.
     pub extension_bytes: u64,
     /// Counts the I/O on the file, as `log_counters` do for the log.
@@ -93,6 +95,7 @@ impl DatabaseConfig {
             path: path.to_owned(),
             codec: None,
             image_id: None,
+            nodes: None,
             extension_bytes: 8 << 20,
             counters: Counters::default(),
         }

@@ -10,12 +10,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use btree::PageCoding;
+use btree::{NodeFunction, PageCoding};
 use edb::header::DatabaseHeader;
 use results::IoClass;
-use world::{OpenMode, PageBuf, PageCodec, World};
+use world::{OpenMode, PageCodec, World};
 
-use crate::cache::{Cache, CachedDatabase};
+use crate::cache::{Cache, CachedDatabase, CachedPage};
 use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::header;
@@ -30,6 +30,7 @@ pub(crate) struct Database {
     pub(crate) coding: Box<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) image_id: Option<u64>,
+    nodes: Option<Rc<dyn NodeFunction>>,
     /// The header was not intact when the file was opened.
     pub(crate) header_from_shadow: bool,
     pub(crate) extension_bytes: u64,
@@ -66,6 +67,7 @@ impl Database {
             coding,
             codec: config.codec.clone(),
             image_id: config.image_id,
+            nodes: config.nodes.clone(),
             header_from_shadow: copy > 0,
             extension_bytes: config.extension_bytes,
             dbtime: Cell::new(header.dbtime()),
@@ -79,21 +81,27 @@ impl Database {
         }))
     }
 
-    /// Appends what the coding makes of a page; a page known to equal its image is not looked at for that.
-    pub(crate) fn encode_page(&self, pgno: u32, page: &PageBuf, out: &mut Vec<u8>) {
-        let index = u64::from(pgno) + 1;
-        if let (Some((image, same)), Some(codec)) = (page.pristine(), &self.codec)
-            && same == index
-            && codec.encode_pristine(image.id(), index, out)
-        {
-            return;
+    /// Appends what the coding makes of a page; a page known without its bytes is not asked for them.
+    pub(crate) fn encode_page(&self, pgno: u32, page: &CachedPage, out: &mut Vec<u8>) {
+        let encoded = match (page, &self.codec) {
+            (CachedPage::Image(image), Some(codec)) => codec.encode_known(&**image, out),
+            (CachedPage::Buf(page), Some(codec)) => page.pristine().is_some_and(|(image, index)| {
+                index == u64::from(pgno) + 1 && codec.encode_pristine(image.id(), index, out)
+            }),
+            (_, None) => false,
+        };
+        if !encoded {
+            self.coding.encode(pgno, page.sealed().as_slice(), out);
         }
-        self.coding.encode(pgno, page.as_slice(), out);
     }
 
     /// Gives the database its share of the cache.
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
-        cache.attach(self.id, CachedDatabase::new(self.file.clone(), self.image_id), cache_bytes);
+        cache.attach(
+            self.id,
+            CachedDatabase::new(self.file.clone(), self.image_id, self.nodes.clone()),
+            cache_bytes,
+        );
     }
 
     /// A copy of the header as it is now.

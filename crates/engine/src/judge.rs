@@ -27,12 +27,19 @@ impl Finding {
     }
 }
 
-/// Judges the page at place `index` of a file (0 and 1 are its headers). A page known to equal the database's image needs
-/// no look at its bytes: every page of an image is valid.
+/// Judges the page at place `index` of a file (0 and 1 are its headers). A page known to be one of the database's image, as
+/// it was or with the changes made on it, needs no look at its bytes: every page of an image is valid, and so is what a
+/// change makes of a valid page.
 pub(crate) fn judge(page: &PageBuf, index: u64, image_id: Option<u64>) -> Finding {
     if let Some((image, pristine_index)) = page.pristine()
         && pristine_index == index
         && Some(image.id()) == image_id
+    {
+        return Finding::Good;
+    }
+    if let Some(known) = page.known()
+        && known.index() == index
+        && Some(known.image_id()) == image_id
     {
         return Finding::Good;
     }

@@ -52,7 +52,7 @@ mod transaction;
 mod transactions;
 
 pub use backup::BackupReport;
-pub use cache::CacheStatus;
+pub use cache::{CacheStatus, ImagePage};
 pub use checksum::{ChecksumReport, LogChecksumReport, StreamConfig, check_database, check_logs};
 pub use config::{DatabaseConfig, InstanceConfig};
 pub use create::create_database;

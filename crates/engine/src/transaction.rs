@@ -177,7 +177,7 @@ impl Drop for Transaction {
             return;
         }
         let (core, id) = (self.core.clone(), self.id);
-        drop(self.core.world.spawn(async move { roll_back(&core, id).await }));
+        self.core.world.spawn_detached(async move { drop(roll_back(&core, id).await) });
     }
 }
 

@@ -258,10 +258,30 @@ impl Schema {
     /// The entry that `key` and `data` are, if every byte is right.
     pub fn verify(&self, tree: Tree, key: &[u8], data: &[u8]) -> Option<Entry> {
         let entry = self.recognise(tree, key, data)?;
+        (*self.key(entry) == *key && self.has_data(entry, data)).then_some(entry)
+    }
+
+    /// The entry of `tree` whose data these bytes are, if every byte is right. Entries whose data name no version are not
+    /// found.
+    pub fn entry_of_data(&self, tree: Tree, data: &[u8]) -> Option<Entry> {
+        let owner = |at: usize| Payload::owner(data.get(at..)?);
+        let entry = match tree {
+            Tree::Rows => owner(PROPERTIES.start).map(|Owner { id, version, .. }| Entry::Row { id, version }),
+            Tree::Bodies => owner(0).map(|Owner { id, version, .. }| Entry::Body { id, version }),
+            Tree::Folders => {
+                owner(CHANGES_START).map(|Owner { id, version, .. }| Entry::Folder { id, version })
+            }
+            Tree::Conversations => None,
+        };
+        let entry = entry.filter(|entry| entry.id() > 0 && entry.data_bytes() == data.len())?;
+        self.has_data(entry, data).then_some(entry)
+    }
+
+    fn has_data(&self, entry: Entry, data: &[u8]) -> bool {
         let mut expected = [0; BODY_BYTES];
         let expected = &mut expected[..entry.data_bytes()];
         self.write_data(entry, expected);
-        (*self.key(entry) == *key && expected == data).then_some(entry)
+        expected == data
     }
 
     fn write_row(&self, id: u32, version: u32, out: &mut [u8]) {

@@ -72,11 +72,11 @@ async fn serve<S: 'static>(
     while let Some(call) = calls.next().await {
         running.set(running.get() + 1);
         let (work, running, ended) = (call(state.clone()), running.clone(), ended.clone());
-        drop(world.spawn(async move {
+        world.spawn_detached(async move {
             work.await;
             running.set(running.get() - 1);
             ended.notify_all();
-        }));
+        });
     }
     while running.get() > 0 {
         ended.wait().await;

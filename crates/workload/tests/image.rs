@@ -145,9 +145,10 @@ struct Pages<'a> {
 }
 
 impl btree::Pager for Pages<'_> {
-    fn page(&self, pgno: u32) -> Result<&[u8], btree::Stop> {
+    fn page(&self, pgno: u32) -> Result<btree::PageView<'_>, btree::Stop> {
         let mut read = self.read.borrow_mut();
-        Ok(read.entry(pgno).or_insert_with(|| Vec::leak(page(self.image, pgno))))
+        let bytes: &'static [u8] = read.entry(pgno).or_insert_with(|| Vec::leak(page(self.image, pgno)));
+        Ok(btree::PageView::of_bytes(bytes))
     }
 
     fn page_bytes(&self) -> usize {

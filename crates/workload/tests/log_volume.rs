@@ -43,8 +43,8 @@ struct Pages {
 }
 
 impl Pager for Pages {
-    fn page(&self, pgno: u32) -> Result<&[u8], Stop> {
-        self.made.get(&pgno).map(|page| &page[..]).ok_or(Stop::Missing(pgno))
+    fn page(&self, pgno: u32) -> Result<btree::PageView<'_>, Stop> {
+        self.made.get(&pgno).map(|page| btree::PageView::of_bytes(page)).ok_or(Stop::Missing(pgno))
     }
 
     fn page_bytes(&self) -> usize {

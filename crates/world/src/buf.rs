@@ -3,10 +3,12 @@
 //!
 //! A pristine page is a promise `(image, page)`; it becomes bytes at the first byte access. Code that only needs to
 //! know that a page is intact (maintenance, checksum, backup) may accept the promise without touching bytes, since a
-//! test over every page kind proves that every image page is valid. An encoded page becomes bytes at the first access,
+//! test over every page kind proves that every image page is valid. A *known* page goes one step further: an image page
+//! and what was changed on it, in a form that its maker understands. An encoded page becomes bytes at the first access,
 //! too, but nobody may take it for valid unseen.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::any::Any;
 use std::cell::{OnceCell, RefCell};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -35,6 +37,18 @@ pub trait PageImage {
     }
 }
 
+/// A page that is known without its bytes: an image page and the changes made on it since.
+pub trait KnownPage: Any {
+    /// The image it comes from.
+    fn image_id(&self) -> u64;
+    /// Its place in the file.
+    fn index(&self) -> u64;
+    /// Bytes per page.
+    fn page_bytes(&self) -> usize;
+    /// Writes the page, checksums included.
+    fn fill(&self, page: &mut [u8]);
+}
+
 /// Keeps pages in small space: contents that are a known function of little data are stored as that data.
 pub trait PageCodec {
     /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
@@ -48,6 +62,15 @@ pub trait PageCodec {
     /// nothing is appended, if it has no short encoding.
     fn encode_unsealed(&self, _index: u64, _page: &[u8], _out: &mut Vec<u8>) -> bool {
         false
+    }
+    /// As [`Self::encode`] for a page that is known, without its bytes. `false`, and nothing is appended, if this codec
+    /// does not know pages of its kind.
+    fn encode_known(&self, _page: &dyn KnownPage, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+    /// As [`Self::decode`], without making bytes: `None` as well if this page is not known without them.
+    fn decode_known(&self, _index: u64, _encoded: &[u8]) -> Option<Rc<dyn KnownPage>> {
+        None
     }
     /// Restores a page. `None` if `encoded` is not an encoding.
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()>;
@@ -88,6 +111,7 @@ enum Kind {
 #[derive(Clone)]
 enum Origin {
     Image(Rc<dyn PageImage>),
+    Known(Rc<dyn KnownPage>),
     Encoding { codec: Rc<dyn PageCodec>, encoded: Rc<[u8]> },
 }
 
@@ -98,6 +122,7 @@ impl Origin {
         match self {
             Origin::Image(image) if is_sealed => image.fill(index, bytes),
             Origin::Image(image) => image.fill_unsealed(index, bytes),
+            Origin::Known(page) => page.fill(bytes),
             Origin::Encoding { codec, encoded } => {
                 let restored = match is_sealed {
                     true => codec.decode(index, encoded, bytes),
@@ -139,6 +164,12 @@ impl PageBuf {
         PageBuf { len, kind: Kind::Made { of, index, bytes: OnceCell::new(), unsealed: OnceCell::new() } }
     }
 
+    /// A page that is known without its bytes.
+    pub fn known_as(page: Rc<dyn KnownPage>) -> PageBuf {
+        let index = page.index();
+        PageBuf::made(page.page_bytes(), Origin::Known(page), index)
+    }
+
     /// Length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never of length zero")]
     pub fn len(&self) -> usize {
@@ -165,9 +196,22 @@ impl PageBuf {
         }
     }
 
+    /// What this buffer is known to be, if it was made of that.
+    pub fn known(&self) -> Option<&Rc<dyn KnownPage>> {
+        match &self.kind {
+            Kind::Made { of: Origin::Known(page), .. } => Some(page),
+            _ => None,
+        }
+    }
+
     /// Whether the contents are bytes and nothing else.
     pub fn is_bytes(&self) -> bool {
         matches!(self.kind, Kind::Bytes(_))
+    }
+
+    /// Whether nobody has looked at the buffer since it was made empty: it is all zero.
+    pub(crate) fn is_untouched(&self) -> bool {
+        matches!(&self.kind, Kind::Empty(bytes) if bytes.get().is_none())
     }
 
     /// Gives memory back that can be made again.
@@ -259,6 +303,9 @@ impl std::fmt::Debug for PageBuf {
             Kind::Bytes(_) => write!(f, "PageBuf({} B)", self.len),
             Kind::Made { of: Origin::Image(_), index, .. } => {
                 write!(f, "PageBuf({} B, pristine page {index})", self.len)
+            }
+            Kind::Made { of: Origin::Known(_), index, .. } => {
+                write!(f, "PageBuf({} B, known page {index})", self.len)
             }
             Kind::Made { index, .. } => write!(f, "PageBuf({} B, encoded page {index})", self.len),
         }

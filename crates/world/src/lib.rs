@@ -29,7 +29,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-pub use buf::{Bufs, PageBuf, PageCodec, PageImage, SECTOR_BYTES, Stowage};
+pub use buf::{Bufs, KnownPage, PageBuf, PageCodec, PageImage, SECTOR_BYTES, Stowage};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
 pub use task::Task;
@@ -242,6 +242,11 @@ impl World {
         let (task, body) = task::pair(future);
         self.0.spawn(Box::pin(body));
         task
+    }
+
+    /// Starts a task on this thread whose end nobody waits for.
+    pub fn spawn_detached(&self, future: impl Future<Output = ()> + 'static) {
+        self.0.spawn(Box::pin(future));
     }
 
     /// Starts `start` on shard `index`.

@@ -164,6 +164,7 @@ async fn config_of(
     config.databases.push(DatabaseConfig {
         codec: Some(codec),
         image_id: Some(image.id()),
+        nodes: Some(image.clone()),
         ..DatabaseConfig::new(&path)
     });
     Ok((config, image))

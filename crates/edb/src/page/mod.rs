@@ -16,6 +16,7 @@
 mod bulk;
 mod edit;
 mod prefix;
+pub mod search;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -27,7 +28,9 @@ pub use edit::{Full, PageMut};
 pub use prefix::best_prefix;
 pub use validate::Damage;
 
-use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64};
+use search::{compare_keys, guess_slot, search_nodes};
+
+use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64, is_zero};
 
 /// Largest page size.
 pub const MAX_PAGE_BYTES: usize = 32 * 1024;
@@ -176,8 +179,11 @@ impl<'a> Node<'a> {
 
     /// Compares this node's key with `key` without putting it together.
     pub fn compare_key(&self, key: &[u8]) -> Ordering {
+        if self.prefix.is_empty() {
+            return compare_keys(self.suffix, key);
+        }
         let (head, rest) = key.split_at(key.len().min(self.prefix.len()));
-        self.prefix.cmp(head).then_with(|| self.suffix.cmp(rest))
+        compare_keys(self.prefix, head).then_with(|| compare_keys(self.suffix, rest))
     }
 
     /// Compares key and data of this node, as one string, with `key` and `data`.
@@ -302,7 +308,7 @@ impl<'a> PageRef<'a> {
 
     /// Never written: all bytes zero.
     pub fn is_uninitialised(self) -> bool {
-        self.bytes.iter().all(|&b| b == 0)
+        is_zero(self.bytes)
     }
 
     /// All free bytes, wherever they lie, including those held for rollback.
@@ -433,20 +439,20 @@ impl<'a> PageRef<'a> {
         let prefix = self.prefix();
         // What of the page prefix the key shares decides most comparisons of compressed nodes once and for all.
         let shared = common_prefix_len(prefix, key);
-        self.search_by(prefix, |node| {
+        self.partition(prefix, self.node_count(), key, |node| {
             let taken = node.prefix.len();
             if taken > shared {
                 // Differs inside the prefix, or the key ends there and is the smaller one.
                 key.get(shared).map_or(Ordering::Greater, |byte| prefix[shared].cmp(byte))
             } else {
-                node.suffix.cmp(&key[taken..])
+                compare_keys(node.suffix, &key[taken..])
             }
         })
     }
 
     /// As `search`, for trees with repeating keys: entries are ordered by key and data as one string.
     pub fn search_entry(self, key: &[u8], data: &[u8]) -> Result<usize, usize> {
-        self.search_by(self.prefix(), |node| node.compare_entry(key, data))
+        self.partition(self.prefix(), self.node_count(), key, |node| node.compare_entry(key, data))
     }
 
     /// Branch page: the slot whose child covers `key`. Separators are exclusive upper bounds, the last one is open.
@@ -459,10 +465,10 @@ impl<'a> PageRef<'a> {
     pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
         let found = if data.is_empty() {
-            self.partition(self.prefix(), last, |node| node.compare_key(key))
+            self.partition(self.prefix(), last, key, |node| node.compare_key(key))
         } else {
             let compare = |node: Node<'a>| compare_pieces(&[node.prefix, node.suffix], &[key, data]);
-            self.partition(self.prefix(), last, compare)
+            self.partition(self.prefix(), last, key, compare)
         };
         let above = match found {
             Ok(slot) => slot + 1,
@@ -471,28 +477,21 @@ impl<'a> PageRef<'a> {
         above.min(last)
     }
 
-    fn search_by(self, prefix: &'a [u8], compare: impl Fn(Node<'a>) -> Ordering) -> Result<usize, usize> {
-        self.partition(prefix, self.node_count(), compare)
-    }
-
-    /// Binary search among the first `count` nodes.
+    /// Search among the first `count` nodes for the place of `key`, which `compare` compares nodes with.
     #[inline(always)]
     fn partition(
         self,
         prefix: &'a [u8],
         count: usize,
+        key: &[u8],
         compare: impl Fn(Node<'a>) -> Ordering,
     ) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, count);
-        while low < high {
-            let middle = (low + high) / 2;
-            match compare(self.node_with(prefix, middle).unwrap_or(Node::NONE)) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(middle),
-                Ordering::Greater => high = middle,
-            }
-        }
-        Err(low)
+        let node = |slot| self.node_with(prefix, slot).unwrap_or(Node::NONE);
+        let guess = || {
+            let (first, last) = (node(0), node(count - 1));
+            guess_slot([first.prefix, first.suffix], [last.prefix, last.suffix], count, key)
+        };
+        search_nodes(count, guess, |slot| compare(node(slot)))
     }
 
     /// Bytes that node `slot` takes, its tag included.

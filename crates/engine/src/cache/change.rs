@@ -2,11 +2,12 @@
 
 use std::cell::Ref;
 
-use btree::{MiniTransaction, Misfit, PageChange, PageCoding, Pager, Redo, Stop};
+use btree::{MiniTransaction, Misfit, PageChange, PageCoding, PageView, Pager, Redo, Stop};
 use edb::page::{PageRef, page_flags};
 use world::PageBuf;
 
 use super::frames::{Frames, Holds, PageKey};
+use super::page::CachedPage;
 use super::{Cache, LogPosition, Pins};
 use crate::error::Result;
 
@@ -19,12 +20,12 @@ pub(crate) struct View<'a> {
 }
 
 impl Pager for View<'_> {
-    fn page(&self, pgno: u32) -> btree::Result<&[u8]> {
+    fn page(&self, pgno: u32) -> btree::Result<PageView<'_>> {
         let found = self.frames.find(PageKey { db: self.db, pgno });
         match found.map(|number| (number, self.frames.get(number))) {
             Some((number, frame)) if frame.holds == Holds::Page => {
                 self.frames.touch(number, self.now_ns);
-                Ok(frame.page.as_ref().expect("a frame that holds a page has its bytes").as_unsealed_slice())
+                Ok(frame.page.as_ref().expect("a frame that holds a page has it").view())
             }
             _ => Err(Stop::Missing(pgno)),
         }
@@ -43,7 +44,7 @@ impl Cache {
     }
 
     /// Calls `log_image` with every page that `mini` makes dirty and whose old contents redo may need.
-    pub(crate) fn images(&self, db: u8, mini: &MiniTransaction, mut log_image: impl FnMut(u32, &PageBuf)) {
+    pub(crate) fn images(&self, db: u8, mini: &MiniTransaction, mut log_image: impl FnMut(u32, &CachedPage)) {
         let frames = self.0.frames.borrow();
         for change in mini.changes.iter().filter(|change| !change.formats()) {
             let Some(frame) = frames.find(PageKey { db, pgno: change.pgno }) else { continue };
@@ -76,8 +77,8 @@ impl Cache {
                 None => return Err(Misfit { pgno: change.pgno, reason: "not in memory" }),
             };
             let slot = frames.get_mut(frame);
-            let page = slot.page.get_or_insert_with(|| PageBuf::empty(self.0.page_bytes));
-            change.apply(page.as_unsealed_mut_slice(), dbtime)?;
+            let page = slot.page.get_or_insert_with(|| CachedPage::empty(self.0.page_bytes));
+            page.apply(change, dbtime)?;
             slot.is_prepared &= !change.formats();
             frames.touch(frame, now_ns);
             frames.mark_changed(frame, start, end);
@@ -107,15 +108,15 @@ impl Cache {
             Holds::Damaged => Rebuilt::FailedCheck,
         };
         let outcome = if change.formats() {
-            let page = slot.page.insert(PageBuf::empty(page_bytes));
-            match change.apply(page.as_mut_slice(), dbtime) {
+            let page = slot.page.insert(CachedPage::empty(page_bytes));
+            match page.apply(change, dbtime) {
                 Ok(()) => RedoOutcome::MadeAnew(before),
                 Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
             }
         } else if before == Rebuilt::FailedCheck {
             RedoOutcome::Unproven("it failed its check".to_owned())
         } else {
-            let page = slot.page.get_or_insert_with(|| PageBuf::empty(page_bytes));
+            let page = slot.page.get_or_insert_with(|| CachedPage::empty(page_bytes));
             redo_on(page, change, dbtime, basis)
         };
         if matches!(outcome, RedoOutcome::Applied | RedoOutcome::MadeAnew(_)) {
@@ -143,7 +144,7 @@ impl Cache {
             Holds::Page => Rebuilt::Verified,
             Holds::Damaged => Rebuilt::FailedCheck,
         };
-        (slot.page, slot.holds) = (Some(PageBuf::copy_of(image)), Holds::Page);
+        (slot.page, slot.holds) = (Some(CachedPage::Buf(PageBuf::copy_of(image))), Holds::Page);
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
@@ -155,9 +156,9 @@ impl Cache {
         let frames = self.0.frames.borrow();
         let Some(frame) = frames.find(key).map(|frame| frames.get(frame)) else { return false };
         let Some(page) = frame.page.as_ref().filter(|_| frame.holds == Holds::Page) else { return false };
-        let (page, image) = (PageRef::new(page.as_unsealed_slice()), PageRef::new(image));
-        let is_same = page.dbtime() == image.dbtime();
-        if planted!(VerifiedPageTrusted) && page.dbtime() >= image.dbtime() {
+        let (dbtime, image) = (page.view().dbtime(), PageRef::new(image));
+        let is_same = dbtime == image.dbtime();
+        if planted!(VerifiedPageTrusted) && dbtime >= image.dbtime() {
             return true;
         }
         debug_assert!(
@@ -175,8 +176,8 @@ impl Cache {
 }
 
 /// Redo of a change on a page that verified.
-fn redo_on(page: &mut PageBuf, change: &PageChange, dbtime: u64, basis: Basis) -> RedoOutcome {
-    let page_dbtime = PageRef::new(page.as_unsealed_slice()).dbtime();
+fn redo_on(page: &mut CachedPage, change: &PageChange, dbtime: u64, basis: Basis) -> RedoOutcome {
+    let page_dbtime = page.view().dbtime();
     if planted!(VerifiedPageTrusted) && page_dbtime >= dbtime {
         return RedoOutcome::AlreadyThere { page_dbtime };
     }
@@ -184,7 +185,7 @@ fn redo_on(page: &mut PageBuf, change: &PageChange, dbtime: u64, basis: Basis) -
         return RedoOutcome::AlreadyThere { page_dbtime };
     }
     match basis != Basis::File || planted!(RedoWithoutDbtime) {
-        true if planted!(RedoWithoutDbtime) => match change.apply(page.as_unsealed_mut_slice(), dbtime) {
+        true if planted!(RedoWithoutDbtime) => match page.apply(change, dbtime) {
             Ok(()) => RedoOutcome::Applied,
             Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
         },
@@ -192,7 +193,7 @@ fn redo_on(page: &mut PageBuf, change: &PageChange, dbtime: u64, basis: Basis) -
         false => RedoOutcome::Unproven(format!(
             "a write was lost or went astray: its dbtime is {page_dbtime}, the log has {dbtime}"
         )),
-        true => match change.redo(page.as_unsealed_mut_slice(), dbtime) {
+        true => match change.redo(page.bytes_mut(), dbtime) {
             Redo::Applied => RedoOutcome::Applied,
             Redo::AlreadyThere | Redo::WrongVersion { .. } => RedoOutcome::Wrong(format!(
                 "a write of this recovery was lost or went astray: its dbtime is {page_dbtime}, the log expects {}",
@@ -255,7 +256,7 @@ impl PageCoding for CodecCoding {
 
     fn encode(&self, pgno: u32, page: &[u8], out: &mut Vec<u8>) {
         let unused = PageRef::new(page).unused();
-        if page[unused.clone()].iter().all(|&byte| byte == 0) {
+        if edb::is_zero(&page[unused.clone()]) {
             return self.codec.encode(u64::from(pgno) + 1, page, out);
         }
         // What edits have left there means nothing and would be logged byte by byte.

@@ -10,9 +10,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 
+use world::FixedHashMap;
 use world::sync::Notify;
-use world::{FixedHashMap, PageBuf};
 
+use super::page::CachedPage;
 use crate::log::{LogPosition, POSITION_END};
 
 /// Uses closer together than this count as one.
@@ -50,7 +51,7 @@ pub(crate) enum Holds {
 pub(crate) struct Frame {
     pub(crate) key: PageKey,
     pub(crate) holds: Holds,
-    pub(crate) page: Option<PageBuf>,
+    pub(crate) page: Option<CachedPage>,
     pub(crate) pins: u32,
     /// Last and second-last use.
     used_ns: [Cell<u64>; 2],
@@ -150,7 +151,9 @@ impl Frames {
     pub(crate) fn touch(&self, frame: u32, now_ns: u64) {
         let slot = self.get(frame);
         slot.touch(now_ns);
+        // A page of the image needs no stowing: its edits are small, and its bytes were never made.
         if let Some(ready) = &self.ready
+            && matches!(slot.page, Some(CachedPage::Buf(_)))
             && !slot.is_ready.replace(true)
         {
             ready.borrow_mut().push_back((frame, now_ns));

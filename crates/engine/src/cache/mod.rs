@@ -4,7 +4,7 @@
 //! 1. A page is written only after the log is durable up to its last change (design invariant 2).
 //! 2. What is written is a copy taken between two changes: bytes in flight never change.
 //! 3. A write counts as done for the checkpoint only after a later sync of its file (design invariant 4).
-//! 4. Bytes are verified, or known pristine, before anyone sees them (design invariant 6).
+//! 4. Bytes are verified, or the page is known pristine or known by its changes, before anyone sees them (design invariant 6).
 //! 5. A failed write or sync stops the instance; it is not retried (design invariant 3).
 //! 6. A page that an operation has fetched stays until the operation ends, so its retries make progress.
 //! 7. The checksums of a cached page mean nothing: they are computed when it is written. A dirty page that is stowed is
@@ -14,6 +14,7 @@
 
 mod change;
 mod frames;
+mod page;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ mod write;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use btree::NodeFunction;
 use smallvec::SmallVec;
 use world::sync::Notify;
 use world::{Stowage, World};
@@ -29,6 +31,8 @@ use world::{Stowage, World};
 pub(crate) use change::{Basis, CodecCoding, Rebuilt, RedoOutcome};
 use frames::Frames;
 pub(crate) use frames::PageKey;
+pub(crate) use page::CachedPage;
+pub use page::ImagePage;
 pub(crate) use write::writes_under_way;
 
 use crate::config::InstanceConfig;
@@ -57,10 +61,12 @@ pub struct CacheStatus {
 /// A database as the cache sees it.
 pub(crate) struct CachedDatabase {
     pub(crate) file: IoFile,
-    /// The image whose pages need no check; 0 if none.
+    /// The image whose pages need no check.
     pub(crate) image_id: Option<u64>,
     /// What keeps its pages small while they are not in use.
     stowage: Option<Rc<dyn Stowage>>,
+    /// The nodes of that image.
+    nodes: Option<Rc<dyn NodeFunction>>,
     /// Oldest first change of pages written since the last sync began.
     unsynced: Cell<LogPosition>,
     /// The same, of a sync under way.
@@ -69,15 +75,25 @@ pub(crate) struct CachedDatabase {
 }
 
 impl CachedDatabase {
-    pub(crate) fn new(file: IoFile, image_id: Option<u64>) -> CachedDatabase {
+    pub(crate) fn new(
+        file: IoFile,
+        image_id: Option<u64>,
+        nodes: Option<Rc<dyn NodeFunction>>,
+    ) -> CachedDatabase {
         CachedDatabase {
             stowage: file.file().stowage(),
             file,
             image_id,
+            nodes,
             unsynced: Cell::new(POSITION_END),
             syncing: Cell::new(POSITION_END),
             syncs_running: Cell::new(0),
         }
+    }
+
+    /// The image by id and nodes, if its pages can be had node by node.
+    fn image(&self) -> Option<(u64, &Rc<dyn NodeFunction>)> {
+        self.image_id.zip(self.nodes.as_ref())
     }
 }
 

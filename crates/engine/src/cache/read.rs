@@ -6,6 +6,7 @@ use world::sync::Notify;
 use world::{Bufs, ErrorKind, PageBuf};
 
 use super::frames::Holds;
+use super::page::CachedPage;
 use super::{Cache, PageKey, Pins};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, judge};
@@ -166,10 +167,11 @@ impl Cache {
             let slot = frames.get_mut(frame);
             let waiters = slot.arrival.take();
             if finding == Finding::Good {
+                let page = CachedPage::arrived(page, database.image());
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
                 frames.touch(frame, now_ns);
             } else if self.0.keep_damaged.get() {
-                (slot.holds, slot.page) = (Holds::Damaged, Some(page));
+                (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::Buf(page)));
                 frames.touch(frame, now_ns);
             } else {
                 frames.release(frame);

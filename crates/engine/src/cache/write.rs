@@ -1,11 +1,12 @@
 //! Writing pages back: to free frames, to let the checkpoint move, to shut down.
 
-use edb::page::{PageMut, PageRef};
+use edb::page::PageMut;
 use results::IoClass;
 use smallvec::SmallVec;
 use world::Bufs;
 
 use super::frames::Holds;
+use super::page::CachedPage;
 use super::{Cache, LogPosition, PageKey};
 use crate::error::Result;
 use crate::log::POSITION_END;
@@ -159,7 +160,7 @@ impl Cache {
         let run = self.copy_run(frame);
         self.0.writes_running.set(self.0.writes_running.get() + 1);
         let cache = self.clone();
-        drop(self.0.world.spawn(async move { cache.write_run(run).await }));
+        self.0.world.spawn_detached(async move { cache.write_run(run).await });
     }
 
     fn copy_run(&self, frame: u32) -> Run {
@@ -178,18 +179,7 @@ impl Cache {
             debug_assert!(slot.holds == Holds::Page);
             let is_prepared = std::mem::take(&mut slot.is_prepared);
             let page = slot.page.as_mut().expect("a dirty frame holds a page");
-            run.pages.push(page.sealed_copy(|bytes| {
-                debug_assert_eq!(
-                    PageRef::new(bytes).validate(),
-                    Ok(()),
-                    "page {pgno} must be valid to be written"
-                );
-                let mut page = PageMut::new(bytes);
-                if !is_prepared {
-                    page.prepare(pgno);
-                }
-                page.seal(pgno);
-            }));
+            run.pages.push(page.to_write(pgno, is_prepared));
             run.log_needed = run.log_needed.max(slot.last_change);
             let first_dirty = frames.begin_write(frame);
             run.frames.push((frame, first_dirty));
@@ -204,7 +194,7 @@ impl Cache {
             let slot = frames.get_mut(frame);
             let (key, is_dirty) = (slot.key, slot.is_dirty());
             let database = self.database(key.db);
-            let (Some(page), Ok(database)) = (&mut slot.page, database) else { continue };
+            let (Some(CachedPage::Buf(page)), Ok(database)) = (&mut slot.page, database) else { continue };
             let Some(stowage) = &database.stowage else { continue };
             if is_dirty && !slot.is_prepared {
                 PageMut::new(page.as_unsealed_mut_slice()).prepare(key.pgno);

@@ -44,11 +44,11 @@ struct Way {
 }
 
 impl Pager for Trace<'_> {
-    fn page(&self, pgno: u32) -> btree::Result<&[u8]> {
+    fn page(&self, pgno: u32) -> btree::Result<btree::PageView<'_>> {
         let page = self.pager.page(pgno)?;
         let mut way = self.way.borrow_mut();
         way.pages.insert(pgno);
-        if PageRef::new(page).is_leaf() {
+        if page.is_leaf() {
             way.leaves.insert(pgno);
         }
         Ok(page)

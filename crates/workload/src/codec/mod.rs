@@ -9,19 +9,22 @@
 //! 3. The encoding depends on the shape alone, so a log can be decoded by whoever knows the shape.
 //!
 //! Format: a kind byte. 0: the image page as it is. 1: a flag byte, nodes in tag order (see `Piece`), patches. 2: patches
-//! on a page of zeros.
+//! on a page of zeros. 3: the image page and what was changed on it, edit by edit (see `edits`).
 //!
 //! Limits: pages of the page size of the shape.
 
+mod edits;
 mod find;
 mod patch;
 mod tags;
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use edb::page::{PageRef, header_bytes, node_flags, page_flags};
-use world::{PageCodec, PageImage};
+use engine::ImagePage;
+use world::{KnownPage, PageCodec, PageImage};
 
 use crate::image::DatabaseImage;
 use crate::payload::VERSION_MAX;
@@ -33,6 +36,7 @@ use tags::{TAG_BYTES, TAG_COUNT, Tag, put_tag, tags};
 const KIND_IMAGE: u8 = 0;
 const KIND_NODES: u8 = 1;
 const KIND_PATCHES: u8 = 2;
+const KIND_EDITS: u8 = 3;
 /// The page's checksums are right, so they need not be kept.
 const CHECKSUM_VALID: u8 = 1;
 
@@ -139,6 +143,25 @@ impl PageCodec for DatabaseCodec {
         encoded.is_some()
     }
 
+    fn encode_known(&self, page: &dyn KnownPage, out: &mut Vec<u8>) -> bool {
+        if page.image_id() != self.image.id() {
+            return false;
+        }
+        let page: &dyn Any = page;
+        let Some(page) = page.downcast_ref::<ImagePage>() else { return false };
+        self.encode_edits(page.page(), out);
+        true
+    }
+
+    fn decode_known(&self, index: u64, encoded: &[u8]) -> Option<Rc<dyn KnownPage>> {
+        let (kind, rest) = encoded.split_first()?;
+        if *kind != KIND_EDITS {
+            return None;
+        }
+        let page = self.decode_edits(pgno_of(index), rest)?;
+        Some(Rc::new(ImagePage::new(self.image.id(), page)))
+    }
+
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
         if self.decode_nodes_or_all(index, encoded, page)? == Sums::Missing {
             edb::checksum::stamp(page, pgno_of(index));
@@ -172,6 +195,10 @@ impl DatabaseCodec {
         if *kind == KIND_PATCHES {
             page.fill(0);
             return apply_patches(rest, page).map(|()| Sums::Restored);
+        }
+        if *kind == KIND_EDITS {
+            self.decode_known(index, encoded)?.fill(page);
+            return Some(Sums::Restored);
         }
         if *kind == KIND_IMAGE {
             if index < self.image.pages() {

@@ -1,6 +1,6 @@
 //! A few pages in memory that trees can be built on: what the engine is to a real database, without log and cache.
 
-use btree::{MiniTransaction, Pager, Stop};
+use btree::{MiniTransaction, PageView, Pager, Stop};
 use edb::page::PageMut;
 
 /// Pages 1..=n of a database.
@@ -12,9 +12,10 @@ pub(super) struct MemoryPages {
 }
 
 impl Pager for MemoryPages {
-    fn page(&self, pgno: u32) -> Result<&[u8], Stop> {
+    fn page(&self, pgno: u32) -> Result<PageView<'_>, Stop> {
         let page = (pgno as usize).checked_sub(1).and_then(|at| self.pages.get(at));
-        page.map(|page| &page[..]).ok_or(Stop::Damaged { pgno, reason: "beyond the end of the file" })
+        page.map(|page| PageView::of_bytes(page))
+            .ok_or(Stop::Damaged { pgno, reason: "beyond the end of the file" })
     }
 
     fn page_bytes(&self) -> usize {

@@ -11,6 +11,7 @@
 mod header;
 pub mod layout;
 mod memory;
+mod nodes;
 mod system;
 mod tables;
 

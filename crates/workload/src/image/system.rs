@@ -173,7 +173,7 @@ impl Base {
 /// Gives a tree of one page space trees at `owned_root` and behind it, as when it outgrows its first extent.
 fn add_space_trees(pages: &mut MemoryPages, tree: btree::Tree, owned_root: u32) -> Result<(), ImageError> {
     let old = SpaceHeader::read(pages, tree.fdp)?;
-    let flags = PageRef::new(pages.page(tree.fdp)?).flags();
+    let flags = pages.page(tree.fdp)?.flags();
     let kind = flags & (page_flags::INDEX | page_flags::LONG_VALUE | page_flags::NON_UNIQUE);
     let header =
         SpaceHeader::multiple(old.primary_pages, old.parent, owned_root, kind & page_flags::NON_UNIQUE != 0);
@@ -196,7 +196,7 @@ fn add_space_trees(pages: &mut MemoryPages, tree: btree::Tree, owned_root: u32) 
 
 /// Writes the root of a large tree: the pages of the topmost level.
 fn write_root(pages: &mut MemoryPages, schema: &Schema, run: &Run, fdp: u32) -> Result<(), ImageError> {
-    let root = PageRef::new(pages.page(fdp)?);
+    let root = pages.page(fdp)?;
     let (objid, header) = (root.objid(), root.external_header().to_vec());
     let top = run.levels.len() - 1;
     let parent = if top == 0 { page_flags::PARENT_OF_LEAF } else { 0 };
@@ -242,7 +242,7 @@ fn add_extent(pages: &mut MemoryPages, tree: btree::Tree, extent: Extent) -> Res
 fn space_trees(pages: &MemoryPages, fdp: u32) -> Result<(btree::Tree, btree::Tree), Stop> {
     let damaged = Stop::Damaged { pgno: fdp, reason: "a system tree without space trees" };
     let owned = SpaceHeader::read(pages, fdp)?.owned_root().ok_or(damaged)?;
-    let objid = PageRef::new(pages.page(fdp)?).objid();
+    let objid = pages.page(fdp)?.objid();
     let tree = |fdp| btree::Tree { fdp, objid, density_pct: 100 };
     Ok((tree(owned), tree(owned + 1)))
 }

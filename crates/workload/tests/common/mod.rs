@@ -84,6 +84,7 @@ impl Databases {
             .map(|db| DatabaseConfig {
                 codec: Some(Rc::new(DatabaseCodec::new(self.image(db).clone()))),
                 image_id: Some(self.image(db).id()),
+                nodes: Some(self.image(db).clone()),
                 extension_bytes: 16 * u64::from(self.page_bytes),
                 ..DatabaseConfig::new(&self.path(db))
             })
@@ -213,9 +214,10 @@ struct FilePages {
 }
 
 impl Pager for FilePages {
-    fn page(&self, pgno: u32) -> Result<&[u8], btree::Stop> {
+    fn page(&self, pgno: u32) -> Result<btree::PageView<'_>, btree::Stop> {
         let start = (pgno as usize + 1) * self.page_bytes;
-        self.bytes.get(start..start + self.page_bytes).ok_or(btree::Stop::Missing(pgno))
+        let bytes = self.bytes.get(start..start + self.page_bytes);
+        bytes.map(btree::PageView::of_bytes).ok_or(btree::Stop::Missing(pgno))
     }
 
     fn page_bytes(&self) -> usize {

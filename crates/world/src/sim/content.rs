@@ -59,6 +59,44 @@ impl Format {
         }
     }
 
+    /// The unit that a buffer becomes which is known to be this page of this file's image, changed or not.
+    fn unit_without_bytes(&self, index: u64, buf: &PageBuf) -> Option<Unit> {
+        let (own, codec) = self.image.as_ref()?;
+        if let Some((image, page)) = buf.pristine() {
+            return (page == index && image.id() == own.id()).then_some(Unit::Image);
+        }
+        if let Some(encoded) = buf.encoding(codec, index) {
+            return Some(Unit::Encoded(encoded.clone()));
+        }
+        let known = buf.known().filter(|known| known.index() == index && known.image_id() == own.id())?;
+        let mut encoded = Vec::new();
+        if !codec.encode_known(&**known, &mut encoded) {
+            return None;
+        }
+        if cfg!(debug_assertions) {
+            let mut decoded = vec![0; buf.len()];
+            let restored = codec.decode(index, &encoded, &mut decoded);
+            assert!(
+                restored.is_some() && decoded == buf.as_slice(),
+                "page {index} changes in its page codec"
+            );
+        }
+        Some(Unit::Encoded(encoded.into()))
+    }
+
+    /// The page of a unit, if it can be had without making its bytes.
+    fn without_bytes(&self, index: u64, unit: &Unit) -> Option<PageBuf> {
+        let (image, codec) = self.image.as_ref()?;
+        match unit {
+            Unit::Image => Some(PageBuf::pristine_of(image.clone(), index)),
+            Unit::Encoded(encoded) => Some(match codec.decode_known(index, encoded) {
+                Some(known) => PageBuf::known_as(known),
+                None => PageBuf::encoded_by(codec.clone(), index, encoded.clone(), self.unit_bytes),
+            }),
+            Unit::Zero | Unit::Raw(_) => None,
+        }
+    }
+
     fn decode(&self, index: u64, unit: &Unit, out: &mut [u8]) {
         match (unit, &self.image) {
             (Unit::Raw(bytes), _) => copy_padded(bytes, out),
@@ -290,12 +328,9 @@ impl Contents {
             at += len as u64;
             if start == 0 && len == unit_bytes {
                 let unit = self.overlay.unit(&self.durable, index);
-                match (&unit, &self.format.image) {
-                    (Unit::Image, Some((image, _))) => *buf = PageBuf::pristine_of(image.clone(), index),
-                    (Unit::Encoded(encoded), Some((_, codec))) => {
-                        *buf = PageBuf::encoded_by(codec.clone(), index, encoded.clone(), len);
-                    }
-                    _ => self.format.decode(index, &unit, buf.as_read_target()),
+                match self.format.without_bytes(index, &unit) {
+                    Some(page) => *buf = page,
+                    None => self.format.decode(index, &unit, buf.as_read_target()),
                 }
                 continue;
             }
@@ -326,11 +361,14 @@ impl Contents {
         for buf in bufs {
             let (mut index, mut start) = (at / unit_bytes as u64, (at % unit_bytes as u64) as usize);
             at += buf.len() as u64;
-            if start == 0
-                && buf.len() == unit_bytes
-                && let Some(unit) = self.known_unit(buf, index)
-            {
+            let whole = start == 0 && buf.len() == unit_bytes;
+            if let Some(unit) = if whole { self.format.unit_without_bytes(index, buf) } else { None } {
                 parts.push(Part { index, start, data: PartData::Whole(unit) });
+                continue;
+            }
+            if start == 0 && buf.is_untouched() && buf.len().is_multiple_of(unit_bytes) {
+                let units = index..index + (buf.len() / unit_bytes) as u64;
+                parts.extend(units.map(|index| Part { index, start, data: PartData::Whole(Unit::Zero) }));
                 continue;
             }
             let mut rest = buf.as_slice();
@@ -348,15 +386,6 @@ impl Contents {
         let end = offset + bytes;
         let grows_to = if end > self.size() { Some(end) } else { None };
         Change::Write { offset, bytes, parts, grows_to }
-    }
-
-    /// The unit that a whole page is, if that is known without a look at its bytes.
-    fn known_unit(&self, buf: &PageBuf, index: u64) -> Option<Unit> {
-        let (own, codec) = self.format.image.as_ref()?;
-        match buf.pristine() {
-            Some((image, page)) => (page == index && image.id() == own.id()).then_some(Unit::Image),
-            None => buf.encoding(codec, index).map(|encoded| Unit::Encoded(encoded.clone())),
-        }
     }
 
     /// Puts a page that is in memory into less space, if its codec can.

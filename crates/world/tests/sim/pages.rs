@@ -227,3 +227,128 @@ fn whole_pages_written_are_kept_encoded() {
     });
     assert_eq!(kept_bytes.get(), 10);
 }
+
+/// The image page with its first byte changed.
+struct FirstByte {
+    index: u64,
+    image_id: u64,
+    byte: u8,
+}
+
+impl KnownPage for FirstByte {
+    fn image_id(&self) -> u64 {
+        self.image_id
+    }
+    fn index(&self) -> u64 {
+        self.index
+    }
+    fn page_bytes(&self) -> usize {
+        PAGE
+    }
+    fn fill(&self, page: &mut [u8]) {
+        page.fill(image_byte(self.index));
+        page[0] = self.byte;
+    }
+}
+
+/// Keeps a [`FirstByte`] as that byte.
+struct FirstBytes;
+
+const KNOWN: u8 = 0xFB;
+
+impl PageCodec for FirstBytes {
+    fn encode(&self, _index: u64, page: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(page);
+    }
+    fn encode_known(&self, page: &dyn KnownPage, out: &mut Vec<u8>) -> bool {
+        let page: &dyn std::any::Any = page;
+        let Some(page) = page.downcast_ref::<FirstByte>() else { return false };
+        out.extend_from_slice(&[KNOWN, page.byte]);
+        true
+    }
+    fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
+        self.decode_known(index, encoded)?.fill(page);
+        Some(())
+    }
+    fn decode_known(&self, index: u64, encoded: &[u8]) -> Option<Rc<dyn KnownPage>> {
+        let image_id = Numbered { pages: 10 }.id();
+        match encoded {
+            [KNOWN, byte] => Some(Rc::new(FirstByte { index, image_id, byte: *byte })),
+            _ => None,
+        }
+    }
+}
+
+fn known(index: u64, image_id: u64) -> PageBuf {
+    PageBuf::known_as(Rc::new(FirstByte { index, image_id, byte: 250 }))
+}
+
+async fn file_of_known_pages(world: &World) -> File {
+    let file = create(world, "/d/x").await;
+    file.adopt_image(Rc::new(Numbered { pages: 10 }), Rc::new(FirstBytes)).await.expect("adopts");
+    file.sync().await.expect("syncs");
+    world.sync_dir("/d").await.expect("syncs");
+    file
+}
+
+async fn read_page(file: &File, index: u64) -> PageBuf {
+    let (result, mut bufs) = file.read_at(index * PAGE as u64, smallvec![PageBuf::empty(PAGE)]).await;
+    result.expect("reads");
+    bufs.pop().expect("one buffer")
+}
+
+#[test]
+fn a_known_page_stays_known_in_its_place_and_is_bytes_in_any_other() {
+    let (sim, world) = with_faults(1, Faults::default());
+    sim.run_until(async {
+        let file = file_of_known_pages(&world).await;
+        let own = Numbered { pages: 10 }.id();
+        let mut expected = [image_byte(3); PAGE];
+        expected[0] = 250;
+        for (at, page, stays) in
+            [(3, known(3, own), true), (4, known(3, own), false), (3, known(3, own + 1), false)]
+        {
+            write(&file, at * PAGE as u64, smallvec![page]).await;
+            let back = read_page(&file, at).await;
+            assert_eq!(back.known().is_some(), stays);
+            assert_eq!(back.as_slice(), expected);
+            assert_eq!(read(&file, at * PAGE as u64, 4096).await, expected[..4096], "a piece of it");
+        }
+    });
+}
+
+#[test]
+fn faults_make_bytes_of_known_pages() {
+    let torn = PowerCut { torn_write: 1.0, ..PowerCut::keep_all() };
+    let own = Numbered { pages: 10 }.id();
+    let (sim, world) = with_power_cut(3, torn);
+    sim.run_until(async {
+        let file = file_of_known_pages(&world).await;
+        for index in 0..10 {
+            write(&file, index * PAGE as u64, smallvec![known(index, own)]).await;
+        }
+    });
+    let world = sim.restart("a");
+    let firsts = sim.run_until(async {
+        let file = reopen(&world, "/d/x").await;
+        let mut firsts = Vec::new();
+        for index in 0..10 {
+            let page = read_page(&file, index).await;
+            assert_eq!(page.as_slice()[1..], [image_byte(index); PAGE][1..]);
+            firsts.push(page.as_slice()[0] == 250);
+        }
+        firsts
+    });
+    assert!(firsts.contains(&true) && firsts.contains(&false), "new and old first sectors: {firsts:?}");
+    let (sim, world) = with_faults(3, Faults { bit_rot: 1.0, ..Faults::default() });
+    sim.run_until(async {
+        let file = file_of_known_pages(&world).await;
+        write(&file, 0, smallvec![known(0, own)]).await;
+        let page = read_page(&file, 0).await;
+        assert!(page.known().is_none(), "a page with a flipped bit is nothing known");
+        let mut intact = [0; PAGE];
+        FirstByte { index: 0, image_id: own, byte: 250 }.fill(&mut intact);
+        let flipped = page.as_slice().iter().zip(&intact).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
+        assert_eq!(flipped, 1);
+    });
+}

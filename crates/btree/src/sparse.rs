@@ -1,0 +1,534 @@
+//! Pages that are read and changed without their bytes: nodes that are a function of the page number, and some edits.
+//!
+//! Invariants
+//! 1. A sparse page answers every question as the page of bytes does that [`SparsePage::fill`] makes.
+//! 2. The bytes are those of the image page with the edits made on it one after the other: what redo would give.
+//! 3. An edit that a sparse page cannot keep changes nothing; whoever holds the page goes on with its bytes.
+//!
+//! Limits: leaves and branch pages below the root whose nodes are not compressed; [`EDITS_MAX`] edits.
+
+use std::cell::OnceCell;
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use edb::page::search::{compare_keys, guess_slot, search_nodes};
+use edb::page::{Node, PageMut, PageRef, node_flags, page_flags};
+use smallvec::SmallVec;
+
+use crate::change::{Misfit, PageChange, PageOp};
+
+/// With more edits the bytes are less work.
+const EDITS_MAX: usize = 24;
+/// Nodes made one by one; whoever wants more of them gets all at once.
+const NODES_MADE_MAX: usize = 12;
+/// Bytes of a node beside key and data: its tag and the length of its key.
+const NODE_OVERHEAD_BYTES: usize = 6;
+
+/// The key of a node.
+pub type NodeKey = SmallVec<[u8; 16]>;
+
+/// What the header of an image page says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outline {
+    /// Bytes of the page.
+    pub page_bytes: usize,
+    /// See `edb::page::PageRef`, as the next four.
+    pub dbtime: u64,
+    /// Left neighbour.
+    pub prev: u32,
+    /// Right neighbour.
+    pub next: u32,
+    /// Object id of the tree.
+    pub objid: u32,
+    /// Page flags, flush type included.
+    pub flags: u32,
+    /// Number of nodes.
+    pub nodes: u16,
+    /// Free bytes.
+    pub free_bytes: u16,
+    /// Names the page to the function that made this.
+    pub place: u64,
+}
+
+/// The pages of a database image, node by node.
+pub trait NodeFunction {
+    /// The header of page `pgno`; `None` if that page is only to be had as bytes. A page that has one is not a root, has an
+    /// empty external header, and nodes without flags.
+    fn outline(&self, pgno: u32) -> Option<Outline>;
+    /// The key of node `slot`.
+    fn key(&self, page: &Outline, slot: usize) -> NodeKey;
+    /// Bytes of the data of node `slot`.
+    fn data_bytes(&self, page: &Outline, slot: usize) -> usize;
+    /// Writes the data of node `slot`.
+    fn write_data(&self, page: &Outline, slot: usize, data: &mut [u8]);
+    /// Writes all of page `pgno`; what stands in place of the checksums does not matter.
+    fn write_page(&self, pgno: u32, page: &mut [u8]);
+}
+
+/// How the nodes differ from those of the image, in the order of the nodes.
+#[derive(Debug, Clone, Copy)]
+struct Edit {
+    /// The image's node that it is about; a node that was added stands in front of it.
+    base: u16,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// A node of its own: key and data of these edits.
+    Added { key: u16, data: u16, flags: u8 },
+    /// The image's node with flags, and the data of this edit.
+    Changed { data: Option<u16>, flags: u8 },
+    /// The image's node is gone.
+    Removed,
+}
+
+/// Where a node comes from.
+struct Origin {
+    base: usize,
+    /// The edit that it has, or the place for one.
+    edit: Result<usize, usize>,
+}
+
+/// A node of the image that somebody has looked at.
+struct Made {
+    slot: u16,
+    key_bytes: u16,
+    bytes: Box<[u8]>,
+    next: OnceCell<Box<Made>>,
+}
+
+/// A page of a database image and what was changed on it.
+pub struct SparsePage {
+    source: Rc<dyn NodeFunction>,
+    pgno: u32,
+    image: Outline,
+    /// As the page is now.
+    now: Outline,
+    /// In the order in which they were made.
+    ops: Vec<PageOp>,
+    edits: SmallVec<[Edit; 4]>,
+    made: OnceCell<Box<Made>>,
+    bytes: OnceCell<Box<[u8]>>,
+}
+
+impl Clone for SparsePage {
+    fn clone(&self) -> SparsePage {
+        SparsePage {
+            source: self.source.clone(),
+            ops: self.ops.clone(),
+            edits: self.edits.clone(),
+            made: OnceCell::new(),
+            bytes: OnceCell::new(),
+            ..*self
+        }
+    }
+}
+
+/// Whether a sparse page has taken a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// The page has the change.
+    Yes,
+    /// Only its bytes can take it; the page is as it was.
+    No,
+}
+
+impl SparsePage {
+    /// Page `pgno` of the image; `None` if it is only to be had as bytes.
+    pub fn of_image(source: Rc<dyn NodeFunction>, pgno: u32) -> Option<SparsePage> {
+        let image = source.outline(pgno)?;
+        Some(SparsePage {
+            source,
+            pgno,
+            image,
+            now: image,
+            ops: Vec::new(),
+            edits: SmallVec::new(),
+            made: OnceCell::new(),
+            bytes: OnceCell::new(),
+        })
+    }
+
+    /// A page of the image with these edits, as it was described by [`Self::ops`], [`Self::dbtime`] and
+    /// [`Self::flush_type`]. `None` if they do not fit.
+    pub fn restored(
+        source: Rc<dyn NodeFunction>,
+        pgno: u32,
+        ops: impl IntoIterator<Item = PageOp>,
+        dbtime: u64,
+        flush_type: u32,
+    ) -> Option<SparsePage> {
+        let mut page = SparsePage::of_image(source, pgno)?;
+        for op in ops {
+            if page.ops.len() == EDITS_MAX || page.apply_op(&op).ok()? == Taken::No {
+                return None;
+            }
+        }
+        page.now.dbtime = dbtime;
+        page.set_flush_type(flush_type);
+        Some(page)
+    }
+
+    /// The page's number.
+    pub fn pgno(&self) -> u32 {
+        self.pgno
+    }
+
+    /// The edits so far, in order.
+    pub fn ops(&self) -> &[PageOp] {
+        &self.ops
+    }
+
+    /// The header as it is now.
+    pub fn outline(&self) -> &Outline {
+        &self.now
+    }
+
+    /// Where the counter of writes stands.
+    pub fn flush_type(&self) -> u32 {
+        (self.now.flags & page_flags::FLUSH_TYPE) / FLUSH_TYPE_UNIT
+    }
+
+    fn set_flush_type(&mut self, flush_type: u32) {
+        let bits = flush_type * FLUSH_TYPE_UNIT & page_flags::FLUSH_TYPE;
+        self.now.flags = self.now.flags & !page_flags::FLUSH_TYPE | bits;
+        self.bytes.take();
+    }
+
+    /// What `edb::page::PageMut::finish` does before the checksums.
+    pub fn prepare_write(&mut self) {
+        self.set_flush_type(if self.flush_type() == 3 { 1 } else { self.flush_type() + 1 });
+    }
+
+    /// Makes a change, and sets the dbtime.
+    ///
+    /// # Errors
+    /// If an edit does not fit; the page is then undefined.
+    pub fn apply(&mut self, change: &PageChange, dbtime: u64) -> Result<Taken, Misfit> {
+        let known = |op: &PageOp| {
+            use PageOp::{Delete, Insert, Replace, SetNext, SetNodeFlags, SetPrevious};
+            matches!(
+                op,
+                Insert { .. }
+                    | Delete { .. }
+                    | Replace { .. }
+                    | SetNodeFlags { .. }
+                    | SetPrevious { .. }
+                    | SetNext { .. }
+            )
+        };
+        if self.ops.len() + change.ops.len() > EDITS_MAX || !change.ops.iter().all(known) {
+            return Ok(Taken::No);
+        }
+        for op in &change.ops {
+            self.apply_op(op)?;
+        }
+        self.now.dbtime = dbtime;
+        Ok(Taken::Yes)
+    }
+
+    fn apply_op(&mut self, op: &PageOp) -> Result<Taken, Misfit> {
+        let misfit = |reason| Err(Misfit { pgno: self.pgno, reason });
+        let nodes = self.node_count();
+        let mut free = self.free_bytes();
+        match op {
+            PageOp::Insert { slot, .. } if usize::from(*slot) > nodes => return misfit("no such slot"),
+            PageOp::Delete { slot } | PageOp::Replace { slot, .. } | PageOp::SetNodeFlags { slot, .. }
+                if usize::from(*slot) >= nodes =>
+            {
+                return misfit("no such slot");
+            }
+            PageOp::Insert { key, data, .. } => {
+                let needed = NODE_OVERHEAD_BYTES + key.len() + data.len();
+                let Some(rest) = free.checked_sub(needed) else { return misfit("no room") };
+                free = rest;
+            }
+            PageOp::Delete { slot } => free += self.node_bytes((*slot).into()),
+            PageOp::Replace { slot, data } => {
+                let Some(rest) = (free + self.data_bytes((*slot).into())).checked_sub(data.len()) else {
+                    return misfit("no room");
+                };
+                free = rest;
+            }
+            PageOp::SetNodeFlags { .. } | PageOp::SetPrevious { .. } | PageOp::SetNext { .. } => {}
+            _ => return Ok(Taken::No),
+        }
+        self.bytes.take();
+        let number = self.ops.len() as u16;
+        match op {
+            PageOp::Insert { slot, flags, .. } => {
+                let (at, base) = self.room_at((*slot).into());
+                let flags = flags & !node_flags::COMPRESSED;
+                self.edits.insert(at, Edit { base, what: What::Added { key: number, data: number, flags } });
+                self.now.nodes += 1;
+            }
+            PageOp::Delete { slot } => {
+                let Origin { base, edit } = self.origin((*slot).into());
+                let removed = Edit { base: base as u16, what: What::Removed };
+                match edit {
+                    Ok(at) if matches!(self.edits[at].what, What::Added { .. }) => {
+                        self.edits.remove(at);
+                    }
+                    Ok(at) => self.edits[at] = removed,
+                    Err(at) => self.edits.insert(at, removed),
+                }
+                self.now.nodes -= 1;
+            }
+            PageOp::Replace { slot, .. } => match self.change_of((*slot).into()) {
+                What::Added { data, .. } => *data = number,
+                What::Changed { data, .. } => *data = Some(number),
+                What::Removed => {}
+            },
+            PageOp::SetNodeFlags { slot, flags: wanted } => match self.change_of((*slot).into()) {
+                What::Added { flags, .. } | What::Changed { flags, .. } => {
+                    *flags = wanted & !node_flags::COMPRESSED;
+                }
+                What::Removed => {}
+            },
+            PageOp::SetPrevious { pgno } => self.now.prev = *pgno,
+            PageOp::SetNext { pgno } => self.now.next = *pgno,
+            _ => {}
+        }
+        self.now.free_bytes = free as u16;
+        self.ops.push(op.clone());
+        Ok(Taken::Yes)
+    }
+
+    /// The edit of the node in `slot`, made if there is none.
+    fn change_of(&mut self, slot: usize) -> &mut What {
+        let Origin { base, edit } = self.origin(slot);
+        let at = edit.unwrap_or_else(|at| {
+            let what = What::Changed { data: None, flags: 0 };
+            self.edits.insert(at, Edit { base: base as u16, what });
+            at
+        });
+        &mut self.edits[at].what
+    }
+
+    /// Where a node added at `slot` goes among the edits, and in front of which node of the image.
+    fn room_at(&self, slot: usize) -> (usize, u16) {
+        let mut shift = 0isize;
+        for (i, edit) in self.edits.iter().enumerate() {
+            if edit.base as isize + shift >= slot as isize {
+                return (i, (slot as isize - shift) as u16);
+            }
+            shift += edit.what.shift();
+        }
+        (self.edits.len(), (slot as isize - shift) as u16)
+    }
+
+    fn origin(&self, slot: usize) -> Origin {
+        let wanted = slot as isize;
+        let mut shift = 0isize;
+        for (i, edit) in self.edits.iter().enumerate() {
+            let at = edit.base as isize + shift;
+            if at > wanted {
+                return Origin { base: (wanted - shift) as usize, edit: Err(i) };
+            }
+            if at == wanted && !matches!(edit.what, What::Removed) {
+                return Origin { base: edit.base.into(), edit: Ok(i) };
+            }
+            shift += edit.what.shift();
+        }
+        Origin { base: (wanted - shift) as usize, edit: Err(self.edits.len()) }
+    }
+
+    /// Writes the page; what stands in place of the checksums does not matter.
+    pub fn fill(&self, page: &mut [u8]) {
+        self.source.write_page(self.pgno, page);
+        for op in &self.ops {
+            let applied = op.apply(self.pgno, page);
+            debug_assert_eq!(applied, Ok(()), "an edit that a sparse page has taken fits its bytes");
+        }
+        let mut page = PageMut::new(page);
+        page.set_dbtime(self.now.dbtime);
+        page.set_flags(self.now.flags);
+    }
+
+    /// The page as bytes.
+    pub fn to_ref(&self) -> PageRef<'_> {
+        PageRef::new(self.bytes.get_or_init(|| {
+            let mut page = vec![0; self.now.page_bytes].into_boxed_slice();
+            self.fill(&mut page);
+            page
+        }))
+    }
+
+    /// Number of nodes.
+    pub fn node_count(&self) -> usize {
+        self.now.nodes.into()
+    }
+
+    /// All free bytes.
+    pub fn free_bytes(&self) -> usize {
+        self.now.free_bytes.into()
+    }
+
+    /// Node `slot`.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn node(&self, slot: usize) -> Node<'_> {
+        assert!(slot < self.node_count(), "slot {slot} of {}", self.node_count());
+        if self.bytes.get().is_some() {
+            return self.to_ref().node(slot);
+        }
+        let Origin { base, edit } = self.origin(slot);
+        let (key, data, flags) = match edit.ok().map(|at| self.edits[at].what) {
+            Some(What::Added { key, data, flags }) => (self.op_key(key), self.op_data(data), flags),
+            Some(What::Changed { data, flags }) => {
+                let Some(made) = self.made(base) else { return self.to_ref().node(slot) };
+                (made.key(), data.map_or(made.data(), |data| self.op_data(data)), flags)
+            }
+            Some(What::Removed) | None => {
+                let Some(made) = self.made(base) else { return self.to_ref().node(slot) };
+                (made.key(), made.data(), 0)
+            }
+        };
+        Node { prefix: &[], suffix: key, data, flags }
+    }
+
+    /// A node of the image; `None` if so many were asked for that the bytes are better.
+    fn made(&self, slot: usize) -> Option<&Made> {
+        let mut cell = &self.made;
+        for _ in 0..NODES_MADE_MAX {
+            let made = cell.get_or_init(|| {
+                let mut key = self.source.key(&self.image, slot);
+                let key_bytes = key.len();
+                key.resize(key_bytes + self.source.data_bytes(&self.image, slot), 0);
+                self.source.write_data(&self.image, slot, &mut key[key_bytes..]);
+                let bytes = key.into_boxed_slice();
+                Box::new(Made {
+                    slot: slot as u16,
+                    key_bytes: key_bytes as u16,
+                    bytes,
+                    next: OnceCell::new(),
+                })
+            });
+            if usize::from(made.slot) == slot {
+                return Some(made);
+            }
+            cell = &made.next;
+        }
+        None
+    }
+
+    fn op_key(&self, op: u16) -> &[u8] {
+        match &self.ops[usize::from(op)] {
+            PageOp::Insert { key, .. } => key,
+            _ => &[],
+        }
+    }
+
+    fn op_data(&self, op: u16) -> &[u8] {
+        match &self.ops[usize::from(op)] {
+            PageOp::Insert { data, .. } | PageOp::Replace { data, .. } => data,
+            _ => &[],
+        }
+    }
+
+    /// The flags of node `slot`, without making the node.
+    pub fn flags_of(&self, slot: usize) -> u8 {
+        match self.origin(slot).edit.map(|at| self.edits[at].what) {
+            Ok(What::Added { flags, .. } | What::Changed { flags, .. }) => flags,
+            Ok(What::Removed) | Err(_) => 0,
+        }
+    }
+
+    /// Bytes of the data of node `slot`, without making the node.
+    pub fn data_bytes(&self, slot: usize) -> usize {
+        let Origin { base, edit } = self.origin(slot);
+        match edit.map(|at| self.edits[at].what) {
+            Ok(What::Added { data, .. } | What::Changed { data: Some(data), .. }) => self.op_data(data).len(),
+            _ => self.source.data_bytes(&self.image, base),
+        }
+    }
+
+    /// Bytes that node `slot` takes, its tag included.
+    pub fn node_bytes(&self, slot: usize) -> usize {
+        NODE_OVERHEAD_BYTES + self.key(slot).len() + self.data_bytes(slot)
+    }
+
+    fn key(&self, slot: usize) -> NodeKey {
+        let Origin { base, edit } = self.origin(slot);
+        match edit.map(|at| self.edits[at].what) {
+            Ok(What::Added { key, .. }) => NodeKey::from_slice(self.op_key(key)),
+            _ => self.source.key(&self.image, base),
+        }
+    }
+
+    /// As `PageRef::search`.
+    pub fn search(&self, key: &[u8]) -> Result<usize, usize> {
+        self.partition(self.node_count(), key, |slot| compare_keys(&self.key(slot), key))
+    }
+
+    /// As `PageRef::search_entry`.
+    pub fn search_entry(&self, key: &[u8], data: &[u8]) -> Result<usize, usize> {
+        self.partition(self.node_count(), key, |slot| {
+            let own = self.key(slot);
+            let shared = own.len().min(key.len());
+            match compare_keys(&own[..shared], &key[..shared]) {
+                // The data decides, which only few nodes have to be made for.
+                Ordering::Equal => self.node(slot).compare_entry(key, data),
+                decided => decided,
+            }
+        })
+    }
+
+    /// As `PageRef::child_slot_of_entry`.
+    pub fn child_slot_of_entry(&self, key: &[u8], data: &[u8]) -> usize {
+        let last = self.node_count().saturating_sub(1);
+        let compare = |slot: usize| {
+            let own = self.key(slot);
+            let (head, rest) = own.split_at(own.len().min(key.len()));
+            compare_keys(head, &key[..head.len()])
+                .then_with(|| if head.len() < key.len() { Ordering::Less } else { rest.cmp(data) })
+        };
+        let above = match self.partition(last, key, compare) {
+            Ok(slot) => slot + 1,
+            Err(slot) => slot,
+        };
+        above.min(last)
+    }
+
+    /// Search among the first `count` nodes for the place of `key`, which `compare` compares nodes with.
+    fn partition(
+        &self,
+        count: usize,
+        key: &[u8],
+        compare: impl Fn(usize) -> Ordering,
+    ) -> Result<usize, usize> {
+        let guess = || guess_slot([&[], &self.key(0)], [&[], &self.key(count - 1)], count, key);
+        search_nodes(count, guess, compare)
+    }
+
+    /// As `PageRef::bytes_needed`.
+    pub fn bytes_needed(&self, key: &[u8], data_bytes: usize) -> usize {
+        NODE_OVERHEAD_BYTES + key.len() + data_bytes
+    }
+}
+
+/// The lowest bit of the flush type.
+const FLUSH_TYPE_UNIT: u32 = page_flags::FLUSH_TYPE & page_flags::FLUSH_TYPE.wrapping_neg();
+
+impl What {
+    /// By how much the nodes behind it have moved.
+    fn shift(self) -> isize {
+        match self {
+            What::Added { .. } => 1,
+            What::Changed { .. } => 0,
+            What::Removed => -1,
+        }
+    }
+}
+
+impl Made {
+    fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_bytes.into()]
+    }
+
+    fn data(&self) -> &[u8] {
+        &self.bytes[self.key_bytes.into()..]
+    }
+}

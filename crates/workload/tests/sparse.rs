@@ -1,0 +1,285 @@
+//! A page known as its image and edits is the page of bytes that the edits make, whatever is asked of it.
+
+use std::rc::Rc;
+
+use btree::{NodeFunction, PageChange, PageOp, PageView, SparsePage, Taken};
+use edb::page::{Node, PageMut, PageRef, node_flags};
+use engine::ImagePage;
+use proptest::prelude::*;
+use workload::codec::DatabaseCodec;
+use workload::image::DatabaseImage;
+use workload::image::layout::{LARGE_TREES, Place};
+use workload::schema::{Entry, Schema, Tree};
+use world::{KnownPage, PageCodec, PageImage};
+
+const PAGE_SIZES: [u32; 4] = [4096, 8192, 16384, 32768];
+
+fn image(page_bytes: u32) -> Rc<DatabaseImage> {
+    Rc::new(DatabaseImage::of_size(page_bytes, 64 << 20, 64, 21, 20).unwrap())
+}
+
+fn sparse(image: &Rc<DatabaseImage>, pgno: u32) -> Option<SparsePage> {
+    SparsePage::of_image(image.clone(), pgno)
+}
+
+fn bytes(image: &DatabaseImage, pgno: u32) -> Vec<u8> {
+    let mut page = vec![0xAA; image.page_bytes()];
+    image.fill(u64::from(pgno) + 1, &mut page);
+    page
+}
+
+/// First, second, middle and last page of every level of every tree.
+fn kinds(image: &DatabaseImage) -> Vec<u32> {
+    let levels = LARGE_TREES.iter().flat_map(|tree| &image.layout().run(*tree).unwrap().levels);
+    let mut pages: Vec<u32> = levels
+        .flat_map(|level| {
+            let last = level.first + level.pages - 1;
+            [level.first, (level.first + 1).min(last), level.first + level.pages / 2, last]
+        })
+        .collect();
+    pages.dedup();
+    pages
+}
+
+/// Everything that can be asked of a page, and the keys to ask with.
+fn assert_same(page: &SparsePage, bytes: &[u8]) {
+    let (known, expected) = (PageView::Sparse(page), PageView::of_bytes(bytes));
+    let head = |page: PageView| {
+        let counts = (page.node_count(), page.free_bytes(), page.uncommitted_free_bytes(), page.page_bytes());
+        let kind = (page.is_root(), page.is_leaf(), page.is_space(), page.is_non_unique());
+        (page.dbtime(), page.prev(), page.next(), page.objid(), page.flags(), counts, kind)
+    };
+    assert_eq!(head(known), head(expected));
+    assert_eq!(known.external_header(), expected.external_header());
+    assert_eq!(known.prefix(), expected.prefix());
+    let parts = |node: Node| (node.key(), node.data.to_vec(), node.flags);
+    let count = expected.node_count();
+    // A few nodes one by one, so that they are not all made at once.
+    for slot in [0, count / 3, count / 2, count.saturating_sub(1)] {
+        if slot < count {
+            let fresh = page.clone();
+            assert_eq!(parts(fresh.node(slot)), parts(expected.node(slot)), "slot {slot}");
+            assert_eq!(fresh.node_bytes(slot), expected.node_bytes(slot));
+            assert_eq!(known.is_deleted(slot), expected.is_deleted(slot));
+            assert_eq!(known.data_bytes(slot), expected.data_bytes(slot));
+        }
+    }
+    let picks = (0..count).step_by(count / 17 + 1).chain(count.checked_sub(1));
+    for slot in picks.collect::<Vec<_>>() {
+        let (key, data, _) = parts(expected.node(slot));
+        let mut above = key.clone();
+        above.push(0);
+        let below = key[..key.len().saturating_sub(1)].to_vec();
+        for key in [&key, &above, &below, &vec![], &vec![0xFF; 12]] {
+            assert_eq!(known.search(key), expected.search(key), "search {key:02x?}");
+            for data in [&data[..], &[], &[0xFF; 3]] {
+                assert_eq!(known.search_entry(key, data), expected.search_entry(key, data), "{key:02x?}");
+                assert_eq!(known.child_slot_of_entry(key, data), expected.child_slot_of_entry(key, data));
+            }
+            assert_eq!(known.bytes_needed(key, 9), expected.bytes_needed(key, 9));
+            assert_eq!(known.fits(key, 9), expected.fits(key, 9));
+        }
+    }
+    assert!(known.nodes().map(parts).eq(expected.nodes().map(parts)));
+    let mut filled = vec![0x55; bytes.len()];
+    page.fill(&mut filled);
+    let is_sum = |at: usize| at < 8 || bytes.len() > 8192 && (40..64).contains(&at);
+    assert!((0..bytes.len()).all(|at| is_sum(at) || filled[at] == bytes[at]), "other bytes");
+}
+
+#[test]
+fn every_kind_of_page_can_be_had_node_by_node() {
+    for page_bytes in PAGE_SIZES {
+        let image = image(page_bytes);
+        for pgno in kinds(&image) {
+            let page = sparse(&image, pgno).unwrap_or_else(|| panic!("page {pgno} has no outline"));
+            assert_same(&page, &bytes(&image, pgno));
+        }
+        for pgno in [1, image.layout().system_pages, image.layout().first_free()] {
+            assert!(sparse(&image, pgno).is_none(), "page {pgno} is only to be had as bytes");
+        }
+    }
+}
+
+/// One edit as a load makes it.
+#[derive(Debug, Clone)]
+enum Edit {
+    Insert { id: u32 },
+    InsertOther { key: Vec<u8>, data: Vec<u8>, flags: u8 },
+    Flag { slot: prop::sample::Index, flags: u8 },
+    Remove { slot: prop::sample::Index },
+    NextVersion { slot: prop::sample::Index },
+    OtherData { slot: prop::sample::Index, data: Vec<u8> },
+    Neighbours { prev: u32, next: u32 },
+    Write,
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let slot = any::<prop::sample::Index>;
+    let some = || prop::collection::vec(any::<u8>(), 1..40);
+    prop_oneof![
+        4 => (1u32..2_000_000_000).prop_map(|id| Edit::Insert { id }),
+        2 => (some(), some(), 0u8..4).prop_map(|(key, data, flags)| Edit::InsertOther { key, data, flags }),
+        4 => (slot(), 0u8..4).prop_map(|(slot, flags)| Edit::Flag { slot, flags }),
+        4 => slot().prop_map(|slot| Edit::Remove { slot }),
+        3 => slot().prop_map(|slot| Edit::NextVersion { slot }),
+        1 => (slot(), prop::collection::vec(any::<u8>(), 1..200)).prop_map(|(slot, data)| Edit::OtherData { slot, data }),
+        1 => (any::<u32>(), any::<u32>()).prop_map(|(prev, next)| Edit::Neighbours { prev, next }),
+        2 => Just(Edit::Write),
+    ]
+}
+
+/// The edit as operations on this page, if it makes sense there.
+fn ops(schema: &Schema, tree: Tree, view: PageRef, edit: &Edit) -> Vec<PageOp> {
+    let count = view.node_count();
+    let at = |key: &[u8]| view.search(key).unwrap_or_else(|slot| slot) as u16;
+    let mut ops = Vec::new();
+    match edit {
+        Edit::Insert { id } => {
+            let entry = match tree {
+                Tree::Rows | Tree::Folders => Entry::Row { id: *id, version: 3 },
+                Tree::Bodies => Entry::Body { id: *id, version: 3 },
+                Tree::Conversations => Entry::Conversation { id: *id },
+            };
+            let (key, data) = (schema.key(entry).to_vec(), schema.data(entry));
+            if view.fits(&key, data.len()) {
+                ops.push(PageOp::Insert { slot: at(&key), flags: 0, key, data });
+            }
+        }
+        Edit::InsertOther { key, data, flags } => {
+            if view.fits(key, data.len()) {
+                let (key, data) = (key.clone(), data.clone());
+                ops.push(PageOp::Insert { slot: at(&key), flags: *flags, key, data });
+            }
+        }
+        Edit::Flag { slot, flags } if count > 0 => {
+            ops.push(PageOp::SetNodeFlags { slot: slot.index(count) as u16, flags: *flags });
+        }
+        Edit::Remove { slot } if count > 1 => ops.push(PageOp::Delete { slot: slot.index(count) as u16 }),
+        Edit::NextVersion { slot } if count > 0 => {
+            let slot = slot.index(count);
+            let node = view.node(slot);
+            if let Some(entry) = schema.recognise(tree, &node.key(), node.data) {
+                let next =
+                    Entry::of_kind(entry.kind(), entry.id(), entry.version().unwrap_or(0) + 1).unwrap();
+                let slot = slot as u16;
+                ops.push(PageOp::Replace { slot, data: schema.data(next) });
+                ops.push(PageOp::SetNodeFlags { slot, flags: node_flags::VERSIONED });
+            }
+        }
+        Edit::OtherData { slot, data } if count > 0 => {
+            let slot = slot.index(count);
+            if data.len() <= view.node(slot).data.len() + view.free_bytes() {
+                ops.push(PageOp::Replace { slot: slot as u16, data: data.clone() });
+            }
+        }
+        Edit::Neighbours { prev, next } => {
+            ops.push(PageOp::SetPrevious { pgno: *prev });
+            ops.push(PageOp::SetNext { pgno: *next });
+        }
+        _ => {}
+    }
+    ops
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn edits_make_of_a_known_page_what_they_make_of_its_bytes(
+        page_bytes in prop::sample::select(PAGE_SIZES.to_vec()),
+        which in any::<prop::sample::Index>(),
+        edits in prop::collection::vec(edit(), 0..16),
+    ) {
+        let image = image(page_bytes);
+        let pages = kinds(&image);
+        let pgno = pages[which.index(pages.len())];
+        let Place::Tree { run, .. } = image.layout().place(pgno) else { unreachable!("pages of trees") };
+        let tree = run.tree;
+        let (mut page, mut expected) = (sparse(&image, pgno).unwrap(), bytes(&image, pgno));
+        let mut dbtime = 1000;
+        for edit in edits {
+            if matches!(edit, Edit::Write) {
+                PageMut::new(&mut expected).finish(pgno);
+                page.prepare_write();
+                continue;
+            }
+            let ops = ops(image.schema(), tree, PageRef::new(&expected), &edit);
+            if ops.is_empty() {
+                continue;
+            }
+            dbtime += 1;
+            let change = PageChange { pgno, dbtime_before: dbtime - 1, ops: ops.into() };
+            let made_before = page.clone();
+            if page.apply(&change, dbtime).unwrap() == Taken::No {
+                prop_assert_eq!(made_before.ops().len(), page.ops().len());
+                break;
+            }
+            change.apply(&mut expected, dbtime).unwrap();
+        }
+        assert_same(&page, &expected);
+        // As storage keeps it: with checksums, and as few bytes.
+        PageMut::new(&mut expected).finish(pgno);
+        page.prepare_write();
+        let edits = page.ops().len();
+        let known = ImagePage::new(image.id(), page);
+        let mut filled = vec![0x55; expected.len()];
+        known.fill(&mut filled);
+        prop_assert!(filled == expected, "sealed bytes differ");
+        let codec = DatabaseCodec::new(image.clone());
+        let mut encoded = Vec::new();
+        prop_assert!(codec.encode_known(&known, &mut encoded));
+        prop_assert!(encoded.len() < 16 + edits * 260, "{} bytes for {edits} edits", encoded.len());
+        let mut decoded = vec![0x55; expected.len()];
+        prop_assert_eq!(codec.decode(known.index(), &encoded, &mut decoded), Some(()));
+        prop_assert!(decoded == expected, "decoded bytes differ");
+        if let Some(back) = codec.decode_known(known.index(), &encoded) {
+            let back: Rc<dyn std::any::Any> = back;
+            assert_same(back.downcast_ref::<ImagePage>().unwrap().page(), &expected);
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_known_page_but_no_panic_either(
+        index in 0u64..3000,
+        garbage in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let image = image(4096);
+        let codec = DatabaseCodec::new(image);
+        let encoded: Vec<u8> = std::iter::once(3).chain(garbage).collect();
+        let mut page = vec![0; 4096];
+        let _ = codec.decode(index, &encoded, &mut page);
+    }
+}
+
+#[test]
+fn too_many_edits_are_refused_and_change_nothing() {
+    let image = image(32768);
+    let pgno = image.layout().run(Tree::Rows).unwrap().first();
+    let mut page = sparse(&image, pgno).unwrap();
+    let flag = PageOp::SetNodeFlags { slot: 0, flags: node_flags::DELETED };
+    let mut taken = 0;
+    while page.apply(&PageChange::one(pgno, 0, flag.clone()), 100 + taken).unwrap() == Taken::Yes {
+        taken += 1;
+        assert!(taken < 1000, "no limit");
+    }
+    assert_eq!(page.outline().dbtime, 99 + taken);
+    let truncate = PageOp::Truncate { slot: 1 };
+    let mut page = sparse(&image, pgno).unwrap();
+    assert_eq!(page.apply(&PageChange::one(pgno, 0, truncate), 100), Ok(Taken::No));
+    assert_eq!(page.outline(), &image.outline(pgno).unwrap());
+}
+
+#[test]
+fn an_edit_that_does_not_fit_is_a_misfit_as_on_bytes() {
+    let image = image(4096);
+    let pgno = image.layout().run(Tree::Bodies).unwrap().first();
+    let large = PageOp::Insert { slot: 0, flags: 0, key: vec![0; 4], data: vec![1; 2000] };
+    for op in [large, PageOp::Delete { slot: 99 }, PageOp::Replace { slot: 99, data: vec![1] }] {
+        let change = PageChange::one(pgno, 0, op);
+        let on_bytes = change.apply(&mut bytes(&image, pgno), 100);
+        let known = sparse(&image, pgno).unwrap().apply(&change, 100);
+        assert_eq!(known.map(drop), on_bytes);
+        assert!(on_bytes.is_err());
+    }
+}
