@@ -12,6 +12,9 @@ use edb::page::{PageMut, is_page_size, page_flags};
 use smallvec::SmallVec;
 use thiserror::Error;
 
+/// What tells an entry apart in its tree.
+pub type EntryName = SmallVec<[u8; 16]>;
+
 /// One physical edit of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageOp {
@@ -174,8 +177,10 @@ impl Undo {
 
     /// What tells the entry apart in its tree: the key, and the data where keys repeat. Row locks are kept under
     /// (objid, entry).
-    pub fn entry(&self) -> Vec<u8> {
-        [&self.key[..], &self.tail].concat()
+    pub fn entry(&self) -> EntryName {
+        let mut entry = EntryName::from_slice(&self.key);
+        entry.extend_from_slice(&self.tail);
+        entry
     }
 }
 

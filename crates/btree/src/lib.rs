@@ -40,7 +40,7 @@ pub mod view;
 mod wire;
 
 pub use change::{
-    Before, Committed, MiniTransaction, Misfit, PageChange, PageOp, Redo, Undo, committed_state,
+    Before, Committed, EntryName, MiniTransaction, Misfit, PageChange, PageOp, Redo, Undo, committed_state,
 };
 pub use log_record::{LogRecord, PageCoding, PlainCoding};
 pub use pager::{Pager, Result, Stop};

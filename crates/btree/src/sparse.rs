@@ -94,7 +94,8 @@ struct Origin {
 struct Made {
     slot: u16,
     key_bytes: u16,
-    bytes: Box<[u8]>,
+    /// Key and data.
+    bytes: NodeKey,
     next: OnceCell<Box<Made>>,
 }
 
@@ -398,13 +399,8 @@ impl SparsePage {
                 let key_bytes = key.len();
                 key.resize(key_bytes + self.source.data_bytes(&self.image, slot), 0);
                 self.source.write_data(&self.image, slot, &mut key[key_bytes..]);
-                let bytes = key.into_boxed_slice();
-                Box::new(Made {
-                    slot: slot as u16,
-                    key_bytes: key_bytes as u16,
-                    bytes,
-                    next: OnceCell::new(),
-                })
+                let (slot, key_bytes) = (slot as u16, key_bytes as u16);
+                Box::new(Made { slot, key_bytes, bytes: key, next: OnceCell::new() })
             });
             if usize::from(made.slot) == slot {
                 return Some(made);
@@ -434,6 +430,23 @@ impl SparsePage {
             Ok(What::Added { flags, .. } | What::Changed { flags, .. }) => flags,
             Ok(What::Removed) | Err(_) => 0,
         }
+    }
+
+    /// The child that node `slot` of a branch page leads to, if it is well formed. Makes no node: branch pages are passed
+    /// so often that all of theirs would be made in time.
+    pub fn child(&self, slot: usize) -> Option<u32> {
+        let Origin { base, edit } = self.origin(slot);
+        let mut data = [0; 4];
+        match edit.map(|at| self.edits[at].what) {
+            Ok(What::Added { data: op, .. } | What::Changed { data: Some(op), .. }) => {
+                data = self.op_data(op).try_into().ok()?;
+            }
+            _ if self.source.data_bytes(&self.image, base) == data.len() => {
+                self.source.write_data(&self.image, base, &mut data);
+            }
+            _ => return None,
+        }
+        Some(u32::from_le_bytes(data))
     }
 
     /// Bytes of the data of node `slot`, without making the node.

@@ -241,7 +241,7 @@ fn descend_by(pager: &dyn Pager, tree: Tree, mut choose: impl FnMut(PageView) ->
             return Ok(path);
         }
         leaf_expected = Some(page.flags() & edb::page::page_flags::PARENT_OF_LEAF != 0);
-        pgno = match (slot < page.node_count()).then(|| page.node(slot).child()).flatten() {
+        pgno = match (slot < page.node_count()).then(|| page.child(slot)).flatten() {
             Some(child) => child,
             None => return damaged(pgno, "branch page without a child to go to"),
         };

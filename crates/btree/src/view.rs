@@ -132,6 +132,11 @@ impl<'a> PageView<'a> {
         flags & edb::page::node_flags::DELETED != 0
     }
 
+    /// The child that node `slot` of a branch page leads to, if it is well formed.
+    pub fn child(self, slot: usize) -> Option<u32> {
+        ask!(self, page => page.node(slot).child(), page => page.child(slot))
+    }
+
     /// Bytes of the data of node `slot`.
     pub fn data_bytes(self, slot: usize) -> usize {
         ask!(self, page => page.node(slot).data.len(), page => page.data_bytes(slot))

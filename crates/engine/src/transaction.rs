@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use btree::{Committed, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
+use btree::{Committed, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
 
 use world::LocalFuture;
 
@@ -103,7 +103,7 @@ impl Transaction {
         };
         // No wait between the page and the lock table: both tell of the same moment.
         let stored = self.read(db, step).await?;
-        let Some(undo) = self.changed_by_other(db, tree.objid, key.to_vec()) else {
+        let Some(undo) = self.changed_by_other(db, tree.objid, key) else {
             return Ok(stored.filter(|(deleted, _)| !deleted).map(|(_, data)| data));
         };
         Ok(match undo.committed() {
@@ -117,7 +117,7 @@ impl Transaction {
     fn or_conflict(&self, done: Result<()>, db: u8, tree: Tree, key: &[u8]) -> Result<()> {
         match done {
             Err(Error::Duplicate | Error::NotFound)
-                if self.changed_by_other(db, tree.objid, key.to_vec()).is_some() =>
+                if self.changed_by_other(db, tree.objid, key).is_some() =>
             {
                 Err(Error::Conflict)
             }
@@ -127,8 +127,9 @@ impl Transaction {
 
     /// If another open transaction has changed this entry: the undo that tells its committed state (see
     /// [`Undo::committed`]). `None`: what the pages say is what this transaction may see.
-    pub fn changed_by_other(&self, db: u8, objid: u32, entry: Vec<u8>) -> Option<Rc<Undo>> {
-        self.core.transactions.borrow().changed_by_other(self.id, &RowKey { db, objid, entry })
+    pub fn changed_by_other(&self, db: u8, objid: u32, entry: &[u8]) -> Option<Rc<Undo>> {
+        let row = RowKey { db, objid, entry: EntryName::from_slice(entry) };
+        self.core.transactions.borrow().changed_by_other(self.id, &row)
     }
 
     /// Ends the transaction; its changes stay.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use btree::{Before, Undo};
+use btree::{Before, EntryName, Undo};
 use world::FixedHashMap;
 
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use crate::log::{LogPosition, POSITION_END};
 pub(crate) struct RowKey {
     pub(crate) db: u8,
     pub(crate) objid: u32,
-    pub(crate) entry: Vec<u8>,
+    pub(crate) entry: EntryName,
 }
 
 /// A transaction that has changed something.

@@ -289,7 +289,7 @@ impl Mailboxes {
 
     /// The committed data of an entry whose page says `data`; `None` if it does not exist for others yet.
     fn committed(&self, transaction: &Transaction, objid: u32, key: &[u8], data: Vec<u8>) -> Option<Vec<u8>> {
-        match transaction.changed_by_other(self.database, objid, key.to_vec()) {
+        match transaction.changed_by_other(self.database, objid, key) {
             None => Some(data),
             Some(undo) => match undo.committed() {
                 Committed::Absent => None,

@@ -62,6 +62,7 @@ fn assert_same(page: &SparsePage, bytes: &[u8]) {
             assert_eq!(fresh.node_bytes(slot), expected.node_bytes(slot));
             assert_eq!(known.is_deleted(slot), expected.is_deleted(slot));
             assert_eq!(known.data_bytes(slot), expected.data_bytes(slot));
+            assert_eq!(known.child(slot), expected.child(slot));
         }
     }
     let picks = (0..count).step_by(count / 17 + 1).chain(count.checked_sub(1));

@@ -248,7 +248,7 @@ struct Others<'a>(&'a [Undo]);
 
 impl View for Others<'_> {
     fn committed(&self, objid: u32, entry: &[u8]) -> Option<Committed<'_>> {
-        committed_state(self.0.iter().filter(|undo| undo.objid == objid && undo.entry() == entry))
+        committed_state(self.0.iter().filter(|undo| undo.objid == objid && undo.entry()[..] == *entry))
     }
 }
 

@@ -247,7 +247,7 @@ proptest! {
             } else if let Some((key, data)) = model.range((key, data)..).next().copied() {
                 let mini = database.run(|pager| update::delete(pager, tree, &key, &data)).unwrap();
                 let undo = mini.undo.unwrap();
-                prop_assert_eq!(undo.entry(), [&key[..], &data].concat());
+                prop_assert_eq!(&undo.entry()[..], [&key[..], &data].concat());
                 let purged = database.ask(|pager| update::purge(pager, tree, &undo.key, &undo.tail)).unwrap();
                 database.apply(&purged.unwrap());
                 model.remove(&(key, data));

@@ -144,7 +144,7 @@ impl Cache {
             Holds::Page => Rebuilt::Verified,
             Holds::Damaged => Rebuilt::FailedCheck,
         };
-        (slot.page, slot.holds) = (Some(CachedPage::Buf(PageBuf::copy_of(image))), Holds::Page);
+        (slot.page, slot.holds) = (Some(CachedPage::of(PageBuf::copy_of(image))), Holds::Page);
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);

@@ -51,14 +51,15 @@ impl KnownPage for ImagePage {
 }
 
 pub(crate) enum CachedPage {
-    Buf(PageBuf),
+    /// In a box, so that frames stay small: looking for pages to free goes over many of them.
+    Buf(Box<PageBuf>),
     Image(Rc<ImagePage>),
 }
 
 impl CachedPage {
     /// A page that was read and found good. `image`: the database's, by id and nodes.
     pub(crate) fn arrived(page: PageBuf, image: Option<(u64, &Rc<dyn NodeFunction>)>) -> CachedPage {
-        let Some((image_id, nodes)) = image else { return CachedPage::Buf(page) };
+        let Some((image_id, nodes)) = image else { return CachedPage::of(page) };
         if let Some(known) = page.known().filter(|known| known.image_id() == image_id) {
             let known: Rc<dyn Any> = known.clone();
             if let Ok(known) = known.downcast::<ImagePage>() {
@@ -69,13 +70,18 @@ impl CachedPage {
         let pgno = pristine.and_then(|(_, index)| u32::try_from(index.checked_sub(1)?).ok());
         match pgno.and_then(|pgno| SparsePage::of_image(nodes.clone(), pgno)) {
             Some(page) => CachedPage::Image(Rc::new(ImagePage { image_id, page })),
-            None => CachedPage::Buf(page),
+            None => CachedPage::of(page),
         }
+    }
+
+    /// A page of bytes.
+    pub(crate) fn of(page: PageBuf) -> CachedPage {
+        CachedPage::Buf(Box::new(page))
     }
 
     /// A page about to be made anew.
     pub(crate) fn empty(page_bytes: usize) -> CachedPage {
-        CachedPage::Buf(PageBuf::empty(page_bytes))
+        CachedPage::of(PageBuf::empty(page_bytes))
     }
 
     pub(crate) fn view(&self) -> PageView<'_> {
@@ -88,7 +94,7 @@ impl CachedPage {
     /// The page to change as bytes; its checksums need not be right.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if let CachedPage::Image(image) = self {
-            *self = CachedPage::Buf(PageBuf::known_as(image.clone()));
+            *self = CachedPage::of(PageBuf::known_as(image.clone()));
         }
         match self {
             CachedPage::Buf(page) => page.as_unsealed_mut_slice(),
@@ -140,7 +146,7 @@ impl CachedPage {
     /// The page with its checksums.
     pub(crate) fn sealed(&self) -> Cow<'_, PageBuf> {
         match self {
-            CachedPage::Buf(page) => Cow::Borrowed(page),
+            CachedPage::Buf(page) => Cow::Borrowed(&**page),
             CachedPage::Image(image) => Cow::Owned(PageBuf::known_as(image.clone())),
         }
     }

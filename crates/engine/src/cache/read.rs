@@ -171,7 +171,7 @@ impl Cache {
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
                 frames.touch(frame, now_ns);
             } else if self.0.keep_damaged.get() {
-                (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::Buf(page)));
+                (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));
                 frames.touch(frame, now_ns);
             } else {
                 frames.release(frame);
