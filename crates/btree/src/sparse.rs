@@ -192,7 +192,7 @@ impl SparsePage {
     }
 
     fn set_flush_type(&mut self, flush_type: u32) {
-        let bits = flush_type * FLUSH_TYPE_UNIT & page_flags::FLUSH_TYPE;
+        let bits = (flush_type * FLUSH_TYPE_UNIT) & page_flags::FLUSH_TYPE;
         self.now.flags = self.now.flags & !page_flags::FLUSH_TYPE | bits;
         self.bytes.take();
     }

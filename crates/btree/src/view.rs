@@ -38,6 +38,11 @@ impl<'a> PageView<'a> {
         ask!(self, page => page, page => page.to_ref())
     }
 
+    /// A copy of its bytes.
+    pub fn to_vec(self) -> Vec<u8> {
+        self.to_ref().bytes().to_vec()
+    }
+
     /// Bytes of the page.
     pub fn page_bytes(self) -> usize {
         ask!(self, page => page.bytes().len(), page => page.outline().page_bytes)

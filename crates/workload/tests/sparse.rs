@@ -147,11 +147,9 @@ fn ops(schema: &Schema, tree: Tree, view: PageRef, edit: &Edit) -> Vec<PageOp> {
                 ops.push(PageOp::Insert { slot: at(&key), flags: 0, key, data });
             }
         }
-        Edit::InsertOther { key, data, flags } => {
-            if view.fits(key, data.len()) {
-                let (key, data) = (key.clone(), data.clone());
-                ops.push(PageOp::Insert { slot: at(&key), flags: *flags, key, data });
-            }
+        Edit::InsertOther { key, data, flags } if view.fits(key, data.len()) => {
+            let (key, data) = (key.clone(), data.clone());
+            ops.push(PageOp::Insert { slot: at(&key), flags: *flags, key, data });
         }
         Edit::Flag { slot, flags } if count > 0 => {
             ops.push(PageOp::SetNodeFlags { slot: slot.index(count) as u16, flags: *flags });

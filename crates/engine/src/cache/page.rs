@@ -117,7 +117,7 @@ impl CachedPage {
 
     /// What is written to the file: the page as it is now, stamped.
     /// `is_prepared`: its header is already that of this write.
-    pub(crate) fn to_write(&mut self, pgno: u32, is_prepared: bool) -> PageBuf {
+    pub(crate) fn stamped_copy(&mut self, pgno: u32, is_prepared: bool) -> PageBuf {
         let check = |bytes: &[u8]| {
             let valid = PageRef::new(bytes).validate();
             debug_assert_eq!(valid, Ok(()), "page {pgno} must be valid to be written");

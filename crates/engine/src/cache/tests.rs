@@ -36,7 +36,7 @@ async fn small_cache(world: &World) -> Cache {
     let mut config = InstanceConfig::new("/v", PAGE_BYTES);
     (config.flush_start, config.flush_stop) = (0.0, FREED_AT_ONCE as f64 / FRAMES_MIN as f64);
     let cache = Cache::new(world, &Fate::default(), &config);
-    cache.attach(1, CachedDatabase::new(file, None), 0);
+    cache.attach(1, CachedDatabase::new(file, None, None), 0);
     cache
 }
 

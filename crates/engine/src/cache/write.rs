@@ -179,7 +179,7 @@ impl Cache {
             debug_assert!(slot.holds == Holds::Page);
             let is_prepared = std::mem::take(&mut slot.is_prepared);
             let page = slot.page.as_mut().expect("a dirty frame holds a page");
-            run.pages.push(page.to_write(pgno, is_prepared));
+            run.pages.push(page.stamped_copy(pgno, is_prepared));
             run.log_needed = run.log_needed.max(slot.last_change);
             let first_dirty = frames.begin_write(frame);
             run.frames.push((frame, first_dirty));

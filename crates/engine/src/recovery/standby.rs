@@ -170,7 +170,7 @@ impl Standby {
         let (cache, key) = (&self.opening.cache, PageKey { db, pgno });
         let mut pins = cache.pins();
         cache.fetch(key, &mut pins).await?;
-        let found = cache.view(db).page(pgno).map(<[u8]>::to_vec);
+        let found = cache.view(db).page(pgno).map(btree::PageView::to_vec);
         let mut bytes = found.map_err(|_| Error::Refused(format!("page {pgno} is damaged here, too")))?;
         if self.replay.pages.unproven().any(|unproven| unproven == key) {
             return Err(Error::Refused(format!("page {pgno} is damaged here, too")));

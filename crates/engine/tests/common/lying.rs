@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use btree::{Pager, tree};
-use edb::page::PageRef;
 use engine::{Instance, InstanceConfig};
 use world::sim::{FaultKind, Faults, Lie, Outcome, Simulation};
 

@@ -174,8 +174,7 @@ fn difference(expected: &Rows, found: &Rows) -> String {
 fn split_pages(pager: &dyn Pager, mini: &MiniTransaction) -> Vec<u32> {
     let splits = mini.changes.iter().any(|change| change.formats());
     // A parent gets a separator, no entry.
-    let has_entries =
-        |pgno: u32| pager.page(pgno).map_or(true, |page| edb::page::PageRef::new(page).is_leaf());
+    let has_entries = |pgno: u32| pager.page(pgno).map_or(true, |page| page.is_leaf());
     let changed =
         mini.changes.iter().filter(|change| splits && (change.formats() || has_entries(change.pgno)));
     changed.map(|change| change.pgno).collect()
