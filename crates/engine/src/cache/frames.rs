@@ -100,6 +100,12 @@ impl Frame {
         self.used_ns[0].set(now_ns);
     }
 
+    /// A page that was read ahead is as good as used twice: whoever has it read will use it. As one used once it would leave
+    /// before every page that has served its purpose.
+    fn expect_use(&self, now_ns: u64) {
+        self.used_ns.iter().for_each(|used_ns| used_ns.set(now_ns));
+    }
+
     /// Frames with smaller values leave first.
     fn rank(&self) -> (u64, u64) {
         (self.used_ns[1].get(), self.used_ns[0].get())
@@ -149,8 +155,18 @@ impl Frames {
 
     /// The page in `frame` is used.
     pub(crate) fn touch(&self, frame: u32, now_ns: u64) {
+        self.get(frame).touch(now_ns);
+        self.is_ready_from(frame, now_ns);
+    }
+
+    /// The page in `frame` was read before anybody needed it.
+    pub(crate) fn expect_use(&self, frame: u32, now_ns: u64) {
+        self.get(frame).expect_use(now_ns);
+        self.is_ready_from(frame, now_ns);
+    }
+
+    fn is_ready_from(&self, frame: u32, now_ns: u64) {
         let slot = self.get(frame);
-        slot.touch(now_ns);
         // A page of the image needs no stowing: its edits are small, and its bytes were never made.
         if let Some(ready) = &self.ready
             && matches!(slot.page, Some(CachedPage::Buf(_)))

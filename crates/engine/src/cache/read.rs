@@ -24,6 +24,15 @@ enum Found {
 struct Arrival {
     cache: Cache,
     frames: SmallVec<[u32; 1]>,
+    purpose: Purpose,
+}
+
+/// Why pages are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Use,
+    /// They will be used later.
+    Ahead,
 }
 
 impl Cache {
@@ -50,7 +59,7 @@ impl Cache {
                 Found::Arriving(arrival) => arrival.wait().await,
                 Found::Absent => {
                     if self.0.frames.borrow().available() > 0 {
-                        let arrival = self.expect_pages(key, 1);
+                        let arrival = self.expect_pages(key, 1, Purpose::Use);
                         if stalled {
                             self.pass_on_room();
                         }
@@ -90,7 +99,7 @@ impl Cache {
                 }
                 (count, at) = (count + 1, at + 1);
             }
-            let arrival = self.expect_pages(first, count);
+            let arrival = self.expect_pages(first, count, Purpose::Ahead);
             self.read_pages(first, arrival).await?;
         }
         Ok(())
@@ -133,11 +142,11 @@ impl Cache {
     }
 
     /// Makes frames for `count` pages from `first` on, which are in none.
-    fn expect_pages(&self, first: PageKey, count: usize) -> Arrival {
+    fn expect_pages(&self, first: PageKey, count: usize, purpose: Purpose) -> Arrival {
         let mut frames = self.0.frames.borrow_mut();
         let expected = (0..count as u32)
             .map(|n| frames.occupy(PageKey { pgno: first.pgno + n, ..first }, Holds::Arriving));
-        let arrival = Arrival { cache: self.clone(), frames: expected.collect() };
+        let arrival = Arrival { cache: self.clone(), frames: expected.collect(), purpose };
         drop(frames);
         if self.0.frames.borrow().available() < self.scavenge_start() {
             self.0.scavenge.notify_all();
@@ -169,13 +178,16 @@ impl Cache {
             if finding == Finding::Good {
                 let page = CachedPage::arrived(page, database.image());
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
-                frames.touch(frame, now_ns);
             } else if self.0.keep_damaged.get() {
                 (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));
-                frames.touch(frame, now_ns);
             } else {
                 frames.release(frame);
                 first_damage.get_or_insert_with(|| self.damaged(key, finding.reason()));
+            }
+            match (frames.get(frame).holds, arrival.purpose) {
+                (Holds::Nothing, _) => {}
+                (_, Purpose::Use) => frames.touch(frame, now_ns),
+                (_, Purpose::Ahead) => frames.expect_use(frame, now_ns),
             }
             drop(frames);
             if let Some(waiters) = waiters {

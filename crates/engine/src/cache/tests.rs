@@ -1,7 +1,9 @@
-//! Whoever waits for a free page gets one.
+//! Which pages leave, and that whoever waits for a free one gets one.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use btree::Pager;
 use edb::page::{PageMut, page_flags};
 use futures_util::future::{Either, join_all, select};
 use smallvec::smallvec;
@@ -38,6 +40,42 @@ async fn small_cache(world: &World) -> Cache {
     let cache = Cache::new(world, &Fate::default(), &config);
     cache.attach(1, CachedDatabase::new(file, None, None), 0);
     cache
+}
+
+/// Pages that have served their purpose leave before those that were read for what comes next.
+#[test]
+fn pages_read_ahead_stay_until_they_are_used() {
+    let sim = Simulation::new(1, SimConfig::default());
+    let world = sim.host("h");
+    sim.volume("h", "/v", 1 << 30);
+    sim.run_until(async {
+        let cache = small_cache(&world).await;
+        let (stop, scavenging) = (StopSignal::new(), cache.clone());
+        let stopped = stop.clone();
+        let scavenger = world.spawn(async move { scavenging.scavenge(&stopped).await });
+        let use_twice = async |pages: RangeInclusive<u32>| {
+            for _ in 0..2 {
+                for pgno in pages.clone() {
+                    cache.fetch(key(pgno), &mut cache.pins()).await.unwrap();
+                    drop(cache.view(1).page(pgno));
+                }
+                world.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        use_twice(1..=48).await;
+        cache.preread(1, &[101, 102, 103, 104]).await.unwrap();
+        world.sleep(Duration::from_secs(1)).await;
+        for pgno in 49..=80 {
+            use_twice(pgno..=pgno).await;
+        }
+        let are_here =
+            |pages: RangeInclusive<u32>| pages.into_iter().all(|pgno| cache.view(1).page(pgno).is_ok());
+        assert!(are_here(101..=104), "a page read ahead has left");
+        assert!(!are_here(1..=48), "nothing had to leave");
+        stop.stop();
+        cache.wake_scavenger();
+        scavenger.await;
+    });
 }
 
 /// Runs `waiting` while every page is held, and then for ten seconds without.
