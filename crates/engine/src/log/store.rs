@@ -15,7 +15,7 @@
 use edb::log::{LogHeader, Records, SegmentState, judge_segment};
 use results::IoClass;
 use smallvec::smallvec;
-use world::{OpenMode, PageBuf, World};
+use world::{ErrorKind, OpenMode, PageBuf, World};
 
 use super::reader::{LogContents, LogFiles, damaged};
 use super::{LogNames, LogPosition, SEGMENT_BYTES};
@@ -395,10 +395,11 @@ pub(crate) async fn read_stretch(
     let archive = names.archive(generation);
     let is_closed = world.entry(&archive).await?.is_some();
     let path = if is_closed { archive } else { names.current() };
-    if !is_closed && world.entry(&path).await?.is_none() {
-        return Ok(None);
-    }
-    let file = IoFile::open(world, &path, OpenMode::Read, counters).await?;
+    let file = match IoFile::open(world, &path, OpenMode::Read, counters).await {
+        // While a log rolls there is none by the name of the current one for a moment.
+        Err(Error::World(error)) if error.kind == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
     let mut bytes = Vec::with_capacity(usize::from(behind - from.segment()) * SEGMENT_BYTES);
     let start = usize::from(from.segment()) * SEGMENT_BYTES;
     let end = usize::from(behind) * SEGMENT_BYTES;
