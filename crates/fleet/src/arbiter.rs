@@ -226,3 +226,101 @@ impl Speaker {
         let _ = self.0.send(body(&Message::ToArbiter(message)));
     }
 }
+
+#[cfg(test)]
+impl ArbiterThread {
+    /// One whose thread does nothing, and what that thread would hear.
+    pub(crate) fn idle(hosts: BTreeMap<HostId, String>) -> (ArbiterThread, UnboundedReceiver<Vec<u8>>) {
+        let (heard, hearing) = unbounded();
+        let (_, wishes) = mpsc::unbounded_channel();
+        (ArbiterThread { hosts, heard, wishes, stop: Arc::default() }, hearing)
+    }
+}
+
+/// What a copy says that has stopped.
+#[cfg(test)]
+pub(crate) fn released_by(host: HostId) -> Vec<u8> {
+    let (database, epoch) = (DatabaseId(0), copies::Epoch(1));
+    body(&Message::ToArbiter(ToArbiter::Released { database, host, epoch, drained: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use copies::{ActivationPolicy, CopySpec, Dial, Planted, SiteId, Timing};
+
+    use super::*;
+
+    fn copies() -> Arbitration {
+        let copy = CopySpec {
+            host: HostId(1),
+            site: SiteId(0),
+            preference: 1,
+            activation: ActivationPolicy::Unrestricted,
+            replay_lag_ms: 0,
+            truncation_lag_ms: 0,
+        };
+        let timing = Timing {
+            lease_ms: 600,
+            renew_ms: 150,
+            drift_ppm: 1_000,
+            detect_ms: 400,
+            report_ms: 100,
+            collect_ms: 300,
+            catch_up_ms: 1_500,
+            mount_ms: 1_500,
+            drain_ms: 1_000,
+            resend_ms: 120,
+            partner_patience_ms: 400,
+            move_back_ms: None,
+        };
+        let database = DatabaseSpec {
+            id: DatabaseId(0),
+            dial: Dial::Lossless,
+            copies: vec![copy],
+            run_ahead_generations: 2,
+            partner_in_other_site: false,
+            signature: 1,
+            circular_logging: true,
+            planted: Planted::default(),
+            timing,
+        };
+        Arbitration { databases: vec![database], hosts: [(HostId(1), "h1".to_owned())].into() }
+    }
+
+    fn says_something(arbiter: &mut ArbiterThread) -> bool {
+        std::iter::from_fn(|| arbiter.wishes.try_recv().ok()).any(|wish| matches!(wish, Wish::Tell { .. }))
+    }
+
+    #[test]
+    fn a_second_arbiter_waits_until_the_first_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arbiter");
+        let mut first = ArbiterThread::start(path.clone(), copies());
+        while !says_something(&mut first) {
+            std::thread::sleep(LOOK);
+        }
+        let mut second = ArbiterThread::start(path, copies());
+        let note = second.wishes.blocking_recv();
+        assert!(matches!(&note, Some(Wish::Note(text)) if text.starts_with("waiting")), "{note:?}");
+        std::thread::sleep(LOOK * 10);
+        assert!(!says_something(&mut second) && says_something(&mut first));
+        drop(first);
+        while !says_something(&mut second) {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    #[test]
+    fn a_host_speaks_for_itself_only() {
+        let (arbiter, mut hearing) = ArbiterThread::idle(copies().hosts);
+        for (host, message) in
+            [("h2", released_by(HostId(1))), ("h1", released_by(HostId(2))), ("h1", b"nonsense".to_vec())]
+        {
+            arbiter.hear(host, &message);
+        }
+        arbiter.hear("h1", &released_by(HostId(1)));
+        drop(arbiter);
+        let heard: Vec<Vec<u8>> = std::iter::from_fn(|| hearing.try_recv().ok()).collect();
+        assert_eq!(heard, [released_by(HostId(1))]);
+    }
+}

@@ -334,7 +334,53 @@ fn unix_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use copies::HostId;
+
     use super::*;
+    use crate::arbiter::released_by;
+
+    #[test]
+    fn copies_are_heard_in_their_run_and_by_the_controller_that_they_obey_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let credentials = Credentials {
+            name: String::new(),
+            server: String::new(),
+            seed: String::new(),
+            ca_pem: String::new(),
+            copy_port: None,
+        };
+        let plan = Plan {
+            run: "r".into(),
+            tool_version: String::new(),
+            hosts: vec!["h1".into()],
+            solution: String::new(),
+            tests: Vec::new(),
+            seed: 1,
+            allow_memory: false,
+            when_lost: crate::roster::WhenLost::Finish,
+            when_alone: crate::message::WhenAlone::Finish,
+            alone_after_ms: 1,
+            assemble_limit_ms: 1,
+        };
+        let mut controller = Controller::new(credentials, folder.path(), plan).unwrap();
+        let (arbiter, mut hearing) = ArbiterThread::idle([(HostId(1), "h1".to_owned())].into());
+        controller.arbiter = Some(arbiter);
+        let epoch = controller.memory().epoch;
+        let own = CopyHead::new("r", epoch);
+        let others = [
+            CopyHead::new("s", epoch),
+            CopyHead::new("r", epoch + 1),
+            CopyHead::new("r", epoch - 1),
+            CopyHead { protocol: PROTOCOL + 1, ..own.clone() },
+        ];
+        for head in &others {
+            controller.on_copy("h1", &format_headed(head, &released_by(HostId(1))));
+        }
+        controller.on_copy("h2", &format_headed(&own, &released_by(HostId(1))));
+        assert!(hearing.try_recv().is_err(), "nothing of it is heard");
+        controller.on_copy("h1", &format_headed(&own, &released_by(HostId(1))));
+        assert_eq!(hearing.try_recv().ok(), Some(released_by(HostId(1))));
+    }
 
     #[test]
     fn a_file_is_whole_only_if_its_contents_are_as_announced() {

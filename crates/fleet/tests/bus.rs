@@ -8,15 +8,17 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use copies::{DatabaseId, Epoch, FromArbiter};
 use fleet::agent::{Agent, HostWork};
 use fleet::arbiter::ArbiterLink;
-use fleet::bus::{Bus, subject};
+use fleet::bus::{Bus, copy_inbox, subject};
 use fleet::controller::{Controller, Watcher};
 use fleet::credentials::{Credentials, make};
 use fleet::gate::Gate;
-use fleet::message::{Assignment, Ended, Point, WhenAlone};
+use fleet::message::{Assignment, CopyHead, Ended, PROTOCOL, Point, WhenAlone, format_headed};
 use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
+use replica::wire::{Message, frame};
 use tokio::task::{JoinHandle, LocalSet};
 
 fn has_server() -> bool {
@@ -316,6 +318,73 @@ fn an_interrupt_ends_every_host_in_good_order() {
             );
         }
     });
+}
+
+/// Work that notes what an arbiter says to its copies.
+#[derive(Default)]
+struct Hearing(Mutex<Vec<FromArbiter>>);
+
+impl HostWork for Hearing {
+    fn prepare(&self, _assignment: &Assignment) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    fn run(
+        &self,
+        _assignment: &Assignment,
+        folder: &Path,
+        _gate: &Gate,
+        mut arbiter: ArbiterLink,
+    ) -> (Ended, Option<String>) {
+        std::fs::write(folder.join("begun"), "").unwrap();
+        let last = FromArbiter::Fence { epoch: Epoch(99) };
+        while self.0.lock().unwrap().last() != Some(&last) {
+            let heard = futures_util::FutureExt::now_or_never(arbiter.hear()).flatten();
+            match heard {
+                Some((_, message)) => self.0.lock().unwrap().push(message),
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+        (Ended::Passed, None)
+    }
+}
+
+#[test]
+fn copies_hear_the_arbiter_of_their_run_and_of_the_controller_that_they_obey_only() {
+    if !has_server() {
+        return;
+    }
+    let (fleet, work) = (Fleet::new(1), Arc::new(Hearing::default()));
+    in_local(async {
+        let mut controller = fleet.controller(fleet.plan()).with_server(fleet.server());
+        let _agent = fleet.agent("host.0", work.clone());
+        let story = async {
+            let state = fleet.root.path().join("state").join(fleet::bus::token("host.0"));
+            while !state.join("runs/run-1/begun").exists() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            let credentials = Credentials::read(&fleet.folder().join("controller.toml")).unwrap();
+            let bus = Bus::connect(&credentials).await.unwrap();
+            let head = |protocol, run: &str, epoch| CopyHead { protocol, run: run.to_owned(), epoch };
+            let heads = [
+                head(PROTOCOL, "run-2", 1),
+                head(PROTOCOL, "run-1", 0),
+                head(PROTOCOL, "run-1", 2),
+                head(PROTOCOL + 1, "run-1", 1),
+                head(PROTOCOL, "run-1", 1),
+            ];
+            for (head, epoch) in heads.iter().zip(95..) {
+                let message = FromArbiter::Fence { epoch: Epoch(epoch) };
+                let message = frame(&Message::FromArbiter { database: DatabaseId(0), message });
+                bus.say(copy_inbox("host.0"), format_headed(head, &message[4..])).await;
+            }
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        };
+        let mut listener = Listener::default();
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        conducted.unwrap();
+    });
+    assert_eq!(*work.0.lock().unwrap(), [FromArbiter::Fence { epoch: Epoch(99) }]);
 }
 
 #[test]

@@ -1,252 +1,39 @@
-//! Copies of a database on three agents: real files, the copy port with the fleet's certificates, the arbiter on the controller
-//! over a real nats-server. The active copy dies and comes back, the controller dies and is followed by another one: under the
-//! lossless dial no acknowledged commit is lost, epochs never go back, and in the end all copies say the same.
+//! Copies on agents: real files, the copy port with the fleet's certificates, the arbiter on the controller over a real
+//! nats-server. Copies, hosts and the controller die, a host is cut off: under the lossless dial no acknowledged commit is lost, no two
+//! copies acknowledge at once, and in the end all copies of a database say the same.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-#[path = "../../engine/tests/common/mod.rs"]
+mod board;
+#[path = "../../../engine/tests/common/mod.rs"]
 mod common;
+mod host;
+#[allow(dead_code, reason = "other tests use other parts of it")]
+#[path = "../../../cli/tests/fleet/net.rs"]
+mod net;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{config_below, create_below, scan, tree_number};
-use copies::{
-    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, HostId, PeerMessage, Planted, SiteId,
-    Timing, ToArbiter,
-};
-use engine::{Durability, Instance};
-use fleet::agent::{Agent, HostWork};
-use fleet::arbiter::{ArbiterLink, Arbitration, Speaker};
+use board::{Acknowledged, Board, assert_never_two_active};
+use common::{scan, tree_number};
+use copies::{DatabaseId, HostId};
+use engine::Instance;
+use fleet::agent::Agent;
+use fleet::arbiter::Arbitration;
 use fleet::controller::{Controller, Watcher};
-use fleet::copy_port::Members;
 use fleet::credentials::{Credentials, make};
-use fleet::gate::Gate;
-use fleet::message::{Assignment, Ended, WhenAlone};
+use fleet::message::{Ended, WhenAlone};
 use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
-use replica::wire::Message;
-use replica::{Links, Network, Replica, ReplicaConfig};
-use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use host::{CopyWork, MS, databases, hosts, instance};
+use net::Net;
+use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
-use world::World;
 use world::real::{self, RealConfig};
-
-const DATABASE: DatabaseId = DatabaseId(0);
-const MS: Duration = Duration::from_millis(1);
-
-/// Patient enough for a machine that does much else.
-const TIMING: Timing = Timing {
-    lease_ms: 2_500,
-    renew_ms: 400,
-    drift_ppm: 1_000,
-    detect_ms: 2_000,
-    report_ms: 300,
-    collect_ms: 2_000,
-    catch_up_ms: 5_000,
-    mount_ms: 10_000,
-    drain_ms: 3_000,
-    resend_ms: 300,
-    partner_patience_ms: 1_500,
-    move_back_ms: None,
-};
-
-fn names() -> Vec<String> {
-    ["h1", "h2", "h3"].map(str::to_owned).to_vec()
-}
-
-fn numbers() -> BTreeMap<HostId, String> {
-    (1..).map(HostId).zip(names()).collect()
-}
-
-fn spec() -> DatabaseSpec {
-    let copy = |host: HostId| CopySpec {
-        host,
-        site: SiteId(0),
-        preference: host.0.into(),
-        activation: ActivationPolicy::Unrestricted,
-        replay_lag_ms: 0,
-        truncation_lag_ms: 0,
-    };
-    DatabaseSpec {
-        id: DATABASE,
-        dial: Dial::Lossless,
-        copies: numbers().into_keys().map(copy).collect(),
-        run_ahead_generations: 2,
-        partner_in_other_site: false,
-        signature: 0x5eed,
-        circular_logging: true,
-        planted: Planted::default(),
-        timing: TIMING,
-    }
-}
-
-/// What the test wants and sees of all hosts.
-#[derive(Default)]
-struct Board {
-    /// Hosts whose copy is to be dead.
-    dead: Vec<HostId>,
-    /// No more commits.
-    is_quiet: bool,
-    begun: u32,
-    acknowledged: Vec<u32>,
-    /// Who was active in an epoch when it acknowledged something, in the order of time.
-    reigns: Vec<(u32, HostId)>,
-    /// The end of each copy's log, and how far it has replayed.
-    ends: BTreeMap<HostId, (copies::Position, copies::Position)>,
-}
-
-type Shared = Arc<Mutex<Board>>;
-
-struct CopyWork {
-    host: HostId,
-    root: String,
-    credentials: Credentials,
-    addresses: BTreeMap<HostId, String>,
-    board: Shared,
-}
-
-struct CopyLinks {
-    speaker: Speaker,
-    network: Rc<RefCell<Option<Rc<Network>>>>,
-}
-
-impl Links for CopyLinks {
-    fn to_arbiter(&self, message: ToArbiter) {
-        self.speaker.say(message);
-    }
-
-    fn to_peer(&self, host: HostId, message: PeerMessage) {
-        if let Some(network) = &*self.network.borrow() {
-            network.send(host, &Message::Peer { database: DATABASE, message });
-        }
-    }
-}
-
-impl HostWork for CopyWork {
-    fn prepare(&self, _assignment: &Assignment) -> Result<Vec<String>, String> {
-        Ok(Vec::new())
-    }
-
-    fn run(
-        &self,
-        _assignment: &Assignment,
-        folder: &Path,
-        gate: &Gate,
-        arbiter: ArbiterLink,
-    ) -> (Ended, Option<String>) {
-        let config = RealConfig { direct: false, shards: 1, ..RealConfig::new(&self.root) };
-        real::run(config, |world| self.serve(world, gate, arbiter)).expect("an event queue");
-        std::fs::write(folder.join("over"), "").expect("writable");
-        (Ended::Passed, None)
-    }
-}
-
-impl CopyWork {
-    async fn serve(&self, world: World, gate: &Gate, mut arbiter: ArbiterLink) {
-        if self.host == HostId(1) {
-            let config = create_below(&world, &self.root, 1, 1).await;
-            Replica::found(&world, &config).await.expect("a new database");
-        }
-        let current: Rc<RefCell<Option<Rc<Replica>>>> = Rc::default();
-        let (hearing, speaker) = (current.clone(), arbiter.speaker());
-        let hears = world.spawn(async move {
-            while let Some((_, message)) = arbiter.hear().await {
-                let replica = hearing.borrow().clone();
-                if let Some(replica) = replica {
-                    replica.from_arbiter(message);
-                }
-            }
-        });
-        let (mut boot, mut network) = (0, None);
-        while gate.stop_asked().is_none() {
-            let is_dead = self.board().dead.contains(&self.host);
-            if is_dead && current.take().is_some() {
-                network = None;
-            } else if !is_dead && current.borrow().is_none() {
-                boot += 1;
-                let (replica, open) = self.start(&world, Boot(boot), speaker.clone()).await;
-                self.commit_in_turn(&world, &replica);
-                *current.borrow_mut() = Some(replica);
-                network = Some(open);
-            }
-            if let Some(replica) = &*current.borrow() {
-                let status = replica.status();
-                assert_eq!(status.failure, None, "{:?}", self.host);
-                self.board().ends.insert(self.host, (status.report.end, status.report.replayed));
-            }
-            world.sleep(MS * 50).await;
-        }
-        current.take();
-        drop((network, hears));
-        world.sleep(MS * 200).await;
-    }
-
-    fn board(&self) -> std::sync::MutexGuard<'_, Board> {
-        self.board.lock().expect("no test thread has failed")
-    }
-
-    async fn start(&self, world: &World, boot: Boot, speaker: Speaker) -> (Rc<Replica>, Rc<Network>) {
-        let slot: Rc<RefCell<Option<Rc<Network>>>> = Rc::default();
-        let links = Rc::new(CopyLinks { speaker, network: slot.clone() });
-        let mut instance = config_below(&self.root, 1);
-        instance.cache_bytes_per_database = 16 << 20;
-        let config = ReplicaConfig { instance, tick: MS * 20, checkpoint_every: MS * 700 };
-        let replica = Replica::start(world, Rc::new(spec()), self.host, boot, config, links).await;
-        let replica = Rc::new(replica.expect("it starts"));
-        let to = Rc::downgrade(&replica);
-        let receiver = Rc::new(move |from, message| {
-            if let (Some(replica), Message::Peer { message, .. }) = (to.upgrade(), message) {
-                replica.from_peer(from, message);
-            }
-        });
-        let members = Members::new(&self.credentials, &numbers(), |text| panic!("{text}")).expect("made");
-        let addresses = self.addresses.clone();
-        let network = Network::start_guarded(world, self.host, addresses, Rc::new(members), receiver).await;
-        let network = Rc::new(network.expect("the port is free"));
-        *slot.borrow_mut() = Some(network.clone());
-        (replica, network)
-    }
-
-    /// Durable commits, one after the other, while the copy takes them.
-    fn commit_in_turn(&self, world: &World, replica: &Rc<Replica>) {
-        let (replica, paused) = (Rc::downgrade(replica), world.clone());
-        let (board, host) = (self.board.clone(), self.host);
-        drop(world.spawn(async move {
-            while let Some(copy) = replica.upgrade() {
-                if let Some(instance) = copy.instance() {
-                    let number = {
-                        let mut board = board.lock().expect("no test thread has failed");
-                        board.begun += u32::from(!board.is_quiet);
-                        (!board.is_quiet).then_some(board.begun)
-                    };
-                    if let Some(number) = number
-                        && commit(&instance, number).await.is_ok()
-                    {
-                        let mut board = board.lock().expect("no test thread has failed");
-                        board.acknowledged.push(number);
-                        let reign = copy.status().active_in.map(|epoch| (epoch.0, host));
-                        if let Some(reign) = reign.filter(|reign| board.reigns.last() != Some(reign)) {
-                            board.reigns.push(reign);
-                        }
-                    }
-                }
-                drop(copy);
-                paused.sleep(MS * 3).await;
-            }
-        }));
-    }
-}
-
-async fn commit(instance: &Instance, number: u32) -> engine::Result<()> {
-    let mut transaction = instance.begin();
-    let data = vec![number as u8; 200];
-    transaction.insert(1, tree_number(0), &number.to_be_bytes(), &data).await?;
-    transaction.commit(Durability::Durable).await
-}
 
 /// Notes what happens, and ends the run when asked.
 #[derive(Default)]
@@ -266,59 +53,54 @@ impl Watcher for Desk {
 }
 
 struct Site {
-    folder: tempfile::TempDir,
-    board: Shared,
+    folder: PathBuf,
+    hosts: u16,
+    /// See [`databases`].
+    solution: &'static str,
+    board: Board,
     notes: Rc<RefCell<Vec<String>>>,
 }
 
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
-}
+type Conducted = (JoinHandle<BTreeMap<String, Fate>>, Rc<RefCell<u32>>);
 
 impl Site {
-    fn new() -> Site {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
-        let site = Site { folder, board: Shared::default(), notes: Rc::default() };
-        make(&site.path("fleet"), &names(), &format!("127.0.0.1:{}", free_port())).expect("a fleet");
+    fn new(folder: &Path, hosts: u16, solution: &'static str, bus: &str) -> Site {
+        let board = Board::new(&folder.join("board"));
+        let site = Site { folder: folder.to_owned(), hosts, solution, board, notes: Rc::default() };
+        let names: Vec<String> = host::hosts(hosts).into_values().collect();
+        make(&site.path("fleet"), &names, bus).expect("a fleet");
         std::fs::create_dir(site.path("run")).expect("writable");
         site
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.join(name)
     }
 
-    fn root(&self, host: &str) -> String {
-        self.path(&format!("data-{host}")).to_str().expect("text").to_owned()
-    }
-
-    fn agents(&self) -> Vec<JoinHandle<()>> {
-        let addresses: BTreeMap<HostId, String> =
-            numbers().into_keys().map(|host| (host, format!("127.0.0.1:{}", free_port()))).collect();
-        let agent = |(host, name): (HostId, String)| {
-            let credentials =
-                Credentials::read(&self.path(&format!("fleet/agents/{name}.toml"))).expect("made");
-            let root = self.root(&name);
-            for part in ["db", "log"] {
-                std::fs::create_dir_all(format!("{root}/{part}")).expect("writable");
-            }
-            let (addresses, board) = (addresses.clone(), self.board.clone());
-            let work = CopyWork { host, root, credentials: credentials.clone(), addresses, board };
-            let agent = Agent::new(credentials, &self.path(&format!("state-{name}")), "1.0", Arc::new(work));
-            let agent = agent.expect("its folder is free");
-            spawn_local(async move { agent.serve(|_| {}).await.expect("it serves") })
-        };
-        numbers().into_iter().map(agent).collect()
+    fn plan(&self) -> Plan {
+        Plan {
+            run: "run-1".into(),
+            tool_version: "1.0".into(),
+            hosts: hosts(self.hosts).into_values().collect(),
+            solution: self.solution.into(),
+            tests: Vec::new(),
+            seed: 1,
+            allow_memory: false,
+            when_lost: WhenLost::Finish,
+            when_alone: WhenAlone::Finish,
+            alone_after_ms: 60_000,
+            assemble_limit_ms: 60_000,
+        }
     }
 
     /// A controller with the arbiter, until it is aborted or the run is over; and what ends the run.
-    fn controller(&self, is_new: bool) -> (JoinHandle<BTreeMap<String, Fate>>, Rc<RefCell<u32>>) {
+    fn controller(&self, is_new: bool) -> Conducted {
         let credentials = Credentials::read(&self.path("fleet/controller.toml")).expect("made");
         let controller = match is_new {
-            true => Controller::new(credentials, &self.path("run"), plan()),
+            true => Controller::new(credentials, &self.path("run"), self.plan()),
             false => Controller::resume(credentials, &self.path("run")),
         };
-        let copies = Arbitration { databases: vec![spec()], hosts: numbers() };
+        let copies = Arbitration { databases: databases(self.solution), hosts: hosts(self.hosts) };
         let mut controller = controller.expect("a run").with_arbiter(copies);
         let mut desk = Desk { notes: self.notes.clone(), ..Desk::default() };
         let interrupts = desk.interrupts.clone();
@@ -329,60 +111,90 @@ impl Site {
         (conducted, interrupts)
     }
 
-    fn board(&self) -> std::sync::MutexGuard<'_, Board> {
-        self.board.lock().expect("no test thread has failed")
+    fn of(&self, database: u16) -> Vec<Acknowledged> {
+        let history = self.board.history().into_iter();
+        history.filter(|acknowledged| acknowledged.database == DatabaseId(database)).collect()
     }
 
-    async fn until(&self, what: &str, done: impl Fn(&Board) -> bool) {
+    /// Who has acknowledged the newest commit.
+    fn active(&self, database: u16) -> HostId {
+        self.of(database).last().expect("somebody has").host
+    }
+
+    async fn until(&self, what: &str, done: impl Fn() -> bool) {
         let started = Instant::now();
-        while !done(&self.board()) {
-            let board = self.board();
-            assert!(
-                started.elapsed() < Duration::from_secs(120),
-                "{what}: {} acknowledged, {:?}, {:?}\n{}",
-                board.acknowledged.len(),
-                board.reigns,
-                board.ends,
-                self.notes.borrow().join("\n")
-            );
-            drop(board);
-            sleep(MS * 20).await;
+        while !done() {
+            if started.elapsed() > Duration::from_secs(120) {
+                let logs = hosts(self.hosts).into_values().map(|host| self.path(&format!("{host}.log")));
+                let logs: Vec<String> = logs.filter_map(|log| std::fs::read_to_string(log).ok()).collect();
+                panic!("{what}\n{}\n{}", self.notes.borrow().join("\n"), logs.join("\n"));
+            }
+            sleep(MS * 50).await;
         }
     }
 
     /// Waits until that many more commits are acknowledged.
-    async fn more(&self, what: &str, commits: usize) {
-        let before = self.board().acknowledged.len();
-        self.until(what, |board| board.acknowledged.len() >= before + commits).await;
+    async fn more(&self, what: &str, database: u16, commits: usize) {
+        let before = self.of(database).len();
+        self.until(what, || self.of(database).len() >= before + commits).await;
+    }
+
+    /// No more commits, and waits until the copies on these hosts have everything.
+    async fn drain(&self, database: u16, on: &[u16]) {
+        let is_drained = || {
+            let copies = self.board.copies(DatabaseId(database));
+            let copies: Vec<_> = on.iter().filter_map(|host| copies.get(&HostId(*host))).collect();
+            let end = copies.iter().map(|(end, _)| *end).max();
+            let has_replayed = copies.iter().filter(|(end, replayed)| replayed == end).count();
+            let have_all = copies.iter().all(|(own, _)| Some(*own) == end);
+            copies.len() == on.len() && have_all && has_replayed >= on.len() - 1
+        };
+        self.until("the queues drain", is_drained).await;
     }
 
     /// What the copy on a host says, from its files alone.
-    fn rows(&self, host: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let config = RealConfig { direct: false, shards: 1, ..RealConfig::new(host) };
+    fn rows(&self, host: u16, database: u16) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let root = self.path(&format!("data-h{host}")).to_str().expect("text").to_owned();
+        let config = RealConfig { direct: false, shards: 1, ..RealConfig::new("reader") };
         let read = real::run(config, |world| async move {
-            let (instance, _) = Instance::open(&world, &config_below(&self.root(host), 1)).await?;
-            let rows = scan(&instance.begin(), 1, tree_number(0)).await;
-            instance.abandon().await;
+            let (opened, _) = Instance::open(&world, &instance(&root, DatabaseId(database))).await?;
+            let rows = scan(&opened.begin(), 1, tree_number(0)).await;
+            opened.abandon().await;
             rows
         });
         read.expect("an event queue").expect("readable")
     }
+
+    /// Every acknowledged commit is on every one of these hosts, and nothing else than on the others.
+    fn assert_equal(&self, database: u16, on: &[u16]) {
+        let history = self.of(database);
+        assert_never_two_active(&history);
+        let rows = self.rows(on[0], database);
+        for Acknowledged { row, host, .. } in &history {
+            assert!(rows.contains_key(&row.to_be_bytes()[..]), "row {row} of {host:?} is gone");
+        }
+        for host in on {
+            assert!(self.rows(*host, database) == rows, "database {database}: h{host} says something else");
+        }
+    }
 }
 
-fn plan() -> Plan {
-    Plan {
-        run: "run-1".into(),
-        tool_version: "1.0".into(),
-        hosts: names(),
-        solution: "[solution]".into(),
-        tests: Vec::new(),
-        seed: 1,
-        allow_memory: false,
-        when_lost: WhenLost::Finish,
-        when_alone: WhenAlone::Finish,
-        alone_after_ms: 60_000,
-        assemble_limit_ms: 30_000,
-    }
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+fn agent(folder: &Path, host: HostId, addresses: BTreeMap<HostId, String>) -> Agent {
+    let credentials = folder.join(format!("fleet/agents/h{}.toml", host.0));
+    let credentials = Credentials::read(&credentials).expect("made");
+    let root = folder.join(format!("data-h{}", host.0)).to_str().expect("text").to_owned();
+    let board = Board::new(&folder.join("board"));
+    let work = CopyWork { host, root, credentials: credentials.clone(), addresses, board };
+    let state = folder.join(format!("state-h{}", host.0));
+    Agent::new(credentials, &state, "1.0", Arc::new(work)).expect("its folder is free")
+}
+
+fn in_local<F: Future<Output = ()>>(story: F) {
+    fleet::run(story).expect("an event queue");
 }
 
 #[test]
@@ -390,56 +202,115 @@ fn no_acknowledged_commit_is_lost_when_the_active_copy_and_then_the_controller_d
     if !testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server") {
         return;
     }
-    let site = Site::new();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("an event queue");
-    runtime.block_on(LocalSet::new().run_until(async {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let site = Site::new(folder.path(), 3, "1 2 3", &format!("127.0.0.1:{}", free_port()));
+    in_local(async {
         let _server = Server::start("nats-server", &site.path("fleet")).expect("it starts");
-        sleep(Duration::from_secs(1)).await;
-        let agents = site.agents();
+        sleep(MS * 1_000).await;
+        let addresses = hosts(3).into_keys().map(|host| (host, format!("127.0.0.1:{}", free_port())));
+        let addresses: BTreeMap<HostId, String> = addresses.collect();
+        for host in hosts(3).into_keys() {
+            let agent = agent(&site.folder, host, addresses.clone());
+            drop(spawn_local(async move { agent.serve(|_| {}).await.expect("it serves") }));
+        }
         let (first, _) = site.controller(true);
-        site.more("copies are made and one is active", 100).await;
+        site.more("copies are made and one is active", 0, 100).await;
 
-        let (_, active) = *site.board().reigns.last().expect("one was");
-        site.board().dead.push(active);
-        site.until("another copy takes over", |board| {
-            board.reigns.last().is_some_and(|(_, host)| *host != active)
-        })
-        .await;
-        site.more("it goes on", 100).await;
-        site.board().dead.clear();
-        sleep(Duration::from_secs(2)).await;
+        let active = site.active(0);
+        let dead = format!("dead-{}", active.0);
+        site.board.want(&dead, true);
+        site.until("another copy takes over", || site.active(0) != active).await;
+        site.more("it goes on", 0, 100).await;
+        site.board.want(&dead, false);
+        sleep(MS * 2_000).await;
 
         // No controller, no lease: commits end.
         first.abort();
         sleep(MS * 6_000).await;
-        let before = site.board().acknowledged.len();
-        sleep(Duration::from_secs(1)).await;
-        assert_eq!(site.board().acknowledged.len(), before, "without the arbiter nothing is active");
+        let before = site.of(0).len();
+        sleep(MS * 1_000).await;
+        assert_eq!(site.of(0).len(), before, "without the arbiter nothing is active");
         let (second, interrupts) = site.controller(false);
-        site.more("the next controller takes the record up", 100).await;
+        site.more("the next controller takes the record up", 0, 100).await;
 
-        site.board().is_quiet = true;
-        let drained = |board: &Board| {
-            let end = board.ends.values().map(|(end, _)| *end).max();
-            let passive = board.ends.values().filter(|(end, replayed)| replayed == end).count();
-            board.ends.len() == 3 && board.ends.values().all(|(own, _)| Some(*own) == end) && passive >= 2
-        };
-        site.until("the queues drain", drained).await;
+        site.board.want("quiet", true);
+        site.drain(0, &[1, 2, 3]).await;
         *interrupts.borrow_mut() = 1;
         let fates = second.await.expect("it ends");
         let ended = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed, evidence_kept: true, .. });
         assert!(fates.values().all(ended), "{fates:?}");
-        agents.iter().for_each(JoinHandle::abort);
-    }));
+    });
+    site.assert_equal(0, &[1, 2, 3]);
+}
 
-    let board = site.board();
-    let epochs: Vec<u32> = board.reigns.iter().map(|(epoch, _)| *epoch).collect();
-    assert!(epochs.is_sorted_by(|earlier, later| earlier < later), "one reign each, in turn: {epochs:?}");
-    let rows = site.rows("h1");
-    for number in &board.acknowledged {
-        assert!(rows.contains_key(&number.to_be_bytes()[..]), "commit {number} of {} is gone", rows.len());
+/// Which host a process of this test is, and where.
+const AGENT: &str = "PROOFLOAD_COPIES_AGENT";
+
+fn addresses_on_the_net(hosts: u16) -> BTreeMap<HostId, String> {
+    (1..=hosts).map(|host| (HostId(host), format!("10.77.0.{}:7400", host + 1))).collect()
+}
+
+/// No test of its own: the agent of a host in the test below, a process in a network namespace.
+#[test]
+fn agent_process() {
+    let Ok(agents) = std::env::var(AGENT) else { return };
+    let (host, folder) = agents.split_once(' ').expect("two words");
+    let agent = agent(Path::new(folder), HostId(host.parse().expect("a number")), addresses_on_the_net(4));
+    in_local(async { agent.serve(|text| eprintln!("{text}")).await.expect("it serves") });
+}
+
+#[test]
+fn four_hosts_lose_one_and_cut_one_off_and_no_acknowledged_commit_is_lost() {
+    if !net::can_run() {
+        return;
     }
-    for host in ["h2", "h3"] {
-        assert_eq!(site.rows(host), rows, "{host} says something else");
-    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let net = Net::new(4);
+    let program = std::env::current_exe().expect("this test");
+    let start = |host: usize| {
+        let which = format!("{AGENT}={host} {}", folder.path().display());
+        let words = [&which, program.to_str().expect("text"), "--exact", "agent_process", "--nocapture"];
+        net.start(host, folder.path(), "env", &words, &folder.path().join(format!("h{host}.log")))
+    };
+    net.enter_controllers(|| {
+        let bus = format!("{}:4222", net.controller_address());
+        // Two copies, two copies, and four of which the one on the host that will die is preferred.
+        let site = Site::new(folder.path(), 4, "1 2\n2 3\n4 1 2 3", &bus);
+        in_local(async {
+            let _server = Server::start("nats-server", &site.path("fleet")).expect("it starts");
+            sleep(MS * 1_000).await;
+            let (_others, victim) = ([1, 2, 3].map(start), start(4));
+            let (conducted, interrupts) = site.controller(true);
+            for database in 0..3 {
+                site.more("copies are made and one is active", database, 50).await;
+            }
+            assert_eq!(site.active(2), HostId(4), "the preferred copy");
+            victim.kill();
+            site.until("another copy takes over from a host that died", || site.active(2) != HostId(4)).await;
+            site.more("it goes on", 2, 50).await;
+
+            assert_eq!(site.active(0), HostId(1));
+            net.plug(1, false);
+            sleep(MS * 8_000).await;
+            site.more("a database without a copy there is not touched", 1, 50).await;
+            net.plug(1, true);
+            site.until("the other copy takes over", || site.active(0) == HostId(2)).await;
+            for database in 0..3 {
+                site.more("all go on", database, 50).await;
+            }
+            site.board.want("quiet", true);
+            for (database, on) in [(0, &[1, 2][..]), (1, &[2, 3]), (2, &[1, 2, 3])] {
+                site.drain(database, on).await;
+            }
+            *interrupts.borrow_mut() = 1;
+            let fates = conducted.await.expect("it ends");
+            let ended = |host: &&str| {
+                matches!(fates[*host], Fate::Ended { how: Ended::Passed, evidence_kept: true, .. })
+            };
+            assert_eq!(["h1", "h2", "h3"].iter().filter(|host| ended(host)).count(), 3, "{fates:?}");
+        });
+        for (database, on) in [(0, &[1, 2][..]), (1, &[2, 3]), (2, &[1, 2, 3])] {
+            site.assert_equal(database, on);
+        }
+    });
 }
