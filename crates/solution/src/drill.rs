@@ -1,4 +1,6 @@
 //! `[test.drill]`: failures that a test of kind `drill` performs while users work, each at its time.
+//!
+//! Limits: drills are checked and resolved here; no command performs them yet.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
