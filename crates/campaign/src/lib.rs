@@ -26,4 +26,4 @@ pub mod window;
 
 pub use error::CampaignError;
 pub use host::database_path;
-pub use programme::{CampaignOutcome, run, run_in_convoy, titles};
+pub use programme::{CampaignFuture, CampaignOutcome, run, run_in_convoy, titles};

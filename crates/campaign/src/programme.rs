@@ -1,5 +1,6 @@
 //! The tests in their order, from the first to the last or to the first that cannot go on.
 
+use std::pin::Pin;
 use std::rc::Rc;
 
 use results::{Origin, Outcome, Recorder, Severity, Verdict};
@@ -31,29 +32,33 @@ impl CampaignOutcome {
 }
 
 /// Runs `tests` on the host that `deployment` describes. Rows go to `recorder` as they arise.
-pub async fn run(
+pub fn run<'a>(
     world: World,
-    deployment: &Deployment,
-    tests: &[TestSpec],
+    deployment: &'a Deployment,
+    tests: &'a [TestSpec],
     seed: u64,
-    recorder: &mut dyn Recorder,
-    watcher: &mut dyn Watcher,
-) -> CampaignOutcome {
-    run_in_convoy(world, deployment, tests, seed, recorder, watcher, &Alone).await
+    recorder: &'a mut dyn Recorder,
+    watcher: &'a mut dyn Watcher,
+) -> CampaignFuture<'a> {
+    run_in_convoy(world, deployment, tests, seed, recorder, watcher, &Alone)
 }
 
+/// A campaign under way. Boxed, so that campaign, workload and engine are compiled here, once and for speed, and not again in each
+/// crate that awaits a campaign.
+pub type CampaignFuture<'a> = Pin<Box<dyn Future<Output = CampaignOutcome> + 'a>>;
+
 /// As [`run`], in step with the other hosts of `convoy`.
-pub async fn run_in_convoy(
+pub fn run_in_convoy<'a>(
     world: World,
-    deployment: &Deployment,
-    tests: &[TestSpec],
+    deployment: &'a Deployment,
+    tests: &'a [TestSpec],
     seed: u64,
-    recorder: &mut dyn Recorder,
-    watcher: &mut dyn Watcher,
-    convoy: &dyn Convoy,
-) -> CampaignOutcome {
+    recorder: &'a mut dyn Recorder,
+    watcher: &'a mut dyn Watcher,
+    convoy: &'a dyn Convoy,
+) -> CampaignFuture<'a> {
     let host = Rc::new(Host::start(&world, deployment));
-    let mut campaign = Campaign {
+    let campaign = Campaign {
         world,
         deployment,
         host,
@@ -66,17 +71,21 @@ pub async fn run_in_convoy(
         tests: tests.len() as u32,
         verdicts: Vec::new(),
     };
-    let mut error = campaign.run_all(tests).await.err();
-    // Whatever happened, databases that still can be are left clean.
-    let closed = campaign.host.close().await;
-    error = error.or(closed.err());
-    if let Err(kept) = campaign.conclude(error.as_ref()) {
-        error = error.or(Some(kept));
-    }
-    CampaignOutcome { verdicts: campaign.verdicts, error }
+    Box::pin(campaign.carry_out(tests))
 }
 
 impl Campaign<'_> {
+    async fn carry_out(mut self, tests: &[TestSpec]) -> CampaignOutcome {
+        let mut error = self.run_all(tests).await.err();
+        // Whatever happened, databases that still can be are left clean.
+        let closed = self.host.close().await;
+        error = error.or(closed.err());
+        if let Err(kept) = self.conclude(error.as_ref()) {
+            error = error.or(Some(kept));
+        }
+        CampaignOutcome { verdicts: self.verdicts, error }
+    }
+
     async fn run_all(&mut self, tests: &[TestSpec]) -> Result<(), CampaignError> {
         self.record_deployment()?;
         let names = titles(tests);

@@ -107,9 +107,14 @@ impl Site {
         (1..=4).map(|host| self.agent(host)).collect()
     }
 
+    /// A bus that hears: a controller that finds none gives up at once, and says so.
     fn bus(&self) -> Program {
+        let ready = || self.text("bus.log").matches("Server is ready").count();
+        let before = ready();
         let arguments = ["-c", "nats-server.conf"];
-        self.net.start(0, &self.path("fleet"), "nats-server", &arguments, &self.path("bus.log"))
+        let bus = self.net.start(0, &self.path("fleet"), "nats-server", &arguments, &self.path("bus.log"));
+        assert!(wait_for(Duration::from_secs(30), || ready() > before), "{}", self.all_logs());
+        bus
     }
 
     fn run(&self, more: &[&str]) -> Program {
