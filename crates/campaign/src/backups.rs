@@ -7,7 +7,6 @@
 use engine::{BackupReport, ChecksumReport, Instance, RecoveryReport, StreamConfig};
 use futures_util::future::join_all;
 use results::{Backup, Comparison, IoClass, Origin, Parameter, Recovery, Severity};
-use smallvec::smallvec;
 use solution::TestSpec;
 use world::{Bufs, OpenMode, PageBuf, SECTOR_BYTES, Time};
 
@@ -330,12 +329,16 @@ async fn copy_file(
     let (counters, _) = &side.databases[number];
     let source = state.world.open(from, OpenMode::Read).await?;
     let target = state.world.open(to, OpenMode::CreateNew).await?;
+    target.keep_like(from);
+    let page_bytes = state.deployment.instances[instance].page_bytes as usize;
     let bytes = source.size().await?;
     let mut offset = 0;
     while offset < bytes {
         let piece = COPY_BYTES.min(bytes - offset);
         let started = state.world.now();
-        let bufs: Bufs = smallvec![PageBuf::empty(piece.next_multiple_of(SECTOR_BYTES as u64) as usize)];
+        // A buffer for each page: a page that a simulated storage knows without its bytes stays so.
+        let pages = (0..piece as usize).step_by(page_bytes).map(|at| page_bytes.min(piece as usize - at));
+        let bufs: Bufs = pages.map(|bytes| PageBuf::empty(bytes.next_multiple_of(SECTOR_BYTES))).collect();
         let (read, bufs) = source.read_at(offset, bufs).await;
         read?;
         let between = state.world.now();

@@ -4,14 +4,16 @@
 //! 1. Batches are dealt round robin from one counter, so the counts of two databases never differ by more than the
 //!    batches in flight, and by at most 1 once the load has drained.
 //! 2. Closed: a session starts its next batch after the last one ended and it has rested `idle_factor` times as long.
-//! 3. Paced: batch n is due at a fixed time; its latency counts from that time, so a stall cannot hide by delaying
-//!    the batches behind it.
+//! 3. Paced: a batch is due so long after the one before it as the rate says; its latency counts from that time, so a stall
+//!    cannot hide by delaying the batches behind it. One session waits for the next time that is due, so a new rate holds from
+//!    the batch after that one on.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
+use futures_util::lock::Mutex;
 use results::IoStats;
 use world::{Duration, Time, World};
 
@@ -72,8 +74,12 @@ pub struct Load<E> {
     next: Cell<u64>,
     last: Cell<Option<u64>>,
     stopping: Cell<bool>,
+    /// Every database is brought to the same count, at no pace.
+    draining: Cell<bool>,
     rate: Cell<f64>,
     due: Cell<Time>,
+    /// Held by the session that waits for the next time that is due.
+    turn: Mutex<()>,
     done: RefCell<Vec<u64>>,
     sample: RefCell<LoadSample>,
     error: RefCell<Option<E>>,
@@ -89,8 +95,10 @@ impl<E: 'static> Load<E> {
             next: Cell::new(first_batch),
             last: Cell::new(batches.map(|count| first_batch + count)),
             stopping: Cell::new(false),
+            draining: Cell::new(false),
             rate: Cell::new(0.0),
             due: Cell::new(world.now()),
+            turn: Mutex::new(()),
             done: RefCell::new(vec![0; databases as usize]),
             sample: RefCell::default(),
             error: RefCell::new(None),
@@ -129,13 +137,7 @@ impl<E: 'static> Load<E> {
     where
         F: Future<Output = Result<(), E>>,
     {
-        while let Some((number, due)) = self.take_ticket(mode) {
-            if let Some(due) = due {
-                self.world.sleep_until(due).await;
-                if self.stopping.get() {
-                    return;
-                }
-            }
+        while let Some((number, due)) = self.next_batch_of(mode).await {
             let started = self.world.now();
             let database = (number % u64::from(self.databases)) as u32;
             let outcome = batch(database, number).await;
@@ -144,7 +146,7 @@ impl<E: 'static> Load<E> {
                 self.error.borrow_mut().get_or_insert(error);
                 return;
             }
-            let took = self.count(database, started, due.unwrap_or(started));
+            let took = self.count(database, started, due);
             if let Mode::Closed { idle_factor, .. } = mode
                 && idle_factor > 0.0
                 && !self.stopping.get()
@@ -154,18 +156,33 @@ impl<E: 'static> Load<E> {
         }
     }
 
-    fn take_ticket(&self, mode: Mode) -> Option<(u64, Option<Time>)> {
-        let number = self.next.get();
-        if self.stopping.get() || self.last.get().is_some_and(|last| number >= last) {
+    /// The next batch to begin, and when it was due.
+    async fn next_batch_of(&self, mode: Mode) -> Option<(u64, Time)> {
+        if matches!(mode, Mode::Closed { .. }) {
+            return Some((self.take_number()?, self.world.now()));
+        }
+        let _turn = self.turn.lock().await;
+        if self.is_over() {
             return None;
         }
-        self.next.set(number + 1);
-        let due = matches!(mode, Mode::Paced { .. }).then(|| {
-            let due = self.due.get();
-            self.due.set(due + Duration::from_secs_f64(1.0 / self.rate.get()));
-            due
-        });
+        let due = if self.draining.get() { self.world.now() } else { self.due.get() };
+        self.world.sleep_until(due).await;
+        let number = self.take_number()?;
+        self.due.set(due + Duration::from_secs_f64(1.0 / self.rate.get()));
         Some((number, due))
+    }
+
+    fn is_over(&self) -> bool {
+        self.stopping.get() || self.last.get().is_some_and(|last| self.next.get() >= last)
+    }
+
+    fn take_number(&self) -> Option<u64> {
+        if self.is_over() {
+            return None;
+        }
+        let number = self.next.get();
+        self.next.set(number + 1);
+        Some(number)
     }
 
     fn count(&self, database: u32, started: Time, due: Time) -> Duration {
@@ -183,13 +200,14 @@ impl<E: 'static> Load<E> {
         now.since(started)
     }
 
-    /// Changes the rate of a paced load from the next batch on.
+    /// Changes the rate of a paced load, from the batch after the next one on.
     pub fn set_rate(&self, batches_per_s: f64) {
         self.rate.set(batches_per_s.max(0.001));
     }
 
     /// No further batch begins, except that every database is brought to the same count.
     pub fn stop(&self) {
+        self.draining.set(true);
         let next = self.next.get();
         let round_up = next.next_multiple_of(u64::from(self.databases));
         match self.last.get() {
@@ -221,5 +239,54 @@ impl<E: 'static> Load<E> {
     /// What has been done since the last call.
     pub fn take_sample(&self) -> LoadSample {
         self.sample.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use world::sim::{SimConfig, Simulation};
+
+    use super::*;
+
+    #[test]
+    fn a_held_rate_follows_its_setting_at_once_and_drains_without_it() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("a");
+        simulation.run_until(async {
+            let load: Rc<Load<()>> = Load::new(&world, 7, 0, None);
+            let batch = {
+                let world = world.clone();
+                move |_, _| {
+                    let world = world.clone();
+                    async move {
+                        world.sleep(Duration::from_millis(30)).await;
+                        Ok(())
+                    }
+                }
+            };
+            let task =
+                world.spawn(load.clone().run(Mode::Paced { batches_per_s: 0.2, sessions_max: 50 }, batch));
+            let in_ten_seconds = || async {
+                load.take_sample();
+                world.sleep(Duration::from_secs(10)).await;
+                load.take_sample().service.count
+            };
+            assert!((1..=3).contains(&in_ten_seconds().await));
+            load.set_rate(100.0);
+            world.sleep(Duration::from_secs(6)).await;
+            let fast = in_ten_seconds().await;
+            assert!((995..=1005).contains(&fast), "{fast}");
+            load.set_rate(0.01);
+            world.sleep(Duration::from_secs(2)).await;
+            let stopped = world.now();
+            load.stop();
+            assert_eq!(task.await, Ok(()));
+            let counts = load.batches();
+            assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+            let drained = world.now().since(stopped);
+            assert!(drained < Duration::from_secs(100), "{drained:?}");
+        });
     }
 }

@@ -23,6 +23,8 @@ const PACED_SESSIONS_MAX: u32 = 256;
 const PACE_HORIZON_S: f64 = 5.0;
 /// How far above its target a paced load aims, so that noise does not end just below it.
 const PACE_AIM: f64 = 1.005;
+/// As many batches more: in a short window the last ones weigh more than that, and their pages are written later.
+const PACE_AHEAD_BATCHES: f64 = 3.0;
 /// I/O per batch that a paced load begins with, until it has measured its own.
 const IO_PER_BATCH_GUESS: f64 = 41.0;
 
@@ -319,11 +321,11 @@ impl Campaign<'_> {
             return;
         }
         let io_per_batch = (done / test.batches as f64).max(1.0);
-        let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) - done;
-        // Sessions hold tickets ahead of time, so a new pace comes late: a large correction would swing to and fro, and one
-        // near zero would put the tickets out of reach.
+        let ahead = PACE_AHEAD_BATCHES * io_per_batch;
+        let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) + ahead - done;
+        // A load that fell behind does not come back as a burst, and one that is ahead does not stop.
         let even = iops * PACE_AIM / io_per_batch;
-        load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even * 0.8, even * 1.25));
+        load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even * 0.5, even * 2.0));
     }
 
     async fn generate(

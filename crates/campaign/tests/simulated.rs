@@ -4,8 +4,8 @@ use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignOutcome, run};
 use results::{Direction, IoClass, Measure, Outcome, Row};
 use solution::{Deployment, Solution, TestKind};
-use world::Duration;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
+use world::{Duration, OpenMode, PageBuf};
 
 const SOLUTION: &str = r#"
 [solution]
@@ -184,6 +184,30 @@ fn the_whole_programme_passes_and_what_it_measured_is_what_the_world_did() {
             "no I/O of class {class:?}: nothing would notice if it were not counted"
         );
     }
+    assert_copies_stay_small(&simulation);
+}
+
+/// Pages of a copy that the load has not changed are known without their bytes: copies of terabytes have to fit into memory.
+fn assert_copies_stay_small(simulation: &Simulation) {
+    let world = simulation.host("a");
+    simulation.run_until(async {
+        let mut copies = 0;
+        for instance in &deployment().instances {
+            for database in &instance.databases {
+                let page_bytes = instance.page_bytes as usize;
+                let copy = format!("{}/backup/{}.backup.edb", database.dir, database.name);
+                let copy = world.open(&copy, OpenMode::Read).await.expect("there is a copy");
+                let pages = copy.size().await.expect("it has a size") as usize / page_bytes;
+                let bufs = (0..pages).map(|_| PageBuf::empty(page_bytes)).collect();
+                let (read, bufs) = copy.read_at(0, bufs).await;
+                read.expect("it is readable");
+                let pristine = bufs.iter().filter(|page| page.pristine().is_some()).count();
+                assert!(pristine > pages / 10, "{pristine} of {pages}");
+                copies += 1;
+            }
+        }
+        assert!(copies > 0);
+    });
 }
 
 #[test]

@@ -50,7 +50,8 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
     } else {
         tell(&text(&all))?;
     }
-    eprintln!("{count} findings in {} pieces of evidence", all.len());
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    eprintln!("{count} finding{} in {} piece{} of evidence", plural(count), all.len(), plural(all.len()));
     Ok(if count == 0 { Status::Pass } else { Status::VerdictFail })
 }
 

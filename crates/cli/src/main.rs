@@ -3,7 +3,6 @@
 //! stdout is data, stderr is talk. Exit status: 0 pass, 1 verdict fail, 2 wrong input, 3 could not run, 4 interrupted.
 #![allow(
     clippy::disallowed_methods,
-    clippy::print_stdout,
     reason = "the binary faces the operating system: it reads the solution file and writes to the terminal"
 )]
 

@@ -15,6 +15,7 @@ use edb::verify::{
 };
 
 use crate::failure::{Failure, Status};
+use crate::output::tell;
 
 /// Pages that are named one by one; all are counted.
 const NAMED_MAX: u64 = 100;
@@ -52,10 +53,10 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
     let mut lost_header = matches!(from, Copy::Shadow { .. });
     let (first, second) = (&start[..page_bytes], start.get(page_bytes..2 * page_bytes));
     if lost_header {
-        println!("header: damaged; the shadow is good");
+        tell("header: damaged; the shadow is good\n")?;
     } else if second.is_none_or(|shadow| DatabaseHeader::parse(shadow).is_err() && first != shadow) {
         lost_header = true;
-        println!("shadow header: damaged; the header is good");
+        tell("shadow header: damaged; the header is good\n")?;
     }
     let mut copy = match &arguments.repair_to {
         None => None,
@@ -73,7 +74,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
         copy.sync_all().map_err(|error| not_written(arguments, error))?;
     }
     let cut_off = cut_off_page(&mut file, file_bytes, page_bytes).map_err(wrong)?;
-    tell(&counts, cut_off.as_deref());
+    tell_totals(&counts, cut_off.as_deref())?;
     let clean = counts.is_success() && counts.correctable == 0 && !lost_header && cut_off.is_none();
     Ok(if clean { Status::Pass } else { Status::VerdictFail })
 }
@@ -120,7 +121,7 @@ fn check_pages(
             if let Some(words) = describe(finding) {
                 named += 1;
                 if named <= NAMED_MAX {
-                    println!("page {pgno}: {words}");
+                    tell(&format!("page {pgno}: {words}\n")).map_err(Ok)?;
                 }
             }
             if matches!(finding, Finding::Correctable { .. }) {
@@ -131,7 +132,7 @@ fn check_pages(
         }
     }
     if named > NAMED_MAX {
-        println!("... and {} more", named - NAMED_MAX);
+        tell(&format!("... and {} more\n", named - NAMED_MAX)).map_err(Ok)?;
     }
     Ok(counts)
 }
@@ -170,17 +171,17 @@ fn cut_off_page(file: &mut File, file_bytes: u64, page_bytes: usize) -> std::io:
     Ok(Some("the end of the database cannot be told: its tree of owned extents is damaged".into()))
 }
 
-fn tell(counts: &Counts, cut_off: Option<&str>) {
+fn tell_totals(counts: &Counts, cut_off: Option<&str>) -> Result<(), Failure> {
     if let Some(text) = cut_off {
-        println!("{text}");
+        tell(&format!("{text}\n"))?;
     }
-    println!(
-        "{} pages seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}",
+    tell(&format!(
+        "{} pages seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}\n",
         counts.seen,
         counts.bad,
         counts.correctable,
         counts.uninitialised,
         counts.wrong_number,
         counts.dbtime_max
-    );
+    ))
 }

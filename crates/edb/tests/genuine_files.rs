@@ -1,30 +1,9 @@
 //! Databases written by the genuine engine. They lie beside the project, not in it; without them nothing is tested here.
 
-use std::path::PathBuf;
-
 use edb::checksum::{Verdict, correct};
 use edb::header::{Copy, DatabaseHeader, State};
 use edb::page::{MAX_PAGE_BYTES, PageRef};
 use edb::verify::{Counts, Finding, OwnedStep, check_page, last_owned_page, last_page, page_offset};
-
-/// Name, initialised pages.
-const FILES: [(&str, u64); 5] = [("basic", 23), ("index", 47), ("large", 381), ("multi", 34), ("text", 32)];
-
-/// The samples that are there, unpacked.
-fn samples() -> Vec<(&'static str, u64, Vec<u8>)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/edb-samples");
-    let mut found = Vec::new();
-    for (name, initialised) in FILES {
-        let path = folder.join(format!("{name}.edb.gz"));
-        if !testkit::has_neighbour(&path) {
-            continue;
-        }
-        let output = std::process::Command::new("gzip").arg("-dc").arg(&path).output().expect("gzip runs");
-        assert!(output.status.success(), "{name} unpacks");
-        found.push((name, initialised, output.stdout));
-    }
-    found
-}
 
 fn pages(file: &[u8], page_bytes: usize) -> impl Iterator<Item = (u32, &[u8])> {
     (1..=last_page(file.len() as u64, page_bytes)).map(move |pgno| {
@@ -35,7 +14,7 @@ fn pages(file: &[u8], page_bytes: usize) -> impl Iterator<Item = (u32, &[u8])> {
 
 #[test]
 fn header_shadow_and_every_page_of_genuine_files_are_good() {
-    for (name, initialised, file) in samples() {
+    for (name, initialised, file) in testkit::genuine_databases() {
         let (header, copy) = DatabaseHeader::read(&file[..2 * MAX_PAGE_BYTES]).expect(name);
         assert_eq!(
             (copy, header.state(), header.format()),
@@ -65,19 +44,12 @@ fn header_shadow_and_every_page_of_genuine_files_are_good() {
 #[test]
 fn a_thousand_flipped_bits_per_genuine_file_are_found_and_corrected() {
     const FORMAT_FLAG: u64 = 36 * 8 + 13;
-    for (name, _, file) in samples() {
+    for (name, _, file) in testkit::genuine_databases() {
         let page_bytes = DatabaseHeader::parse(&file).expect(name).page_bytes();
         let used: Vec<_> = pages(&file, page_bytes)
             .filter(|(pgno, page)| check_page(page, *pgno) != Finding::Uninitialised)
             .collect();
-        // Numerical Recipes' 64-bit generator: any sequence will do, as long as it is always the same.
-        let mut x = 88_172_645_463_325_252u64;
-        let mut next = || {
-            x ^= x << 13;
-            x ^= x >> 7;
-            x ^= x << 17;
-            x
-        };
+        let mut next = testkit::numbers(1);
         let mut corrected = 0;
         while corrected < 1000 {
             let (pgno, good) = used[next() as usize % used.len()];
@@ -101,7 +73,7 @@ fn a_thousand_flipped_bits_per_genuine_file_are_found_and_corrected() {
 
 #[test]
 fn the_last_owned_page_lies_in_the_file() {
-    for (name, _, file) in samples() {
+    for (name, _, file) in testkit::genuine_databases() {
         let page_bytes = DatabaseHeader::parse(&file).expect(name).page_bytes();
         let end = last_page(file.len() as u64, page_bytes);
         let mut pgno = 1;

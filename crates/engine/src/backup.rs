@@ -56,7 +56,9 @@ impl Instance {
         let copy = match copy_to {
             None => None,
             Some(path) => {
-                Some(IoFile::open(&core.world, path, OpenMode::CreateNew, &database.counters).await?)
+                let copy = IoFile::open(&core.world, path, OpenMode::CreateNew, &database.counters).await?;
+                copy.file().keep_like(database.file.path());
+                Some(copy)
             }
         };
         let pieces = Pieces {

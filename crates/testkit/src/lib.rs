@@ -1,4 +1,5 @@
-//! What tests say when something they need is not on this machine. For tests only.
+//! What tests share: what they say when something they need is not on this machine, genuine databases, numbers to roll dice with.
+//! For tests only.
 //!
 //! Invariant: where `PROOFLOAD_NO_SKIP=1` is set nothing is skipped in silence: a missing tool fails the test. Only what
 //! lies beside the project and is no part of it may be missing even there.
@@ -37,4 +38,33 @@ pub fn has_neighbour(path: &Path) -> bool {
         eprintln!("SKIPPED: {}; it is no part of the project", path.display());
     }
     is_there
+}
+
+/// Name and initialised pages of the genuine databases that lie beside the project.
+const GENUINE: [(&str, u64); 5] = [("basic", 23), ("index", 47), ("large", 381), ("multi", 34), ("text", 32)];
+
+/// Databases written by the genuine engine, those that are there: name, initialised pages, bytes.
+pub fn genuine_databases() -> Vec<(&'static str, u64, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/edb-samples");
+    let mut found = Vec::new();
+    for (name, initialised) in GENUINE {
+        let path = folder.join(format!("{name}.edb.gz"));
+        if has_neighbour(&path) {
+            let output = Command::new("gzip").arg("-dc").arg(&path).output().expect("gzip runs");
+            assert!(output.status.success(), "{name} unpacks");
+            found.push((name, initialised, output.stdout));
+        }
+    }
+    found
+}
+
+/// Numbers that look random and are always the same for one seed (xorshift, 64 bits).
+pub fn numbers(seed: u64) -> impl FnMut() -> u64 {
+    let mut x = 88_172_645_463_325_252 ^ seed;
+    move || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    }
 }

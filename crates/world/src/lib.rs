@@ -165,6 +165,9 @@ pub trait HostFile {
         image: Rc<dyn PageImage>,
         codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>>;
+    /// The pages written to this new file will be those of the file `path`, so a storage that keeps those in small space may keep
+    /// these so, too.
+    fn keep_like(&self, _path: &str) {}
     /// What keeps pages of the file small while they are in memory, if it is worth the work.
     fn stowage(&self) -> Option<Rc<dyn Stowage>> {
         None
@@ -378,6 +381,11 @@ impl File {
     /// See [`HostFile::adopt_image`].
     pub async fn adopt_image(&self, image: Rc<dyn PageImage>, codec: Rc<dyn PageCodec>) -> Result<bool> {
         self.host.adopt_image(image, codec).await
+    }
+
+    /// See [`HostFile::keep_like`].
+    pub fn keep_like(&self, path: &str) {
+        self.host.keep_like(path);
     }
 
     /// See [`HostFile::stowage`].

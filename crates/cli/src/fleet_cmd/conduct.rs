@@ -21,6 +21,7 @@ use solution::{Solution, TestKind, TestSpec};
 use super::read_credentials;
 use super::story::{self, Entry, Story};
 use crate::failure::{Failure, Status};
+use crate::output::tell;
 use crate::run_cmd::{chosen_tests, count_interrupts, new_run_folder, test_kind, unix_ms};
 
 /// Lines about the hosts come at most this often where there is no terminal.
@@ -229,7 +230,7 @@ impl FleetRun<'_> {
                 Some(format!("NOT PROVED: {}", why.as_deref().unwrap_or("no host came to the end")))
             }
         };
-        print!("{}", crate::verdict_table::of_verdicts(&verdicts, &titles, said, elapsed));
+        tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, said, elapsed))?;
         let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
         if late > 0 {
             eprintln!(

@@ -1,7 +1,7 @@
 //! The contents of one simulated file: what is durable, and what was changed since.
 //!
 //! A file is a map of *units*: 4 KiB blocks, or whole pages once an image was adopted. A unit that is not in the map
-//! costs nothing and reads as its image page or as zeros.
+//! costs nothing and reads as its image page or as zeros; so a copy of a database costs as little as the database.
 //!
 //! Invariants
 //! 1. Reads see every completed change at once; only [`Contents::sync`] moves changes to the durable layer.
@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::power_cut::{Dice, Fate};
+use super::runs::Runs;
 use crate::{Bufs, FixedHashMap, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
 
 /// Stale bytes are made for at most this much new space per file and power cut.
@@ -34,6 +35,7 @@ enum Unit {
 }
 
 /// How units are kept, and what lies under them.
+#[derive(Clone)]
 struct Format {
     unit_bytes: usize,
     image: Option<(Rc<dyn PageImage>, Rc<dyn PageCodec>)>,
@@ -136,6 +138,18 @@ pub(super) struct Part {
 enum PartData {
     Whole(Unit),
     Piece(Rc<[u8]>),
+    /// As many image pages one after the other.
+    Images(u64),
+}
+
+impl Part {
+    /// The same, with one part for each unit.
+    fn units(&self) -> impl Iterator<Item = Part> {
+        let count = if let PartData::Images(count) = self.data { count } else { 1 };
+        let data = if count > 1 { PartData::Images(1) } else { self.data.clone() };
+        let (first, start) = (self.index, self.start);
+        (first..first + count).map(move |index| Part { index, start, data: data.clone() })
+    }
 }
 
 /// One change of a file, as data to be replayed on the durable layer.
@@ -159,22 +173,38 @@ impl Change {
 /// Units by index over a base of image pages and zeros.
 struct Layer {
     units: FixedHashMap<u64, Unit>,
-    /// Units from here on have no image page under them.
-    image_units: u64,
+    /// Where the image shows if `units` has nothing.
+    images: Runs,
     size: u64,
 }
 
 impl Layer {
+    fn empty(size: u64) -> Layer {
+        Layer { units: FixedHashMap::default(), images: Runs::default(), size }
+    }
+
     fn unit(&self, index: u64) -> Unit {
         match self.units.get(&index) {
             Some(unit) => unit.clone(),
-            None if index < self.image_units => Unit::Image,
+            None if self.images.contains(index) => Unit::Image,
             None => Unit::Zero,
         }
     }
 
+    /// Whether something was written to this unit.
+    fn has(&self, index: u64) -> bool {
+        self.units.contains_key(&index) || self.images.contains(index)
+    }
+
     fn write(&mut self, format: &Format, part: &Part) {
         let unit = match &part.data {
+            PartData::Images(count) => {
+                let run = part.index..part.index + count;
+                if !self.units.is_empty() {
+                    run.clone().for_each(|index| drop(self.units.remove(&index)));
+                }
+                return self.images.insert(run);
+            }
             PartData::Whole(unit) => unit.clone(),
             PartData::Piece(piece) => {
                 let mut bytes = format.decoded(part.index, &self.unit(part.index));
@@ -201,7 +231,7 @@ impl Layer {
         if !self.units.is_empty() {
             self.units.retain(|index, _| *index < keep);
         }
-        self.image_units = self.image_units.min(whole);
+        self.images.truncate(whole);
     }
 
     fn apply(&mut self, format: &Format, change: &Change) {
@@ -229,13 +259,14 @@ struct Overlay {
 
 impl Overlay {
     fn over(durable: &Layer) -> Overlay {
-        let layer = Layer { units: FixedHashMap::default(), image_units: 0, size: durable.size };
+        let layer = Layer::empty(durable.size);
         Overlay { layer, hides_from: u64::MAX }
     }
 
     fn unit(&self, durable: &Layer, index: u64) -> Unit {
         match self.layer.units.get(&index) {
             Some(unit) => unit.clone(),
+            None if self.layer.images.contains(index) => Unit::Image,
             None if index >= self.hides_from => Unit::Zero,
             None => durable.unit(index),
         }
@@ -282,7 +313,7 @@ pub(super) struct Contents {
 impl Contents {
     /// An empty file.
     pub fn new() -> Contents {
-        let durable = Layer { units: FixedHashMap::default(), image_units: 0, size: 0 };
+        let durable = Layer::empty(0);
         Contents {
             format: Format { unit_bytes: SECTOR_BYTES, image: None },
             overlay: Overlay::over(&durable),
@@ -296,8 +327,8 @@ impl Contents {
     /// Replaces everything by the image, durably.
     pub fn adopt(&mut self, image: Rc<dyn PageImage>, codec: Rc<dyn PageCodec>) {
         let (unit_bytes, pages) = (image.page_bytes(), image.pages());
-        let durable =
-            Layer { units: FixedHashMap::default(), image_units: pages, size: pages * unit_bytes as u64 };
+        let mut durable = Layer::empty(pages * unit_bytes as u64);
+        durable.images.insert(0..pages);
         *self = Contents {
             format: Format { unit_bytes, image: Some((image, codec)) },
             overlay: Overlay::over(&durable),
@@ -306,6 +337,14 @@ impl Contents {
             next_change: self.next_change,
             clean_but_lost: false,
         };
+    }
+
+    /// Keeps pages as `like` does: they will be its pages. Only while nothing was written here.
+    pub fn keep_like(&mut self, like: &Contents) {
+        let is_new = self.durable.size == 0 && self.durable.units.is_empty() && self.pending.is_empty();
+        if is_new {
+            self.format = like.format.clone();
+        }
     }
 
     /// Size as programs see it.
@@ -363,7 +402,15 @@ impl Contents {
             at += buf.len() as u64;
             let whole = start == 0 && buf.len() == unit_bytes;
             if let Some(unit) = if whole { self.format.unit_without_bytes(index, buf) } else { None } {
-                parts.push(Part { index, start, data: PartData::Whole(unit) });
+                match (&unit, parts.last_mut()) {
+                    (Unit::Image, Some(Part { index: first, data: PartData::Images(count), .. }))
+                        if *first + *count == index =>
+                    {
+                        *count += 1;
+                    }
+                    (Unit::Image, _) => parts.push(Part { index, start, data: PartData::Images(1) }),
+                    _ => parts.push(Part { index, start, data: PartData::Whole(unit) }),
+                }
                 continue;
             }
             if start == 0 && buf.is_untouched() && buf.len().is_multiple_of(unit_bytes) {
@@ -423,9 +470,9 @@ impl Contents {
             Fate::Lost => Vec::new(),
             Fate::Kept => parts,
             Fate::Torn { sectors, sector_bytes } => {
-                let torn = parts.iter().map(|part| {
+                let torn = parts.iter().flat_map(Part::units).map(|part| {
                     let at = part.index * self.unit_bytes() + part.start as u64 - offset;
-                    self.tear(part, &sectors[at as usize / sector_bytes..], *sector_bytes, old(part.index))
+                    self.tear(&part, &sectors[at as usize / sector_bytes..], *sector_bytes, old(part.index))
                 });
                 torn.collect()
             }
@@ -436,6 +483,7 @@ impl Contents {
     fn tear(&self, part: &Part, is_new: &[bool], sector_bytes: usize, old: Unit) -> Part {
         let new = match &part.data {
             PartData::Whole(unit) => self.format.decoded(part.index, unit),
+            PartData::Images(_) => self.format.decoded(part.index, &Unit::Image),
             PartData::Piece(piece) => piece.to_vec(),
         };
         let mut mixed = self.format.decoded(part.index, &old);
@@ -443,8 +491,10 @@ impl Contents {
         let sectors = mixed.chunks_mut(sector_bytes).zip(new.chunks(sector_bytes)).zip(is_new);
         sectors.filter(|(_, is_new)| **is_new).for_each(|((old, new), _)| old.copy_from_slice(new));
         let data = match part.data {
-            PartData::Whole(_) => PartData::Whole(self.format.encode(part.index, mixed)),
             PartData::Piece(_) => PartData::Piece((&*mixed).into()),
+            PartData::Whole(_) | PartData::Images(_) => {
+                PartData::Whole(self.format.encode(part.index, mixed))
+            }
         };
         Part { index: part.index, start: part.start, data }
     }
@@ -500,8 +550,8 @@ impl Contents {
         };
         let rotten = flip(&self.durable.unit(index), &self.format);
         self.durable.units.insert(index, rotten);
-        if let Some(unit) = self.overlay.layer.units.get(&index) {
-            let rotten = flip(unit, &self.format);
+        if self.overlay.layer.has(index) {
+            let rotten = flip(&self.overlay.layer.unit(index), &self.format);
             self.overlay.layer.units.insert(index, rotten);
         }
     }

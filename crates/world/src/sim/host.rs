@@ -365,6 +365,13 @@ impl HostFile for SimFile {
         })
     }
 
+    fn keep_like(&self, path: &str) {
+        let Some(like) = self.host.core.disk(self.host.id).file(path) else { return };
+        if !Rc::ptr_eq(&like, &self.node) {
+            self.node.contents.borrow_mut().keep_like(&like.contents.borrow());
+        }
+    }
+
     fn stowage(&self) -> Option<Rc<dyn Stowage>> {
         self.host.core.stows_pages.then(|| self.node.clone() as Rc<dyn Stowage>)
     }

@@ -41,6 +41,7 @@ mod net;
 mod power_cut;
 mod random;
 mod requests;
+mod runs;
 mod storage;
 
 use std::cell::{Cell, RefCell};

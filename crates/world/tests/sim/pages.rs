@@ -201,6 +201,50 @@ fn a_codec_that_loses_a_byte_is_caught_at_the_write() {
     });
 }
 
+#[test]
+fn a_copy_of_an_image_is_kept_as_an_image_and_a_power_cut_treats_it_as_bytes() {
+    let mut torn = 0;
+    for seed in 0..40 {
+        let is_synced = seed % 2 == 0;
+        let (sim, world) = with_power_cut(seed, PowerCut::default());
+        sim.run_until(async {
+            let file = adopted_file(&world, "/d/x", 10).await;
+            write(&file, 5 * PAGE as u64, buf(PAGE, 200)).await;
+            file.sync().await.expect("syncs");
+            let copy = create(&world, "/d/copy").await;
+            copy.keep_like("/d/x");
+            world.sync_dir("/d").await.expect("syncs");
+            for first in [6, 0, 3] {
+                let pages = (0..3).map(|_| PageBuf::empty(PAGE)).collect();
+                let (result, pages) = file.read_at(first * PAGE as u64, pages).await;
+                result.expect("reads");
+                write(&copy, first * PAGE as u64, pages).await;
+            }
+            for index in 0..9 {
+                let page = read_page(&copy, index).await;
+                assert_eq!(page.pristine().is_some(), index != 5, "page {index}");
+                assert_eq!(page.as_slice(), read_page(&file, index).await.as_slice());
+            }
+            if is_synced {
+                copy.sync().await.expect("syncs");
+            }
+        });
+        let world = sim.restart("a");
+        sim.run_until(async {
+            let (file, copy) = (reopen(&world, "/d/x").await, reopen(&world, "/d/copy").await);
+            let pages = copy.size().await.expect("size") / PAGE as u64;
+            assert!(!is_synced || pages == 9, "seed {seed}");
+            for index in 0..pages {
+                let (page, new) =
+                    (read(&copy, index * PAGE as u64, PAGE).await, read_page(&file, index).await);
+                assert!(!is_synced || page == new.as_slice(), "seed {seed}, page {index}");
+                torn += u32::from(page != new.as_slice() && page[..4096] != page[PAGE - 4096..]);
+            }
+        });
+    }
+    assert!(torn > 0, "image pages are torn like others");
+}
+
 /// Counts how many bytes it was asked to keep.
 struct Weighing(Rc<Cell<usize>>);
 

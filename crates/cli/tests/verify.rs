@@ -1,0 +1,128 @@
+//! `proofload verify` on databases that the genuine engine wrote, whole and damaged.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+use std::path::Path;
+use std::process::Command;
+
+/// Page size of the genuine database that the tests damage.
+const PAGE_BYTES: usize = 32768;
+/// Where a header says how long a page is.
+const PAGE_BYTES_AT: usize = 236;
+/// The checksum does not cover itself, and the flag that tells its form is never corrected.
+const NOT_COVERED: [std::ops::Range<u64>; 2] = [0..64, 36 * 8 + 13..36 * 8 + 14];
+
+fn verify(folder: &Path, file: &[u8], repair_to: Option<&Path>) -> (i32, String) {
+    let path = folder.join("file.edb");
+    std::fs::write(&path, file).expect("writable");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_proofload"));
+    command.arg("verify").arg(&path);
+    if let Some(to) = repair_to {
+        command.arg("--repair-to").arg(to);
+    }
+    let output = command.output().expect("it starts");
+    assert!(std::fs::read(&path).expect("readable") == file, "the file itself is only read");
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The genuine database that the tests damage, and its initialised pages.
+fn large() -> Option<(Vec<usize>, Vec<u8>)> {
+    let (_, initialised, file) =
+        testkit::genuine_databases().into_iter().find(|(name, ..)| *name == "large")?;
+    let all = 1..=file.len() / PAGE_BYTES - 2;
+    let pages: Vec<usize> = all.filter(|pgno| file[place_of(*pgno)].iter().any(|byte| *byte != 0)).collect();
+    assert_eq!(pages.len() as u64, initialised);
+    Some((pages, file))
+}
+
+fn place_of(pgno: usize) -> std::ops::Range<usize> {
+    (pgno + 1) * PAGE_BYTES..(pgno + 2) * PAGE_BYTES
+}
+
+#[test]
+fn genuine_databases_are_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (name, initialised, file) in testkit::genuine_databases() {
+        let (status, stdout) = verify(folder.path(), &file, None);
+        let page_bytes =
+            file[PAGE_BYTES_AT..PAGE_BYTES_AT + 4].try_into().map(u32::from_le_bytes).expect("four bytes");
+        let pages = file.len() / page_bytes as usize - 2;
+        let expected =
+            format!("{pages} pages seen, 0 bad, 0 correctable, {} uninitialised", pages as u64 - initialised);
+        assert!(status == 0 && stdout.contains(&expected), "{name}: {stdout}");
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_found_and_repaired_in_a_copy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some((pages, file)) = large() else { return };
+    let mut next = testkit::numbers(7);
+    let mut flipped = 0;
+    for round in 0.. {
+        if flipped >= 1000 {
+            break;
+        }
+        let mut damaged = file.clone();
+        for pgno in &pages {
+            let page = &mut damaged[place_of(*pgno)];
+            let bit = loop {
+                let bit = next() % (PAGE_BYTES as u64 * 8);
+                if !NOT_COVERED.iter().any(|bits| bits.contains(&bit)) {
+                    break bit as usize;
+                }
+            };
+            page[bit / 8] ^= 1 << (bit % 8);
+            flipped += 1;
+        }
+        let repaired = folder.path().join(format!("repaired-{round}.edb"));
+        let (status, stdout) = verify(folder.path(), &damaged, Some(&repaired));
+        assert_eq!(status, 1);
+        assert!(stdout.contains(&format!("0 bad, {} correctable", pages.len())), "{stdout}");
+        assert!(std::fs::read(&repaired).expect("there is a copy") == file, "the copy is as the file was");
+    }
+}
+
+#[test]
+fn wrong_pages_lost_headers_and_lost_ends_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some((pages, file)) = large() else { return };
+    let said = |file: &[u8], what: &str| {
+        let (status, stdout) = verify(folder.path(), file, None);
+        assert!(status == 1 && stdout.contains(what), "{what}: {stdout}");
+    };
+    let mut misplaced = file.clone();
+    misplaced.copy_within(place_of(pages[5]), place_of(pages[6]).start);
+    said(&misplaced, &format!("page {}: holds the bytes of page {}", pages[6], pages[5]));
+    for (start, what) in [
+        (0, "header: damaged; the shadow is good"),
+        (PAGE_BYTES, "shadow header: damaged; the header is good"),
+    ] {
+        let mut lost = file.clone();
+        lost[start..start + PAGE_BYTES].fill(0);
+        said(&lost, what);
+    }
+    let mut broken = file.clone();
+    broken[place_of(pages[7])][1000..1100].fill(0x5A);
+    said(&broken, &format!("page {}: wrong checksum", pages[7]));
+    said(&file[..300 * PAGE_BYTES], "the file is cut off: the database owns 510 pages, the file has 298");
+    let mut lost = file;
+    lost[..2 * PAGE_BYTES].fill(0);
+    assert_eq!(verify(folder.path(), &lost, None).0, 2, "no header at all");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let Some((pages, mut file)) = large() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    pages.iter().for_each(|pgno| file[place_of(*pgno)][100] ^= 1);
+    let path = folder.path().join("file.edb");
+    std::fs::write(&path, &file).expect("writable");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_proofload"))
+        .arg("verify")
+        .arg(&path)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    drop(child.stdout.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(1), "damage was found, whoever reads of it");
+}
