@@ -1,10 +1,15 @@
 //! Files: positioned reads and writes straight into and out of page buffers.
+//!
+//! A file in memory (tmpfs) has no device to wait for, and io_uring would hand each of its calls to another thread, which
+//! costs more than the call. So these calls are made at once, on the thread that wants them.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 
 use compio::BufResult;
 use compio::buf::{IntoInner, IoBuf, IoBufMut, IoVectoredBuf, IoVectoredBufMut, SetLen};
@@ -25,13 +30,23 @@ pub(super) struct RealFile(Rc<OpenFile>);
 struct OpenFile {
     fd: SharedFd<std::fs::File>,
     path: String,
+    in_memory: bool,
     ops: Rc<Ops>,
     counters: Arc<Counters>,
 }
 
 impl RealFile {
     pub fn new(file: std::fs::File, path: String, ops: Rc<Ops>, counters: Arc<Counters>) -> RealFile {
-        RealFile(Rc::new(OpenFile { fd: SharedFd::new(file), path, ops, counters }))
+        let in_memory = is_in_memory(&file);
+        RealFile(Rc::new(OpenFile { fd: SharedFd::new(file), path, in_memory, ops, counters }))
+    }
+}
+
+fn is_in_memory(file: &std::fs::File) -> bool {
+    let mut of = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: `of` has room for what the call writes, and is read only if the call has written it.
+    unsafe {
+        libc::fstatfs(file.as_raw_fd(), of.as_mut_ptr()) == 0 && of.assume_init().f_type == libc::TMPFS_MAGIC
     }
 }
 
@@ -94,6 +109,9 @@ impl OpenFile {
             Direction::Read => self.counters.read(total as u64),
             Direction::Write => self.counters.wrote(total as u64),
         }
+        if self.in_memory {
+            give_way().await;
+        }
         (Ok(()), bufs)
     }
 
@@ -106,6 +124,9 @@ impl OpenFile {
         done: usize,
     ) -> (io::Result<usize>, Bufs) {
         let offset = offset + done as u64;
+        if self.in_memory {
+            return (self.call_at_once(direction, offset, &mut bufs, done), bufs);
+        }
         if bufs.len() == 1 {
             let one = One { buf: bufs.pop().expect("one buffer"), done };
             let (result, one) = match direction {
@@ -121,6 +142,28 @@ impl OpenFile {
             Direction::Write => self.submit(WriteVectoredAt::new(self.fd.clone(), offset, many)).await,
         };
         (result, many.bufs)
+    }
+
+    /// One blocking call for what is left of the buffer that holds byte `done`.
+    fn call_at_once(
+        &self,
+        direction: Direction,
+        offset: u64,
+        bufs: &mut Bufs,
+        done: usize,
+    ) -> io::Result<usize> {
+        let mut skip = done;
+        for buf in bufs {
+            if skip >= buf.len() {
+                skip -= buf.len();
+                continue;
+            }
+            return match direction {
+                Direction::Read => self.fd.read_at(&mut buf.as_read_target()[skip..], offset),
+                Direction::Write => self.fd.write_at(&buf.as_slice()[skip..], offset),
+            };
+        }
+        Ok(0)
     }
 
     async fn submit<B, T: OpCode + IntoInner<Inner = B> + 'static>(&self, op: T) -> (io::Result<usize>, B) {
@@ -142,7 +185,10 @@ impl HostFile for RealFile {
         let file = self.0.clone();
         Box::pin(async move {
             // fdatasync: contents, and the size where it matters for reading them back; not the time stamps.
-            let synced = file.ops.submit(Sync::new(file.fd.clone(), true)).await.0;
+            let synced = match file.in_memory {
+                true => file.fd.sync_data(),
+                false => file.ops.submit(Sync::new(file.fd.clone(), true)).await.0.map(drop),
+            };
             synced.map_err(|cause| failed("sync", &file.path, &cause))?;
             file.counters.synced();
             Ok(())
@@ -174,6 +220,19 @@ impl HostFile for RealFile {
     ) -> LocalFuture<'static, Result<bool>> {
         Box::pin(std::future::ready(Ok(false)))
     }
+}
+
+/// Lets the other tasks of the thread go first, as waiting for a device would.
+async fn give_way() {
+    let mut has_waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Cuts the file, or grows it with space that is really allocated where the file system can do that.

@@ -28,12 +28,14 @@ fn scratch_dir() -> tempfile::TempDir {
     tempfile::tempdir_in(program.parent().unwrap()).unwrap()
 }
 
-/// Runs a test in an empty directory under each driver.
+/// Runs a test in an empty directory under each driver, and on files in memory.
 fn with_each_driver<F: Future<Output = ()>>(test: impl Fn(World, String) -> F) {
-    for driver in DRIVERS {
-        let dir = scratch_dir();
+    let on_disk = DRIVERS.map(|driver| (config(driver), scratch_dir()));
+    let in_memory = tempfile::tempdir_in("/dev/shm");
+    let in_memory = in_memory.map(|dir| (RealConfig { direct: false, ..config(Driver::Auto) }, dir));
+    for (config, dir) in on_disk.into_iter().chain(in_memory) {
         let path = dir.path().to_str().unwrap().to_owned();
-        run(config(driver), |world| test(world, path)).unwrap();
+        run(config, |world| test(world, path)).unwrap();
     }
 }
 
