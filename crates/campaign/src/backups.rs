@@ -140,7 +140,8 @@ impl Campaign<'_> {
             self.next_batch,
             Some(BATCHES_SINCE_BACKUP * u64::from(databases)),
         );
-        let (host, seed, mix) = (self.host.clone(), self.seed, self.mix());
+        let (host, seed, mix) =
+            (self.host.clone(), self.seed, crate::load_tests::mix_of(&self.deployment.load));
         let mode = Mode::Closed { sessions: databases, idle_factor: 0.0 };
         load.run(mode, move |database, number| host.batch(mix, seed, database, number))
     }
@@ -232,7 +233,7 @@ async fn back_up_all(
     let mut copies = vec![None; side.databases.len()];
     if let Some(folder) = &to {
         for (copy, path) in copies.iter_mut().zip(copy_paths(state, instance, folder.as_deref(), COPY)) {
-            make_folders(state, path.rsplit_once('/').map_or(".", |(folder, _)| folder)).await?;
+            make_folders(&state.world, path.rsplit_once('/').map_or(".", |(folder, _)| folder)).await?;
             remove_if_there(state, &path).await?;
             *copy = Some(path);
         }
@@ -284,7 +285,7 @@ async fn restore_all(
         copied.push((bytes, elapsed_ms(started)));
     }
     let log_dir = format!("{}/logs-of-{}", copy_folder(folder, &spec.databases[0].dir), spec.name);
-    make_folders(state, &log_dir).await?;
+    make_folders(&state.world, &log_dir).await?;
     remove_files(state, &log_dir).await?;
     for log in state.world.list(&spec.log_dir).await? {
         if log.name.ends_with(".log") {

@@ -10,6 +10,9 @@ pub enum CampaignError {
     /// The engine could not do it.
     #[error(transparent)]
     Engine(#[from] engine::Error),
+    /// A copy or the arbiter could not go on.
+    #[error(transparent)]
+    Replica(#[from] replica::Error),
     /// A file operation failed.
     #[error(transparent)]
     World(#[from] world::Error),

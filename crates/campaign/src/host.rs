@@ -27,9 +27,9 @@ use crate::CampaignError;
 use crate::sampler::{DatabaseCounts, HostCounts, LogCounts, UsageCounts};
 
 /// Share of each payload that a compressor would save: mail compresses to about half.
-const COMPRESSIBILITY_PCT: u8 = 50;
+pub const COMPRESSIBILITY_PCT: u8 = 50;
 /// Pages that a new database has free, ahead of need.
-const FREE_PAGES: u32 = 256;
+pub const FREE_PAGES: u32 = 256;
 /// Log that an instance keeps in memory at most.
 pub const LOG_BUFFER_BYTES: usize = 1 << 20;
 
@@ -479,7 +479,7 @@ impl OpenInstance {
 }
 
 /// A number that names these texts (FNV-1a, 64 bits).
-fn fold(texts: &[&str]) -> u64 {
+pub fn fold(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use results::{Origin, Parameter, Severity};
 use solution::TestSpec;
 use workload::codec::DatabaseCodec;
-use world::PageImage;
+use world::{PageImage, World};
 
 use crate::error::CampaignError;
 use crate::host::{ShardState, database_path};
@@ -66,9 +66,9 @@ impl Campaign<'_> {
 async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignError> {
     let mut made = Made::default();
     let spec = &state.deployment.instances[instance];
-    make_folders(state, &spec.log_dir).await?;
+    make_folders(&state.world, &spec.log_dir).await?;
     for (number, database) in spec.databases.iter().enumerate() {
-        make_folders(state, &database.dir).await?;
+        make_folders(&state.world, &database.dir).await?;
         let path = database_path(&database.dir, &database.name);
         let image = Rc::new(state.new_image(instance, number)?);
         if state.world.entry(&path).await?.is_some() {
@@ -97,22 +97,22 @@ async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignE
 }
 
 /// Makes a folder and those above it that do not exist, durably.
-pub async fn make_folders(state: &ShardState, path: &str) -> Result<(), CampaignError> {
+pub async fn make_folders(world: &World, path: &str) -> Result<(), CampaignError> {
     let mut missing = Vec::new();
     let mut at = path.trim_end_matches('/');
-    while !at.is_empty() && at != "." && state.world.entry(at).await?.is_none() {
+    while !at.is_empty() && at != "." && world.entry(at).await?.is_none() {
         missing.push(at);
         at = at.rsplit_once('/').map_or("", |(parent, _)| parent);
     }
     for folder in missing.into_iter().rev() {
-        match state.world.create_dir(folder).await {
+        match world.create_dir(folder).await {
             // Instances of other shards make the same parents at the same time.
             Err(error) if error.kind == world::ErrorKind::AlreadyExists => {}
             made => made?,
         }
         let parent =
             folder.rsplit_once('/').map_or(".", |(parent, _)| if parent.is_empty() { "/" } else { parent });
-        state.world.sync_dir(parent).await?;
+        world.sync_dir(parent).await?;
     }
     Ok(())
 }

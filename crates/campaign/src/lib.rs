@@ -9,6 +9,7 @@
 mod backups;
 mod checksums;
 pub mod convoy;
+pub mod drill;
 mod error;
 mod host;
 mod init;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use engine::MaintenanceConfig;
 use results::{IoClass, Limit, Origin, Parameter, Severity};
-use solution::{InstanceSpec, LoadMode, TestSpec, Thresholds};
+use solution::{InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds};
 use workload::mix::Mix;
 use world::{Duration, Task, Time};
 
@@ -214,22 +214,11 @@ impl Campaign<'_> {
         self.host.each_instance(start).await.map(drop)
     }
 
-    /// The operations of a batch.
-    pub fn mix(&self) -> Mix {
-        let mix = self.deployment.load.mix;
-        Mix {
-            insert_pct: f64::from(mix.insert),
-            delete_pct: f64::from(mix.delete),
-            replace_pct: f64::from(mix.replace),
-            lazy_pct: f64::from(mix.lazy),
-        }
-    }
-
     /// Starts the load.
     pub fn drive(&self, mode: Mode) -> Driving {
         let load = Load::new(&self.world, self.host.databases.len() as u32, self.next_batch, None);
         let (host, seed): (Rc<Host>, u64) = (self.host.clone(), self.seed);
-        let mix = self.mix();
+        let mix = mix_of(&self.deployment.load);
         let batch = move |database, number| host.batch(mix, seed, database, number);
         let task = self.world.spawn(load.clone().run(mode, batch));
         Driving { load, task }
@@ -388,4 +377,15 @@ fn limits(thresholds: &Thresholds) -> Vec<Limit> {
     .into_iter()
     .filter_map(|(rule, value)| Some(Limit { rule: rule.into(), value: value?, unit: "ms".into() }))
     .collect()
+}
+
+/// The operations of a batch.
+pub fn mix_of(load: &LoadSpec) -> Mix {
+    let mix = load.mix;
+    Mix {
+        insert_pct: f64::from(mix.insert),
+        delete_pct: f64::from(mix.delete),
+        replace_pct: f64::from(mix.replace),
+        lazy_pct: f64::from(mix.lazy),
+    }
 }

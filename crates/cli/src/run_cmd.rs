@@ -133,11 +133,21 @@ pub fn read_solution(path: &Path) -> Result<Solution, Failure> {
     Ok(Solution::parse(&text, &path.display().to_string())?)
 }
 
-/// The tests asked for that a host does on its own: all but drills.
+/// The tests that `run` was asked for: all but drills, which only a simulation performs.
 pub fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
-    if kinds.is_empty() && deployment.tests.iter().any(|test| test.kind == TestKind::Drill) {
-        eprintln!("the drills are left out: no command performs them yet");
+    let help = "`proofload simulate` performs them";
+    if kinds.contains(&TestKind::Drill) {
+        let message = "drills are not performed on real hosts";
+        return Err(Failure::wrong_input(message).help(help));
     }
+    if kinds.is_empty() && deployment.tests.iter().any(|test| test.kind == TestKind::Drill) {
+        eprintln!("drills are left out on real hosts; {help}");
+    }
+    tests_but_drills(deployment, kinds)
+}
+
+/// The tests of these kinds, or of all when none is given, without the drills.
+pub fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
     let chosen: Vec<TestSpec> = deployment
         .tests
         .iter()
@@ -145,10 +155,6 @@ pub fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<T
         .filter(|test| kinds.is_empty() || kinds.contains(&test.kind))
         .cloned()
         .collect();
-    if kinds.contains(&TestKind::Drill) {
-        let message = "drills cannot be performed yet: they need every host of the solution at once";
-        return Err(Failure::wrong_input(message).help("leave `drill` out of --tests"));
-    }
     if chosen.is_empty() {
         let message = "the solution file has no such test";
         return Err(Failure::wrong_input(message).help("add a [[test]] with this kind"));

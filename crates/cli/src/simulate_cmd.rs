@@ -1,13 +1,17 @@
 //! `proofload simulate`: the tests of a solution on a model of its storage, in virtual time.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
+use campaign::CampaignOutcome;
+use campaign::drill::Site;
 use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
-use rehearsal::{Rehearsal, Rehearsed};
+use rehearsal::{DrillPlan, Rehearsal, Rehearsed, Storage};
 use results::{Host, Recorder, Run, WorldKind};
 use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 
@@ -48,8 +52,12 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     if let Some(sessions) = arguments.sessions {
         deployments.iter_mut().for_each(|deployment| deployment.load.mode = LoadMode::Closed { sessions });
     }
-    let tests = run_cmd::chosen_tests(&deployments[0], &arguments.tests)?;
-    let tests = rehearsal::with_databases(&shortened(tests, arguments.duration)?);
+    let drills = chosen_drills(&solution, &deployments[0], &arguments.tests, arguments.seed)?;
+    let tests = tests_beside(&drills, &deployments[0], &arguments.tests)?;
+    let tests = match tests.as_slice() {
+        [] => tests,
+        _ => rehearsal::with_databases(&shortened(tests, arguments.duration)?),
+    };
     let storage = rehearsal::storage(&solution, &deployments, arguments.seed)?;
     let faults = rehearsal::planned(&solution, &deployments, &storage.parts)?;
     let folder =
@@ -71,27 +79,108 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         let description = storage.description.clone();
         store.record(Host { name: deployment.host.clone(), description }.into()).map_err(kept)?;
     }
-    let titles = campaign::titles(&tests);
-    let plan = Rehearsal {
-        deployments,
-        tests,
-        seed: arguments.seed,
-        storage: storage.model,
-        modelled: storage.modelled,
-        faults,
-    };
-    let Rehearsed { outcome, trace_hash, elapsed } = rehearsal::rehearse(plan, &mut store, &mut watcher);
-    watcher.watcher.close_line();
+    let known: Vec<&str> = deployments.iter().map(|deployment| deployment.host.as_str()).collect();
+    let hosts = drills.iter().flat_map(|drill| &drill.site.hosts).map(|host| host.name.as_str());
+    let further: BTreeSet<&str> = hosts.filter(|name| !known.contains(name)).collect();
+    for name in further {
+        let host = Host { name: name.to_owned(), description: storage.description.clone() };
+        store.record(host.into()).map_err(kept)?;
+    }
+    let all: Vec<TestSpec> = tests.iter().chain(drills.iter().map(|drill| &drill.test)).cloned().collect();
+    let titles = campaign::titles(&all);
+    let (mut outcome, mut traces) = (CampaignOutcome { verdicts: Vec::new(), error: None }, Vec::new());
+    let mut elapsed = Duration::ZERO;
+    let mut ordinal = tests.len() as u32;
+    if !tests.is_empty() {
+        let plan = Rehearsal {
+            deployments,
+            tests,
+            seed: arguments.seed,
+            storage: storage.model,
+            modelled: storage.modelled,
+            faults,
+        };
+        let rehearsed = rehearsal::rehearse(plan, &mut store, &mut watcher);
+        watcher.watcher.close_line();
+        elapsed += rehearsed.elapsed;
+        traces.push(format!("{:016x}", rehearsed.trace_hash));
+        outcome = rehearsed.outcome;
+    }
+    for ChosenDrill { test, site, storage } in drills {
+        if outcome.error.is_some() {
+            break;
+        }
+        let Some(drill) = &test.drill else { continue };
+        ordinal += 1;
+        let name = titles[ordinal as usize - 1].clone();
+        let (begins_ms, seed) = (elapsed.as_millis() as u64, arguments.seed);
+        watcher.line(&format!("{name}: {} databases on {} hosts", site.databases.len(), site.hosts.len()));
+        let plan =
+            DrillPlan { site, test: &test, drill, ordinal, name, begins_ms, seed, storage: storage.model };
+        let Rehearsed { outcome: played, trace_hash, elapsed: length } =
+            rehearsal::drill(plan, &mut store, &mut |text| watcher.line(text));
+        elapsed += length;
+        traces.push(format!("{trace_hash:016x}"));
+        outcome.verdicts.extend(played.verdicts);
+        outcome.error = played.error;
+    }
     row.ended_ms = Some(elapsed.as_millis() as u64);
     row.ending = Some(run_cmd::ending(&outcome));
     store.record(row.into()).map_err(kept)?;
     store.close().map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
     eprintln!(
-        "{} of virtual time in {:.1} s; trace {trace_hash:016x}",
+        "{} of virtual time in {:.1} s; trace {}",
         crate::watch::short_duration(elapsed),
-        started.elapsed().as_secs_f64()
+        started.elapsed().as_secs_f64(),
+        traces.join(" ")
     );
     run_cmd::tell(&outcome, &titles, &folder, started.elapsed())
+}
+
+/// A drill that was asked for, where it takes place, and on what.
+struct ChosenDrill {
+    test: TestSpec,
+    site: Rc<Site>,
+    storage: Storage,
+}
+
+fn chosen_drills(
+    solution: &Solution,
+    deployment: &Deployment,
+    kinds: &[TestKind],
+    seed: u64,
+) -> Result<Vec<ChosenDrill>, Failure> {
+    let mut chosen = Vec::new();
+    for test in &deployment.tests {
+        let Some(drill) = &test.drill else { continue };
+        if kinds.is_empty() || kinds.contains(&TestKind::Drill) {
+            let site = Rc::new(Site::of(solution, test, drill)?);
+            let storage = rehearsal::storage(solution, &site.deployments(), seed)?;
+            chosen.push(ChosenDrill { test: test.clone(), site, storage });
+        }
+    }
+    Ok(chosen)
+}
+
+/// The tests asked for that are no drills; none if only drills were asked for.
+fn tests_beside(
+    drills: &[ChosenDrill],
+    deployment: &Deployment,
+    kinds: &[TestKind],
+) -> Result<Vec<TestSpec>, Failure> {
+    let others: Vec<TestKind> = kinds.iter().copied().filter(|kind| *kind != TestKind::Drill).collect();
+    let only_drills = match kinds {
+        [] => deployment.tests.iter().all(|test| test.kind == TestKind::Drill),
+        _ => others.is_empty(),
+    };
+    if only_drills && !drills.is_empty() {
+        return Ok(Vec::new());
+    }
+    if only_drills {
+        let message = "the solution file has no drill";
+        return Err(Failure::wrong_input(message).help("add a [[test]] with kind = \"drill\""));
+    }
+    run_cmd::tests_but_drills(deployment, &others)
 }
 
 /// The deployments of the servers asked for: the first `n`, or those named.

@@ -10,6 +10,7 @@
 //! Limits: one rehearsal is one thread.
 
 mod convoy;
+mod drill;
 mod faults;
 mod hosts;
 mod merge;
@@ -32,6 +33,7 @@ use faults::{Ledger, Stage};
 use merge::{HostRecorder, HostWatcher, Merger};
 use parts::PartsWatch;
 
+pub use drill::{DrillPlan, drill};
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;
 pub use parts::Modelled;
@@ -89,7 +91,7 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
 /// Carries out a rehearsal. Rows go to `recorder` as they arise, those of a test merged over the hosts.
 pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn Watcher) -> Rehearsed {
     let Rehearsal { deployments, tests, seed, storage, modelled, faults } = plan;
-    let simulation = Simulation::new(seed, SimConfig { storage, shards: 1, ..SimConfig::default() });
+    let simulation = simulation_with(seed, storage);
     let worlds: Vec<World> = deployments.iter().map(|deployment| simulation.host(&deployment.host)).collect();
     for deployment in &deployments {
         for volume in &deployment.volumes {
@@ -154,6 +156,10 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
 
 /// Volumes never fill up before the databases of the solution have grown past any published growth.
 const VOLUME_BYTES: u64 = 1 << 50;
+
+fn simulation_with(seed: u64, storage: Box<dyn StorageModel>) -> Simulation {
+    Simulation::new(seed, SimConfig { storage, shards: 1, ..SimConfig::default() })
+}
 
 /// The first host draws what a run on that host alone draws.
 fn seed_of_host(seed: u64, index: usize) -> u64 {

@@ -8,11 +8,14 @@
 //!
 //! A place in the file is what the protocol calls a page: the header is at 0, its shadow at 1, page 1 at 2.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use copies::{DiskOp, Found, LogExtent, Meta, PageCopy, PageRequest, Piece, Position, checksum};
 use edb::log::{DATA_START, SEGMENT_BYTES};
+use edb::page::{PageRef, page_flags};
 use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, LogStretch, Standby};
+use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, World};
 
@@ -44,6 +47,15 @@ enum Mode {
     },
 }
 
+/// What the other copies of a new database need beside the same initial pages: its header and the beginning of its log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Founding {
+    /// The header and its shadow.
+    header: Vec<u8>,
+    /// The log from its first byte on.
+    log: Vec<u8>,
+}
+
 /// The files of one copy.
 pub(crate) struct Files {
     world: World,
@@ -52,6 +64,8 @@ pub(crate) struct Files {
     meta: Meta,
     store: LogStore,
     mode: Mode,
+    /// Places of pages that standbys of this copy have taken as a whole.
+    taken: BTreeSet<u32>,
 }
 
 /// Pages that were read for another copy.
@@ -77,6 +91,7 @@ impl Files {
             meta: meta.clone(),
             store,
             mode: Mode::Closed,
+            taken: BTreeSet::new(),
         };
         let log = files.store.extent().map(|(start, end)| LogExtent { start, end: position(end) });
         let checkpoint = files.checkpoint().await?;
@@ -84,9 +99,33 @@ impl Files {
     }
 
     /// Makes a new database the first copy: its log stream begins, and its record says that it has everything.
-    pub(crate) async fn found(world: &World, config: &InstanceConfig) -> Result<()> {
+    pub(crate) async fn found(world: &World, config: &InstanceConfig) -> Result<Founding> {
         let (instance, _) = Instance::open(world, config).await?;
+        instance.flush_log().await?;
         instance.abandon().await;
+        save_record(world, &config.log_directory, META, &Meta::first()).await?;
+        let file = world.open(&config.databases[0].path, OpenMode::Read).await?;
+        let (read, header) = file.read_at(0, smallvec![PageBuf::empty(2 * config.page_bytes)]).await;
+        read?;
+        let store = LogStore::open(world, config).await?;
+        let log = match store.extent() {
+            Some((start, end)) => store.read(LogPosition::new(start, 0, 0), end).await?,
+            None => None,
+        };
+        let log = log.ok_or_else(|| engine::Error::Refused("a new database has no log".to_owned()))?;
+        Ok(Founding { header: header[0].as_slice().to_vec(), log: log.bytes })
+    }
+
+    /// Makes a new database with the same initial pages a further copy: it goes on from where the log stream began.
+    pub(crate) async fn join(world: &World, config: &InstanceConfig, founding: &Founding) -> Result<()> {
+        let file = world.open(&config.databases[0].path, OpenMode::ReadWrite).await?;
+        let pages = founding.header.chunks(config.page_bytes).map(PageBuf::copy_of);
+        file.write_at(0, pages.collect()).await.0?;
+        file.sync().await?;
+        let mut store = LogStore::open(world, config).await?;
+        store.begin_at(1).await?;
+        let (from, bytes) = (LogPosition::new(1, 0, 0), founding.log.clone());
+        store.store(&LogStretch { from, bytes, closes: false }).await?;
         save_record(world, &config.log_directory, META, &Meta::first()).await
     }
 
@@ -181,6 +220,7 @@ impl Files {
 
     async fn close_standby(&mut self) {
         if let Mode::Standby(standby) = std::mem::replace(&mut self.mode, Mode::Closed) {
+            self.taken.extend(standby.taken_pages().map(|(_, pgno)| pgno + 1));
             standby.abandon().await;
         }
     }
@@ -257,6 +297,29 @@ impl Files {
         Ok(to <= next)
     }
 
+    /// The places of pages that this copy took as a whole from the log, or from another copy, since it was started.
+    pub(crate) fn taken_pages(&self) -> Vec<u32> {
+        let standby = match &self.mode {
+            Mode::Standby(standby) => Some(standby.taken_pages()),
+            _ => None,
+        };
+        let now = standby.into_iter().flatten().map(|(_, pgno)| pgno + 1);
+        now.chain(self.taken.iter().copied()).collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
+    /// What the pages at these places say, in short; 0 for one that was never written.
+    pub(crate) async fn digests(&mut self, places: &[u32]) -> Result<BTreeMap<u32, u32>> {
+        let mut digests = BTreeMap::new();
+        for &place in places.iter().filter(|place| **place >= 2) {
+            let bytes = match &mut self.mode {
+                Mode::Active { instance, .. } => instance.copy_page(DATABASE, place - 1).await?,
+                _ => Some(self.standby().await?.copy_page(DATABASE, place - 1).await?),
+            };
+            digests.insert(place, bytes.map_or(0, |bytes| digest(&bytes)));
+        }
+        Ok(digests)
+    }
+
     /// Moves the checkpoint of a passive copy; gives it and the places of pages that nothing proves. `None` if there is
     /// nothing to move it over.
     pub(crate) async fn save_checkpoint(&mut self) -> Result<Option<(Position, Vec<u32>)>> {
@@ -280,6 +343,7 @@ impl Files {
         let Mode::Standby(standby) = std::mem::replace(&mut self.mode, Mode::Closed) else {
             return Err(engine::Error::Refused("the copy is active".to_owned()).into());
         };
+        self.taken.extend(standby.taken_pages().map(|(_, pgno)| pgno + 1));
         let (start, end) = self.store.extent().expect("a standby has log");
         let (instance, _) = standby.activate(end).await?;
         let (instance, hold) = (Rc::new(instance), start);
@@ -299,8 +363,63 @@ impl Files {
     }
 }
 
+/// What the page says, in short: equal on copies that hold the same nodes at the same place of the same tree. Where nodes
+/// lie on the page, what is unused, checksum and flush type do not count (as in [`PageRef::says_the_same`]).
+fn digest(bytes: &[u8]) -> u32 {
+    let page = PageRef::new(bytes);
+    let flags = page.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);
+    let mut said = page.dbtime().to_le_bytes().to_vec();
+    let mut part = |bytes: &[u8]| {
+        said.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        said.extend_from_slice(bytes);
+    };
+    [page.prev(), page.next(), page.objid(), flags].iter().for_each(|word| part(&word.to_le_bytes()));
+    part(page.external_header());
+    for node in page.nodes() {
+        part(&[node.flags]);
+        [node.prefix, node.suffix, node.data].into_iter().for_each(&mut part);
+    }
+    checksum(&said)
+}
+
 impl From<Error> for engine::Error {
     fn from(error: Error) -> engine::Error {
         engine::Error::Stopped(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use edb::page::PageMut;
+
+    use super::*;
+
+    /// A leaf with these rows, written `writes` times.
+    fn leaf(dbtime: u64, rows: &[(&[u8], &[u8])], writes: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 4096];
+        let mut page = PageMut::format(&mut bytes, 7, 3, page_flags::LEAF, dbtime);
+        for (slot, (key, data)) in rows.iter().enumerate() {
+            page.insert(slot, key, data, 0).expect("it has room");
+        }
+        (0..writes).for_each(|_| page.finish(7));
+        bytes
+    }
+
+    #[test]
+    fn a_digest_is_of_what_the_page_says_and_not_of_how_often_it_was_written() {
+        let rows: [(&[u8], &[u8]); 2] = [(b"a", b"one"), (b"b", b"two")];
+        let (once, twice) = (leaf(5, &rows, 1), leaf(5, &rows, 2));
+        assert_ne!(once, twice);
+        assert_eq!(digest(&once), digest(&twice));
+        let others: [&[(&[u8], &[u8])]; 4] = [
+            &[(b"a", b"one"), (b"b", b"tw0")],
+            &[(b"a", b"one"), (b"c", b"two")],
+            &[(b"a", b"one")],
+            &[(b"a", b"on"), (b"b", b"etwo")],
+        ];
+        for other in others {
+            assert_ne!(digest(&once), digest(&leaf(5, other, 1)), "{other:?}");
+        }
+        assert_ne!(digest(&once), digest(&leaf(6, &rows, 1)));
     }
 }

@@ -20,6 +20,7 @@ mod replica;
 pub mod wire;
 
 pub use arbiter_host::ArbiterHost;
+pub use files::Founding;
 pub use network::{Guard, Network, Receiver};
 pub use replica::{Links, Replica, ReplicaConfig, Status};
 

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use world::channel::{UnboundedReceiver, UnboundedSender, oneshot, unbounded};
 use world::{Duration, LocalFuture, World};
 
-use crate::files::{Files, position};
+use crate::files::{Files, Founding, position};
 use crate::{Error, Result};
 
 /// How a copy speaks to the others. Nothing is guaranteed to arrive; nothing here may wait.
@@ -56,6 +56,8 @@ enum Job {
     Mount { epoch: Epoch },
     Dismount,
     SaveCheckpoint,
+    TakenPages { reply: oneshot::Sender<Vec<u32>> },
+    Digests { places: Vec<u32>, reply: oneshot::Sender<BTreeMap<u32, u32>> },
 }
 
 struct Driver {
@@ -83,8 +85,16 @@ impl Replica {
     ///
     /// # Errors
     /// Failed I/O.
-    pub async fn found(world: &World, config: &InstanceConfig) -> Result<()> {
+    pub async fn found(world: &World, config: &InstanceConfig) -> Result<Founding> {
         Files::found(world, config).await
+    }
+
+    /// Prepares a new database with the same initial pages as the first copy's to be a further copy, without a seeding.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub async fn join(world: &World, config: &InstanceConfig, founding: &Founding) -> Result<()> {
+        Files::join(world, config, founding).await
     }
 
     /// Starts the copy with what it has on disk.
@@ -141,6 +151,28 @@ impl Replica {
     /// A backup holds every log generation below this one.
     pub fn backed_up(&self, below: u32) {
         self.0.input(Input::BackedUp { below });
+    }
+
+    /// Its disk is gone: it does nothing more, as after a failed disk operation.
+    pub fn fail_disk(&self, why: &str) {
+        self.0.fail(engine::Error::Stopped(why.to_owned()).into());
+        self.0.jobs.close_channel();
+    }
+
+    /// The places of pages that it took as a whole from the log, or from another copy, since it was started; `None` if it
+    /// has stopped. All copies of a database together name each page that has changed while they ran.
+    pub async fn taken_pages(&self) -> Option<Vec<u32>> {
+        let (reply, answer) = oneshot::channel();
+        self.0.enqueue(Job::TakenPages { reply });
+        answer.await.ok()
+    }
+
+    /// What the pages at these places of its file say, in short; `None` if it has stopped. Copies that hold the same say the
+    /// same.
+    pub async fn digests(&self, places: Vec<u32>) -> Option<BTreeMap<u32, u32>> {
+        let (reply, answer) = oneshot::channel();
+        self.0.enqueue(Job::Digests { places, reply });
+        answer.await.ok()
     }
 
     /// How it is.
@@ -252,16 +284,18 @@ impl Driver {
             match done {
                 Ok(Some(input)) => self.input(input),
                 Ok(None) => {}
-                Err(error) => {
-                    self.dismounted();
-                    *self.failure.borrow_mut() = Some(error);
-                    self.input(Input::DiskFailed);
-                    self.stopped.set(true);
-                }
+                Err(error) => self.fail(error),
             }
         }
         // Whatever the instance still had in memory is gone, as in a crash.
         let _ = files.dismount().await;
+    }
+
+    fn fail(self: &Rc<Self>, error: Error) {
+        self.dismounted();
+        *self.failure.borrow_mut() = Some(error);
+        self.input(Input::DiskFailed);
+        self.stopped.set(true);
     }
 
     async fn carry_out(self: &Rc<Self>, files: &mut Files, job: Job) -> Result<Option<Input>> {
@@ -312,6 +346,15 @@ impl Driver {
             Job::Dismount => {
                 let (end, checkpoint) = files.dismount().await?;
                 Input::Dismounted { end, checkpoint }
+            }
+            Job::TakenPages { reply } => {
+                // Whoever asked may be gone.
+                let _ = reply.send(files.taken_pages());
+                return Ok(None);
+            }
+            Job::Digests { places, reply } => {
+                let _ = reply.send(files.digests(&places).await?);
+                return Ok(None);
             }
             Job::SaveCheckpoint => {
                 self.saving.set(false);

@@ -1,6 +1,6 @@
 //! `[test.drill]`: failures that a test of kind `drill` performs while users work, each at its time.
 //!
-//! Limits: drills are checked and resolved here; no command performs them yet.
+//! Limits: a drill is performed in simulated time only.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,9 @@
 //!    what earlier operations did.
 //! 3. A transaction that meets another one's row is rolled back and tried again on another row.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use btree::{Committed, Pager, Seek, tree, update};
@@ -55,6 +57,7 @@ pub struct Mailboxes {
     image: Rc<DatabaseImage>,
     next_id: Cell<u32>,
     conflicts: Cell<u64>,
+    acknowledged: RefCell<BTreeMap<u32, u32>>,
 }
 
 /// What happened to an operation.
@@ -83,12 +86,32 @@ impl Mailboxes {
             last.and_then(|key| Some(u32::from_be_bytes(*key.get(1..)?.first_chunk()?))).unwrap_or(0);
         // Rows at the end may have been deleted; ids of the image are never given out again.
         let next_id = last_id.max(image.schema().shape().rows) + 1;
-        Ok(Mailboxes { instance, database, image, next_id: Cell::new(next_id), conflicts: Cell::new(0) })
+        let (next_id, conflicts) = (Cell::new(next_id), Cell::new(0));
+        Ok(Mailboxes { instance, database, image, next_id, conflicts, acknowledged: RefCell::default() })
     }
 
     /// Transactions that were rolled back because another one was first, since the last call.
     pub fn take_conflicts(&self) -> u64 {
         self.conflicts.take()
+    }
+
+    /// The newest version of each folder that a durable commit has acknowledged since the last call. Each change of a message
+    /// counts the version of the session's folder up by one, so a database that holds an older one has lost commits.
+    pub fn take_acknowledged(&self) -> BTreeMap<u32, u32> {
+        self.acknowledged.take()
+    }
+
+    /// The versions that folders have now.
+    ///
+    /// # Errors
+    /// A folder that is not there, or holds other bytes than were written.
+    pub async fn folder_versions(&self, folders: RangeInclusive<u32>) -> Result<BTreeMap<u32, u32>> {
+        let transaction = self.instance.begin();
+        let mut versions = BTreeMap::new();
+        for id in folders {
+            versions.insert(id, self.folder_version(&transaction, id).await?);
+        }
+        Ok(versions)
     }
 
     /// Does batch `number`; `seat` names the session's folder, so that batches under way at once never share one.
@@ -115,9 +138,13 @@ impl Mailboxes {
             let mut transaction = self.instance.begin();
             let tried = self.attempt(&mut transaction, operation.kind, picks.next_u64(), folder).await;
             match tried {
-                Ok(Tried::Done(())) => {
+                Ok(Tried::Done(version)) => {
                     let durability = if operation.lazy { Durability::Lazy } else { Durability::Durable };
-                    return Ok(transaction.commit(durability).await?);
+                    transaction.commit(durability).await?;
+                    if let (Some(version), Durability::Durable) = (version, durability) {
+                        self.acknowledged.borrow_mut().insert(folder, version);
+                    }
+                    return Ok(());
                 }
                 Ok(Tried::Conflict) => {
                     self.conflicts.set(self.conflicts.get() + 1);
@@ -135,19 +162,19 @@ impl Mailboxes {
         kind: OperationKind,
         pick: u64,
         folder: u32,
-    ) -> Result<Tried<()>> {
+    ) -> Result<Tried<Option<u32>>> {
         let outcome = match kind {
-            OperationKind::Read => return self.read(transaction, pick).await.map(Tried::Done),
+            OperationKind::Read => return self.read(transaction, pick).await.map(|()| Tried::Done(None)),
             OperationKind::Insert => self.insert(transaction).await,
             OperationKind::Delete => self.delete(transaction, pick).await,
             OperationKind::Replace => self.replace(transaction, pick).await,
         };
         let outcome = match outcome {
             Ok(()) => self.touch_folder(transaction, folder).await,
-            failed => failed,
+            Err(error) => Err(error),
         };
         match outcome {
-            Ok(()) => Ok(Tried::Done(())),
+            Ok(version) => Ok(Tried::Done(Some(version))),
             // A row that was there a moment ago has been deleted by another transaction: that is a conflict, too.
             Err(SessionError::Engine(engine::Error::Conflict | engine::Error::NotFound)) => {
                 Ok(Tried::Conflict)
@@ -199,16 +226,21 @@ impl Mailboxes {
         Ok(())
     }
 
-    /// Rewrites the folder of the session: counters and change list of a mailbox.
-    async fn touch_folder(&self, transaction: &mut Transaction, id: u32) -> Result<()> {
+    /// Rewrites the folder of the session: counters and change list of a mailbox. Gives its new version.
+    async fn touch_folder(&self, transaction: &mut Transaction, id: u32) -> Result<u32> {
+        let version = self.folder_version(transaction, id).await? + 1;
+        self.replace_entry(transaction, Entry::Folder { id, version }).await?;
+        Ok(version)
+    }
+
+    async fn folder_version(&self, transaction: &Transaction, id: u32) -> Result<u32> {
         let tree = self.image.tree(Tree::Folders);
         let key = row_key(id);
         let found = transaction
             .read(self.database, |pager| Ok(tree::get(pager, tree, &key)?.map(|node| node.data.to_vec())))
             .await?;
         let data = found.ok_or(SessionError::Exhausted { database: self.database, what: "folder" })?;
-        let version = self.verified(Tree::Folders, &key, &data)?.version().unwrap_or(0);
-        self.replace_entry(transaction, Entry::Folder { id, version: version + 1 }).await
+        Ok(self.verified(Tree::Folders, &key, &data)?.version().unwrap_or(0))
     }
 
     async fn replace_entry(&self, transaction: &mut Transaction, entry: Entry) -> Result<()> {

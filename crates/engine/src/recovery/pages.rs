@@ -51,6 +51,11 @@ impl PageStates {
         self.given.insert(key);
     }
 
+    /// Pages that the replayed log holds as a whole, or that another copy has sent.
+    pub(super) fn held_as_a_whole(&self) -> impl Iterator<Item = PageKey> {
+        self.based.iter().chain(&self.given).copied()
+    }
+
     /// Pages whose file copy cannot be what the log says.
     pub(super) fn unproven(&self) -> impl Iterator<Item = PageKey> {
         self.unproven.keys().copied()

@@ -127,6 +127,12 @@ impl Standby {
         self.replay.pages.unproven().map(|key| (key.db, key.pgno)).collect()
     }
 
+    /// Pages, by database and number, that this standby has taken as a whole from the log or from another copy: what changed
+    /// since it was opened, as far as it was clean on the active instance when it changed. In no order.
+    pub fn taken_pages(&self) -> impl Iterator<Item = (u8, u32)> {
+        self.replay.pages.held_as_a_whole().map(|key| (key.db, key.pgno))
+    }
+
     /// Puts pages of another copy in the place of what is here, durably. They may be newer than what is replayed; the
     /// standby must then not become an instance before replay has come as far.
     ///

@@ -1,0 +1,473 @@
+//! What users were promised in a drill, what they found, and how the copies were meanwhile.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use copies::{ArbiterEvent, Dial, Epoch, Event, Health, HostId};
+use results::{Comparison, IoClass, IoStats, Origin, Outcome, Verdict};
+use solution::Failure;
+
+use super::node::{CopySample, Observed};
+use super::site::Site;
+use crate::verdict::{Rule, judge_none};
+
+/// Generations that a copy may be behind and still count as a full one: the one that is being written.
+const QUEUE_FULL_COPY: u32 = 1;
+
+/// Latencies of one phase of a drill.
+#[derive(Debug, Clone, Default)]
+pub struct Phase {
+    /// Page reads of the active copy.
+    pub reads: IoStats,
+    /// Log writes of the active copy.
+    pub log_writes: IoStats,
+    /// Batches.
+    pub batches: IoStats,
+}
+
+/// One database.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Host of the active copy now.
+    pub active_on: Option<usize>,
+    /// Longest time from a failure to the first batch that another activation acknowledged.
+    pub outage_ms: Option<u64>,
+    /// A failure has taken the active copy away, and no batch was acknowledged since: when, and its epoch.
+    pub out_since: Option<(u64, Epoch)>,
+    /// Times at which a copy was mounted.
+    pub activations: u32,
+    /// Batches with acknowledged durable commits.
+    pub acknowledged: u64,
+    /// Changes acknowledged by durable commits that the next active copy did not have.
+    pub lost: u64,
+    /// Log generations that activations lost: known to be missing, and the bound.
+    pub lost_generations: (u32, u32),
+    /// Batches acknowledged in an epoch after users had found a later one.
+    pub late: u64,
+    /// Longest queues of a passive copy, in generations: to be copied, to be replayed.
+    pub queues: (u32, u32),
+    /// A copy was first lost.
+    pub hurt_ms: Option<u64>,
+    /// Since when all copies are there again.
+    pub whole_ms: Option<u64>,
+    /// Before the first failure, until all copies were there again, and from then on.
+    pub phases: [Phase; 3],
+    /// Copies that found log of their own that nobody else had.
+    pub diverged: u32,
+    /// Copies that were made anew.
+    pub reseeded: u32,
+    /// Pages that were compared, of how many that changed, and how many of them differed.
+    pub compared: (u64, u64, u64),
+    /// Copies that could not be compared, and should have been.
+    pub unread: u32,
+    /// What users met that must never be.
+    pub failures: Vec<String>,
+    /// Why it was not mounted at the end.
+    pub dismounted: Option<String>,
+    epoch: Epoch,
+    promised: BTreeMap<u32, u32>,
+    full_copies: usize,
+}
+
+/// All databases of a drill.
+pub struct Ledger {
+    site: Rc<Site>,
+    databases: Vec<Summary>,
+    notes: Vec<(usize, String)>,
+}
+
+impl Ledger {
+    /// Nothing has happened yet.
+    pub fn new(site: Rc<Site>) -> Ledger {
+        let databases = site.databases.iter().map(|_| Summary::default()).collect();
+        Ledger { site, databases, notes: Vec::new() }
+    }
+
+    /// The databases in the order of the layout.
+    pub fn databases(&self) -> &[Summary] {
+        &self.databases
+    }
+
+    /// A database, to add what was found at the end.
+    pub fn database(&mut self, database: usize) -> &mut Summary {
+        &mut self.databases[database]
+    }
+
+    /// What happened since the last call, in words, with the number of the host.
+    pub fn take_notes(&mut self) -> Vec<(usize, String)> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// What was measured so far is forgotten; what was promised stays.
+    pub fn begin_window(&mut self) {
+        for summary in &mut self.databases {
+            *summary = Summary {
+                active_on: summary.active_on,
+                epoch: summary.epoch,
+                promised: std::mem::take(&mut summary.promised),
+                failures: std::mem::take(&mut summary.failures),
+                ..Summary::default()
+            };
+        }
+    }
+
+    /// Hosts, or a volume of a host, fail.
+    pub fn fails(&mut self, now_ms: u64, failure: &Failure) {
+        for (summary, database) in self.databases.iter_mut().zip(&self.site.databases) {
+            let hit = |host: usize| {
+                let name = &self.site.hosts[host].name;
+                let place = database.places.iter().find(|place| place.host == host);
+                let of_volume = |volume: &String| {
+                    place.is_some_and(|place| place.volume == *volume || place.log_volume == *volume)
+                };
+                failure.hosts.contains(name) && failure.volume.as_ref().is_none_or(of_volume)
+            };
+            if !database.places.iter().any(|place| hit(place.host)) {
+                continue;
+            }
+            summary.hurt_ms.get_or_insert(now_ms);
+            summary.whole_ms = None;
+            if summary.active_on.is_some_and(hit) && summary.out_since.is_none() {
+                summary.out_since = Some((now_ms, summary.epoch));
+            }
+        }
+    }
+
+    /// Something that could not wait for the next sample.
+    pub fn observe(&mut self, now_ms: u64, host: HostId, observed: Observed) {
+        match observed {
+            Observed::Opened { database, epoch, found } => {
+                let summary = &mut self.databases[database];
+                let missing = |(folder, promised): (&u32, &u32)| {
+                    u64::from(promised.saturating_sub(found.get(folder).copied().unwrap_or(0)))
+                };
+                let lost: u64 = summary.promised.iter().map(missing).sum();
+                summary.lost += lost;
+                summary.promised = found;
+                summary.epoch = summary.epoch.max(epoch);
+                summary.activations += 1;
+                let host = usize::from(host.0);
+                summary.active_on = Some(host);
+                let name = &self.site.databases[database].name;
+                let with =
+                    if lost > 0 { format!(", {lost} acknowledged changes lost") } else { String::new() };
+                self.notes.push((host, format!("users work on {name} here (epoch {}){with}", epoch.0)));
+            }
+            Observed::Acknowledged { database, epoch, folders } => {
+                let summary = &mut self.databases[database];
+                summary.acknowledged += 1;
+                if epoch < summary.epoch {
+                    summary.late += 1;
+                    return;
+                }
+                for (folder, version) in folders {
+                    let newest = summary.promised.entry(folder).or_default();
+                    *newest = version.max(*newest);
+                }
+                if let Some((since_ms, _)) = summary.out_since.filter(|(_, old)| epoch > *old) {
+                    let outage_ms = now_ms - since_ms;
+                    summary.outage_ms = summary.outage_ms.max(Some(outage_ms));
+                    summary.out_since = None;
+                }
+            }
+            Observed::Failed { database, text } => {
+                let name = &self.site.databases[database].name;
+                self.notes.push((host.0.into(), format!("{name}: {text}")));
+                self.databases[database].failures.push(text);
+            }
+        }
+    }
+
+    /// What copies of a host were since its last sample.
+    pub fn sample(&mut self, host: usize, samples: Vec<CopySample>) {
+        for sample in samples {
+            let database = &self.site.databases[sample.database];
+            let summary = &mut self.databases[sample.database];
+            let report = &sample.report;
+            let is_lagged = database.spec.copy_on(report.host).is_some_and(copies::CopySpec::is_lagged);
+            if sample.active_in.is_some() {
+                let phase = match (summary.hurt_ms, summary.whole_ms) {
+                    (None, _) => 0,
+                    (Some(_), None) => 1,
+                    (Some(_), Some(_)) => 2,
+                };
+                let phase = &mut summary.phases[phase];
+                phase.reads.merge(sample.io.class(IoClass::TransactionalRead));
+                phase.log_writes.merge(sample.io.class(IoClass::LogWrite));
+                phase.batches.merge(&sample.batches.response);
+            } else {
+                summary.queues.0 = summary.queues.0.max(report.copy_queue);
+                if !is_lagged {
+                    summary.queues.1 = summary.queues.1.max(report.replay_queue());
+                }
+            }
+            let is_passive_full = report.health == Health::Healthy
+                && report.mountable
+                && report.copy_queue <= QUEUE_FULL_COPY
+                && (is_lagged || report.replay_queue() <= QUEUE_FULL_COPY);
+            let is_full = sample.active_in.is_some() || is_passive_full;
+            summary.full_copies += usize::from(is_full && sample.failure.is_none());
+            if let Some(failure) = sample.failure {
+                summary.failures.push(failure);
+            }
+            for event in sample.events {
+                match event {
+                    Event::Diverged { .. } => summary.diverged += 1,
+                    Event::SeedingBegun { .. } => summary.reseeded += 1,
+                    Event::SteppedDown { .. } | Event::PartnerChosen { .. } | Event::Seeded => {}
+                    _ => continue,
+                }
+                self.notes.push((host, format!("{}: {}", database.name, in_words(&event, &self.site))));
+            }
+        }
+    }
+
+    /// What the arbiter decided.
+    pub fn decided(&mut self, database: usize, event: ArbiterEvent) {
+        let (summary, name) = (&mut self.databases[database], &self.site.databases[database].name);
+        match event {
+            ArbiterEvent::Activated { holder, epoch, loss } => {
+                let mut text = format!("the arbiter activates {name} (epoch {})", epoch.0);
+                if let Some(loss) = loss {
+                    summary.lost_generations.0 += loss.missing_generations;
+                    summary.lost_generations.1 = summary.lost_generations.1.max(loss.bound_generations);
+                    text += &format!(
+                        ", {} log generations are missing, at most {}",
+                        loss.missing_generations, loss.bound_generations
+                    );
+                }
+                self.notes.push((holder.0.into(), text));
+            }
+            ArbiterEvent::HolderSilent { holder } => {
+                self.notes.push((holder.0.into(), format!("{name}: its active copy is silent")));
+            }
+            ArbiterEvent::Dismounted { why } => {
+                let host = summary.active_on.unwrap_or(self.site.databases[database].places[0].host);
+                self.notes.push((host, format!("{name} stays dismounted: {why}")));
+            }
+            _ => {}
+        }
+    }
+
+    /// All hosts have been sampled for this moment.
+    pub fn end_of_sample(&mut self, now_ms: u64) {
+        for (summary, database) in self.databases.iter_mut().zip(&self.site.databases) {
+            let is_whole = std::mem::take(&mut summary.full_copies) == database.places.len();
+            summary.whole_ms = if is_whole { summary.whole_ms.or(Some(now_ms)) } else { None };
+        }
+    }
+
+    /// The judgements of the drill, which is test number `test` and ends now.
+    pub fn judge(&self, test: u32, now_ms: u64) -> Vec<Verdict> {
+        let mut verdicts = Vec::new();
+        for (summary, database) in self.databases.iter().zip(&self.site.databases) {
+            let host = &self.site.hosts[summary.active_on.unwrap_or(database.places[0].host)].name;
+            let origin = || Origin::database(host, &database.name, &database.name);
+            let none = |rule: &str, what: &str, seen: u64| judge_none(test, origin(), rule, what, seen);
+            if database.spec.dial == Dial::Lossless {
+                let what = "change that a durable commit had acknowledged is lost";
+                verdicts.push(none("drill_lost_commits", what, summary.lost));
+            } else {
+                let bound = database.spec.loss_bound_generations();
+                let rule = Rule {
+                    name: "drill_lost_logs",
+                    text: format!(
+                        "activations lose at most the {bound} log generations that the dial allows"
+                    ),
+                    comparison: Comparison::AtMost,
+                    unit: "logs",
+                };
+                let lost = f64::from(summary.lost_generations.1);
+                verdicts.push(rule.judge(test, origin(), Some(lost), bound.into()));
+            }
+            verdicts.push(none("drill_two_active", "batch acknowledged by two active copies", summary.late));
+            verdicts.push(none("drill_copies_equal", "page on which copies differ", summary.compared.2));
+            let unread = u64::from(summary.unread);
+            verdicts.push(none("drill_copies_compared", "copy that could not be compared", unread));
+            let errors = summary.failures.len() as u64;
+            verdicts.push(none("drill_errors", "error of users or copies", errors));
+            let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some());
+            verdicts.push(none("drill_dismounted", "database without service at the end", out));
+            if let Some(since_ms) = summary.hurt_ms {
+                self.judge_latencies(test, origin, summary, &mut verdicts);
+                let outage = summary.outage_ms.max(summary.out_since.map(|(out_ms, _)| now_ms - out_ms));
+                let outage_s = outage.map_or(0.0, |ms| ms as f64 / 1e3);
+                let what = "from the failure to the first acknowledged batch, the longest";
+                verdicts.push(stated(test, origin(), "drill_outage", what, Some(outage_s), "s"));
+                let whole_s = summary.whole_ms.map(|whole_ms| (whole_ms - since_ms) as f64 / 1e3);
+                let what =
+                    "from the first failure until all copies were there again; nothing: not before the end";
+                verdicts.push(stated(test, origin(), "drill_full_redundancy", what, whole_s, "s"));
+                let (copying, replaying) = summary.queues;
+                for (rule, what, queue) in [
+                    ("drill_copy_queue", "longest copy queue", copying),
+                    ("drill_replay_queue", "longest replay queue", replaying),
+                ] {
+                    verdicts.push(stated(test, origin(), rule, what, Some(queue.into()), "logs"));
+                }
+                for (phase, name) in summary.phases.iter().zip(["before", "during", "after"]) {
+                    let batches = &phase.batches;
+                    let latency_ms = (batches.count > 0).then(|| batches.latency_ms_mean());
+                    let rule = format!("drill_batch_latency_{name}");
+                    let what = format!("mean latency of a batch, {name} the failures");
+                    verdicts.push(stated(test, origin(), &rule, &what, latency_ms, "ms"));
+                }
+            }
+        }
+        verdicts
+    }
+
+    fn judge_latencies(
+        &self,
+        test: u32,
+        origin: impl Fn() -> Origin,
+        summary: &Summary,
+        verdicts: &mut Vec<Verdict>,
+    ) {
+        let during = &summary.phases[1];
+        for (rule, what, stats, limit_ms) in [
+            ("drill_read_latency", "page reads", &during.reads, self.site.thresholds.read_avg_ms),
+            (
+                "drill_log_write_latency",
+                "log writes",
+                &during.log_writes,
+                self.site.thresholds.log_write_avg_ms,
+            ),
+        ] {
+            let Some(limit_ms) = limit_ms.filter(|_| stats.count > 0) else { continue };
+            let rule = Rule {
+                name: rule,
+                text: format!(
+                    "mean latency of {what} stays at or below {limit_ms} ms until all copies are back"
+                ),
+                comparison: Comparison::AtMost,
+                unit: "ms",
+            };
+            verdicts.push(rule.judge(test, origin(), Some(stats.latency_ms_mean()), limit_ms));
+        }
+    }
+}
+
+/// A figure that is not judged.
+fn stated(test: u32, origin: Origin, rule: &str, what: &str, measured: Option<f64>, unit: &str) -> Verdict {
+    Verdict {
+        test: Some(test),
+        origin,
+        rule: rule.to_owned(),
+        text: what.to_owned(),
+        measured,
+        limit: None,
+        comparison: Comparison::AtMost,
+        unit: unit.to_owned(),
+        outcome: Outcome::Info,
+    }
+}
+
+fn in_words(event: &Event, site: &Site) -> String {
+    match event {
+        Event::Diverged { fork, discarded_to } => {
+            format!("log from {fork} to {discarded_to} is nobody else's, and is discarded")
+        }
+        Event::SeedingBegun { why } => format!("this copy is made anew ({why:?})"),
+        Event::Seeded => "this copy is seeded".to_owned(),
+        Event::SteppedDown { why, .. } => format!("this copy is not active any more ({why:?})"),
+        Event::PartnerChosen { partner } => {
+            let partner = site.hosts.get(usize::from(partner.0)).map_or("", |host| host.name.as_str());
+            format!("commits wait for the copy on {partner}")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use solution::Solution;
+
+    use super::*;
+
+    const TEXT: &str = r#"
+        [solution]
+        name = "ledger"
+        schema = 1
+        [profile]
+        exchange = "2016"
+        mailboxes = 10
+        messages_per_day = 150
+        quota_mb = 64
+        [dag]
+        databases = 1
+        [copies]
+        per_site = [2]
+        [[host]]
+        name = "h{n}"
+        count = 2
+        [[volume]]
+        name = "V"
+        path = "/v"
+        capacity_gib = 100
+        [[instance]]
+        name = "DB"
+        volume = "V"
+        [sizing]
+        database_mib = 64
+        [load]
+        batches_per_s = 1
+        [[test]]
+        kind = "drill"
+        duration_s = 60
+        [test.drill]
+        [[test.drill.event]]
+        kind = "host_killed"
+        host = "h1"
+        at_s = 10
+    "#;
+
+    /// What users saw and what the pages said, judged: the rules that are broken.
+    fn broken(see: impl FnOnce(&mut Ledger)) -> Vec<String> {
+        let solution = Solution::parse(TEXT, "ledger.toml").expect("it is valid");
+        let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
+        let site = Site::of(&solution, &test, test.drill.as_ref().expect("a drill")).expect("it has copies");
+        let mut ledger = Ledger::new(Rc::new(site));
+        see(&mut ledger);
+        let verdicts = ledger.judge(1, 60_000);
+        let failed = verdicts.into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+        failed.map(|verdict| verdict.rule).collect()
+    }
+
+    fn opened(epoch: u32, version: u32) -> Observed {
+        Observed::Opened { database: 0, epoch: Epoch(epoch), found: BTreeMap::from([(7, version)]) }
+    }
+
+    fn acknowledged(epoch: u32, version: u32) -> Observed {
+        Observed::Acknowledged { database: 0, epoch: Epoch(epoch), folders: BTreeMap::from([(7, version)]) }
+    }
+
+    #[test]
+    fn an_acknowledged_version_that_is_not_found_again_is_lost() {
+        let found = |version| {
+            move |ledger: &mut Ledger| {
+                ledger.observe(0, HostId(0), opened(1, 0));
+                ledger.observe(1, HostId(0), acknowledged(1, 5));
+                ledger.observe(2, HostId(1), opened(2, version));
+            }
+        };
+        assert_eq!(broken(found(5)), Vec::<String>::new());
+        assert_eq!(broken(found(4)), ["drill_lost_commits"]);
+    }
+
+    #[test]
+    fn an_acknowledgement_of_a_copy_that_another_one_has_followed_is_counted() {
+        let late = |ledger: &mut Ledger| {
+            ledger.observe(0, HostId(0), opened(1, 0));
+            ledger.observe(1, HostId(1), opened(2, 0));
+            ledger.observe(2, HostId(0), acknowledged(1, 1));
+        };
+        assert_eq!(broken(late), ["drill_two_active"]);
+    }
+
+    #[test]
+    fn a_page_that_differs_and_a_copy_that_cannot_be_read_are_failures() {
+        assert_eq!(broken(|ledger| ledger.database(0).compared = (9, 9, 1)), ["drill_copies_equal"]);
+        assert_eq!(broken(|ledger| ledger.database(0).unread = 1), ["drill_copies_compared"]);
+    }
+}

@@ -1,0 +1,301 @@
+//! What a drill runs on: hosts, databases and the places of their copies, resolved from the solution file. Which host holds
+//! which copy is the planner's layout.
+
+use std::rc::Rc;
+
+use copies::{ActivationPolicy, CopySpec, DatabaseId, Dial, HostId, SiteId, Timing};
+use engine::{Counters, DatabaseConfig, InstanceConfig};
+use solution::{
+    Deployment, DrillSpec, EngineSpec, LoadMode, MountDial, Partner, Role, Solution, SolutionError, TestSpec,
+    Thresholds, VolumeInfo, VolumeSpec,
+};
+use workload::codec::DatabaseCodec;
+use workload::image::DatabaseImage;
+use workload::mix::Mix;
+use world::PageImage;
+
+use crate::host::{COMPRESSIBILITY_PCT, FREE_PAGES, LOG_BUFFER_BYTES, database_path, fold};
+use crate::load_tests::mix_of;
+
+/// Name of the host that the arbiter runs on; it never fails.
+pub const ARBITER_NAME: &str = "arbiter";
+
+/// Name of the arbiter in the protocol of the copies.
+pub const ARBITER: HostId = HostId(u16::MAX);
+
+const DAY_MS: f64 = 86_400_000.0;
+
+/// Times of the protocol in a drill. Leases are renewed as often as the published cluster sends heartbeats, and a holder is
+/// silent after five of them; passive copies that do not answer an election hold it up for two seconds.
+fn timing() -> Timing {
+    Timing {
+        lease_ms: 5_000,
+        renew_ms: 1_000,
+        drift_ppm: 1_000,
+        detect_ms: 5_000,
+        report_ms: 1_000,
+        collect_ms: 2_000,
+        catch_up_ms: 10_000,
+        mount_ms: 60_000,
+        drain_ms: 30_000,
+        resend_ms: 500,
+        partner_patience_ms: 3_000,
+        move_back_ms: None,
+    }
+}
+
+/// Generations that an active copy may begin beyond those on the arbiter's record.
+const RUN_AHEAD_GENERATIONS: u32 = 2;
+
+/// A host that holds copies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SiteHost {
+    /// Name.
+    pub name: String,
+    /// Number of its site.
+    pub site: usize,
+    /// Volumes that it uses.
+    pub volumes: Vec<VolumeSpec>,
+}
+
+/// One copy of a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyPlace {
+    /// Number of the host.
+    pub host: usize,
+    /// Volume of the database file.
+    pub volume: String,
+    /// Volume of the log.
+    pub log_volume: String,
+    /// Folder of the database file.
+    pub dir: String,
+    /// Folder of the log.
+    pub log_dir: String,
+}
+
+/// A database with its copies.
+pub struct SiteDatabase {
+    /// Name.
+    pub name: String,
+    /// Copies by activation preference.
+    pub places: Vec<CopyPlace>,
+    /// What the protocol is told.
+    pub spec: Rc<copies::DatabaseSpec>,
+    /// Initial pages, the same on each copy.
+    pub image: Rc<DatabaseImage>,
+}
+
+/// How hard the users of one database work.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// Transactional I/O per second of the active copy.
+    Iops(f64),
+    /// Batches per second.
+    Batches(f64),
+}
+
+/// Everything that a drill runs on.
+pub struct Site {
+    /// Hosts with copies.
+    pub hosts: Vec<SiteHost>,
+    /// Databases.
+    pub databases: Vec<SiteDatabase>,
+    /// Users of one database.
+    pub pace: Pace,
+    /// Operations of a batch.
+    pub mix: Mix,
+    /// Latencies that the survivors have to stay inside.
+    pub thresholds: Thresholds,
+    engine: EngineSpec,
+    page_bytes: u32,
+    log_file_bytes: u64,
+    cache_bytes: u64,
+    /// A deployment of the solution, for what all hosts share.
+    base: Deployment,
+}
+
+type Outcome<T> = Result<T, Box<SolutionError>>;
+
+impl Site {
+    /// The site of a drill. Size and cache of the databases, and the load of their users, are those of the first database that
+    /// the other tests use.
+    ///
+    /// # Errors
+    /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
+    pub fn of(solution: &Solution, test: &TestSpec, drill: &DrillSpec) -> Outcome<Site> {
+        let hosts = solution.hosts()?;
+        let tested = solution.hosts_under_test()?;
+        let base = solution.deployment(tested.first().map(|host| host.name.as_str()))?;
+        let plan = plan::plan(solution, &[])?;
+        if plan.copies < 2 {
+            let message = "a drill needs further copies, and the solution has one copy of each database";
+            let help = Some("per_site = [2] or more in [copies]".into());
+            return Err(solution.error("copies", message, help));
+        }
+        let [first, ..] = &base.instances[..] else { unreachable!("a deployment has instances") };
+        let tested_databases = base.instances.iter().map(|instance| instance.databases.len()).sum::<usize>();
+        let share = |whole: f64| whole / tested_databases as f64;
+        let pace = match (base.load.mode, base.load.target_iops) {
+            (LoadMode::PacedBatches { batches_per_s }, _) => Pace::Batches(share(batches_per_s)),
+            (LoadMode::PacedIops { iops }, _) | (_, Some(iops)) => Pace::Iops(share(iops)),
+            _ => {
+                let help = Some("add target_iops, iops or batches_per_s".into());
+                return Err(solution.error(
+                    "load",
+                    "a drill holds the load of users, which is not given",
+                    help,
+                ));
+            }
+        };
+        let volumes: Vec<Vec<VolumeInfo>> =
+            hosts.iter().map(|host| solution.volumes(&host.name)).collect::<Outcome<_>>()?;
+        let lag_days = solution.file.copies.as_ref().and_then(|copies| copies.lag_days).unwrap_or(7.0);
+        let lagged_can_activate =
+            solution.file.copies.as_ref().and_then(|copies| copies.lagged_can_activate).unwrap_or(true);
+        let mut databases = Vec::new();
+        for (number, placed) in plan.layout.databases.iter().enumerate() {
+            let mut places = Vec::new();
+            let mut specs = Vec::new();
+            for (copy, place) in placed.copies.iter().enumerate() {
+                let host = usize::from(place.server);
+                places.push(copy_place(solution, &volumes[host], host, place.volume, &placed.name)?);
+                let is_lagged = copy + plan.layout.lagged as usize >= placed.copies.len();
+                specs.push(CopySpec {
+                    host: HostId(u16::from(place.server)),
+                    site: SiteId(hosts[host].site as u16),
+                    preference: copy as u32 + 1,
+                    activation: match is_lagged && !lagged_can_activate {
+                        true => ActivationPolicy::Blocked,
+                        false => ActivationPolicy::Unrestricted,
+                    },
+                    replay_lag_ms: if is_lagged { (lag_days * DAY_MS) as u64 } else { 0 },
+                    truncation_lag_ms: 0,
+                });
+            }
+            let seed = fold(&[&base.solution, "drill", &placed.name]);
+            let image = DatabaseImage::of_size(
+                first.page_bytes,
+                first.databases[0].bytes,
+                FREE_PAGES,
+                seed,
+                COMPRESSIBILITY_PCT,
+            );
+            let image = image.map_err(|error| solution.error("sizing", error.to_string(), None))?;
+            databases.push(SiteDatabase {
+                name: placed.name.clone(),
+                places,
+                spec: Rc::new(copies::DatabaseSpec {
+                    id: DatabaseId(number as u16),
+                    dial: match drill.mount_dial {
+                        MountDial::Lossless => Dial::Lossless,
+                        MountDial::GoodAvailability => Dial::GoodAvailability,
+                        MountDial::BestAvailability => Dial::BestAvailability,
+                    },
+                    copies: specs,
+                    run_ahead_generations: RUN_AHEAD_GENERATIONS,
+                    partner_in_other_site: drill.partner == Partner::OtherSite,
+                    signature: seed,
+                    circular_logging: true,
+                    planted: copies::Planted::default(),
+                    timing: timing(),
+                }),
+                image: Rc::new(image),
+            });
+        }
+        let hosts = hosts.iter().zip(&volumes).map(|(host, volumes)| SiteHost {
+            name: host.name.clone(),
+            site: host.site,
+            volumes: volumes
+                .iter()
+                .filter(|volume| matches!(volume.role, Role::Database | Role::Log))
+                .filter_map(|volume| {
+                    Some(VolumeSpec { name: volume.name.clone(), dir: volume.path.clone()? })
+                })
+                .collect(),
+        });
+        Ok(Site {
+            hosts: hosts.collect(),
+            databases,
+            pace,
+            mix: mix_of(&base.load),
+            thresholds: test.thresholds,
+            engine: base.engine,
+            page_bytes: first.page_bytes,
+            log_file_bytes: first.log_file_bytes,
+            cache_bytes: first.cache_max_bytes / first.databases.len().max(1) as u64,
+            base,
+        })
+    }
+
+    /// The hosts as the model of the storage wants to see them: their volumes.
+    pub fn deployments(&self) -> Vec<Deployment> {
+        let deployment = |host: &SiteHost| Deployment {
+            host: host.name.clone(),
+            volumes: host.volumes.clone(),
+            ..self.base.clone()
+        };
+        self.hosts.iter().map(deployment).collect()
+    }
+
+    /// The copy of a database on a host.
+    pub fn place(&self, database: usize, host: usize) -> Option<&CopyPlace> {
+        self.databases[database].places.iter().find(|place| place.host == host)
+    }
+
+    /// What the engine is told about a copy.
+    pub fn instance_config(
+        &self,
+        database: usize,
+        place: &CopyPlace,
+        counters: &Counters,
+        log_counters: &Counters,
+    ) -> InstanceConfig {
+        let SiteDatabase { name, image, .. } = &self.databases[database];
+        let mut config = InstanceConfig::new(&place.log_dir, self.page_bytes as usize);
+        config.log_bytes = self.log_file_bytes as u32;
+        config.log_buffer_bytes = LOG_BUFFER_BYTES.min(self.log_file_bytes as usize / 2);
+        config.checkpoint_depth_bytes = self.engine.checkpoint_depth_bytes;
+        config.flush_start = self.engine.flush_start;
+        config.flush_stop = self.engine.flush_stop;
+        config.cache_bytes_per_database = self.cache_bytes;
+        config.log_counters = log_counters.clone();
+        config.databases.push(DatabaseConfig {
+            codec: Some(Rc::new(DatabaseCodec::new(image.clone()))),
+            image_id: Some(image.id()),
+            counters: counters.clone(),
+            ..DatabaseConfig::new(&database_path(&place.dir, name))
+        });
+        config
+    }
+}
+
+/// The folders of a copy on volume number `number` (from 1) of a host.
+fn copy_place(
+    solution: &Solution,
+    volumes: &[VolumeInfo],
+    host: usize,
+    number: u16,
+    database: &str,
+) -> Outcome<CopyPlace> {
+    let of_role = |role| volumes.iter().filter(move |volume| volume.role == role && volume.path.is_some());
+    let index = usize::from(number) - 1;
+    let Some(volume) = of_role(Role::Database).nth(index) else {
+        let there = of_role(Role::Database).count();
+        let message =
+            format!("the layout puts {database} on volume {number} of a host, which has {there} with a path");
+        let help = Some("more volumes, or databases_per_volume in [dag]".into());
+        return Err(solution.error("volume", message, help));
+    };
+    // A log volume for each database volume, or one for all of them, or none.
+    let log = of_role(Role::Log).nth(index).or_else(|| of_role(Role::Log).next()).unwrap_or(volume);
+    let folder = |volume: &VolumeInfo| {
+        format!("{}/{database}", volume.path.as_deref().unwrap_or_default().trim_end_matches('/'))
+    };
+    Ok(CopyPlace {
+        host,
+        volume: volume.name.clone(),
+        log_volume: log.name.clone(),
+        dir: folder(volume),
+        log_dir: folder(log),
+    })
+}

@@ -1,0 +1,439 @@
+//! A drill in virtual time: all hosts of the solution, their failures, and what became of it.
+//!
+//! Invariants
+//! 1. Equal solution, test and seed give equal rows and an equal trace hash.
+//! 2. The copies are compared after the last failure is over, users have gone, and queues are empty.
+//!
+//! Limits: the link between two hosts has a latency and no bandwidth; the arbiter's host never fails.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use campaign::drill::{ARBITER, ARBITER_NAME, ArbiterNode, Ledger, Node, Observed, Observer, Site, found};
+use campaign::{CampaignError, CampaignOutcome};
+use copies::HostId;
+use results::{Event, Origin, Parameter, Recorder, Sample, Severity, Test};
+use solution::{DrillEventKind, DrillSpec, Failure, TestSpec};
+use world::sim::{Simulation, StorageModel};
+use world::{Duration, World};
+
+use crate::{Rehearsed, VOLUME_BYTES, simulation_with};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Databases that are not mounted by then keep a drill from beginning.
+const MOUNT_LIMIT_S: u32 = 300;
+/// Users work so long before the window opens.
+const WARMUP_S: u32 = 20;
+/// Queues are empty by then, or the copies are compared as they are.
+const DRAIN_LIMIT_S: u32 = 300;
+/// Pages of a database that are compared at most, evenly chosen among those that changed.
+const COMPARED_MAX: usize = 500;
+/// All volumes of the arbiter.
+const RECORD_DIR: &str = "/record";
+
+/// A drill that is to be rehearsed.
+pub struct DrillPlan<'a> {
+    /// Where it takes place.
+    pub site: Rc<Site>,
+    /// The test.
+    pub test: &'a TestSpec,
+    /// What fails in it.
+    pub drill: &'a DrillSpec,
+    /// Place in the programme, from 1.
+    pub ordinal: u32,
+    /// Title.
+    pub name: String,
+    /// When it begins, in milliseconds of the run.
+    pub begins_ms: u64,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// How long storage takes.
+    pub storage: Box<dyn StorageModel>,
+}
+
+struct Stage<'a> {
+    plan: DrillPlan<'a>,
+    simulation: Simulation,
+    clock: World,
+    addresses: BTreeMap<HostId, String>,
+    nodes: Vec<Option<Node>>,
+    boots: Vec<u32>,
+    arbiter: ArbiterNode,
+    ledger: Rc<RefCell<Ledger>>,
+    observer: Observer,
+    recorder: &'a mut dyn Recorder,
+}
+
+/// Carries out a drill. Rows go to `recorder` as they arise.
+pub fn drill(plan: DrillPlan<'_>, recorder: &mut dyn Recorder, line: &mut dyn FnMut(&str)) -> Rehearsed {
+    let begins_ms = plan.begins_ms;
+    let mut plan = plan;
+    let storage = std::mem::replace(&mut plan.storage, Box::new(world::sim::ZeroLatency::default()));
+    let simulation = simulation_with(plan.seed, storage);
+    let mut stage = match Stage::set(plan, simulation, recorder) {
+        Ok(stage) => stage,
+        Err((error, simulation)) => {
+            return rehearsed(CampaignOutcome { verdicts: Vec::new(), error: Some(error) }, &simulation);
+        }
+    };
+    let outcome = match stage.play(begins_ms, line) {
+        Ok(verdicts) => CampaignOutcome { verdicts, error: None },
+        Err(error) => CampaignOutcome { verdicts: Vec::new(), error: Some(error) },
+    };
+    rehearsed(outcome, &stage.simulation)
+}
+
+fn rehearsed(outcome: CampaignOutcome, simulation: &Simulation) -> Rehearsed {
+    let elapsed = Duration::from_nanos(simulation.now().ns);
+    Rehearsed { outcome, trace_hash: simulation.trace_hash(), elapsed }
+}
+
+impl<'a> Stage<'a> {
+    /// Makes all copies and starts all hosts.
+    fn set(
+        plan: DrillPlan<'a>,
+        simulation: Simulation,
+        recorder: &'a mut dyn Recorder,
+    ) -> Result<Stage<'a>, (CampaignError, Simulation)> {
+        let site = plan.site.clone();
+        let clock = simulation.host(ARBITER_NAME);
+        simulation.volume(ARBITER_NAME, RECORD_DIR, VOLUME_BYTES);
+        let worlds: Vec<World> = site
+            .hosts
+            .iter()
+            .map(|host| {
+                let world = simulation.host(&host.name);
+                for volume in &host.volumes {
+                    simulation.volume(&host.name, &volume.dir, VOLUME_BYTES);
+                }
+                world
+            })
+            .collect();
+        let named = site.hosts.iter().enumerate().map(|(number, host)| (HostId(number as u16), &host.name));
+        let mut addresses: BTreeMap<HostId, String> =
+            named.map(|(id, name)| (id, format!("{name}:7000"))).collect();
+        addresses.insert(ARBITER, format!("{ARBITER_NAME}:7000"));
+        let ledger = Rc::new(RefCell::new(Ledger::new(site.clone())));
+        let (observed, time) = (ledger.clone(), clock.clone());
+        let observer: Observer = Rc::new(move |host: HostId, what: Observed| {
+            observed.borrow_mut().observe(time.now().ns / 1_000_000, host, what);
+        });
+        let started = simulation.run_until(async {
+            for database in 0..site.databases.len() {
+                found(&site, database, &worlds).await?;
+            }
+            let arbiter = ArbiterNode::start(&clock, &site, RECORD_DIR, addresses.clone()).await?;
+            let mut nodes = Vec::new();
+            for (number, world) in worlds.iter().enumerate() {
+                let (addresses, observer) = (addresses.clone(), observer.clone());
+                nodes.push(Some(Node::start(world, &site, number, 1, plan.seed, addresses, observer).await?));
+            }
+            Ok::<_, CampaignError>((arbiter, nodes))
+        });
+        let boots = vec![1; site.hosts.len()];
+        match started {
+            Ok((arbiter, nodes)) => Ok(Stage {
+                plan,
+                simulation,
+                clock,
+                addresses,
+                nodes,
+                boots,
+                arbiter,
+                ledger,
+                observer,
+                recorder,
+            }),
+            Err(error) => Err((error, simulation)),
+        }
+    }
+
+    fn play(
+        &mut self,
+        begins_ms: u64,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<Vec<results::Verdict>, CampaignError> {
+        let mut row = self.row(begins_ms);
+        self.recorder.record(row.clone().into())?;
+        for _ in 0..MOUNT_LIMIT_S {
+            self.second(begins_ms)?;
+            if self.ledger.borrow().databases().iter().all(|database| database.acknowledged > 0) {
+                break;
+            }
+        }
+        for _ in 0..WARMUP_S {
+            self.second(begins_ms)?;
+        }
+        self.ledger.borrow_mut().begin_window();
+        let window_ms = self.now_ms();
+        row.window_start_ms = Some(begins_ms + window_ms);
+        self.recorder.record(row.clone().into())?;
+        let seconds = |s: f64| window_ms + (s * 1e3) as u64;
+        let mut due: Vec<(u64, bool, Failure)> = Vec::new();
+        for failure in &self.plan.drill.failures {
+            due.push((seconds(failure.at_s), true, failure.clone()));
+            if let Some(back_s) = failure.back_at_s {
+                due.push((seconds(back_s), false, failure.clone()));
+            }
+        }
+        due.sort_by_key(|(at_ms, begins, _)| (*at_ms, *begins));
+        let end_ms = seconds(self.plan.test.duration_s);
+        let mut due = due.into_iter().peekable();
+        while self.now_ms() < end_ms {
+            while let Some((_, begins, failure)) = due.next_if(|(at_ms, ..)| *at_ms <= self.now_ms()) {
+                let text = if begins { failure.what.clone() } else { format!("over: {}", failure.what) };
+                line(&format!("{:.0} s: {text}", (self.now_ms() - window_ms) as f64 / 1e3));
+                self.event(begins_ms, failure.hosts.first(), Severity::Warning, &text)?;
+                if begins { self.fail(&failure) } else { self.bring_back(&failure)? }
+            }
+            self.second(begins_ms)?;
+        }
+        row.window_end_ms = Some(begins_ms + self.now_ms());
+        self.recorder.record(row.clone().into())?;
+        self.settle(begins_ms)?;
+        self.compare();
+        for number in 0..self.plan.site.databases.len() {
+            let why = self.arbiter.why_dismounted(number).map(|why| why.to_string());
+            self.ledger.borrow_mut().database(number).dismounted = why;
+        }
+        let verdicts = self.ledger.borrow().judge(self.plan.ordinal, end_ms);
+        for verdict in &verdicts {
+            self.recorder.record(verdict.clone().into())?;
+        }
+        row.ended_ms = Some(begins_ms + self.now_ms());
+        self.recorder.record(row.into())?;
+        self.recorder.flush()?;
+        Ok(verdicts)
+    }
+
+    fn row(&self, begins_ms: u64) -> Test {
+        let plan = &self.plan;
+        let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
+        let dial = format!("{:?}", plan.drill.mount_dial);
+        let partner = format!("{:?}", plan.drill.partner);
+        let failures = plan.drill.failures.iter().map(|failure| {
+            let back = failure.back_at_s.map_or(String::new(), |back_s| format!(", back at {back_s} s"));
+            format!("{} at {} s{back}", failure.what, failure.at_s)
+        });
+        let copies = plan.site.databases.iter().map(|database| database.places.len()).max().unwrap_or(0);
+        Test {
+            ordinal: plan.ordinal,
+            kind: plan.test.kind.name().to_owned(),
+            name: plan.name.clone(),
+            started_ms: begins_ms,
+            ended_ms: None,
+            window_start_ms: None,
+            window_end_ms: None,
+            window_planned_ms: Some((plan.test.duration_s * 1e3) as u64),
+            sample_ms: 1000,
+            sessions: None,
+            target_iops: None,
+            target_batches_per_s: None,
+            iops_per_mailbox: None,
+            copies: copies as u32,
+            parameters: vec![
+                parameter("Databases", plan.site.databases.len().to_string()),
+                parameter("Mount dial", dial),
+                parameter("Partner", partner),
+                parameter("Failures", failures.collect::<Vec<_>>().join("; ")),
+            ],
+            limits: Vec::new(),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.clock.now().ns / 1_000_000
+    }
+
+    /// Lets a second pass, and looks at everything.
+    fn second(&mut self, begins_ms: u64) -> Result<(), CampaignError> {
+        let from_ms = self.now_ms();
+        self.simulation.run_until(self.clock.sleep(SECOND));
+        let mut ledger = self.ledger.borrow_mut();
+        for (database, event) in self.arbiter.take_events() {
+            ledger.decided(database, event);
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(node) = node else { continue };
+            let samples = node.sample();
+            let (mut io, mut batches) = (results::IoCounters::default(), results::IoStats::default());
+            for sample in &samples {
+                io.merge(&sample.io);
+                batches.merge(&sample.batches.service);
+            }
+            let rows = results::IoClass::ALL.map(|class| (results::Measure::Io(class), io.class(class)));
+            for (measure, stats) in rows.into_iter().chain([(results::Measure::Batch, &batches)]) {
+                if stats.count > 0 {
+                    let origin = Origin::host(&self.plan.site.hosts[number].name);
+                    let t_ms = begins_ms + from_ms;
+                    let sample = Sample::new(self.plan.ordinal, origin, measure, t_ms, 1000, stats);
+                    self.recorder.record(sample.into())?;
+                }
+            }
+            ledger.sample(number, samples);
+        }
+        ledger.end_of_sample(self.clock.now().ns / 1_000_000);
+        let notes = ledger.take_notes();
+        drop(ledger);
+        for (host, text) in notes {
+            let name = self.plan.site.hosts.get(host).map(|host| host.name.clone());
+            self.event(begins_ms, name.as_ref(), Severity::Info, &text)?;
+        }
+        Ok(())
+    }
+
+    fn event(
+        &mut self,
+        begins_ms: u64,
+        host: Option<&String>,
+        severity: Severity,
+        text: &str,
+    ) -> Result<(), CampaignError> {
+        let t_ms = begins_ms + self.now_ms();
+        let host = host.map_or(ARBITER_NAME, String::as_str).to_owned();
+        let event = Event { t_ms, severity, test: Some(self.plan.ordinal), host, text: text.to_owned() };
+        Ok(self.recorder.record(event.into())?)
+    }
+
+    fn numbers(&self, failure: &Failure) -> Vec<usize> {
+        let hosts = self.plan.site.hosts.iter().enumerate();
+        hosts.filter(|(_, host)| failure.hosts.contains(&host.name)).map(|(number, _)| number).collect()
+    }
+
+    /// A host is cut off from all others, and from the arbiter.
+    fn others(&self, name: &str) -> Vec<String> {
+        let names = self.plan.site.hosts.iter().map(|host| host.name.clone());
+        names.chain([ARBITER_NAME.to_owned()]).filter(|other| other != name).collect()
+    }
+
+    fn fail(&mut self, failure: &Failure) {
+        self.ledger.borrow_mut().fails(self.now_ms(), failure);
+        for number in self.numbers(failure) {
+            let name = self.plan.site.hosts[number].name.clone();
+            match failure.kind {
+                DrillEventKind::HostKilled | DrillEventKind::SiteLost => {
+                    self.simulation.crash(&name);
+                    self.nodes[number] = None;
+                }
+                DrillEventKind::HostCutOff => {
+                    self.others(&name).iter().for_each(|other| self.simulation.partition(&name, other));
+                }
+                DrillEventKind::VolumeFailed => {
+                    if let (Some(node), Some(volume)) = (&self.nodes[number], &failure.volume) {
+                        node.fail_volume(volume);
+                    }
+                }
+            }
+        }
+    }
+
+    fn bring_back(&mut self, failure: &Failure) -> Result<(), CampaignError> {
+        for number in self.numbers(failure) {
+            let name = self.plan.site.hosts[number].name.clone();
+            match failure.kind {
+                DrillEventKind::HostKilled | DrillEventKind::SiteLost => {
+                    let world = self.simulation.restart(&name);
+                    self.boots[number] += 1;
+                    let (site, boot) = (&self.plan.site, self.boots[number]);
+                    let (addresses, observer) = (self.addresses.clone(), self.observer.clone());
+                    let started =
+                        Node::start(&world, site, number, boot, self.plan.seed, addresses, observer);
+                    self.nodes[number] = Some(self.simulation.run_until(started)?);
+                }
+                DrillEventKind::HostCutOff => {
+                    self.others(&name).iter().for_each(|other| self.simulation.heal(&name, other));
+                }
+                DrillEventKind::VolumeFailed => {
+                    if let (Some(node), Some(volume)) = (&self.nodes[number], &failure.volume) {
+                        self.simulation.run_until(node.replace_volume(volume))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Users go home, and the queues drain.
+    fn settle(&mut self, begins_ms: u64) -> Result<(), CampaignError> {
+        self.nodes.iter().flatten().for_each(Node::close);
+        for _ in 0..DRAIN_LIMIT_S {
+            self.second(begins_ms)?;
+            if (0..self.plan.site.databases.len()).all(|database| self.is_settled(database)) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all copies that are there hold and have replayed the same log.
+    fn is_settled(&self, database: usize) -> bool {
+        let spec = &self.plan.site.databases[database].spec;
+        let replicas = self.nodes.iter().flatten().filter_map(|node| node.replica(database));
+        let statuses: Vec<_> = replicas.map(|replica| replica.status()).collect();
+        let Some(active) = statuses.iter().find(|status| status.active_in.is_some()) else { return false };
+        statuses.iter().all(|status| {
+            let is_active = status.active_in.is_some();
+            let is_lagged = spec.copy_on(status.report.host).is_some_and(copies::CopySpec::is_lagged);
+            let is_replayed = is_active || is_lagged || status.report.replayed == active.report.end;
+            status.failure.is_some() || (status.report.end == active.report.end && is_replayed)
+        })
+    }
+
+    /// Holds the changed pages of all copies that are there and have replayed their log against each other.
+    fn compare(&mut self) {
+        let site = self.plan.site.clone();
+        for (number, database) in site.databases.iter().enumerate() {
+            let there: Vec<_> = self.nodes.iter().flatten().filter_map(|node| node.replica(number)).collect();
+            let current = there.iter().filter(|replica| {
+                let host = replica.status().report.host;
+                !database.spec.copy_on(host).is_some_and(copies::CopySpec::is_lagged)
+            });
+            let current: Vec<_> = current.cloned().collect();
+            let (pages, digests) = self.simulation.run_until(async {
+                let mut pages = std::collections::BTreeSet::new();
+                for replica in &there {
+                    pages.extend(replica.taken_pages().await.unwrap_or_default());
+                }
+                let pages: Vec<u32> = pages.into_iter().filter(|place| *place >= 2).collect();
+                let step = pages.len().div_ceil(COMPARED_MAX).max(1);
+                let chosen: Vec<u32> = pages.iter().copied().step_by(step).collect();
+                let mut digests = Vec::new();
+                for replica in &current {
+                    digests.push(replica.digests(chosen.clone()).await);
+                }
+                (pages.len(), digests)
+            });
+            let read: Vec<_> = digests.iter().flatten().collect();
+            let mut ledger = self.ledger.borrow_mut();
+            let summary = ledger.database(number);
+            summary.unread = (digests.len() - read.len()) as u32;
+            let Some(first) = read.first() else { continue };
+            let different = differing(&read);
+            summary.compared = (first.len() as u64, pages as u64, different);
+        }
+    }
+}
+
+/// Places at which not all copies say the same.
+fn differing(copies: &[&BTreeMap<u32, u32>]) -> u64 {
+    let Some((first, others)) = copies.split_first() else { return 0 };
+    let differs = |place: &&u32| others.iter().any(|other| other.get(*place) != first.get(*place));
+    first.keys().filter(differs).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_at_which_one_copy_says_something_else_is_counted_once() {
+        let [mut one, two, three] = [(); 3].map(|()| BTreeMap::from([(2, 20), (3, 30), (9, 90)]));
+        assert_eq!(differing(&[&one, &two, &three]), 0);
+        one.insert(3, 31);
+        assert_eq!(differing(&[&one, &two, &three]), 1);
+        assert_eq!(differing(&[&two, &one, &three]), 1);
+        let none = BTreeMap::new();
+        assert_eq!(differing(&[&two, &none]), 3);
+    }
+}

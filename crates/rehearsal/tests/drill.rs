@@ -1,0 +1,199 @@
+//! Drills on small layouts: hosts and sites fail while users work, and what was promised to them is held against what they find.
+
+use std::rc::Rc;
+
+use campaign::drill::Site;
+use rehearsal::{DrillPlan, Rehearsed, drill, storage};
+use results::{Row, Verdict};
+use solution::Solution;
+
+/// Three databases of 64 MiB on storage without a model, and a drill of a minute.
+fn solution(per_site: &str, sites: &str, drill: &str) -> Solution {
+    let text = format!(
+        r#"
+[solution]
+name = "drill"
+schema = 1
+
+[profile]
+exchange = "2016"
+mailboxes = 30
+messages_per_day = 150
+quota_mb = 64
+
+[dag]
+databases = 3
+databases_per_volume = 3
+
+[copies]
+per_site = {per_site}
+{sites}
+[[volume]]
+name = "V"
+path = "/v"
+capacity_gib = 100
+
+[[instance]]
+name = "DB{{n}}"
+count = 3
+volume = "V"
+
+[sizing]
+database_mib = 64
+
+[engine]
+cache_min_mib = 8
+cache_max_mib = 16
+
+[load]
+batches_per_s = 12
+copies = 1
+
+[[test]]
+kind = "drill"
+duration_s = 60
+{drill}"#
+    );
+    Solution::parse(&text, "drill.toml").expect("it is valid")
+}
+
+const ONE_SITE: &str = r#"
+[[host]]
+name = "h{n}"
+count = 2
+"#;
+
+const TWO_SITES: &str = r#"
+[[site]]
+name = "A"
+[[site]]
+name = "B"
+[[host]]
+name = "a{n}"
+count = 2
+site = "A"
+[[host]]
+name = "b{n}"
+count = 2
+site = "B"
+"#;
+
+/// Performs the only test of a solution.
+fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
+    let host = solution.hosts().expect("it has hosts").remove(0).name;
+    let test = solution.deployment(Some(&host)).expect("it is valid").tests.remove(0);
+    let spec = test.drill.as_ref().expect("it is a drill");
+    let site = Rc::new(Site::of(solution, &test, spec).expect("it has copies"));
+    let storage = storage(solution, &site.deployments(), seed).expect("it can be modelled").model;
+    let (name, ordinal, begins_ms) = ("Drill".to_owned(), 1, 0);
+    let plan = DrillPlan { site, test: &test, drill: spec, ordinal, name, begins_ms, seed, storage };
+    let mut rows = Vec::new();
+    let rehearsed = drill(plan, &mut rows, &mut |_| {});
+    (rehearsed, rows)
+}
+
+fn failed(rehearsed: &Rehearsed) -> Vec<&Verdict> {
+    let verdicts = &rehearsed.outcome.verdicts;
+    verdicts.iter().filter(|verdict| verdict.outcome == results::Outcome::Fail).collect()
+}
+
+/// What was measured by a rule, by database.
+fn measured(rehearsed: &Rehearsed, rule: &str) -> Vec<Option<f64>> {
+    let verdicts = rehearsed.outcome.verdicts.iter();
+    verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()
+}
+
+const KILLED: &str = r#"
+[test.drill]
+[[test.drill.event]]
+kind = "host_killed"
+host = "h1"
+at_s = 10
+back_after_s = 20
+"#;
+
+#[test]
+fn two_copies_survive_the_loss_of_a_host_without_loss() {
+    let solution = solution("[2]", ONE_SITE, KILLED);
+    let (rehearsed, rows) = perform(&solution, 1);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    let outages = measured(&rehearsed, "drill_outage");
+    assert_eq!(outages.len(), 3, "each database has a copy on the host");
+    let longest = outages.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
+    // Two copies, lossless: until the host is back nobody can acknowledge with the survivor.
+    assert!((20.0..45.0).contains(&longest), "{outages:?}");
+    let whole = measured(&rehearsed, "drill_full_redundancy");
+    assert!(whole.iter().all(|s| s.is_some_and(|s| s >= 20.0)), "{whole:?}");
+    assert!(rows.iter().any(|row| matches!(row, Row::Event(event) if event.text == "host h1 is killed")));
+}
+
+#[test]
+fn a_lossy_dial_serves_users_while_the_host_is_away_and_loses_no_more_than_it_may() {
+    let lossy = KILLED.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+    let (rehearsed, _) = perform(&solution("[2]", ONE_SITE, &lossy), 2);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    let outages = measured(&rehearsed, "drill_outage");
+    let longest = outages.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
+    assert!((5.0..20.0).contains(&longest), "{outages:?}");
+}
+
+#[test]
+fn four_copies_survive_the_loss_of_a_site_and_then_of_a_host() {
+    let lost = r#"
+[test.drill]
+partner = "other_site"
+[[test.drill.event]]
+kind = "site_lost"
+site = "A"
+at_s = 10
+back_after_s = 25
+[[test.drill.event]]
+kind = "host_cut_off"
+host = "b1"
+at_s = 40
+back_after_s = 10
+"#;
+    let (rehearsed, _) = perform(&solution("[2, 2]", TWO_SITES, lost), 3);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    assert_eq!(measured(&rehearsed, "drill_copies_equal").len(), 3);
+}
+
+#[test]
+fn equal_seeds_give_equal_drills() {
+    let solution = solution("[2]", ONE_SITE, KILLED);
+    let (first, rows) = perform(&solution, 5);
+    let (second, again) = perform(&solution, 5);
+    assert_eq!((first.trace_hash, rows), (second.trace_hash, again));
+}
+
+#[test]
+fn a_solution_without_further_copies_has_nothing_to_drill() {
+    let solution = solution("[1]", ONE_SITE, KILLED);
+    let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
+    let refused = Site::of(&solution, &test, test.drill.as_ref().expect("a drill")).err().expect("refused");
+    assert!(refused.message.contains("one copy of each database"), "{}", refused.message);
+}
+
+#[test]
+fn a_volume_that_fails_is_made_anew_from_the_other_copy() {
+    let failed_volume = r#"
+[test.drill]
+mount_dial = "best_availability"
+[[test.drill.event]]
+kind = "volume_failed"
+host = "h1"
+volume = "V"
+at_s = 10
+back_after_s = 15
+"#;
+    let (rehearsed, rows) = perform(&solution("[2]", ONE_SITE, failed_volume), 4);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    let whole = measured(&rehearsed, "drill_full_redundancy");
+    assert!(whole.iter().all(|s| s.is_some_and(|s| s >= 15.0)), "{whole:?}");
+    let seeded = |row: &Row| matches!(row, Row::Event(event) if event.text.contains("this copy is seeded"));
+    assert_eq!(rows.iter().filter(|row| seeded(row)).count(), 3, "each copy on the volume");
+}
