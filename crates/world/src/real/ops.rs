@@ -22,6 +22,8 @@ pub(super) struct Ops {
     closing: Cell<bool>,
     /// Operations whose futures were dropped before they completed.
     orphans: RefCell<Vec<LocalFuture<'static, ()>>>,
+    /// Waits for the last operation, which may be one of a task: the executor sleeps once that task has run.
+    closer: RefCell<Option<Waker>>,
 }
 
 impl Ops {
@@ -44,11 +46,18 @@ impl Ops {
     pub async fn close(self: &Rc<Self>) {
         self.closing.set(true);
         std::future::poll_fn(|cx| {
+            *self.closer.borrow_mut() = Some(cx.waker().clone());
             self.poll_orphans(cx);
-            // The executor polls its main future after every round of completions, so no waker is kept.
             if self.in_flight.get() == 0 { Poll::Ready(()) } else { Poll::Pending }
         })
         .await
+    }
+
+    fn completed(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        if let Some(closer) = self.closer.borrow_mut().take() {
+            closer.wake();
+        }
     }
 
     fn poll_orphans(&self, cx: &mut Context<'_>) {
@@ -80,7 +89,7 @@ impl<T: OpCode + 'static> Future for InFlight<T> {
         let submit = self.submit.as_mut().expect("not polled after completion");
         let result = std::task::ready!(Pin::new(submit).poll(cx));
         self.submit = None;
-        self.ops.in_flight.set(self.ops.in_flight.get() - 1);
+        self.ops.completed();
         Poll::Ready(result)
     }
 }
@@ -96,7 +105,7 @@ impl<T: OpCode + 'static> Drop for InFlight<T> {
         self.ops.poll_orphans(&mut Context::from_waker(Waker::noop()));
         self.ops.orphans.borrow_mut().push(Box::pin(async move {
             let _ = submit.await;
-            ops.in_flight.set(ops.in_flight.get() - 1);
+            ops.completed();
         }));
     }
 }

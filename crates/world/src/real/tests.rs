@@ -352,6 +352,35 @@ fn an_operation_whose_future_is_dropped_still_happens_before_the_run_ends() {
     }
 }
 
+/// Whoever is left waiting for its last operation would wait for ever: a failure hangs here, and is told by name.
+#[test]
+fn a_run_ends_when_the_operation_of_a_task_that_outlives_it_has() {
+    for driver in DRIVERS {
+        let dir = scratch_dir();
+        let path = dir.path().join("f");
+        let (ended, end) = std::sync::mpsc::channel();
+        let of_run = path.clone();
+        let thread = std::thread::spawn(move || {
+            run(config(driver), async |world| {
+                let file = world.open(of_run.to_str().unwrap(), OpenMode::CreateNew).await.unwrap();
+                let (started, start) = oneshot::channel();
+                world.spawn_detached(async move {
+                    started.send(()).unwrap();
+                    // Long enough to be under way when the main future ends.
+                    file.write_at(0, smallvec![PageBuf::copy_of(&vec![6; 16 << 20])]).await.0.unwrap();
+                });
+                start.await.unwrap();
+            })
+            .unwrap();
+            ended.send(()).unwrap();
+        });
+        let answer = end.recv_timeout(std::time::Duration::from_secs(60));
+        assert!(answer.is_ok(), "{driver:?}: the run does not end");
+        thread.join().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), [6; 16 << 20]);
+    }
+}
+
 #[test]
 fn connections_carry_bytes_both_ways_and_tell_the_end() {
     with_each_driver(async |world, _| {
