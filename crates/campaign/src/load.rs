@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use futures_util::lock::Mutex;
-use results::IoStats;
+use results::{IoStats, Tally};
 use world::{Duration, Time, World};
 
 /// How the load is held.
@@ -44,27 +44,7 @@ pub struct LoadSample {
     /// The same, counted from the time each was due; equal to `service` under a closed load.
     pub response: IoStats,
     /// `service` by database, without distribution; shorter than the number of databases if the last ones had none.
-    pub databases: Vec<BatchCounts>,
-}
-
-/// Batches of one database.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct BatchCounts {
-    /// Batches that ended.
-    pub count: u64,
-    /// Sum of the times they took.
-    pub latency_ns_sum: u64,
-    /// Longest time.
-    pub latency_ns_max: u64,
-}
-
-impl BatchCounts {
-    /// Adds the counts of `other`.
-    pub fn merge(&mut self, other: &BatchCounts) {
-        self.count += other.count;
-        self.latency_ns_sum += other.latency_ns_sum;
-        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
-    }
+    pub databases: Vec<Tally>,
 }
 
 /// A load that runs until it is stopped or a batch fails.
@@ -192,10 +172,9 @@ impl<E: 'static> Load<E> {
         let took_ns = now.since(started).as_nanos() as u64;
         sample.service.record(0, took_ns);
         if sample.databases.len() <= database as usize {
-            sample.databases.resize(database as usize + 1, BatchCounts::default());
+            sample.databases.resize(database as usize + 1, Tally::default());
         }
-        let one = BatchCounts { count: 1, latency_ns_sum: took_ns, latency_ns_max: took_ns };
-        sample.databases[database as usize].merge(&one);
+        sample.databases[database as usize].add(Tally::one(0, took_ns));
         sample.response.record(0, now.since(due).as_nanos() as u64);
         now.since(started)
     }
@@ -271,7 +250,7 @@ mod tests {
             let in_ten_seconds = || async {
                 load.take_sample();
                 world.sleep(Duration::from_secs(10)).await;
-                load.take_sample().service.count
+                load.take_sample().service.tally.count
             };
             assert!((1..=3).contains(&in_ten_seconds().await));
             load.set_rate(100.0);

@@ -304,7 +304,7 @@ impl Campaign<'_> {
         let elapsed_s = self.world.now().since(opened).as_secs_f64();
         let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
             .iter()
-            .map(|class| test.seen.class(*class).count)
+            .map(|class| test.seen.class(*class).tally.count)
             .sum::<u64>() as f64;
         if test.batches < 10 {
             return;

@@ -218,7 +218,7 @@ impl Campaign<'_> {
         let (from, to) = (test.last_tick, self.world.now());
         test.last_tick = to;
         let io = counts.io();
-        let batches = counts.load.service.count;
+        let batches = counts.load.service.tally.count;
         test.batches += batches;
         test.cache_bytes = counts.logs.iter().map(|log| log.cache_bytes).sum();
         test.sampler.add(counts, from, to, self.recorder)?;
@@ -227,10 +227,11 @@ impl Campaign<'_> {
         let transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
         Ok(Rates {
             batches_per_s: batches as f64 / seconds,
-            iops: transactional.iter().map(|class| io.class(*class).count).sum::<u64>() as f64 / seconds,
+            iops: transactional.iter().map(|class| io.class(*class).tally.count).sum::<u64>() as f64
+                / seconds,
             read_latency_ms: test.seen.class(IoClass::TransactionalRead).latency_ms_mean(),
             log_write_latency_ms: test.seen.class(IoClass::LogWrite).latency_ms_mean(),
-            bytes_per_s: IoClass::ALL.iter().map(|class| io.class(*class).bytes).sum::<u64>() as f64
+            bytes_per_s: IoClass::ALL.iter().map(|class| io.class(*class).tally.bytes).sum::<u64>() as f64
                 / seconds,
         })
     }

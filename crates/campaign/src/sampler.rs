@@ -9,11 +9,11 @@
 
 use results::{
     Counter, CounterSample, Histogram, IoClass, IoCounters, IoStats, Measure, Origin, RecordError, Recorder,
-    Sample,
+    Sample, Tally,
 };
 use world::{Duration, Time};
 
-use crate::load::{BatchCounts, LoadSample};
+use crate::load::LoadSample;
 use crate::window::{Totals, Window, sample_length};
 
 /// Counts of one database since they were last taken.
@@ -28,7 +28,7 @@ pub struct DatabaseCounts {
     /// Bytes of pages taken into use.
     pub growth_bytes: u64,
     /// Batches; none outside load tests.
-    pub batches: BatchCounts,
+    pub batches: Tally,
 }
 
 /// Counts of one instance since they were last taken.
@@ -235,10 +235,11 @@ impl Sampler {
         stats: &IoStats,
         recorder: &mut dyn Recorder,
     ) -> Result<(), RecordError> {
-        if stats.count == 0 {
+        if stats.tally.count == 0 {
             return Ok(());
         }
-        recorder.record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, stats).into())
+        recorder
+            .record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, stats.tally).into())
     }
 
     fn close_heat(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
@@ -274,23 +275,9 @@ impl Sampler {
                 )?;
             }
             if database.batches.count > 0 {
-                let BatchCounts { count, latency_ns_sum, latency_ns_max } = database.batches;
-                let (origin, measure, bytes) = (origin.clone(), Measure::Batch, 0);
-                let (test, t_ms, interval_ms) = (self.test, since, interval);
-                recorder.record(
-                    Sample {
-                        test,
-                        origin,
-                        measure,
-                        t_ms,
-                        interval_ms,
-                        count,
-                        bytes,
-                        latency_ns_sum,
-                        latency_ns_max,
-                    }
-                    .into(),
-                )?;
+                let tally = database.batches;
+                let sample = Sample::new(self.test, origin.clone(), Measure::Batch, since, interval, tally);
+                recorder.record(sample.into())?;
             }
             self.record_counter(
                 &origin,
@@ -353,7 +340,7 @@ fn merge(into: &mut HostCounts, counts: HostCounts) {
     for (ours, theirs) in into.databases.iter_mut().zip(counts.databases) {
         ours.io.merge(&theirs.io);
         ours.growth_bytes += theirs.growth_bytes;
-        ours.batches.merge(&theirs.batches);
+        ours.batches.add(theirs.batches);
     }
     for (ours, theirs) in into.logs.iter_mut().zip(counts.logs) {
         ours.io.merge(&theirs.io);
@@ -417,7 +404,7 @@ mod tests {
         sampler.finish(second(13), &mut rows).expect("recorded");
 
         assert_eq!(window.length, Duration::from_secs(7));
-        assert_eq!(window.io().class(IoClass::TransactionalRead).count, 70);
+        assert_eq!(window.io().class(IoClass::TransactionalRead).tally.count, 70);
         assert_eq!(window.page_fault_stalls, 7);
         let total = |is_host: bool| -> u64 {
             rows.iter()
@@ -426,7 +413,7 @@ mod tests {
                     _ => None,
                 })
                 .filter(|s| s.origin.database.is_none() == is_host)
-                .map(|s| s.count)
+                .map(|s| s.tally.count)
                 .sum()
         };
         assert_eq!((total(true), total(false)), (175, 175));

@@ -147,7 +147,8 @@ impl Campaign<'_> {
         let (reads, writes) =
             (test.seen.class(IoClass::TransactionalRead), test.seen.class(IoClass::TransactionalWrite));
         Ok(Measured {
-            iops: (reads.count + writes.count) as f64 / self.world.now().since(started).as_secs_f64(),
+            iops: (reads.tally.count + writes.tally.count) as f64
+                / self.world.now().since(started).as_secs_f64(),
             read_ms: reads.latency_ms_mean(),
             log_write_ms: test.seen.class(IoClass::LogWrite).latency_ms_mean(),
         })

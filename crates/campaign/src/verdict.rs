@@ -54,7 +54,7 @@ pub fn judge_load(
     let mut verdicts = vec![achieved(test, host, window, load), complete(test, host, window)];
     for (instance, database, totals) in &window.databases {
         let reads = totals.io.class(IoClass::TransactionalRead);
-        let any = reads.count > 0;
+        let any = reads.tally.count > 0;
         let origin = || Origin::database(host, instance, database);
         latency(
             &mut verdicts,
@@ -75,7 +75,7 @@ pub fn judge_load(
     }
     for (instance, totals) in &window.logs {
         let writes = totals.io.class(IoClass::LogWrite);
-        let any = writes.count > 0;
+        let any = writes.tally.count > 0;
         let (avg, max) = (thresholds.log_write_avg_ms, thresholds.log_write_max_ms);
         let origin = || Origin::instance(host, instance);
         latency(&mut verdicts, test, origin, avg, any.then(|| writes.latency_ms_mean()), AVG_LOG);

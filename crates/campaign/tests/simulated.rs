@@ -150,7 +150,7 @@ fn measured_without(dropped: Option<IoClass>, rows: &[Row], direction: Direction
     let in_direction = samples.filter(|sample| {
         matches!(sample.measure, Measure::Io(class) if class.direction() == direction && Some(class) != dropped)
     });
-    in_direction.fold((0, 0), |sum, sample| (sum.0 + sample.count, sum.1 + sample.bytes))
+    in_direction.fold((0, 0), |sum, sample| (sum.0 + sample.tally.count, sum.1 + sample.tally.bytes))
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use evidence::{HostRuns, RunData, RunStore, load};
-use results::{Event, Host, IoClass, Measure, Origin, Recorder, Row, Run, Sample, Severity, Test, WorldKind};
+use results::{
+    Event, Host, IoClass, Measure, Origin, Recorder, Row, Run, Sample, Severity, Tally, Test, WorldKind,
+};
 
 fn run(started_unix_ms: u64) -> Run {
     Run {
@@ -42,17 +44,8 @@ fn test(ordinal: u32, started_ms: u64, window: Option<(u64, u64)>, ended_ms: Opt
 }
 
 fn sample(host: &str, test: u32, t_ms: u64, count: u64) -> Sample {
-    Sample {
-        test,
-        origin: Origin::host(host),
-        measure: Measure::Io(IoClass::TransactionalRead),
-        t_ms,
-        interval_ms: 1000,
-        count,
-        bytes: 0,
-        latency_ns_sum: 0,
-        latency_ns_max: 0,
-    }
+    let tally = Tally { count, ..Tally::default() };
+    Sample::new(test, Origin::host(host), IoClass::TransactionalRead, t_ms, 1000, tally)
 }
 
 fn event(host: &str, test: Option<u32>, t_ms: u64) -> Event {

@@ -126,14 +126,14 @@ fn measured_io_is_issued_io() {
         let (mut reads, mut writes, mut syncs) = ((0, 0), (0, 0), 0);
         for counters in counters {
             let taken = counters.take();
-            syncs += taken.syncs.count;
+            syncs += taken.syncs.tally.count;
             for class in results::IoClass::ALL {
                 let stats = taken.io.class(class);
                 let sums = match class.direction() {
                     results::Direction::Read => &mut reads,
                     results::Direction::Write => &mut writes,
                 };
-                *sums = (sums.0 + stats.count, sums.1 + stats.bytes);
+                *sums = (sums.0 + stats.tally.count, sums.1 + stats.tally.bytes);
             }
         }
         assert_eq!(reads, (after.reads - before.reads, after.read_bytes - before.read_bytes));

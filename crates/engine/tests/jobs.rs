@@ -68,7 +68,8 @@ fn maintenance_reads_nine_times_a_second_whatever_the_load() {
         stop.stop();
         let report = job.await.unwrap();
         let seconds = world.now().ns as f64 / 1e9;
-        let reads = instance.database_counters(1).unwrap().take().io.class(IoClass::MaintenanceRead).count;
+        let reads =
+            instance.database_counters(1).unwrap().take().io.class(IoClass::MaintenanceRead).tally.count;
         let rate = reads as f64 / seconds;
         assert!((8.9..9.25).contains(&rate), "{rate} reads a second");
         assert!(report.findings.is_clean() && report.passes > 0, "{report:?}");
@@ -93,8 +94,8 @@ fn every_copy_reads_a_closed_log_nine_times() {
         assert!(report.logs >= 4 && report.logs == 2 * instance.log_rolls(), "{report:?}");
         let reads = instance.log_counters().take();
         let reads = reads.io.class(IoClass::ReplicationRead);
-        assert_eq!(reads.count, 9 * report.logs);
-        assert_eq!(reads.bytes, report.logs * ((2 << 20) + 4096));
+        assert_eq!(reads.tally.count, 9 * report.logs);
+        assert_eq!(reads.tally.bytes, report.logs * ((2 << 20) + 4096));
     });
 }
 

@@ -11,14 +11,8 @@ pub struct Point {
     pub t_ms: u64,
     /// Length of the interval.
     pub interval_ms: u64,
-    /// Operations that completed.
-    pub count: u64,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Sum of latencies.
-    pub latency_ns_sum: u64,
-    /// Longest latency.
-    pub latency_ns_max: u64,
+    /// The counts.
+    pub tally: Tally,
 }
 
 /// A counter over one interval.
@@ -141,18 +135,8 @@ impl RunData {
             Row::DatabaseSize(row) => {
                 replace(&mut self.sizes, row, |a, b| (a.test, &a.origin) == (b.test, &b.origin));
             }
-            Row::Sample(Sample {
-                test,
-                origin,
-                measure,
-                t_ms,
-                interval_ms,
-                count,
-                bytes,
-                latency_ns_sum,
-                latency_ns_max,
-            }) => {
-                let point = Point { t_ms, interval_ms, count, bytes, latency_ns_sum, latency_ns_max };
+            Row::Sample(Sample { test, origin, measure, t_ms, interval_ms, tally }) => {
+                let point = Point { t_ms, interval_ms, tally };
                 self.series.entry((test, origin, measure)).or_default().push(point);
             }
             Row::CounterSample(CounterSample { test, origin, counter, t_ms, interval_ms, value }) => {
@@ -190,20 +174,13 @@ impl RunData {
     /// Every row but the [`Run`]; [`RunData::from_rows`] makes the same data of them.
     pub fn into_rows(self) -> impl Iterator<Item = Row> {
         let samples = self.series.into_iter().flat_map(|((test, origin, measure), points)| {
-            points.into_iter().map(move |point| {
-                let Point { t_ms, interval_ms, count, bytes, latency_ns_sum, latency_ns_max } = point;
-                let origin = origin.clone();
-                Sample {
-                    test,
-                    origin,
-                    measure,
-                    t_ms,
-                    interval_ms,
-                    count,
-                    bytes,
-                    latency_ns_sum,
-                    latency_ns_max,
-                }
+            points.into_iter().map(move |Point { t_ms, interval_ms, tally }| Sample {
+                test,
+                origin: origin.clone(),
+                measure,
+                t_ms,
+                interval_ms,
+                tally,
             })
         });
         let counters = self.counters.into_iter().flat_map(|((test, origin, counter), points)| {

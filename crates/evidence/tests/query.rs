@@ -37,9 +37,9 @@ fn sums(data: &RunData) -> Vec<Cell> {
     vec![
         Cell::Integer(points().count() as i64),
         sum(|p| p.t_ms),
-        sum(|p| p.count),
-        sum(|p| p.bytes),
-        sum(|p| p.latency_ns_sum / 1000),
+        sum(|p| p.tally.count),
+        sum(|p| p.tally.bytes),
+        sum(|p| p.tally.latency_ns_sum / 1000),
     ]
 }
 
@@ -69,9 +69,12 @@ fn the_views_hold_every_sample_of_the_packed_series() {
         measure.name(),
         point.t_ms
     );
-    let latency_ms = point.latency_ns_sum as f64 / 1e6 / point.count as f64;
-    let expected =
-        [Cell::Integer(point.count as i64), Cell::Real(point.count as f64), Cell::Real(latency_ms)];
+    let latency_ms = point.tally.latency_ns_sum as f64 / 1e6 / point.tally.count as f64;
+    let expected = [
+        Cell::Integer(point.tally.count as i64),
+        Cell::Real(point.tally.count as f64),
+        Cell::Real(latency_ms),
+    ];
     assert_eq!(rows(&query, &sql).unwrap(), [expected]);
     let medians = rows(
         &query,

@@ -264,10 +264,10 @@ impl<'a> Stage<'a> {
             }
             let rows = results::IoClass::ALL.map(|class| (results::Measure::Io(class), io.class(class)));
             for (measure, stats) in rows.into_iter().chain([(results::Measure::Batch, &batches)]) {
-                if stats.count > 0 {
+                if stats.tally.count > 0 {
                     let origin = Origin::host(&self.plan.site.hosts[number].name);
                     let t_ms = begins_ms + from_ms;
-                    let sample = Sample::new(self.plan.ordinal, origin, measure, t_ms, 1000, stats);
+                    let sample = Sample::new(self.plan.ordinal, origin, measure, t_ms, 1000, stats.tally);
                     self.recorder.record(sample.into())?;
                 }
             }

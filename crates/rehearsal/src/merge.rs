@@ -46,7 +46,7 @@ impl<'a> Merger<'a> {
                     if let (Measure::Batch, None, Some(parts)) =
                         (sample.measure, &sample.origin.instance, &self.parts)
                     {
-                        let operations = sample.count * workload::mix::BATCH_OPERATIONS as u64;
+                        let operations = sample.tally.count * workload::mix::BATCH_OPERATIONS as u64;
                         parts.modelled.hosts.operations(&sample.origin.host, operations);
                     }
                 }

@@ -104,12 +104,9 @@ impl IoClass {
     }
 }
 
-/// Counts of one class since they were last taken. Mergeable.
-///
-/// The histogram holds whole microseconds with two significant digits (an error below 1 %), up to one hour; `latency_ns_max`
-/// and `latency_ns_sum` are exact.
-#[derive(Debug, Clone, Default)]
-pub struct IoStats {
+/// Operations of some time: how many, how much, how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tally {
     /// Operations that completed.
     pub count: u64,
     /// Bytes moved.
@@ -118,6 +115,46 @@ pub struct IoStats {
     pub latency_ns_sum: u64,
     /// Longest latency.
     pub latency_ns_max: u64,
+}
+
+impl Tally {
+    /// One operation.
+    pub fn one(bytes: u64, latency_ns: u64) -> Tally {
+        Tally { count: 1, bytes, latency_ns_sum: latency_ns, latency_ns_max: latency_ns }
+    }
+
+    /// Adds the operations of `other`. Imported figures may be absurd: sums saturate, they do not wrap.
+    pub fn add(&mut self, other: Tally) {
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+    }
+
+    /// Mean latency in milliseconds, weighted by operation; `None` if there was none.
+    pub fn latency_ms(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.latency_ns_sum as f64 / self.count as f64 / 1e6)
+    }
+
+    /// Longest latency in milliseconds; `None` if there was no operation.
+    pub fn latency_ms_max(&self) -> Option<f64> {
+        (self.count > 0).then_some(self.latency_ns_max as f64 / 1e6)
+    }
+
+    /// Mean size in bytes; `None` if there was no operation.
+    pub fn bytes_mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.bytes as f64 / self.count as f64)
+    }
+}
+
+/// Counts of one class since they were last taken. Mergeable.
+///
+/// The histogram holds whole microseconds with two significant digits (an error below 1 %), up to one hour; the tally is
+/// exact.
+#[derive(Debug, Clone, Default)]
+pub struct IoStats {
+    /// Counts and sums.
+    pub tally: Tally,
     histogram_us: Option<Box<Histogram<u64>>>,
 }
 
@@ -126,10 +163,7 @@ const LATENCY_US_MAX: u64 = 3_600_000_000;
 impl IoStats {
     /// Counts one completed operation.
     pub fn record(&mut self, bytes: u64, latency_ns: u64) {
-        self.count += 1;
-        self.bytes += bytes;
-        self.latency_ns_sum += latency_ns;
-        self.latency_ns_max = self.latency_ns_max.max(latency_ns);
+        self.tally.add(Tally::one(bytes, latency_ns));
         let us = (latency_ns / 1_000).clamp(1, LATENCY_US_MAX);
         self.histogram_us.get_or_insert_with(Self::new_histogram).saturating_record(us);
     }
@@ -140,10 +174,7 @@ impl IoStats {
 
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &IoStats) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.latency_ns_sum += other.latency_ns_sum;
-        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        self.tally.add(other.tally);
         if let Some(theirs) = &other.histogram_us {
             let ours = self.histogram_us.get_or_insert_with(Self::new_histogram);
             ours.add(theirs.as_ref()).expect("equal bounds");
@@ -152,13 +183,13 @@ impl IoStats {
 
     /// Mean latency in milliseconds, weighted by operation; zero if there was none.
     pub fn latency_ms_mean(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.latency_ns_sum as f64 / self.count as f64 / 1e6 }
+        self.tally.latency_ms().unwrap_or(0.0)
     }
 
     /// Latency in milliseconds below which `quantile` (0..=1) of the operations stayed; never above the exact maximum.
     pub fn latency_ms_at(&self, quantile: f64) -> f64 {
         let us = self.histogram_us.as_ref().map_or(0, |h| h.value_at_quantile(quantile));
-        (us as f64 / 1e3).min(self.latency_ns_max as f64 / 1e6)
+        (us as f64 / 1e3).min(self.tally.latency_ns_max as f64 / 1e6)
     }
 
     /// The histogram in microseconds, if anything was counted.
@@ -225,7 +256,7 @@ mod tests {
             both.record(n, n * 10_000);
         }
         a.merge(&b);
-        assert_eq!((a.count, a.bytes, a.latency_ns_max), (both.count, both.bytes, both.latency_ns_max));
+        assert_eq!(a.tally, both.tally);
         assert_eq!(a.latency_ms_at(0.5), both.latency_ms_at(0.5));
         assert!((a.latency_ms_at(0.5) - 5.0).abs() < 0.05, "within the stated error of 1 %");
     }

@@ -7,7 +7,7 @@ mod merge;
 mod recorder;
 mod rows;
 
-pub use counters::{Direction, IoClass, IoCounters, IoStats};
+pub use counters::{Direction, IoClass, IoCounters, IoStats, Tally};
 pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{
     Backup, Checksum, Comparison, Counter, CounterSample, Database, DatabaseSize, Ending, Environment, Event,

@@ -11,7 +11,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{IoClass, IoStats};
+use crate::{IoClass, IoStats, Tally};
 
 /// Which kind of world a run was made in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -312,37 +312,21 @@ pub struct Sample {
     pub t_ms: u64,
     /// Length of the interval.
     pub interval_ms: u64,
-    /// Operations that completed.
-    pub count: u64,
-    /// Bytes moved.
-    pub bytes: u64,
-    /// Sum of latencies.
-    pub latency_ns_sum: u64,
-    /// Longest latency.
-    pub latency_ns_max: u64,
+    /// The counts.
+    pub tally: Tally,
 }
 
 impl Sample {
-    /// The counts of `stats` as a row.
+    /// A tally as a row.
     pub fn new(
         test: u32,
         origin: Origin,
         measure: impl Into<Measure>,
         t_ms: u64,
         interval_ms: u64,
-        stats: &IoStats,
+        tally: Tally,
     ) -> Sample {
-        Sample {
-            test,
-            origin,
-            measure: measure.into(),
-            t_ms,
-            interval_ms,
-            count: stats.count,
-            bytes: stats.bytes,
-            latency_ns_sum: stats.latency_ns_sum,
-            latency_ns_max: stats.latency_ns_max,
-        }
+        Sample { test, origin, measure: measure.into(), t_ms, interval_ms, tally }
     }
 }
 
@@ -380,7 +364,7 @@ impl Histogram {
         stats: &IoStats,
     ) -> Option<Histogram> {
         let hdr_v2 = stats.hdr_v2()?;
-        let latency_ns_max = stats.latency_ns_max;
+        let latency_ns_max = stats.tally.latency_ns_max;
         Some(Histogram { test, origin, measure: measure.into(), t_ms, interval_ms, latency_ns_max, hdr_v2 })
     }
 }

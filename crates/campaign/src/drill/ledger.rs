@@ -307,7 +307,7 @@ impl Ledger {
                 }
                 for (phase, name) in summary.phases.iter().zip(["before", "during", "after"]) {
                     let batches = &phase.batches;
-                    let latency_ms = (batches.count > 0).then(|| batches.latency_ms_mean());
+                    let latency_ms = (batches.tally.count > 0).then(|| batches.latency_ms_mean());
                     let rule = format!("drill_batch_latency_{name}");
                     let what = format!("mean latency of a batch, {name} the failures");
                     verdicts.push(stated(test, origin(), &rule, &what, latency_ms, "ms"));
@@ -334,7 +334,7 @@ impl Ledger {
                 self.site.thresholds.log_write_avg_ms,
             ),
         ] {
-            let Some(limit_ms) = limit_ms.filter(|_| stats.count > 0) else { continue };
+            let Some(limit_ms) = limit_ms.filter(|_| stats.tally.count > 0) else { continue };
             let rule = Rule {
                 name: rule,
                 text: format!(

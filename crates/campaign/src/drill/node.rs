@@ -236,8 +236,8 @@ impl Node {
                 let batches = copy.users.as_ref().map(|users| users.load.take_sample()).unwrap_or_default();
                 if copy.users.is_some() {
                     let classes = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
-                    io_sum += classes.iter().map(|class| io.class(*class).count).sum::<u64>();
-                    batch_sum += batches.service.count;
+                    io_sum += classes.iter().map(|class| io.class(*class).tally.count).sum::<u64>();
+                    batch_sum += batches.service.tally.count;
                 }
                 io.merge(&copy.log_counters.take().io);
                 CopySample {

@@ -89,7 +89,7 @@ pub struct Counted {
 
 impl Counted {
     pub fn count(&self, class: IoClass) -> f64 {
-        self.io.class(class).count as f64
+        self.io.class(class).tally.count as f64
     }
 
     pub fn per_batch(&self, class: IoClass) -> f64 {
@@ -98,7 +98,7 @@ impl Counted {
 
     /// Pages moved per batch: adjacent pages may share an I/O.
     pub fn pages_per_batch(&self, class: IoClass) -> f64 {
-        self.io.class(class).bytes as f64 / PAGE_BYTES as f64 / self.batches as f64
+        self.io.class(class).tally.bytes as f64 / PAGE_BYTES as f64 / self.batches as f64
     }
 
     pub fn read_share(&self) -> f64 {
@@ -112,7 +112,8 @@ impl Counted {
     }
 
     pub fn log_kib_written_per_batch(&self) -> f64 {
-        let bytes = self.io.class(IoClass::LogWrite).bytes + self.io.class(IoClass::LogPrepareWrite).bytes;
+        let bytes = self.io.class(IoClass::LogWrite).tally.bytes
+            + self.io.class(IoClass::LogPrepareWrite).tally.bytes;
         bytes as f64 / 1024.0 / self.batches as f64
     }
 
@@ -336,12 +337,12 @@ pub struct Replayed {
 impl Replayed {
     /// What each log file costs, however little is in it.
     pub fn per_log(&self, class: IoClass) -> f64 {
-        self.io.class(class).count as f64 / f64::from(self.report.logs_replayed)
+        self.io.class(class).tally.count as f64 / f64::from(self.report.logs_replayed)
     }
 
     /// What the changes of a full log cost: the first and the last one replayed hold changes only in part.
     pub fn per_full_log(&self, class: IoClass) -> f64 {
-        self.io.class(class).count as f64 / self.full_logs
+        self.io.class(class).tally.count as f64 / self.full_logs
     }
 }
 
@@ -355,7 +356,7 @@ pub async fn recover(world: &World, setup: &Setup, logs: u64) -> Outcome<Replaye
     let instance = stand.instance.clone();
     stand.drive(u64::MAX, || instance.log_rolls() >= logs).await?;
     drop(instance);
-    let full_logs = stand.take_io()?.class(IoClass::LogWrite).bytes as f64 / LOG_BYTES as f64;
+    let full_logs = stand.take_io()?.class(IoClass::LogWrite).tally.bytes as f64 / LOG_BYTES as f64;
     stand.give_up().await?;
     let (config, _) = config_of(world, setup, 0).await?;
     let (instance, report) = Instance::open(world, &config).await?;

@@ -328,23 +328,13 @@ mod tests {
         live.apply(&run.into());
         live.apply(&test.into());
         let mut reads = |origin: Origin, t_ms: u64, ms: u64| {
-            let (test, measure) = (3, IoClass::TransactionalRead.into());
-            let (latency_ns_sum, latency_ns_max) = (100 * ms * 1_000_000, ms * 2_000_000);
-            let (interval_ms, count, bytes) = (1_000, 100, 3_276_800);
-            live.apply(
-                &Sample {
-                    test,
-                    origin,
-                    measure,
-                    t_ms,
-                    interval_ms,
-                    count,
-                    bytes,
-                    latency_ns_sum,
-                    latency_ns_max,
-                }
-                .into(),
-            );
+            let tally = Tally {
+                count: 100,
+                bytes: 3_276_800,
+                latency_ns_sum: 100 * ms * 1_000_000,
+                latency_ns_max: ms * 2_000_000,
+            };
+            live.apply(&Sample::new(3, origin, IoClass::TransactionalRead, t_ms, 1_000, tally).into());
         };
         for second in 0..40 {
             for n in 0..hosts {

@@ -244,10 +244,12 @@ impl Generator<'_> {
                     measure: class.into(),
                     t_ms: self.now_ms,
                     interval_ms: 1_000,
-                    count,
-                    bytes: count * size,
-                    latency_ns_sum: count * mean_ns,
-                    latency_ns_max: mean_ns * 9,
+                    tally: Tally {
+                        count,
+                        bytes: count * size,
+                        latency_ns_sum: count * mean_ns,
+                        latency_ns_max: mean_ns * 9,
+                    },
                 };
                 let histogram = distribution(&row);
                 self.to.record(row.into())?;
@@ -336,8 +338,8 @@ impl Generator<'_> {
     ) -> Result<(), RecordError> {
         let sample_s = self.shape.sample_s;
         let (t_ms, interval_ms) = (self.now_ms, sample_s * 1_000);
-        let mut hosts: Vec<(Origin, Measure, IoTotals)> = Vec::new();
-        let mut host_add = |host: String, measure: Measure, io: IoTotals| match hosts
+        let mut hosts: Vec<(Origin, Measure, Tally)> = Vec::new();
+        let mut host_add = |host: String, measure: Measure, io: Tally| match hosts
             .iter_mut()
             .find(|(origin, m, _)| origin.host == host && *m == measure)
         {
@@ -356,7 +358,7 @@ impl Generator<'_> {
                 }
                 let count = self.random.around(per_s * sample_s as f64, 0.25).round() as u64;
                 let mean_ms = self.random.around(latency_ms * slower * wave * spike * lame, 0.15);
-                let io = IoTotals {
+                let io = Tally {
                     count,
                     bytes: count * size,
                     latency_ns_sum: (count as f64 * mean_ms * 1e6) as u64,
@@ -375,10 +377,10 @@ impl Generator<'_> {
                 }
                 host_add(origin.host.clone(), class.into(), io);
                 if count > 0 {
-                    self.to.record(io.sample(test, origin, class.into(), t_ms, interval_ms).into())?;
+                    self.to.record(Sample::new(test, origin, class, t_ms, interval_ms, io).into())?;
                 }
             }
-            let batches = IoTotals {
+            let batches = Tally {
                 count: (1.09 * sample_s as f64 + 0.5) as u64,
                 bytes: 0,
                 latency_ns_sum: 900_000_000 * sample_s,
@@ -386,7 +388,9 @@ impl Generator<'_> {
             };
             let origin = self.database_origin(n);
             host_add(origin.host.clone(), Measure::Batch, batches);
-            self.to.record(batches.sample(test, origin.clone(), Measure::Batch, t_ms, interval_ms).into())?;
+            self.to.record(
+                Sample::new(test, origin.clone(), Measure::Batch, t_ms, interval_ms, batches).into(),
+            )?;
             self.counter(test, origin, Counter::GrowthBytes, interval_ms, batches.count * 13_960)?;
             if n % self.shape.databases_per_instance == 0 {
                 let log = self.log_origin(n);
@@ -398,14 +402,14 @@ impl Generator<'_> {
             }
         }
         for (origin, measure, sum) in hosts {
-            let whole = sum.sample(test, origin.clone(), measure, t_ms, interval_ms);
-            if whole.count > 0 {
+            let whole = Sample::new(test, origin.clone(), measure, t_ms, interval_ms, sum);
+            if sum.count > 0 {
                 self.to.record(distribution(&whole).into())?;
             }
             for second in 0..sample_s {
-                let part = sum.part(second, sample_s);
+                let part = part(sum, second, sample_s);
                 if part.count > 0 {
-                    let row = part.sample(test, origin.clone(), measure, t_ms + second * 1_000, 1_000);
+                    let row = Sample::new(test, origin.clone(), measure, t_ms + second * 1_000, 1_000, part);
                     self.to.record(row.into())?;
                 }
             }
@@ -550,14 +554,14 @@ impl Generator<'_> {
                 (IoClass::LogRead, 5, 209_000, 3.1, true),
             ] {
                 let count = per_log * 500;
-                let io = IoTotals {
+                let io = Tally {
                     count,
                     bytes: count * size,
                     latency_ns_sum: (count as f64 * latency_ms * 1e6) as u64,
                     latency_ns_max: (latency_ms * 6e6) as u64,
                 };
                 let at = if is_log { origin.clone() } else { self.database_origin(n) };
-                let row = io.sample(test.ordinal, at, class.into(), self.now_ms, 4_000);
+                let row = Sample::new(test.ordinal, at, class, self.now_ms, 4_000, io);
                 self.to.record(distribution(&row).into())?;
                 self.to.record(row.into())?;
             }
@@ -599,50 +603,29 @@ impl Generator<'_> {
 
 #[derive(Default)]
 struct Judged {
-    reads: IoTotals,
+    reads: Tally,
     transactional: u64,
 }
 
-#[derive(Clone, Copy, Default)]
-struct IoTotals {
-    count: u64,
-    bytes: u64,
-    latency_ns_sum: u64,
-    latency_ns_max: u64,
-}
-
-impl IoTotals {
-    fn add(&mut self, other: IoTotals) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.latency_ns_sum += other.latency_ns_sum;
-        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
-    }
-
-    /// Part `n` of `parts`; the parts add up to the whole.
-    fn part(self, n: u64, parts: u64) -> IoTotals {
-        let share = |whole: u64| whole * (n + 1) / parts - whole * n / parts;
-        IoTotals {
-            count: share(self.count),
-            bytes: share(self.bytes),
-            latency_ns_sum: share(self.latency_ns_sum),
-            latency_ns_max: if n == 0 { self.latency_ns_max } else { self.latency_ns_max / 2 },
-        }
-    }
-
-    fn sample(self, test: u32, origin: Origin, measure: Measure, t_ms: u64, interval_ms: u64) -> Sample {
-        let IoTotals { count, bytes, latency_ns_sum, latency_ns_max } = self;
-        Sample { test, origin, measure, t_ms, interval_ms, count, bytes, latency_ns_sum, latency_ns_max }
+/// Part `n` of `parts`; the parts add up to the whole.
+fn part(whole: Tally, n: u64, parts: u64) -> Tally {
+    let share = |whole: u64| whole * (n + 1) / parts - whole * n / parts;
+    Tally {
+        count: share(whole.count),
+        bytes: share(whole.bytes),
+        latency_ns_sum: share(whole.latency_ns_sum),
+        latency_ns_max: if n == 0 { whole.latency_ns_max } else { whole.latency_ns_max / 2 },
     }
 }
 
 /// A skewed distribution with the count, about the mean and exactly the maximum of a sample.
 fn distribution(sample: &Sample) -> Histogram {
     let mut hdr = Hdr::<u64>::new_with_bounds(1, 3_600_000_000, 2).expect("constant bounds are valid");
-    let mean_us = sample.latency_ns_sum as f64 / sample.count as f64 / 1e3;
-    let max_us = (sample.latency_ns_max / 1_000).max(1);
-    let steps = sample.count.min(40);
-    let mut left = sample.count;
+    let tally = sample.tally;
+    let mean_us = tally.latency_ns_sum as f64 / tally.count as f64 / 1e3;
+    let max_us = (tally.latency_ns_max / 1_000).max(1);
+    let steps = tally.count.min(40);
+    let mut left = tally.count;
     for step in 0..steps {
         let count = left / (steps - step);
         left -= count;
@@ -664,7 +647,7 @@ fn distribution(sample: &Sample) -> Histogram {
         measure: sample.measure,
         t_ms: sample.t_ms,
         interval_ms: sample.interval_ms,
-        latency_ns_max: sample.latency_ns_max,
+        latency_ns_max: tally.latency_ns_max,
         hdr_v2,
     }
 }

@@ -110,23 +110,12 @@ impl Follower {
                     }
                 } else {
                     let measure = Measure::from_name(&measure).ok_or_else(damaged)?;
-                    for (t_ms, interval_ms, [count, bytes, latency_ns_sum, latency_ns_max]) in
-                        pack::samples(minute, &block).ok_or_else(damaged)?
-                    {
+                    for (t_ms, interval_ms, values) in pack::samples(minute, &block).ok_or_else(damaged)? {
+                        let tally = pack::tally(values);
                         if is_new(t_ms) {
                             let origin = origin.clone();
                             latest = latest.max(Some(t_ms));
-                            let row = Sample {
-                                test,
-                                origin,
-                                measure,
-                                t_ms,
-                                interval_ms,
-                                count,
-                                bytes,
-                                latency_ns_sum,
-                                latency_ns_max,
-                            };
+                            let row = Sample { test, origin, measure, t_ms, interval_ms, tally };
                             found_rows.push((t_ms, row.into()));
                         }
                     }

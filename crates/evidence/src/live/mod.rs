@@ -13,8 +13,8 @@ mod metrics;
 use std::collections::{BTreeMap, VecDeque};
 
 use results::{
-    Counter, CounterSample, Event, Host, IoClass, Limit, Measure, Origin, Outcome, Row, Run, Sample, Test,
-    Verdict, WorldKind,
+    Counter, CounterSample, Event, Host, IoClass, Limit, Measure, Origin, Outcome, Row, Run, Sample, Tally,
+    Test, Verdict, WorldKind,
 };
 use serde::Serialize;
 
@@ -45,16 +45,8 @@ struct Newest {
     test: u32,
     t_ms: u64,
     interval_ms: u64,
-    samples: BTreeMap<Measure, Counts>,
+    samples: BTreeMap<Measure, Tally>,
     counters: BTreeMap<Counter, u64>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    count: u64,
-    bytes: u64,
-    latency_ns_sum: u64,
-    latency_ns_max: u64,
 }
 
 /// Sums of one second over all hosts, as they come in.
@@ -62,33 +54,11 @@ struct Counts {
 struct Moment {
     t_ms: u64,
     interval_ms: u64,
-    reads: Counts,
-    writes: Counts,
-    log_writes: Counts,
-    batches: Counts,
+    reads: Tally,
+    writes: Tally,
+    log_writes: Tally,
+    batches: Tally,
     bytes: u64,
-}
-
-impl Counts {
-    fn of(sample: &Sample) -> Counts {
-        let Sample { count, bytes, latency_ns_sum, latency_ns_max, .. } = *sample;
-        Counts { count, bytes, latency_ns_sum, latency_ns_max }
-    }
-
-    fn add(&mut self, other: Counts) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.latency_ns_sum += other.latency_ns_sum;
-        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
-    }
-
-    fn mean_ms(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.latency_ns_sum as f64 / self.count as f64 / 1e6)
-    }
-
-    fn max_ms(&self) -> Option<f64> {
-        (self.count > 0).then_some(self.latency_ns_max as f64 / 1e6)
-    }
 }
 
 /// A run at one moment.
@@ -245,12 +215,11 @@ impl LiveRun {
     }
 
     fn sample(&mut self, sample: &Sample) {
-        let counts = Counts::of(sample);
         if let Some(newest) = self.interval(sample.test, &sample.origin, sample.t_ms, sample.interval_ms) {
-            newest.samples.insert(sample.measure, counts);
+            newest.samples.insert(sample.measure, sample.tally);
         }
         if sample.origin.instance.is_none() {
-            self.add_to_history(sample, counts);
+            self.add_to_history(sample);
         }
     }
 
@@ -261,7 +230,7 @@ impl LiveRun {
         }
     }
 
-    fn add_to_history(&mut self, sample: &Sample, counts: Counts) {
+    fn add_to_history(&mut self, sample: &Sample) {
         // Hosts do not tick at the same moment: what begins within half a second is the same second.
         let same = |moment: &&mut Moment| moment.t_ms.abs_diff(sample.t_ms) < 500;
         let moment = match self.history.iter_mut().rev().take(20).find(same) {
@@ -276,13 +245,13 @@ impl LiveRun {
             }
         };
         match sample.measure {
-            Measure::Io(IoClass::TransactionalRead) => moment.reads.add(counts),
-            Measure::Io(IoClass::TransactionalWrite) => moment.writes.add(counts),
-            Measure::Io(IoClass::LogWrite) => moment.log_writes.add(counts),
-            Measure::Batch => moment.batches.add(counts),
+            Measure::Io(IoClass::TransactionalRead) => moment.reads.add(sample.tally),
+            Measure::Io(IoClass::TransactionalWrite) => moment.writes.add(sample.tally),
+            Measure::Io(IoClass::LogWrite) => moment.log_writes.add(sample.tally),
+            Measure::Batch => moment.batches.add(sample.tally),
             _ => {}
         }
-        moment.bytes += counts.bytes;
+        moment.bytes += sample.tally.bytes;
     }
 
     /// The run as it is now; `None` before its first row.
@@ -359,10 +328,10 @@ impl LiveRun {
             batches_per_s: of(Measure::Batch).count as f64 / interval_s,
             iops: TRANSACTIONAL.map(|measure| of(measure).count).iter().sum::<u64>() as f64 / interval_s,
             mib_per_s: bytes as f64 / f64::from(1 << 20) / interval_s,
-            read_ms: io(IoClass::TransactionalRead).mean_ms(),
-            read_max_ms: io(IoClass::TransactionalRead).max_ms(),
-            write_ms: io(IoClass::TransactionalWrite).mean_ms(),
-            log_write_ms: log.mean_ms(),
+            read_ms: io(IoClass::TransactionalRead).latency_ms(),
+            read_max_ms: io(IoClass::TransactionalRead).latency_ms_max(),
+            write_ms: io(IoClass::TransactionalWrite).latency_ms(),
+            log_write_ms: log.latency_ms(),
             generator_busy: counter(Counter::CpuBusyNs)
                 .zip(counter(Counter::CpuAvailableNs).filter(|&ns| ns > 0))
                 .map(|(busy, available)| busy as f64 / available as f64),
@@ -377,8 +346,8 @@ fn second(moment: &Moment) -> LiveSecond {
         iops: (moment.reads.count + moment.writes.count) as f64 / seconds,
         batches_per_s: moment.batches.count as f64 / seconds,
         mib_per_s: moment.bytes as f64 / f64::from(1 << 20) / seconds,
-        read_ms: moment.reads.mean_ms(),
-        log_write_ms: moment.log_writes.mean_ms(),
+        read_ms: moment.reads.latency_ms(),
+        log_write_ms: moment.log_writes.latency_ms(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! [`RunData`] into [`TestReport`]: one test.
 
-use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, StoragePart, Test};
+use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, StoragePart, Tally, Test};
 
 use super::model::*;
-use super::window::{Scope, TestView, Totals, of_test};
+use super::window::{Scope, TestView, of_test};
 use super::{ReportError, build, charts, host_system, text, volumes};
 use crate::run_data::RunData;
 
@@ -128,7 +128,9 @@ fn throughput(view: &TestView<'_>) -> Option<Throughput> {
     let by_database = || {
         of_test(&view.data.series, view.test.ordinal)
             .filter(|((_, origin, measure), _)| *measure == Measure::Batch && origin.database.is_some())
-            .map(|(_, points)| points.iter().filter(|p| view.span.holds(*p)).map(|p| p.count).sum::<u64>())
+            .map(|(_, points)| {
+                points.iter().filter(|p| view.span.holds(*p)).map(|p| p.tally.count).sum::<u64>()
+            })
     };
     Some(Throughput {
         transactional_iops: iops,
@@ -315,20 +317,20 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let quarter = |sample: usize| sample * 4 / samples;
     let mut seconds = [0.0; 4];
     (0..samples).for_each(|sample| seconds[quarter(sample)] += view.sample_seconds(sample));
-    let (mut io, mut reads) = ([0u64; 4], [Totals::default(); 4]);
+    let (mut io, mut reads) = ([0u64; 4], [Tally::default(); 4]);
     for measure in [READ, WRITE] {
         for point in view.points(Scope::All, &[measure]) {
             let Some(sample) = view.sample_of(point) else { continue };
-            io[quarter(sample)] += point.count;
+            io[quarter(sample)] += point.tally.count;
             if measure == READ {
-                reads[quarter(sample)].add(point);
+                reads[quarter(sample)].add(point.tally);
             }
         }
     }
     let quarter_iops: Vec<f64> = (0..4).map(|n| io[n] as f64 / seconds[n]).collect();
     let mean = io.iter().sum::<u64>() as f64 / seconds.iter().sum::<f64>();
     Some(Steadiness {
-        quarter_read_latency_ms: reads.iter().map(Totals::latency_ms).collect(),
+        quarter_read_latency_ms: reads.iter().map(Tally::latency_ms).collect(),
         iops_change: (quarter_iops[0] > 0.0).then(|| quarter_iops[3] / quarter_iops[0] - 1.0),
         steady: quarter_iops.iter().all(|iops| (iops - mean).abs() <= 0.05 * mean),
         quarter_iops,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::Deserializer;
-use results::{Counter, Measure, Origin, Test};
+use results::{Counter, Measure, Origin, Tally, Test};
 
 use super::ReportError;
 use super::model::{Figures, Percentiles};
@@ -54,33 +54,6 @@ impl Moment for CounterPoint {
 impl Moment for Slice {
     fn middle_ms(&self) -> u64 {
         self.t_ms + self.interval_ms / 2
-    }
-}
-
-/// Sums of points.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Totals {
-    pub count: u64,
-    pub bytes: u64,
-    pub latency_ns_sum: u64,
-    pub latency_ns_max: u64,
-}
-
-impl Totals {
-    pub fn add(&mut self, point: &Point) {
-        // Imported figures may be absurd: they saturate, they do not wrap.
-        self.count = self.count.saturating_add(point.count);
-        self.bytes = self.bytes.saturating_add(point.bytes);
-        self.latency_ns_sum = self.latency_ns_sum.saturating_add(point.latency_ns_sum);
-        self.latency_ns_max = self.latency_ns_max.max(point.latency_ns_max);
-    }
-
-    pub fn latency_ms(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.latency_ns_sum as f64 / self.count as f64 / 1e6)
-    }
-
-    fn bytes_mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.bytes as f64 / self.count as f64)
     }
 }
 
@@ -178,9 +151,9 @@ impl<'a> TestView<'a> {
             .filter(move |point| span.holds(*point))
     }
 
-    pub fn totals(&self, scope: Scope<'a>, measures: &[Measure]) -> Totals {
-        let mut totals = Totals::default();
-        self.points(scope, measures).for_each(|point| totals.add(point));
+    pub fn totals(&self, scope: Scope<'a>, measures: &[Measure]) -> Tally {
+        let mut totals = Tally::default();
+        self.points(scope, measures).for_each(|point| totals.add(point.tally));
         totals
     }
 
@@ -233,38 +206,38 @@ impl<'a> TestView<'a> {
     where
         'a: 's,
     {
-        let mut totals = Totals::default();
+        let mut totals = Tally::default();
         parts.iter().for_each(|(scope, measures)| {
-            self.points(*scope, measures).for_each(|point| totals.add(point));
+            self.points(*scope, measures).for_each(|point| totals.add(point.tally));
         });
         (totals.count > 0).then(|| self.figures_of(&totals, &self.samples_of_parts(parts)))
     }
 
     /// What was counted of `measures` in each sample.
-    pub fn sample_totals<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Vec<Totals>
+    pub fn sample_totals<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Vec<Tally>
     where
         'a: 's,
     {
         self.samples_of_parts(&[(scope, measures)])
     }
 
-    fn samples_of_parts<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Vec<Totals>
+    fn samples_of_parts<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Vec<Tally>
     where
         'a: 's,
     {
-        let mut samples = vec![Totals::default(); self.samples.len()];
+        let mut samples = vec![Tally::default(); self.samples.len()];
         for point in parts.iter().flat_map(|(scope, measures)| self.points(*scope, measures)) {
             if let Some(index) = self.sample_of(point) {
-                samples[index].add(point);
+                samples[index].add(point.tally);
             }
         }
         samples
     }
 
-    fn figures_of(&self, totals: &Totals, samples: &[Totals]) -> Figures {
+    fn figures_of(&self, totals: &Tally, samples: &[Tally]) -> Figures {
         let seconds = self.span.seconds();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
-        let mean = |value: fn(&Totals) -> Option<f64>| {
+        let mean = |value: fn(&Tally) -> Option<f64>| {
             (!samples.is_empty())
                 .then(|| samples.iter().map(|s| value(s).unwrap_or(0.0)).sum::<f64>() / samples.len() as f64)
         };
@@ -280,12 +253,12 @@ impl<'a> TestView<'a> {
             per_s: per_second(totals.count as f64),
             mib_per_s: per_second(totals.bytes as f64 / MIB),
             bytes_mean: totals.bytes_mean(),
-            bytes_sample_mean: mean(Totals::bytes_mean),
+            bytes_sample_mean: mean(Tally::bytes_mean),
             latency_ms_mean: totals.latency_ms(),
-            latency_ms_sample_mean: mean(Totals::latency_ms),
+            latency_ms_sample_mean: mean(Tally::latency_ms),
             latency_ms_sample_max: worst.map(|(_, latency_ms)| latency_ms),
             worst_sample_window_s: worst.map(|(index, _)| after_start_s(index)),
-            latency_ms_max: (totals.count > 0).then_some(totals.latency_ns_max as f64 / 1e6),
+            latency_ms_max: totals.latency_ms_max(),
             outstanding: per_second(totals.latency_ns_sum as f64 / 1e9),
         }
     }

@@ -178,16 +178,11 @@ fn read_series(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
             let mut points = Vec::new();
             for (minute, block) in &blocks {
                 let samples = pack::samples(*minute, block).ok_or_else(|| what(*minute))?;
-                points.extend(samples.into_iter().map(
-                    |(t_ms, interval_ms, [count, bytes, latency_ns_sum, latency_ns_max])| Point {
-                        t_ms,
-                        interval_ms,
-                        count,
-                        bytes,
-                        latency_ns_sum,
-                        latency_ns_max,
-                    },
-                ));
+                points.extend(samples.into_iter().map(|(t_ms, interval_ms, values)| Point {
+                    t_ms,
+                    interval_ms,
+                    tally: pack::tally(values),
+                }));
             }
             if !points.is_empty() {
                 data.series.insert((test, origin, measure), points);

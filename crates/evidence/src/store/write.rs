@@ -114,10 +114,14 @@ impl Writer {
             self.in_transaction = true;
         }
         match row {
-            Row::Sample(s) => {
-                let values = [s.count, s.bytes, s.latency_ns_sum, s.latency_ns_max];
-                self.append(s.test, &s.origin, s.measure.name(), s.t_ms, s.interval_ms, &values)
-            }
+            Row::Sample(s) => self.append(
+                s.test,
+                &s.origin,
+                s.measure.name(),
+                s.t_ms,
+                s.interval_ms,
+                &pack::values(s.tally),
+            ),
             Row::CounterSample(s) => {
                 self.append(s.test, &s.origin, s.counter.name(), s.t_ms, s.interval_ms, &[s.value])
             }

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use results::{IoClass, Measure, Sample, Test};
+use results::{IoClass, Measure, Sample, Tally, Test};
 use solution::TestKind;
 use world::sync::Notify;
 
@@ -28,8 +28,7 @@ struct Seen {
     host: String,
     t_ms: u64,
     class: IoClass,
-    count: u64,
-    latency_ns_sum: u64,
+    tally: Tally,
 }
 
 /// A fault that happened.
@@ -79,8 +78,7 @@ impl Ledger {
                 host: sample.origin.host.clone(),
                 t_ms: sample.t_ms,
                 class,
-                count: sample.count,
-                latency_ns_sum: sample.latency_ns_sum,
+                tally: sample.tally,
             });
         }
     }
@@ -171,16 +169,17 @@ impl Ledger {
             .filter(|seen| seen.host == host && (from_ms..to_ms).contains(&seen.t_ms))
             .collect();
         let sums = |class: IoClass| {
-            let of_class = inside.iter().filter(|seen| seen.class == class);
-            of_class.fold((0, 0), |(count, ns), seen| (count + seen.count, ns + seen.latency_ns_sum))
+            let mut sum = Tally::default();
+            inside.iter().filter(|seen| seen.class == class).for_each(|seen| sum.add(seen.tally));
+            sum
         };
-        let mean_ms = |(count, ns): (u64, u64)| if count == 0 { 0.0 } else { ns as f64 / count as f64 / 1e6 };
+        let mean_ms = |tally: Tally| tally.latency_ms().unwrap_or(0.0);
         let [reads, writes, log_writes] = CLASSES.map(sums);
         let seconds = to_ms.saturating_sub(from_ms) as f64 / 1e3;
         (!inside.is_empty()).then(|| {
             format!(
                 "{:.0} IOPS, read {:.2} ms, write {:.2} ms, log write {:.2} ms",
-                (reads.0 + writes.0) as f64 / seconds,
+                (reads.count + writes.count) as f64 / seconds,
                 mean_ms(reads),
                 mean_ms(writes),
                 mean_ms(log_writes)

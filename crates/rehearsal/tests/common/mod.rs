@@ -188,7 +188,7 @@ impl Answer {
             }
             _ => None,
         });
-        samples.map(|sample| sample.count).sum()
+        samples.map(|sample| sample.tally.count).sum()
     }
 
     /// The kind of the part that was used most during the measured window.
@@ -221,8 +221,8 @@ impl Answer {
                 && sample.measure == class.into()
                 && inside.contains(&sample.t_ms)
             {
-                count += sample.count;
-                latency_ns += sample.latency_ns_sum;
+                count += sample.tally.count;
+                latency_ns += sample.tally.latency_ns_sum;
             }
         }
         let latency_ms = latency_ns as f64 / (count as f64).max(1.0) / 1e6;

@@ -533,11 +533,13 @@ impl Place {
             measure,
             t_ms: self.t_ms,
             interval_ms: self.length_ms,
-            count,
-            bytes: bounded(count as f64 * known(bytes).unwrap_or(0.0), 1 << 62),
-            latency_ns_sum: bounded(count as f64 * latency_ns, 1 << 62),
-            // The longest is not printed; the mean is what is known of it.
-            latency_ns_max: latency_ns as u64,
+            tally: Tally {
+                count,
+                bytes: bounded(count as f64 * known(bytes).unwrap_or(0.0), 1 << 62),
+                latency_ns_sum: bounded(count as f64 * latency_ns, 1 << 62),
+                // The longest is not printed; the mean is what is known of it.
+                latency_ns_max: latency_ns as u64,
+            },
         })
     }
 }
