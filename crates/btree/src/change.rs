@@ -8,12 +8,20 @@
 //!
 //! Limits: slots are 16 bits; a page is at most 32 KiB.
 
+use std::rc::Rc;
+
 use edb::page::{PageMut, is_page_size, page_flags};
 use smallvec::SmallVec;
 use thiserror::Error;
 
 /// What tells an entry apart in its tree.
 pub type EntryName = SmallVec<[u8; 16]>;
+
+/// The key of a node.
+pub type NodeKey = SmallVec<[u8; 16]>;
+
+/// The data of an entry. Who made it, the edit, and the page that keeps the edit share the bytes.
+pub type EntryData = Rc<[u8]>;
 
 /// One physical edit of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +33,9 @@ pub enum PageOp {
         /// Node flags.
         flags: u8,
         /// Full key.
-        key: Vec<u8>,
+        key: NodeKey,
         /// Data.
-        data: Vec<u8>,
+        data: EntryData,
     },
     /// Removes node `slot`.
     Delete {
@@ -39,7 +47,7 @@ pub enum PageOp {
         /// Its place.
         slot: u16,
         /// The new data.
-        data: Vec<u8>,
+        data: EntryData,
     },
     /// Sets the flags of node `slot`.
     SetNodeFlags {
@@ -127,9 +135,9 @@ pub struct Undo {
     /// Object id of the tree. With [`Self::entry`] it names the entry that the transaction holds until it ends.
     pub objid: u32,
     /// Key of the entry.
-    pub key: Vec<u8>,
+    pub key: NodeKey,
     /// Its data in trees where keys repeat: tells equal keys apart. Empty elsewhere.
-    pub tail: Vec<u8>,
+    pub tail: EntryName,
     /// What was done, and what was there before.
     pub was: Before,
 }
@@ -142,12 +150,12 @@ pub enum Before {
     /// There was one, flagged deleted, that came back to life with new data.
     Deleted {
         /// Its old data.
-        data: Vec<u8>,
+        data: EntryData,
     },
     /// It had this data.
     Data {
         /// Its old data.
-        data: Vec<u8>,
+        data: EntryData,
     },
     /// It was there, and was flagged deleted.
     Present,
@@ -178,7 +186,7 @@ impl Undo {
     /// What tells the entry apart in its tree: the key, and the data where keys repeat. Row locks are kept under
     /// (objid, entry).
     pub fn entry(&self) -> EntryName {
-        let mut entry = EntryName::from_slice(&self.key);
+        let mut entry = self.key.clone();
         entry.extend_from_slice(&self.tail);
         entry
     }

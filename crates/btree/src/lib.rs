@@ -40,7 +40,8 @@ pub mod view;
 mod wire;
 
 pub use change::{
-    Before, Committed, EntryName, MiniTransaction, Misfit, PageChange, PageOp, Redo, Undo, committed_state,
+    Before, Committed, EntryData, EntryName, MiniTransaction, Misfit, NodeKey, PageChange, PageOp, Redo,
+    Undo, committed_state,
 };
 pub use log_record::{LogRecord, PageCoding, PlainCoding};
 pub use pager::{Pager, Result, Stop};

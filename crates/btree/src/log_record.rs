@@ -10,7 +10,7 @@
 use edb::identity::LogPosition;
 use edb::page::{PageRef, header_bytes, is_page_size};
 
-use crate::change::{Before, MiniTransaction, PageChange, PageOp, Undo};
+use crate::change::{Before, EntryData, MiniTransaction, PageChange, PageOp, Undo};
 use crate::wire::{Reader, put_bytes, put_int};
 
 /// How whole pages of a database are written in the log.
@@ -265,9 +265,9 @@ impl Undo {
     fn decode(reader: &mut Reader) -> Option<Undo> {
         let kind = reader.byte()?;
         let (fdp, objid) = (reader.u32()?, reader.u32()?);
-        let key = reader.bytes()?.to_vec();
-        let tail = reader.bytes()?.to_vec();
-        let data = reader.bytes()?.to_vec();
+        let key = reader.bytes()?.into();
+        let tail = reader.bytes()?.into();
+        let data: EntryData = reader.bytes()?.into();
         let was = match kind {
             0 if data.is_empty() => Before::Absent,
             1 => Before::Deleted { data },
@@ -344,11 +344,11 @@ impl PageOp {
             0 => PageOp::Insert {
                 slot: reader.u16()?,
                 flags: reader.byte()?,
-                key: reader.bytes()?.to_vec(),
-                data: reader.bytes()?.to_vec(),
+                key: reader.bytes()?.into(),
+                data: reader.bytes()?.into(),
             },
             1 => PageOp::Delete { slot: reader.u16()? },
-            2 => PageOp::Replace { slot: reader.u16()?, data: reader.bytes()?.to_vec() },
+            2 => PageOp::Replace { slot: reader.u16()?, data: reader.bytes()?.into() },
             3 => PageOp::SetNodeFlags { slot: reader.u16()?, flags: reader.byte()? },
             4 => PageOp::SetPrevious { pgno: reader.u32()? },
             5 => PageOp::SetNext { pgno: reader.u32()? },

@@ -69,7 +69,7 @@ fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> 
             return drop_page(overlay, tree, path, 0);
         }
         // The left neighbour takes over this page's upper bound: its own entry goes, this one leads to it.
-        let child = PageOp::Replace { slot: parent.slot as u16, data: neighbour.to_le_bytes().to_vec() };
+        let child = PageOp::Replace { slot: parent.slot as u16, data: neighbour.to_le_bytes().into() };
         overlay.edit(parent.pgno, child)?;
         overlay.edit(parent.pgno, PageOp::Delete { slot: slot as u16 })?;
         return release_leaf(overlay, tree, at.pgno);
@@ -81,8 +81,8 @@ fn entries(page: PageView, first_slot: usize) -> Vec<PageOp> {
     let insert = |(i, node): (usize, edb::page::Node)| PageOp::Insert {
         slot: (first_slot + i) as u16,
         flags: node.flags & !edb::page::node_flags::COMPRESSED,
-        key: node.key(),
-        data: node.data.to_vec(),
+        key: node.key().into(),
+        data: node.data.into(),
     };
     page.nodes().enumerate().map(insert).collect()
 }
@@ -106,7 +106,7 @@ fn drop_page(overlay: &mut Overlay, tree: Tree, path: &Path, height: usize) -> R
         overlay.edit(parent.pgno, PageOp::Delete { slot: parent.slot as u16 })?;
     } else {
         // The range goes to the page on the left, which becomes the last one.
-        let left = branch.node(parent.slot - 1).data.to_vec();
+        let left = branch.node(parent.slot - 1).data.into();
         overlay.edit(parent.pgno, PageOp::Replace { slot: parent.slot as u16, data: left })?;
         overlay.edit(parent.pgno, PageOp::Delete { slot: parent.slot as u16 - 1 })?;
     }

@@ -173,7 +173,7 @@ fn take_extent(overlay: &mut Overlay, owned_root: u32, objid: u32, pages: u32) -
     while let Some(position) = at {
         let extent = extent_at(overlay, position)?;
         if extent.pages > pages {
-            let data = (extent.pages - pages).to_le_bytes().to_vec();
+            let data = (extent.pages - pages).to_le_bytes().into();
             overlay.edit(position.pgno, PageOp::Replace { slot: position.slot as u16, data })?;
             return Ok(Some(Extent { first: extent.first, pages }));
         }
@@ -305,7 +305,7 @@ pub(crate) fn add_available(
         }
         if extent.last() + 1 == right.first {
             // The entry keeps its key, the last page.
-            let data = (joined.pages + right.pages).to_le_bytes().to_vec();
+            let data = (joined.pages + right.pages).to_le_bytes().into();
             return overlay.edit(position.pgno, PageOp::Replace { slot: position.slot as u16, data });
         }
     }

@@ -15,7 +15,7 @@ use edb::page::search::{compare_keys, guess_slot, search_nodes};
 use edb::page::{Node, PageMut, PageRef, node_flags, page_flags};
 use smallvec::SmallVec;
 
-use crate::change::{Misfit, PageChange, PageOp};
+use crate::change::{Misfit, NodeKey, PageChange, PageOp};
 
 /// With more edits the bytes are less work.
 const EDITS_MAX: usize = 24;
@@ -23,9 +23,6 @@ const EDITS_MAX: usize = 24;
 const NODES_MADE_MAX: usize = 12;
 /// Bytes of a node beside key and data: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
-
-/// The key of a node.
-pub type NodeKey = SmallVec<[u8; 16]>;
 
 /// What the header of an image page says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +159,7 @@ impl SparsePage {
     ) -> Option<SparsePage> {
         let mut page = SparsePage::of_image(source, pgno)?;
         for op in ops {
-            if page.ops.len() == EDITS_MAX || page.apply_op(&op).ok()? == Taken::No {
+            if page.ops.len() == EDITS_MAX || page.apply_op(op).ok()? == Taken::No {
                 return None;
             }
         }
@@ -223,17 +220,17 @@ impl SparsePage {
             return Ok(Taken::No);
         }
         for op in &change.ops {
-            self.apply_op(op)?;
+            self.apply_op(op.clone())?;
         }
         self.now.dbtime = dbtime;
         Ok(Taken::Yes)
     }
 
-    fn apply_op(&mut self, op: &PageOp) -> Result<Taken, Misfit> {
+    fn apply_op(&mut self, op: PageOp) -> Result<Taken, Misfit> {
         let misfit = |reason| Err(Misfit { pgno: self.pgno, reason });
         let nodes = self.node_count();
         let mut free = self.free_bytes();
-        match op {
+        match &op {
             PageOp::Insert { slot, .. } if usize::from(*slot) > nodes => return misfit("no such slot"),
             PageOp::Delete { slot } | PageOp::Replace { slot, .. } | PageOp::SetNodeFlags { slot, .. }
                 if usize::from(*slot) >= nodes =>
@@ -257,7 +254,7 @@ impl SparsePage {
         }
         self.bytes.take();
         let number = self.ops.len() as u16;
-        match op {
+        match &op {
             PageOp::Insert { slot, flags, .. } => {
                 let (at, base) = self.room_at((*slot).into());
                 let flags = flags & !node_flags::COMPRESSED;
@@ -292,7 +289,7 @@ impl SparsePage {
             _ => {}
         }
         self.now.free_bytes = free as u16;
-        self.ops.push(op.clone());
+        self.ops.push(op);
         Ok(Taken::Yes)
     }
 

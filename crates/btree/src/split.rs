@@ -7,7 +7,7 @@
 
 use edb::page::{page_flags, usable_bytes};
 
-use crate::change::PageOp;
+use crate::change::{NodeKey, PageOp};
 use crate::overlay::Overlay;
 use crate::pager::{Result, Stop};
 use crate::space;
@@ -71,7 +71,7 @@ pub(crate) fn insert_at(
         let page = overlay.view(at.pgno)?;
         let needed = page.bytes_needed(key, data.len());
         if page.fits(key, data.len()) && !appends_beyond_density(page, at.slot, needed, tree.density_pct) {
-            let op = PageOp::Insert { slot: at.slot as u16, flags, key: key.to_vec(), data: data.to_vec() };
+            let op = PageOp::Insert { slot: at.slot as u16, flags, key: key.into(), data: data.into() };
             return overlay.edit(at.pgno, op);
         }
         split(overlay, tree, path, 0, &incoming, source)?;
@@ -120,11 +120,11 @@ fn split(
     let entry = PageOp::Insert {
         slot: parent.slot as u16,
         flags: 0,
-        key: separator,
-        data: at.pgno.to_le_bytes().to_vec(),
+        key: separator.into(),
+        data: at.pgno.to_le_bytes().into(),
     };
     overlay.edit(parent.pgno, entry)?;
-    let follow = PageOp::Replace { slot: parent.slot as u16 + 1, data: right.to_le_bytes().to_vec() };
+    let follow = PageOp::Replace { slot: parent.slot as u16 + 1, data: right.to_le_bytes().into() };
     overlay.edit(parent.pgno, follow)?;
     if !goes_left {
         path[parent_index].slot += 1;
@@ -165,8 +165,8 @@ fn split_root(overlay: &mut Overlay, tree: Tree, path: &mut Path, source: &mut P
     overlay.append_nodes(child, tree.fdp, 0..count)?;
     overlay.edit(tree.fdp, PageOp::Truncate { slot: 0 })?;
     overlay.edit(tree.fdp, PageOp::SetPageFlags { flags: flags & !level | root_level })?;
-    let data = child.to_le_bytes().to_vec();
-    overlay.edit(tree.fdp, PageOp::Insert { slot: 0, flags: 0, key: Vec::new(), data })?;
+    let data = child.to_le_bytes().into();
+    overlay.edit(tree.fdp, PageOp::Insert { slot: 0, flags: 0, key: NodeKey::new(), data })?;
     let mut below = path[0];
     below.pgno = child;
     path[0].slot = 0;
@@ -200,9 +200,9 @@ fn move_tail(overlay: &mut Overlay, pgno: u32, keep: usize, right: u32) -> Resul
 pub(crate) fn open_last_entry(overlay: &mut Overlay, pgno: u32) -> Result<()> {
     let page = overlay.view(pgno)?;
     let Some(last) = page.node_count().checked_sub(1) else { return Ok(()) };
-    let data = page.node(last).data.to_vec();
+    let data = page.node(last).data.into();
     overlay.edit(pgno, PageOp::Delete { slot: last as u16 })?;
-    overlay.edit(pgno, PageOp::Insert { slot: last as u16, flags: 0, key: Vec::new(), data })
+    overlay.edit(pgno, PageOp::Insert { slot: last as u16, flags: 0, key: NodeKey::new(), data })
 }
 
 /// How many entries the left page gets, the incoming one counted in its place.

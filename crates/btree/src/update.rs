@@ -9,7 +9,7 @@
 
 use edb::page::{node_flags, usable_bytes};
 
-use crate::change::{Before, MiniTransaction, PageChange, PageOp, Undo};
+use crate::change::{Before, EntryData, EntryName, MiniTransaction, PageChange, PageOp, Undo};
 use crate::merge;
 use crate::overlay::Overlay;
 use crate::pager::{Pager, Result, Stop, damaged};
@@ -67,11 +67,11 @@ fn find<'p>(pager: &'p dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result
 fn with_undo(
     tree: Tree,
     key: &[u8],
-    tail: Vec<u8>,
+    tail: EntryName,
     was: Before,
     changes: Vec<PageChange>,
 ) -> MiniTransaction {
-    let undo = Undo { fdp: tree.fdp, objid: tree.objid, key: key.to_vec(), tail, was };
+    let undo = Undo { fdp: tree.fdp, objid: tree.objid, key: key.into(), tail, was };
     MiniTransaction { undo: Some(undo), changes, ..MiniTransaction::default() }
 }
 
@@ -80,15 +80,23 @@ fn with_undo(
 /// # Errors
 /// `Duplicate` if the entry exists, `TooLarge`, `NoData`, or what pages say.
 pub fn insert(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<MiniTransaction> {
+    insert_shared(pager, tree, key, &data.into())
+}
+
+/// As [`insert`] with data that the step's caller keeps: nothing is copied if the step is called again.
+///
+/// # Errors
+/// As [`insert`].
+pub fn insert_shared(pager: &dyn Pager, tree: Tree, key: &[u8], data: &EntryData) -> Result<MiniTransaction> {
     let (found, exact) = find(pager, tree, key, data)?;
     let repeats = keys_repeat(found.page);
     check_size(pager, key, data, repeats)?;
-    let tail = if repeats { data.to_vec() } else { Vec::new() };
+    let tail = if repeats { data[..].into() } else { EntryName::new() };
     if exact {
         if !found.page.is_deleted(found.at().slot) {
             return Err(Stop::Duplicate);
         }
-        let was = Before::Deleted { data: found.page.node(found.at().slot).data.to_vec() };
+        let was = Before::Deleted { data: found.page.node(found.at().slot).data.into() };
         return Ok(with_undo(tree, key, tail, was, set_entry(pager, tree, found, key, data, 0)?));
     }
     let (page, at) = (found.page, found.at());
@@ -96,12 +104,7 @@ pub fn insert(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
     let simple =
         page.fits(key, data.len()) && !appends_beyond_density(page, at.slot, needed, tree.density_pct);
     let changes = if simple {
-        vec![found.one(PageOp::Insert {
-            slot: found.slot(),
-            flags: 0,
-            key: key.to_vec(),
-            data: data.to_vec(),
-        })]
+        vec![found.one(PageOp::Insert { slot: found.slot(), flags: 0, key: key.into(), data: data.clone() })]
     } else {
         let mut overlay = Overlay::new(pager);
         let mut path = found.path;
@@ -127,13 +130,26 @@ pub(crate) fn insert_in(overlay: &mut Overlay, tree: Tree, key: &[u8], data: &[u
 /// # Errors
 /// `NotFound` if there is none or it is flagged deleted, `TooLarge`, `NoData`, or what pages say.
 pub fn replace(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<MiniTransaction> {
+    replace_shared(pager, tree, key, &data.into())
+}
+
+/// As [`replace`] with data that the step's caller keeps: nothing is copied if the step is called again.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_shared(
+    pager: &dyn Pager,
+    tree: Tree,
+    key: &[u8],
+    data: &EntryData,
+) -> Result<MiniTransaction> {
     check_size(pager, key, data, false)?;
     let (found, exact) = find(pager, tree, key, &[])?;
     if !exact || found.page.is_deleted(found.at().slot) {
         return Err(Stop::NotFound);
     }
-    let was = Before::Data { data: found.page.node(found.at().slot).data.to_vec() };
-    Ok(with_undo(tree, key, Vec::new(), was, set_entry(pager, tree, found, key, data, 0)?))
+    let was = Before::Data { data: found.page.node(found.at().slot).data.into() };
+    Ok(with_undo(tree, key, EntryName::new(), was, set_entry(pager, tree, found, key, data, 0)?))
 }
 
 /// Flags an entry deleted. `data` tells equal keys apart and is ignored elsewhere.
@@ -145,7 +161,7 @@ pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
     if !exact || found.page.is_deleted(found.at().slot) {
         return Err(Stop::NotFound);
     }
-    let tail = if keys_repeat(found.page) { data.to_vec() } else { Vec::new() };
+    let tail = if keys_repeat(found.page) { data.into() } else { EntryName::new() };
     let flag = PageOp::SetNodeFlags { slot: found.slot(), flags: node_flags::DELETED };
     Ok(with_undo(tree, key, tail, Before::Present, vec![found.one(flag)]))
 }
@@ -190,13 +206,13 @@ fn set_entry(
     tree: Tree,
     found: Found,
     key: &[u8],
-    data: &[u8],
+    data: &EntryData,
     flags: u8,
 ) -> Result<Vec<PageChange>> {
     let node = found.page.node(found.at().slot);
     let slot = found.slot();
     if data.len() <= node.data.len() + found.page.free_bytes() - found.page.uncommitted_free_bytes() {
-        let mut change = found.one(PageOp::Replace { slot, data: data.to_vec() });
+        let mut change = found.one(PageOp::Replace { slot, data: data.clone() });
         if node.flags & !node_flags::COMPRESSED != flags {
             change.ops.push(PageOp::SetNodeFlags { slot, flags });
         }

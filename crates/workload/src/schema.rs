@@ -7,6 +7,10 @@
 //!
 //! Limits: ids are 32 bits (long-value ids are), that is 9 TiB of rows in one database; versions are 24 bits.
 
+use std::rc::Rc;
+
+use btree::{EntryData, NodeKey};
+
 use crate::payload::{Owner, Payload, mix};
 
 /// Bytes of a Messages record.
@@ -134,19 +138,25 @@ impl DatabaseShape {
 /// The bytes of a key, at most nine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    bytes: [u8; 9],
+    bytes: [u8; 16],
     len: u8,
 }
 
 impl Key {
     fn new(parts: &[&[u8]]) -> Key {
-        let mut key = Key { bytes: [0; 9], len: 0 };
+        let mut key = Key { bytes: [0; 16], len: 0 };
         for part in parts {
             let at = usize::from(key.len);
             key.bytes[at..at + part.len()].copy_from_slice(part);
             key.len += part.len() as u8;
         }
         key
+    }
+}
+
+impl From<Key> for NodeKey {
+    fn from(key: Key) -> NodeKey {
+        NodeKey::from_buf_and_len(key.bytes, key.len.into())
     }
 }
 
@@ -232,10 +242,10 @@ impl Schema {
     }
 
     /// The data of an entry.
-    pub fn data(&self, entry: Entry) -> Vec<u8> {
-        let mut out = vec![0; entry.data_bytes()];
-        self.write_data(entry, &mut out);
-        out
+    pub fn data(&self, entry: Entry) -> EntryData {
+        let mut data: EntryData = std::iter::repeat_n(0, entry.data_bytes()).collect();
+        self.write_data(entry, Rc::get_mut(&mut data).expect("nobody shares new data"));
+        data
     }
 
     /// Which entry of `tree` these bytes claim to be. A claim: [`Self::verify`] proves it.
@@ -513,7 +523,7 @@ mod tests {
             let (key, data) = (schema.key(entry), schema.data(entry));
             assert_eq!(schema.verify(entry.tree(), &key, &data), Some(entry));
             for at in (0..data.len()).step_by(7).chain([data.len() - 1]) {
-                let mut wrong = data.clone();
+                let mut wrong = data.to_vec();
                 wrong[at] ^= 0x10;
                 assert_ne!(schema.verify(entry.tree(), &key, &wrong), Some(entry), "{entry:?} byte {at}");
             }

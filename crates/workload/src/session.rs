@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use btree::{Committed, Pager, Seek, tree, update};
+use btree::{Committed, EntryData, Pager, Seek, tree, update};
 use engine::{Durability, Instance, Transaction};
 
 use crate::image::DatabaseImage;
@@ -196,7 +196,7 @@ impl Mailboxes {
         for entry in entries_of(self.schema(), id, 0) {
             let (key, data) = (self.schema().key(entry), self.schema().data(entry));
             let tree = self.image.tree(entry.tree());
-            let step = |pager: &dyn Pager| Ok((update::insert(pager, tree, &key, &data)?, ()));
+            let step = |pager: &dyn Pager| Ok((update::insert_shared(pager, tree, &key, &data)?, ()));
             transaction.change(self.database, step).await?;
         }
         Ok(())
@@ -209,7 +209,7 @@ impl Mailboxes {
             let tree = self.image.tree(entry.tree());
             let tail = match entry {
                 Entry::Conversation { .. } => self.schema().data(entry),
-                _ => Vec::new(),
+                _ => EntryData::default(),
             };
             let step = |pager: &dyn Pager| Ok((update::delete(pager, tree, &key, &tail)?, ()));
             transaction.change(self.database, step).await?;
@@ -246,7 +246,7 @@ impl Mailboxes {
     async fn replace_entry(&self, transaction: &mut Transaction, entry: Entry) -> Result<()> {
         let (key, data) = (self.schema().key(entry), self.schema().data(entry));
         let tree = self.image.tree(entry.tree());
-        let step = |pager: &dyn Pager| Ok((update::replace(pager, tree, &key, &data)?, ()));
+        let step = |pager: &dyn Pager| Ok((update::replace_shared(pager, tree, &key, &data)?, ()));
         Ok(transaction.change(self.database, step).await?)
     }
 

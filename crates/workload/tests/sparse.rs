@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use btree::{NodeFunction, PageChange, PageOp, PageView, SparsePage, Taken};
+use btree::{NodeFunction, NodeKey, PageChange, PageOp, PageView, SparsePage, Taken};
 use edb::page::{Node, PageMut, PageRef, node_flags};
 use engine::ImagePage;
 use proptest::prelude::*;
@@ -133,7 +133,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 /// The edit as operations on this page, if it makes sense there.
 fn ops(schema: &Schema, tree: Tree, view: PageRef, edit: &Edit) -> Vec<PageOp> {
     let count = view.node_count();
-    let at = |key: &[u8]| view.search(key).unwrap_or_else(|slot| slot) as u16;
+    let at = |key: &NodeKey| view.search(key).unwrap_or_else(|slot| slot) as u16;
     let mut ops = Vec::new();
     match edit {
         Edit::Insert { id } => {
@@ -142,13 +142,13 @@ fn ops(schema: &Schema, tree: Tree, view: PageRef, edit: &Edit) -> Vec<PageOp> {
                 Tree::Bodies => Entry::Body { id: *id, version: 3 },
                 Tree::Conversations => Entry::Conversation { id: *id },
             };
-            let (key, data) = (schema.key(entry).to_vec(), schema.data(entry));
+            let (key, data) = (NodeKey::from(schema.key(entry)), schema.data(entry));
             if view.fits(&key, data.len()) {
                 ops.push(PageOp::Insert { slot: at(&key), flags: 0, key, data });
             }
         }
         Edit::InsertOther { key, data, flags } if view.fits(key, data.len()) => {
-            let (key, data) = (key.clone(), data.clone());
+            let (key, data) = (key[..].into(), data[..].into());
             ops.push(PageOp::Insert { slot: at(&key), flags: *flags, key, data });
         }
         Edit::Flag { slot, flags } if count > 0 => {
@@ -169,7 +169,7 @@ fn ops(schema: &Schema, tree: Tree, view: PageRef, edit: &Edit) -> Vec<PageOp> {
         Edit::OtherData { slot, data } if count > 0 => {
             let slot = slot.index(count);
             if data.len() <= view.node(slot).data.len() + view.free_bytes() {
-                ops.push(PageOp::Replace { slot: slot as u16, data: data.clone() });
+                ops.push(PageOp::Replace { slot: slot as u16, data: data[..].into() });
             }
         }
         Edit::Neighbours { prev, next } => {
@@ -273,8 +273,8 @@ fn too_many_edits_are_refused_and_change_nothing() {
 fn an_edit_that_does_not_fit_is_a_misfit_as_on_bytes() {
     let image = image(4096);
     let pgno = image.layout().run(Tree::Bodies).unwrap().first();
-    let large = PageOp::Insert { slot: 0, flags: 0, key: vec![0; 4], data: vec![1; 2000] };
-    for op in [large, PageOp::Delete { slot: 99 }, PageOp::Replace { slot: 99, data: vec![1] }] {
+    let large = PageOp::Insert { slot: 0, flags: 0, key: [0; 4][..].into(), data: [1; 2000].into() };
+    for op in [large, PageOp::Delete { slot: 99 }, PageOp::Replace { slot: 99, data: [1].into() }] {
         let change = PageChange::one(pgno, 0, op);
         let on_bytes = change.apply(&mut bytes(&image, pgno), 100);
         let known = sparse(&image, pgno).unwrap().apply(&change, 100);

@@ -32,11 +32,11 @@ fn page_op() -> impl Strategy<Value = PageOp> {
         (any::<u16>(), any::<u8>(), bytes(), bytes()).prop_map(|(slot, flags, key, data)| PageOp::Insert {
             slot,
             flags,
-            key,
-            data
+            key: key.into(),
+            data: data.into(),
         }),
         any::<u16>().prop_map(|slot| PageOp::Delete { slot }),
-        (any::<u16>(), bytes()).prop_map(|(slot, data)| PageOp::Replace { slot, data }),
+        (any::<u16>(), bytes()).prop_map(|(slot, data)| PageOp::Replace { slot, data: data.into() }),
         (any::<u16>(), any::<u8>()).prop_map(|(slot, flags)| PageOp::SetNodeFlags { slot, flags }),
         any::<u32>().prop_map(|pgno| PageOp::SetPrevious { pgno }),
         any::<u32>().prop_map(|pgno| PageOp::SetNext { pgno }),
@@ -51,14 +51,14 @@ fn undo() -> impl Strategy<Value = Undo> {
     let was = prop_oneof![
         Just(Before::Absent),
         Just(Before::Present),
-        bytes().prop_map(|data| Before::Data { data }),
-        bytes().prop_map(|data| Before::Deleted { data }),
+        bytes().prop_map(|data| Before::Data { data: data.into() }),
+        bytes().prop_map(|data| Before::Deleted { data: data.into() }),
     ];
     (any::<u32>(), any::<u32>(), bytes(), bytes(), was).prop_map(|(fdp, objid, key, tail, was)| Undo {
         fdp,
         objid,
-        key,
-        tail,
+        key: key.into(),
+        tail: tail.into(),
         was,
     })
 }
@@ -129,7 +129,7 @@ proptest! {
 fn redo_tells_an_old_page_from_a_new_one_and_both_from_a_wrong_one() {
     let mut page = vec![0; 4096];
     edb::page::PageMut::format(&mut page, 9, 8, edb::page::page_flags::LEAF, 100);
-    let insert = PageOp::Insert { slot: 0, flags: 0, key: vec![1], data: vec![2] };
+    let insert = PageOp::Insert { slot: 0, flags: 0, key: [1][..].into(), data: [2].into() };
     let change = PageChange::one(9, 100, insert.clone());
     assert_eq!(change.redo(&mut page.clone(), 100), Redo::AlreadyThere);
     assert_eq!(change.redo(&mut page, 120), Redo::Applied);

@@ -30,7 +30,7 @@ pub struct LogBuilder {
     used: usize,
     full: VecDeque<Segment>,
     chain: RecordChain,
-    /// The record being added, with its checksum.
+    /// The record being added in pieces, with its checksum.
     scratch: Vec<u8>,
 }
 
@@ -76,15 +76,16 @@ impl LogBuilder {
             return self.append(record, time);
         }
         self.chain = self.chain.next(self.generation, record);
+        let sum = self.chain.bytes();
+        if is_whole {
+            self.put(frame::WHOLE, &[], [record, &sum], time);
+            return self.position();
+        }
         let mut summed = std::mem::take(&mut self.scratch);
         summed.clear();
         summed.extend_from_slice(record);
-        summed.extend_from_slice(&self.chain.bytes());
-        if is_whole {
-            self.put(frame::WHOLE, &[], &summed, time);
-        } else {
-            self.put_pieces(&summed, time);
-        }
+        summed.extend_from_slice(&sum);
+        self.put_pieces(&summed, time);
         self.scratch = summed;
         self.position()
     }
@@ -101,9 +102,9 @@ impl LogBuilder {
             }
             let (piece, behind) = rest.split_at(rest.len().min(self.room() - header));
             if is_first {
-                self.put(frame::FIRST_PIECE, &total, piece, time);
+                self.put(frame::FIRST_PIECE, &total, [piece, &[]], time);
             } else {
-                self.put(frame::NEXT_PIECE, &[], piece, time);
+                self.put(frame::NEXT_PIECE, &[], [piece, &[]], time);
             }
             rest = behind;
         }
@@ -113,12 +114,13 @@ impl LogBuilder {
         SEGMENT_BYTES - self.used
     }
 
-    fn put(&mut self, kind: u8, before_length: &[u8], data: &[u8], time: LogTime) {
+    /// Adds one frame; its data come in two parts.
+    fn put(&mut self, kind: u8, before_length: &[u8], data: [&[u8]; 2], time: LogTime) {
         if self.used == DATA_START {
             self.open[AT_TIME..AT_TIME + LogTime::BYTES].copy_from_slice(&time.to_bytes());
         }
-        let length = (data.len() as u16).to_le_bytes();
-        for part in [&[kind], before_length, &length, data] {
+        let length = ((data[0].len() + data[1].len()) as u16).to_le_bytes();
+        for part in [&[kind], before_length, &length, data[0], data[1]] {
             self.open[self.used..self.used + part.len()].copy_from_slice(part);
             self.used += part.len();
         }
@@ -132,9 +134,9 @@ impl LogBuilder {
         if self.used == DATA_START {
             return;
         }
-        let segment = self.stamped(0);
+        let bytes = std::mem::replace(&mut self.open, Box::new([0; SEGMENT_BYTES]));
+        let segment = self.stamped(bytes, 0);
         self.full.push_back(segment);
-        self.open.fill(0);
         self.used = DATA_START;
         self.segment += 1;
         self.skip_to_data();
@@ -157,12 +159,12 @@ impl LogBuilder {
     /// The open segment as it is now, and its shadow, if it holds anything. Both must be written again when more is
     /// added.
     pub fn open_segment(&self) -> Option<[Segment; 2]> {
-        (self.used > DATA_START).then(|| [self.stamped(0), self.stamped(1)])
+        (self.used > DATA_START)
+            .then(|| [0, 1].map(|places_behind| self.stamped(self.open.clone(), places_behind)))
     }
 
-    fn stamped(&self, places_behind: u16) -> Segment {
+    fn stamped(&self, mut bytes: Box<[u8; SEGMENT_BYTES]>, places_behind: u16) -> Segment {
         let position = LogPosition::new(self.generation, self.segment, 0);
-        let mut bytes = self.open.clone();
         bytes[AT_POSITION..AT_POSITION + LogPosition::BYTES].copy_from_slice(&position.to_bytes());
         put_u32(&mut bytes[..], FLAGS, page_flags::NEW_CHECKSUM);
         checksum::stamp(&mut bytes[..], self.segment.into());

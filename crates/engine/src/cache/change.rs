@@ -1,6 +1,6 @@
 //! Reading and changing pages between two awaits.
 
-use std::cell::Ref;
+use std::cell::{Cell, Ref};
 
 use btree::{MiniTransaction, Misfit, PageChange, PageCoding, PageView, Pager, Redo, Stop};
 use edb::page::{PageRef, page_flags};
@@ -17,18 +17,24 @@ pub(crate) struct View<'a> {
     db: u8,
     page_bytes: usize,
     now_ns: u64,
+    /// The page asked for last, and its frame: operations ask for a page several times in a row.
+    last: Cell<Option<(u32, u32)>>,
 }
 
 impl Pager for View<'_> {
     fn page(&self, pgno: u32) -> btree::Result<PageView<'_>> {
-        let found = self.frames.find(PageKey { db: self.db, pgno });
-        match found.map(|number| (number, self.frames.get(number))) {
-            Some((number, frame)) if frame.holds == Holds::Page => {
+        let number = match self.last.get() {
+            Some((last, number)) if last == pgno => number,
+            _ => {
+                let found = self.frames.find(PageKey { db: self.db, pgno });
+                let number = found.filter(|number| self.frames.get(*number).holds == Holds::Page);
+                let number = number.ok_or(Stop::Missing(pgno))?;
                 self.frames.touch(number, self.now_ns);
-                Ok(frame.page.as_ref().expect("a frame that holds a page has it").view())
+                self.last.set(Some((pgno, number)));
+                number
             }
-            _ => Err(Stop::Missing(pgno)),
-        }
+        };
+        Ok(self.frames.get(number).page.as_ref().expect("a frame that holds a page has it").view())
     }
 
     fn page_bytes(&self) -> usize {
@@ -40,7 +46,8 @@ impl Cache {
     /// The pages of one database as they are now.
     pub(crate) fn view(&self, db: u8) -> View<'_> {
         let now_ns = self.0.world.now().ns;
-        View { frames: self.0.frames.borrow(), db, page_bytes: self.0.page_bytes, now_ns }
+        let frames = self.0.frames.borrow();
+        View { frames, db, page_bytes: self.0.page_bytes, now_ns, last: Cell::new(None) }
     }
 
     /// Calls `log_image` with every page that `mini` makes dirty and whose old contents redo may need.

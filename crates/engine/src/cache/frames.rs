@@ -53,8 +53,6 @@ pub(crate) struct Frame {
     pub(crate) holds: Holds,
     pub(crate) page: Option<CachedPage>,
     pub(crate) pins: u32,
-    /// Last and second-last use.
-    used_ns: [Cell<u64>; 2],
     /// Where the log begins to hold changes that the file may lack; `END` if clean.
     pub(crate) first_dirty: LogPosition,
     /// Behind the last change; the log must be durable to here before the page is written.
@@ -77,7 +75,6 @@ impl Frame {
             holds: Holds::Nothing,
             page: None,
             pins: 0,
-            used_ns: [Cell::new(0), Cell::new(0)],
             first_dirty: POSITION_END,
             last_change: LogPosition::default(),
             writing: false,
@@ -92,33 +89,44 @@ impl Frame {
         self.first_dirty != POSITION_END
     }
 
+    fn may_leave(&self) -> bool {
+        self.pins == 0 && !self.writing && matches!(self.holds, Holds::Page | Holds::Damaged)
+    }
+}
+
+/// When the page in a frame was used.
+#[derive(Default)]
+struct Uses {
+    last_ns: Cell<u64>,
+    second_last_ns: Cell<u64>,
+}
+
+impl Uses {
     fn touch(&self, now_ns: u64) {
-        let last = self.used_ns[0].get();
-        if now_ns.saturating_sub(last) > CORRELATION_NS {
-            self.used_ns[1].set(last);
+        let last_ns = self.last_ns.replace(now_ns);
+        if now_ns.saturating_sub(last_ns) > CORRELATION_NS {
+            self.second_last_ns.set(last_ns);
         }
-        self.used_ns[0].set(now_ns);
     }
 
     /// A page that was read ahead is as good as used twice: whoever has it read will use it. As one used once it would leave
     /// before every page that has served its purpose.
     fn expect_use(&self, now_ns: u64) {
-        self.used_ns.iter().for_each(|used_ns| used_ns.set(now_ns));
+        self.last_ns.set(now_ns);
+        self.second_last_ns.set(now_ns);
     }
 
     /// Frames with smaller values leave first.
     fn rank(&self) -> (u64, u64) {
-        (self.used_ns[1].get(), self.used_ns[0].get())
-    }
-
-    fn may_leave(&self) -> bool {
-        self.pins == 0 && !self.writing && matches!(self.holds, Holds::Page | Holds::Damaged)
+        (self.second_last_ns.get(), self.last_ns.get())
     }
 }
 
 /// All frames of an instance.
 pub(crate) struct Frames {
     frames: Vec<Frame>,
+    /// Of each frame; apart, so that drawing frames to free looks at little memory.
+    uses: Vec<Uses>,
     free: Vec<u32>,
     table: FixedHashMap<u64, u32>,
     capacity: usize,
@@ -137,6 +145,7 @@ impl Frames {
     pub(crate) fn new(capacity: usize) -> Frames {
         Frames {
             frames: Vec::new(),
+            uses: Vec::new(),
             free: Vec::new(),
             table: FixedHashMap::default(),
             capacity,
@@ -155,13 +164,13 @@ impl Frames {
 
     /// The page in `frame` is used.
     pub(crate) fn touch(&self, frame: u32, now_ns: u64) {
-        self.get(frame).touch(now_ns);
+        self.uses_of(frame).touch(now_ns);
         self.is_ready_from(frame, now_ns);
     }
 
     /// The page in `frame` was read before anybody needed it.
     pub(crate) fn expect_use(&self, frame: u32, now_ns: u64) {
-        self.get(frame).expect_use(now_ns);
+        self.uses_of(frame).expect_use(now_ns);
         self.is_ready_from(frame, now_ns);
     }
 
@@ -189,8 +198,9 @@ impl Frames {
             if !slot.is_ready.get() {
                 continue;
             }
-            if slot.used_ns[0].get() != queued_ns || slot.pins > 0 {
-                ready.push_back((frame, slot.used_ns[0].get()));
+            let last_ns = self.uses[frame as usize].last_ns.get();
+            if last_ns != queued_ns || slot.pins > 0 {
+                ready.push_back((frame, last_ns));
                 continue;
             }
             slot.is_ready.set(false);
@@ -235,6 +245,10 @@ impl Frames {
         &self.frames[frame as usize]
     }
 
+    fn uses_of(&self, frame: u32) -> &Uses {
+        &self.uses[frame as usize]
+    }
+
     pub(crate) fn get_mut(&mut self, frame: u32) -> &mut Frame {
         &mut self.frames[frame as usize]
     }
@@ -244,8 +258,10 @@ impl Frames {
     pub(crate) fn occupy(&mut self, key: PageKey, holds: Holds) -> u32 {
         let frame = self.free.pop().unwrap_or_else(|| {
             self.frames.push(Frame::empty());
+            self.uses.push(Uses::default());
             (self.frames.len() - 1) as u32
         });
+        self.uses[frame as usize] = Uses::default();
         *self.get_mut(frame) = Frame { key, holds, ..Frame::empty() };
         let before = self.table.insert(key.packed(), frame);
         debug_assert!(before.is_none(), "a page lies in one frame");
@@ -317,8 +333,8 @@ impl Frames {
         let mut best: Option<u32> = None;
         for _ in 0..SAMPLE {
             let frame = self.next_random(self.frames.len());
-            let slot = self.get(frame);
-            if slot.may_leave() && best.is_none_or(|best| slot.rank() < self.get(best).rank()) {
+            let is_older = best.is_none_or(|best| self.uses_of(frame).rank() < self.uses_of(best).rank());
+            if is_older && self.get(frame).may_leave() {
                 best = Some(frame);
             }
         }

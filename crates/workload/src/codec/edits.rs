@@ -115,20 +115,20 @@ impl DatabaseCodec {
             op::INSERT => PageOp::Insert {
                 slot: slot(from)?,
                 flags: flags(from)?,
-                key: take_piece(from).filter(|key| key.len() <= KEY_BYTES_MAX)?.to_vec(),
-                data: take_piece(from).filter(|data| !data.is_empty())?.to_vec(),
+                key: take_piece(from).filter(|key| key.len() <= KEY_BYTES_MAX)?.into(),
+                data: take_piece(from).filter(|data| !data.is_empty())?.into(),
             },
             op::DELETE => PageOp::Delete { slot: slot(from)? },
             op::REPLACE => PageOp::Replace {
                 slot: slot(from)?,
-                data: take_piece(from).filter(|data| !data.is_empty())?.to_vec(),
+                data: take_piece(from).filter(|data| !data.is_empty())?.into(),
             },
             op::SET_FLAGS => PageOp::SetNodeFlags { slot: slot(from)?, flags: flags(from)? },
             op::SET_PREVIOUS => PageOp::SetPrevious { pgno: pgno(from)? },
             op::SET_NEXT => PageOp::SetNext { pgno: pgno(from)? },
             op::INSERT_ENTRY => {
                 let (slot, flags, entry) = (slot(from)?, flags(from)?, take_entry(from)?);
-                PageOp::Insert { slot, flags, key: schema.key(entry).to_vec(), data: schema.data(entry) }
+                PageOp::Insert { slot, flags, key: schema.key(entry).into(), data: schema.data(entry) }
             }
             op::REPLACE_ENTRY => PageOp::Replace { slot: slot(from)?, data: schema.data(take_entry(from)?) },
             _ => return None,

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Nodes and header are those of the page that `fill` writes (a test compares every kind of page).
 
-use btree::sparse::{NodeFunction, NodeKey, Outline};
+use btree::NodeKey;
+use btree::sparse::{NodeFunction, Outline};
 use edb::page::{header_bytes, page_flags};
 
 use super::layout::{LARGE_TREES, Place, Run};
@@ -123,7 +124,7 @@ impl NodeFunction for DatabaseImage {
             }
             let child = self.child(&spot, slot) as u32;
             let entry = spot.run.first_entry_under(spot.level - 1, child + 1);
-            return NodeKey::from_slice(&separator(&self.schema, spot.run, entry));
+            return separator(&self.schema, spot.run, entry).into();
         }
         let entry = spot.first_entry() + slot as u64;
         let key = match spot.run.tree {
@@ -134,7 +135,7 @@ impl NodeFunction for DatabaseImage {
             }
             Tree::Conversations => conversation_key(self.schema.places().place_of_rank(entry)),
         };
-        NodeKey::from_slice(&key)
+        key.into()
     }
 
     fn data_bytes(&self, page: &Outline, slot: usize) -> usize {

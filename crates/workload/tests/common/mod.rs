@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::rc::Rc;
 
-use btree::{Pager, tree, update};
+use btree::{EntryData, Pager, tree, update};
 use edb::checksum::{Verdict, verify};
 use engine::{DatabaseConfig, Durability, Instance, InstanceConfig, StopSignal, Transaction};
 use workload::codec::DatabaseCodec;
@@ -329,7 +329,7 @@ impl<W: Witness> Load<W> {
         let (tree, key) = (image.tree(entry.tree()), image.schema().key(entry));
         let tail = match entry {
             Entry::Conversation { .. } => image.schema().data(entry),
-            _ => Vec::new(),
+            _ => EntryData::default(),
         };
         transaction.change(db, |pager: &dyn Pager| Ok((update::delete(pager, tree, &key, &tail)?, ()))).await
     }
