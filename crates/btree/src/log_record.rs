@@ -63,11 +63,14 @@ pub enum LogRecord {
         /// Its bytes.
         page: Box<[u8]>,
     },
-    /// The file of a database has this many pages from here on (header and shadow not counted).
+    /// The file of a database grows (header and shadow not counted). What lies behind its pages is unused before, and zero
+    /// from here on.
     Extend {
         /// The database.
         db: u8,
-        /// Pages.
+        /// Pages before.
+        before: u32,
+        /// Pages from here on.
         pages: u32,
     },
     /// A database joins the instance.
@@ -158,8 +161,9 @@ impl LogRecord {
             LogRecord::PageImage { db, pgno, page } => {
                 encode_page_image(*db, *pgno, out, |out| coding.encode(*pgno, page, out));
             }
-            LogRecord::Extend { db, pages } => {
+            LogRecord::Extend { db, before, pages } => {
                 out.extend_from_slice(&[EXTEND, *db]);
+                put_int(out, (*before).into());
                 put_int(out, (*pages).into());
             }
             LogRecord::Attach { db, path, signature, page_bytes, dbtime } => {
@@ -206,7 +210,7 @@ impl LogRecord {
                 let pgno = reader.u32()?;
                 LogRecord::PageImage { db, pgno, page: get_page(pgno, coding_of(db)?, &mut reader)? }
             }
-            EXTEND => LogRecord::Extend { db: reader.byte()?, pages: reader.u32()? },
+            EXTEND => LogRecord::Extend { db: reader.byte()?, before: reader.u32()?, pages: reader.u32()? },
             ATTACH => LogRecord::Attach {
                 db: reader.byte()?,
                 path: std::str::from_utf8(reader.bytes()?).ok()?.to_owned(),

@@ -240,7 +240,7 @@ impl Core {
         // A full disk is an answer to the caller, not the end of the instance.
         database.lengthen_file(pages).await?;
         database.length_logged.set(database.length_logged.get().min(self.log.tip()));
-        self.append(&LogRecord::Extend { db: database.id, pages });
+        self.append(&LogRecord::Extend { db: database.id, before, pages });
         self.change(database.id, None, |pager| Ok((space::grow_database(pager, before, pages)?, ()))).await?;
         database.pages.set(pages);
         database.update_header(|_| ()).await?;

@@ -6,6 +6,8 @@
 //! 2. The file is longer before a record that says so exists, and such a record precedes the use of the space. A length
 //!    that is lost comes back by redo: the checkpoint does not pass the record before the length is durable, which the
 //!    next writing of the header makes it.
+//! 3. Space that no tree has used yet is zero. A power cut may leave old bytes in space whose length was not durable: redo
+//!    gives that space up and takes it anew, and what lies behind the last page that the trees know of goes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -150,6 +152,17 @@ impl Database {
             self.file.file().set_size(bytes).await?;
         }
         Ok(is_short)
+    }
+
+    /// Gives up what lies behind the first `pages` pages; that it is gone is durable when the file has been synced. Returns
+    /// whether there was something.
+    pub(crate) async fn cut_file(&self, pages: u32) -> Result<bool> {
+        let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
+        let is_long = self.file.file().size().await? > bytes;
+        if is_long {
+            self.file.file().set_size(bytes).await?;
+        }
+        Ok(is_long)
     }
 
     async fn take_header(&self) -> DatabaseHeader {

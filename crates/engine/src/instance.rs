@@ -375,6 +375,12 @@ impl Opening {
         for database in &self.databases {
             let pages = core.read(database.id, known_pages).await?;
             database.pages.set(pages);
+            // A file that was lengthened in vain. The next writing of the header makes the cut durable; till then the next
+            // recovery would make it again.
+            let is_recovered = database.header().await.state() == State::Dirty;
+            if is_recovered && database.cut_file(pages).await? {
+                report.branches.count(RecoveryBranch::NewSpaceCleared);
+            }
         }
         let mut losers = core.transactions.borrow().open_ids();
         losers.reverse();

@@ -36,9 +36,14 @@ const HONEST_FAULTS: [FaultKind; 14] = [
     FaultKind::StaleBlock,
 ];
 
-/// Ways that have tests of their own: damaged first copies below, an older copy of a database in tests/jobs.rs.
-const ELSEWHERE: [RecoveryBranch; 3] =
-    [RecoveryBranch::SecondCheckpoint, RecoveryBranch::ShadowHeader, RecoveryBranch::FileLengthened];
+/// Ways that have tests of their own: damaged first copies below, an older copy of a database in tests/jobs.rs, growth
+/// shortly before a power cut in tests/power_cuts.rs of `workload`.
+const ELSEWHERE: [RecoveryBranch; 4] = [
+    RecoveryBranch::SecondCheckpoint,
+    RecoveryBranch::ShadowHeader,
+    RecoveryBranch::FileLengthened,
+    RecoveryBranch::NewSpaceCleared,
+];
 
 fn honest_seeds(from: u64) {
     let mut totals = Totals::default();

@@ -90,8 +90,15 @@ async fn load_forever(world: World, databases: Rc<Databases>, keeper: Keeper, se
     pending().await
 }
 
-/// One seed; returns pages that recovery repaired, and the torn writes.
-fn run(seed: u64) -> (u64, u64) {
+/// What seeds have met.
+#[derive(Default)]
+struct Met {
+    repaired_pages: u64,
+    cleared_spaces: u32,
+    torn_writes: u64,
+}
+
+fn run(seed: u64, met: &mut Met) {
     let times = FixedLatencyTimes::default();
     let config = SimConfig { storage: Box::new(FixedLatency::new(seed, times)), ..SimConfig::default() };
     let simulation = Simulation::new(seed, config);
@@ -101,11 +108,8 @@ fn run(seed: u64) -> (u64, u64) {
     simulation.run_until(databases.create(&world));
     let mut random = Random::new(seed);
     let mut rows = databases.initial_rows();
-    let mut repaired = 0;
     for round in 0..ROUNDS {
-        // Stale bytes in new space that nothing has used yet would pass for damage here.
-        let power_cut =
-            PowerCut { lost_write: 0.1, torn_write: 0.7, stale_block: 0.0, ..PowerCut::default() };
+        let power_cut = PowerCut { lost_write: 0.1, torn_write: 0.7, ..PowerCut::default() };
         let point = if random.next_u64().is_multiple_of(2) { CrashPoint::Before } else { CrashPoint::After };
         let crash_at_nth = Some((300 + random.next_u64() % 3000, point));
         simulation.set_faults(Faults { crash_at_nth, power_cut: power_cut.clone(), ..Faults::default() });
@@ -124,7 +128,8 @@ fn run(seed: u64) -> (u64, u64) {
         let world = simulation.restart("h");
         let found = simulation.run_until(async {
             let (instance, report) = Instance::open(&world, &databases.config()).await.unwrap();
-            repaired += report.pages_repaired;
+            met.repaired_pages += report.pages_repaired;
+            met.cleared_spaces += report.branches.of(RecoveryBranch::NewSpaceCleared);
             assert!(report.branches.of(RecoveryBranch::VerifiedPageFromImage) > 0);
             instance.close().await.unwrap();
             let mut found = Rows::new();
@@ -149,7 +154,7 @@ fn run(seed: u64) -> (u64, u64) {
             apply(&mut rows, changes);
         }
     }
-    (repaired, simulation.fault_counts().of(FaultKind::TornWrite))
+    met.torn_writes += simulation.fault_counts().of(FaultKind::TornWrite);
 }
 
 fn world_of(simulation: &Simulation, round: u64) -> World {
@@ -158,10 +163,11 @@ fn world_of(simulation: &Simulation, round: u64) -> World {
 
 #[test]
 fn databases_of_known_pages_survive_power_cuts() {
-    let (mut repaired, mut torn) = (0, 0);
-    for seed in 1..=SEEDS {
-        let (more_repaired, more_torn) = run(seed);
-        (repaired, torn) = (repaired + more_repaired, torn + more_torn);
-    }
-    assert!(torn > 0 && repaired > 0, "{torn} writes were torn, {repaired} pages repaired");
+    let mut met = Met::default();
+    (1..=SEEDS).for_each(|seed| run(seed, &mut met));
+    let Met { repaired_pages, cleared_spaces, torn_writes } = met;
+    assert!(
+        torn_writes > 0 && repaired_pages > 0 && cleared_spaces > 0,
+        "{torn_writes} writes were torn, {repaired_pages} pages repaired, {cleared_spaces} times new space was cleared"
+    );
 }

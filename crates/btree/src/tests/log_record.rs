@@ -80,7 +80,8 @@ fn record() -> impl Strategy<Value = LogRecord> {
         1 => (any::<u32>(), any::<bool>()).prop_map(|(transaction, durable)| LogRecord::Commit { transaction, durable }),
         1 => any::<u32>().prop_map(|transaction| LogRecord::Rollback { transaction }),
         1 => (any::<u32>(), page()).prop_map(|(pgno, page)| LogRecord::PageImage { db: 1, pgno, page }),
-        1 => (any::<u8>(), any::<u32>()).prop_map(|(db, pages)| LogRecord::Extend { db, pages }),
+        1 => (any::<u8>(), any::<u32>(), any::<u32>())
+            .prop_map(|(db, before, pages)| LogRecord::Extend { db, before, pages }),
         1 => ("[a-z/]{0,20}", any::<[u32; 2]>(), any::<u64>()).prop_map(|(path, [signature, page_bytes], dbtime)| {
             LogRecord::Attach { db: 3, path, signature, page_bytes, dbtime }
         }),

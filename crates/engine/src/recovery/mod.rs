@@ -499,10 +499,13 @@ impl Recovery<'_> {
                 let Replay { pages, report, .. } = replay;
                 self.replay_image(PageKey { db, pgno }, &page, (start, end), pages, report).await?;
             }
-            LogRecord::Extend { db, pages } if takes_part(&replay.participants, db, end) => {
+            LogRecord::Extend { db, before, pages } if takes_part(&replay.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");
-                let lengthened = database.lengthen_file(pages).await?;
-                if lengthened {
+                // Every page that was used there since is made anew by a later record.
+                if database.cut_file(before).await? {
+                    database.lengthen_file(pages).await?;
+                    replay.report.branches.count(RecoveryBranch::NewSpaceCleared);
+                } else if database.lengthen_file(pages).await? {
                     replay.report.branches.count(RecoveryBranch::FileLengthened);
                 }
             }
