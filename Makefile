@@ -23,12 +23,10 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 
 test: setup lint
-	$(CARGO) test --workspace --locked --no-fail-fast
-	$(CARGO) test -p engine --locked --features planted-bugs --test planted
-	$(CARGO) test --workspace --locked --features proofload/pdf --test pdf
+	$(CARGO) test --workspace --all-features --locked --no-fail-fast
 	@tools/test-setup --report
 
-bench: build
+bench:
 	tools/bench
 
 soak:

@@ -1,8 +1,9 @@
 //! How a command ends: a status, or one story with the cause and the remedy.
 
+use std::ops::Range;
 use std::process::ExitCode;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use annotate_snippets::{AnnotationKind, Element, Level, Renderer, Snippet};
 use solution::SolutionError;
 
 use crate::output::printable;
@@ -38,10 +39,12 @@ pub struct Failure {
     place: Option<Box<Place>>,
 }
 
+/// The part of a file that is meant.
 #[derive(Debug)]
 struct Place {
-    source: NamedSource<String>,
-    span: LabeledSpan,
+    file_name: String,
+    text: String,
+    span: Range<usize>,
 }
 
 impl Failure {
@@ -68,6 +71,7 @@ impl Failure {
     }
 
     /// The story in one line, for someone on another host.
+    #[cfg(feature = "fleet")]
     pub fn line(&self) -> String {
         match &self.help {
             Some(help) => format!("{self} ({help})"),
@@ -76,24 +80,24 @@ impl Failure {
     }
 
     /// Prints the story on stderr and gives the exit status.
-    pub fn tell(mut self) -> ExitCode {
-        let exit = ExitCode::from(self.exit);
+    pub fn tell(self) -> ExitCode {
         // Causes quote what files say.
-        self.message = printable(&self.message);
-        self.cause = self.cause.as_deref().map(printable);
-        self.help = self.help.as_deref().map(printable);
-        eprintln!("{:?}", miette::Report::new(self));
-        exit
+        let title = Level::ERROR.primary_title(printable(&self.to_string()));
+        let place = self.place.as_ref().map(|place| {
+            let span = AnnotationKind::Primary.span(place.span.clone()).label("asked for here");
+            Element::from(Snippet::source(&place.text).path(&place.file_name).annotation(span))
+        });
+        let help = self.help.as_deref().map(|help| Level::HELP.message(printable(help)).into());
+        let story = title.elements(place.into_iter().chain(help));
+        anstream::eprintln!("{}", Renderer::styled().render(&[story]));
+        ExitCode::from(self.exit)
     }
 }
 
 impl From<Box<SolutionError>> for Failure {
     fn from(error: Box<SolutionError>) -> Failure {
         let SolutionError { message, help, span, file_name, text } = *error;
-        let place = Place {
-            source: NamedSource::new(printable(&file_name), harmless(&text)).with_language("toml"),
-            span: LabeledSpan::new_with_span(Some("asked for here".into()), span),
-        };
+        let place = Place { file_name: printable(&file_name), text: harmless(&text), span };
         Failure { help, place: Some(Box::new(place)), ..Failure::wrong_input(message) }
     }
 }
@@ -125,17 +129,3 @@ impl std::fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-impl Diagnostic for Failure {
-    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        self.help.as_ref().map(|help| Box::new(help) as Box<dyn std::fmt::Display>)
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.place.as_ref().map(|place| &place.source as &dyn SourceCode)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.place.as_ref().map(|place| Box::new(std::iter::once(place.span.clone())) as Box<_>)
-    }
-}

@@ -9,6 +9,7 @@
 mod compare_cmd;
 mod crash_test_cmd;
 mod failure;
+#[cfg_attr(not(feature = "fleet"), path = "no_fleet.rs")]
 mod fleet_cmd;
 mod import_cmd;
 mod lint_cmd;

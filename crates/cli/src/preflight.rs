@@ -92,6 +92,7 @@ impl Preflight {
     }
 
     /// The folders that the run writes to.
+    #[cfg(feature = "fleet")]
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.needs.iter().map(|(dir, _)| dir.as_path())
     }

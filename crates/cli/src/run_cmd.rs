@@ -32,32 +32,32 @@ pub struct RunArguments {
     /// Only these kinds of tests, in the order of the solution file, on databases that exist: init, tune, performance,
     /// stress, database_checksum, log_checksum, backup, backup_to_disk, restore, log_generation, soft_recovery.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = test_kind)]
-    tests: Vec<TestKind>,
+    pub tests: Vec<TestKind>,
     /// Folder of the run folders.
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
-    out: PathBuf,
+    pub out: PathBuf,
     /// Where all randomness comes from.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Say what would be written and how much disk it takes, and do nothing.
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// Show the run on the whole terminal; plain lines where there is none.
     #[arg(long)]
     live: bool,
     /// Allow databases on a memory file system, with buffered I/O where unbuffered is refused: proves nothing about disks.
     #[arg(long)]
-    allow_memory: bool,
+    pub allow_memory: bool,
     /// Run on every host under test at once, with the credentials that `proofload fleet init` made in this folder; on each
     /// host `proofload agent` has to run.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["host", "live"])]
     fleet: Option<PathBuf>,
     /// Start this nats-server for the fleet, and again when it ends; without it one has to run already.
     #[arg(long, value_name = "PROGRAM", requires = "fleet", num_args = 0..=1, default_missing_value = "nats-server")]
-    nats_server: Option<String>,
+    pub nats_server: Option<String>,
     /// Take up the run of a fleet in this folder, whose controller died or ended before it had all evidence.
     #[arg(long, value_name = "RUN", requires = "fleet", conflicts_with_all = ["out", "seed", "tests", "dry_run"])]
-    resume: Option<PathBuf>,
+    pub resume: Option<PathBuf>,
 }
 
 pub fn test_kind(text: &str) -> Result<TestKind, String> {
@@ -90,18 +90,7 @@ const KINDS: [TestKind; 12] = [
 pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let solution = read_solution(&arguments.solution)?;
     if let Some(fleet) = &arguments.fleet {
-        let order = crate::fleet_cmd::FleetRun {
-            solution: &solution,
-            fleet,
-            nats_server: arguments.nats_server.as_deref(),
-            resume: arguments.resume.as_deref(),
-            tests: &arguments.tests,
-            out: &arguments.out,
-            seed: arguments.seed,
-            dry_run: arguments.dry_run,
-            allow_memory: arguments.allow_memory,
-        };
-        return order.conduct();
+        return crate::fleet_cmd::conduct(arguments, &solution, fleet);
     }
     let deployment = solution.deployment(arguments.host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;

@@ -12,10 +12,12 @@ use std::sync::Arc;
 
 use fleet::agent::{Agent, AgentError};
 use fleet::credentials::{Credentials, CredentialsError, make};
+use solution::Solution;
 
-pub use conduct::FleetRun;
+use conduct::FleetRun;
 
 use crate::failure::{Failure, Status};
+use crate::run_cmd::RunArguments;
 
 /// Prepares runs on many hosts.
 #[derive(clap::Args)]
@@ -52,6 +54,22 @@ pub struct AgentArguments {
     /// Folder of what the agent must not forget, and of its evidence.
     #[arg(long, value_name = "FOLDER")]
     state: PathBuf,
+}
+
+/// Runs `run --fleet`, with the credentials in the folder `fleet`.
+pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> Result<Status, Failure> {
+    let order = FleetRun {
+        solution,
+        fleet,
+        nats_server: arguments.nats_server.as_deref(),
+        resume: arguments.resume.as_deref(),
+        tests: &arguments.tests,
+        out: &arguments.out,
+        seed: arguments.seed,
+        dry_run: arguments.dry_run,
+        allow_memory: arguments.allow_memory,
+    };
+    order.conduct()
 }
 
 /// Runs the command `fleet`.
