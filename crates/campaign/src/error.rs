@@ -66,6 +66,9 @@ pub enum CampaignError {
     /// A drill is none of one host's tests.
     #[error("a drill needs every host of the solution at once; it is no test of one host")]
     NeedsAllHosts,
+    /// A host could not do its part of a drill.
+    #[error("{0}")]
+    Drill(String),
     /// Someone asked for the end.
     #[error("interrupted")]
     Interrupted,

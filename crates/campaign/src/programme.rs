@@ -15,7 +15,7 @@ use crate::running::Campaign;
 use crate::verdict::{all_pass, judge_none};
 
 /// How a campaign came out.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CampaignOutcome {
     /// Everything that was judged.
     pub verdicts: Vec<Verdict>,

@@ -52,6 +52,9 @@ enum Command {
     Run(run_cmd::RunArguments),
     Fleet(fleet_cmd::FleetArguments),
     Agent(fleet_cmd::AgentArguments),
+    #[command(hide = true)]
+    #[cfg(feature = "fleet")]
+    DrillWork(fleet_cmd::WorkArguments),
     Simulate(simulate_cmd::SimulateArguments),
     Report(report_cmd::ReportArguments),
     Sql(sql_cmd::SqlArguments),
@@ -72,6 +75,8 @@ fn main() -> ExitCode {
         Command::Run(arguments) => run_cmd::run(&arguments),
         Command::Fleet(arguments) => fleet_cmd::run(&arguments),
         Command::Agent(arguments) => fleet_cmd::agent(&arguments),
+        #[cfg(feature = "fleet")]
+        Command::DrillWork(arguments) => fleet_cmd::work(&arguments),
         Command::Simulate(arguments) => simulate_cmd::run(&arguments),
         Command::Report(arguments) => report_cmd::report(&arguments),
         Command::Sql(arguments) => sql_cmd::run(&arguments),

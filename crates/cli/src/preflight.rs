@@ -35,13 +35,13 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Looks; nothing is written. Refuses what must not be touched or cannot fit.
-    pub fn new(
-        deployment: &Deployment,
-        tests: &[TestSpec],
-        allow_memory: bool,
-    ) -> Result<Preflight, Failure> {
-        let needs = needs(deployment, tests);
+    /// Looks at everything that the tests of these deployments of one host will need; nothing is written. Refuses what must
+    /// not be touched or cannot fit.
+    pub fn new(parts: &[(&Deployment, &[TestSpec])], allow_memory: bool) -> Result<Preflight, Failure> {
+        let [(deployment, _), ..] = parts else {
+            return Err(Failure::wrong_input("nothing is to be done on this host"));
+        };
+        let needs = needs(parts);
         let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
         let dirs: Vec<PathBuf> = needs.iter().map(|(dir, _)| dir.clone()).collect();
         for dir in &dirs {
@@ -57,13 +57,18 @@ impl Preflight {
             name: volume.name.clone(),
             dir: volume.dir.clone().into(),
         };
-        let volumes: Vec<Volume> = deployment.volumes.iter().map(volume).collect();
+        let mut volumes: Vec<Volume> = Vec::new();
+        for known in parts.iter().flat_map(|(deployment, _)| &deployment.volumes) {
+            if !volumes.iter().any(|volume| volume.name == known.name) {
+                volumes.push(volume(known));
+            }
+        }
         Ok(Preflight {
             host: deployment.host.clone(),
             solution: deployment.solution.clone(),
             direct: !dirs.iter().any(in_memory),
             before: environment::capture(&deployment.host, &volumes),
-            files: dirs.iter().map(|dir| (dir.clone(), files_below(dir, deployment, tests))).collect(),
+            files: dirs.iter().map(|dir| (dir.clone(), files_below(dir, parts))).collect(),
             needs,
             volumes,
         })
@@ -119,11 +124,11 @@ impl Preflight {
     }
 }
 
-/// Folders of the deployment with the most bytes that the tests may still write into each.
-fn needs(deployment: &Deployment, tests: &[TestSpec]) -> Vec<(PathBuf, u64)> {
-    let mut needed: BTreeMap<PathBuf, u64> =
-        deployment.volumes.iter().map(|volume| (PathBuf::from(&volume.dir), 0)).collect();
-    for (path, bytes) in wanted_files(deployment, tests) {
+/// Folders of the deployments with the most bytes that the tests may still write into each.
+fn needs(parts: &[(&Deployment, &[TestSpec])]) -> Vec<(PathBuf, u64)> {
+    let volumes = parts.iter().flat_map(|(deployment, _)| &deployment.volumes);
+    let mut needed: BTreeMap<PathBuf, u64> = volumes.map(|volume| (PathBuf::from(&volume.dir), 0)).collect();
+    for (path, bytes) in parts.iter().flat_map(|(deployment, tests)| wanted_files(deployment, tests)) {
         // What exists already takes no more space.
         let there = std::fs::metadata(&path).map_or(0, |file| file.len());
         let holder = needed.iter_mut().rfind(|(dir, _)| Path::new(&path).starts_with(dir));
@@ -210,14 +215,18 @@ pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failu
 }
 
 /// What the tests of a deployment may make below `dir`, as the marker of that folder lists it.
-fn files_below(dir: &Path, deployment: &Deployment, tests: &[TestSpec]) -> Vec<String> {
+fn files_below(dir: &Path, parts: &[(&Deployment, &[TestSpec])]) -> Vec<String> {
     let mut files = vec![format!("{}/{PROBE}", dir.display())];
     let mut logs = |folder: &str| {
         let names = ["E00.log", "E00tmp.log", "E00########.log", "E00res0000#.jrs", "E00.chk"];
-        files.extend(names.map(|name| format!("{folder}/{name}")));
+        let records = ["copy.meta", "copy.meta.new"];
+        files.extend(names.iter().chain(&records).map(|name| format!("{folder}/{name}")));
     };
     let mut databases = Vec::new();
-    for instance in &deployment.instances {
+    let instances = parts
+        .iter()
+        .flat_map(|(deployment, tests)| deployment.instances.iter().map(move |instance| (instance, *tests)));
+    for (instance, tests) in instances {
         logs(&instance.log_dir);
         for database in &instance.databases {
             let path = database_path(&database.dir, &database.name);

@@ -94,7 +94,7 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     }
     let deployment = solution.deployment(arguments.host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;
-    let preflight = Preflight::new(&deployment, &tests, arguments.allow_memory)?;
+    let preflight = Preflight::new(&[(&deployment, tests.as_slice())], arguments.allow_memory)?;
     eprint!("{}", preflight.announcement());
     if arguments.dry_run {
         eprintln!("nothing was written (--dry-run)");
@@ -110,7 +110,8 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
     let titles = campaign::titles(&tests);
     let measured = Measured { deployment, tests, row, folder: &folder, preflight };
-    let outcome = measured.carry_out(&mut watcher, live, |_| Alone, |_| Vec::new());
+    let nothing_more = async |_: World, _: &Alone, _: &mut dyn Recorder| CampaignOutcome::default();
+    let outcome = measured.carry_out(&mut watcher, live, |_| Alone, nothing_more, |_| Vec::new());
     watcher.close();
     tell(&outcome?, &titles, &folder, started.elapsed())
 }
@@ -122,21 +123,21 @@ pub fn read_solution(path: &Path) -> Result<Solution, Failure> {
     Ok(Solution::parse(&text, &path.display().to_string())?)
 }
 
-/// The tests that `run` was asked for: all but drills, which only a simulation performs.
+/// The tests that `run` was asked for on one host: all but drills, which need all hosts.
 pub fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
-    let help = "`proofload simulate` performs them";
+    let help = "`proofload run --fleet` and `proofload simulate` perform them";
     if kinds.contains(&TestKind::Drill) {
-        let message = "drills are not performed on real hosts";
+        let message = "a drill needs every host of the solution at once";
         return Err(Failure::wrong_input(message).help(help));
     }
     if kinds.is_empty() && deployment.tests.iter().any(|test| test.kind == TestKind::Drill) {
-        eprintln!("drills are left out on real hosts; {help}");
+        eprintln!("drills are left out on one host; {help}");
     }
     tests_but_drills(deployment, kinds)
 }
 
 /// The tests of these kinds, or of all when none is given, without the drills.
-pub fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
+fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
     let chosen: Vec<TestSpec> = deployment
         .tests
         .iter()
@@ -149,6 +150,27 @@ pub fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<V
         return Err(Failure::wrong_input(message).help("add a [[test]] with this kind"));
     }
     Ok(chosen)
+}
+
+/// The tests asked for that are no drills; none if only drills were asked for.
+pub fn tests_beside_drills(
+    has_drills: bool,
+    deployment: &Deployment,
+    kinds: &[TestKind],
+) -> Result<Vec<TestSpec>, Failure> {
+    let others: Vec<TestKind> = kinds.iter().copied().filter(|kind| *kind != TestKind::Drill).collect();
+    let only_drills = match kinds {
+        [] => deployment.tests.iter().all(|test| test.kind == TestKind::Drill),
+        _ => others.is_empty(),
+    };
+    if only_drills && has_drills {
+        return Ok(Vec::new());
+    }
+    if only_drills {
+        let message = "the solution file has no drill";
+        return Err(Failure::wrong_input(message).help("add a [[test]] with kind = \"drill\""));
+    }
+    tests_but_drills(deployment, &others)
 }
 
 /// A new folder for the evidence, named after time and solution. Never one that exists.
@@ -234,13 +256,14 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Carries the tests out in step with a convoy and keeps the evidence in `run.db`, whose last rows are those that
-    /// `last_rows` makes at the end (in ms of the run).
+    /// Carries the tests out in step with a convoy, then what `finale` does if none of them was the end, and keeps the evidence in
+    /// `run.db`, whose last rows are those that `last_rows` makes at the end (in ms of the run).
     pub fn carry_out<C: Convoy>(
         self,
         watcher: &mut dyn Watcher,
         live: Option<Rc<RefCell<LiveRun>>>,
         convoy: impl FnOnce(&World) -> C,
+        finale: impl AsyncFnOnce(World, &C, &mut dyn Recorder) -> CampaignOutcome,
         last_rows: impl FnOnce(u64) -> Vec<Row>,
     ) -> Result<CampaignOutcome, Failure> {
         let not_kept = |error: &dyn std::fmt::Display| {
@@ -257,9 +280,17 @@ impl Measured<'_> {
             self.preflight.rows().into_iter().try_for_each(|row| recorder.record(row))?;
             let convoy = convoy(&world);
             let (deployment, tests) = (&self.deployment, &self.tests);
-            let outcome =
-                campaign::run_in_convoy(world, deployment, tests, seed, &mut recorder, watcher, &convoy)
-                    .await;
+            let mut outcome = CampaignOutcome::default();
+            if !tests.is_empty() {
+                let (world, recorder) = (world.clone(), &mut recorder);
+                outcome =
+                    campaign::run_in_convoy(world, deployment, tests, seed, recorder, watcher, &convoy).await;
+            }
+            if outcome.error.is_none() {
+                let last = finale(world, &convoy, &mut recorder).await;
+                outcome.verdicts.extend(last.verdicts);
+                outcome.error = last.error;
+            }
             let ended_ms = clock.now().ns / 1_000_000;
             (row.ended_ms, row.ending) = (Some(ended_ms), Some(ending(&outcome)));
             let rest = self.preflight.rows_after().into_iter().chain(last_rows(ended_ms)).chain([row.into()]);

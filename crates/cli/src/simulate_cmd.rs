@@ -53,7 +53,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         deployments.iter_mut().for_each(|deployment| deployment.load.mode = LoadMode::Closed { sessions });
     }
     let drills = chosen_drills(&solution, &deployments[0], &arguments.tests, arguments.seed)?;
-    let tests = tests_beside(&drills, &deployments[0], &arguments.tests)?;
+    let tests = run_cmd::tests_beside_drills(!drills.is_empty(), &deployments[0], &arguments.tests)?;
     let tests = match tests.as_slice() {
         [] => tests,
         _ => rehearsal::with_databases(&shortened(tests, arguments.duration)?),
@@ -160,27 +160,6 @@ fn chosen_drills(
         }
     }
     Ok(chosen)
-}
-
-/// The tests asked for that are no drills; none if only drills were asked for.
-fn tests_beside(
-    drills: &[ChosenDrill],
-    deployment: &Deployment,
-    kinds: &[TestKind],
-) -> Result<Vec<TestSpec>, Failure> {
-    let others: Vec<TestKind> = kinds.iter().copied().filter(|kind| *kind != TestKind::Drill).collect();
-    let only_drills = match kinds {
-        [] => deployment.tests.iter().all(|test| test.kind == TestKind::Drill),
-        _ => others.is_empty(),
-    };
-    if only_drills && !drills.is_empty() {
-        return Ok(Vec::new());
-    }
-    if only_drills {
-        let message = "the solution file has no drill";
-        return Err(Failure::wrong_input(message).help("add a [[test]] with kind = \"drill\""));
-    }
-    run_cmd::tests_but_drills(deployment, &others)
 }
 
 /// The deployments of the servers asked for: the first `n`, or those named.

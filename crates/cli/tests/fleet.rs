@@ -7,15 +7,17 @@
 
 #[path = "fleet/net.rs"]
 mod net;
+#[path = "fleet/site.rs"]
+mod site;
 
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fleet::bus::Bus;
 use fleet::credentials::Credentials;
 use fleet::message::{Beat, Orders, PROTOCOL, Work, format, parse};
-use net::{Net, Program, can_run, wait_for};
+use net::{can_run, wait_for};
 use serde_json::Value;
+use site::Site;
 
 const SOLUTION: &str = r#"
 [solution]
@@ -60,138 +62,9 @@ const LOAD: &str = "[[test]]\nkind = \"performance\"\nduration_s = 6\nwarmup_lim
 const CHECK: &str = "[[test]]\nkind = \"database_checksum\"\n";
 const BACKUP: &str = "[[test]]\nkind = \"backup\"\n";
 
-/// Four hosts with their agents, and a controller's place.
-struct Site {
-    folder: tempfile::TempDir,
-    net: Net,
-}
-
-impl Site {
-    fn new(programme: &str) -> Site {
-        // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
-        let net = Net::new(4);
-        let site = Site { folder, net };
-        std::fs::write(site.path("four.toml"), format!("{SOLUTION}\n{programme}")).expect("writable");
-        let address = format!("{}:4222", site.net.controller_address());
-        let made = site
-            .program(&["fleet", "init", "fleet", "--hosts", "h1,h2,h3,h4", "--address", &address])
-            .wait(Duration::from_secs(20));
-        assert_eq!(made, 0, "{}", site.all_logs());
-        site
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// A command of the controller.
-    fn program(&self, arguments: &[&str]) -> Program {
-        self.net.start(
-            0,
-            self.folder.path(),
-            env!("CARGO_BIN_EXE_proofload"),
-            arguments,
-            &self.path("controller.log"),
-        )
-    }
-
-    fn agent(&self, host: usize) -> Program {
-        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
-        let arguments = ["agent", &credentials, "--state", &state];
-        let log = self.path(&format!("h{host}.log"));
-        self.net.start(host, self.folder.path(), env!("CARGO_BIN_EXE_proofload"), &arguments, &log)
-    }
-
-    fn agents(&self) -> Vec<Program> {
-        (1..=4).map(|host| self.agent(host)).collect()
-    }
-
-    /// A bus that hears: a controller that finds none gives up at once, and says so.
-    fn bus(&self) -> Program {
-        let ready = || self.text("bus.log").matches("Server is ready").count();
-        let before = ready();
-        let arguments = ["-c", "nats-server.conf"];
-        let bus = self.net.start(0, &self.path("fleet"), "nats-server", &arguments, &self.path("bus.log"));
-        assert!(wait_for(Duration::from_secs(30), || ready() > before), "{}", self.all_logs());
-        bus
-    }
-
-    fn run(&self, more: &[&str]) -> Program {
-        self.program(&[&["run", "four.toml", "--fleet", "fleet"], more].concat())
-    }
-
-    fn text(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path(name)).unwrap_or_default()
-    }
-
-    /// Everything that was said, for a test that fails.
-    fn all_logs(&self) -> String {
-        let names = ["controller.log", "bus.log", "h1.log", "h2.log", "h3.log", "h4.log"];
-        names.map(|name| format!("== {name}\n{}", self.text(name))).join("\n")
-    }
-
-    /// The folder of the only run.
-    fn run_folder(&self) -> PathBuf {
-        let mut runs = std::fs::read_dir(self.path("runs")).expect("there are runs");
-        runs.next().expect("there is one").expect("readable").path()
-    }
-
-    fn run_name(&self) -> String {
-        let name = self.run_folder().file_name().map(|name| name.to_string_lossy().into_owned());
-        format!("runs/{}", name.unwrap_or_default())
-    }
-
-    fn report(&self) -> Value {
-        let text = std::fs::read_to_string(self.run_folder().join("report.json")).expect("there is a report");
-        serde_json::from_str(&text).expect("JSON")
-    }
-
-    /// Waits until a host has written its place this many times, so that the tests are that far.
-    fn wait_until_measuring(&self) {
-        let begun = || self.hosts_db(1).is_some_and(|db| window_is_open(&db));
-        assert!(wait_for(Duration::from_secs(180), begun), "no window has opened\n{}", self.all_logs());
-    }
-
-    fn hosts_db(&self, host: usize) -> Option<PathBuf> {
-        let runs = std::fs::read_dir(self.path(&format!("state/h{host}/runs"))).ok()?;
-        Some(runs.flatten().next()?.path().join("run.db"))
-    }
-
-    /// Verdicts of the rule, by host: what was measured and how it came out.
-    fn took_part(&self) -> Vec<(String, u64, String)> {
-        let report = self.report();
-        let verdicts = report["run_verdicts"].as_array().expect("a list");
-        let of_rule = verdicts.iter().filter(|verdict| verdict["rule"] == "host_took_part");
-        of_rule
-            .map(|verdict| {
-                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-                let measured = verdict["measured"].as_f64().unwrap_or(-1.0) as u64;
-                (text(&verdict["host"]), measured, text(&verdict["outcome"]))
-            })
-            .collect()
-    }
-
-    fn assert_everyone_took_part(&self, tests: u64) {
-        let expected: Vec<_> = (1..=4).map(|host| (format!("h{host}"), tests, "pass".to_owned())).collect();
-        assert_eq!(self.took_part(), expected, "{}", self.all_logs());
-    }
-
-    fn events(&self) -> String {
-        let report = self.report();
-        let events = report["events"].as_array().expect("a list");
-        let texts = events.iter().map(|event| format!("{}: {}", event["host"], event["text"]));
-        texts.collect::<Vec<_>>().join("\n")
-    }
-}
-
-fn window_is_open(db: &Path) -> bool {
-    let sql = "SELECT count(*) FROM test WHERE window_start_ms IS NOT NULL";
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_proofload"))
-        .args(["sql", &db.parent().expect("a folder").display().to_string(), sql])
-        .output()
-        .expect("the program starts");
-    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == "1")
+/// Four hosts that are to carry this out.
+fn four(programme: &str) -> Site {
+    Site::new(&format!("{SOLUTION}\n{programme}"))
 }
 
 #[test]
@@ -199,7 +72,7 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     if !can_run() {
         return;
     }
-    let site = Site::new(&[INIT, LOAD, CHECK, BACKUP].concat());
+    let site = four(&[INIT, LOAD, CHECK, BACKUP].concat());
     let _agents = site.agents();
     let status = site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(120));
     assert_eq!(status, 0, "{}", site.all_logs());
@@ -229,7 +102,7 @@ fn a_controller_dies_with_its_bus_and_a_new_one_brings_the_run_home() {
     if !can_run() {
         return;
     }
-    let site = Site::new(&[INIT, LOAD, CHECK].concat());
+    let site = four(&[INIT, LOAD, CHECK].concat());
     let _agents = site.agents();
     let controller = site.run(&["--nats-server", "nats-server"]);
     site.wait_until_measuring();
@@ -252,7 +125,7 @@ fn an_agent_that_dies_is_missed_by_name_and_what_it_had_is_kept() {
     if !can_run() {
         return;
     }
-    let site = Site::new(&[INIT, LOAD, CHECK].concat());
+    let site = four(&[INIT, LOAD, CHECK].concat());
     let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
     let victim = site.agent(4);
     let controller = site.run(&["--nats-server", "nats-server"]);
@@ -275,7 +148,7 @@ fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
     if !can_run() {
         return;
     }
-    let site = Site::new(&[INIT, LOAD, CHECK, "[fleet]\nwhen_host_lost = \"stop\"\n"].concat());
+    let site = four(&[INIT, LOAD, CHECK, "[fleet]\nwhen_host_lost = \"stop\"\n"].concat());
     let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
     let victim = site.agent(4);
     let controller = site.run(&["--nats-server", "nats-server"]);
@@ -292,7 +165,7 @@ fn a_cut_a_slow_network_and_a_new_bus_delay_a_run_but_lose_nothing() {
     if !can_run() {
         return;
     }
-    let site = Site::new(&[INIT, LOAD, CHECK].concat());
+    let site = four(&[INIT, LOAD, CHECK].concat());
     site.net.degrade(3);
     let (bus, _agents) = (site.bus(), site.agents());
     let controller = site.run(&[]);
@@ -349,7 +222,7 @@ fn strangers_other_versions_and_old_orders_change_nothing_and_it_is_said_why() {
     if !can_run() {
         return;
     }
-    let site = Site::new(INIT);
+    let site = four(INIT);
     let _bus = site.bus();
     let agent = site.agent(1);
     let said = |what: &str| wait_for(Duration::from_secs(10), || site.text("h1.log").contains(what));

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use copies::{DatabaseId, DatabaseSpec, FromArbiter, HostId, ToArbiter};
+use copies::{ArbiterEvent, DatabaseId, DatabaseSpec, FromArbiter, HostId, ToArbiter};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use replica::ArbiterHost;
@@ -50,6 +50,8 @@ pub struct Arbitration {
 pub(crate) enum Wish {
     /// To be said to the copies of a host.
     Tell { host: String, message: Vec<u8> },
+    /// The arbiter has decided something about a database.
+    Decided { database: DatabaseId, event: ArbiterEvent },
     /// Something happened.
     Note(String),
 }
@@ -162,7 +164,7 @@ fn arbitrate(
                 Either::Right(_) => {}
             }
             for (_, database, event) in arbiter.take_events() {
-                let _ = wish.send(Wish::Note(format!("database {}: {event:?}", database.0)));
+                let _ = wish.send(Wish::Decided { database, event });
             }
             if arbiter.has_stopped() {
                 return Err("its record could not be written".to_owned());

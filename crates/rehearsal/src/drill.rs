@@ -10,10 +10,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use campaign::drill::{ARBITER, ARBITER_NAME, ArbiterNode, Ledger, Node, Observed, Observer, Site, found};
+use campaign::drill::{
+    ARBITER, ARBITER_NAME, ArbiterNode, DRAIN_LIMIT_S, Ledger, MOUNT_LIMIT_S, Node, Observed, Observer,
+    Routes, Site, WARMUP_S, copy_rows, found, sample_rows, test_row,
+};
 use campaign::{CampaignError, CampaignOutcome};
 use copies::HostId;
-use results::{Event, Origin, Parameter, Recorder, Sample, Severity, Test};
+use results::{Event, Recorder, Severity};
 use solution::{DrillEventKind, DrillSpec, Failure, TestSpec};
 use world::sim::{Simulation, StorageModel};
 use world::{Duration, World};
@@ -21,14 +24,6 @@ use world::{Duration, World};
 use crate::{Rehearsed, VOLUME_BYTES, simulation_with};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Databases that are not mounted by then keep a drill from beginning.
-const MOUNT_LIMIT_S: u32 = 300;
-/// Users work so long before the window opens.
-const WARMUP_S: u32 = 20;
-/// Queues are empty by then, or the copies are compared as they are.
-const DRAIN_LIMIT_S: u32 = 300;
-/// Pages of a database that are compared at most, evenly chosen among those that changed.
-const COMPARED_MAX: usize = 500;
 /// All volumes of the arbiter.
 const RECORD_DIR: &str = "/record";
 
@@ -126,8 +121,8 @@ impl<'a> Stage<'a> {
             let arbiter = ArbiterNode::start(&clock, &site, RECORD_DIR, addresses.clone()).await?;
             let mut nodes = Vec::new();
             for (number, world) in worlds.iter().enumerate() {
-                let (addresses, observer) = (addresses.clone(), observer.clone());
-                nodes.push(Some(Node::start(world, &site, number, 1, plan.seed, addresses, observer).await?));
+                let (routes, observer) = (routes(&addresses), observer.clone());
+                nodes.push(Some(Node::start(world, &site, number, 1, plan.seed, routes, observer).await?));
             }
             Ok::<_, CampaignError>((arbiter, nodes))
         });
@@ -154,7 +149,12 @@ impl<'a> Stage<'a> {
         begins_ms: u64,
         line: &mut dyn FnMut(&str),
     ) -> Result<Vec<results::Verdict>, CampaignError> {
-        let mut row = self.row(begins_ms);
+        for number in 0..self.plan.site.hosts.len() {
+            let rows = copy_rows(&self.plan.site, number);
+            rows.into_iter().try_for_each(|row| self.recorder.record(row))?;
+        }
+        let plan = &self.plan;
+        let mut row = test_row(&plan.site, plan.test, plan.drill, plan.ordinal, &plan.name, begins_ms);
         self.recorder.record(row.clone().into())?;
         for _ in 0..MOUNT_LIMIT_S {
             self.second(begins_ms)?;
@@ -162,7 +162,7 @@ impl<'a> Stage<'a> {
                 break;
             }
         }
-        for _ in 0..WARMUP_S {
+        for _ in 0..self.plan.test.warmup_limit_s.min(WARMUP_S).ceil() as u32 {
             self.second(begins_ms)?;
         }
         self.ledger.borrow_mut().begin_window();
@@ -191,11 +191,12 @@ impl<'a> Stage<'a> {
         }
         row.window_end_ms = Some(begins_ms + self.now_ms());
         self.recorder.record(row.clone().into())?;
+        self.ledger.borrow_mut().end_window(self.now_ms());
         self.settle(begins_ms)?;
         self.compare();
         for number in 0..self.plan.site.databases.len() {
             let why = self.arbiter.why_dismounted(number).map(|why| why.to_string());
-            self.ledger.borrow_mut().database(number).dismounted = why;
+            self.ledger.borrow_mut().dismounted(number, why);
         }
         let verdicts = self.ledger.borrow().judge(self.plan.ordinal, end_ms);
         for verdict in &verdicts {
@@ -205,41 +206,6 @@ impl<'a> Stage<'a> {
         self.recorder.record(row.into())?;
         self.recorder.flush()?;
         Ok(verdicts)
-    }
-
-    fn row(&self, begins_ms: u64) -> Test {
-        let plan = &self.plan;
-        let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
-        let dial = format!("{:?}", plan.drill.mount_dial);
-        let partner = format!("{:?}", plan.drill.partner);
-        let failures = plan.drill.failures.iter().map(|failure| {
-            let back = failure.back_at_s.map_or(String::new(), |back_s| format!(", back at {back_s} s"));
-            format!("{} at {} s{back}", failure.what, failure.at_s)
-        });
-        let copies = plan.site.databases.iter().map(|database| database.places.len()).max().unwrap_or(0);
-        Test {
-            ordinal: plan.ordinal,
-            kind: plan.test.kind.name().to_owned(),
-            name: plan.name.clone(),
-            started_ms: begins_ms,
-            ended_ms: None,
-            window_start_ms: None,
-            window_end_ms: None,
-            window_planned_ms: Some((plan.test.duration_s * 1e3) as u64),
-            sample_ms: 1000,
-            sessions: None,
-            target_iops: None,
-            target_batches_per_s: None,
-            iops_per_mailbox: None,
-            copies: copies as u32,
-            parameters: vec![
-                parameter("Databases", plan.site.databases.len().to_string()),
-                parameter("Mount dial", dial),
-                parameter("Partner", partner),
-                parameter("Failures", failures.collect::<Vec<_>>().join("; ")),
-            ],
-            limits: Vec::new(),
-        }
     }
 
     fn now_ms(&self) -> u64 {
@@ -256,22 +222,12 @@ impl<'a> Stage<'a> {
         }
         for (number, node) in self.nodes.iter().enumerate() {
             let Some(node) = node else { continue };
-            let samples = node.sample();
-            let (mut io, mut batches) = (results::IoCounters::default(), results::IoStats::default());
-            for sample in &samples {
-                io.merge(&sample.io);
-                batches.merge(&sample.batches.service);
+            let sample = node.sample();
+            let name = &self.plan.site.hosts[number].name;
+            for row in sample_rows(&sample, self.plan.ordinal, name, begins_ms + from_ms) {
+                self.recorder.record(row.into())?;
             }
-            let rows = results::IoClass::ALL.map(|class| (results::Measure::Io(class), io.class(class)));
-            for (measure, stats) in rows.into_iter().chain([(results::Measure::Batch, &batches)]) {
-                if stats.tally.count > 0 {
-                    let origin = Origin::host(&self.plan.site.hosts[number].name);
-                    let t_ms = begins_ms + from_ms;
-                    let sample = Sample::new(self.plan.ordinal, origin, measure, t_ms, 1000, stats.tally);
-                    self.recorder.record(sample.into())?;
-                }
-            }
-            ledger.sample(number, samples);
+            ledger.sample(number, sample.copies);
         }
         ledger.end_of_sample(self.clock.now().ns / 1_000_000);
         let notes = ledger.take_notes();
@@ -336,9 +292,8 @@ impl<'a> Stage<'a> {
                     let world = self.simulation.restart(&name);
                     self.boots[number] += 1;
                     let (site, boot) = (&self.plan.site, self.boots[number]);
-                    let (addresses, observer) = (self.addresses.clone(), self.observer.clone());
-                    let started =
-                        Node::start(&world, site, number, boot, self.plan.seed, addresses, observer);
+                    let (routes, observer) = (routes(&self.addresses), self.observer.clone());
+                    let started = Node::start(&world, site, number, boot, self.plan.seed, routes, observer);
                     self.nodes[number] = Some(self.simulation.run_until(started)?);
                 }
                 DrillEventKind::HostCutOff => {
@@ -359,81 +314,27 @@ impl<'a> Stage<'a> {
         self.nodes.iter().flatten().for_each(Node::close);
         for _ in 0..DRAIN_LIMIT_S {
             self.second(begins_ms)?;
-            if (0..self.plan.site.databases.len()).all(|database| self.is_settled(database)) {
+            if self.nodes.iter().flatten().all(|node| node.is_settled(self.plan.drill)) {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Whether all copies that are there hold and have replayed the same log.
-    fn is_settled(&self, database: usize) -> bool {
-        let spec = &self.plan.site.databases[database].spec;
-        let replicas = self.nodes.iter().flatten().filter_map(|node| node.replica(database));
-        let statuses: Vec<_> = replicas.map(|replica| replica.status()).collect();
-        let Some(active) = statuses.iter().find(|status| status.active_in.is_some()) else { return false };
-        statuses.iter().all(|status| {
-            let is_active = status.active_in.is_some();
-            let is_lagged = spec.copy_on(status.report.host).is_some_and(copies::CopySpec::is_lagged);
-            let is_replayed = is_active || is_lagged || status.report.replayed == active.report.end;
-            status.failure.is_some() || (status.report.end == active.report.end && is_replayed)
-        })
-    }
-
-    /// Holds the changed pages of all copies that are there and have replayed their log against each other.
+    /// Holds the changed pages of all copies that are there against each other.
     fn compare(&mut self) {
-        let site = self.plan.site.clone();
-        for (number, database) in site.databases.iter().enumerate() {
-            let there: Vec<_> = self.nodes.iter().flatten().filter_map(|node| node.replica(number)).collect();
-            let current = there.iter().filter(|replica| {
-                let host = replica.status().report.host;
-                !database.spec.copy_on(host).is_some_and(copies::CopySpec::is_lagged)
-            });
-            let current: Vec<_> = current.cloned().collect();
-            let (pages, digests) = self.simulation.run_until(async {
-                let mut pages = std::collections::BTreeSet::new();
-                for replica in &there {
-                    pages.extend(replica.taken_pages().await.unwrap_or_default());
-                }
-                let pages: Vec<u32> = pages.into_iter().filter(|place| *place >= 2).collect();
-                let step = pages.len().div_ceil(COMPARED_MAX).max(1);
-                let chosen: Vec<u32> = pages.iter().copied().step_by(step).collect();
-                let mut digests = Vec::new();
-                for replica in &current {
-                    digests.push(replica.digests(chosen.clone()).await);
-                }
-                (pages.len(), digests)
-            });
-            let read: Vec<_> = digests.iter().flatten().collect();
-            let mut ledger = self.ledger.borrow_mut();
-            let summary = ledger.database(number);
-            summary.unread = (digests.len() - read.len()) as u32;
-            let Some(first) = read.first() else { continue };
-            let different = differing(&read);
-            summary.compared = (first.len() as u64, pages as u64, different);
-        }
+        let (nodes, drill) = (&self.nodes, self.plan.drill);
+        let said = self.simulation.run_until(async {
+            let mut said = Vec::new();
+            for node in nodes.iter().flatten() {
+                said.extend(node.compare(drill).await);
+            }
+            said
+        });
+        self.ledger.borrow_mut().compare(drill, &said);
     }
 }
 
-/// Places at which not all copies say the same.
-fn differing(copies: &[&BTreeMap<u32, u32>]) -> u64 {
-    let Some((first, others)) = copies.split_first() else { return 0 };
-    let differs = |place: &&u32| others.iter().any(|other| other.get(*place) != first.get(*place));
-    first.keys().filter(differs).count() as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_at_which_one_copy_says_something_else_is_counted_once() {
-        let [mut one, two, three] = [(); 3].map(|()| BTreeMap::from([(2, 20), (3, 30), (9, 90)]));
-        assert_eq!(differing(&[&one, &two, &three]), 0);
-        one.insert(3, 31);
-        assert_eq!(differing(&[&one, &two, &three]), 1);
-        assert_eq!(differing(&[&two, &one, &three]), 1);
-        let none = BTreeMap::new();
-        assert_eq!(differing(&[&two, &none]), 3);
-    }
+fn routes(addresses: &BTreeMap<HostId, String>) -> Routes {
+    Routes { addresses: addresses.clone(), guard: None, arbiter: None }
 }

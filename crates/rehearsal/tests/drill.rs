@@ -1,10 +1,10 @@
 //! Drills on small layouts: hosts and sites fail while users work, and what was promised to them is held against what they find.
 
-use std::rc::Rc;
+mod performed;
 
 use campaign::drill::Site;
-use rehearsal::{DrillPlan, Rehearsed, drill, storage};
-use results::{Row, Verdict};
+use performed::{failed, measured, perform};
+use results::Row;
 use solution::Solution;
 
 /// Three databases of 64 MiB on storage without a model, and a drill of a minute.
@@ -77,31 +77,6 @@ name = "b{n}"
 count = 2
 site = "B"
 "#;
-
-/// Performs the only test of a solution.
-fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
-    let host = solution.hosts().expect("it has hosts").remove(0).name;
-    let test = solution.deployment(Some(&host)).expect("it is valid").tests.remove(0);
-    let spec = test.drill.as_ref().expect("it is a drill");
-    let site = Rc::new(Site::of(solution, &test, spec).expect("it has copies"));
-    let storage = storage(solution, &site.deployments(), seed).expect("it can be modelled").model;
-    let (name, ordinal, begins_ms) = ("Drill".to_owned(), 1, 0);
-    let plan = DrillPlan { site, test: &test, drill: spec, ordinal, name, begins_ms, seed, storage };
-    let mut rows = Vec::new();
-    let rehearsed = drill(plan, &mut rows, &mut |_| {});
-    (rehearsed, rows)
-}
-
-fn failed(rehearsed: &Rehearsed) -> Vec<&Verdict> {
-    let verdicts = &rehearsed.outcome.verdicts;
-    verdicts.iter().filter(|verdict| verdict.outcome == results::Outcome::Fail).collect()
-}
-
-/// What was measured by a rule, by database.
-fn measured(rehearsed: &Rehearsed, rule: &str) -> Vec<Option<f64>> {
-    let verdicts = rehearsed.outcome.verdicts.iter();
-    verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()
-}
 
 const KILLED: &str = r#"
 [test.drill]

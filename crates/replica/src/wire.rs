@@ -7,7 +7,7 @@
 //! 1. No bytes make the reader panic or take more memory than [`FRAME_BYTES_MAX`] and what it decodes.
 //! 2. A record on disk is the old one or the new one, whatever a power cut does.
 
-use copies::{DatabaseId, FromArbiter, HostId, PeerMessage, ToArbiter};
+use copies::{DatabaseId, FromArbiter, HostId, PeerMessage, Position, ToArbiter};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -16,7 +16,7 @@ use world::{Connection, OpenMode, PageBuf, SECTOR_BYTES, World};
 use crate::{Error, Result};
 
 /// Version of everything in here. Hosts that speak another one do not talk to each other.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A message with a whole log generation or a stretch of pages, and room to spare.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
@@ -47,6 +47,26 @@ pub enum Message {
         /// What.
         message: FromArbiter,
     },
+    /// How the copy of a database stands, for those who compare copies when nobody works any more.
+    Standing {
+        /// Of which database.
+        database: DatabaseId,
+        /// How.
+        standing: Standing,
+    },
+}
+
+/// How a copy stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// Where its durable log ends.
+    pub end: Position,
+    /// How far its pages have followed: all of it for the active one.
+    pub followed: Position,
+    /// Whether it is active.
+    pub is_active: bool,
+    /// Places of pages that it has taken as a whole ([`crate::Replica::taken_pages`]), once it stands still.
+    pub taken: Option<Vec<u32>>,
 }
 
 /// Why a connection cannot go on.

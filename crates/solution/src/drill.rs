@@ -1,6 +1,4 @@
 //! `[test.drill]`: failures that a test of kind `drill` performs while users work, each at its time.
-//!
-//! Limits: a drill is performed in simulated time only.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

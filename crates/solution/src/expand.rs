@@ -12,6 +12,8 @@ pub struct HostSpec {
     pub site: usize,
     /// Enclosure whose loss takes it along.
     pub enclosure: Option<String>,
+    /// Where the other hosts reach its copies, `host:port`.
+    pub copy_address: Option<String>,
     /// Index in [`crate::SolutionFile::host`].
     pub entry: usize,
 }
@@ -78,7 +80,14 @@ impl Solution {
                         Some("a name with {n} counts".into()),
                     ));
                 }
-                hosts.push(HostSpec { name, site, enclosure: host.enclosure.clone(), entry });
+                let copy_address = match &host.copy_address {
+                    Some(address) => {
+                        let names = Names { n, host: Some(&name) };
+                        Some(self.name(address, names, &format!("{path}.copy_address"))?)
+                    }
+                    None => None,
+                };
+                hosts.push(HostSpec { name, site, enclosure: host.enclosure.clone(), copy_address, entry });
             }
         }
         Ok(hosts)

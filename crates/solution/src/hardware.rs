@@ -28,6 +28,8 @@ pub struct Host {
     pub site: Option<String>,
     /// Enclosure (or array, or cluster) whose loss takes this host with it.
     pub enclosure: Option<String>,
+    /// Where the other hosts reach its copies in a drill, `host:port`, a template as the name is.
+    pub copy_address: Option<String>,
     /// Processor cores.
     pub cores: Option<u32>,
     /// SPECint2006 rate of the whole server.

@@ -1,28 +1,26 @@
 //! What users were promised in a drill, what they found, and how the copies were meanwhile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use copies::{ArbiterEvent, Dial, Epoch, Event, Health, HostId};
-use results::{Comparison, IoClass, IoStats, Origin, Outcome, Verdict};
-use solution::Failure;
+use copies::{ArbiterEvent, CopySpec, Dial, Epoch, Event, HostId};
+use results::{Comparison, Origin, Outcome, Tally, Verdict};
+use solution::{DrillSpec, Failure};
 
 use super::node::{CopySample, Observed};
+use super::settle::Compared;
 use super::site::Site;
 use crate::verdict::{Rule, judge_none};
-
-/// Generations that a copy may be behind and still count as a full one: the one that is being written.
-const QUEUE_FULL_COPY: u32 = 1;
 
 /// Latencies of one phase of a drill.
 #[derive(Debug, Clone, Default)]
 pub struct Phase {
     /// Page reads of the active copy.
-    pub reads: IoStats,
+    pub reads: Tally,
     /// Log writes of the active copy.
-    pub log_writes: IoStats,
+    pub log_writes: Tally,
     /// Batches.
-    pub batches: IoStats,
+    pub batches: Tally,
 }
 
 /// One database.
@@ -64,9 +62,12 @@ pub struct Summary {
     pub failures: Vec<String>,
     /// Why it was not mounted at the end.
     pub dismounted: Option<String>,
+    /// Longest time without an acknowledged batch, from the first failure on.
+    pub wait_ms: u64,
     epoch: Epoch,
     promised: BTreeMap<u32, u32>,
-    full_copies: usize,
+    full_copies: BTreeSet<usize>,
+    acknowledged_ms: Option<u64>,
 }
 
 /// All databases of a drill.
@@ -88,9 +89,33 @@ impl Ledger {
         &self.databases
     }
 
-    /// A database, to add what was found at the end.
-    pub fn database(&mut self, database: usize) -> &mut Summary {
-        &mut self.databases[database]
+    /// Why a database is not mounted at the end, if it is not.
+    pub fn dismounted(&mut self, database: usize, why: Option<String>) {
+        self.databases[database].dismounted = why;
+    }
+
+    /// Users have gone home.
+    pub fn end_window(&mut self, now_ms: u64) {
+        for summary in &mut self.databases {
+            summary.waited_until(now_ms);
+            summary.acknowledged_ms = None;
+        }
+    }
+
+    /// Holds against each other what the copies said of their pages at the end.
+    pub fn compare(&mut self, drill: &DrillSpec, said: &[Compared]) {
+        let site = self.site.clone();
+        for (number, summary) in self.databases.iter_mut().enumerate() {
+            let absent = site.absent(number, drill);
+            let there = site.databases[number].spec.copies.iter();
+            let there = there.filter(|copy| !absent.contains(&copy.host) && !copy.is_lagged()).count();
+            let of_this: Vec<&Compared> = said.iter().filter(|said| said.database == number).collect();
+            let read: Vec<_> = of_this.iter().filter_map(|said| said.digests.as_ref()).collect();
+            summary.unread = there.saturating_sub(read.len()) as u32;
+            let places: BTreeSet<u32> = read.iter().flat_map(|digests| digests.keys().copied()).collect();
+            let changed = of_this.iter().map(|said| said.changed).max().unwrap_or(0);
+            summary.compared = (places.len() as u64, changed as u64, differing(&places, &read));
+        }
     }
 
     /// What happened since the last call, in words, with the number of the host.
@@ -105,6 +130,7 @@ impl Ledger {
                 active_on: summary.active_on,
                 epoch: summary.epoch,
                 promised: std::mem::take(&mut summary.promised),
+                acknowledged_ms: summary.acknowledged_ms,
                 failures: std::mem::take(&mut summary.failures),
                 ..Summary::default()
             };
@@ -114,18 +140,18 @@ impl Ledger {
     /// Hosts, or a volume of a host, fail.
     pub fn fails(&mut self, now_ms: u64, failure: &Failure) {
         for (summary, database) in self.databases.iter_mut().zip(&self.site.databases) {
+            let mut hosts = database.places.iter().filter(|place| self.site.hits(failure, place));
             let hit = |host: usize| {
-                let name = &self.site.hosts[host].name;
-                let place = database.places.iter().find(|place| place.host == host);
-                let of_volume = |volume: &String| {
-                    place.is_some_and(|place| place.volume == *volume || place.log_volume == *volume)
-                };
-                failure.hosts.contains(name) && failure.volume.as_ref().is_none_or(of_volume)
+                database.places.iter().any(|place| place.host == host && self.site.hits(failure, place))
             };
-            if !database.places.iter().any(|place| hit(place.host)) {
+            if hosts.next().is_none() {
                 continue;
             }
-            summary.hurt_ms.get_or_insert(now_ms);
+            if summary.hurt_ms.is_none() {
+                summary.hurt_ms = Some(now_ms);
+                // Waiting counts from here on.
+                summary.acknowledged_ms = Some(now_ms);
+            }
             summary.whole_ms = None;
             if summary.active_on.is_some_and(hit) && summary.out_since.is_none() {
                 summary.out_since = Some((now_ms, summary.epoch));
@@ -160,6 +186,8 @@ impl Ledger {
                     summary.late += 1;
                     return;
                 }
+                summary.waited_until(now_ms);
+                summary.acknowledged_ms = Some(now_ms);
                 for (folder, version) in folders {
                     let newest = summary.promised.entry(folder).or_default();
                     *newest = version.max(*newest);
@@ -184,7 +212,10 @@ impl Ledger {
             let database = &self.site.databases[sample.database];
             let summary = &mut self.databases[sample.database];
             let report = &sample.report;
-            let is_lagged = database.spec.copy_on(report.host).is_some_and(copies::CopySpec::is_lagged);
+            let is_lagged = database.spec.copy_on(report.host).is_some_and(CopySpec::is_lagged);
+            if sample.is_full(is_lagged) {
+                summary.full_copies.insert(host);
+            }
             if sample.active_in.is_some() {
                 let phase = match (summary.hurt_ms, summary.whole_ms) {
                     (None, _) => 0,
@@ -192,21 +223,15 @@ impl Ledger {
                     (Some(_), Some(_)) => 2,
                 };
                 let phase = &mut summary.phases[phase];
-                phase.reads.merge(sample.io.class(IoClass::TransactionalRead));
-                phase.log_writes.merge(sample.io.class(IoClass::LogWrite));
-                phase.batches.merge(&sample.batches.response);
+                phase.reads.add(sample.reads);
+                phase.log_writes.add(sample.log_writes);
+                phase.batches.add(sample.batches);
             } else {
                 summary.queues.0 = summary.queues.0.max(report.copy_queue);
                 if !is_lagged {
                     summary.queues.1 = summary.queues.1.max(report.replay_queue());
                 }
             }
-            let is_passive_full = report.health == Health::Healthy
-                && report.mountable
-                && report.copy_queue <= QUEUE_FULL_COPY
-                && (is_lagged || report.replay_queue() <= QUEUE_FULL_COPY);
-            let is_full = sample.active_in.is_some() || is_passive_full;
-            summary.full_copies += usize::from(is_full && sample.failure.is_none());
             if let Some(failure) = sample.failure {
                 summary.failures.push(failure);
             }
@@ -252,7 +277,7 @@ impl Ledger {
     /// All hosts have been sampled for this moment.
     pub fn end_of_sample(&mut self, now_ms: u64) {
         for (summary, database) in self.databases.iter_mut().zip(&self.site.databases) {
-            let is_whole = std::mem::take(&mut summary.full_copies) == database.places.len();
+            let is_whole = std::mem::take(&mut summary.full_copies).len() == database.places.len();
             summary.whole_ms = if is_whole { summary.whole_ms.or(Some(now_ms)) } else { None };
         }
     }
@@ -294,6 +319,9 @@ impl Ledger {
                 let outage_s = outage.map_or(0.0, |ms| ms as f64 / 1e3);
                 let what = "from the failure to the first acknowledged batch, the longest";
                 verdicts.push(stated(test, origin(), "drill_outage", what, Some(outage_s), "s"));
+                let what = "longest time without an acknowledged batch, from the first failure on";
+                let wait_s = summary.wait_ms as f64 / 1e3;
+                verdicts.push(stated(test, origin(), "drill_longest_wait", what, Some(wait_s), "s"));
                 let whole_s = summary.whole_ms.map(|whole_ms| (whole_ms - since_ms) as f64 / 1e3);
                 let what =
                     "from the first failure until all copies were there again; nothing: not before the end";
@@ -306,8 +334,7 @@ impl Ledger {
                     verdicts.push(stated(test, origin(), rule, what, Some(queue.into()), "logs"));
                 }
                 for (phase, name) in summary.phases.iter().zip(["before", "during", "after"]) {
-                    let batches = &phase.batches;
-                    let latency_ms = (batches.tally.count > 0).then(|| batches.latency_ms_mean());
+                    let latency_ms = phase.batches.latency_ms();
                     let rule = format!("drill_batch_latency_{name}");
                     let what = format!("mean latency of a batch, {name} the failures");
                     verdicts.push(stated(test, origin(), &rule, &what, latency_ms, "ms"));
@@ -334,7 +361,7 @@ impl Ledger {
                 self.site.thresholds.log_write_avg_ms,
             ),
         ] {
-            let Some(limit_ms) = limit_ms.filter(|_| stats.tally.count > 0) else { continue };
+            let (Some(limit_ms), Some(mean_ms)) = (limit_ms, stats.latency_ms()) else { continue };
             let rule = Rule {
                 name: rule,
                 text: format!(
@@ -343,9 +370,25 @@ impl Ledger {
                 comparison: Comparison::AtMost,
                 unit: "ms",
             };
-            verdicts.push(rule.judge(test, origin(), Some(stats.latency_ms_mean()), limit_ms));
+            verdicts.push(rule.judge(test, origin(), Some(mean_ms), limit_ms));
         }
     }
+}
+
+impl Summary {
+    /// A batch is acknowledged now, or nobody waits for one any more.
+    fn waited_until(&mut self, now_ms: u64) {
+        if let (Some(since_ms), Some(_)) = (self.acknowledged_ms, self.hurt_ms) {
+            self.wait_ms = self.wait_ms.max(now_ms.saturating_sub(since_ms));
+        }
+    }
+}
+
+/// Places at which not all copies say the same.
+fn differing(places: &BTreeSet<u32>, copies: &[&BTreeMap<u32, u32>]) -> u64 {
+    let Some((first, others)) = copies.split_first() else { return 0 };
+    let differs = |place: &&u32| others.iter().any(|other| other.get(*place) != first.get(*place));
+    places.iter().filter(differs).count() as u64
 }
 
 /// A figure that is not judged.
@@ -422,12 +465,24 @@ mod tests {
         at_s = 10
     "#;
 
-    /// What users saw and what the pages said, judged: the rules that are broken.
-    fn broken(see: impl FnOnce(&mut Ledger)) -> Vec<String> {
+    fn site() -> (DrillSpec, Rc<Site>) {
         let solution = Solution::parse(TEXT, "ledger.toml").expect("it is valid");
         let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
-        let site = Site::of(&solution, &test, test.drill.as_ref().expect("a drill")).expect("it has copies");
-        let mut ledger = Ledger::new(Rc::new(site));
+        let drill = test.drill.clone().expect("a drill");
+        let site = Site::of(&solution, &test, &drill).expect("it has copies");
+        (drill, Rc::new(site))
+    }
+
+    /// The drill, with a host that comes back.
+    fn drill() -> DrillSpec {
+        let (mut drill, _) = site();
+        drill.failures[0].back_at_s = Some(20.0);
+        drill
+    }
+
+    /// What users saw and what the pages said, judged: the rules that are broken.
+    fn broken(see: impl FnOnce(&mut Ledger)) -> Vec<String> {
+        let mut ledger = Ledger::new(site().1);
         see(&mut ledger);
         let verdicts = ledger.judge(1, 60_000);
         let failed = verdicts.into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
@@ -467,7 +522,44 @@ mod tests {
 
     #[test]
     fn a_page_that_differs_and_a_copy_that_cannot_be_read_are_failures() {
-        assert_eq!(broken(|ledger| ledger.database(0).compared = (9, 9, 1)), ["drill_copies_equal"]);
-        assert_eq!(broken(|ledger| ledger.database(0).unread = 1), ["drill_copies_compared"]);
+        let said = |digests: &[Option<(u32, u32)>]| {
+            let digests = digests.iter().map(|digest| digest.map(|digest| BTreeMap::from([digest])));
+            let said: Vec<Compared> =
+                digests.map(|digests| Compared { database: 0, changed: 9, digests }).collect();
+            broken(move |ledger| ledger.compare(&drill(), &said))
+        };
+        assert_eq!(said(&[Some((7, 1)), Some((7, 1))]), Vec::<String>::new());
+        assert_eq!(said(&[Some((7, 1)), Some((7, 2))]), ["drill_copies_equal"]);
+        assert_eq!(said(&[Some((7, 1)), Some((8, 1))]), ["drill_copies_equal"]);
+        assert_eq!(said(&[Some((7, 1)), None]), ["drill_copies_compared"]);
+        assert_eq!(said(&[Some((7, 1))]), ["drill_copies_compared"]);
+    }
+
+    #[test]
+    fn a_stall_that_no_activation_ends_is_a_wait() {
+        let (_, site) = site();
+        let mut ledger = Ledger::new(site);
+        ledger.observe(0, HostId(0), opened(1, 0));
+        ledger.observe(1_000, HostId(0), acknowledged(1, 1));
+        ledger.begin_window();
+        ledger.fails(20_000, &Failure { hosts: vec!["h2".into()], ..drill().failures.remove(0) });
+        ledger.observe(21_000, HostId(0), acknowledged(1, 2));
+        ledger.observe(50_000, HostId(0), acknowledged(1, 3));
+        ledger.end_window(60_000);
+        let summary = &ledger.databases()[0];
+        assert_eq!((summary.wait_ms, summary.outage_ms), (29_000, None));
+    }
+
+    #[test]
+    fn a_place_at_which_one_copy_says_something_else_is_counted_once() {
+        let [mut one, two, three] = [(); 3].map(|()| BTreeMap::from([(2, 20), (3, 30), (9, 90)]));
+        let places = BTreeSet::from([2, 3, 9]);
+        assert_eq!(differing(&places, &[&one, &two, &three]), 0);
+        one.insert(3, 31);
+        assert_eq!(differing(&places, &[&one, &two, &three]), 1);
+        assert_eq!(differing(&places, &[&two, &one, &three]), 1);
+        let none = BTreeMap::new();
+        assert_eq!(differing(&places, &[&two, &none]), 3);
+        assert_eq!(differing(&places, &[&none, &two]), 3);
     }
 }

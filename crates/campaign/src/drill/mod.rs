@@ -2,7 +2,8 @@
 //! world; whoever calls it lets the failures happen.
 //!
 //! [`Site`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter, [`Ledger`] holds what was promised to
-//! users against what they find, and judges.
+//! users against what they find, and judges. Where hosts do not share a clock, each keeps a journal, and [`review`] makes one
+//! history of them.
 //!
 //! Invariants
 //! 1. A commit counts as acknowledged only after the engine has reported it as durable, and what a copy holds is read from its
@@ -11,10 +12,27 @@
 //!
 //! Limits: one database per log stream. A volume fails by decision of the drill, not by errors of its disks.
 
+mod arbiter;
+mod journal;
 mod ledger;
+mod making;
 mod node;
+mod rows;
+mod settle;
 mod site;
 
+pub use arbiter::ArbiterNode;
+pub use journal::{Entry, HostJournal, Reviewed, Said, review};
 pub use ledger::{Ledger, Summary};
-pub use node::{ArbiterNode, CopySample, Node, Observed, Observer, found};
+pub use making::{found, found_first};
+pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};
+pub use rows::{copy_rows, sample_rows, test_row};
+pub use settle::Compared;
 pub use site::{ARBITER, ARBITER_NAME, CopyPlace, Pace, Site, SiteDatabase, SiteHost};
+
+/// Databases that are not mounted by then keep a drill from beginning.
+pub const MOUNT_LIMIT_S: u32 = 300;
+/// Users work so long before the window opens, if the test does not say less (`warmup_limit_s`).
+pub const WARMUP_S: f64 = 20.0;
+/// Queues are empty by then, or the copies are compared as they are.
+pub const DRAIN_LIMIT_S: u32 = 300;

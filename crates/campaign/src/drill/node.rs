@@ -9,25 +9,24 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-use copies::{Boot, DatabaseId, Epoch, Event, HostId, PeerMessage, Report, ToArbiter};
-use engine::{Counters, Instance, Progress, StopSignal};
+use copies::{Boot, DatabaseId, Epoch, Event, FromArbiter, Health, HostId, PeerMessage, Report, ToArbiter};
+use engine::{Counters, Instance};
 use futures_util::future::join_all;
-use replica::wire::Message;
-use replica::{ArbiterHost, Founding, Links, Network, Replica, ReplicaConfig};
-use results::{IoClass, IoCounters};
-use workload::codec::DatabaseCodec;
+use replica::wire::{Message, Standing};
+use replica::{Guard, Links, Network, Replica, ReplicaConfig};
+use results::{IoClass, IoCounters, IoStats, Tally};
+use serde::{Deserialize, Serialize};
 use workload::schema::FOLDERS;
 use workload::session::{Mailboxes, SessionError};
 use world::{Duration, World};
 
+use super::making::empty;
 use super::site::{ARBITER, Pace, Site};
 use crate::CampaignError;
-use crate::host::database_path;
-use crate::init::make_folders;
-use crate::load::{Load, LoadSample, Mode};
+use crate::load::{Load, Mode};
 
 /// How often a copy's state machine sees the time, and users look for their database.
-const TICK: Duration = Duration::from_millis(200);
+pub(super) const TICK: Duration = Duration::from_millis(200);
 /// How often a passive copy writes its pages.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 /// Batches of one database under way at most.
@@ -38,7 +37,8 @@ const IO_PER_BATCH_GUESS: f64 = 30.0;
 const BATCHES_MEASURED_MIN: u64 = 50;
 
 /// What happens between samples, at the moment at which it happens.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Observed {
     /// Users have found a database, and the folders have these versions.
     Opened {
@@ -71,6 +71,7 @@ pub enum Observed {
 pub type Observer = Rc<dyn Fn(HostId, Observed)>;
 
 /// A copy since the last sample.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopySample {
     /// Number of the database.
     pub database: usize,
@@ -80,12 +81,49 @@ pub struct CopySample {
     pub report: Report,
     /// Why it has stopped for good.
     pub failure: Option<String>,
-    /// I/O on its files.
-    pub io: IoCounters,
-    /// What its users did.
-    pub batches: LoadSample,
+    /// Page reads.
+    pub reads: Tally,
+    /// Log writes.
+    pub log_writes: Tally,
+    /// Batches of its users, from the time at which each was due.
+    pub batches: Tally,
     /// What happened to it.
     pub events: Vec<Event>,
+}
+
+/// Generations that a copy may be behind and still count as a full one: the one that is being written.
+const QUEUE_FULL_COPY: u32 = 1;
+
+impl CopySample {
+    /// Whether it counts as a full copy. A lagged one need not have replayed its log.
+    pub fn is_full(&self, is_lagged: bool) -> bool {
+        let report = &self.report;
+        let is_passive_full = report.health == Health::Healthy
+            && report.mountable
+            && report.copy_queue <= QUEUE_FULL_COPY
+            && (is_lagged || report.replay_queue() <= QUEUE_FULL_COPY);
+        self.failure.is_none() && (self.active_in.is_some() || is_passive_full)
+    }
+}
+
+/// A host since the last sample.
+pub struct NodeSample {
+    /// Its copies, by database.
+    pub copies: Vec<CopySample>,
+    /// I/O on the files of all copies.
+    pub io: IoCounters,
+    /// Batches, by the time that each took.
+    pub batches: IoStats,
+}
+
+/// How the copies of a host reach the others.
+pub struct Routes {
+    /// Where each host listens, this one included.
+    pub addresses: BTreeMap<HostId, String>,
+    /// Proves who is who; without it everybody is believed.
+    pub guard: Option<Rc<dyn Guard>>,
+    /// Takes what copies say to the arbiter; without it the arbiter is one of those who listen.
+    pub arbiter: Option<Rc<dyn Fn(ToArbiter)>>,
 }
 
 struct Users {
@@ -100,73 +138,48 @@ struct CopyHere {
     log_counters: Counters,
 }
 
-struct Inner {
-    world: World,
-    site: Rc<Site>,
-    host: usize,
+pub(super) struct Inner {
+    pub(super) world: World,
+    pub(super) site: Rc<Site>,
+    pub(super) host: usize,
     boot: Cell<u32>,
     seed: u64,
+    routes: Routes,
     network: RefCell<Option<Network>>,
     copies: RefCell<BTreeMap<usize, CopyHere>>,
     observer: Observer,
-    stopped: Cell<bool>,
+    pub(super) stopped: Cell<bool>,
     /// Users work.
     is_open: Cell<bool>,
+    /// What hosts have said of their copies since users have gone home, by database and host.
+    pub(super) standings: RefCell<BTreeMap<(usize, HostId), Standing>>,
     /// Transactional I/O and batches of active copies so far.
     measured: Cell<(u64, u64)>,
 }
 
 /// One host of a drill. Dropping it ends it as a crash would.
-pub struct Node(Rc<Inner>);
+pub struct Node(pub(super) Rc<Inner>);
 
 struct CopyLinks {
     node: Weak<Inner>,
     database: DatabaseId,
 }
 
-impl CopyLinks {
-    fn send(&self, to: HostId, message: &Message) {
-        if let Some(node) = self.node.upgrade()
-            && let Some(network) = &*node.network.borrow()
-        {
-            network.send(to, message);
-        }
-    }
-}
-
 impl Links for CopyLinks {
     fn to_arbiter(&self, message: ToArbiter) {
-        self.send(ARBITER, &Message::ToArbiter(message));
+        let Some(node) = self.node.upgrade() else { return };
+        match &node.routes.arbiter {
+            Some(say) if node.network.borrow().is_some() => say(message),
+            Some(_) => {}
+            None => node.send(ARBITER, &Message::ToArbiter(message)),
+        }
     }
 
     fn to_peer(&self, host: HostId, message: PeerMessage) {
-        self.send(host, &Message::Peer { database: self.database, message });
-    }
-}
-
-/// Makes all copies of a database: the first one on its host, the others from what it began with. `worlds` are those of the
-/// site's hosts.
-///
-/// # Errors
-/// Failed I/O.
-pub async fn found(site: &Site, database: usize, worlds: &[World]) -> Result<(), CampaignError> {
-    let mut founding: Option<Founding> = None;
-    for place in &site.databases[database].places {
-        let world = &worlds[place.host];
-        make_folders(world, &place.dir).await?;
-        make_folders(world, &place.log_dir).await?;
-        let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
-        let image = site.databases[database].image.clone();
-        let codec = Rc::new(DatabaseCodec::new(image.clone()));
-        let path = database_path(&place.dir, &site.databases[database].name);
-        engine::create_database(world, &path, image, codec, &counters, &progress, &stop).await?;
-        let config = site.instance_config(database, place, &counters, &Counters::default());
-        match &founding {
-            None => founding = Some(Replica::found(world, &config).await?),
-            Some(founding) => Replica::join(world, &config, founding).await?,
+        if let Some(node) = self.node.upgrade() {
+            node.send(host, &Message::Peer { database: self.database, message });
         }
     }
-    Ok(())
 }
 
 impl Node {
@@ -180,7 +193,7 @@ impl Node {
         host: usize,
         boot: u32,
         seed: u64,
-        addresses: BTreeMap<HostId, String>,
+        routes: Routes,
         observer: Observer,
     ) -> Result<Node, CampaignError> {
         let inner = Rc::new(Inner {
@@ -189,22 +202,17 @@ impl Node {
             host,
             boot: Cell::new(boot),
             seed,
+            routes,
             network: RefCell::default(),
             copies: RefCell::default(),
             observer,
             stopped: Cell::new(false),
             is_open: Cell::new(true),
+            standings: RefCell::default(),
             measured: Cell::default(),
         });
         let node = Node(inner.clone());
-        let receiving = Rc::downgrade(&inner);
-        let receiver = Rc::new(move |from: HostId, message: Message| {
-            if let Some(inner) = receiving.upgrade() {
-                inner.receive(from, message);
-            }
-        });
-        let network = Network::start(world, HostId(host as u16), addresses, receiver).await?;
-        *inner.network.borrow_mut() = Some(network);
+        inner.connect().await?;
         let databases = (0..site.databases.len()).filter(|&database| site.place(database, host).is_some());
         join_all(databases.map(|database| inner.start_copy(database)))
             .await
@@ -222,48 +230,71 @@ impl Node {
         Ok(node)
     }
 
-    /// Everything since the last call, by database.
-    pub fn sample(&self) -> Vec<CopySample> {
+    /// Everything since the last call.
+    pub fn sample(&self) -> NodeSample {
         let inner = &self.0;
         let (mut io_sum, mut batch_sum) = inner.measured.get();
-        let samples: Vec<CopySample> = inner
-            .copies
-            .borrow()
-            .iter()
-            .map(|(&database, copy)| {
-                let status = copy.replica.status();
-                let mut io = copy.counters.take().io;
-                let batches = copy.users.as_ref().map(|users| users.load.take_sample()).unwrap_or_default();
-                if copy.users.is_some() {
-                    let classes = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
-                    io_sum += classes.iter().map(|class| io.class(*class).tally.count).sum::<u64>();
-                    batch_sum += batches.service.tally.count;
-                }
-                io.merge(&copy.log_counters.take().io);
-                CopySample {
-                    database,
-                    active_in: status.active_in,
-                    report: status.report,
-                    failure: status.failure,
-                    io,
-                    batches,
-                    events: copy.replica.take_events().into_iter().map(|(_, event)| event).collect(),
-                }
-            })
-            .collect();
+        let (mut all, mut done) = (IoCounters::default(), IoStats::default());
+        let mut copies = Vec::new();
+        for (&database, copy) in inner.copies.borrow().iter() {
+            let status = copy.replica.status();
+            let mut io = copy.counters.take().io;
+            let batches = copy.users.as_ref().map(|users| users.load.take_sample()).unwrap_or_default();
+            if copy.users.is_some() {
+                let classes = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
+                io_sum += classes.iter().map(|class| io.class(*class).tally.count).sum::<u64>();
+                batch_sum += batches.service.tally.count;
+            }
+            io.merge(&copy.log_counters.take().io);
+            copies.push(CopySample {
+                database,
+                active_in: status.active_in,
+                report: status.report,
+                failure: status.failure,
+                reads: io.class(IoClass::TransactionalRead).tally,
+                log_writes: io.class(IoClass::LogWrite).tally,
+                batches: batches.response.tally,
+                events: copy.replica.take_events().into_iter().map(|(_, event)| event).collect(),
+            });
+            all.merge(&io);
+            done.merge(&batches.service);
+        }
         inner.measured.set((io_sum, batch_sum));
         inner.keep_pace();
-        samples
+        NodeSample { copies, io: all, batches: done }
+    }
+
+    /// What the arbiter says to the copy of a database, where it is not one of those who listen.
+    pub fn hear_arbiter(&self, database: DatabaseId, message: FromArbiter) {
+        if self.0.network.borrow().is_some() {
+            self.0.receive(ARBITER, Message::FromArbiter { database, message });
+        }
+    }
+
+    /// All connections to other hosts and to the arbiter end, and none is taken any more.
+    pub fn cut_off(&self) {
+        self.0.network.take();
+    }
+
+    /// The end of [`Node::cut_off`].
+    ///
+    /// # Errors
+    /// If nobody can listen on this host's address.
+    pub async fn reconnect(&self) -> Result<(), CampaignError> {
+        self.0.connect().await
     }
 
     /// Users go home: no batch begins any more.
     pub fn close(&self) {
-        self.0.is_open.set(false);
+        if !self.0.is_open.replace(false) {
+            return;
+        }
         for copy in self.0.copies.borrow().values() {
             if let Some(users) = &copy.users {
                 users.load.stop_at_once();
             }
         }
+        self.0.tell_standings();
     }
 
     /// A volume loses its contents: the copies on it are at their end.
@@ -287,20 +318,10 @@ impl Node {
         self.0.boot.set(self.0.boot.get() + 1);
         for database in self.0.on_volume(volume) {
             let Some(place) = self.0.site.place(database, self.0.host) else { continue };
-            for folder in [&place.dir, &place.log_dir] {
-                for entry in self.0.world.list(folder).await? {
-                    self.0.world.remove(&format!("{folder}/{}", entry.name)).await?;
-                }
-                self.0.world.sync_dir(folder).await?;
-            }
+            empty(&self.0.world, place).await?;
             self.0.start_copy(database).await?;
         }
         Ok(())
-    }
-
-    /// The copy of a database here.
-    pub fn replica(&self, database: usize) -> Option<Rc<Replica>> {
-        self.0.copies.borrow().get(&database).map(|copy| copy.replica.clone())
     }
 }
 
@@ -313,10 +334,37 @@ impl Drop for Node {
 }
 
 impl Inner {
-    fn receive(&self, from: HostId, message: Message) {
-        let of = |database: DatabaseId| {
-            self.copies.borrow().get(&usize::from(database.0)).map(|copy| copy.replica.clone())
+    async fn connect(self: &Rc<Self>) -> Result<(), CampaignError> {
+        let receiving = Rc::downgrade(self);
+        let receiver = Rc::new(move |from: HostId, message: Message| {
+            if let Some(inner) = receiving.upgrade() {
+                inner.receive(from, message);
+            }
+        });
+        let (host, addresses) = (HostId(self.host as u16), self.routes.addresses.clone());
+        let network = match &self.routes.guard {
+            Some(guard) => {
+                Network::start_guarded(&self.world, host, addresses, guard.clone(), receiver).await?
+            }
+            None => Network::start(&self.world, host, addresses, receiver).await?,
         };
+        *self.network.borrow_mut() = Some(network);
+        Ok(())
+    }
+
+    pub(super) fn send(&self, to: HostId, message: &Message) {
+        if let Some(network) = &*self.network.borrow() {
+            network.send(to, message);
+        }
+    }
+
+    /// The copy of a database here.
+    pub(super) fn replica(&self, database: usize) -> Option<Rc<Replica>> {
+        self.copies.borrow().get(&database).map(|copy| copy.replica.clone())
+    }
+
+    fn receive(&self, from: HostId, message: Message) {
+        let of = |database: DatabaseId| self.replica(usize::from(database.0));
         match message {
             Message::Peer { database, message } => {
                 if let Some(replica) = of(database) {
@@ -327,6 +375,9 @@ impl Inner {
                 if let Some(replica) = of(database) {
                     replica.from_arbiter(message);
                 }
+            }
+            Message::Standing { database, standing } => {
+                self.standings.borrow_mut().insert((database.0.into(), from), standing);
             }
             _ => {}
         }
@@ -444,56 +495,5 @@ impl Inner {
                 users.load.set_rate(batches_per_s);
             }
         }
-    }
-}
-
-/// The arbiter of a drill with its connections. Dropping it ends it as a crash would.
-pub struct ArbiterNode {
-    arbiter: Rc<ArbiterHost>,
-    /// Open as long as the arbiter is there.
-    _network: Rc<Network>,
-}
-
-impl ArbiterNode {
-    /// Starts with the records in `folder`.
-    ///
-    /// # Errors
-    /// Failed I/O, or a record that is damaged.
-    pub async fn start(
-        world: &World,
-        site: &Site,
-        folder: &str,
-        addresses: BTreeMap<HostId, String>,
-    ) -> Result<ArbiterNode, CampaignError> {
-        make_folders(world, folder).await?;
-        let slot: Rc<RefCell<Weak<Network>>> = Rc::default();
-        let sending = slot.clone();
-        let to_copy = Rc::new(move |host: HostId, database: DatabaseId, message| {
-            if let Some(network) = sending.borrow().upgrade() {
-                network.send(host, &Message::FromArbiter { database, message });
-            }
-        });
-        let specs: Vec<_> = site.databases.iter().map(|database| database.spec.clone()).collect();
-        let arbiter = Rc::new(ArbiterHost::start(world, folder, &specs, TICK, to_copy).await?);
-        let to = Rc::downgrade(&arbiter);
-        let receiver = Rc::new(move |_: HostId, message: Message| {
-            if let (Some(arbiter), Message::ToArbiter(message)) = (to.upgrade(), message) {
-                arbiter.receive(message);
-            }
-        });
-        let network = Rc::new(Network::start(world, ARBITER, addresses, receiver).await?);
-        *slot.borrow_mut() = Rc::downgrade(&network);
-        Ok(ArbiterNode { arbiter, _network: network })
-    }
-
-    /// What has happened since the last call, by number of the database.
-    pub fn take_events(&self) -> Vec<(usize, copies::ArbiterEvent)> {
-        let events = self.arbiter.take_events();
-        events.into_iter().map(|(_, database, event)| (usize::from(database.0), event)).collect()
-    }
-
-    /// Why a database is not mounted.
-    pub fn why_dismounted(&self, database: usize) -> Option<copies::WhyDismounted> {
-        self.arbiter.why_dismounted(DatabaseId(database as u16))
     }
 }

@@ -1,13 +1,14 @@
 //! What a drill runs on: hosts, databases and the places of their copies, resolved from the solution file. Which host holds
 //! which copy is the planner's layout.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use copies::{ActivationPolicy, CopySpec, DatabaseId, Dial, HostId, SiteId, Timing};
 use engine::{Counters, DatabaseConfig, InstanceConfig};
 use solution::{
-    Deployment, DrillSpec, EngineSpec, LoadMode, MountDial, Partner, Role, Solution, SolutionError, TestSpec,
-    Thresholds, VolumeInfo, VolumeSpec,
+    DatabaseSpec, Deployment, DrillSpec, EngineSpec, Failure, InstanceSpec, LoadMode, MountDial, Partner,
+    Role, Solution, SolutionError, TestSpec, Thresholds, VolumeInfo, VolumeSpec,
 };
 use workload::codec::DatabaseCodec;
 use workload::image::DatabaseImage;
@@ -56,6 +57,8 @@ pub struct SiteHost {
     pub site: usize,
     /// Volumes that it uses.
     pub volumes: Vec<VolumeSpec>,
+    /// Where the other hosts reach its copies, `host:port`, in the real world.
+    pub copy_address: Option<String>,
 }
 
 /// One copy of a database.
@@ -83,6 +86,13 @@ pub struct SiteDatabase {
     pub spec: Rc<copies::DatabaseSpec>,
     /// Initial pages, the same on each copy.
     pub image: Rc<DatabaseImage>,
+}
+
+impl SiteDatabase {
+    /// Bytes of a new copy's file.
+    pub fn bytes(&self) -> u64 {
+        self.image.pages() * self.image.page_bytes() as u64
+    }
 }
 
 /// How hard the users of one database work.
@@ -212,6 +222,7 @@ impl Site {
                     Some(VolumeSpec { name: volume.name.clone(), dir: volume.path.clone()? })
                 })
                 .collect(),
+            copy_address: host.copy_address.clone(),
         });
         Ok(Site {
             hosts: hosts.collect(),
@@ -235,6 +246,50 @@ impl Site {
             ..self.base.clone()
         };
         self.hosts.iter().map(deployment).collect()
+    }
+
+    /// A host with its copies, as if they were what the tests load: where they are, how large, in what kind of log stream.
+    pub fn holdings(&self, host: usize) -> Deployment {
+        let copies = self.databases.iter().filter_map(|database| {
+            let place = database.places.iter().find(|place| place.host == host)?;
+            Some(InstanceSpec {
+                name: database.name.clone(),
+                log_dir: place.log_dir.clone(),
+                log_file_bytes: self.log_file_bytes,
+                page_bytes: self.page_bytes,
+                cache_min_bytes: 0,
+                cache_max_bytes: self.cache_bytes,
+                databases: vec![DatabaseSpec {
+                    name: database.name.clone(),
+                    dir: place.dir.clone(),
+                    bytes: database.bytes(),
+                }],
+            })
+        });
+        let SiteHost { name, volumes, .. } = &self.hosts[host];
+        let (host, volumes) = (name.clone(), volumes.clone());
+        Deployment { host, volumes, instances: copies.collect(), ..self.base.clone() }
+    }
+
+    /// The hosts by the numbers that they have in the protocol.
+    pub fn names(&self) -> BTreeMap<HostId, String> {
+        (0..).zip(&self.hosts).map(|(number, host)| (HostId(number), host.name.clone())).collect()
+    }
+
+    /// Hosts whose copy of a database is not there at the end of a drill, because of a failure that is not taken back.
+    pub fn absent(&self, database: usize, drill: &DrillSpec) -> BTreeSet<HostId> {
+        let lost = |place: &&CopyPlace| {
+            let forever = drill.failures.iter().filter(|failure| failure.back_at_s.is_none());
+            forever.clone().any(|failure| self.hits(failure, place))
+        };
+        let places = self.databases[database].places.iter().filter(lost);
+        places.map(|place| HostId(place.host as u16)).collect()
+    }
+
+    /// Whether a failure takes a copy away.
+    pub fn hits(&self, failure: &Failure, place: &CopyPlace) -> bool {
+        let of_volume = |volume: &String| place.volume == *volume || place.log_volume == *volume;
+        failure.hosts.contains(&self.hosts[place.host].name) && failure.volume.as_ref().is_none_or(of_volume)
     }
 
     /// The copy of a database on a host.
@@ -289,7 +344,7 @@ fn copy_place(
     // A log volume for each database volume, or one for all of them, or none.
     let log = of_role(Role::Log).nth(index).or_else(|| of_role(Role::Log).next()).unwrap_or(volume);
     let folder = |volume: &VolumeInfo| {
-        format!("{}/{database}", volume.path.as_deref().unwrap_or_default().trim_end_matches('/'))
+        format!("{}/drill/{database}", volume.path.as_deref().unwrap_or_default().trim_end_matches('/'))
     };
     Ok(CopyPlace {
         host,

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use campaign::drill::{Entry, Said};
+use copies::{ArbiterEvent, DatabaseId};
 use evidence::HostRuns;
 use fleet::controller::{ASKED, Controller, ControllerError, Watcher};
 use fleet::message::{Ended, WhenAlone, Work};
@@ -18,11 +20,12 @@ use fleet::server::Server;
 use results::{Comparison, Ending, Event, Host, Origin, Outcome, Row, Run, Severity, Verdict, WorldKind};
 use solution::{Solution, TestKind, TestSpec};
 
+use super::drill::{FleetTests, Journal, PlannedDrill, kinds};
 use super::read_credentials;
-use super::story::{self, Entry, Story};
+use super::story::{self, Story};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
-use crate::run_cmd::{chosen_tests, count_interrupts, new_run_folder, test_kind, unix_ms};
+use crate::run_cmd::{count_interrupts, new_run_folder, unix_ms};
 
 /// Lines about the hosts come at most this often where there is no terminal.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -104,7 +107,11 @@ impl FleetRun<'_> {
             let message = format!("{} was begun with another solution file", folder.display());
             return Err(Failure::wrong_input(message).help("resume it with the file that it was begun with"));
         }
-        let mut desk = Desk::new(&folder)?;
+        let planned = PlannedDrill::of_text(self.solution.text(), &controller.memory().plan.tests)?;
+        if let Some(planned) = &planned {
+            controller = controller.with_arbiter(planned.arbitration());
+        }
+        let mut desk = Desk::new(&folder, planned.is_some())?;
         let started = Instant::now();
         let conducted = fleet::run(async {
             if let Some(program) = self.nats_server {
@@ -123,10 +130,13 @@ impl FleetRun<'_> {
 
     /// What will be written where.
     fn announce(&self, hosts: &[String]) -> Result<(), Failure> {
+        let chosen = FleetTests::chosen(self.solution, self.tests)?;
         eprintln!("{}: will write on {} hosts", self.solution.file.solution.name, hosts.len());
         for host in hosts {
-            let deployment = self.solution.deployment(Some(host))?;
-            chosen_tests(&deployment, self.tests)?;
+            let deployment = match &chosen.drill {
+                Some(drill) => drill.site.holdings(drill.host(host)?),
+                None => self.solution.deployment(Some(host))?,
+            };
             let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
             eprintln!("  {host}: below {}", dirs.join(", "));
         }
@@ -157,9 +167,7 @@ impl FleetRun<'_> {
 
     /// Tests that every host was to carry out.
     fn tests_planned(&self, memory: &Memory) -> Result<Vec<TestSpec>, Failure> {
-        let deployment = self.solution.deployment(memory.plan.hosts.first().map(String::as_str))?;
-        let kinds = memory.plan.tests.iter().map(|kind| test_kind(kind).map_err(Failure::wrong_input));
-        chosen_tests(&deployment, &kinds.collect::<Result<Vec<_>, Failure>>()?)
+        Ok(FleetTests::chosen(self.solution, &kinds(&memory.plan.tests)?)?.all())
     }
 
     /// Makes one run of what the hosts have sent, and says how it came out.
@@ -200,6 +208,13 @@ impl FleetRun<'_> {
         let entries = story::read(folder).map_err(|error| could_not("read fleet.log in", folder, &error))?;
         rows.extend(entries.into_iter().map(|entry| event(entry, started_unix_ms).into()));
         rows.extend(fleet_verdicts.iter().cloned().map(Row::from));
+        if let Some(drill) = PlannedDrill::of_text(&memory.plan.solution, &memory.plan.tests)? {
+            let of_host = |host: &&String| ((*host).clone(), Controller::evidence_of(folder, host));
+            let journals: Vec<_> = with_evidence.iter().map(of_host).collect();
+            let (judged, more) = drill.judge(folder, &journals, started_unix_ms)?;
+            rows.extend(more);
+            fleet_verdicts.splice(0..0, judged);
+        }
         let row = Run {
             id: run.clone(),
             solution: self.solution.file.solution.name.clone(),
@@ -304,7 +319,7 @@ fn took_part(host: &str, fate: &str, carried_out: usize, planned: usize) -> Verd
     }
 }
 
-fn event(entry: Entry, started_unix_ms: u64) -> Event {
+fn event(entry: story::Entry, started_unix_ms: u64) -> Event {
     let host = entry.host.unwrap_or_else(|| "controller".to_owned());
     let t_ms = entry.unix_ms.saturating_sub(started_unix_ms);
     let text = format!("controller: {}", entry.text);
@@ -324,6 +339,8 @@ fn ending(memory: &Memory) -> Ending {
 /// What the controller shows and writes down while the run goes on.
 struct Desk {
     story: Story,
+    /// What the arbiter decides.
+    journal: Option<Journal>,
     interrupts: Arc<AtomicU32>,
     is_terminal: bool,
     /// Lines on the terminal that the next look rewrites.
@@ -332,12 +349,19 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(folder: &Path) -> Result<Desk, Failure> {
+    fn new(folder: &Path, has_copies: bool) -> Result<Desk, Failure> {
         let story = Story::open(folder).map_err(|error| could_not("write fleet.log in", folder, &error))?;
+        let journal = match has_copies {
+            true => {
+                let opened = Journal::open(folder);
+                Some(opened.map_err(|error| could_not("write a journal in", folder, &error))?)
+            }
+            false => None,
+        };
         let interrupts = Arc::new(AtomicU32::new(0));
         count_interrupts(&interrupts)?;
         let is_terminal = std::io::stderr().is_terminal();
-        Ok(Desk { story, interrupts, is_terminal, shown: 0, last_plain: None })
+        Ok(Desk { story, journal, interrupts, is_terminal, shown: 0, last_plain: None })
     }
 
     /// Takes back the lines that would be rewritten.
@@ -354,10 +378,19 @@ impl Watcher for Desk {
         self.clear();
         let host = note.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
         eprintln!("{host}{}", note.text);
-        let entry = Entry { unix_ms: unix_ms(), host: note.host.clone(), text: note.text.clone() };
+        let entry = story::Entry { unix_ms: unix_ms(), host: note.host.clone(), text: note.text.clone() };
         // The run is worth more than its log; what cannot be written was at least shown.
         if let Err(error) = self.story.add(&entry) {
             eprintln!("fleet.log cannot be written: {error}");
+        }
+    }
+
+    fn decided(&mut self, unix_ns: u64, database: DatabaseId, event: ArbiterEvent) {
+        let said = Said::Decided { database: database.0.into(), event };
+        let Some(journal) = &mut self.journal else { return };
+        if let Err(error) = journal.add(&Entry { unix_ns, error_ns: 0, said }) {
+            self.clear();
+            eprintln!("the journal of the arbiter cannot be written: {error}");
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,17 +15,21 @@ use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, CampaignOutcome};
 use fleet::agent::HostWork;
 use fleet::arbiter::ArbiterLink;
+use fleet::copy_port::Members;
 use fleet::duty::Doing;
 use fleet::gate::Gate;
 use fleet::message::{Assignment, Ended, Point};
-use results::{Environment, Event, Row, Severity, WorldKind};
+use results::{Environment, Event, Recorder, Row, Severity, WorldKind};
 use solution::{Deployment, Solution, TestSpec};
 use world::real::{self, RealConfig};
 use world::{LocalFuture, OpenMode, PageBuf, World};
 
+use super::drill::{FleetTests, PlannedDrill, kinds};
+use super::part::HostPart;
+use super::read_credentials;
 use crate::failure::Failure;
 use crate::preflight::{PROBE, Preflight};
-use crate::run_cmd::{Measured, chosen_tests, run_row, test_kind};
+use crate::run_cmd::{Measured, run_row};
 
 /// Bytes that are written to and read from every volume before a run.
 const PROBE_BYTES: usize = 256 * 1024;
@@ -35,7 +39,10 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 const HEAR_EVERY: Duration = Duration::from_millis(100);
 
 /// The tests of the solution file.
-pub struct Tests;
+pub struct Tests {
+    /// The file with the credentials of this host.
+    pub credentials: PathBuf,
+}
 
 impl HostWork for Tests {
     fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String> {
@@ -46,7 +53,7 @@ impl HostWork for Tests {
                 "the controller is proofload {theirs}, this agent {ours}: install the same version on both"
             ));
         }
-        look(assignment).map_err(|failure| failure.line())
+        look(assignment, &self.credentials).map_err(|failure| failure.line())
     }
 
     fn run(
@@ -54,9 +61,9 @@ impl HostWork for Tests {
         assignment: &Assignment,
         folder: &Path,
         gate: &Gate,
-        _arbiter: ArbiterLink,
+        arbiter: ArbiterLink,
     ) -> (Ended, Option<String>) {
-        match carry_out(assignment, folder, gate) {
+        match carry_out(assignment, folder, gate, &self.credentials, arbiter) {
             Err(failure) => (Ended::Aborted, Some(failure.line())),
             Ok(outcome) => match outcome.error.as_ref() {
                 None if outcome.passed() => (Ended::Passed, None),
@@ -69,17 +76,51 @@ impl HostWork for Tests {
 }
 
 /// What an assignment means on this host.
-fn read(assignment: &Assignment) -> Result<(Solution, Deployment, Vec<TestSpec>), Failure> {
+fn read(assignment: &Assignment) -> Result<(Solution, Deployment, FleetTests), Failure> {
     let solution = Solution::parse(&assignment.solution, "the solution file of the run")?;
     let deployment = solution.deployment(Some(&assignment.host))?;
-    let kinds = assignment.tests.iter().map(|kind| test_kind(kind).map_err(Failure::wrong_input));
-    let tests = chosen_tests(&deployment, &kinds.collect::<Result<Vec<_>, Failure>>()?)?;
+    let tests = FleetTests::chosen(&solution, &kinds(&assignment.tests)?)?;
     Ok((solution, deployment, tests))
 }
 
-fn look(assignment: &Assignment) -> Result<Vec<String>, Failure> {
+/// Looks at what tests and drill need on this host.
+fn preflight(
+    assignment: &Assignment,
+    deployment: &Deployment,
+    tests: &FleetTests,
+) -> Result<Preflight, Failure> {
+    let holdings = match &tests.drill {
+        Some(drill) => Some(drill.site.holdings(drill.host(&assignment.host)?)),
+        None => None,
+    };
+    let own = Some((deployment, &tests.tests[..])).filter(|(_, tests)| !tests.is_empty());
+    let parts: Vec<(&Deployment, &[TestSpec])> =
+        own.into_iter().chain(holdings.as_ref().map(|holdings| (holdings, &[][..]))).collect();
+    Preflight::new(&parts, assignment.allow_memory)
+}
+
+/// Whether the copies of this host can be reached by the others: the certificate is good, and the port is free.
+fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<String, Failure> {
+    let credentials = read_credentials(credentials)?;
+    Members::new(&credentials, &drill.site.names(), |_| {})
+        .map_err(|error| Failure::could_not_run("the copies cannot speak to each other").because(error))?;
+    let address = drill.site.hosts[drill.host(host)?].copy_address.clone().unwrap_or_default();
+    let listener = std::net::TcpListener::bind(&address);
+    listener.map(drop).map_err(|error| {
+        Failure::could_not_run(format!("the copies cannot listen on {address}"))
+            .because(error)
+            .help("copy_address of [[host]] is an address of this host with a free port")
+    })?;
+    Ok(format!("copies: {address} is free"))
+}
+
+fn look(assignment: &Assignment, credentials: &Path) -> Result<Vec<String>, Failure> {
     let (_, deployment, tests) = read(assignment)?;
-    let preflight = Preflight::new(&deployment, &tests, assignment.allow_memory)?;
+    let preflight = preflight(assignment, &deployment, &tests)?;
+    let port = match &tests.drill {
+        Some(drill) => Some(look_at_port(drill, &assignment.host, credentials)?),
+        None => None,
+    };
     preflight.claim()?;
     let config = RealConfig { direct: preflight.direct(), shards: 1, ..RealConfig::new(&deployment.host) };
     let folders: Vec<String> = preflight.folders().map(|dir| dir.display().to_string()).collect();
@@ -96,6 +137,7 @@ fn look(assignment: &Assignment) -> Result<Vec<String>, Failure> {
         Ok::<_, Failure>(lines)
     });
     let mut checks: Vec<String> = preflight.announcement().lines().map(str::to_owned).collect();
+    checks.extend(port);
     checks.extend(probes.map_err(|error| Failure::could_not_run("no I/O is possible").because(error))??);
     Ok(checks)
 }
@@ -129,10 +171,26 @@ async fn probe(world: &World, folder: &str) -> Result<(), ProbeError> {
     if same { Ok(()) } else { Err(ProbeError::OtherBytes) }
 }
 
-fn carry_out(assignment: &Assignment, folder: &Path, gate: &Gate) -> Result<CampaignOutcome, Failure> {
-    let (solution, deployment, tests) = read(assignment)?;
-    let preflight = Preflight::new(&deployment, &tests, assignment.allow_memory)?;
+fn carry_out(
+    assignment: &Assignment,
+    folder: &Path,
+    gate: &Gate,
+    credentials: &Path,
+    link: ArbiterLink,
+) -> Result<CampaignOutcome, Failure> {
+    let (solution, deployment, chosen) = read(assignment)?;
+    let preflight = preflight(assignment, &deployment, &chosen)?;
     preflight.claim()?;
+    let (direct, titles) = (preflight.direct(), campaign::titles(&chosen.all()));
+    let FleetTests { tests, drill } = chosen;
+    let finale = async |world: World, convoy: &GateConvoy, recorder: &mut dyn Recorder| match &drill {
+        None => CampaignOutcome::default(),
+        Some(planned) => {
+            let (name, credentials) = (titles.last().cloned().unwrap_or_default(), credentials.to_owned());
+            let part = HostPart { planned, assignment, name, credentials, direct, folder, gate, link };
+            part.carry_out(world, convoy, recorder).await
+        }
+    };
     let mut row = run_row(folder, &solution, assignment.seed, WorldKind::Real);
     // By the controller's clock, as far as it is known: the hosts' calendars need not agree.
     let ahead_ms = gate.calendar().map_or(0, |calendar| calendar.offset_ns / 1_000_000);
@@ -148,7 +206,7 @@ fn carry_out(assignment: &Assignment, folder: &Path, gate: &Gate) -> Result<Camp
     let rows = |ended_ms: u64| passed.borrow().rows(&host, gate, ended_ms);
     let mut watcher = GateWatcher(gate.clone());
     let measured = Measured { deployment, tests, row, folder, preflight };
-    let outcome = measured.carry_out(&mut watcher, None, convoy, rows);
+    let outcome = measured.carry_out(&mut watcher, None, convoy, finale, rows);
     passed.borrow().write(folder)?;
     outcome
 }

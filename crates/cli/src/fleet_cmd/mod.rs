@@ -1,11 +1,14 @@
 //! Many hosts, one run: `proofload fleet init`, `proofload agent`, and the `--fleet` of `proofload run`.
 //!
 //! The crate `fleet` brings controller and agents together; here is what they do with it: a host's tests
-//! ([`host_work`]), and the controller's view and merged evidence ([`conduct`]).
+//! ([`host_work`]), a drill of all hosts together ([`drill`], [`part`], [`work`]), and the controller's view and merged evidence ([`conduct`]).
 
 mod conduct;
+mod drill;
 mod host_work;
+mod part;
 mod story;
+mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +18,7 @@ use fleet::credentials::{Credentials, CredentialsError, make};
 use solution::Solution;
 
 use conduct::FleetRun;
+pub use work::{WorkArguments, work};
 
 use crate::failure::{Failure, Status};
 use crate::run_cmd::RunArguments;
@@ -94,7 +98,7 @@ pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
 pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
     let credentials = read_credentials(&arguments.credentials)?;
     let host = credentials.name.clone();
-    let work = Arc::new(host_work::Tests);
+    let work = Arc::new(host_work::Tests { credentials: arguments.credentials.clone() });
     let agent =
         Agent::new(credentials, &arguments.state, env!("CARGO_PKG_VERSION"), work).map_err(|error| {
             let failure = match &error {

@@ -96,7 +96,7 @@ pub enum ArbiterEffect {
 }
 
 /// What an activation may have lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Loss {
     /// Where the new history parts from the old one.
     pub fork: Position,
@@ -107,7 +107,7 @@ pub struct Loss {
 }
 
 /// What happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum ArbiterEvent {
     HolderSilent { holder: HostId },
@@ -126,7 +126,7 @@ pub enum ArbiterEvent {
 }
 
 /// Why no copy can be activated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error)]
 pub enum WhyDismounted {
     /// Lossless: nobody who answers is known to hold every acknowledged commit.
     #[error(

@@ -144,7 +144,7 @@ pub enum Effect {
 }
 
 /// What happened, for evidence and counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it; fields are positions in the log")]
 pub enum Event {
     Activating { epoch: Epoch },
@@ -164,7 +164,7 @@ pub enum Event {
 }
 
 /// Why a copy stopped being active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum StepDown {
     LeaseEnded,
@@ -174,7 +174,7 @@ pub enum StepDown {
 }
 
 /// Why a copy is made anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum SeedReason {
     LogGone,

@@ -1,0 +1,416 @@
+//! The part of one host in a drill: the process with its copies, the failures of the host, and its journal.
+//!
+//! Failures count from the moment at which the window opens, on which all hosts agree beforehand: no order has to arrive while
+//! hosts fail.
+//!
+//! Invariants
+//! 1. Nothing but the process that holds the copies ([`super::work`]) is ever killed or cut off.
+//! 2. A process that ends without being told to ends the host's part of the run as one that could not go on.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use campaign::convoy::Convoy;
+use campaign::drill::{DRAIN_LIMIT_S, Entry, MOUNT_LIMIT_S, Observed, Said, WARMUP_S, copy_rows, test_row};
+use campaign::{CampaignError, CampaignOutcome};
+use copies::{CopySpec, DatabaseId, FromArbiter};
+use fleet::arbiter::{ArbiterLink, Speaker};
+use fleet::duty::Doing;
+use fleet::gate::Gate;
+use fleet::message::Assignment;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use results::{Event, Recorder, Sample, Severity, Test};
+use solution::DrillEventKind;
+use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
+use world::{Time, World};
+
+use super::drill::{Journal, PlannedDrill};
+use super::work::{FromWork, Order, ToWork, hear, say, unix_ns};
+
+/// How often it is looked whether something is due.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long hosts may take to hold their pages against each other.
+const COMPARE_LIMIT: Duration = Duration::from_secs(120);
+/// Bytes of databases that are seeded per second at least.
+const SEEDING_BYTES_PER_S: u64 = 10 << 20;
+
+/// What comes to the agent during a drill.
+enum News {
+    /// From the process of this start.
+    Work(u32, FromWork),
+    /// The process of this start has ended.
+    Gone(u32),
+    /// From the arbiter.
+    Arbiter(DatabaseId, FromArbiter),
+}
+
+struct WorkProcess {
+    boot: u32,
+    child: Child,
+    orders: ChildStdin,
+}
+
+impl Drop for WorkProcess {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A host's part of a drill.
+pub struct HostPart<'a> {
+    /// The drill.
+    pub planned: &'a PlannedDrill,
+    /// What the run is.
+    pub assignment: &'a Assignment,
+    /// Its title.
+    pub name: String,
+    /// The credentials of the host.
+    pub credentials: PathBuf,
+    /// Whether I/O is unbuffered.
+    pub direct: bool,
+    /// Where the evidence goes.
+    pub folder: &'a Path,
+    /// Where hosts wait for each other.
+    pub gate: &'a Gate,
+    /// The way to the arbiter.
+    pub link: ArbiterLink,
+}
+
+struct Running<'a> {
+    planned: &'a PlannedDrill,
+    assignment: &'a Assignment,
+    credentials: PathBuf,
+    direct: bool,
+    gate: &'a Gate,
+    recorder: &'a mut dyn Recorder,
+    world: World,
+    host: usize,
+    speaker: Speaker,
+    journal: Journal,
+    news: UnboundedReceiver<News>,
+    tell: UnboundedSender<News>,
+    process: Option<WorkProcess>,
+    /// Starts of this host's copies so far.
+    boots: u32,
+    /// When the window opened.
+    opened: Option<Time>,
+    /// Failures of this host: seconds after that, its number, whether it begins.
+    due: Vec<(f64, usize, bool)>,
+    is_closed: bool,
+    acknowledged: BTreeSet<usize>,
+    is_full: bool,
+    is_settled: bool,
+    is_compared: bool,
+}
+
+type Done<T = ()> = Result<T, CampaignError>;
+
+impl HostPart<'_> {
+    /// Carries it out in step with the other hosts.
+    pub async fn carry_out(
+        self,
+        world: World,
+        convoy: &dyn Convoy,
+        recorder: &mut dyn Recorder,
+    ) -> CampaignOutcome {
+        // It is judged where the journals of all hosts are.
+        let error = self.perform(world, convoy, recorder).await.err();
+        CampaignOutcome { verdicts: Vec::new(), error }
+    }
+
+    async fn perform(self, world: World, convoy: &dyn Convoy, recorder: &mut dyn Recorder) -> Done {
+        let HostPart { planned, assignment, name, credentials, direct, folder, gate, mut link } = self;
+        let host = planned.host(&assignment.host).map_err(|failure| CampaignError::Drill(failure.line()))?;
+        let journal = Journal::open(folder).map_err(|error| not_kept(&error))?;
+        let (tell, news) = unbounded();
+        let (speaker, from_arbiter) = (link.speaker(), tell.clone());
+        drop(world.spawn(async move {
+            while let Some((database, message)) = link.hear().await {
+                if from_arbiter.unbounded_send(News::Arbiter(database, message)).is_err() {
+                    return;
+                }
+            }
+        }));
+        let mut due = Vec::new();
+        for (number, failure) in planned.drill.failures.iter().enumerate() {
+            if failure.hosts.contains(&assignment.host) {
+                due.push((failure.at_s, number, true));
+                due.extend(failure.back_at_s.map(|back_s| (back_s, number, false)));
+            }
+        }
+        due.sort_by(|(a, _, a_begins), (b, _, b_begins)| b.total_cmp(a).then(b_begins.cmp(a_begins)));
+        let begins_ms = ms(&world);
+        let row = test_row(&planned.site, &planned.test, &planned.drill, planned.ordinal, &name, begins_ms);
+        let mut running = Running {
+            planned,
+            assignment,
+            credentials,
+            direct,
+            gate,
+            recorder,
+            world,
+            host,
+            speaker,
+            journal,
+            news,
+            tell,
+            process: None,
+            boots: 0,
+            opened: None,
+            due,
+            is_closed: false,
+            acknowledged: BTreeSet::new(),
+            is_full: false,
+            is_settled: false,
+            is_compared: false,
+        };
+        running.play(row, convoy).await
+    }
+}
+
+fn ms(world: &World) -> u64 {
+    world.now().ns / 1_000_000
+}
+
+fn not_kept(error: &dyn std::fmt::Display) -> CampaignError {
+    CampaignError::Drill(format!("the journal of the drill cannot be kept: {error}"))
+}
+
+impl Running<'_> {
+    async fn play(&mut self, mut row: Test, convoy: &dyn Convoy) -> Done {
+        copy_rows(&self.planned.site, self.host).into_iter().try_for_each(|row| self.recorder.record(row))?;
+        self.recorder.record(row.clone().into())?;
+        self.doing("makes copies", 0.0);
+        self.arrive(convoy).await?;
+        self.start(true)?;
+        let bytes: u64 = (0..self.planned.site.databases.len())
+            .filter(|database| self.planned.site.place(*database, self.host).is_some())
+            .map(|database| self.planned.site.databases[database].bytes())
+            .sum();
+        let limit_s = u64::from(MOUNT_LIMIT_S) + bytes / SEEDING_BYTES_PER_S;
+        if !self.until(Duration::from_secs(limit_s), |running| running.is_full).await? {
+            let message = format!("the copies of this host were not there after {limit_s} s");
+            return Err(CampaignError::Drill(message));
+        }
+        self.arrive(convoy).await?;
+        self.doing("users begin", 0.0);
+        let warmup_s = self.planned.test.warmup_limit_s.min(WARMUP_S);
+        self.until(Duration::from_secs_f64(warmup_s), |_| false).await?;
+        self.arrive(convoy).await?;
+
+        self.note(None, Said::WindowOpens)?;
+        self.opened = Some(self.world.now());
+        row.window_start_ms = Some(ms(&self.world));
+        self.recorder.record(row.clone().into())?;
+        self.until(Duration::from_secs_f64(self.planned.test.duration_s), |_| false).await?;
+        row.window_end_ms = Some(ms(&self.world));
+        self.recorder.record(row.clone().into())?;
+        self.note(None, Said::WindowCloses)?;
+        self.doing("queues drain", 1.0);
+        self.is_closed = true;
+        self.order(&ToWork::Close);
+        let limit = Duration::from_secs(DRAIN_LIMIT_S.into());
+        self.until(limit, |running| running.is_settled || running.process.is_none()).await?;
+        self.arrive(convoy).await?;
+        self.doing("copies are compared", 1.0);
+        self.order(&ToWork::Compare);
+        self.until(COMPARE_LIMIT, |running| running.is_compared || running.process.is_none()).await?;
+        // Nobody leaves while another host may still want to hear of its copies.
+        self.arrive(convoy).await?;
+        self.process = None;
+        row.ended_ms = Some(ms(&self.world));
+        self.recorder.record(row.into())?;
+        Ok(self.recorder.flush()?)
+    }
+
+    fn doing(&self, what: &str, done: f64) {
+        self.gate.report(Doing { text: format!("drill: {what}"), done, ..Doing::default() });
+    }
+
+    /// Comes to a place at which hosts wait for each other; copies go on meanwhile.
+    async fn arrive(&mut self, convoy: &dyn Convoy) -> Done {
+        let (arrived, arriving) = (Rc::new(Cell::new(false)), convoy.arrive());
+        let flag = arrived.clone();
+        drop(self.world.spawn(async move {
+            arriving.await;
+            flag.set(true);
+        }));
+        self.until(Duration::MAX, |_| arrived.get()).await.map(drop)
+    }
+
+    /// Lets time pass until `done`, or until `limit` is over; says whether it was done.
+    async fn until(&mut self, limit: Duration, done: impl Fn(&Running<'_>) -> bool) -> Done<bool> {
+        let begun = self.world.now();
+        loop {
+            while let Ok(news) = self.news.try_recv() {
+                self.hear(news)?;
+            }
+            self.fail_what_is_due()?;
+            if self.gate.stop_asked().is_some() {
+                return Err(CampaignError::Interrupted);
+            }
+            if done(self) {
+                return Ok(true);
+            }
+            let left = limit.saturating_sub(self.world.now().since(begun));
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let world = self.world.clone();
+            let pause = pin!(world.sleep(left.min(LOOK_EVERY)));
+            let next = select(self.news.next(), pause).await;
+            let news = match next {
+                Either::Left((news, _)) => news,
+                Either::Right(_) => None,
+            };
+            if let Some(news) = news {
+                self.hear(news)?;
+            }
+        }
+    }
+
+    fn hear(&mut self, news: News) -> Done {
+        match news {
+            News::Arbiter(database, message) => self.order(&ToWork::FromArbiter(database, message)),
+            News::Gone(boot) if self.is_current(boot) => {
+                return Err(CampaignError::Drill(
+                    "the process with the copies of this host has ended; its last words are in the agent's log"
+                        .to_owned(),
+                ));
+            }
+            News::Gone(_) => {}
+            News::Work(boot, from_work) => return self.hear_work(boot, from_work),
+        }
+        Ok(())
+    }
+
+    /// Whether it is of the process that holds the copies now.
+    fn is_current(&self, boot: u32) -> bool {
+        self.process.as_ref().is_some_and(|process| process.boot == boot)
+    }
+
+    fn hear_work(&mut self, boot: u32, from_work: FromWork) -> Done {
+        if let Some((at_ns, said)) = from_work.said() {
+            self.note(at_ns, said)?;
+        }
+        let is_current = self.is_current(boot);
+        match from_work {
+            FromWork::Failed(why) if is_current => return Err(CampaignError::Drill(why)),
+            FromWork::ToArbiter(message) if is_current => self.speaker.say(message),
+            FromWork::Ready if self.is_closed => self.order(&ToWork::Close),
+            FromWork::Observed(_, Observed::Acknowledged { database, .. }) => {
+                self.acknowledged.insert(database);
+            }
+            FromWork::Sample { copies, rows, is_settled, .. } => {
+                for row in rows {
+                    let t_ms = ms(&self.world).saturating_sub(row.interval_ms);
+                    self.recorder.record(Sample { t_ms, ..row }.into())?;
+                }
+                let site = &self.planned.site;
+                self.is_settled = is_settled && is_current;
+                self.is_full = copies.iter().all(|copy| {
+                    let spec = &site.databases[copy.database].spec;
+                    let is_lagged = spec.copy_on(copy.report.host).is_some_and(CopySpec::is_lagged);
+                    let is_used = copy.active_in.is_none() || self.acknowledged.contains(&copy.database);
+                    copy.is_full(is_lagged) && is_used
+                });
+            }
+            FromWork::Compared(_) => self.is_compared = true,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Writes into the journal what happened at this time of the host's calendar, or now.
+    fn note(&mut self, at_ns: Option<u64>, said: Said) -> Done {
+        let calendar = self.gate.calendar();
+        let ahead_ns = calendar.map_or(0, |calendar| calendar.offset_ns);
+        let error_ns = calendar.map_or(0, |calendar| calendar.uncertainty_ns);
+        let unix_ns = at_ns.unwrap_or_else(unix_ns).saturating_add_signed(-ahead_ns);
+        self.journal.add(&Entry { unix_ns, error_ns, said }).map_err(|error| not_kept(&error))
+    }
+
+    fn order(&mut self, order: &ToWork) {
+        if let Some(process) = &self.process {
+            // If it is gone, its reader says so.
+            say(&process.orders, order);
+        }
+    }
+
+    /// Starts the process that holds the copies.
+    fn start(&mut self, is_new: bool) -> Done {
+        let cannot = |error: std::io::Error| {
+            CampaignError::Drill(format!("the process for the copies cannot be started: {error}"))
+        };
+        self.boots += 1;
+        let program = std::env::current_exe().map_err(cannot)?;
+        let mut child = Command::new(program)
+            .arg("drill-work")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(cannot)?;
+        let (Some(orders), Some(said)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(CampaignError::Drill("the process for the copies has no pipes".to_owned()));
+        };
+        let (boot, tell) = (self.boots, self.tell.clone());
+        std::thread::spawn(move || {
+            let pass = |from_work| drop(tell.unbounded_send(News::Work(boot, from_work)));
+            hear(BufReader::new(said), pass, || drop(tell.unbounded_send(News::Gone(boot))));
+        });
+        let order = Order {
+            solution: self.assignment.solution.clone(),
+            tests: self.assignment.tests.clone(),
+            host: self.host,
+            boot,
+            seed: self.assignment.seed,
+            is_new,
+            direct: self.direct,
+            credentials: self.credentials.clone(),
+        };
+        say(&orders, &order);
+        self.process = Some(WorkProcess { boot, child, orders });
+        Ok(())
+    }
+
+    /// Performs the failures of this host whose time has come, and takes back those that are over.
+    fn fail_what_is_due(&mut self) -> Done {
+        let Some(opened) = self.opened else { return Ok(()) };
+        let passed_s = self.world.now().since(opened).as_secs_f64();
+        while let Some((_, number, begins)) = self.due.pop_if(|(at_s, ..)| *at_s <= passed_s) {
+            let failure = &self.planned.drill.failures[number];
+            let text = if begins { failure.what.clone() } else { format!("over: {}", failure.what) };
+            self.doing(&text, passed_s / self.planned.test.duration_s);
+            let event = Event {
+                t_ms: ms(&self.world),
+                severity: Severity::Warning,
+                test: Some(self.planned.ordinal),
+                host: self.assignment.host.clone(),
+                text,
+            };
+            self.recorder.record(event.into())?;
+            let volume = failure.volume.clone().unwrap_or_default();
+            match (failure.kind, begins) {
+                (DrillEventKind::HostKilled | DrillEventKind::SiteLost, true) => self.process = None,
+                (DrillEventKind::HostKilled | DrillEventKind::SiteLost, false) => self.start(false)?,
+                (DrillEventKind::HostCutOff, begins) => self.order(&ToWork::CutOff(begins)),
+                (DrillEventKind::VolumeFailed, true) => self.order(&ToWork::FailVolume(volume)),
+                (DrillEventKind::VolumeFailed, false) => {
+                    // Its copies count as started again.
+                    self.boots += 1;
+                    self.order(&ToWork::ReplaceVolume(volume));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Four hosts of a fleet on this machine, as a user has them: agents, a bus, a controller's place, and what they leave.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::net::{Net, Program, wait_for};
+
+/// Four hosts with their agents, and a controller's place.
+pub struct Site {
+    folder: tempfile::TempDir,
+    pub net: Net,
+}
+
+impl Site {
+    /// Hosts h1 to h4 with credentials, and this solution file.
+    pub fn new(solution: &str) -> Site {
+        // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+        let net = Net::new(4);
+        let site = Site { folder, net };
+        std::fs::write(site.path("four.toml"), solution).expect("writable");
+        let address = format!("{}:4222", site.net.controller_address());
+        let made = site
+            .program(&["fleet", "init", "fleet", "--hosts", "h1,h2,h3,h4", "--address", &address])
+            .wait(Duration::from_secs(20));
+        assert_eq!(made, 0, "{}", site.all_logs());
+        site
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command of the controller.
+    pub fn program(&self, arguments: &[&str]) -> Program {
+        self.net.start(
+            0,
+            self.folder.path(),
+            env!("CARGO_BIN_EXE_proofload"),
+            arguments,
+            &self.path("controller.log"),
+        )
+    }
+
+    pub fn agent(&self, host: usize) -> Program {
+        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
+        let arguments = ["agent", &credentials, "--state", &state];
+        let log = self.path(&format!("h{host}.log"));
+        self.net.start(host, self.folder.path(), env!("CARGO_BIN_EXE_proofload"), &arguments, &log)
+    }
+
+    pub fn agents(&self) -> Vec<Program> {
+        (1..=4).map(|host| self.agent(host)).collect()
+    }
+
+    /// A bus that hears: a controller that finds none gives up at once, and says so.
+    pub fn bus(&self) -> Program {
+        let ready = || self.text("bus.log").matches("Server is ready").count();
+        let before = ready();
+        let arguments = ["-c", "nats-server.conf"];
+        let bus = self.net.start(0, &self.path("fleet"), "nats-server", &arguments, &self.path("bus.log"));
+        assert!(wait_for(Duration::from_secs(30), || ready() > before), "{}", self.all_logs());
+        bus
+    }
+
+    pub fn run(&self, more: &[&str]) -> Program {
+        self.program(&[&["run", "four.toml", "--fleet", "fleet"], more].concat())
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Everything that was said, for a test that fails.
+    pub fn all_logs(&self) -> String {
+        let names = ["controller.log", "bus.log", "h1.log", "h2.log", "h3.log", "h4.log"];
+        names.map(|name| format!("== {name}\n{}", self.text(name))).join("\n")
+    }
+
+    /// The folder of the only run.
+    pub fn run_folder(&self) -> PathBuf {
+        let mut runs = std::fs::read_dir(self.path("runs")).expect("there are runs");
+        runs.next().expect("there is one").expect("readable").path()
+    }
+
+    pub fn run_name(&self) -> String {
+        let name = self.run_folder().file_name().map(|name| name.to_string_lossy().into_owned());
+        format!("runs/{}", name.unwrap_or_default())
+    }
+
+    pub fn report(&self) -> Value {
+        let text = std::fs::read_to_string(self.run_folder().join("report.json")).expect("there is a report");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Waits until a host has written its place this many times, so that the tests are that far.
+    pub fn wait_until_measuring(&self) {
+        let begun = || self.hosts_db(1).is_some_and(|db| window_is_open(&db));
+        assert!(wait_for(Duration::from_secs(180), begun), "no window has opened\n{}", self.all_logs());
+    }
+
+    fn hosts_db(&self, host: usize) -> Option<PathBuf> {
+        let runs = std::fs::read_dir(self.path(&format!("state/h{host}/runs"))).ok()?;
+        Some(runs.flatten().next()?.path().join("run.db"))
+    }
+
+    /// Verdicts of the rule, by host: what was measured and how it came out.
+    pub fn took_part(&self) -> Vec<(String, u64, String)> {
+        let report = self.report();
+        let verdicts = report["run_verdicts"].as_array().expect("a list");
+        let of_rule = verdicts.iter().filter(|verdict| verdict["rule"] == "host_took_part");
+        of_rule
+            .map(|verdict| {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let measured = verdict["measured"].as_f64().unwrap_or(-1.0) as u64;
+                (text(&verdict["host"]), measured, text(&verdict["outcome"]))
+            })
+            .collect()
+    }
+
+    pub fn assert_everyone_took_part(&self, tests: u64) {
+        let expected: Vec<_> = (1..=4).map(|host| (format!("h{host}"), tests, "pass".to_owned())).collect();
+        assert_eq!(self.took_part(), expected, "{}", self.all_logs());
+    }
+
+    pub fn events(&self) -> String {
+        let report = self.report();
+        let events = report["events"].as_array().expect("a list");
+        let texts = events.iter().map(|event| format!("{}: {}", event["host"], event["text"]));
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn window_is_open(db: &Path) -> bool {
+    let sql = "SELECT count(*) FROM test WHERE window_start_ms IS NOT NULL";
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_proofload"))
+        .args(["sql", &db.parent().expect("a folder").display().to_string(), sql])
+        .output()
+        .expect("the program starts");
+    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == "1")
+}

@@ -1,0 +1,241 @@
+//! Drills as a user meets them: `proofload agent` on four hosts in network namespaces of this machine, a real nats-server,
+//! `proofload run --fleet` of a solution with a drill. Processes with copies are killed and cut off while users work.
+//!
+//! Beside the verdicts of the run the journals of the hosts are read here once more, by another rule than the program's: in each
+//! epoch of a database one host acknowledges.
+//!
+//! Needs root and `ip netns`; skipped by name otherwise.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+#[allow(dead_code, reason = "other tests use other parts of it")]
+#[path = "fleet/net.rs"]
+mod net;
+#[allow(dead_code, reason = "other tests use other parts of it")]
+#[path = "fleet/site.rs"]
+mod site;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use campaign::drill::{Compared, Entry, Observed, Said};
+use net::can_run;
+use serde_json::Value;
+use site::Site;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Small databases with few batches, and latencies that prove nothing on a shared test machine.
+fn solution(databases: u32, per_site: &str, sites: &[&str], duration_s: u32, drill: &str) -> String {
+    let mut hosts = String::new();
+    for site in sites {
+        hosts += &format!("[[site]]\nname = \"{site}\"\n");
+    }
+    for host in 1..=4 {
+        let site = match sites {
+            [] => String::new(),
+            sites => format!("site = \"{}\"\n", sites[(host - 1) / 2]),
+        };
+        // The controller has the first address.
+        let address = host + 1;
+        hosts += &format!("[[host]]\nname = \"h{host}\"\ncopy_address = \"10.77.0.{address}:7400\"\n{site}");
+    }
+    format!(
+        r#"
+[solution]
+name = "Drill"
+schema = 1
+
+[profile]
+exchange = "2016"
+mailboxes = 30
+messages_per_day = 150
+quota_mb = 64
+
+[dag]
+databases = {databases}
+databases_per_volume = 2
+
+[copies]
+per_site = {per_site}
+
+{hosts}
+[[volume]]
+name = "V"
+path = "data/{{host}}"
+capacity_gib = 100
+
+[[instance]]
+name = "DB"
+volume = "V"
+
+[sizing]
+database_mib = 16
+
+[engine]
+cache_min_mib = 4
+cache_max_mib = 8
+
+[load]
+batches_per_s = 3
+copies = 1
+
+[thresholds]
+read_avg_ms = 60000
+read_max_ms = 60000
+log_write_avg_ms = 60000
+log_write_max_ms = 60000
+
+[[test]]
+kind = "drill"
+duration_s = {duration_s}
+warmup_limit_s = 3
+{drill}"#
+    )
+}
+
+/// What a drill left.
+struct Performed {
+    report: Value,
+    events: String,
+    journals: Vec<(usize, Vec<Entry>)>,
+}
+
+fn perform(solution: &str) -> Performed {
+    let site = Site::new(solution);
+    let _agents = site.agents();
+    let status = site.run(&["--nats-server", "nats-server"]).wait(LIMIT);
+    assert_eq!(status, 0, "{}", site.all_logs());
+    site.assert_everyone_took_part(1);
+    let journal = |host: usize| {
+        let path = site.run_folder().join(format!("hosts/h{host}/drill.jsonl"));
+        let text = std::fs::read_to_string(path).expect("each host keeps a journal");
+        (host, text.lines().map(|line| serde_json::from_str(line).expect("an entry")).collect())
+    };
+    Performed { report: site.report(), events: site.events(), journals: (1..=4).map(journal).collect() }
+}
+
+impl Performed {
+    /// What was measured by a rule, by database.
+    fn measured(&self, rule: &str) -> Vec<f64> {
+        let tests = self.report["tests"].as_array().expect("a list");
+        let verdicts = tests.iter().flat_map(|test| test["verdicts"].as_array().expect("a list"));
+        let of_rule = verdicts.filter(|verdict| verdict["rule"] == rule);
+        of_rule.filter_map(|verdict| verdict["measured"].as_f64()).collect()
+    }
+
+    /// The hosts that acknowledged in each epoch of each database.
+    fn reigns(&self) -> BTreeMap<(usize, u32), BTreeSet<usize>> {
+        let mut reigns: BTreeMap<_, BTreeSet<usize>> = BTreeMap::new();
+        for (host, entries) in &self.journals {
+            for entry in entries {
+                if let Said::Observed(Observed::Acknowledged { database, epoch, .. }) = &entry.said {
+                    reigns.entry((*database, epoch.0)).or_default().insert(*host);
+                }
+            }
+        }
+        reigns
+    }
+
+    /// What all drills have to show.
+    fn assert_sound(&self, databases: usize, copies: usize) {
+        let reigns = self.reigns();
+        assert!(reigns.values().all(|hosts| hosts.len() == 1), "two hosts in one epoch: {reigns:?}");
+        for rule in ["drill_two_active", "drill_copies_equal", "drill_copies_compared", "drill_errors"] {
+            assert_eq!(self.measured(rule), vec![0.0; databases], "{rule}\n{}", self.events);
+        }
+        let said = self.journals.iter().flat_map(|(_, entries)| entries);
+        let compared: Vec<&Compared> = said
+            .filter_map(|entry| match &entry.said {
+                Said::Compared(compared) => Some(compared),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        assert_eq!(compared.len(), databases * copies, "each copy says what its pages say");
+        assert!(compared.iter().all(|copy| copy.changed > 0), "{compared:?}");
+    }
+
+    /// The epochs of a database in which somebody acknowledged.
+    fn epochs(&self, database: usize) -> usize {
+        self.reigns().keys().filter(|(of, _)| *of == database).count()
+    }
+}
+
+#[test]
+fn a_server_is_lost_and_comes_back_and_no_acknowledged_commit_is_gone() {
+    if !can_run() {
+        return;
+    }
+    let killed = r#"
+[test.drill]
+[[test.drill.event]]
+kind = "host_killed"
+host = "h1"
+at_s = 5
+back_after_s = 15
+"#;
+    let performed = perform(&solution(4, "[2]", &[], 40, killed));
+    performed.assert_sound(4, 2);
+    assert_eq!(performed.measured("drill_lost_commits"), [0.0; 4]);
+    let outages = performed.measured("drill_outage");
+    assert!(outages.iter().any(|outage_s| *outage_s > 3.0), "an active copy was lost: {outages:?}");
+    assert!((0..4).any(|database| performed.epochs(database) > 1), "another copy took over");
+    assert!(performed.events.contains("host h1 is killed"), "{}", performed.events);
+}
+
+#[test]
+fn a_site_is_lost_and_the_other_one_has_every_acknowledged_commit() {
+    if !can_run() {
+        return;
+    }
+    let lost = r#"
+[test.drill]
+partner = "other_site"
+[[test.drill.event]]
+kind = "site_lost"
+site = "A"
+at_s = 5
+back_after_s = 20
+"#;
+    let performed = perform(&solution(2, "[2, 2]", &["A", "B"], 45, lost));
+    performed.assert_sound(2, 4);
+    assert_eq!(performed.measured("drill_lost_commits"), [0.0; 2]);
+    let outages = performed.measured("drill_outage");
+    assert!(outages.iter().any(|outage_s| *outage_s > 3.0), "an active copy was lost: {outages:?}");
+    assert!(performed.events.contains("site A is lost"), "{}", performed.events);
+}
+
+#[test]
+fn a_lossy_dial_loses_no_more_than_it_may_when_hosts_are_killed_cut_off_and_lose_a_volume() {
+    if !can_run() {
+        return;
+    }
+    let events = r#"
+[test.drill]
+mount_dial = "good_availability"
+[[test.drill.event]]
+kind = "host_killed"
+host = "h1"
+at_s = 4
+back_after_s = 14
+[[test.drill.event]]
+kind = "volume_failed"
+host = "h2"
+volume = "V"
+at_s = 28
+back_after_s = 6
+[[test.drill.event]]
+kind = "host_cut_off"
+host = "h3"
+at_s = 40
+back_after_s = 12
+"#;
+    let performed = perform(&solution(4, "[2]", &[], 62, events));
+    performed.assert_sound(4, 2);
+    let lost = performed.measured("drill_lost_logs");
+    // The dial, and the two generations that the arbiter need not have heard of.
+    assert!(lost.len() == 4 && lost.iter().all(|logs| *logs <= 8.0), "{lost:?}");
+    for what in ["host h1 is killed", "volume V of host h2 fails", "host h3 is cut off", "is seeded"] {
+        assert!(performed.events.contains(what), "{what}\n{}", performed.events);
+    }
+}

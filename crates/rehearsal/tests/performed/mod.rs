@@ -1,0 +1,34 @@
+//! A drill that was performed, for tests.
+
+use std::rc::Rc;
+
+use campaign::drill::Site;
+use rehearsal::{DrillPlan, Rehearsed, drill, storage};
+use results::{Row, Verdict};
+use solution::Solution;
+
+/// Performs the only test of a solution.
+pub fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
+    let host = solution.hosts().expect("it has hosts").remove(0).name;
+    let test = solution.deployment(Some(&host)).expect("it is valid").tests.remove(0);
+    let spec = test.drill.as_ref().expect("it is a drill");
+    let site = Rc::new(Site::of(solution, &test, spec).expect("it has copies"));
+    let storage = storage(solution, &site.deployments(), seed).expect("it can be modelled").model;
+    let (name, ordinal, begins_ms) = ("Drill".to_owned(), 1, 0);
+    let plan = DrillPlan { site, test: &test, drill: spec, ordinal, name, begins_ms, seed, storage };
+    let mut rows = Vec::new();
+    let rehearsed = drill(plan, &mut rows, &mut |_| {});
+    (rehearsed, rows)
+}
+
+/// Verdicts that failed.
+pub fn failed(rehearsed: &Rehearsed) -> Vec<&Verdict> {
+    let verdicts = &rehearsed.outcome.verdicts;
+    verdicts.iter().filter(|verdict| verdict.outcome == results::Outcome::Fail).collect()
+}
+
+/// What was measured by a rule, by database.
+pub fn measured(rehearsed: &Rehearsed, rule: &str) -> Vec<Option<f64>> {
+    let verdicts = rehearsed.outcome.verdicts.iter();
+    verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()
+}
