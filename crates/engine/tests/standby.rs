@@ -413,6 +413,26 @@ async fn damage_pages(pair: &Pair<'_>, store: &LogStore, world: &World) -> bool 
 }
 
 #[test]
+fn a_page_that_was_never_used_stays_so_when_another_copy_gives_it() {
+    let mut totals = Totals::default();
+    let (pair, store, world) = left_alone(3, &mut totals);
+    pair.sim.run_until(async {
+        let end = store.extent().unwrap().1;
+        let mut standby = Standby::open(&world, &pair.config).await.unwrap();
+        standby.replay(end).await.unwrap();
+        let file = world.open(&pair.config.databases[0].path, OpenMode::Read).await.unwrap();
+        let last = file.size().await.unwrap() / PAGE_BYTES as u64 - 1;
+        let zeros = vec![0; PAGE_BYTES];
+        standby.give_pages(1, &[(last as u32 - 1, &zeros)]).await.unwrap();
+        let (read, bufs) =
+            file.read_at(last * PAGE_BYTES as u64, smallvec![PageBuf::empty(PAGE_BYTES)]).await;
+        read.unwrap();
+        assert!(bufs[0].as_slice() == zeros, "it was stamped");
+        standby.abandon().await;
+    });
+}
+
+#[test]
 fn log_that_is_gone_is_missed() {
     let mut totals = Totals::default();
     let (pair, mut store, world) = left_alone(3, &mut totals);

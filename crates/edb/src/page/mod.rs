@@ -407,6 +407,11 @@ impl<'a> PageRef<'a> {
         }
     }
 
+    /// Whether there is not even an external header: nobody has made the page yet, and it is not valid.
+    pub fn is_blank(self) -> bool {
+        self.tag_count() == 0
+    }
+
     /// Number of nodes.
     #[inline]
     pub fn node_count(self) -> usize {

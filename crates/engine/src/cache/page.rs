@@ -124,6 +124,10 @@ impl CachedPage {
         };
         match self {
             CachedPage::Buf(page) => page.sealed_copy(|bytes| {
+                // Another copy gave a page that was never used: stamped it would say that it was.
+                if PageRef::new(bytes).is_blank() {
+                    return;
+                }
                 if cfg!(debug_assertions) {
                     check(bytes);
                 }
