@@ -106,6 +106,49 @@ fn an_abandoned_instance_recovers_what_was_committed() {
     });
 }
 
+/// Most pages that redo makes again were written before the crash: they are read and not written.
+#[test]
+fn recovery_does_not_write_what_the_file_holds() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        // Pages are written when they leave memory.
+        let config = engine::InstanceConfig { checkpoint_depth_bytes: 1 << 30, ..config };
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let tree = tree_number(0);
+        for n in 0..8000u32 {
+            let mut transaction = instance.begin();
+            transaction.insert(1, tree, &n.to_be_bytes(), &[1; 200]).await.unwrap();
+            transaction.commit(Durability::Lazy).await.unwrap();
+        }
+        instance.close().await.unwrap();
+
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        for n in (0..8000u32).step_by(10) {
+            let mut transaction = instance.begin();
+            transaction.replace(1, tree, &n.to_be_bytes(), &[2; 200]).await.unwrap();
+            transaction.commit(Durability::Durable).await.unwrap();
+        }
+        instance.database_counters(1).unwrap().take();
+        instance.abandon().await;
+
+        let config =
+            engine::InstanceConfig { cache_bytes_per_database: 4096 * common::PAGE_BYTES as u64, ..config };
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        assert!(report.changes_applied > 300, "{report:?}");
+        let io = instance.database_counters(1).unwrap().take().io;
+        let pages = |class| io.class(class).tally.bytes / common::PAGE_BYTES as u64;
+        let (read, written) =
+            (pages(results::IoClass::TransactionalRead), pages(results::IoClass::TransactionalWrite));
+        assert!(read > 200, "every changed page is read: {read}");
+        assert!(written < 100, "no more is written than memory held: {written} of {read}");
+        let rows = scan(&instance.begin(), 1, tree).await.unwrap();
+        let changed = rows.values().filter(|data| data[0] == 2).count();
+        assert_eq!((rows.len(), changed), (8000, 800));
+        instance.close().await.unwrap();
+    });
+}
+
 #[test]
 fn measured_io_is_issued_io() {
     let (sim, world) = simulation();

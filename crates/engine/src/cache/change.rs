@@ -131,6 +131,7 @@ impl Cache {
             slot.is_prepared &= !change.formats();
             frames.touch(frame, self.0.world.now().ns);
             frames.mark_changed(frame, start, end);
+            frames.compare_with_file(frame);
         }
         outcome
     }
@@ -151,10 +152,13 @@ impl Cache {
             Holds::Page => Rebuilt::Verified,
             Holds::Damaged => Rebuilt::FailedCheck,
         };
-        (slot.page, slot.holds) = (Some(CachedPage::of(PageBuf::copy_of(image))), Holds::Page);
+        let held = slot.page.replace(CachedPage::of(PageBuf::copy_of(image)));
+        slot.in_file = held.filter(|_| before == Rebuilt::Verified && !slot.is_dirty() && !slot.writing);
+        slot.holds = Holds::Page;
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
+        frames.compare_with_file(frame);
         Some(before)
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Frame {
     pub(crate) leaving: bool,
     /// The page's header is already that of its next write.
     pub(crate) is_prepared: bool,
+    /// What the file holds, while redo makes the page again from the log.
+    pub(crate) in_file: Option<CachedPage>,
     /// The frame waits in the queue of those that are ready for use.
     is_ready: Cell<bool>,
     pub(crate) arrival: Option<Notify>,
@@ -80,6 +82,7 @@ impl Frame {
             writing: false,
             leaving: false,
             is_prepared: false,
+            in_file: None,
             is_ready: Cell::new(false),
             arrival: None,
         }
@@ -288,9 +291,27 @@ impl Frames {
         }
     }
 
+    /// Redo has made the page in `frame` again. If that is what the file holds, there is nothing to write. The file's copy
+    /// is kept as long as it is newer.
+    pub(crate) fn compare_with_file(&mut self, frame: u32) {
+        let slot = &mut self.frames[frame as usize];
+        let (Some(page), Some(in_file)) = (&slot.page, &slot.in_file) else { return };
+        let (made, held) = (page.view().dbtime(), in_file.view().dbtime());
+        if made < held {
+            return;
+        }
+        let is_same = made == held && page.says_the_same(in_file.view().to_ref());
+        slot.in_file = None;
+        if is_same && slot.is_dirty() {
+            slot.first_dirty = POSITION_END;
+            self.dirty_count -= 1;
+        }
+    }
+
     /// The page is copied out to be written: it counts as in flight from its first change on.
     pub(crate) fn begin_write(&mut self, frame: u32) -> LogPosition {
         let slot = &mut self.frames[frame as usize];
+        slot.in_file = None;
         let first = std::mem::replace(&mut slot.first_dirty, POSITION_END);
         slot.writing = true;
         self.dirty_count -= 1;
