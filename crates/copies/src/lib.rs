@@ -18,6 +18,7 @@ mod lease;
 mod lineage;
 mod message;
 mod planted;
+mod shared_bytes;
 mod types;
 
 pub use arbiter::selection::{Candidate, candidates, may_activate, rank};

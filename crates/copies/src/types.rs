@@ -69,6 +69,7 @@ pub struct Piece {
     /// Where the bytes belong.
     pub from: Position,
     /// The bytes.
+    #[serde(with = "crate::shared_bytes")]
     pub bytes: Rc<[u8]>,
     /// Whether the generation ends with them.
     pub closes: bool,
@@ -104,6 +105,7 @@ pub struct PageCopy {
     /// Page number.
     pub page: u32,
     /// The page.
+    #[serde(with = "crate::shared_bytes")]
     pub bytes: Rc<[u8]>,
 }
 

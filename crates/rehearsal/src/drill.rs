@@ -285,6 +285,7 @@ impl<'a> Stage<'a> {
     }
 
     fn bring_back(&mut self, failure: &Failure) -> Result<(), CampaignError> {
+        self.ledger.borrow_mut().is_over(failure);
         for number in self.numbers(failure) {
             let name = self.plan.site.hosts[number].name.clone();
             match failure.kind {
@@ -301,6 +302,8 @@ impl<'a> Stage<'a> {
                 }
                 DrillEventKind::VolumeFailed => {
                     if let (Some(node), Some(volume)) = (&self.nodes[number], &failure.volume) {
+                        // Its copies count as started again, by the host's own count, too.
+                        self.boots[number] += 1;
                         self.simulation.run_until(node.replace_volume(volume))?;
                     }
                 }

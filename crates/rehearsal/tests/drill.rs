@@ -9,7 +9,15 @@ use solution::Solution;
 
 /// Three databases of 64 MiB on storage without a model, and a drill of a minute.
 fn solution(per_site: &str, sites: &str, drill: &str) -> Solution {
-    let text = format!(
+    parsed(&text(per_site, sites, drill))
+}
+
+fn parsed(text: &str) -> Solution {
+    Solution::parse(text, "drill.toml").expect("it is valid")
+}
+
+fn text(per_site: &str, sites: &str, drill: &str) -> String {
+    format!(
         r#"
 [solution]
 name = "drill"
@@ -53,8 +61,7 @@ copies = 1
 kind = "drill"
 duration_s = 60
 {drill}"#
-    );
-    Solution::parse(&text, "drill.toml").expect("it is valid")
+    )
 }
 
 const ONE_SITE: &str = r#"
@@ -137,6 +144,25 @@ back_after_s = 10
 }
 
 #[test]
+fn a_host_that_is_cut_off_for_less_than_a_lease_serves_its_users_again() {
+    let cut_off = r#"
+[test.drill]
+mount_dial = "best_availability"
+[[test.drill.event]]
+kind = "host_cut_off"
+host = "h1"
+at_s = 10
+back_after_s = 2
+"#;
+    let (rehearsed, _) = perform(&solution("[2]", ONE_SITE, cut_off), 6);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    let outages = measured(&rehearsed, "drill_outage");
+    let longest = outages.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
+    assert!((2.0..5.0).contains(&longest), "{outages:?}");
+}
+
+#[test]
 fn equal_seeds_give_equal_drills() {
     let solution = solution("[2]", ONE_SITE, KILLED);
     let (first, rows) = perform(&solution, 5);
@@ -171,4 +197,23 @@ back_after_s = 15
     assert!(whole.iter().all(|s| s.is_some_and(|s| s >= 15.0)), "{whole:?}");
     let seeded = |row: &Row| matches!(row, Row::Event(event) if event.text.contains("this copy is seeded"));
     assert_eq!(rows.iter().filter(|row| seeded(row)).count(), 3, "each copy on the volume");
+}
+
+#[test]
+fn a_copy_is_made_anew_from_one_that_has_just_become_active_and_has_no_old_log() {
+    let failed_volume = r#"
+[test.drill]
+mount_dial = "best_availability"
+[[test.drill.event]]
+kind = "volume_failed"
+host = "h1"
+volume = "V"
+at_s = 50
+back_after_s = 2
+"#;
+    // So many changes that the log of the first minute goes.
+    let busy = text("[2]", ONE_SITE, failed_volume).replace("batches_per_s = 12", "batches_per_s = 60");
+    let (rehearsed, _) = perform(&parsed(&busy), 7);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
 }

@@ -246,8 +246,13 @@ impl Files {
         let copy = |place: u64, bytes: Vec<u8>| PageCopy { page: place as u32, bytes: bytes.into() };
         match (&mut self.mode, request) {
             (Mode::Active { instance, .. }, PageRequest::From(first)) => {
-                let checkpoint = instance.durable_checkpoint();
-                let begin = checkpoint.max(LogPosition::new(1, 0, 0));
+                let instance = instance.clone();
+                // Redo of the new copy begins where it would begin here. An instance that has just become active has not
+                // saved a checkpoint yet, and the oldest log may be gone.
+                let begin = match instance.durable_checkpoint() {
+                    unset if unset == LogPosition::default() => log_position(self.checkpoint().await?),
+                    saved => saved,
+                };
                 let (pages, next) = instance.copy_stretch(DATABASE, u64::from(*first), begin).await?;
                 Ok(PagesRead {
                     pages: pages.into_iter().map(|(place, bytes)| copy(place, bytes)).collect(),

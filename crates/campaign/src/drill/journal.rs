@@ -76,6 +76,7 @@ pub struct Reviewed {
 enum Item {
     Opens,
     Fails(usize),
+    IsOver(usize),
     Closes,
     Host(usize, Said),
     Arbiter(usize, ArbiterEvent),
@@ -97,9 +98,10 @@ pub fn review(
     let after = |s: f64| opens_ns + (s * 1e9) as u64;
     let closes_ns = after(test.duration_s);
     let mut items = vec![(opens_ns, Item::Opens), (closes_ns, Item::Closes)];
-    items.extend(
-        (0..).zip(&drill.failures).map(|(number, failure)| (after(failure.at_s), Item::Fails(number))),
-    );
+    for (number, failure) in drill.failures.iter().enumerate() {
+        items.push((after(failure.at_s), Item::Fails(number)));
+        items.extend(failure.back_at_s.map(|back_s| (after(back_s), Item::IsOver(number))));
+    }
     let mut compared = Vec::new();
     for journal in hosts {
         items.extend(of_host(site, journal, &mut compared));
@@ -122,6 +124,7 @@ pub fn review(
             Item::Opens => ledger.begin_window(),
             Item::Closes => ledger.end_window(now_ms),
             Item::Fails(number) => ledger.fails(now_ms, &drill.failures[number]),
+            Item::IsOver(number) => ledger.is_over(&drill.failures[number]),
             Item::Host(host, Said::Observed(observed)) => {
                 ledger.observe(now_ms, HostId(host as u16), observed)
             }

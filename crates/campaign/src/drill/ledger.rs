@@ -9,7 +9,7 @@ use solution::{DrillSpec, Failure};
 
 use super::node::{CopySample, Observed};
 use super::settle::Compared;
-use super::site::Site;
+use super::site::{CopyPlace, Site};
 use crate::verdict::{Rule, judge_none};
 
 /// Latencies of one phase of a drill.
@@ -28,10 +28,10 @@ pub struct Phase {
 pub struct Summary {
     /// Host of the active copy now.
     pub active_on: Option<usize>,
-    /// Longest time from a failure to the first batch that another activation acknowledged.
+    /// Longest time from a failure to the first batch acknowledged by another activation, or by the same once the failure is over.
     pub outage_ms: Option<u64>,
-    /// A failure has taken the active copy away, and no batch was acknowledged since: when, and its epoch.
-    pub out_since: Option<(u64, Epoch)>,
+    /// A failure has taken the active copy away, and no batch was acknowledged since: when, and its epoch as long as it is away.
+    pub out_since: Option<(u64, Option<Epoch>)>,
     /// Times at which a copy was mounted.
     pub activations: u32,
     /// Batches with acknowledged durable commits.
@@ -154,7 +154,20 @@ impl Ledger {
             }
             summary.whole_ms = None;
             if summary.active_on.is_some_and(hit) && summary.out_since.is_none() {
-                summary.out_since = Some((now_ms, summary.epoch));
+                summary.out_since = Some((now_ms, Some(summary.epoch)));
+            }
+        }
+    }
+
+    /// Hosts, or a volume of a host, are back. A copy that was cut off for less than its lease is still active.
+    pub fn is_over(&mut self, failure: &Failure) {
+        for (summary, database) in self.databases.iter_mut().zip(&self.site.databases) {
+            let is_back =
+                |place: &CopyPlace| summary.active_on == Some(place.host) && self.site.hits(failure, place);
+            if database.places.iter().any(is_back)
+                && let Some((_, epoch)) = &mut summary.out_since
+            {
+                *epoch = None;
             }
         }
     }
@@ -192,7 +205,8 @@ impl Ledger {
                     let newest = summary.promised.entry(folder).or_default();
                     *newest = version.max(*newest);
                 }
-                if let Some((since_ms, _)) = summary.out_since.filter(|(_, old)| epoch > *old) {
+                let serves_again = |(_, old): &(u64, Option<Epoch>)| old.is_none_or(|old| epoch > old);
+                if let Some((since_ms, _)) = summary.out_since.filter(serves_again) {
                     let outage_ms = now_ms - since_ms;
                     summary.outage_ms = summary.outage_ms.max(Some(outage_ms));
                     summary.out_since = None;
@@ -232,7 +246,9 @@ impl Ledger {
                     summary.queues.1 = summary.queues.1.max(report.replay_queue());
                 }
             }
-            if let Some(failure) = sample.failure {
+            // A copy that has stopped says so with each sample.
+            if let Some(failure) = sample.failure.filter(|failure| !summary.failures.contains(failure)) {
+                self.notes.push((host, format!("{}: this copy has stopped: {failure}", database.name)));
                 summary.failures.push(failure);
             }
             for event in sample.events {
@@ -548,6 +564,21 @@ mod tests {
         ledger.end_window(60_000);
         let summary = &ledger.databases()[0];
         assert_eq!((summary.wait_ms, summary.outage_ms), (29_000, None));
+    }
+
+    #[test]
+    fn a_copy_that_is_cut_off_for_less_than_its_lease_serves_again_when_that_is_over() {
+        let (_, site) = site();
+        let mut ledger = Ledger::new(site);
+        let cut_off = Failure { kind: solution::DrillEventKind::HostCutOff, ..drill().failures.remove(0) };
+        ledger.observe(0, HostId(0), opened(1, 0));
+        ledger.fails(20_000, &cut_off);
+        ledger.observe(21_000, HostId(0), acknowledged(1, 1));
+        assert_eq!(ledger.databases()[0].outage_ms, None, "users of a host that is cut off reach nobody");
+        ledger.is_over(&cut_off);
+        ledger.observe(24_000, HostId(0), acknowledged(1, 2));
+        let summary = &ledger.databases()[0];
+        assert_eq!((summary.outage_ms, summary.out_since), (Some(4_000), None));
     }
 
     #[test]

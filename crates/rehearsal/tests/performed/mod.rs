@@ -28,6 +28,7 @@ pub fn failed(rehearsed: &Rehearsed) -> Vec<&Verdict> {
 }
 
 /// What was measured by a rule, by database.
+#[allow(dead_code, reason = "not every test looks at figures")]
 pub fn measured(rehearsed: &Rehearsed, rule: &str) -> Vec<Option<f64>> {
     let verdicts = rehearsed.outcome.verdicts.iter();
     verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()
