@@ -96,6 +96,8 @@ pub enum LogRecord {
     Checkpoint {
         /// The position.
         position: LogPosition,
+        /// Of the transactions that began before it every one had ended, and its deleted entries were removed for good.
+        finished: LogPosition,
     },
 }
 
@@ -174,9 +176,10 @@ impl LogRecord {
                 put_int(out, *dbtime);
             }
             LogRecord::Detach { db } => out.extend_from_slice(&[DETACH, *db]),
-            LogRecord::Checkpoint { position } => {
+            LogRecord::Checkpoint { position, finished } => {
                 out.push(CHECKPOINT);
                 put_int(out, u64::from_le_bytes(position.to_bytes()));
+                put_int(out, u64::from_le_bytes(finished.to_bytes()));
             }
         }
     }
@@ -220,7 +223,8 @@ impl LogRecord {
             },
             DETACH => LogRecord::Detach { db: reader.byte()? },
             CHECKPOINT => {
-                LogRecord::Checkpoint { position: LogPosition::from_bytes(reader.int()?.to_le_bytes()) }
+                let mut position = || Some(LogPosition::from_bytes(reader.int()?.to_le_bytes()));
+                LogRecord::Checkpoint { position: position()?, finished: position()? }
             }
             _ => return None,
         };

@@ -32,7 +32,7 @@ pub struct InstanceConfig {
     pub flush_start: f64,
     /// Share at which that stops.
     pub flush_stop: f64,
-    /// Page reads under way at most while logs are replayed.
+    /// Reads ahead of redo at most while logs are replayed.
     pub recovery_reads_outstanding: usize,
     /// Counts the I/O on logs and checkpoint. Whoever keeps a handle sees also what closing, or a failed opening, did.
     pub log_counters: Counters,

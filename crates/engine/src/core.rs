@@ -274,7 +274,8 @@ impl RollHook for Core {
     }
 
     fn after_roll(&self, _generation: u32) {
-        self.append(&LogRecord::Checkpoint { position: self.checkpoint_position() });
+        let finished = self.transactions.borrow().oldest_needed().min(self.log.tip());
+        self.append(&LogRecord::Checkpoint { position: self.checkpoint_position(), finished });
         self.rolled.notify_all();
     }
 }

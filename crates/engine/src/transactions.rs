@@ -128,7 +128,7 @@ impl Transactions {
         self.cleanups.push_back(Cleanup { begin, db, undo });
     }
 
-    /// The log says that redo of everything before `position` is not needed: what waited to be cleaned up there has been.
+    /// The log says that what transactions from before `position` left to be cleaned up is gone.
     pub(crate) fn cleaned_up_before(&mut self, position: LogPosition) {
         self.cleanups.retain(|cleanup| cleanup.begin >= position);
     }

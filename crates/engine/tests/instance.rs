@@ -149,6 +149,50 @@ fn recovery_does_not_write_what_the_file_holds() {
     });
 }
 
+/// The log says which deleted entries had been removed: nobody looks for them again.
+#[test]
+fn after_a_crash_nothing_is_cleaned_up_twice() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        // So that redo begins before everything.
+        let config = engine::InstanceConfig { checkpoint_depth_bytes: 1 << 30, ..config };
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let tree = tree_number(0);
+        let rows: Vec<_> = (0..300u32).map(u32::to_be_bytes).collect();
+        for key in &rows {
+            let mut transaction = instance.begin();
+            transaction.insert(1, tree, key, &[1; 200]).await.unwrap();
+            transaction.commit(Durability::Lazy).await.unwrap();
+        }
+        for key in &rows[..200] {
+            let mut transaction = instance.begin();
+            transaction.delete(1, tree, key).await.unwrap();
+            transaction.commit(Durability::Lazy).await.unwrap();
+        }
+        while instance.cleanups_waiting() > 0 {
+            world.sleep(world::Duration::from_secs(1)).await;
+        }
+        let rolls = instance.log_rolls();
+        while instance.log_rolls() == rolls {
+            let mut transaction = instance.begin();
+            transaction.replace(1, tree, &rows[250], &[2; 200]).await.unwrap();
+            transaction.commit(Durability::Durable).await.unwrap();
+        }
+        let mut last = instance.begin();
+        last.delete(1, tree, &rows[299]).await.unwrap();
+        last.commit(Durability::Durable).await.unwrap();
+        instance.abandon().await;
+
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        assert!(report.changes_applied > 500, "all of it is replayed: {report:?}");
+        assert_eq!(instance.cleanups_waiting(), 1, "what was deleted last");
+        assert_eq!(scan(&instance.begin(), 1, tree).await.unwrap().len(), 99);
+        check_structure(&instance, 1, 1).await.unwrap();
+        instance.close().await.unwrap();
+    });
+}
+
 #[test]
 fn measured_io_is_issued_io() {
     let (sim, world) = simulation();

@@ -86,7 +86,10 @@ fn record() -> impl Strategy<Value = LogRecord> {
             LogRecord::Attach { db: 3, path, signature, page_bytes, dbtime }
         }),
         1 => any::<u8>().prop_map(|db| LogRecord::Detach { db }),
-        1 => any::<[u8; 8]>().prop_map(|bytes| LogRecord::Checkpoint { position: LogPosition::from_bytes(bytes) }),
+        1 => any::<[[u8; 8]; 2]>().prop_map(|[position, finished]| LogRecord::Checkpoint {
+            position: LogPosition::from_bytes(position),
+            finished: LogPosition::from_bytes(finished),
+        }),
     ]
 }
 

@@ -84,7 +84,7 @@ impl Cache {
         while at < pgnos.len() {
             let first = PageKey { db, pgno: pgnos[at] };
             at += 1;
-            if !matches!(self.look_up(first), Found::Absent) {
+            if !self.is_absent(first) {
                 continue;
             }
             let room = self.0.frames.borrow().available().min(READ_BYTES_MAX / self.0.page_bytes);
@@ -94,7 +94,7 @@ impl Cache {
             }
             let mut count = 1;
             while count < room && pgnos.get(at) == Some(&(first.pgno + count as u32)) {
-                if !matches!(self.look_up(PageKey { db, pgno: pgnos[at] }), Found::Absent) {
+                if !self.is_absent(PageKey { db, pgno: pgnos[at] }) {
                     break;
                 }
                 (count, at) = (count + 1, at + 1);
@@ -121,6 +121,11 @@ impl Cache {
         if self.0.frames.borrow().available() > 0 {
             self.0.freed.notify_one();
         }
+    }
+
+    /// Whether a page is neither in memory nor on its way.
+    pub(crate) fn is_absent(&self, key: PageKey) -> bool {
+        matches!(self.look_up(key), Found::Absent)
     }
 
     fn look_up(&self, key: PageKey) -> Found {

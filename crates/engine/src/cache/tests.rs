@@ -13,6 +13,7 @@ use world::{OpenMode, PageBuf, World};
 use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey};
 use crate::config::InstanceConfig;
 use crate::io::{Counters, IoFile};
+use crate::log::LogPosition;
 use crate::recovery::Prereader;
 use crate::signal::{Fate, StopSignal};
 
@@ -126,14 +127,11 @@ fn a_free_page_that_is_not_used_goes_to_the_next_who_waits() {
 fn a_free_page_that_reading_ahead_does_not_use_goes_to_the_next_who_waits() {
     when_room_comes(|world, cache| async move {
         let prereader = Prereader::start(&world, &cache, FREED_AT_ONCE + 1);
-        let generations = FREED_AT_ONCE as u32 + 1;
-        for generation in 1..=generations {
-            let pgno = if generation < generations { 100 } else { 101 };
-            prereader.add(generation, &[(1, vec![pgno])].into());
+        for pgno in [100; FREED_AT_ONCE].into_iter().chain([101]) {
+            prereader.add(&[(LogPosition::default(), key(pgno))]);
         }
-        for generation in 1..=generations {
-            prereader.finished(generation).await;
-        }
+        // All are under way now, and wait for room.
+        world.sleep(Duration::from_millis(500)).await;
         prereader.stop().await;
     });
 }

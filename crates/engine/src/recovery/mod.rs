@@ -391,7 +391,7 @@ impl Recovery<'_> {
             }
             previous = Some(header);
             let generation = self.decode(&path, number, &log, &mut assembler, start, replay)?;
-            prereader.add(number, &generation.pages(&replay.participants));
+            prereader.add(&generation.pages(&replay.participants));
             if let Some(before) = loaded.replace(generation) {
                 self.replay_one(before, replay, prereader).await?;
             }
@@ -464,9 +464,9 @@ impl Recovery<'_> {
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<()> {
-        prereader.finished(generation.number).await;
         for (count, (start, end, record)) in generation.records.into_iter().enumerate() {
             self.replay_record(start, end, record, replay).await?;
+            prereader.passed(end);
             replay.report.records += 1;
             if count % 64 == 63 {
                 // Let completed reads through: replaying a log takes milliseconds.
@@ -513,9 +513,9 @@ impl Recovery<'_> {
             }
             LogRecord::Commit { transaction, .. } => replay.transactions.end(transaction, true),
             LogRecord::Rollback { transaction } => replay.transactions.end(transaction, false),
-            LogRecord::Checkpoint { position } => {
+            LogRecord::Checkpoint { position, finished } => {
                 replay.logged_checkpoint = replay.logged_checkpoint.max(position);
-                replay.transactions.cleaned_up_before(position);
+                replay.transactions.cleaned_up_before(finished);
             }
             _ => {}
         }
@@ -528,23 +528,20 @@ fn takes_part(participants: &Participants, db: u8, position: LogPosition) -> boo
 }
 
 impl Generation {
-    /// The pages that replaying it needs, ascending, each once.
-    fn pages(&self, participants: &Participants) -> BTreeMap<u8, Vec<u32>> {
-        let mut pages: BTreeMap<u8, Vec<u32>> = BTreeMap::new();
+    /// The pages that replaying it needs, in the order of the log, and the ends of the records that need them.
+    fn pages(&self, participants: &Participants) -> Vec<(LogPosition, PageKey)> {
+        let mut pages = Vec::new();
         for (_, end, record) in &self.records {
             match record {
                 LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
-                    pages.entry(*db).or_default().extend(mini.changes.iter().map(|change| change.pgno));
+                    let keys = mini.changes.iter().map(|change| PageKey { db: *db, pgno: change.pgno });
+                    pages.extend(keys.map(|key| (*end, key)));
                 }
                 LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
-                    pages.entry(*db).or_default().push(*pgno);
+                    pages.push((*end, PageKey { db: *db, pgno: *pgno }));
                 }
                 _ => {}
             }
-        }
-        for list in pages.values_mut() {
-            list.sort_unstable();
-            list.dedup();
         }
         pages
     }

@@ -388,7 +388,7 @@ async fn replay_stretches(
             }
         }
         let generation = decoder.finish(&path, number)?;
-        prereader.add(number, &generation.pages(&replay.participants));
+        prereader.add(&generation.pages(&replay.participants));
         recovery.replay_records(generation, replay, prereader).await?;
         replay.report.logs_replayed += u32::from(stretch.closes);
         *at = stretch.end();
