@@ -144,7 +144,7 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
     });
     let mut merged = CampaignOutcome { verdicts: Vec::new(), error: None };
     for outcome in outcomes {
-        merged.verdicts.extend(outcome.verdicts);
+        merged.verdicts.extend(merger.borrow().in_the_light(outcome.verdicts));
         let keep = matches!(merged.error, None | Some(CampaignError::Interrupted));
         if keep && outcome.error.is_some() {
             merged.error = outcome.error;

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use campaign::progress::{Progress, Watcher};
-use results::{Measure, RecordError, Recorder, Row, Test};
+use results::{Measure, RecordError, Recorder, Row, Test, Verdict};
 
 use crate::faults::Ledger;
 use crate::parts::PartsWatch;
@@ -20,6 +20,8 @@ pub struct Merger<'a> {
     tests: BTreeMap<u32, Vec<Option<Test>>>,
     ledger: &'a Ledger,
     parts: Option<PartsWatch<'a>>,
+    /// Verdicts that expected faults have changed.
+    relieved: Vec<Verdict>,
 }
 
 impl<'a> Merger<'a> {
@@ -29,7 +31,17 @@ impl<'a> Merger<'a> {
         ledger: &'a Ledger,
         parts: Option<PartsWatch<'a>>,
     ) -> Merger<'a> {
-        Merger { recorder, hosts, tests: BTreeMap::new(), ledger, parts }
+        Merger { recorder, hosts, tests: BTreeMap::new(), ledger, parts, relieved: Vec::new() }
+    }
+
+    /// The verdicts of a campaign, those changed that expected faults have changed.
+    pub fn in_the_light(&self, verdicts: Vec<Verdict>) -> impl Iterator<Item = Verdict> {
+        verdicts.into_iter().map(|verdict| {
+            let same = |other: &&Verdict| {
+                (other.test, &other.origin, &other.rule) == (verdict.test, &verdict.origin, &verdict.rule)
+            };
+            self.relieved.iter().find(same).cloned().unwrap_or(verdict)
+        })
     }
 
     /// Where the rows go that belong to no campaign.
@@ -40,6 +52,13 @@ impl<'a> Merger<'a> {
     fn record(&mut self, host: usize, row: Row) -> Result<(), RecordError> {
         let test = match row {
             Row::Test(test) => test,
+            Row::Verdict(verdict) => {
+                let judged = self.ledger.in_the_light(verdict.clone());
+                if judged != verdict {
+                    self.relieved.push(judged.clone());
+                }
+                return self.recorder.record(judged.into());
+            }
             other => {
                 if let Row::Sample(sample) = &other {
                     self.ledger.sample(sample);

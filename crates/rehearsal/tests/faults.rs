@@ -4,6 +4,7 @@ mod common;
 
 use common::Question;
 use results::IoClass::{LogWrite, TransactionalRead, TransactionalWrite};
+use results::{Outcome, Row};
 
 fn busy() -> Question {
     Question { duration_s: 60, ..Question::new("sessions = 4") }
@@ -84,7 +85,21 @@ fn a_lost_path_moves_the_volume_to_the_other_controller() {
     let (before, silence) = (reads(0, 20), reads(20, 25));
     assert!(silence.per_s < before.per_s / 2.0, "the change of paths takes seconds: {before:?} {silence:?}");
     assert!(reads(30, 40).per_s > reads(0, 20).per_s * 0.8, "the other path carries everything");
-    assert!(answer.failed().contains(&"read_latency_max"), "users waited for it: {:?}", answer.failed());
+    assert!(answer.failed().is_empty(), "what the fault has broken was expected: {:?}", answer.failed());
+    let broken = answer.verdicts.iter().find(|verdict| verdict.text.contains("an expected fault broke it"));
+    let broken = broken.expect("users waited for it");
+    assert_eq!((broken.rule.as_str(), broken.outcome), ("read_latency_max", Outcome::Info));
+    assert!(broken.measured > broken.limit, "the verdict goes on to say what was measured");
+    let told = answer.rows.iter().any(|row| matches!(row, Row::Verdict(verdict) if verdict == broken));
+    assert!(told, "the report says the same");
+}
+
+#[test]
+fn a_threshold_that_is_broken_without_the_fault_too_fails() {
+    let fault = "kind = \"disk_slow\"\nfactor = 6\nat_s = 20\nduration_s = 20\ntest = \"performance\"";
+    let answer = Question { duration_s: 60, ..Question::new("sessions = 24") }.with_fault(fault).answer();
+    answer.event("as users saw it");
+    assert!(answer.failed().contains(&"read_latency_avg"), "{:?}", answer.failed());
 }
 
 #[test]

@@ -10,6 +10,7 @@
 //!
 //! Limits: a lost disk, a lost controller and a rotten page stay so. Only parts that the array model has can fail.
 
+mod judged;
 mod plan;
 mod seen;
 

@@ -1,6 +1,6 @@
 //! What users saw of a fault: throughput and latency before, during and after it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 
 use results::{IoClass, Measure, Sample, Tally, Test};
 use solution::TestKind;
@@ -12,7 +12,7 @@ pub struct Ledger {
     /// Without faults nothing needs to be kept.
     keeps: bool,
     tests: RefCell<Vec<Known>>,
-    samples: RefCell<Vec<Seen>>,
+    samples: RefCell<Vec<Sample>>,
     faults: RefCell<Vec<Happened>>,
     more: Notify,
 }
@@ -22,13 +22,6 @@ pub struct Ledger {
 pub struct Known {
     pub test: Test,
     pub zero_ms: Option<u64>,
-}
-
-struct Seen {
-    host: String,
-    t_ms: u64,
-    class: IoClass,
-    tally: Tally,
 }
 
 /// A fault that happened.
@@ -70,17 +63,30 @@ impl Ledger {
         self.more.notify_all();
     }
 
-    /// A sample: kept if it is of a whole host and of the I/O that users wait for.
+    /// A sample: kept if it is of the I/O that users wait for.
     pub fn sample(&self, sample: &Sample) {
         let Measure::Io(class) = sample.measure else { return };
-        if self.keeps && sample.origin.instance.is_none() && CLASSES.contains(&class) {
-            self.samples.borrow_mut().push(Seen {
-                host: sample.origin.host.clone(),
-                t_ms: sample.t_ms,
-                class,
-                tally: sample.tally,
-            });
+        if self.keeps && CLASSES.contains(&class) {
+            self.samples.borrow_mut().push(sample.clone());
         }
+    }
+
+    /// The samples of a test, if it is the last one: those of its measured window, as far as that is known.
+    pub(super) fn window_samples(&self, test: Option<u32>) -> Ref<'_, [Sample]> {
+        let tests = self.tests.borrow();
+        let window_ms = tests.last().filter(|known| Some(known.test.ordinal) == test);
+        let start_ms = window_ms.and_then(|known| known.test.window_start_ms).unwrap_or(u64::MAX);
+        Ref::map(self.samples.borrow(), |samples| {
+            let first = samples.iter().position(|sample| sample.t_ms >= start_ms).unwrap_or(samples.len());
+            &samples[first..]
+        })
+    }
+
+    /// When the expected faults of a host happened in a test, from and to, as far as they are over.
+    pub(super) fn times(&self, test: u32, host: &str) -> Vec<(u64, u64)> {
+        let faults = self.faults.borrow();
+        let here = faults.iter().filter(|fault| fault.test == test && fault.host == host);
+        here.map(|fault| (fault.begin_ms, fault.end_ms.get().unwrap_or(u64::MAX))).collect()
     }
 
     /// The nth test, when the time that its faults count from is known or it has ended without.
@@ -164,13 +170,16 @@ impl Ledger {
     /// What was measured in whole samples between two times.
     fn phase(&self, host: &str, from_ms: u64, to_ms: u64) -> Option<String> {
         let samples = self.samples.borrow();
-        let inside: Vec<&Seen> = samples
+        let is_of_host = |sample: &&Sample| sample.origin.instance.is_none() && sample.origin.host == host;
+        let inside: Vec<&Sample> = samples
             .iter()
-            .filter(|seen| seen.host == host && (from_ms..to_ms).contains(&seen.t_ms))
+            .filter(is_of_host)
+            .filter(|sample| (from_ms..to_ms).contains(&sample.t_ms))
             .collect();
         let sums = |class: IoClass| {
             let mut sum = Tally::default();
-            inside.iter().filter(|seen| seen.class == class).for_each(|seen| sum.add(seen.tally));
+            let of_class = inside.iter().filter(|sample| sample.measure == class.into());
+            of_class.for_each(|sample| sum.add(sample.tally));
             sum
         };
         let mean_ms = |tally: Tally| tally.latency_ms().unwrap_or(0.0);
