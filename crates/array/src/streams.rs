@@ -1,7 +1,8 @@
 //! Sequential streams of a volume: recognised, kept on one mirror, read ahead.
 //!
 //! A read that starts where an earlier one ended makes a stream. Read-ahead goes on `ahead` bytes in front of the last
-//! read, in steps of half of that, and a read that finds its data on the way waits for them.
+//! read, in steps of half of that, and a read that finds its data on the way waits for them. A stream with long pauses is
+//! not worth that: of it only the rest of a stripe element is read on behind a read that went to the drives.
 //!
 //! Left out: streams that go backwards or skip, read-ahead that adapts its length, cache room taken by read-ahead.
 
@@ -26,6 +27,16 @@ struct Stream {
     /// Reads that wait for read-ahead: the job, and the end that it needs.
     waiting: VecDeque<(u32, u64)>,
     used: u64,
+    read_ns: u64,
+}
+
+/// How a stream is read whose reads are far apart.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlowStreams {
+    /// Reads that are further apart are of a slow stream.
+    pub pause_ns: u64,
+    /// Where stripe elements end.
+    pub element_bytes: u64,
 }
 
 /// What a read is to do.
@@ -50,9 +61,11 @@ pub(crate) struct Prefetch {
 
 pub(crate) struct Streams {
     ahead_bytes: u64,
+    /// `None`: they are read ahead like others.
+    slow: Option<SlowStreams>,
     volume_bytes: u64,
-    /// Ends of the last reads of no stream.
-    candidates: [u64; CANDIDATES],
+    /// Ends and times of the last reads of no stream.
+    candidates: [(u64, u64); CANDIDATES],
     next_candidate: usize,
     streams: Vec<Stream>,
     clock: u64,
@@ -60,11 +73,12 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    pub fn new(ahead_bytes: u64, volume_bytes: u64) -> Streams {
+    pub fn new(ahead_bytes: u64, slow: Option<SlowStreams>, volume_bytes: u64) -> Streams {
         Streams {
             ahead_bytes,
+            slow,
             volume_bytes,
-            candidates: [u64::MAX; CANDIDATES],
+            candidates: [(u64::MAX, 0); CANDIDATES],
             next_candidate: 0,
             streams: Vec::new(),
             clock: 0,
@@ -73,22 +87,29 @@ impl Streams {
     }
 
     /// Looks at a read of job `job`, and says what to read ahead for its stream.
-    pub fn read(&mut self, job: u32, start: u64, end: u64, prefetch: &mut Option<Prefetch>) -> Advice {
+    pub fn read(
+        &mut self,
+        now_ns: u64,
+        job: u32,
+        (start, end): (u64, u64),
+        prefetch: &mut Option<Prefetch>,
+    ) -> Advice {
         self.clock += 1;
         let clock = self.clock;
         let Some(index) = self.streams.iter().position(|stream| stream.next == start) else {
-            let Some(at) = self.candidates.iter().position(|candidate| *candidate == start) else {
-                self.candidates[self.next_candidate] = end;
+            let Some(at) = self.candidates.iter().position(|candidate| candidate.0 == start) else {
+                self.candidates[self.next_candidate] = (end, now_ns);
                 self.next_candidate = (self.next_candidate + 1) % CANDIDATES;
                 return Advice::Read(None);
             };
-            self.candidates[at] = u64::MAX;
-            self.begin(end);
+            let before_ns = std::mem::replace(&mut self.candidates[at], (u64::MAX, 0)).1;
+            self.begin(end, now_ns);
             let index = self.streams.len() - 1;
-            *prefetch = self.plan_ahead(index);
+            *prefetch = self.plan_ahead(index, now_ns - before_ns, true);
             return Advice::Read(Some(self.streams[index].number));
         };
         let stream = &mut self.streams[index];
+        let pause_ns = now_ns - std::mem::replace(&mut stream.read_ns, now_ns);
         stream.used = clock;
         stream.next = end;
         let advice = if end <= stream.ready_end {
@@ -102,11 +123,11 @@ impl Streams {
             stream.ahead_end = stream.ahead_end.max(end);
             Advice::Read(Some(stream.number))
         };
-        *prefetch = self.plan_ahead(index);
+        *prefetch = self.plan_ahead(index, pause_ns, matches!(advice, Advice::Read(_)));
         advice
     }
 
-    fn begin(&mut self, end: u64) {
+    fn begin(&mut self, end: u64, now_ns: u64) {
         if self.streams.len() == STREAMS {
             // The one that has been silent longest and that nobody waits for.
             let idle = self.streams.iter().enumerate().filter(|(_, stream)| stream.waiting.is_empty());
@@ -122,14 +143,24 @@ impl Streams {
             ahead: VecDeque::new(),
             waiting: VecDeque::new(),
             used: self.clock,
+            read_ns: now_ns,
         });
         self.next_number += 1;
     }
 
-    fn plan_ahead(&mut self, index: usize) -> Option<Prefetch> {
+    /// What to read ahead of a stream after a pause of `pause_ns` before its last read, which went to the drives or not.
+    fn plan_ahead(&mut self, index: usize, pause_ns: u64, from_drives: bool) -> Option<Prefetch> {
         let stream = &mut self.streams[index];
-        let wanted = (stream.next + self.ahead_bytes).min(self.volume_bytes);
-        if self.ahead_bytes == 0 || wanted < stream.ahead_end + self.ahead_bytes / 2 {
+        let slow = self.slow.filter(|slow| pause_ns > slow.pause_ns);
+        let (wanted, least) = match slow {
+            Some(SlowStreams { element_bytes, .. }) if from_drives => {
+                (stream.next.next_multiple_of(element_bytes), stream.ahead_end + 1)
+            }
+            Some(_) => return None,
+            None => (stream.next + self.ahead_bytes, stream.ahead_end + self.ahead_bytes / 2),
+        };
+        let wanted = wanted.min(self.volume_bytes);
+        if self.ahead_bytes == 0 || wanted < least {
             return None;
         }
         let start = stream.ahead_end;
@@ -167,23 +198,52 @@ mod tests {
 
     #[test]
     fn a_stream_is_read_ahead_and_random_reads_do_not_disturb_it() {
-        let mut streams = Streams::new(1 << 20, 1 << 40);
+        let mut streams = Streams::new(1 << 20, None, 1 << 40);
         let mut prefetch = None;
         let step = 256 << 10;
-        assert_eq!(streams.read(1, 0, step, &mut prefetch), Advice::Read(None));
+        assert_eq!(streams.read(0, 1, (0, step), &mut prefetch), Advice::Read(None));
         assert!(prefetch.is_none());
-        assert_eq!(streams.read(2, step, 2 * step, &mut prefetch), Advice::Read(Some(0)));
+        assert_eq!(streams.read(0, 2, (step, 2 * step), &mut prefetch), Advice::Read(Some(0)));
         let first = prefetch.take().expect("the second read makes a stream");
         assert_eq!((first.start, first.end), (2 * step, 2 * step + (1 << 20)));
         for k in 0..1_000u64 {
-            streams.read(9, (k + 7) << 30, ((k + 7) << 30) + 4096, &mut prefetch);
+            streams.read(0, 9, ((k + 7) << 30, ((k + 7) << 30) + 4096), &mut prefetch);
         }
-        assert_eq!(streams.read(3, 2 * step, 3 * step, &mut prefetch), Advice::Wait);
+        assert_eq!(streams.read(0, 3, (2 * step, 3 * step), &mut prefetch), Advice::Wait);
         let mut ready = Vec::new();
         streams.arrived(first.stream, first.id, &mut ready);
         assert_eq!(ready, [3]);
-        assert_eq!(streams.read(4, 3 * step, 4 * step, &mut prefetch), Advice::Hit);
+        assert_eq!(streams.read(0, 4, (3 * step, 4 * step), &mut prefetch), Advice::Hit);
         let second = prefetch.take().expect("half of the distance is used up");
         assert_eq!((second.start, second.end), (first.end, 4 * step + (1 << 20)));
+    }
+
+    #[test]
+    fn a_slow_stream_is_read_on_to_the_end_of_its_element() {
+        let slow = SlowStreams { pause_ns: 50, element_bytes: 512 << 10 };
+        let mut streams = Streams::new(1 << 20, Some(slow), 1 << 40);
+        let step = 256 << 10;
+        let mut seen = Vec::new();
+        for k in 0..6 {
+            let mut prefetch = None;
+            let advice = streams.read(k * 100, 1, (k * step, (k + 1) * step), &mut prefetch);
+            if let Some(Prefetch { stream, id, start, end }) = prefetch {
+                assert_eq!((start, end), ((k + 1) * step, (k + 2) * step));
+                streams.arrived(stream, id, &mut Vec::new());
+            }
+            seen.push((advice, prefetch.is_some()));
+        }
+        assert_eq!(
+            seen[2..],
+            [
+                (Advice::Read(Some(0)), true),
+                (Advice::Hit, false),
+                (Advice::Read(Some(0)), true),
+                (Advice::Hit, false)
+            ]
+        );
+        let mut prefetch = None;
+        streams.read(510, 1, (6 * step, 7 * step), &mut prefetch);
+        assert!(prefetch.is_some_and(|ahead| ahead.end == 7 * step + (1 << 20)), "now it is fast");
     }
 }

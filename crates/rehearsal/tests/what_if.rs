@@ -27,9 +27,9 @@ fn raid_5_instead_of_raid_10_costs_writes() {
 
 #[test]
 fn twice_the_mailboxes_on_a_disk_break_the_threshold() {
-    let enough = Question::new("target_iops = 140").answer();
+    let enough = Question::new("target_iops = 200").answer();
     assert!(enough.failed().is_empty(), "{:?}", enough.failed());
-    let twice = Question::new("target_iops = 280").answer();
+    let twice = Question::new("target_iops = 400").answer();
     assert!(twice.failed().contains(&"read_latency_avg"), "{:?}", twice.failed());
 }
 

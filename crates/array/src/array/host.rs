@@ -182,7 +182,8 @@ impl Array {
         let pieces = std::mem::take(&mut self.job(id).pieces);
         let (start, bytes) = pieces[0];
         let mut prefetch = None;
-        let advice = self.volumes[volume].streams.read(id, start, start + bytes, &mut prefetch);
+        let advice =
+            self.volumes[volume].streams.read(self.now_ns, id, (start, start + bytes), &mut prefetch);
         // The job holds itself until all is under way.
         self.job(id).remaining = 1;
         let pin = match advice {

@@ -18,7 +18,7 @@ use crate::hardware::{DriveModel, Hardware, Target};
 use crate::links::LinkState;
 use crate::raid::Raid;
 use crate::space::Space;
-use crate::streams::Streams;
+use crate::streams::{SlowStreams, Streams};
 
 fn bad(part: &str, reason: impl Into<String>) -> ArrayError {
     ArrayError::BadPart { part: part.into(), reason: reason.into() }
@@ -254,14 +254,19 @@ impl Array {
                 Target::ReplicatedStore { store, .. } => hardware.replicated_stores[store].read_ahead_bytes,
                 _ => controller.read_ahead_bytes,
             };
-            let limit = match placement.target {
-                Target::Group { first_byte, .. } => first_byte + placement.bytes,
-                _ => placement.bytes,
+            let (limit, element_bytes) = match placement.target {
+                Target::Group { group, first_byte } => {
+                    (first_byte + placement.bytes, Some(hardware.groups[group].stripe_element_bytes))
+                }
+                _ => (placement.bytes, None),
             };
+            let pause_ns = (controller.read_ahead_pause_ms * 1e6) as u64;
+            let slow = element_bytes.filter(|_| pause_ns > 0);
+            let slow = slow.map(|element_bytes| SlowStreams { pause_ns, element_bytes });
             VolumeState {
                 space: Space::new(placement.bytes),
                 store_base,
-                streams: Streams::new(ahead_bytes, limit),
+                streams: Streams::new(ahead_bytes, slow, limit),
                 owner: placement.owner,
                 next_path: 0,
                 lanes: vec![0; controller.acknowledge_lanes as usize],

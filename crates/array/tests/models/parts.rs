@@ -37,6 +37,7 @@ pub fn controller(write_cache: Option<WriteCache>) -> Controller {
         acknowledge_lanes: 1,
         write_cache,
         read_ahead_bytes: 0,
+        read_ahead_pause_ms: 0.0,
         partner: None,
         failover_ms: 0.0,
         patrol_mb_per_s: 0.0,
