@@ -7,7 +7,7 @@
 //! and what was changed on it, in a form that its maker understands. An encoded page becomes bytes at the first access,
 //! too, but nobody may take it for valid unseen.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
 use std::ptr::NonNull;
@@ -318,22 +318,79 @@ struct Aligned {
     len: usize,
 }
 
-/// Freed buffers kept per thread and size; more go back to the allocator.
+/// Small buffers are cut from pieces of memory of this size, which the system can back with one large page each: fewer page
+/// faults, and a page of a database is one stretch of memory to the device instead of eight.
+const SLAB_BYTES: usize = 2 << 20;
+/// Larger buffers are allocated one by one.
+const SLAB_BUFFER_BYTES_MAX: usize = 256 << 10;
+/// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay for the next.
 const POOL_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Default)]
 struct Pool {
     free: Vec<(usize, Vec<NonNull<u8>>)>,
-    bytes: usize,
+    /// Bytes of large buffers among them.
+    large_bytes: usize,
+    slabs: Vec<NonNull<u8>>,
+    /// Buffers that were cut from slabs and are in use.
+    cut: usize,
+}
+
+impl Pool {
+    fn of(&mut self, len: usize) -> &mut Vec<NonNull<u8>> {
+        let at = self.free.iter().position(|(l, _)| *l == len).unwrap_or_else(|| {
+            self.free.push((len, Vec::new()));
+            self.free.len() - 1
+        });
+        &mut self.free[at].1
+    }
+
+    fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
+        let is_cut = Aligned::is_cut(len);
+        if is_cut && self.of(len).is_empty() {
+            let slab = Aligned::allocate(SLAB_BYTES, SLAB_BYTES);
+            self.slabs.push(slab);
+            let list = self.of(len);
+            // The first to be taken is the first in memory.
+            let starts = (0..SLAB_BYTES / len).rev();
+            // SAFETY: each offset lies inside the slab.
+            list.extend(starts.map(|at| unsafe { slab.add(at * len) }));
+        }
+        let memory = self.of(len).pop();
+        match memory {
+            Some(_) if is_cut => self.cut += 1,
+            Some(_) => self.large_bytes -= len,
+            None => {}
+        }
+        memory
+    }
+
+    /// False if it is not kept.
+    fn give(&mut self, memory: NonNull<u8>, len: usize) -> bool {
+        if Aligned::is_cut(len) {
+            self.cut -= 1;
+        } else if self.large_bytes + len > POOL_BYTES_MAX {
+            return false;
+        } else {
+            self.large_bytes += len;
+        }
+        self.of(len).push(memory);
+        true
+    }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        for (len, list) in self.free.drain(..) {
+        for (len, list) in self.free.drain(..).filter(|(len, _)| !Aligned::is_cut(*len)) {
             for memory in list {
                 // SAFETY: allocated by `Aligned` with the same layout, and owned by the pool since.
-                unsafe { dealloc(memory.as_ptr(), Aligned::layout(len)) }
+                unsafe { dealloc(memory.as_ptr(), Aligned::layout(len, SECTOR_BYTES)) }
             }
+        }
+        // A buffer that outlives the pool of its thread keeps the slabs.
+        for slab in self.slabs.drain(..).filter(|_| self.cut == 0) {
+            // SAFETY: as above, and every buffer that was cut from it is back.
+            unsafe { dealloc(slab.as_ptr(), Aligned::layout(SLAB_BYTES, SLAB_BYTES)) }
         }
     }
 }
@@ -343,30 +400,33 @@ thread_local! {
 }
 
 impl Aligned {
-    fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len, SECTOR_BYTES).expect("buffer sizes are far below the limit")
+    fn layout(len: usize, align: usize) -> Layout {
+        Layout::from_size_align(len, align).expect("buffer sizes are far below the limit")
+    }
+
+    /// Whether buffers of this length are cut from slabs.
+    fn is_cut(len: usize) -> bool {
+        len <= SLAB_BUFFER_BYTES_MAX && SLAB_BYTES.is_multiple_of(len)
+    }
+
+    fn allocate(len: usize, align: usize) -> NonNull<u8> {
+        let layout = Self::layout(len, align);
+        // SAFETY: the layout has a non-zero size (PageBuf::empty asserts it). The advice concerns whole pages of memory that
+        // is ours, and whether it is taken makes no difference to what the memory holds. All of it is initialised.
+        unsafe {
+            let Some(memory) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
+            if align == SLAB_BYTES {
+                libc::madvise(memory.as_ptr().cast(), len, libc::MADV_HUGEPAGE);
+            }
+            memory.write_bytes(0, len);
+            memory
+        }
     }
 
     /// Memory with arbitrary (but initialised) contents.
     fn uncleared(len: usize) -> Aligned {
-        let pooled = POOL
-            .try_with(|pool| {
-                let mut pool = pool.borrow_mut();
-                let memory = pool.free.iter_mut().find(|(l, _)| *l == len).and_then(|(_, list)| list.pop());
-                if memory.is_some() {
-                    pool.bytes -= len;
-                }
-                memory
-            })
-            .ok()
-            .flatten();
-        let memory = pooled.unwrap_or_else(|| {
-            let layout = Self::layout(len);
-            // SAFETY: the layout has a non-zero size (PageBuf::empty asserts it).
-            let memory = unsafe { alloc_zeroed(layout) };
-            NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
-        });
-        Aligned { memory, len }
+        let pooled = POOL.try_with(|pool| pool.borrow_mut().take(len)).ok().flatten();
+        Aligned { memory: pooled.unwrap_or_else(|| Self::allocate(len, SECTOR_BYTES)), len }
     }
 
     fn zeroed(len: usize) -> Aligned {
@@ -389,23 +449,12 @@ impl Aligned {
 impl Drop for Aligned {
     fn drop(&mut self) {
         let (memory, len) = (self.memory, self.len);
-        let kept = POOL
-            .try_with(|pool| {
-                let mut pool = pool.borrow_mut();
-                if pool.bytes + len > POOL_BYTES_MAX {
-                    return false;
-                }
-                pool.bytes += len;
-                match pool.free.iter_mut().find(|(l, _)| *l == len) {
-                    Some((_, list)) => list.push(memory),
-                    None => pool.free.push((len, vec![memory])),
-                }
-                true
-            })
-            .unwrap_or(false);
-        if !kept {
+        match POOL.try_with(|pool| pool.borrow_mut().give(memory, len)) {
+            Ok(true) => {}
+            // The thread is ending; the slab that it was cut from stays with it.
+            Err(_) if Self::is_cut(len) => {}
             // SAFETY: allocated in `uncleared` with this layout; nobody else holds it.
-            unsafe { dealloc(memory.as_ptr(), Self::layout(len)) }
+            Ok(false) | Err(_) => unsafe { dealloc(memory.as_ptr(), Self::layout(len, SECTOR_BYTES)) },
         }
     }
 }

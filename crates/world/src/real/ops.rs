@@ -5,18 +5,25 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use compio::BufResult;
 use compio::buf::IntoInner;
 use compio::driver::OpCode;
 use compio::driver::op::Asyncify;
-use compio::runtime::Submit;
+use compio::runtime::{Runtime, Submit};
 
 use crate::LocalFuture;
 
+/// Operations go to the kernel at the end of a turn of the executor, or with the next one when the turn has taken so long.
+/// Completions come in bursts: were a whole burst used before the next operations go out, a device that is as fast as the
+/// code that uses what it has read would stand still meanwhile, and the code while the device works.
+const HELD_BACK_MAX: Duration = Duration::from_micros(30);
+
 /// The operations of one thread.
-#[derive(Default)]
 pub(super) struct Ops {
+    /// When the kernel was last given what there was.
+    handed_over: Cell<Instant>,
     in_flight: Cell<usize>,
     /// Set when the thread ends: what has been submitted completes, nothing new starts.
     closing: Cell<bool>,
@@ -27,6 +34,41 @@ pub(super) struct Ops {
 }
 
 impl Ops {
+    pub fn new() -> Ops {
+        Ops {
+            handed_over: Cell::new(Instant::now()),
+            in_flight: Cell::default(),
+            closing: Cell::default(),
+            orphans: RefCell::default(),
+            closer: RefCell::default(),
+        }
+    }
+
+    /// Runs `main`, which the executor polls once in each of its turns: that is how turns are known here.
+    pub async fn watch_turns<T>(&self, main: impl Future<Output = T>) -> T {
+        let mut main = std::pin::pin!(main);
+        std::future::poll_fn(|cx| {
+            self.handed_over.set(Instant::now());
+            main.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// An operation waits for the end of the turn.
+    fn pushed(&self) {
+        let now = Instant::now();
+        if now.duration_since(self.handed_over.get()) < HELD_BACK_MAX {
+            return;
+        }
+        self.handed_over.set(now);
+        Runtime::with_current(|runtime| {
+            // A wake-up that this has taken away is given back, or the executor would sleep over it.
+            if runtime.flush() {
+                runtime.waker().wake();
+            }
+        });
+    }
+
     /// Submits `op` when the future is first polled.
     pub fn submit<T: OpCode + 'static>(self: &Rc<Self>, op: T) -> InFlight<T> {
         InFlight { ops: self.clone(), submit: Some(compio::runtime::submit(op)), started: false }
@@ -79,7 +121,8 @@ impl<T: OpCode + 'static> Future for InFlight<T> {
     type Output = BufResult<usize, T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.started {
+        let begins = !self.started;
+        if begins {
             if self.ops.closing.get() {
                 return Poll::Pending;
             }
@@ -87,7 +130,11 @@ impl<T: OpCode + 'static> Future for InFlight<T> {
             self.ops.in_flight.set(self.ops.in_flight.get() + 1);
         }
         let submit = self.submit.as_mut().expect("not polled after completion");
-        let result = std::task::ready!(Pin::new(submit).poll(cx));
+        let polled = Pin::new(submit).poll(cx);
+        if begins && polled.is_pending() {
+            self.ops.pushed();
+        }
+        let result = std::task::ready!(polled);
         self.submit = None;
         self.ops.completed();
         Poll::Ready(result)

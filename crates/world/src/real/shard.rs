@@ -174,7 +174,7 @@ impl Thread {
     fn new(run: &Arc<Run>) -> io::Result<Thread> {
         let runtime = runtime(run.config.driver)?;
         let driver = if runtime.driver_type().is_iouring() { "io_uring" } else { "polling" };
-        let ops = Rc::new(Ops::default());
+        let ops = Rc::new(Ops::new());
         let world = World::new(Rc::new(RealHost::new(run, &ops, driver)?));
         Ok(Thread { runtime, ops, world })
     }
@@ -182,7 +182,7 @@ impl Thread {
     /// Runs `main`, then waits for the operations that are in flight; every other task is dropped.
     fn run<T, F: Future<Output = T>>(self, main: impl FnOnce(World) -> F) -> T {
         let Thread { runtime, ops, world } = self;
-        let result = runtime.block_on(async { main(world).await });
+        let result = runtime.block_on(async { ops.watch_turns(main(world)).await });
         runtime.block_on(ops.close());
         result
     }

@@ -14,7 +14,7 @@ use smallvec::smallvec;
 
 use super::{Driver, RealConfig, run};
 use crate::channel::{oneshot, unbounded};
-use crate::{Bufs, Duration, ErrorKind, OpenMode, PageBuf, World};
+use crate::{Bufs, Duration, ErrorKind, OpenMode, PageBuf, SECTOR_BYTES, World};
 
 const DRIVERS: [Driver; 2] = [Driver::IoUring, Driver::Polling];
 
@@ -378,6 +378,40 @@ fn a_run_ends_when_the_operation_of_a_task_that_outlives_it_has() {
         assert!(answer.is_ok(), "{driver:?}: the run does not end");
         thread.join().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), [6; 16 << 20]);
+    }
+}
+
+/// As above: the operation never completes by itself, so nothing else wakes the executor.
+#[test]
+fn a_wake_up_survives_an_operation_that_goes_out_in_the_middle_of_a_turn() {
+    for driver in DRIVERS {
+        let dir = scratch_dir();
+        let path = dir.path().join("pipe");
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        // SAFETY: the name is a C string that lives until the call has returned.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let (woken, awake) = std::sync::mpsc::channel();
+        let of_run = path.clone();
+        let thread = std::thread::spawn(move || {
+            run(RealConfig { direct: false, ..config(driver) }, async |world| {
+                let pipe = world.open(of_run.to_str().unwrap(), OpenMode::ReadWrite).await.unwrap();
+                let (done, wait) = oneshot::channel();
+                world.spawn_detached(async move {
+                    done.send(()).unwrap();
+                    let began = std::time::Instant::now();
+                    while began.elapsed() < std::time::Duration::from_millis(5) {}
+                    let _ = pipe.read_at(0, smallvec![PageBuf::empty(SECTOR_BYTES)]).await;
+                });
+                wait.await.unwrap();
+                woken.send(()).unwrap();
+            })
+            .unwrap();
+        });
+        let answer = awake.recv_timeout(std::time::Duration::from_secs(60));
+        assert!(answer.is_ok(), "{driver:?}: the main future is not polled again");
+        // What was read ends the operation, and so the run.
+        std::fs::write(&path, [1; SECTOR_BYTES]).unwrap();
+        thread.join().unwrap();
     }
 }
 
