@@ -60,8 +60,8 @@ pub enum LogRecord {
         db: u8,
         /// The page.
         pgno: u32,
-        /// Its bytes.
-        page: Box<[u8]>,
+        /// What the coding of its database has made of it: who replays it decodes it where it is wanted.
+        encoded: Box<[u8]>,
     },
     /// The file of a database grows (header and shadow not counted). What lies behind its pages is unused before, and zero
     /// from here on.
@@ -160,8 +160,8 @@ impl LogRecord {
                 out.push(ROLLBACK);
                 put_int(out, (*transaction).into());
             }
-            LogRecord::PageImage { db, pgno, page } => {
-                encode_page_image(*db, *pgno, out, |out| coding.encode(*pgno, page, out));
+            LogRecord::PageImage { db, pgno, encoded } => {
+                encode_page_image(*db, *pgno, out, |out| out.extend_from_slice(encoded));
             }
             LogRecord::Extend { db, before, pages } => {
                 out.extend_from_slice(&[EXTEND, *db]);
@@ -211,7 +211,7 @@ impl LogRecord {
             PAGE_IMAGE => {
                 let db = reader.byte()?;
                 let pgno = reader.u32()?;
-                LogRecord::PageImage { db, pgno, page: get_page(pgno, coding_of(db)?, &mut reader)? }
+                LogRecord::PageImage { db, pgno, encoded: get_encoded(&mut reader)?.into() }
             }
             EXTEND => LogRecord::Extend { db: reader.byte()?, before: reader.u32()?, pages: reader.u32()? },
             ATTACH => LogRecord::Attach {
@@ -383,10 +383,15 @@ fn put_encoded(out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
     out[at..at + 3].copy_from_slice(&len.to_le_bytes()[..3]);
 }
 
-fn get_page(pgno: u32, coding: &dyn PageCoding, reader: &mut Reader) -> Option<Box<[u8]>> {
+fn get_encoded<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let len = u32::from_le_bytes([reader.byte()?, reader.byte()?, reader.byte()?, 0]);
     let (encoded, rest) = reader.0.split_at_checked(len as usize)?;
     reader.0 = rest;
+    Some(encoded)
+}
+
+fn get_page(pgno: u32, coding: &dyn PageCoding, reader: &mut Reader) -> Option<Box<[u8]>> {
+    let encoded = get_encoded(reader)?;
     let mut page = vec![0; coding.page_bytes()].into_boxed_slice();
     coding.decode(pgno, encoded, &mut page).then_some(page)
 }

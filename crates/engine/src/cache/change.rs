@@ -140,7 +140,7 @@ impl Cache {
     pub(crate) fn rebuild(
         &self,
         key: PageKey,
-        image: &[u8],
+        image: PageBuf,
         start: LogPosition,
         end: LogPosition,
     ) -> Option<Rebuilt> {
@@ -152,7 +152,7 @@ impl Cache {
             Holds::Page => Rebuilt::Verified,
             Holds::Damaged => Rebuilt::FailedCheck,
         };
-        let held = slot.page.replace(CachedPage::of(PageBuf::copy_of(image)));
+        let held = slot.page.replace(CachedPage::of(image));
         slot.in_file = held.filter(|_| before == Rebuilt::Verified && !slot.is_dirty() && !slot.writing);
         slot.holds = Holds::Page;
         slot.is_prepared = false;

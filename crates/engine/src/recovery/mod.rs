@@ -23,6 +23,7 @@ use std::rc::Rc;
 use btree::{LogRecord, PageCoding};
 use edb::header::State;
 use edb::log::{LogHeader, RecordChain, Records};
+use futures_util::future::join;
 use results::IoClass;
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, SECTOR_BYTES, World};
@@ -444,17 +445,21 @@ impl Recovery<'_> {
         prereader: &Prereader,
     ) -> Result<()> {
         let participating: Vec<u8> = replay.participants.keys().copied().collect();
-        for db in &participating {
-            let database = self.database(*db).expect("participants are attached");
-            database.update_header(|header| header.set_recovering_generation(generation.number)).await?;
-        }
-        self.replay_records(generation, replay, prereader).await?;
-        for db in &participating {
-            let database = self.database(*db).expect("participants are attached");
-            database.update_header(|_| ()).await?;
-        }
         // Without a database that needs the log, reading it only finds its end.
         replay.report.logs_replayed += u32::from(!participating.is_empty());
+        let noted = self.note_generation(generation.number, &participating);
+        let (replayed, noted) = join(self.replay_records(generation, replay, prereader), noted).await;
+        replayed.and(noted)
+    }
+
+    /// Says in the headers how far recovery has come: for whoever reads them, recovery itself does not.
+    async fn note_generation(&self, generation: u32, participating: &[u8]) -> Result<()> {
+        for db in participating {
+            let database = self.database(*db).expect("participants are attached");
+            // What the generation before has brought, then which one comes now.
+            database.update_header(|_| ()).await?;
+            database.update_header(|header| header.set_recovering_generation(generation)).await?;
+        }
         Ok(())
     }
 
@@ -497,9 +502,9 @@ impl Recovery<'_> {
                     replay.transactions.changed(transaction, db, mini.undo, start);
                 }
             }
-            LogRecord::PageImage { db, pgno, page } if takes_part(&replay.participants, db, end) => {
+            LogRecord::PageImage { db, pgno, encoded } if takes_part(&replay.participants, db, end) => {
                 let Replay { pages, report, .. } = replay;
-                self.replay_image(PageKey { db, pgno }, &page, (start, end), pages, report).await?;
+                self.replay_image(PageKey { db, pgno }, &encoded, (start, end), pages, report).await?;
             }
             LogRecord::Extend { db, before, pages } if takes_part(&replay.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");

@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 
 use btree::MiniTransaction;
-use world::FixedHashSet;
+use world::{FixedHashSet, PageBuf};
 
 use super::{Recovery, RecoveryBranch, RecoveryReport};
 use crate::cache::{Basis, PageKey, Rebuilt, RedoOutcome};
@@ -66,22 +66,27 @@ impl PageStates {
 }
 
 impl Recovery<'_> {
-    /// A whole page from the log.
+    /// A whole page from the log, as the coding of its database has put it there.
     pub(super) async fn replay_image(
         &self,
         key: PageKey,
-        image: &[u8],
+        encoded: &[u8],
         (start, end): (LogPosition, LogPosition),
         pages: &mut PageStates,
         report: &mut RecoveryReport,
     ) -> Result<()> {
+        let coding = &self.database(key.db).expect("participants are attached").coding;
+        let mut image = PageBuf::empty(coding.page_bytes());
+        if !coding.decode(key.pgno, encoded, image.as_mut_slice()) {
+            return Err(self.page_error(key, "its image in the log makes no sense"));
+        }
         let mut pins = self.cache.pins();
         self.cache.fetch(key, &mut pins).await?;
-        if planted!(VerifiedPageTrusted) && self.cache.has_version_of(key, image) {
+        if planted!(VerifiedPageTrusted) && self.cache.has_version_of(key, image.as_slice()) {
             pages.based.insert(key);
             return Ok(());
         }
-        if pages.based.contains(&key) && self.cache.has_version_of(key, image) {
+        if pages.based.contains(&key) && self.cache.has_version_of(key, image.as_slice()) {
             report.branches.count(RecoveryBranch::LaterImage);
             return Ok(());
         }

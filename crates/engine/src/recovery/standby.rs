@@ -23,7 +23,7 @@ use btree::Pager;
 use edb::log::{LogHeader, Records};
 use edb::page::PageMut;
 use results::IoClass;
-use world::{OpenMode, World};
+use world::{OpenMode, PageBuf, World};
 
 use super::{Prereader, Recovery, RecoveryReport, Redone, Replay};
 use crate::cache::PageKey;
@@ -144,7 +144,7 @@ impl Standby {
             let key = PageKey { db, pgno: *pgno };
             let mut pins = cache.pins();
             cache.fetch(key, &mut pins).await?;
-            if cache.rebuild(key, bytes, self.start, self.at).is_none() {
+            if cache.rebuild(key, PageBuf::copy_of(bytes), self.start, self.at).is_none() {
                 return Err(Error::Refused(format!("page {pgno} left memory while it was held")));
             }
             self.replay.pages.give(key);
