@@ -420,8 +420,11 @@ fn a_page_that_was_never_used_stays_so_when_another_copy_gives_it() {
         let end = store.extent().unwrap().1;
         let mut standby = Standby::open(&world, &pair.config).await.unwrap();
         standby.replay(end).await.unwrap();
-        let file = world.open(&pair.config.databases[0].path, OpenMode::Read).await.unwrap();
+        let file = world.open(&pair.config.databases[0].path, OpenMode::ReadWrite).await.unwrap();
         let last = file.size().await.unwrap() / PAGE_BYTES as u64 - 1;
+        // Something else has to be there, or nothing is written.
+        let stale = PageBuf::copy_of(&[0x5A; PAGE_BYTES]);
+        file.write_at(last * PAGE_BYTES as u64, smallvec![stale]).await.0.unwrap();
         let zeros = vec![0; PAGE_BYTES];
         standby.give_pages(1, &[(last as u32 - 1, &zeros)]).await.unwrap();
         let (read, bufs) =
