@@ -1,60 +1,20 @@
 //! The command as a user meets it: exit status, what is on stdout and stderr, what is on disk afterwards.
 #![allow(clippy::disallowed_methods, reason = "a test that runs the program on real files")]
 
+mod program;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
-const SMALL: &str = r#"
-[solution]
-name = "Small"
-schema = 1
+use program::{LATENCIES_NOT_JUDGED, folder_with, output, proofload, small_deployment};
 
-[[host]]
-name = "here"
-
-[[volume]]
-name = "V"
-path = "data/v"
-
-[[instance]]
-name = "DB{n}"
-count = 2
-volume = "V"
-
-[sizing]
-database_mib = 24
-
-[load]
-sessions = 4
-copies = 2
-
-[engine]
-cache_min_mib = 2
-cache_max_mib = 4
-"#;
-
-fn solution(folder: &Path, tests: &str) -> PathBuf {
-    let path = folder.join("small.toml");
-    std::fs::write(&path, format!("{SMALL}\n{tests}")).expect("writable");
-    path
+fn small() -> String {
+    small_deployment("Small", 24, 2)
 }
 
-fn proofload(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_proofload"));
-    command.current_dir(folder).args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } =
-        proofload(folder, arguments).output().expect("the program starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (status.code().unwrap_or(-1), text(stdout), text(stderr))
-}
-
-/// A folder on a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
-fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable")
+/// A folder with `small.toml`, which has these tests.
+fn folder(tests: &str) -> tempfile::TempDir {
+    folder_with("small.toml", &format!("{}\n{tests}", small()))
 }
 
 fn runs(folder: &Path) -> Vec<PathBuf> {
@@ -98,12 +58,7 @@ kind = "database_checksum"
 /// The whole programme, twice: the second run uses the databases of the first and makes a folder of its own. Then clean.
 #[test]
 fn the_programme_runs_and_leaves_evidence_and_clean_takes_the_databases_away() {
-    let folder = folder();
-    solution(folder.path(), ALL);
-    // Latencies of a shared test machine prove nothing, so they are not judged here.
-    let thresholds = "[thresholds]\nread_avg_ms = 60000\nread_max_ms = 60000\nlog_write_avg_ms = 60000\nlog_write_max_ms = 60000\n";
-    std::fs::write(folder.path().join("small.toml"), format!("{SMALL}\n{thresholds}\n{ALL}"))
-        .expect("writable");
+    let folder = folder(&format!("{LATENCIES_NOT_JUDGED}{ALL}"));
     let (status, stdout, stderr) = output(folder.path(), &["run", "small.toml"]);
     let only_stalls = |stdout: &str| {
         stdout.lines().filter(|l| l.contains("FAIL") && !l.contains("page_fault_stalls")).count() <= 1
@@ -134,8 +89,7 @@ fn the_programme_runs_and_leaves_evidence_and_clean_takes_the_databases_away() {
 /// A flipped bit is found, named, and repaired into a copy; the file itself stays as it is.
 #[test]
 fn verify_finds_a_flipped_bit_and_repairs_a_copy() {
-    let folder = folder();
-    solution(folder.path(), "[[test]]\nkind = \"init\"\n");
+    let folder = folder("[[test]]\nkind = \"init\"\n");
     assert_eq!(output(folder.path(), &["run", "small.toml"]).0, 0);
     let path = folder.path().join("data/v/DB1/DB1.edb");
     let whole = std::fs::read(&path).expect("readable");
@@ -165,18 +119,17 @@ fn verify_finds_a_flipped_bit_and_repairs_a_copy() {
 /// Wrong input points at the line; folders that are not ours are refused and left alone.
 #[test]
 fn wrong_input_and_foreign_folders_are_refused_with_the_reason() {
-    let folder = folder();
+    let folder = folder(ALL);
     let at = folder.path();
     let (status, _, stderr) = output(at, &["run", "nothing.toml"]);
     assert_eq!(status, 2);
     assert!(stderr.contains("nothing.toml"), "{stderr}");
 
-    std::fs::write(at.join("typo.toml"), SMALL.replace("database_mib", "databas_mib")).expect("writable");
+    std::fs::write(at.join("typo.toml"), small().replace("database_mib", "databas_mib")).expect("writable");
     let (status, _, stderr) = output(at, &["run", "typo.toml"]);
     assert_eq!(status, 2);
     assert!(stderr.contains("databas_mib") && stderr.contains("did you mean"), "{stderr}");
 
-    solution(at, ALL);
     std::fs::create_dir_all(at.join("data/v")).expect("writable");
     std::fs::write(at.join("data/v/precious"), "x").expect("writable");
     let (status, _, stderr) = output(at, &["run", "small.toml"]);
@@ -193,8 +146,7 @@ fn wrong_input_and_foreign_folders_are_refused_with_the_reason() {
 /// A test that needs databases says so instead of making them.
 #[test]
 fn a_test_alone_needs_databases_that_exist() {
-    let folder = folder();
-    solution(folder.path(), ALL);
+    let folder = folder(ALL);
     let (status, _, stderr) = output(folder.path(), &["run", "small.toml", "--tests", "performance"]);
     assert_eq!(status, 3, "{stderr}");
     assert!(stderr.contains("run the test `init` first"), "{stderr}");
@@ -203,8 +155,7 @@ fn a_test_alone_needs_databases_that_exist() {
 /// A dry run says everything and writes nothing.
 #[test]
 fn a_dry_run_writes_nothing() {
-    let folder = folder();
-    solution(folder.path(), ALL);
+    let folder = folder(ALL);
     let (status, _, stderr) = output(folder.path(), &["run", "small.toml", "--dry-run"]);
     assert_eq!(status, 0);
     assert!(stderr.contains("in all up to"), "{stderr}");
@@ -214,9 +165,7 @@ fn a_dry_run_writes_nothing() {
 /// SIGINT ends the load, closes the databases and keeps the evidence; a SIGKILL keeps it up to the last second.
 #[test]
 fn an_interrupted_run_keeps_its_evidence_and_leaves_clean_databases() {
-    let folder = folder();
-    solution(
-        folder.path(),
+    let folder = folder(
         "[[test]]\nkind = \"init\"\n[[test]]\nkind = \"performance\"\nduration_s = 600\nwarmup_limit_s = 1\n",
     );
     for (signal, status) in [(libc::SIGINT, Some(4)), (libc::SIGKILL, None)] {
@@ -246,7 +195,7 @@ fn an_interrupted_run_keeps_its_evidence_and_leaves_clean_databases() {
 /// Planning is arithmetic: it needs no disk, prints data on stdout, and every published solution plans cleanly.
 #[test]
 fn every_shipped_solution_plans() {
-    let folder = folder();
+    let folder = folder("");
     let solutions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../solutions");
     let mut planned = 0;
     for entry in std::fs::read_dir(solutions).expect("solutions are shipped") {
@@ -268,7 +217,7 @@ fn every_shipped_solution_plans() {
 /// The change to the targets is shown first and made only when asked for.
 #[test]
 fn targets_are_written_only_with_yes() {
-    let folder = folder();
+    let folder = folder("");
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../solutions/dell-md3260-15000.toml");
     let text = std::fs::read_to_string(shipped).expect("shipped");
     let changed = text.replace("target_iops", "# target_iops");

@@ -2,46 +2,16 @@
 //! databases and passes, and nothing of it is left in the way.
 #![allow(clippy::disallowed_methods, reason = "a test that runs and kills the program on real files")]
 
+mod program;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-const SOLUTION: &str = r#"
-[solution]
-name = "Killed"
-schema = 1
+use program::{LATENCIES_NOT_JUDGED, folder_with, output, proofload, small_deployment};
 
-[[host]]
-name = "here"
-
-[[volume]]
-name = "V"
-path = "data/v"
-
-[[instance]]
-name = "DB{n}"
-count = 2
-volume = "V"
-
-[sizing]
-database_mib = 128
-
-[load]
-sessions = 4
-copies = 2
-
-[engine]
-cache_min_mib = 2
-cache_max_mib = 4
-
-# Latencies of a shared test machine prove nothing, so they are not judged here.
-[thresholds]
-read_avg_ms = 60000
-read_max_ms = 60000
-log_write_avg_ms = 60000
-log_write_max_ms = 60000
-
+const TESTS: &str = r#"
 [[test]]
 kind = "init"
 [[test]]
@@ -99,22 +69,8 @@ const PHASES: [(&str, &str, Moment); 11] = [
 ];
 
 fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
-    std::fs::write(folder.path().join("killed.toml"), SOLUTION).expect("writable");
-    folder
-}
-
-fn proofload(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_proofload"));
-    command.current_dir(folder).args(arguments).stdin(Stdio::null());
-    command
-}
-
-fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } =
-        proofload(folder, arguments).output().expect("the program starts");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+    let deployment = small_deployment("Killed", 128, 2);
+    folder_with("killed.toml", &format!("{deployment}{LATENCIES_NOT_JUDGED}{TESTS}"))
 }
 
 fn newest_run(folder: &Path) -> PathBuf {

@@ -7,50 +7,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+mod program;
 #[path = "../../evidence/examples/synthetic/mod.rs"]
 mod synthetic;
+
+use program::{folder_with, output, proofload, small_deployment};
 use synthetic::Shape;
 
-const SOLUTION: &str = r#"
-[solution]
-name = "Small <b>&"
-schema = 1
-
-[[host]]
-name = "here"
-
-[[volume]]
-name = "V"
-path = "data/v"
-
-[[instance]]
-name = "DB{n}"
-count = 2
-volume = "V"
-
-[sizing]
-database_mib = 24
-
-[load]
-sessions = 4
-
-[engine]
-cache_min_mib = 2
-cache_max_mib = 4
-
-[[test]]
-kind = "init"
-
-[[test]]
-kind = "performance"
-warmup_limit_s = 1
-"#;
-
 fn folder(duration_s: u32) -> tempfile::TempDir {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
-    let text = format!("{SOLUTION}duration_s = {duration_s}\n");
-    std::fs::write(folder.path().join("small.toml"), text).expect("writable");
-    folder
+    let tests = format!(
+        "[[test]]\nkind = \"init\"\n[[test]]\nkind = \"performance\"\nwarmup_limit_s = 1\nduration_s = {duration_s}\n"
+    );
+    folder_with("small.toml", &(small_deployment("Small <b>&", 24, 1) + &tests))
 }
 
 /// Ends a child that a failed assertion leaves behind.
@@ -120,9 +88,7 @@ fn get(address: &str, path: &str, host: &str) -> (String, String) {
 }
 
 fn serve(folder: &Path) -> (Running, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_proofload"))
-        .args(["serve", "runs", "--listen", "127.0.0.1:0"])
-        .current_dir(folder)
+    let mut child = proofload(folder, &["serve", "runs", "--listen", "127.0.0.1:0"])
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -206,11 +172,8 @@ fn runs_that_are_ticked_are_compared_and_hostile_names_are_no_markup() {
 #[test]
 fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
     let folder = folder(600);
-    let mut run = Command::new(env!("CARGO_BIN_EXE_proofload"));
-    run.args(["run", "small.toml", "--live"])
-        .current_dir(folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    let mut run = proofload(folder.path(), &["run", "small.toml", "--live"]);
+    run.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut run = Running(run.spawn().expect("the program starts"));
     let runs = folder.path().join("runs");
     until("the folder of runs", || runs.is_dir().then_some(()));
@@ -252,16 +215,7 @@ fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
 #[test]
 fn a_run_gives_csv_json_and_answers_in_sql() {
     let folder = folder(2);
-    let program = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_proofload"))
-            .args(arguments)
-            .current_dir(folder.path())
-            .stdin(Stdio::null())
-            .output()
-            .expect("the program starts");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
-    };
+    let program = |arguments: &[&str]| output(folder.path(), arguments);
     let (status, stdout, stderr) = program(&["run", "small.toml"]);
     assert!((0..2).contains(&status), "{stdout}{stderr}");
     let id = std::fs::read_dir(folder.path().join("runs")).expect("readable").next().expect("a run");
