@@ -18,6 +18,8 @@ use world::sim::{
 use world::{Duration, OpenMode, PageBuf, World};
 
 const SEEDS: u64 = 24;
+/// The first one needs that redo clears new space, the second one that an instance gives up what its trees do not know.
+const TELLING_SEEDS: [u64; 2] = [387, 118];
 const ROUNDS: u64 = 3;
 const SESSIONS: u64 = 3;
 const FILE_BYTES: u64 = 3 << 20;
@@ -164,7 +166,7 @@ fn world_of(simulation: &Simulation, round: u64) -> World {
 #[test]
 fn databases_of_known_pages_survive_power_cuts() {
     let mut met = Met::default();
-    (1..=SEEDS).for_each(|seed| run(seed, &mut met));
+    (1..=SEEDS).chain(TELLING_SEEDS).for_each(|seed| run(seed, &mut met));
     let Met { repaired_pages, cleared_spaces, torn_writes } = met;
     assert!(
         torn_writes > 0 && repaired_pages > 0 && cleared_spaces > 0,
