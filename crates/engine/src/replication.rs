@@ -8,6 +8,8 @@
 //! 1. A log is not recycled before every copy has read it.
 //! 2. A copy takes a log only if every segment and every record in it is what was written.
 
+use std::rc::Rc;
+
 use edb::log::{LogHeader, Records, SEGMENT_BYTES, SegmentState, judge_segment};
 use edb::page::PageMut;
 use futures_util::future::{join_all, select};
@@ -26,6 +28,8 @@ use crate::pieces::{PageFindings, Pieces};
 use crate::signal::StopSignal;
 
 const READ_BYTES_MAX: usize = 256 << 10;
+/// Pages for a copy that is made anew.
+const STRETCH_BYTES_MAX: usize = 1 << 20;
 const PASSES: usize = 2;
 
 /// What the copies have read.
@@ -101,7 +105,7 @@ impl Instance {
     }
 
     /// Pages of the file of database `db` as they are on disk, from the page at place `first` of the file on (the header is
-    /// at 0, its shadow at 1, page 1 at 2), at most 256 KiB of them, each verified; and the place to go on at, if there are
+    /// at 0, its shadow at 1, page 1 at 2), at most 1 MiB of them, each verified; and the place to go on at, if there are
     /// more. The header is that of a copy whose redo begins at `begin`. No page holds a change behind the durable log.
     ///
     /// # Errors
@@ -111,7 +115,7 @@ impl Instance {
         db: u8,
         first: u64,
         begin: LogPosition,
-    ) -> Result<(Vec<(u64, Vec<u8>)>, Option<u64>)> {
+    ) -> Result<(Vec<(u64, Rc<[u8]>)>, Option<u64>)> {
         let core = self.core();
         let (database, page_bytes) = (core.database(db)?, core.config.page_bytes as u64);
         let pieces = Pieces {
@@ -123,14 +127,14 @@ impl Instance {
             in_use: true,
         };
         let end = pieces.size().await? / page_bytes;
-        let behind = end.min(first + (READ_BYTES_MAX as u64 / page_bytes).max(1));
+        let behind = end.min(first + (STRETCH_BYTES_MAX as u64 / page_bytes).max(1));
         let mut findings = PageFindings::default();
         let pages = pieces.read(first * page_bytes, (behind - first) * page_bytes, &mut findings).await?;
         if let Some((pgno, reason)) = findings.list.first() {
             return Err(core.damaged(db, *pgno, reason));
         }
         let mut copies: Vec<_> =
-            (first..).zip(pages).map(|(at, page)| (at, page.as_slice().to_vec())).collect();
+            (first..).zip(pages).map(|(at, page)| (at, Rc::from(page.as_slice()))).collect();
         if first < 2 {
             let mut header = database.header().await;
             header.set_dbtime(database.dbtime.get());
@@ -138,7 +142,7 @@ impl Instance {
             let last = core.log.generation();
             header.set_generations(begin.generation(), last, last);
             for (_, page) in copies.iter_mut().filter(|(at, _)| *at < 2) {
-                page.copy_from_slice(header.stamped());
+                *page = Rc::from(header.stamped());
             }
         }
         Ok((copies, (behind < end).then_some(behind)))

@@ -1,7 +1,7 @@
 //! What a copy has on disk, and the engine over it: the disk operations of the state machine on real files.
 //!
 //! Invariants
-//! 1. An operation is durable when it returns.
+//! 1. An operation is durable when it returns; pages of a copy that is being made are when its record says that it is whole.
 //! 2. Between the listing of pages behind a fork and the cut of the log no page is written: the standby is closed.
 //! 3. While a copy is being made its file is written page by page, its header like the rest; it is opened only for replay,
 //!    which the machine asks for once all pages are there.
@@ -17,7 +17,8 @@ use edb::page::{PageRef, page_flags};
 use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, LogStretch, Standby};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
-use world::{OpenMode, PageBuf, World};
+use world::channel::oneshot;
+use world::{File, OpenMode, PageBuf, World};
 
 use crate::wire::{load_record, save_record};
 use crate::{Error, Result};
@@ -66,7 +67,19 @@ pub(crate) struct Files {
     mode: Mode,
     /// Places of pages that standbys of this copy have taken as a whole.
     taken: BTreeSet<u32>,
+    /// Of a copy that is being made.
+    making: Option<File>,
+    ahead: Option<Ahead>,
 }
+
+/// The stretch of pages that will be asked for next, on its way from the disk.
+struct Ahead {
+    first: u32,
+    pages: oneshot::Receiver<engine::Result<Stretch>>,
+}
+
+/// Pages with their places, and the place to go on at.
+type Stretch = (Vec<(u64, Rc<[u8]>)>, Option<u64>);
 
 /// Pages that were read for another copy.
 pub(crate) struct PagesRead {
@@ -92,6 +105,8 @@ impl Files {
             store,
             mode: Mode::Closed,
             taken: BTreeSet::new(),
+            making: None,
+            ahead: None,
         };
         let log = files.store.extent().map(|(start, end)| LogExtent { start, end: position(end) });
         let checkpoint = files.checkpoint().await?;
@@ -142,6 +157,9 @@ impl Files {
     pub(crate) async fn carry_out(&mut self, op: DiskOp) -> Result<()> {
         match op {
             DiskOp::Save(meta) => {
+                if !matches!(meta.patch, Some(PageRequest::From(_))) {
+                    self.finish_making().await?;
+                }
                 save_record(&self.world, &self.config.log_directory, META, &meta).await?;
                 self.meta = meta;
             }
@@ -156,6 +174,7 @@ impl Files {
             }
             DiskOp::Erase => {
                 self.close_standby().await;
+                self.making = None;
                 for database in &self.config.databases {
                     if self.world.entry(&database.path).await?.is_some() {
                         self.world.remove(&database.path).await?;
@@ -189,20 +208,34 @@ impl Files {
 
     /// Of a copy that is being made.
     async fn write_file(&mut self, pages: &[PageCopy]) -> Result<()> {
-        let path = &self.config.databases[0].path;
-        let is_new = self.world.entry(path).await?.is_none();
-        let mode = if is_new { OpenMode::CreateNew } else { OpenMode::ReadWrite };
-        let file = self.world.open(path, mode).await?;
-        for page in pages {
-            if page.bytes.len() != self.config.page_bytes {
-                return Err(engine::Error::Refused(format!("a page of {} bytes", page.bytes.len())).into());
-            }
-            let at = u64::from(page.page) * self.config.page_bytes as u64;
-            file.write_at(at, smallvec![PageBuf::copy_of(&page.bytes)]).await.0?;
+        let page_bytes = self.config.page_bytes;
+        if let Some(page) = pages.iter().find(|page| page.bytes.len() != page_bytes) {
+            return Err(engine::Error::Refused(format!("a page of {} bytes", page.bytes.len())).into());
         }
-        file.sync().await?;
-        if let (true, Some((folder, _))) = (is_new, path.rsplit_once('/')) {
-            self.world.sync_dir(folder).await?;
+        let file = match &self.making {
+            Some(file) => file.clone(),
+            None => {
+                let path = &self.config.databases[0].path;
+                let is_new = self.world.entry(path).await?.is_none();
+                let mode = if is_new { OpenMode::CreateNew } else { OpenMode::ReadWrite };
+                self.making.insert(self.world.open(path, mode).await?).clone()
+            }
+        };
+        for neighbours in pages.chunk_by(|page, next| page.page + 1 == next.page) {
+            let at = u64::from(neighbours[0].page) * page_bytes as u64;
+            let bufs = neighbours.iter().map(|page| PageBuf::copy_of(&page.bytes)).collect();
+            file.write_at(at, bufs).await.0?;
+        }
+        Ok(())
+    }
+
+    /// Makes the pages of a new copy durable.
+    async fn finish_making(&mut self) -> Result<()> {
+        if let Some(file) = self.making.take() {
+            file.sync().await?;
+            if let Some((folder, _)) = self.config.databases[0].path.rsplit_once('/') {
+                self.world.sync_dir(folder).await?;
+            }
         }
         Ok(())
     }
@@ -253,12 +286,28 @@ impl Files {
                     unset if unset == LogPosition::default() => log_position(self.checkpoint().await?),
                     saved => saved,
                 };
-                let (pages, next) = instance.copy_stretch(DATABASE, u64::from(*first), begin).await?;
-                Ok(PagesRead {
-                    pages: pages.into_iter().map(|(place, bytes)| copy(place, bytes)).collect(),
-                    next: next.map(|place| place as u32),
-                    position: position(instance.durable_log()),
-                })
+                // What was read ahead for a seeding is older than what the next one has to begin with.
+                let ahead = self.ahead.take().filter(|ahead| *first > 0 && ahead.first == *first);
+                let read = match ahead {
+                    Some(ahead) => ahead.pages.await.ok(),
+                    None => None,
+                };
+                let (pages, next) = match read {
+                    Some(read) => read?,
+                    None => instance.copy_stretch(DATABASE, u64::from(*first), begin).await?,
+                };
+                let position = position(instance.durable_log());
+                if let Some(next) = next {
+                    let (done, pages) = oneshot::channel();
+                    self.ahead = Some(Ahead { first: next as u32, pages });
+                    drop(self.world.spawn(async move {
+                        // Whoever asked may be gone.
+                        let _ = done.send(instance.copy_stretch(DATABASE, next, begin).await);
+                    }));
+                }
+                let copy = |(place, bytes)| PageCopy { page: place as u32, bytes };
+                let (pages, next) = (pages.into_iter().map(copy).collect(), next.map(|place| place as u32));
+                Ok(PagesRead { pages, next, position })
             }
             (Mode::Active { instance, .. }, PageRequest::List(places)) => {
                 let mut pages = Vec::new();
@@ -359,6 +408,7 @@ impl Files {
 
     /// Closes it at once; gives the durable end of the log and the checkpoint.
     pub(crate) async fn dismount(&mut self) -> Result<(Position, Position)> {
+        self.ahead = None;
         if let Mode::Active { instance, hold } = std::mem::replace(&mut self.mode, Mode::Closed) {
             instance.abandon().await;
             drop(hold);
@@ -396,6 +446,8 @@ impl From<Error> for engine::Error {
 #[cfg(test)]
 mod tests {
     use edb::page::PageMut;
+    use engine::DatabaseConfig;
+    use world::sim::{Faults, PowerCut, SimConfig, Simulation};
 
     use super::*;
 
@@ -426,5 +478,32 @@ mod tests {
             assert_ne!(digest(&once), digest(&leaf(5, other, 1)), "{other:?}");
         }
         assert_ne!(digest(&once), digest(&leaf(6, &rows, 1)));
+    }
+
+    #[test]
+    fn a_new_copy_whose_record_says_that_it_is_whole_has_its_pages_after_a_power_cut() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("h");
+        ["/db", "/log"].iter().for_each(|volume| simulation.volume("h", volume, 1 << 30));
+        let mut config = InstanceConfig::new("/log", 4096);
+        config.databases.push(DatabaseConfig::new("/db/a.edb"));
+        let page = |page: u32| PageCopy { page, bytes: vec![page as u8 + 1; 4096].into() };
+        simulation.run_until(async {
+            let (mut files, _) = Files::open(&world, &config, 7).await.expect("it is empty");
+            files.carry_out(DiskOp::WritePages([page(0), page(1)].into())).await.expect("it is written");
+            files.carry_out(DiskOp::WritePages([page(2)].into())).await.expect("it is written");
+            files.carry_out(DiskOp::Save(Meta::first())).await.expect("it is saved");
+        });
+        let lost = PowerCut { lost_write: 1.0, lost_size: 1.0, lost_name: 1.0, ..PowerCut::default() };
+        simulation.set_faults(Faults { power_cut: lost, ..Faults::default() });
+        simulation.crash("h");
+        let world = simulation.restart("h");
+        let read = simulation.run_until(async {
+            let file = world.open("/db/a.edb", OpenMode::Read).await.expect("it is there");
+            let (read, bufs) = file.read_at(0, smallvec![PageBuf::empty(3 * 4096)]).await;
+            read.map(|()| bufs[0].as_slice().to_vec())
+        });
+        let written = (0..3).flat_map(|number| page(number).bytes.to_vec()).collect::<Vec<u8>>();
+        assert!(read.expect("it can be read") == written);
     }
 }

@@ -89,11 +89,24 @@ pub enum WireError {
 
 /// The frame of a message.
 pub fn frame(message: &Message) -> Vec<u8> {
-    let body = encode(message);
-    let mut frame = Vec::with_capacity(4 + body.len());
-    frame.extend_from_slice(&(body.len() as u32).to_le_bytes());
-    frame.extend_from_slice(&body);
+    let mut frame = Vec::with_capacity(room_for(message));
+    frame.extend_from_slice(&[0; 4]);
+    let mut frame = postcard::to_extend(message, frame).expect("memory is all that can fail");
+    let bytes = (frame.len() - 4) as u32;
+    frame[..4].copy_from_slice(&bytes.to_le_bytes());
     frame
+}
+
+/// Most of a frame: the log or the pages in it.
+fn room_for(message: &Message) -> usize {
+    const REST: usize = 128;
+    REST + match message {
+        Message::Peer { message: PeerMessage::Ship { piece: Some(piece), .. }, .. } => piece.bytes.len(),
+        Message::Peer { message: PeerMessage::Pages { pages, .. }, .. } => {
+            pages.iter().map(|page| 16 + page.bytes.len()).sum()
+        }
+        _ => 0,
+    }
 }
 
 /// The message of a frame without its length.

@@ -44,6 +44,7 @@ enum Pending {
     Cut { to: Position },
     Erased,
     LogStarted { generation: u32 },
+    StretchWritten,
     PatchWritten { patch: Option<PageRequest>, pages: u32, position: Position },
     Repaired { page: u32 },
     Dropped,
@@ -322,7 +323,7 @@ impl Copy {
                 }
                 out.push(Effect::Event(Event::PageRepaired { page }));
             }
-            Pending::Dropped => {}
+            Pending::StretchWritten | Pending::Dropped => {}
         }
     }
 

@@ -15,6 +15,9 @@ use crate::types::{Epoch, HostId, PageCopy, Position};
 /// Pages asked for at once.
 const PAGES_PER_REQUEST: usize = 16;
 
+/// Stretches of a new copy that may wait for its disk while the next one is asked for.
+const STRETCHES_WAITING_MAX: usize = 4;
+
 /// Between the discovery of a fork and the cut of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Settling {
@@ -160,6 +163,10 @@ impl Copy {
         if self.patching || self.settling.is_some() || self.log.is_none() {
             return;
         }
+        let is_waiting = |pending: &&Pending| matches!(pending, Pending::StretchWritten);
+        if self.pending.values().filter(is_waiting).count() >= STRETCHES_WAITING_MAX {
+            return;
+        }
         if self.fetching.is_some_and(|(_, asked_ms)| now_ms < asked_ms + self.spec.timing.resend_ms) {
             return;
         }
@@ -206,10 +213,16 @@ impl Copy {
                 (!rest.is_empty()).then_some(PageRequest::List(rest))
             }
         };
-        // The point up to which the log must reach is on disk before the first page that needs it.
         self.meta.needed_to = self.meta.needed_to.max(position);
-        self.save(false, false, false, out);
         self.fetching = None;
+        if let Some(PageRequest::From(_)) = rest {
+            // A seeding that is interrupted starts over, so how far it is need not be on disk.
+            self.meta.patch = rest;
+            self.disk(DiskOp::WritePages(pages), Pending::StretchWritten, out);
+            return;
+        }
+        // The point up to which the log must reach is on disk before the first page that needs it.
+        self.save(false, false, false, out);
         self.patching = true;
         let pending = Pending::PatchWritten { patch: rest, pages: pages.len() as u32, position };
         self.disk(DiskOp::WritePages(pages), pending, out);
