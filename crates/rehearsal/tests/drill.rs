@@ -211,10 +211,9 @@ volume = "V"
 at_s = 50
 back_after_s = 2
 "#;
-    // Small logs, so that the first of them go.
-    let small_logs =
-        text("[2]", ONE_SITE, failed_volume).replace("\n[sizing]", "log_file_kib = 128\n\n[sizing]");
-    let (rehearsed, _) = perform(&parsed(&small_logs), 7);
+    // So many changes that the first logs go.
+    let busy = text("[2]", ONE_SITE, failed_volume).replace("batches_per_s = 12", "batches_per_s = 60");
+    let (rehearsed, _) = perform(&parsed(&busy), 7);
     assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
     assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
 }
