@@ -128,12 +128,12 @@ impl Streams {
     }
 
     fn begin(&mut self, end: u64, now_ns: u64) {
-        if self.streams.len() == STREAMS {
+        // There may be more than that for as long as somebody waits for each of them.
+        while self.streams.len() >= STREAMS {
             // The one that has been silent longest and that nobody waits for.
             let idle = self.streams.iter().enumerate().filter(|(_, stream)| stream.waiting.is_empty());
-            if let Some((index, _)) = idle.min_by_key(|(_, stream)| stream.used) {
-                self.streams.swap_remove(index);
-            }
+            let Some((index, _)) = idle.min_by_key(|(_, stream)| stream.used) else { break };
+            self.streams.swap_remove(index);
         }
         self.streams.push(Stream {
             number: self.next_number,
@@ -245,5 +245,27 @@ mod tests {
         let mut prefetch = None;
         streams.read(510, 1, (6 * step, 7 * step), &mut prefetch);
         assert!(prefetch.is_some_and(|ahead| ahead.end == 7 * step + (1 << 20)), "now it is fast");
+    }
+
+    #[test]
+    fn streams_that_all_had_to_be_waited_for_are_forgotten_later() {
+        let mut streams = Streams::new(1 << 20, None, 1 << 40);
+        let step = 256 << 10;
+        let mut begun = Vec::new();
+        for k in 0..2 * STREAMS as u64 {
+            let at = (k + 1) << 30;
+            let mut prefetch = None;
+            streams.read(0, 1, (at, at + step), &mut prefetch);
+            streams.read(0, 2, (at + step, at + 2 * step), &mut prefetch);
+            begun.push(prefetch.expect("the second read makes a stream"));
+            assert_eq!(streams.read(0, 3, (at + 2 * step, at + 3 * step), &mut prefetch), Advice::Wait);
+        }
+        assert_eq!(streams.streams.len(), begun.len(), "nobody is let down");
+        let mut ready = Vec::new();
+        begun.iter().for_each(|ahead| streams.arrived(ahead.stream, ahead.id, &mut ready));
+        assert_eq!(ready.len(), begun.len());
+        streams.read(0, 1, (0, step), &mut None);
+        streams.read(0, 2, (step, 2 * step), &mut None);
+        assert_eq!(streams.streams.len(), STREAMS);
     }
 }
