@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::future::{pending, poll_fn};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::rc::Rc;
@@ -390,6 +391,8 @@ fn a_wake_up_survives_an_operation_that_goes_out_in_the_middle_of_a_turn() {
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         // SAFETY: the name is a C string that lives until the call has returned.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        // Open both ways: whoever opens one end alone waits for the other.
+        let mut other_end = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let (woken, awake) = std::sync::mpsc::channel();
         let of_run = path.clone();
         let thread = std::thread::spawn(move || {
@@ -410,7 +413,7 @@ fn a_wake_up_survives_an_operation_that_goes_out_in_the_middle_of_a_turn() {
         let answer = awake.recv_timeout(std::time::Duration::from_secs(60));
         assert!(answer.is_ok(), "{driver:?}: the main future is not polled again");
         // What was read ends the operation, and so the run.
-        std::fs::write(&path, [1; SECTOR_BYTES]).unwrap();
+        other_end.write_all(&[1; SECTOR_BYTES]).unwrap();
         thread.join().unwrap();
     }
 }
