@@ -217,3 +217,13 @@ back_after_s = 2
     assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
     assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
 }
+
+/// What was deleted is cleared away after the last commit, so that log waits for nobody; copies are compared behind it.
+#[test]
+fn copies_are_compared_behind_what_the_active_one_has_done_by_itself() {
+    for seed in 1..=6 {
+        let few = text("[2]", ONE_SITE, KILLED).replace("batches_per_s = 12", "batches_per_s = 0.6");
+        let (rehearsed, _) = perform(&parsed(&few), seed);
+        assert!(failed(&rehearsed).is_empty(), "seed {seed}: {:?}", failed(&rehearsed));
+    }
+}
