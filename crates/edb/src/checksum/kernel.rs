@@ -47,8 +47,8 @@ pub(super) fn block_bits_portable(block: &[u8]) -> BlockBits {
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
     use std::arch::x86_64::{
-        __m256i, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi32, _mm256_setzero_si256,
-        _mm256_storeu_si256, _mm256_xor_si256,
+        __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_and_si256, _mm256_loadu_si256, _mm256_set1_epi32,
+        _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256,
     };
 
     use super::BlockBits;
@@ -56,6 +56,10 @@ mod avx2 {
     const LANES: usize = 8;
     const VECTOR_BYTES: usize = 32;
     const GROUP_BYTES: usize = 8 * VECTOR_BYTES;
+    const CACHE_LINE_BYTES: usize = 64;
+    /// Pages are seldom in the processor's caches when they are summed: that many bytes are asked for ahead, which gives a
+    /// quarter more bytes per second (docs/bench.md).
+    const AHEAD_BYTES: usize = 1024;
     /// Enough for 32 groups: blocks up to 8 KiB.
     const GROUP_INDEX_BITS: usize = 5;
 
@@ -68,6 +72,10 @@ mod avx2 {
         let mut by_vector_bit = [all; 3];
         let mut by_group_bit = [all; GROUP_INDEX_BITS];
         for (index, group) in groups.iter().enumerate() {
+            for line in (0..GROUP_BYTES).step_by(CACHE_LINE_BYTES) {
+                // An address behind the page does no harm: nothing is read in the sense of the language.
+                _mm_prefetch::<_MM_HINT_T0>(group.as_ptr().wrapping_add(AHEAD_BYTES + line).cast());
+            }
             let odd = [load(group, 1), load(group, 3), load(group, 5), load(group, 7)];
             let pair_0 = _mm256_xor_si256(load(group, 0), odd[0]);
             let pair_1 = _mm256_xor_si256(load(group, 2), odd[1]);

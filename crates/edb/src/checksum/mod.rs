@@ -112,19 +112,22 @@ const fn block_count(page_bytes: usize) -> usize {
 /// # Panics
 /// If the length is no page size.
 pub fn page_sums(page: &[u8], pgno: u32) -> [u64; 4] {
-    assert!(is_page_size(page.len()), "{} bytes are no page", page.len());
-    let count = block_count(page.len());
-    let block_bytes = page.len() / count;
     let mut sums = [0; 4];
-    for (index, (sum, block)) in sums.iter_mut().zip(page.chunks_exact(block_bytes)).enumerate() {
-        let mut bits = kernel::block_bits(block);
-        if index == 0 {
-            bits.remove_word(0, get_u32(block, 0));
-            bits.remove_word(1, get_u32(block, 4));
-        }
-        *sum = block_sum(bits, block_bytes, pgno);
+    for (index, sum) in sums.iter_mut().enumerate().take(block_count(page.len())) {
+        *sum = sum_of_block(page, index, pgno);
     }
     sums
+}
+
+fn sum_of_block(page: &[u8], index: usize, pgno: u32) -> u64 {
+    assert!(is_page_size(page.len()), "{} bytes are no page", page.len());
+    let block_bytes = page.len() / block_count(page.len());
+    let mut bits = kernel::block_bits(&page[index * block_bytes..][..block_bytes]);
+    if index == 0 {
+        bits.remove_word(0, get_u32(page, 0));
+        bits.remove_word(1, get_u32(page, 4));
+    }
+    block_sum(bits, block_bytes, pgno)
 }
 
 /// Folds what the kernel gathered into the stored form.
@@ -148,19 +151,10 @@ fn block_sum(bits: BlockBits, block_bytes: usize, pgno: u32) -> u64 {
 /// If the length is no page size.
 pub fn stamp(page: &mut [u8], pgno: u32) {
     debug_assert!(has_new_format(page));
-    if is_large(page.len()) {
-        let sums = page_sums(page, pgno);
-        for index in 1..4 {
-            put_u64(page, PLACES[index], sums[index]);
-        }
-        let block_bytes = page.len() / 4;
-        let mut bits = kernel::block_bits(&page[..block_bytes]);
-        bits.remove_word(0, get_u32(page, 0));
-        bits.remove_word(1, get_u32(page, 4));
-        put_u64(page, 0, block_sum(bits, block_bytes, pgno));
-    } else {
-        let sums = page_sums(page, pgno);
-        put_u64(page, 0, sums[0]);
+    // Block 0 covers the checksums of the others.
+    for index in (0..block_count(page.len())).rev() {
+        let sum = sum_of_block(page, index, pgno);
+        put_u64(page, PLACES[index], sum);
     }
 }
 
