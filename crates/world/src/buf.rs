@@ -10,6 +10,7 @@
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -58,9 +59,9 @@ pub trait PageCodec {
     fn encode_pristine(&self, _image_id: u64, _index: u64, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// As [`Self::encode`] for a page whose checksums mean nothing: `decode` restores it with the right ones. `false`, and
-    /// nothing is appended, if it has no short encoding.
-    fn encode_unsealed(&self, _index: u64, _page: &[u8], _out: &mut Vec<u8>) -> bool {
+    /// As [`Self::encode`] for a page whose checksums and whose bytes at `unused` mean nothing: `decode` restores it with
+    /// the right checksums and anything in there. `false`, and nothing is appended, if it has no short encoding.
+    fn encode_unsealed(&self, _index: u64, _page: &[u8], _unused: Range<usize>, _out: &mut Vec<u8>) -> bool {
         false
     }
     /// As [`Self::encode`] for a page that is known, without its bytes. `false`, and nothing is appended, if this codec

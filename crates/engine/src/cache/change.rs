@@ -266,9 +266,13 @@ impl PageCoding for CodecCoding {
     }
 
     fn encode(&self, pgno: u32, page: &[u8], out: &mut Vec<u8>) {
+        let index = u64::from(pgno) + 1;
         let unused = PageRef::new(page).unused();
+        if self.codec.encode_unsealed(index, page, unused.clone(), out) {
+            return;
+        }
         if edb::is_zero(&page[unused.clone()]) {
-            return self.codec.encode(u64::from(pgno) + 1, page, out);
+            return self.codec.encode(index, page, out);
         }
         // What edits have left there means nothing and would be logged byte by byte.
         let mut cleared = page.to_vec();
@@ -276,7 +280,7 @@ impl PageCoding for CodecCoding {
         if PageRef::new(&cleared).flags() & page_flags::NEW_CHECKSUM != 0 {
             edb::checksum::stamp(&mut cleared, pgno);
         }
-        self.codec.encode(u64::from(pgno) + 1, &cleared, out);
+        self.codec.encode(index, &cleared, out);
     }
 
     fn decode(&self, pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool {

@@ -3,7 +3,7 @@
 use edb::page::{PageRef, node_flags};
 
 use super::patch::equal_bytes;
-use super::tags::{Tag, tags};
+use super::tags::{Tag, Tags};
 use super::{DatabaseCodec, Piece};
 use crate::image::layout::Place;
 use crate::schema::{Entry, Tree};
@@ -12,25 +12,19 @@ pub(super) struct Finder<'a> {
     codec: &'a DatabaseCodec,
     pgno: u32,
     image: &'a [u8],
-    image_tags: &'a [Tag],
+    image_tags: Tags<'a>,
     page: &'a [u8],
-    tags: Vec<Tag>,
+    tags: Tags<'a>,
     /// The tree whose leaf the page says it is.
     tree: Option<Tree>,
 }
 
 impl<'a> Finder<'a> {
-    pub fn new(
-        codec: &'a DatabaseCodec,
-        pgno: u32,
-        image: &'a [u8],
-        image_tags: &'a [Tag],
-        page: &'a [u8],
-    ) -> Finder<'a> {
+    pub fn new(codec: &'a DatabaseCodec, pgno: u32, image: &'a [u8], page: &'a [u8]) -> Finder<'a> {
         let view = PageRef::new(page);
         let is_ours = view.is_leaf() && !view.is_space() && reserved_tags(page) <= 1;
         let tree = if is_ours { codec.image.tree_of(view.objid()) } else { None };
-        Finder { codec, pgno, image, image_tags, page, tags: tags(page), tree }
+        Finder { codec, pgno, image, image_tags: Tags::of(image), page, tags: Tags::of(page), tree }
     }
 
     /// The pieces that paint this page, in tag order. None if its tags make no sense.
@@ -38,9 +32,9 @@ impl<'a> Finder<'a> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut expected = None;
         let mut index = 0;
-        while index < self.tags.len() {
+        while let Some(tag) = self.tags.get(index) {
             let entry = self.recognise(index);
-            let from_image = self.image_run(index, entry);
+            let from_image = self.image_run(index, tag, entry);
             let piece = match (from_image, entry) {
                 (Some(run), _) => run,
                 (None, Some((entry, flags))) => {
@@ -50,9 +44,9 @@ impl<'a> Finder<'a> {
                     }
                     let version = entry.version().unwrap_or(0);
                     expected = self.codec.successor(entry, version);
-                    Piece::Entries { first: entry, version, count: 1, flags, at: self.tags[index].start }
+                    Piece::Entries { first: entry, version, count: 1, flags, at: tag.start }
                 }
-                (None, None) => Piece::Raw { tag: self.tags[index] },
+                (None, None) => Piece::Raw { tag },
             };
             index += piece.count();
             pieces.push(piece);
@@ -70,7 +64,7 @@ impl<'a> Finder<'a> {
         expected: &mut Option<Entry>,
     ) -> bool {
         let Some(Piece::Entries { first, version, count, flags: run_flags, .. }) = last else { return false };
-        let (before, tag) = (self.tags[index - 1], self.tags[index]);
+        let Some((before, tag)) = self.tags.get(index - 1).zip(self.tags.get(index)) else { return false };
         if *run_flags != flags || before.start + before.len != tag.start {
             return false;
         }
@@ -98,15 +92,16 @@ impl<'a> Finder<'a> {
         Some((entry, node.flags & !node_flags::COMPRESSED))
     }
 
-    /// The longest run of image nodes that are the nodes from `index` on.
-    fn image_run(&self, index: usize, entry: Option<(Entry, u8)>) -> Option<Piece> {
-        let at = self.tags[index].start;
-        let in_place = self.image_tags.partition_point(|tag| tag.start < at);
+    /// The longest run of image nodes that are the nodes from `index` on; `tag` is the first one's.
+    fn image_run(&self, index: usize, tag: Tag, entry: Option<(Entry, u8)>) -> Option<Piece> {
+        let image_tags = self.image_tags;
+        let in_place =
+            image_tags.partition_point(0, image_tags.len(), |image_tag| image_tag.start < tag.start);
         let candidates =
             [entry.and_then(|(entry, _)| self.image_index(entry)), Some(in_place), Some(in_place + 1)];
         candidates.into_iter().flatten().find_map(|from| {
             let count = self.equal_nodes(index, from);
-            (count > 0).then_some(Piece::Image { from, count, at })
+            (count > 0).then_some(Piece::Image { from, count, at: tag.start })
         })
     }
 
@@ -134,19 +129,21 @@ impl<'a> Finder<'a> {
 
     /// How many nodes from `index` on are the image's from `from` on, at equal distances.
     fn equal_nodes(&self, index: usize, from: usize) -> usize {
-        let (nodes, image) = (&self.tags[index..], self.image_tags.get(from..).unwrap_or(&[]));
-        let Some((first, image_first)) = nodes.first().zip(image.first()) else { return 0 };
-        let (start, image_start) = (first.start, image_first.start);
-        let alike = |(a, b): &(&Tag, &Tag)| {
-            a.len == b.len && a.extra == b.extra && a.start + image_start == b.start + start
+        let count = self.tags.alike(index, self.image_tags, from);
+        let last = index + count.saturating_sub(1);
+        let (Some(first), Some(last), Some(image_first)) =
+            (self.tags.get(index), self.tags.get(last), self.image_tags.get(from))
+        else {
+            return 0;
         };
-        let count = nodes.iter().zip(image).take_while(alike).count();
-        let end = nodes[..count].iter().map(|tag| tag.start + tag.len).max().unwrap_or(start);
-        let len = end.saturating_sub(start);
-        let here = self.page.get(start..start + len).unwrap_or(&[]);
-        let there = self.image.get(image_start..image_start + here.len()).unwrap_or(&[]);
-        let same_end = start + equal_bytes(&here[..there.len()], there);
-        nodes[..count].iter().take_while(|tag| tag.start >= start && tag.start + tag.len <= same_end).count()
+        // Bodies stand in the order of their tags on nearly every page of an image; where they do not the run is guessed wrong.
+        let here = self.page.get(first.start..last.start + last.len).unwrap_or(&[]);
+        let there = self.image.get(image_first.start..image_first.start + here.len()).unwrap_or(&[]);
+        let same = equal_bytes(&here[..there.len()], there);
+        if same == here.len() {
+            return count;
+        }
+        self.tags.partition_point(index, count, |tag| tag.start + tag.len <= first.start + same)
     }
 }
 

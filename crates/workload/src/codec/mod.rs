@@ -20,6 +20,7 @@ mod tags;
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use edb::page::{PageRef, header_bytes, node_flags, page_flags};
@@ -31,7 +32,7 @@ use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
 use find::Finder;
 use patch::{apply_patches, put_patches, put_varint, take_varint};
-use tags::{TAG_BYTES, TAG_COUNT, Tag, put_tag, tags};
+use tags::{TAG_BYTES, TAG_COUNT, Tag, Tags, put_tag};
 
 const KIND_IMAGE: u8 = 0;
 const KIND_NODES: u8 = 1;
@@ -85,9 +86,7 @@ impl DatabaseCodec {
 
     /// Whether `page` is the image page that is loaded, checksums included.
     fn is_image(&self, index: u64, page: &[u8], scratch: &mut Scratch) -> bool {
-        let header = header_bytes(page.len());
-        // The counter of modifications tells nearly all changed pages.
-        if scratch.image[8..40] != page[8..40] || scratch.image[header..] != page[header..] {
+        if !is_same_unsealed(&scratch.image, page) {
             return false;
         }
         self.image.seal(index, &mut scratch.image);
@@ -109,15 +108,12 @@ impl PageCodec for DatabaseCodec {
         }
         let start = out.len();
         let is_sealed = has_valid_checksum(page, pgno_of(index));
-        let encoded = self.encode_nodes(index, page, is_sealed, scratch, out);
+        let encoded = self.encode_nodes(index, page, is_sealed, 0..0, scratch, out);
+        if encoded.is_none() {
+            out.truncate(start);
+        }
         if encoded.is_none() || out.len() - start > LONG_ENCODING_BYTES {
-            let mut plain = vec![KIND_PATCHES];
-            scratch.canvas.fill(0);
-            put_patches(&scratch.canvas, page, &mut plain);
-            if encoded.is_none() || plain.len() < out.len() - start {
-                out.truncate(start);
-                out.extend_from_slice(&plain);
-            }
+            put_plain_if_shorter(page, start, scratch, out);
         }
     }
 
@@ -129,18 +125,28 @@ impl PageCodec for DatabaseCodec {
         known
     }
 
-    fn encode_unsealed(&self, index: u64, page: &[u8], out: &mut Vec<u8>) -> bool {
+    fn encode_unsealed(&self, index: u64, page: &[u8], unused: Range<usize>, out: &mut Vec<u8>) -> bool {
         if PageRef::new(page).flags() & page_flags::NEW_CHECKSUM == 0 {
             return false;
         }
         let scratch = &mut *self.scratch.borrow_mut();
         self.load_image(index, page.len(), scratch);
-        let start = out.len();
-        let encoded = self.encode_nodes(index, page, true, scratch, out);
-        if encoded.is_none() {
-            out.truncate(start);
+        if is_same_unsealed(&scratch.image, page) {
+            out.push(KIND_IMAGE);
+            return true;
         }
-        encoded.is_some()
+        let start = out.len();
+        if self.encode_nodes(index, page, true, unused.clone(), scratch, out).is_none() {
+            out.truncate(start);
+            return false;
+        }
+        if out.len() - start > LONG_ENCODING_BYTES {
+            let mut sealed = page.to_vec();
+            sealed[unused].fill(0);
+            edb::checksum::stamp(&mut sealed, pgno_of(index));
+            put_plain_if_shorter(&sealed, start, scratch, out);
+        }
+        true
     }
 
     fn encode_known(&self, page: &dyn KnownPage, out: &mut Vec<u8>) -> bool {
@@ -215,8 +221,7 @@ impl DatabaseCodec {
             KIND_NODES => {
                 let (flags, after) = rest.split_first()?;
                 rest = after;
-                let image_tags = tags(&scratch.image);
-                let mut painter = Painter::new(self, &scratch.image, &image_tags, page);
+                let mut painter = Painter::new(self, &scratch.image, page);
                 for _ in 0..take_varint(&mut rest)? {
                     let piece = painter.take_piece(&mut rest)?;
                     painter.paint(piece)?;
@@ -239,25 +244,25 @@ impl DatabaseCodec {
     }
 
     /// `None` if the page is so damaged that its nodes cannot be painted. `is_sealed`: its checksums are the right ones, or
-    /// are to be when it is decoded.
+    /// are to be when it is decoded. What is decoded at `unused` does not matter.
     fn encode_nodes(
         &self,
         index: u64,
         page: &[u8],
         is_sealed: bool,
+        unused: Range<usize>,
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let Scratch { image, canvas } = scratch;
         canvas.clear();
         canvas.extend_from_slice(image);
-        let image_tags = tags(image);
-        let pieces = Finder::new(self, pgno_of(index), image, &image_tags, page).pieces();
+        let pieces = Finder::new(self, pgno_of(index), image, page).pieces();
         out.push(KIND_NODES);
         let flags_at = out.len();
         out.push(0);
         put_varint(out, pieces.len() as u64);
-        let mut painter = Painter::new(self, image, &image_tags, canvas);
+        let mut painter = Painter::new(self, image, canvas);
         for piece in pieces {
             painter.put_piece(piece, out);
             painter.paint(piece)?;
@@ -273,6 +278,7 @@ impl DatabaseCodec {
                 canvas[place..place + 8].copy_from_slice(&page[place..place + 8]);
             }
         }
+        canvas[unused.clone()].copy_from_slice(&page[unused]);
         put_patches(canvas, page, out);
         Some(())
     }
@@ -292,6 +298,25 @@ impl DatabaseCodec {
             }
         })
     }
+}
+
+/// Replaces what has been appended from `start` on by plain patches, if there is nothing or they are shorter.
+fn put_plain_if_shorter(page: &[u8], start: usize, scratch: &mut Scratch, out: &mut Vec<u8>) {
+    let mut plain = vec![KIND_PATCHES];
+    scratch.canvas.clear();
+    scratch.canvas.resize(page.len(), 0);
+    put_patches(&scratch.canvas, page, &mut plain);
+    if out.len() == start || plain.len() < out.len() - start {
+        out.truncate(start);
+        out.extend_from_slice(&plain);
+    }
+}
+
+/// Whether two pages differ in their checksums at most.
+fn is_same_unsealed(a: &[u8], b: &[u8]) -> bool {
+    // The header has the counter of modifications, which tells nearly all changed pages.
+    let rest = if a.len() <= 8192 { 8 } else { 64 };
+    a[8..40] == b[8..40] && a[rest..] == b[rest..]
 }
 
 /// Where checksums stand, and what is there.
@@ -342,7 +367,7 @@ fn unzigzag(value: u64) -> i64 {
 struct Painter<'a> {
     codec: &'a DatabaseCodec,
     image: &'a [u8],
-    image_tags: &'a [Tag],
+    image_tags: Tags<'a>,
     page: &'a mut [u8],
     tags: usize,
     used_bytes: usize,
@@ -353,27 +378,23 @@ struct Painter<'a> {
 }
 
 impl<'a> Painter<'a> {
-    fn new(
-        codec: &'a DatabaseCodec,
-        image: &'a [u8],
-        image_tags: &'a [Tag],
-        page: &'a mut [u8],
-    ) -> Painter<'a> {
+    fn new(codec: &'a DatabaseCodec, image: &'a [u8], page: &'a mut [u8]) -> Painter<'a> {
         let start = header_bytes(image.len());
+        let image_tags = Tags::of(image);
         Painter { codec, image, image_tags, page, tags: 0, used_bytes: 0, end: start, top: start }
     }
 
     fn paint(&mut self, piece: Piece) -> Option<()> {
         match piece {
             Piece::Image { from, count, at } => {
-                let nodes = self.image_tags.get(from..from.checked_add(count)?)?;
-                let first = nodes.first()?;
+                let first = self.image_tags.get(from)?;
                 if first.start == at {
-                    return self.add_image_tags(from, nodes);
+                    return self.add_image_tags(from, count);
                 }
-                for tag in nodes {
+                self.image_tags.run(from, count)?;
+                for tag in self.image_tags.iter(from, count) {
                     let start = (tag.start + at).checked_sub(first.start)?;
-                    let moved = Tag { start, ..*tag };
+                    let moved = Tag { start, ..tag };
                     self.page.get_mut(moved.body())?.copy_from_slice(&self.image[tag.body()]);
                     self.add_tag(moved)?;
                 }
@@ -427,7 +448,9 @@ impl<'a> Painter<'a> {
     fn put_piece(&self, piece: Piece, out: &mut Vec<u8>) {
         let place = |at: usize| zigzag(at as i64 - self.end as i64);
         let numbers: &[u64] = match piece {
-            Piece::Image { from, count, at } if self.image_tags[from].start == at => {
+            Piece::Image { from, count, at }
+                if self.image_tags.get(from).is_some_and(|tag| tag.start == at) =>
+            {
                 &[op::IMAGE_IN_PLACE, from as u64, count as u64]
             }
             Piece::Image { from, count, at } => &[op::IMAGE_MOVED, place(at), from as u64, count as u64],
@@ -473,19 +496,14 @@ impl<'a> Painter<'a> {
     }
 
     /// Adds nodes that stand where the image has them: their tags as they are there, `from` being the first one's.
-    fn add_image_tags(&mut self, from: usize, nodes: &[Tag]) -> Option<()> {
-        let words = |index: usize| {
-            let end = self.page.len().checked_sub(TAG_BYTES * index)?;
-            Some(end.checked_sub(TAG_BYTES * nodes.len())?..end)
-        };
-        let (source, target) = (words(from)?, words(self.tags)?);
-        self.page[target].copy_from_slice(&self.image[source]);
-        self.tags += nodes.len();
-        for tag in nodes {
-            self.used_bytes += tag.len;
-            self.end = tag.start + tag.len;
-            self.top = self.top.max(self.end);
-        }
+    fn add_image_tags(&mut self, from: usize, count: usize) -> Option<()> {
+        let (words, extent) = (self.image_tags.run(from, count)?, self.image_tags.extent(from, count)?);
+        let end = self.page.len().checked_sub(TAG_BYTES * self.tags)?;
+        self.page[end.checked_sub(TAG_BYTES * count)?..end].copy_from_slice(words.as_flattened());
+        self.tags += count;
+        self.used_bytes += extent.used_bytes;
+        self.end = extent.end;
+        self.top = self.top.max(extent.top);
         Some(())
     }
 

@@ -99,10 +99,15 @@ fn next_difference(base: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
 
 /// How many bytes two strings of equal length have in common at the front.
 pub fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
-    const BLOCK: usize = 64;
-    let ((a_blocks, _), (b_blocks, _)) = (a.as_chunks::<BLOCK>(), b.as_chunks::<BLOCK>());
-    let blocks = a_blocks.iter().zip(b_blocks).take_while(|(a, b)| a == b).count() * BLOCK;
-    blocks + a[blocks..].iter().zip(&b[blocks..]).take_while(|(a, b)| a == b).count()
+    let large = equal_blocks::<1024>(a, b);
+    let same = large + equal_blocks::<32>(&a[large..], &b[large..]);
+    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
+}
+
+/// The same in whole blocks.
+fn equal_blocks<const BLOCK: usize>(a: &[u8], b: &[u8]) -> usize {
+    let ((a, _), (b, _)) = (a.as_chunks::<BLOCK>(), b.as_chunks::<BLOCK>());
+    a.iter().zip(b).take_while(|(a, b)| a == b).count() * BLOCK
 }
 
 #[cfg(test)]

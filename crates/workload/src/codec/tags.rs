@@ -32,26 +32,112 @@ fn extra_mask(page_bytes: usize) -> u32 {
     if page_bytes <= 8192 { 0xE000_E000 } else { 0x8000_8000 }
 }
 
-/// The tags of a page; none if any of them lies outside the data area.
-pub fn tags(page: &[u8]) -> Vec<Tag> {
-    let count = usize::from(u16::from_le_bytes([page[TAG_COUNT], page[TAG_COUNT + 1]]) & 0xFFF);
-    let data = header_bytes(page.len());
-    let mask = extra_mask(page.len());
-    let Some(data_end) = page.len().checked_sub(TAG_BYTES * count).filter(|end| *end >= data) else {
-        return Vec::new();
-    };
-    let mut tags = Vec::with_capacity(count);
-    for word in page[data_end..].rchunks_exact(TAG_BYTES) {
-        let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        let place = word & !mask;
-        let tag =
-            Tag { start: data + (place >> 16) as usize, len: place as usize & 0xFFFF, extra: word & mask };
-        if tag.start + tag.len > data_end {
-            return Vec::new();
-        }
-        tags.push(tag);
+/// The tags of a page, read where they stand.
+#[derive(Clone, Copy)]
+pub struct Tags<'a> {
+    page_bytes: usize,
+    /// The last one first.
+    words: &'a [[u8; TAG_BYTES]],
+    extra_mask: u32,
+}
+
+/// Bytes of the bodies of some tags, and where the last and the furthest of them end.
+pub struct Extent {
+    pub used_bytes: usize,
+    pub end: usize,
+    pub top: usize,
+}
+
+impl<'a> Tags<'a> {
+    /// The tags of a page; none if they reach into its header. Their bodies may lie anywhere.
+    pub fn of(page: &'a [u8]) -> Tags<'a> {
+        let count = usize::from(u16::from_le_bytes([page[TAG_COUNT], page[TAG_COUNT + 1]]) & 0xFFF);
+        let start =
+            page.len().checked_sub(TAG_BYTES * count).filter(|start| *start >= header_bytes(page.len()));
+        let words = page[start.unwrap_or(page.len())..].as_chunks::<TAG_BYTES>().0;
+        Tags { page_bytes: page.len(), words, extra_mask: extra_mask(page.len()) }
     }
-    tags
+
+    pub fn len(self) -> usize {
+        self.words.len()
+    }
+
+    pub fn get(self, index: usize) -> Option<Tag> {
+        Some(self.tag(*self.run(index, 1)?.first()?))
+    }
+
+    /// The words of `count` tags from `from` on, the last one first.
+    pub fn run(self, from: usize, count: usize) -> Option<&'a [[u8; TAG_BYTES]]> {
+        let end = self.words.len().checked_sub(from)?;
+        self.words.get(end.checked_sub(count)?..end)
+    }
+
+    /// `count` tags from `from` on.
+    pub fn iter(self, from: usize, count: usize) -> impl Iterator<Item = Tag> + use<'a> {
+        let words = self.run(from, count).unwrap_or(&[]);
+        words.iter().rev().map(move |word| self.tag(*word))
+    }
+
+    /// What `count` tags from `from` on cover.
+    pub fn extent(self, from: usize, count: usize) -> Option<Extent> {
+        let (words, place_mask) = (self.run(from, count)?, !self.extra_mask);
+        let last = self.tag(*words.first()?);
+        let (mut used_bytes, mut top) = (0, 0);
+        // In words of four bytes and without a way out: the compiler takes several at once.
+        for word in words {
+            let place = u32::from_le_bytes(*word) & place_mask;
+            used_bytes += place & 0xFFFF;
+            top = top.max((place >> 16) + (place & 0xFFFF));
+        }
+        let top = header_bytes(self.page_bytes) + top as usize;
+        Some(Extent { used_bytes: used_bytes as usize, end: last.start + last.len, top })
+    }
+
+    /// Of how many of the `count` tags from `from` on `holds` is true, if it is so of all before one and of none from there
+    /// on.
+    pub fn partition_point(self, from: usize, count: usize, holds: impl Fn(Tag) -> bool) -> usize {
+        let words = self.run(from, count).unwrap_or(&[]);
+        words.len() - words.partition_point(|word| !holds(self.tag(*word)))
+    }
+
+    /// How many tags from `from` on have the lengths, the extra bits and the distances of those of `other` from `other_from`
+    /// on.
+    pub fn alike(self, from: usize, other: Tags, other_from: usize) -> usize {
+        let count = self.words.len().saturating_sub(from).min(other.words.len().saturating_sub(other_from));
+        let runs = self.run(from, count).zip(other.run(other_from, count));
+        let Some((words, others)) = runs else { return 0 };
+        let Some(moved) = words.last().zip(others.last()).map(|(word, other)| distance(*word, *other)) else {
+            return 0;
+        };
+        let mask = self.extra_mask | 0xFFFF;
+        let difference = |word: [u8; TAG_BYTES], other: [u8; TAG_BYTES]| {
+            let different = (u32::from_le_bytes(word) ^ u32::from_le_bytes(other)) & mask;
+            (distance(word, other) ^ moved) | different
+        };
+        // Most runs are long: several words are looked at at once.
+        const STRIDE: usize = 16;
+        let mut at = count;
+        while at >= STRIDE {
+            let (words, others) = (&words[at - STRIDE..at], &others[at - STRIDE..at]);
+            if words.iter().zip(others).fold(0, |all, (word, other)| all | difference(*word, *other)) != 0 {
+                break;
+            }
+            at -= STRIDE;
+        }
+        let rest = words[..at].iter().zip(&others[..at]).rev();
+        count - at + rest.take_while(|(word, other)| difference(**word, **other) == 0).count()
+    }
+
+    fn tag(self, word: [u8; TAG_BYTES]) -> Tag {
+        let word = u32::from_le_bytes(word);
+        let place = word & !self.extra_mask;
+        let start = header_bytes(self.page_bytes) + (place >> 16) as usize;
+        Tag { start, len: place as usize & 0xFFFF, extra: word & self.extra_mask }
+    }
+}
+
+fn distance(word: [u8; TAG_BYTES], other: [u8; TAG_BYTES]) -> u32 {
+    u32::from_le_bytes(word).wrapping_sub(u32::from_le_bytes(other))
 }
 
 /// Writes tag `index`; `None` if it does not fit a page.

@@ -443,7 +443,7 @@ impl Contents {
             return;
         }
         let mut encoded = Vec::new();
-        if codec.encode_unsealed(index, page.as_unsealed_slice(), &mut encoded)
+        if codec.encode_unsealed(index, page.as_unsealed_slice(), 0..0, &mut encoded)
             && encoded.len() < page.len() / 2
         {
             *page = PageBuf::encoded_by(codec.clone(), index, encoded.into(), page.len());

@@ -9,6 +9,7 @@ mod pages;
 mod random_programs;
 mod storage;
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use smallvec::smallvec;
@@ -110,7 +111,7 @@ impl PageCodec for RunLength {
             out.extend_from_slice(&(run.len() as u32).to_le_bytes());
         }
     }
-    fn encode_unsealed(&self, index: u64, page: &[u8], out: &mut Vec<u8>) -> bool {
+    fn encode_unsealed(&self, index: u64, page: &[u8], _unused: Range<usize>, out: &mut Vec<u8>) -> bool {
         self.encode(index, page, out);
         true
     }
