@@ -98,6 +98,8 @@ enum Kind {
     /// Contents not set: reads as zeros. Costs no memory until touched.
     Empty(OnceCell<Aligned>),
     Bytes(Aligned),
+    /// Bytes that a copy has, too: whoever changes them first takes bytes of its own.
+    Shared(Rc<Aligned>),
     /// Bytes that can be made, and made again.
     Made {
         of: Origin,
@@ -146,8 +148,7 @@ impl PageBuf {
     /// A copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> PageBuf {
         let mut buf = PageBuf::empty(bytes.len());
-        // Every byte is overwritten, so nothing is cleared first.
-        buf.as_read_target().copy_from_slice(bytes);
+        buf.kind = Kind::Bytes(Aligned::copy_of(bytes));
         buf
     }
 
@@ -207,7 +208,7 @@ impl PageBuf {
 
     /// Whether the contents are bytes and nothing else.
     pub fn is_bytes(&self) -> bool {
-        matches!(self.kind, Kind::Bytes(_))
+        matches!(self.kind, Kind::Bytes(_) | Kind::Shared(_))
     }
 
     /// Whether nobody has looked at the buffer since it was made empty: it is all zero.
@@ -222,10 +223,15 @@ impl PageBuf {
         }
     }
 
-    /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete already.
+    /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete already. Bytes
+    /// are copied when one of both is changed.
     pub fn sealed_copy(&mut self, seal: impl FnOnce(&mut [u8])) -> PageBuf {
         if !matches!(self.kind, Kind::Made { .. }) {
             seal(self.as_unsealed_mut_slice());
+            self.kind = match std::mem::replace(&mut self.kind, Kind::Empty(OnceCell::new())) {
+                Kind::Bytes(bytes) => Kind::Shared(Rc::new(bytes)),
+                other => other,
+            };
         }
         self.clone()
     }
@@ -235,6 +241,7 @@ impl PageBuf {
         match &self.kind {
             Kind::Empty(bytes) => bytes.get_or_init(|| Aligned::zeroed(self.len)).as_slice(),
             Kind::Bytes(bytes) => bytes.as_slice(),
+            Kind::Shared(bytes) => bytes.as_slice(),
             Kind::Made { of, index, bytes, .. } => {
                 bytes.get_or_init(|| of.make(*index, self.len, true)).as_slice()
             }
@@ -271,6 +278,9 @@ impl PageBuf {
                 Kind::Empty(bytes) => bytes.into_inner(),
                 Kind::Made { bytes, unsealed, .. } => bytes.into_inner().or(unsealed.into_inner()),
                 Kind::Bytes(bytes) => Some(bytes),
+                Kind::Shared(bytes) => {
+                    Some(Rc::try_unwrap(bytes).unwrap_or_else(|shared| Aligned::copy_of(shared.as_slice())))
+                }
             };
             self.kind = Kind::Bytes(made.expect("the caller has made the bytes"));
         }
@@ -292,6 +302,7 @@ impl Clone for PageBuf {
     fn clone(&self) -> PageBuf {
         match &self.kind {
             Kind::Made { of, index, .. } => PageBuf::made(self.len, of.clone(), *index),
+            Kind::Shared(bytes) => PageBuf { len: self.len, kind: Kind::Shared(bytes.clone()) },
             _ => PageBuf::copy_of(self.as_slice()),
         }
     }
@@ -301,7 +312,7 @@ impl std::fmt::Debug for PageBuf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.kind {
             Kind::Empty(_) => write!(f, "PageBuf({} B, empty)", self.len),
-            Kind::Bytes(_) => write!(f, "PageBuf({} B)", self.len),
+            Kind::Bytes(_) | Kind::Shared(_) => write!(f, "PageBuf({} B)", self.len),
             Kind::Made { of: Origin::Image(_), index, .. } => {
                 write!(f, "PageBuf({} B, pristine page {index})", self.len)
             }
@@ -430,6 +441,13 @@ impl Aligned {
         Aligned { memory: pooled.unwrap_or_else(|| Self::allocate(len, SECTOR_BYTES)), len }
     }
 
+    /// Every byte is overwritten, so nothing is cleared first.
+    fn copy_of(bytes: &[u8]) -> Aligned {
+        let mut memory = Aligned::uncleared(bytes.len());
+        memory.as_mut_slice().copy_from_slice(bytes);
+        memory
+    }
+
     fn zeroed(len: usize) -> Aligned {
         let mut memory = Aligned::uncleared(len);
         memory.as_mut_slice().fill(0);
@@ -506,6 +524,21 @@ mod tests {
         let mut buf = PageBuf::pristine_of(Rc::new(Counting), 7);
         assert_eq!(buf.as_unsealed_mut_slice()[7..9], [0, 7]);
         assert!(buf.pristine().is_none());
+    }
+
+    #[test]
+    fn a_copy_to_be_written_keeps_its_bytes_whichever_of_both_is_changed() {
+        let mut page = PageBuf::copy_of(&[1; SECTOR_BYTES]);
+        for changes_original in [true, false] {
+            let mut copy = page.sealed_copy(|bytes| bytes[0] = 2);
+            let (changed, kept) = if changes_original { (&mut page, &copy) } else { (&mut copy, &page) };
+            changed.as_mut_slice()[1] = 3;
+            assert_eq!(
+                (kept.as_slice()[..2].to_vec(), changed.as_slice()[..2].to_vec()),
+                (vec![2, 1], vec![2, 3])
+            );
+            page.as_mut_slice()[1] = 1;
+        }
     }
 
     #[test]

@@ -81,6 +81,10 @@ impl OpenFile {
         offset: u64,
         mut bufs: Bufs,
     ) -> (Result<()>, Bufs) {
+        // Before the read and not behind it: what it brings is then used while it is in the processor's own caches.
+        if self.in_memory && direction == Direction::Read {
+            give_way().await;
+        }
         // Bytes are made here, on the thread that owns the buffers: the polling driver looks at them from another one.
         for buf in &mut bufs {
             match direction {
@@ -109,7 +113,8 @@ impl OpenFile {
             Direction::Read => self.counters.read(total as u64),
             Direction::Write => self.counters.wrote(total as u64),
         }
-        if self.in_memory {
+        // A write that has begun is done, also if nobody waits for it any more.
+        if self.in_memory && direction == Direction::Write {
             give_way().await;
         }
         (Ok(()), bufs)
