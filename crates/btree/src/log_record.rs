@@ -19,7 +19,7 @@ pub trait PageCoding {
     fn page_bytes(&self) -> usize;
     /// Appends an encoding of the page; what lies between the free mark and the tags need not be kept.
     fn encode(&self, pgno: u32, page: &[u8], out: &mut Vec<u8>);
-    /// Restores a page into `page`, which is zero. False if `encoded` is no encoding.
+    /// Restores a page into `page`, all of it but the checksums. False if `encoded` is no encoding.
     fn decode(&self, pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool;
 }
 
@@ -419,6 +419,7 @@ impl PageCoding for PlainCoding {
         }
         let tail_at = page.len() - tail;
         page[..head].copy_from_slice(&reader.0[..head]);
+        page[head..tail_at].fill(0);
         page[tail_at..].copy_from_slice(&reader.0[head..]);
         true
     }

@@ -13,8 +13,11 @@ use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
+
+use crate::stock::Stock;
 
 /// Unit of unbuffered I/O: offsets, lengths and memory addresses are multiples of it.
 pub const SECTOR_BYTES: usize = 4096;
@@ -150,6 +153,12 @@ impl PageBuf {
         let mut buf = PageBuf::empty(bytes.len());
         buf.kind = Kind::Bytes(Aligned::copy_of(bytes));
         buf
+    }
+
+    /// A buffer that `write` overwrites as a whole; `None` if it says that it could not.
+    pub fn written_by(len: usize, write: impl FnOnce(&mut [u8]) -> bool) -> Option<PageBuf> {
+        let mut buf = PageBuf::empty(len);
+        write(buf.as_read_target()).then_some(buf)
     }
 
     /// The page `index` of `image`, without making its bytes.
@@ -346,6 +355,8 @@ struct Pool {
     slabs: Vec<NonNull<u8>>,
     /// Buffers that were cut from slabs and are in use.
     cut: usize,
+    /// Where slabs come from, if not made when they are wanted.
+    stock: Option<Arc<Stock>>,
 }
 
 impl Pool {
@@ -360,7 +371,7 @@ impl Pool {
     fn take(&mut self, len: usize) -> Option<NonNull<u8>> {
         let is_cut = Aligned::is_cut(len);
         if is_cut && self.of(len).is_empty() {
-            let slab = Aligned::allocate(SLAB_BYTES, SLAB_BYTES);
+            let slab = self.stock.as_ref().map_or_else(Aligned::slab, |stock| stock.take());
             self.slabs.push(slab);
             let list = self.of(len);
             // The first to be taken is the first in memory.
@@ -401,10 +412,19 @@ impl Drop for Pool {
         }
         // A buffer that outlives the pool of its thread keeps the slabs.
         for slab in self.slabs.drain(..).filter(|_| self.cut == 0) {
-            // SAFETY: as above, and every buffer that was cut from it is back.
-            unsafe { dealloc(slab.as_ptr(), Aligned::layout(SLAB_BYTES, SLAB_BYTES)) }
+            Aligned::free_slab(slab);
         }
     }
+}
+
+/// Slabs made ready by a thread of their own.
+pub(crate) fn slab_stock() -> Stock {
+    Stock::new(Aligned::slab, Aligned::free_slab)
+}
+
+/// The buffers of this thread come from that stock from now on.
+pub(crate) fn take_slabs_from(stock: Option<Arc<Stock>>) {
+    POOL.with_borrow_mut(|pool| pool.stock = stock);
 }
 
 thread_local! {
@@ -433,6 +453,16 @@ impl Aligned {
             memory.write_bytes(0, len);
             memory
         }
+    }
+
+    fn slab() -> NonNull<u8> {
+        Self::allocate(SLAB_BYTES, SLAB_BYTES)
+    }
+
+    /// Gives a slab back of which no buffer is in use.
+    fn free_slab(slab: NonNull<u8>) {
+        // SAFETY: made by `slab`, with this layout; nobody else holds it.
+        unsafe { dealloc(slab.as_ptr(), Self::layout(SLAB_BYTES, SLAB_BYTES)) }
     }
 
     /// Memory with arbitrary (but initialised) contents.

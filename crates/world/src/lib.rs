@@ -18,6 +18,7 @@ pub mod channel;
 mod error;
 mod fixed_hash;
 pub mod sim;
+mod stock;
 pub mod sync;
 mod task;
 mod time;

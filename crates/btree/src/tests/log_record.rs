@@ -96,6 +96,15 @@ fn record() -> impl Strategy<Value = LogRecord> {
 
 proptest! {
     #[test]
+    fn a_page_is_decoded_over_whatever_was_there(page in page()) {
+        let mut encoded = Vec::new();
+        CODING.encode(7, &page, &mut encoded);
+        let mut decoded = vec![0xA5; page.len()];
+        prop_assert!(CODING.decode(7, &encoded, &mut decoded));
+        prop_assert_eq!(&decoded[..], &page[..]);
+    }
+
+    #[test]
     fn a_record_survives_its_encoding(record in record()) {
         let mut encoded = Vec::new();
         record.encode(&CODING, &mut encoded);

@@ -284,6 +284,6 @@ impl PageCoding for CodecCoding {
     }
 
     fn decode(&self, pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool {
-        self.codec.decode(u64::from(pgno) + 1, encoded, page).is_some()
+        self.codec.decode_unsealed(u64::from(pgno) + 1, encoded, page).is_some()
     }
 }

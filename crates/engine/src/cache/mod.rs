@@ -213,6 +213,11 @@ impl Cache {
         }
     }
 
+    /// How many pages it may hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.0.frames.borrow().capacity()
+    }
+
     /// The first change that the files may lack: dirty, in flight, or not yet synced.
     pub(crate) fn oldest_unsafe(&self) -> LogPosition {
         let unwritten = self.0.frames.borrow_mut().oldest_unwritten();

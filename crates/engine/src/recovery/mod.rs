@@ -10,7 +10,7 @@
 //! 4. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
 //!    pass for a continuation.
 //!
-//! Limits: one generation is read ahead of the one that is replayed.
+//! Limits: while a generation is replayed, the next one is decoded and the one after that is read.
 
 mod branch;
 mod pages;
@@ -85,6 +85,12 @@ pub(crate) struct Recovery<'a> {
     pub(crate) databases: &'a [Rc<Database>],
     pub(crate) counters: &'a Counters,
 }
+
+/// Records replayed before others of the thread have their turn; a page that is made anew counts as several.
+const WORK_AT_A_TIME: usize = 64;
+const WORK_OF_PAGE: usize = 16;
+/// Log segments decoded before others of the thread have their turn.
+const SEGMENTS_AT_A_TIME: usize = 32;
 
 /// From which position on a database takes part in redo.
 type Participants = BTreeMap<u8, LogPosition>;
@@ -358,14 +364,10 @@ impl Recovery<'_> {
         let mut previous: Option<LogHeader> = None;
         let mut loaded: Option<Generation> = None;
         let mut free_segment = 1;
-        for number in start.generation()..=last.generation {
+        let mut number = start.generation();
+        let mut next = self.contents(number, last).await?;
+        while let Some((path, mut log)) = next {
             let is_last = number == last.generation;
-            let path = if is_last { self.names.current() } else { self.names.archive(number) };
-            if !is_last && self.world.entry(&path).await?.is_none() {
-                return Err(self.missing(number));
-            }
-            let mut log =
-                LogContents::read(self.world, &path, self.segments, self.counters, IoClass::LogRead).await?;
             let header = *log.header();
             if header.generation != number || previous.is_some_and(|previous| !header.follows(&previous)) {
                 return Err(damaged(&path, "it does not belong to the chain of logs"));
@@ -391,16 +393,40 @@ impl Recovery<'_> {
                 self.wipe_tail(&path, &log, &mut replay.report).await?;
             }
             previous = Some(header);
-            let generation = self.decode(&path, number, &log, &mut assembler, start, replay)?;
+            let generation = self.decode(&path, number, &log, &mut assembler, start, replay).await?;
+            drop(log);
             prereader.add(&generation.pages(&replay.participants));
-            if let Some(before) = loaded.replace(generation) {
-                self.replay_one(before, replay, prereader).await?;
-            }
+            let before = loaded.replace(generation);
+            let replaying = async {
+                match before {
+                    Some(before) => self.replay_one(before, replay, prereader).await,
+                    None => Ok(()),
+                }
+            };
+            number += 1;
+            let (replayed, following) = join(replaying, self.contents(number, last)).await;
+            replayed?;
+            next = following?;
         }
         if let Some(generation) = loaded {
             self.replay_one(generation, replay, prereader).await?;
         }
         Ok((free_segment, assembler.chain()))
+    }
+
+    /// The log of this number with its path; `None` behind the last one.
+    async fn contents(&self, number: u32, last: &LogHeader) -> Result<Option<(String, LogContents)>> {
+        if number > last.generation {
+            return Ok(None);
+        }
+        let is_last = number == last.generation;
+        let path = if is_last { self.names.current() } else { self.names.archive(number) };
+        if !is_last && self.world.entry(&path).await?.is_none() {
+            return Err(self.missing(number));
+        }
+        let log =
+            LogContents::read(self.world, &path, self.segments, self.counters, IoClass::LogRead).await?;
+        Ok(Some((path, log)))
     }
 
     /// Zeroes everything behind the last valid segment.
@@ -414,7 +440,7 @@ impl Recovery<'_> {
     }
 
     /// Decodes the records behind `start`. Those before still tell how far modification counters have come.
-    fn decode(
+    async fn decode(
         &self,
         path: &str,
         number: u32,
@@ -424,7 +450,13 @@ impl Recovery<'_> {
         replay: &mut Replay,
     ) -> Result<Generation> {
         let mut decoder = self.decoder(LogPosition::new(number, 0, 0), start, &mut replay.transactions);
-        log.records(assembler, |end, bytes| decoder.take(end, bytes))?;
+        for (count, segment) in log.segments().enumerate() {
+            let pushed = assembler.push(segment, |end, bytes| decoder.take(end, bytes));
+            pushed.map_err(|damage| damaged(path, &damage.to_string()))?;
+            if count % SEGMENTS_AT_A_TIME == SEGMENTS_AT_A_TIME - 1 {
+                self.let_reads_through().await;
+            }
+        }
         decoder.finish(path, number)
     }
 
@@ -469,16 +501,23 @@ impl Recovery<'_> {
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<()> {
-        for (count, (start, end, record)) in generation.records.into_iter().enumerate() {
+        let mut work = 0;
+        for (start, end, record) in generation.records {
+            work += if matches!(record, LogRecord::PageImage { .. }) { WORK_OF_PAGE } else { 1 };
             self.replay_record(start, end, record, replay).await?;
             prereader.passed(end);
             replay.report.records += 1;
-            if count % 64 == 63 {
-                // Let completed reads through: replaying a log takes milliseconds.
-                self.world.sleep(std::time::Duration::ZERO).await;
+            if work >= WORK_AT_A_TIME {
+                work = 0;
+                self.let_reads_through().await;
             }
         }
         Ok(())
+    }
+
+    /// Replaying or decoding a log takes milliseconds, a read a fraction of one.
+    async fn let_reads_through(&self) {
+        self.world.sleep(std::time::Duration::ZERO).await;
     }
 
     async fn replay_record(

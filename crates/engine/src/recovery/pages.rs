@@ -76,10 +76,8 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
     ) -> Result<()> {
         let coding = &self.database(key.db).expect("participants are attached").coding;
-        let mut image = PageBuf::empty(coding.page_bytes());
-        if !coding.decode(key.pgno, encoded, image.as_mut_slice()) {
-            return Err(self.page_error(key, "its image in the log makes no sense"));
-        }
+        let image = PageBuf::written_by(coding.page_bytes(), |page| coding.decode(key.pgno, encoded, page));
+        let image = image.ok_or_else(|| self.page_error(key, "its image in the log makes no sense"))?;
         let mut pins = self.cache.pins();
         self.cache.fetch(key, &mut pins).await?;
         if planted!(VerifiedPageTrusted) && self.cache.has_version_of(key, image.as_slice()) {

@@ -1,10 +1,12 @@
 //! Reading pages ahead of redo, in the order of the log, as ESE does it.
 //!
-//! Each page that a record names is read together with its neighbours that the same stretch of log names. A read counts as
-//! ahead until redo has passed the record that asked for it, however early it is done: so redo waits for one page while up to
-//! the limit are on their way behind it, and that is the queue that the storage sees in a soft recovery.
+//! Each page that a record names is read together with its neighbours that the same stretch of log names. The window of reads
+//! begins with the oldest one under way: one that is done earlier counts as long as one before it is not. So redo waits for one
+//! page while up to the limit are on their way behind it, and that is the queue that the storage sees in a soft recovery.
+//! Storage that is faster than redo does not wait for redo: what has come in order leaves the window.
 //!
-//! Limits: a fixed number of reads ahead; each stretch's pages are read once.
+//! Limits: a fixed number of reads in the window, and a few times as many pages that are there before redo needs them, an eighth
+//! of the cache at most; each stretch's pages are read once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -15,6 +17,9 @@ use world::{Task, World};
 
 use crate::cache::{Cache, PageKey};
 use crate::log::LogPosition;
+
+/// Pages that may be there before redo has come to them, for each read in the window.
+const PAGES_WAITING_PER_READ: usize = 8;
 
 /// Reads pages ahead of redo.
 pub(crate) struct Prereader {
@@ -30,12 +35,49 @@ struct Run {
     pgnos: Vec<u32>,
 }
 
+/// A read, and where the first record that needs it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Read {
+    at: LogPosition,
+    pages: usize,
+    is_done: bool,
+}
+
+/// The reads from the oldest one under way on.
+#[derive(Default)]
+struct Window {
+    /// How many have left it.
+    left: u64,
+    reads: VecDeque<Read>,
+}
+
+impl Window {
+    /// Begins a read; returns its number.
+    fn begin(&mut self, run: &Run) -> u64 {
+        self.reads.push_back(Read { at: run.at, pages: run.pgnos.len(), is_done: false });
+        self.left + self.reads.len() as u64 - 1
+    }
+
+    /// A read is done. Returns those that leave the window now.
+    fn end(&mut self, number: u64) -> impl Iterator<Item = Read> {
+        self.reads[(number - self.left) as usize].is_done = true;
+        std::iter::from_fn(|| {
+            let read = self.reads.pop_front_if(|read| read.is_done)?;
+            self.left += 1;
+            Some(read)
+        })
+    }
+}
+
 struct PrereadQueue {
     cache: Cache,
     limit: usize,
     queue: RefCell<VecDeque<Run>>,
-    /// Of the reads that redo has not passed.
-    ahead: RefCell<VecDeque<LogPosition>>,
+    window: RefCell<Window>,
+    /// Reads that have left the window and that redo has not passed.
+    waiting: RefCell<VecDeque<Read>>,
+    waiting_pages: Cell<usize>,
+    waiting_pages_max: usize,
     wanted: Notify,
     ended: Cell<bool>,
 }
@@ -47,7 +89,10 @@ impl Prereader {
             cache: cache.clone(),
             limit,
             queue: RefCell::default(),
-            ahead: RefCell::default(),
+            window: RefCell::default(),
+            waiting: RefCell::default(),
+            waiting_pages: Cell::new(0),
+            waiting_pages_max: (PAGES_WAITING_PER_READ * limit).min(cache.capacity() / 8),
             wanted: Notify::new(),
             ended: Cell::new(false),
         });
@@ -67,8 +112,9 @@ impl Prereader {
 
     /// Redo has come to `position`.
     pub(crate) fn passed(&self, position: LogPosition) {
-        let mut ahead = self.shared.ahead.borrow_mut();
-        while ahead.pop_front_if(|at| *at <= position).is_some() {
+        let mut waiting = self.shared.waiting.borrow_mut();
+        while let Some(read) = waiting.pop_front_if(|read| read.at <= position) {
+            self.shared.waiting_pages.update(|pages| pages - read.pages);
             self.shared.wanted.notify_one();
         }
     }
@@ -86,7 +132,7 @@ impl Prereader {
 impl PrereadQueue {
     async fn work(&self) {
         loop {
-            let Some(run) = self.next() else {
+            let Some((number, run)) = self.next() else {
                 if self.ended.get() {
                     return;
                 }
@@ -99,20 +145,24 @@ impl PrereadQueue {
             }
             // The pages may have been there already.
             self.cache.pass_on_room();
+            for read in self.window.borrow_mut().end(number) {
+                self.waiting_pages.update(|pages| pages + read.pages);
+                self.waiting.borrow_mut().push_back(read);
+                self.wanted.notify_one();
+            }
         }
     }
 
-    /// The next run to read, if one more read may be ahead of redo. What is in memory needs none.
-    fn next(&self) -> Option<Run> {
-        let mut ahead = self.ahead.borrow_mut();
-        if ahead.len() >= self.limit {
+    /// The next run to read with its number, if there may be one more. What is in memory needs none.
+    fn next(&self) -> Option<(u64, Run)> {
+        let mut window = self.window.borrow_mut();
+        if window.reads.len() >= self.limit || self.waiting_pages.get() > self.waiting_pages_max {
             return None;
         }
         let mut queue = self.queue.borrow_mut();
         while let Some(run) = queue.pop_front() {
             if run.pgnos.iter().any(|&pgno| self.cache.is_absent(PageKey { db: run.db, pgno })) {
-                ahead.push_back(run.at);
-                return Some(run);
+                return Some((window.begin(&run), run));
             }
         }
         None
@@ -144,5 +194,16 @@ mod tests {
         let named = named.map(|(segment, pgno)| (LogPosition::new(1, segment, 0), PageKey { db: 1, pgno }));
         let found: Vec<_> = runs(&named).into_iter().map(|run| (run.at.segment(), run.pgnos)).collect();
         assert_eq!(found, [(1, vec![70]), (2, vec![8, 9, 10, 11]), (4, vec![3])]);
+    }
+    #[test]
+    fn a_read_that_is_done_counts_as_long_as_one_before_it_is_under_way() {
+        let mut window = Window::default();
+        let at = |segment| LogPosition::new(1, segment, 0);
+        let numbers = [1, 2, 3].map(|segment| window.begin(&Run { at: at(segment), db: 1, pgnos: vec![1] }));
+        let mut end = |which: usize| window.end(numbers[which]).map(|read| read.at).collect::<Vec<_>>();
+        assert_eq!(end(1), []);
+        assert_eq!(end(0), [at(1), at(2)]);
+        assert_eq!(end(2), [at(3)]);
+        assert_eq!(window.begin(&Run { at: at(4), db: 1, pgnos: vec![1] }), 3);
     }
 }

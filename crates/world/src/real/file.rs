@@ -9,7 +9,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 
 use compio::BufResult;
 use compio::buf::{IntoInner, IoBuf, IoBufMut, IoVectoredBuf, IoVectoredBufMut, SetLen};
@@ -18,7 +17,7 @@ use compio::driver::{OpCode, SharedFd};
 
 use super::failure::failed;
 use super::host::Counters;
-use super::ops::Ops;
+use super::ops::{Ops, give_way};
 use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, PageBuf, PageCodec, PageImage, Result};
 
 /// The kernel takes at most this many buffers in one call (IOV_MAX).
@@ -225,19 +224,6 @@ impl HostFile for RealFile {
     ) -> LocalFuture<'static, Result<bool>> {
         Box::pin(std::future::ready(Ok(false)))
     }
-}
-
-/// Lets the other tasks of the thread go first, as waiting for a device would.
-async fn give_way() {
-    let mut has_waited = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// Cuts the file, or grows it with space that is really allocated where the file system can do that.

@@ -5,14 +5,14 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::file::RealFile;
 use super::names;
-use super::ops::Ops;
+use super::ops::{Ops, give_way};
 use super::shard::Run;
 use super::usage;
 use crate::{
@@ -154,6 +154,8 @@ impl Host for RealHost {
 
     fn sleep_until(&self, at: Time) -> LocalFuture<'static, ()> {
         match self.run.started.checked_add(Duration::from_nanos(at.ns)) {
+            // A timer that has expired would not let anybody else go first.
+            Some(deadline) if deadline <= Instant::now() => Box::pin(give_way()),
             Some(deadline) => Box::pin(compio::time::sleep_until(deadline)),
             None => Box::pin(std::future::pending()),
         }

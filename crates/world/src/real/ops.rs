@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::os::fd::AsRawFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -61,12 +62,7 @@ impl Ops {
             return;
         }
         self.handed_over.set(now);
-        Runtime::with_current(|runtime| {
-            // A wake-up that this has taken away is given back, or the executor would sleep over it.
-            if runtime.flush() {
-                runtime.waker().wake();
-            }
-        });
+        Runtime::with_current(hand_over);
     }
 
     /// Submits `op` when the future is first polled.
@@ -108,6 +104,41 @@ impl Ops {
         orphans.retain_mut(|orphan| orphan.as_mut().poll(cx).is_pending());
         self.orphans.borrow_mut().append(&mut orphans);
     }
+}
+
+/// Gives the kernel what is queued. The runtime's own `flush` forgets that this thread is awake: the next wake-up of a task goes
+/// through the kernel then, four calls for nothing.
+fn hand_over(runtime: &Runtime) {
+    if !runtime.driver_type().is_iouring() {
+        return;
+    }
+    let all = libc::c_uint::MAX;
+    // SAFETY: the descriptor is that of the runtime's ring; the kernel takes the entries that the driver has published, and
+    // nothing is waited for. What it does not take now goes with the next call of the driver, so the result does not matter.
+    unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_enter,
+            runtime.as_raw_fd(),
+            all,
+            0,
+            0,
+            std::ptr::null::<libc::c_void>(),
+            0,
+        )
+    };
+}
+
+/// Lets the other tasks of the thread go first, as waiting for a device would.
+pub(super) async fn give_way() {
+    let mut has_waited = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// An operation; completes even if this future is dropped once it has been polled.

@@ -22,6 +22,8 @@ use futures_util::{FutureExt, StreamExt};
 use super::failure::failed;
 use super::host::{Counters, Driver, RealConfig, RealHost};
 use super::ops::Ops;
+use crate::buf::{slab_stock, take_slabs_from};
+use crate::stock::Stock;
 use crate::{IoTotals, LocalFuture, Result, ShardStart, World};
 
 /// Wake-ups from other threads that fit into a thread's queue; a full one makes the waking thread spin.
@@ -35,6 +37,8 @@ pub(super) struct Run {
     shards: Mutex<Shards>,
     panic: Mutex<Option<Panic>>,
     main: AtomicWaker,
+    /// Memory for page buffers.
+    slabs: Arc<Stock>,
 }
 
 type Panic = Box<dyn Any + Send>;
@@ -63,6 +67,7 @@ where
         shards: Mutex::new(Shards::Open(BTreeMap::new())),
         panic: Mutex::default(),
         main: AtomicWaker::new(),
+        slabs: Arc::new(slab_stock()),
     });
     let thread =
         Thread::new(&run).map_err(|cause| failed("start the I/O driver of", "this process", &cause))?;
@@ -172,6 +177,7 @@ struct Thread {
 
 impl Thread {
     fn new(run: &Arc<Run>) -> io::Result<Thread> {
+        take_slabs_from(Some(run.slabs.clone()));
         let runtime = runtime(run.config.driver)?;
         let driver = if runtime.driver_type().is_iouring() { "io_uring" } else { "polling" };
         let ops = Rc::new(Ops::new());
@@ -184,6 +190,7 @@ impl Thread {
         let Thread { runtime, ops, world } = self;
         let result = runtime.block_on(async { ops.watch_turns(main(world)).await });
         runtime.block_on(ops.close());
+        take_slabs_from(None);
         result
     }
 }

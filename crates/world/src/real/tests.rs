@@ -197,6 +197,24 @@ fn a_sleeper_never_wakes_before_its_time() {
 }
 
 #[test]
+fn who_sleeps_until_now_lets_the_others_go_first() {
+    with_each_driver(async |world, _| {
+        let turns = Rc::new(Cell::new(0));
+        let counted = turns.clone();
+        let other = world.spawn(poll_fn(move |cx| {
+            counted.set(counted.get() + 1);
+            cx.waker().wake_by_ref();
+            if counted.get() == 3 { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        for _ in 0..100 {
+            world.sleep(Duration::ZERO).await;
+        }
+        assert_eq!(turns.get(), 3);
+        other.await;
+    });
+}
+
+#[test]
 fn a_task_that_never_rests_does_not_starve_io() {
     with_each_driver(async |world, dir| {
         let done = Rc::new(Cell::new(false));
