@@ -205,4 +205,5 @@ fn print_recovery(replayed: &Replayed) {
     row("pages written back", "-", replayed.per_full_log(IoClass::TransactionalWrite));
     row("log reads", "5.0", replayed.per_log(IoClass::LogRead));
     row("page reads", "420 to 540", replayed.per_full_log(IoClass::TransactionalRead));
+    row("pages read", "-", replayed.pages_per_full_log(IoClass::TransactionalRead));
 }

@@ -411,7 +411,8 @@ fn known_pages(pager: &dyn Pager) -> btree::Result<u32> {
 async fn attach(core: &Core, database: &Database) -> Result<()> {
     let header = database.header().await;
     if header.state() == State::Dirty {
-        // Recovery has brought it to the end of the log: nothing before the checkpoint is needed any more.
+        // Recovery has brought it to the end of the log: nothing before the checkpoint is needed any more. The header's sync
+        // makes durable, too, what redo has found in the file and not written again.
         let recovered = |header: &mut DatabaseHeader| {
             header.set_recovering_generation(0);
             header.set_backup_position(LogPosition::default());

@@ -4,7 +4,8 @@ mod common;
 
 use common::{check_structure, create, scan, tree_number};
 use engine::{Durability, Error, Instance};
-use world::sim::{SimConfig, Simulation};
+use world::Duration;
+use world::sim::{Faults, PowerCut, SimConfig, Simulation};
 
 fn simulation() -> (Simulation, world::World) {
     let sim = Simulation::new(1, SimConfig::default());
@@ -190,6 +191,50 @@ fn after_a_crash_nothing_is_cleaned_up_twice() {
         assert_eq!(scan(&instance.begin(), 1, tree).await.unwrap().len(), 99);
         check_structure(&instance, 1, 1).await.unwrap();
         instance.close().await.unwrap();
+    });
+}
+
+/// Redo does not write what the file holds, and a process that stopped may not have synced that.
+#[test]
+fn what_redo_finds_in_the_file_is_durable_before_the_checkpoint_passes_it() {
+    let (sim, world) = simulation();
+    // The name of the checkpoint file is not durable before the log rolls.
+    let no_write_survives =
+        PowerCut { lost_write: 1.0, torn_write: 0.0, lost_name: 0.0, ..PowerCut::default() };
+    sim.set_faults(Faults { power_cut: no_write_survives, ..Faults::default() });
+    let tree = tree_number(0);
+    let config = sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        let config = engine::InstanceConfig { checkpoint_depth_bytes: 0, ..config };
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        // Few enough for one page: one that is split off is always written.
+        for n in 0..8u32 {
+            let mut transaction = instance.begin();
+            transaction.insert(1, tree, &n.to_be_bytes(), &[1; 200]).await.unwrap();
+            transaction.commit(Durability::Durable).await.unwrap();
+        }
+        // The pages are written about once a second, and synced a second later.
+        while instance.cache_status().dirty_pages > 0 {
+            world.sleep(Duration::from_millis(1)).await;
+        }
+        world.sleep(Duration::from_millis(5)).await;
+        instance.database_counters(1).unwrap().take();
+        instance.abandon().await;
+
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        let io = instance.database_counters(1).unwrap().take().io;
+        let written = io.class(results::IoClass::TransactionalWrite).tally.count;
+        assert!(report.logs_replayed > 0 && written == 0, "{written} pages were not in the file");
+        // The checkpoint moves; nothing is written that a sync would have to follow.
+        world.sleep(Duration::from_secs(3)).await;
+        config
+    });
+    sim.crash("h");
+    let world = sim.restart("h");
+    sim.run_until(async {
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        assert_eq!(report.changes_applied, 0, "the checkpoint has not passed the changes");
+        assert_eq!(scan(&instance.begin(), 1, tree).await.unwrap().len(), 8);
     });
 }
 

@@ -344,6 +344,11 @@ impl Replayed {
     pub fn per_full_log(&self, class: IoClass) -> f64 {
         self.io.class(class).tally.count as f64 / self.full_logs
     }
+
+    /// Pages that these I/Os moved.
+    pub fn pages_per_full_log(&self, class: IoClass) -> f64 {
+        self.io.class(class).tally.bytes as f64 / PAGE_BYTES as f64 / self.full_logs
+    }
 }
 
 /// Generates `logs` logs with all of them kept and no page written for the checkpoint's sake, stops as a crash would,

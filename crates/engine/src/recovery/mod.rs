@@ -250,8 +250,6 @@ impl Recovery<'_> {
                 return Err(Error::Refused(format!("{path} needs the logs of another log stream")));
             }
             newest = newest.max(header.generations().1);
-            // What redo reads and finds right it does not write again.
-            database.file.sync().await?;
             participants.insert(database.id, header.attach_position());
         }
         Ok((participants, newest))

@@ -340,7 +340,8 @@ async fn begin(opening: &Opening, world: &World) -> Result<Begun> {
 }
 
 /// From now on the headers say that the logs from `first` to the one that is being replayed are needed. Pages of a seeded
-/// copy may need later ones; the headers go on to say that.
+/// copy may need later ones; the headers go on to say that. Their syncs make durable, too, what replay has found in the files and
+/// not written again.
 async fn name_generations(
     recovery: &Recovery<'_>,
     replay: &Replay,

@@ -106,6 +106,21 @@ impl Model {
         data.is_none_or(|data| self.written.get(name).is_some_and(|values| values.contains(data)))
     }
 
+    /// Whether `found` is a value of the row but for whole sectors of it that hold something else.
+    pub fn was_torn(&self, name: &RowName, found: &[u8], sector_bytes: usize) -> bool {
+        let is_torn = |value: &Vec<u8>| {
+            let same: Vec<bool> = value.iter().zip(found).map(|(a, b)| a == b).collect();
+            let mut at = 0;
+            let sectors = same.chunk_by(|a, b| a == b).all(|run| {
+                let is_inside = at > 0 && at + run.len() < same.len();
+                at += run.len();
+                run[0] || !is_inside || run.len().is_multiple_of(sector_bytes)
+            });
+            value.len() == found.len() && same.contains(&true) && sectors
+        };
+        self.written.get(name).is_some_and(|values| values.iter().any(is_torn))
+    }
+
     /// Whether a row was given the value `found` later than `expected`.
     pub fn is_newer(&self, name: &RowName, found: Option<&Vec<u8>>, expected: Option<&Vec<u8>>) -> bool {
         let Some(values) = self.written.get(name) else { return false };
