@@ -24,7 +24,7 @@ pub struct Lies {
     pub commits_lost: u64,
     /// Wrong rows, all of them traced to lies.
     pub wrong_rows: u64,
-    /// Rows of a torn page that passes the page checksum, behind a dropped sync: part old, part new.
+    /// Rows of a torn page that passes the page checksum and was not made whole: part old, part new.
     pub torn_rows: u64,
     /// Seeds with lies about the log, where a row that was made older was not excused by them.
     pub log_lies_seen_through: u64,
@@ -272,7 +272,8 @@ fn judge(
         if let Some(data) = data
             && !model.was_written(name, Some(data))
         {
-            let may_be_torn = unnoticed.tears && unnoticed.databases.contains(&name.0);
+            // Behind a sync that was dropped, or made whole by log that was lost.
+            let may_be_torn = unnoticed.tears && (unnoticed.log || unnoticed.databases.contains(&name.0));
             if !may_be_torn || !model.was_torn(name, data, PowerCut::default().sector_bytes) {
                 return Err(format!("row {name:?} has {} bytes that nobody wrote", data.len()));
             }
