@@ -75,7 +75,12 @@ pub fn shape_of(seed: u64, random: &mut Random) -> Shape {
     // The structure of a database is checked in one step, so its pages have to fit the cache.
     match is_regular {
         true => Shape { keys: 22 + random.below(36), most_data_bytes: 1500 + random.below(800), is_regular },
-        false => Shape { keys: 60 + random.below(120), most_data_bytes: 100 + random.below(500), is_regular },
+        false => {
+            let (keys, most_data_bytes) = (60 + random.below(120), 100 + random.below(500));
+            // Rows for more than one page, or no page is ever split (seed 9,953).
+            let keys = keys.max(3 * PAGE_BYTES as u64 / most_data_bytes);
+            Shape { keys, most_data_bytes, is_regular }
+        }
     }
 }
 

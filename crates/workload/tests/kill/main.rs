@@ -145,11 +145,11 @@ fn a_power_cut_while_headers_are_written_leaves_one_copy_of_each() {
     let directory = scratch_dir();
     let mut campaign = Campaign::with(directory.path(), 7, 4096, SMALL_LOG_BYTES);
     campaign.create();
-    for number in 0..20 {
-        let torn = aim_pieces(Phase::Open, DiskEvent::HeadSync, 31 + 5 * number, (50, 64));
+    for number in 0..60 {
+        let torn = aim_pieces(Phase::Open, DiskEvent::HeadSync, 31 + 5 * (number % 20), (50, 64));
         campaign.cut(Mode::Load, torn).unwrap();
     }
-    assert!(campaign.totals.cuts >= 15, "{:?}", campaign.totals);
+    assert!(campaign.totals.cuts >= 45, "{:?}", campaign.totals);
 }
 
 /// A commit is lost because the first of its segments is, and the last one, with the commit in it, is there. The same
