@@ -199,7 +199,7 @@ fn stream_parameters() -> Vec<Parameter> {
 
 /// Logs since a backup are kept until it has been restored.
 fn keep_logs(checkpoint_depth_bytes: u64) -> OpenOptions {
-    OpenOptions { circular_logging: false, checkpoint_depth_bytes }
+    OpenOptions { circular_logging: false, checkpoint_depth_bytes, maintenance: None }
 }
 
 fn copy_folder(folder: Option<&str>, database_dir: &str) -> String {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use engine::{
     Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, Progress, RecoveryReport,
-    StopSignal,
+    StopSignal, maintain_in_recovery,
 };
 use futures_util::future::join_all;
 use results::IoClass;
@@ -40,17 +40,26 @@ pub struct OpenOptions {
     pub circular_logging: bool,
     /// Write pages back when the log has grown by this much since their first change.
     pub checkpoint_depth_bytes: u64,
+    /// Maintain databases while their logs are replayed.
+    pub maintenance: Option<MaintenanceConfig>,
 }
 
 impl OpenOptions {
+    /// With databases that are maintained while their logs are replayed, if the solution file says so.
+    pub fn for_recovery(engine: &EngineSpec) -> OpenOptions {
+        let maintenance = engine.recovery_maintenance.then(|| maintenance_config(engine));
+        OpenOptions { maintenance, ..OpenOptions::normal(engine) }
+    }
+
     /// As the solution file says.
     pub fn normal(engine: &EngineSpec) -> OpenOptions {
-        OpenOptions { circular_logging: true, checkpoint_depth_bytes: engine.checkpoint_depth_bytes }
+        let checkpoint_depth_bytes = engine.checkpoint_depth_bytes;
+        OpenOptions { circular_logging: true, checkpoint_depth_bytes, maintenance: None }
     }
 
     /// Keeps every log and writes no page back for the checkpoint's sake: what soft recovery is tested with.
     pub fn keep_all_logs() -> OpenOptions {
-        OpenOptions { circular_logging: false, checkpoint_depth_bytes: u64::MAX / 2 }
+        OpenOptions { circular_logging: false, checkpoint_depth_bytes: u64::MAX / 2, maintenance: None }
     }
 }
 
@@ -353,8 +362,19 @@ impl ShardState {
         }
         let log_dir = self.spec(instance).log_dir.clone();
         let (config, images) = self.config_in(instance, options, &log_dir, &paths).await?;
-        let (opened, report) = Instance::open(&self.world, &config).await?;
-        let opened = Rc::new(opened);
+        let recovered = StopSignal::new();
+        let jobs = self.maintain_in_recovery(&config, options, &recovered);
+        let opened = Instance::open(&self.world, &config).await;
+        recovered.stop();
+        let (opened, report) = match opened {
+            Ok((opened, report)) => (Rc::new(opened), report),
+            Err(error) => {
+                for job in jobs {
+                    job.await?;
+                }
+                return Err(error.into());
+            }
+        };
         let mut mailboxes = Vec::new();
         let mut pages = Vec::new();
         for (number, image) in (1..).zip(images) {
@@ -365,12 +385,31 @@ impl ShardState {
             instance: opened,
             mailboxes,
             stop: StopSignal::new(),
-            jobs: RefCell::default(),
+            jobs: RefCell::new(jobs),
             last: Cell::default(),
             pages: RefCell::new(pages),
         };
         self.open.borrow_mut().insert(instance, Rc::new(open));
         Ok(report)
+    }
+
+    fn maintain_in_recovery(
+        &self,
+        config: &InstanceConfig,
+        options: OpenOptions,
+        recovered: &StopSignal,
+    ) -> Vec<Task<engine::Result<u64>>> {
+        let Some(maintenance) = options.maintenance else { return Vec::new() };
+        let maintain = |database: &DatabaseConfig| {
+            let (world, stop, database) = (self.world.clone(), recovered.clone(), database.clone());
+            let page_bytes = config.page_bytes;
+            self.world.spawn(async move {
+                maintain_in_recovery(&world, &database, page_bytes, &maintenance, &stop).await?;
+                // Pages that redo had not come to may have been torn: that is no finding.
+                Ok(0)
+            })
+        };
+        config.databases.iter().map(maintain).collect()
     }
 
     /// Takes the instance out of use, with the bad pages that its maintenance has found; `None` if it is not open.
@@ -490,6 +529,15 @@ impl From<SessionError> for CampaignError {
             SessionError::Engine(error) => error.into(),
             other => CampaignError::WrongData(other.to_string()),
         }
+    }
+}
+
+/// How the solution file wants databases maintained.
+pub fn maintenance_config(engine: &EngineSpec) -> MaintenanceConfig {
+    MaintenanceConfig {
+        throttle: Duration::from_secs_f64(engine.maintenance_pause_ms / 1e3),
+        tick: Duration::from_secs_f64(engine.maintenance_tick_ms / 1e3),
+        ..MaintenanceConfig::default()
     }
 }
 

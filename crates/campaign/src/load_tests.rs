@@ -2,14 +2,13 @@
 
 use std::rc::Rc;
 
-use engine::MaintenanceConfig;
 use results::{IoClass, Limit, Origin, Parameter, Severity};
 use solution::{InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds};
 use workload::mix::Mix;
 use world::{Duration, Task, Time};
 
 use crate::error::CampaignError;
-use crate::host::{Host, LOG_BUFFER_BYTES, OpenOptions, ms};
+use crate::host::{Host, LOG_BUFFER_BYTES, OpenOptions, maintenance_config, ms};
 use crate::load::{Load, Mode};
 use crate::running::{Campaign, Running};
 use crate::verdict::{Rule, judge_load, judge_none};
@@ -195,11 +194,7 @@ impl Campaign<'_> {
     pub async fn start_background(&self) -> Result<(), CampaignError> {
         let engine = self.deployment.engine;
         let extra_copies = self.deployment.load.copies.saturating_sub(1) as usize;
-        let maintenance = MaintenanceConfig {
-            throttle: Duration::from_secs_f64(engine.maintenance_pause_ms / 1e3),
-            tick: Duration::from_secs_f64(engine.maintenance_tick_ms / 1e3),
-            ..MaintenanceConfig::default()
-        };
+        let maintenance = maintenance_config(&engine);
         let start = move |state: Rc<crate::host::ShardState>, instance: usize| async move {
             let open = state.open_instance(instance)?;
             let databases = if engine.maintenance { open.instance.databases() } else { 0 };

@@ -16,13 +16,15 @@ impl Campaign<'_> {
         name: &str,
         spec: &TestSpec,
     ) -> Result<(), CampaignError> {
-        let parameters = vec![Parameter {
-            name: "Page reads outstanding, at most".into(),
-            value: "8 per instance".into(),
-        }];
+        let parameter = |name: &str, value: &str| Parameter { name: name.into(), value: value.into() };
+        let maintained = if self.deployment.engine.recovery_maintenance { "on" } else { "off" };
+        let parameters = vec![
+            parameter("Page reads outstanding, at most", "8 per instance"),
+            parameter("Background maintenance", maintained),
+        ];
         let mut test = self.begin(ordinal, name, spec, parameters).await?;
         test.phase = "replaying logs".into();
-        let (host, options) = (self.host.clone(), OpenOptions::normal(&self.deployment.engine));
+        let (host, options) = (self.host.clone(), OpenOptions::for_recovery(&self.deployment.engine));
         let job = async move {
             host.each_instance(move |state, instance| async move {
                 let started = state.world.now();

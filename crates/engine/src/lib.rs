@@ -62,7 +62,7 @@ pub use instance::Instance;
 pub use io::{Counters, FileCounters};
 pub use log::store::{LogStore, LogStretch};
 pub use log::writer::LogHold;
-pub use maintenance::{MaintenanceConfig, MaintenanceReport};
+pub use maintenance::{MaintenanceConfig, MaintenanceReport, maintain_in_recovery};
 pub use pieces::{PageFindings, Progress};
 pub use recovery::{
     BranchCounts, RecoveryBranch, RecoveryReport, Standby, changed_pages, cut_back, saved_checkpoint,

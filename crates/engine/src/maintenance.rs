@@ -5,10 +5,12 @@
 //! gives the 9.0 to 9.2 reads a second that published reports show, whatever the load.
 
 use results::IoClass;
-use world::{Duration, Time};
+use world::{Duration, OpenMode, Time, World};
 
+use crate::config::DatabaseConfig;
 use crate::error::Result;
 use crate::instance::Instance;
+use crate::io::IoFile;
 use crate::pieces::{PageFindings, Pieces};
 use crate::signal::StopSignal;
 
@@ -63,22 +65,59 @@ impl Instance {
             class: IoClass::MaintenanceRead,
             in_use: true,
         };
-        let mut report = MaintenanceReport::default();
-        let mut offset = 0;
-        while !stop.is_stopped() {
-            core.fate.check()?;
-            let end = pieces.size().await?;
-            let bytes = config.read_bytes.min(end - offset);
-            pieces.read(offset, bytes, &mut report.findings).await?;
-            offset += bytes;
-            if offset >= end {
-                (offset, report.passes) = (0, report.passes + 1);
-            }
-            let next = next_read(core.world.now(), config);
-            core.world.sleep_until(next).await;
-        }
-        Ok(report)
+        pass_after_pass(&pieces, config, stop, || core.fate.check()).await
     }
+}
+
+/// Maintains a database that somebody else is recovering, until the stop. What it finds counts for little: pages that redo
+/// has not come to may be torn.
+///
+/// # Errors
+/// A failed read.
+pub async fn maintain_in_recovery(
+    world: &World,
+    database: &DatabaseConfig,
+    page_bytes: usize,
+    config: &MaintenanceConfig,
+    stop: &StopSignal,
+) -> Result<MaintenanceReport> {
+    let file = IoFile::open(world, &database.path, OpenMode::Read, &database.counters).await?;
+    let pieces = Pieces {
+        world,
+        file: &file,
+        page_bytes,
+        image_id: database.image_id,
+        class: IoClass::MaintenanceRead,
+        in_use: true,
+    };
+    pass_after_pass(&pieces, config, stop, || Ok(())).await
+}
+
+async fn pass_after_pass(
+    pieces: &Pieces<'_>,
+    config: &MaintenanceConfig,
+    stop: &StopSignal,
+    check: impl Fn() -> Result<()>,
+) -> Result<MaintenanceReport> {
+    let mut report = MaintenanceReport::default();
+    let mut offset = 0;
+    while !stop.is_stopped() {
+        check()?;
+        let end = pieces.size().await?;
+        let bytes = config.read_bytes.min(end.saturating_sub(offset));
+        match pieces.read(offset, bytes, &mut report.findings).await {
+            // Recovery has given this space back meanwhile.
+            Err(_) if pieces.size().await? < end => continue,
+            read => read?,
+        };
+        offset += bytes;
+        if offset >= end {
+            (offset, report.passes) = (0, report.passes + 1);
+        }
+        let next = next_read(pieces.world.now(), config);
+        pieces.world.sleep_until(next).await;
+    }
+    Ok(report)
 }
 
 /// The first tick at least a throttle from now.

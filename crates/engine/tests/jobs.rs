@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{PAGE_BYTES, SmallDatabase, check_structure, create, scan, tree_number};
 use engine::{
     Counters, Durability, Instance, MaintenanceConfig, Progress, RecoveryBranch, StopSignal, StreamConfig,
-    check_database, check_logs, create_database,
+    check_database, check_logs, create_database, maintain_in_recovery,
 };
 use results::IoClass;
 use smallvec::smallvec;
@@ -284,5 +284,33 @@ fn pages_are_written_four_at_a_time_while_enough_frames_are_free() {
         // Beside pages there may be a write of the log, of the next log, and of the checkpoint.
         assert!((4..=7).contains(&most.get()), "{} writes were under way", most.get());
         instance.close().await.unwrap();
+    });
+}
+
+#[test]
+fn maintenance_in_recovery_outlives_a_file_that_becomes_shorter() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        let database = config.databases[0].clone();
+        let file = world.open(&database.path, OpenMode::ReadWrite).await.unwrap();
+        let bytes = file.size().await.unwrap();
+        let stop = StopSignal::new();
+        let (world2, stop2) = (world.clone(), stop.clone());
+        let job = world.spawn(async move {
+            // All of the file in one read, without a pause, so that some reads meet the cut.
+            let config = MaintenanceConfig {
+                read_bytes: bytes,
+                throttle: Duration::ZERO,
+                tick: Duration::from_nanos(1),
+            };
+            maintain_in_recovery(&world2, &database, PAGE_BYTES, &config, &stop2).await
+        });
+        for step in 0..40u64 {
+            world.sleep(Duration::from_micros(37 + step)).await;
+            file.set_size(if step % 2 == 0 { 4 * PAGE_BYTES as u64 } else { bytes }).await.unwrap();
+        }
+        stop.stop();
+        assert!(job.await.unwrap().passes > 0);
     });
 }

@@ -83,6 +83,8 @@ pub struct EngineSpec {
     pub flush_stop: f64,
     /// Background maintenance runs during the load.
     pub maintenance: bool,
+    /// Background maintenance runs while logs are replayed.
+    pub recovery_maintenance: bool,
     /// Pause of the maintenance reader.
     pub maintenance_pause_ms: f64,
     /// The pause ends at the next multiple of this.

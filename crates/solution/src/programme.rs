@@ -99,6 +99,8 @@ pub struct Engine {
     pub flush_stop_percent: f64,
     /// Background maintenance runs during the load.
     pub maintenance: bool,
+    /// Background maintenance runs while logs are replayed, too; as `maintenance` when not given.
+    pub recovery_maintenance: Option<bool>,
     /// Pause of the maintenance reader after each read, in ms.
     pub maintenance_pause_ms: f64,
     /// The pause ends at the next multiple of this, in ms.
@@ -114,6 +116,7 @@ impl Default for Engine {
             flush_start_percent: 1.0,
             flush_stop_percent: 2.0,
             maintenance: true,
+            recovery_maintenance: None,
             maintenance_pause_ms: 100.0,
             maintenance_tick_ms: 15.625,
         }

@@ -47,6 +47,7 @@ impl Solution {
             flush_start: start / 100.0,
             flush_stop: stop / 100.0,
             maintenance: engine.maintenance,
+            recovery_maintenance: engine.recovery_maintenance.unwrap_or(engine.maintenance),
             maintenance_pause_ms: engine.maintenance_pause_ms,
             maintenance_tick_ms: engine.maintenance_tick_ms,
         })
