@@ -72,6 +72,27 @@ impl Assumptions {
         Ok(Assumptions { tables, sources })
     }
 
+    /// These, with the values of another file in place of their own; parts that are new must be whole.
+    ///
+    /// # Errors
+    /// If the file is none of assumptions, or has a table that no model reads.
+    pub fn with(mut self, text: &str) -> Result<Assumptions, ArrayError> {
+        let other = Assumptions::parse(text)?;
+        for (kind, parts) in other.tables {
+            let known = self.tables.keys().cloned().collect::<Vec<_>>().join(", ");
+            let mine = self.tables.get_mut(&kind).ok_or_else(|| {
+                ArrayError::BadAssumptions(format!("nothing reads the table {kind}; there are: {known}"))
+            })?;
+            for (name, values) in parts {
+                mine.entry(name).or_default().extend(values);
+            }
+        }
+        let replaced = |source: &Source| other.sources.iter().any(|new| new.key == source.key);
+        self.sources.retain(|source| !replaced(source));
+        self.sources.extend(other.sources);
+        Ok(self)
+    }
+
     /// A part by table and name.
     pub fn get<T: DeserializeOwned>(&self, kind: &'static str, name: &str) -> Result<T, ArrayError> {
         let table = self.tables.get(kind);
@@ -182,6 +203,22 @@ mod tests {
                 assert_eq!(read, Ok(()), "{table}.{name}");
             }
         }
+    }
+
+    #[test]
+    fn values_of_another_file_stand_in_place_of_the_shipped_ones() {
+        let text = "[drive.ST4000NM0023]\nrpm = { value = 5400, source = \"data sheet: of another disk\" }\n";
+        let (shipped, mine) = (Assumptions::shipped(), Assumptions::shipped().with(text).expect("sound"));
+        assert_eq!(mine.sources().len(), shipped.sources().len());
+        assert!(mine.sources().iter().any(|source| source.source == "data sheet: of another disk"));
+        assert_ne!(mine.drive("ST4000NM0023"), shipped.drive("ST4000NM0023"));
+        assert_eq!(mine.drive("ST3000NM0023"), shipped.drive("ST3000NM0023"));
+        let wrong = text.replace("drive", "drvie");
+        let error = Assumptions::shipped().with(&wrong).expect_err("no such table").to_string();
+        assert!(error.contains("drvie; there are: controller, drive"), "{error}");
+        let part = "[drive.new]\nrpm = { value = 5400, source = \"data sheet: of another disk\" }\n";
+        let error = Assumptions::shipped().with(part).expect("sound").drive("new").expect_err("not whole");
+        assert!(error.to_string().contains("drive.new: missing field"), "{error}");
     }
 
     #[test]

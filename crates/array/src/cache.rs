@@ -182,16 +182,16 @@ impl Cache {
             .collect();
         for (key, extent) in hit {
             self.remove(key);
-            // What is left of a dirty extent stays dirty; of a clean one it may be forgotten.
-            if extent.state == State::Clean {
-                continue;
-            }
             for (from, to) in [(key.1, start.min(extent.end)), (end.max(key.1), extent.end)] {
-                if from < to {
-                    self.insert((group, from), to, State::Gathering);
-                    self.held_bytes += to - from;
+                if from >= to {
+                    continue;
+                }
+                self.held_bytes += to - from;
+                if extent.state == State::Clean {
+                    self.insert((group, from), to, State::Clean);
+                } else {
+                    let version = self.insert((group, from), to, State::Gathering);
                     self.dirty_bytes += to - from;
-                    let version = self.next_version - 1;
                     // Overdue: leaves with the next timer or write.
                     self.gathering.push_front((0, (group, from), version));
                 }
@@ -407,6 +407,17 @@ mod tests {
             count += 1;
         }
         assert_eq!((count, cache.dirty_bytes()), (3, 0));
+    }
+
+    #[test]
+    fn what_is_left_of_clean_data_stays_readable() {
+        let mut cache = cache(DestageOrder::Immediate, 1 << 20);
+        cache.write(0, 0, 0, 65_536, places);
+        let first = cache.due.pop().expect("at once");
+        cache.written(first, places);
+        cache.write(0, 0, 16_384, 20_480, places);
+        assert!(cache.holds(0, 0, 65_536));
+        assert_eq!((cache.held_bytes, cache.dirty_bytes()), (65_536, 4_096));
     }
 
     proptest! {

@@ -73,11 +73,12 @@ pub struct RotatingDisk {
     pub command_ms: f64,
     /// From the disk's buffer to the controller.
     pub interface_mb_per_s: f64,
-    /// Commands that the disk holds and picks from, the shortest access time first.
+    /// Commands that the disk holds at most and picks from, the shortest access time first.
     pub queue_depth: u32,
-    /// A command that has waited so long goes next.
-    pub age_bound_ms: f64,
-    /// How far an idle disk reads on behind the last read; 0 = not at all.
+    /// A command goes next that has waited so many times as long as a full queue takes when it is served in turn.
+    pub age_bound_queues: f64,
+    /// How far an idle disk reads on behind the last read, and how long a run of commands may become while others wait;
+    /// 0 = not at all.
     pub look_ahead_bytes: u64,
     /// Streams that the buffer keeps apart.
     pub look_ahead_segments: u32,
@@ -218,6 +219,8 @@ pub struct Controller {
     pub acknowledge_us: f64,
     /// Writes that one volume acknowledges at a time (1 = a serial path); 0 = no limit.
     pub acknowledge_lanes: u32,
+    /// Commands that it leaves at a rotating disk, if the disk holds as many.
+    pub disk_queue_depth: u32,
     /// Protected (battery or flash backed) write cache; `None` = write-through.
     #[serde(skip)]
     pub write_cache: Option<WriteCache>,

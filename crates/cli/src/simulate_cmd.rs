@@ -1,7 +1,7 @@
 //! `proofload simulate`: the tests of a solution on a model of its storage, in virtual time.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -11,7 +11,7 @@ use campaign::CampaignOutcome;
 use campaign::drill::Site;
 use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
-use rehearsal::{DrillPlan, Rehearsal, Rehearsed, Storage};
+use rehearsal::{Assumptions, DrillPlan, Rehearsal, Rehearsed, Storage};
 use results::{Host, Recorder, Run, WorldKind};
 use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 
@@ -37,6 +37,9 @@ pub struct SimulateArguments {
     /// Length of every test in virtual seconds, instead of what the solution file says.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
+    /// Values for the models in place of the shipped ones, and parts of your own; the form of assumptions.toml.
+    #[arg(long, value_name = "FILE")]
+    assumptions: Option<PathBuf>,
     /// Folder of the run folders.
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     runs: PathBuf,
@@ -52,13 +55,14 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     if let Some(sessions) = arguments.sessions {
         deployments.iter_mut().for_each(|deployment| deployment.load.mode = LoadMode::Closed { sessions });
     }
-    let drills = chosen_drills(&solution, &deployments[0], &arguments.tests, arguments.seed)?;
+    let assumptions = assumptions(arguments.assumptions.as_deref())?;
+    let drills = chosen_drills(&solution, &deployments[0], &arguments.tests, &assumptions, arguments.seed)?;
     let tests = run_cmd::tests_beside_drills(!drills.is_empty(), &deployments[0], &arguments.tests)?;
     let tests = match tests.as_slice() {
         [] => tests,
         _ => rehearsal::with_databases(&shortened(tests, arguments.duration)?),
     };
-    let storage = rehearsal::storage(&solution, &deployments, arguments.seed)?;
+    let storage = rehearsal::storage(&solution, &deployments, &assumptions, arguments.seed)?;
     let faults = rehearsal::planned(&solution, &deployments, &storage.parts)?;
     let folder =
         run_cmd::new_run_folder(&arguments.runs, &format!("{}-simulated", solution.file.solution.name))?;
@@ -69,7 +73,10 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let mut store = RunStore::create(&folder.join("run.db"))
         .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
     let mut row = Run {
-        world_detail: "simulated storage in virtual time".into(),
+        world_detail: match &arguments.assumptions {
+            None => "simulated storage in virtual time".into(),
+            Some(file) => format!("simulated storage in virtual time, with the values of {}", file.display()),
+        },
         ..run_cmd::run_row(&folder, &solution, arguments.seed, WorldKind::Simulated)
     };
     let kept =
@@ -148,6 +155,7 @@ fn chosen_drills(
     solution: &Solution,
     deployment: &Deployment,
     kinds: &[TestKind],
+    assumptions: &Assumptions,
     seed: u64,
 ) -> Result<Vec<ChosenDrill>, Failure> {
     let mut chosen = Vec::new();
@@ -155,11 +163,22 @@ fn chosen_drills(
         let Some(drill) = &test.drill else { continue };
         if kinds.is_empty() || kinds.contains(&TestKind::Drill) {
             let site = Rc::new(Site::of(solution, test, drill)?);
-            let storage = rehearsal::storage(solution, &site.deployments(), seed)?;
+            let storage = rehearsal::storage(solution, &site.deployments(), assumptions, seed)?;
             chosen.push(ChosenDrill { test: test.clone(), site, storage });
         }
     }
     Ok(chosen)
+}
+
+/// The shipped assumptions, with the values of a file in place of theirs.
+fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
+    let shipped = Assumptions::shipped();
+    let Some(file) = file else { return Ok(shipped) };
+    let wrong = || Failure::wrong_input(format!("cannot use the assumptions of {}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong().because(error))?;
+    let help =
+        "each value is { value = .., source = \"..\" }, in a table like [drive.\"NAME\"]: docs/arrays.md";
+    shipped.with(&text).map_err(|error| wrong().because(error).help(help))
 }
 
 /// The deployments of the servers asked for: the first `n`, or those named.

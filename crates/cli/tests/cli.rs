@@ -141,6 +141,11 @@ fn wrong_input_and_foreign_folders_are_refused_with_the_reason() {
     let (status, _, stderr) = output(at, &["run", "small.toml", "--tests", "preformance"]);
     assert_eq!(status, 2);
     assert!(stderr.contains("did you mean `performance`"), "{stderr}");
+
+    std::fs::write(at.join("mine.toml"), "[drive.mine]\nrpm = 5400\n").expect("writable");
+    let (status, _, stderr) = output(at, &["simulate", "small.toml", "--assumptions", "mine.toml"]);
+    assert_eq!(status, 2);
+    assert!(stderr.contains("mine.toml") && stderr.contains("drive.mine.rpm must be"), "{stderr}");
 }
 
 /// A test that needs databases says so instead of making them.

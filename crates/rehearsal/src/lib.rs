@@ -33,6 +33,7 @@ use faults::{Ledger, Stage};
 use merge::{HostRecorder, HostWatcher, Merger};
 use parts::PartsWatch;
 
+pub use array::Assumptions;
 pub use drill::{DrillPlan, drill};
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;

@@ -52,11 +52,16 @@ pub struct VolumeParts {
 
 type Outcome<T> = Result<T, Box<SolutionError>>;
 
-/// The storage that `solution` describes, for the hosts of `deployments`.
+/// The storage that `solution` describes, for the hosts of `deployments`, of parts as in `assumptions`.
 ///
 /// # Errors
 /// If the description cannot be modelled.
-pub fn storage(solution: &Solution, deployments: &[Deployment], seed: u64) -> Outcome<Storage> {
+pub fn storage(
+    solution: &Solution,
+    deployments: &[Deployment],
+    assumptions: &Assumptions,
+    seed: u64,
+) -> Outcome<Storage> {
     let Some(spec) = &solution.file.array else {
         let times = FixedLatencyTimes::default();
         return Ok(Storage {
@@ -69,7 +74,7 @@ pub fn storage(solution: &Solution, deployments: &[Deployment], seed: u64) -> Ou
             parts: Vec::new(),
         });
     };
-    let (hardware, parts) = hardware(solution, spec, deployments)?;
+    let (hardware, parts) = hardware(solution, spec, deployments, assumptions)?;
     let description = format!(
         "modelled storage: {} drives behind {} controllers",
         hardware.drives.len(),
@@ -78,9 +83,8 @@ pub fn storage(solution: &Solution, deployments: &[Deployment], seed: u64) -> Ou
     let array =
         Array::new(hardware, seed).map_err(|error| solution.error("array", error.to_string(), None))?;
     let array = SharedArray::new(array);
-    let costs = Assumptions::shipped()
-        .host("default")
-        .map_err(|error| solution.error("array", error.to_string(), None))?;
+    let costs =
+        assumptions.host("default").map_err(|error| solution.error("array", error.to_string(), None))?;
     let hosts = Hosts::new(costs, &processors(solution, deployments)?, Box::new(array.clone()));
     let model = Box::new(hosts.clone());
     Ok(Storage { description, model, modelled: Some(Modelled { array, hosts }), parts })
@@ -101,8 +105,8 @@ fn hardware(
     solution: &Solution,
     spec: &StorageArray,
     deployments: &[Deployment],
+    assumptions: &Assumptions,
 ) -> Outcome<(Hardware, Vec<VolumeParts>)> {
-    let assumptions = Assumptions::shipped();
     let bad = |error: ArrayError| solution.error("array", error.to_string(), None);
     let has_cache = assumptions.names("write_cache").contains(&spec.controller);
     let mut controller = assumptions.controller(&spec.controller).map_err(bad)?;
@@ -135,7 +139,7 @@ fn hardware(
 struct Builder<'a> {
     solution: &'a Solution,
     spec: &'a StorageArray,
-    assumptions: Assumptions,
+    assumptions: &'a Assumptions,
     controller: Controller,
     link: Link,
     hosts: Vec<HostSpec>,
@@ -388,7 +392,11 @@ impl Builder<'_> {
     fn add_drives(&mut self, disk: &str, count: u32, name: &str, at: &str) -> Outcome<Vec<usize>> {
         let described = self.solution.disk(disk, at)?;
         let model = described.model.as_deref().unwrap_or(disk);
-        let model = self.assumptions.drive(model).map_err(|error| self.bad(&format!("{at}.disk"), error))?;
+        let mut model =
+            self.assumptions.drive(model).map_err(|error| self.bad(&format!("{at}.disk"), error))?;
+        if let DriveModel::Rotating(disk) = &mut model {
+            disk.queue_depth = disk.queue_depth.min(self.controller.disk_queue_depth);
+        }
         let first = self.hardware.drives.len();
         self.hardware.drives.extend((1..=count).map(|number| Drive {
             name: format!("{name} disk {number}"),

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{FLASH, Question};
-use results::{IoClass, Measure};
+use results::{IoClass, Measure, Row};
 
 #[test]
 fn more_sessions_raise_throughput_and_latency_together() {
@@ -66,4 +66,41 @@ fn a_third_host_adapter_helps_only_where_the_adapter_was_the_limit() {
     let gain = three.iops() / two.iops();
     assert!((0.9..1.08).contains(&gain), "{} {}", two.iops(), three.iops());
     assert_eq!(two.limit(), "drive");
+}
+
+#[test]
+fn a_disk_that_is_left_few_commands_does_less() {
+    let deep = Question::new("sessions = 16");
+    let one = "[controller.sas-array-2013]\ndisk_queue_depth = { value = 1, source = \"assumption: as if the disks had no queue\" }";
+    let shallow = Question { assumptions: one, ..deep.clone() };
+    let (deep, shallow) = (deep.answer().iops(), shallow.answer().iops());
+    assert!(shallow < 0.9 * deep, "{shallow} instead of {deep}");
+}
+
+#[test]
+fn databases_are_maintained_while_their_logs_are_replayed_if_wanted() {
+    let tests =
+        "[[test]]\nkind = \"log_generation\"\nlogs = 3\n[[test]]\nkind = \"soft_recovery\"\n".to_owned();
+    let maintained = |engine| {
+        let answer =
+            Question { tests: tests.clone(), engine, duration_s: 1, ..Question::new("sessions = 4") }
+                .answer();
+        let last = answer
+            .rows
+            .iter()
+            .filter_map(|row| if let Row::Test(test) = row { Some(test.started_ms) } else { None })
+            .max()
+            .expect("tests");
+        let samples = answer.rows.iter().filter_map(|row| match row {
+            Row::Sample(sample)
+                if sample.measure == IoClass::MaintenanceRead.into() && sample.t_ms >= last =>
+            {
+                Some(sample)
+            }
+            _ => None,
+        });
+        samples.map(|sample| sample.tally.count).sum::<u64>()
+    };
+    assert!(maintained("") > 5);
+    assert_eq!(maintained("recovery_maintenance = false"), 0);
 }

@@ -224,7 +224,14 @@ impl Array {
             for drive in drives {
                 if self.drives[drive].has_volatile_cache() {
                     self.job(id).remaining += 1;
-                    let flush = Command { tag: id, write: false, is_flush: true, start: 0, bytes: 0 };
+                    let flush = Command {
+                        tag: id,
+                        write: false,
+                        is_flush: true,
+                        start: 0,
+                        bytes: 0,
+                        deferred: false,
+                    };
                     self.send_to_drive(drive, flush);
                 }
             }
@@ -271,17 +278,21 @@ impl Array {
         self.drain_destages(controller);
     }
 
-    /// The controller says that it has a write, after its time and after earlier writes of the volume.
-    pub(super) fn acknowledge(&mut self, id: JobId, controller: usize, volume: usize) {
+    /// When a write of a volume that comes at `from_ns` has taken its controller's time, after earlier ones of the volume.
+    pub(super) fn pass_lane(&mut self, controller: usize, volume: usize, from_ns: u64) -> u64 {
         let acknowledge_ns = ns(self.hardware.controllers[controller].acknowledge_us);
-        let now_ns = self.now_ns;
-        let at_ns = match self.volumes[volume].lanes.iter_mut().min() {
+        match self.volumes[volume].lanes.iter_mut().min() {
             Some(lane) => {
-                *lane = (*lane).max(now_ns) + acknowledge_ns;
+                *lane = (*lane).max(from_ns) + acknowledge_ns;
                 *lane
             }
-            None => now_ns + acknowledge_ns,
-        };
+            None => from_ns + acknowledge_ns,
+        }
+    }
+
+    /// The controller says that it has a write, after its time and after earlier writes of the volume.
+    pub(super) fn acknowledge(&mut self, id: JobId, controller: usize, volume: usize) {
+        let at_ns = self.pass_lane(controller, volume, self.now_ns);
         self.job(id).remaining = 1;
         self.at(at_ns, Happening::Done { job: id, drive: NO_DRIVE, read_bytes: 0 });
     }

@@ -297,8 +297,11 @@ impl Array {
     /// Sends commands of a job to the drives; the job waits for them.
     fn issue(&mut self, job: JobId, accesses: &[(usize, u64, u64)], write: bool) {
         self.job(job).remaining += accesses.len() as u32;
+        let deferred = write
+            && matches!(self.job(job).kind, Kind::Destage { .. } | Kind::Segment { .. } | Kind::Drain { .. });
         for (drive, start, bytes) in accesses {
-            let command = Command { tag: job, write, is_flush: false, start: *start, bytes: *bytes };
+            let command =
+                Command { tag: job, write, is_flush: false, start: *start, bytes: *bytes, deferred };
             self.send_to_drive(*drive, command);
         }
     }

@@ -1,6 +1,7 @@
 //! A replicated store: nodes with flash and disks of their own, every byte on several nodes.
 //!
-//! * A request costs its node's storage software a time on one of its cores, then goes on.
+//! * A request costs its node's storage software a time on one of its cores, then goes on. Writes of a volume are taken one
+//!   after another, each for the acknowledge time of its controller.
 //! * A write is acknowledged when the write logs of `replicas` nodes have it on flash. Drained in order of arrival, it
 //!   is written to the place of its extent on each of them; a full log holds writes up.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
@@ -90,15 +91,19 @@ impl ReplicatedState {
 }
 
 impl Array {
-    /// The storage software takes its time, then the request goes on.
+    /// The storage software takes its time, then the request goes on; writes of a volume one after another.
     pub(super) fn enter_node(&mut self, id: JobId, store: usize, node: usize) {
         let command_ns = ns(self.hardware.replicated_stores[store].command_us);
         let now_ns = self.now_ns;
         let cores = &mut self.replicated[store].nodes[node].cores_free_ns;
-        let at_ns = cores.iter_mut().min().map_or(now_ns, |core| {
+        let mut at_ns = cores.iter_mut().min().map_or(now_ns, |core| {
             *core = (*core).max(now_ns) + command_ns;
             *core
         });
+        if matches!(self.job(id).kind, Kind::Write) {
+            let (controller, volume) = (self.job(id).controller as usize, self.job(id).volume as usize);
+            at_ns = self.pass_lane(controller, volume, at_ns);
+        }
         self.at(at_ns, Happening::InNode(id));
     }
 

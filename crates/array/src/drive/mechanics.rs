@@ -201,7 +201,7 @@ pub(crate) fn check(disk: &RotatingDisk) -> Result<(), String> {
         disk.write_settle_ms,
         disk.command_ms,
         disk.interface_mb_per_s,
-        disk.age_bound_ms,
+        disk.age_bound_queues,
     ];
     if numbers.iter().any(|number| !number.is_finite() || *number < 0.0) {
         return Err("a rate or time is negative or not a number".into());

@@ -21,6 +21,8 @@ pub(crate) struct Command {
     pub is_flush: bool,
     pub start: u64,
     pub bytes: u64,
+    /// A write that its sender has acknowledged long ago: others pass it while it waits for room in the disk's queue.
+    pub deferred: bool,
 }
 
 impl Command {

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. The head does one thing at a time; a command is served once.
 //! 2. Of the commands that the disk holds the one with the shortest access time is next, unless the oldest has waited
-//!    for the age bound.
+//!    for the age bound. A run of commands that follow each other ends at the look-ahead distance while others wait. Of
+//!    those that the disk has no room for, deferred writes come last until they are overdue.
 //! 3. An acknowledged cached write reaches the platter before the disk says that its cache is clean.
 //!
 //! Limits: reads do not wait for cached writes of the same place (the buffer serves them in time only, contents are the
@@ -15,6 +16,9 @@ use super::mechanics::{Mechanics, Spot};
 use super::segments::{Segment, Segments};
 use super::{Command, Done};
 use crate::hardware::RotatingDisk;
+
+/// Longest time that a deferred write is passed by others: one second, a few times what a burst of page writes takes.
+const DEFERRED_MAX_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy)]
 struct Queued {
@@ -31,13 +35,23 @@ struct Active {
     ends_ns: u64,
 }
 
+/// How long a full queue takes when it is served in turn.
+fn queue_ms(disk: &RotatingDisk) -> f64 {
+    let half_turn_ms = 30_000.0 / f64::from(disk.rpm);
+    f64::from(disk.queue_depth) * (disk.command_ms + disk.seek_average_ms + half_turn_ms)
+}
+
 pub(super) struct Rotating {
     mechanics: Mechanics,
     window: Vec<Queued>,
+    /// Commands that the disk has no room for, and writes among them that have been acknowledged long ago.
     backlog: VecDeque<Queued>,
+    deferred: VecDeque<Queued>,
     active: Option<Active>,
     /// First byte behind the last access, and when it passed.
     head_byte: u64,
+    /// Bytes of the commands in front of it that followed each other without a gap.
+    run_bytes: u64,
     head_radius: f64,
     free_since_ns: u64,
     /// The segment that the last read filled, which look-ahead extends while the disk is idle.
@@ -64,8 +78,10 @@ impl Rotating {
             mechanics: Mechanics::new(disk),
             window: Vec::with_capacity(disk.queue_depth as usize),
             backlog: VecDeque::new(),
+            deferred: VecDeque::new(),
             active: None,
             head_byte: 0,
+            run_bytes: 0,
             head_radius: 0.0,
             free_since_ns: 0,
             live: None,
@@ -75,7 +91,7 @@ impl Rotating {
             held_flushes: Vec::new(),
             slowness: 1024,
             depth: disk.queue_depth as usize,
-            age_bound_ns: (disk.age_bound_ms * 1e6) as u64,
+            age_bound_ns: (disk.age_bound_queues * queue_ms(disk) * 1e6) as u64,
             command_ns: (disk.command_ms * 1e6) as u64,
             interface_bytes_per_us: (disk.interface_mb_per_s as u64).max(1),
             look_ahead_bytes: disk.look_ahead_bytes,
@@ -144,10 +160,22 @@ impl Rotating {
 
     fn enqueue(&mut self, now_ns: u64, command: Command) {
         let queued = Queued { spot: self.mechanics.spot(command.start), command, arrived_ns: now_ns };
-        if self.window.len() < self.depth && self.backlog.is_empty() {
-            self.window.push(queued);
+        if command.deferred {
+            self.deferred.push_back(queued);
         } else {
             self.backlog.push_back(queued);
+        }
+        self.refill(now_ns);
+    }
+
+    /// Fills the disk's queue from those that wait: what somebody waits for first, unless a deferred write is overdue.
+    fn refill(&mut self, now_ns: u64) {
+        while self.window.len() < self.depth {
+            let overdue =
+                self.deferred.front().is_some_and(|write| write.arrived_ns + DEFERRED_MAX_NS <= now_ns);
+            let first = if overdue { self.deferred.pop_front() } else { self.backlog.pop_front() };
+            let Some(next) = first.or_else(|| self.deferred.pop_front()) else { return };
+            self.window.push(next);
         }
     }
 
@@ -199,9 +227,7 @@ impl Rotating {
         }
         let index = self.pick(now_ns);
         let next = self.window.remove(index);
-        if let Some(waiting) = self.backlog.pop_front() {
-            self.window.push(waiting);
-        }
+        self.refill(now_ns);
         if let Some((live, reached, _)) = self.look_ahead_end(now_ns) {
             if self.look_ahead_bytes > 0 {
                 self.segments.push(Segment { first_byte: live.first_byte, end_byte: reached });
@@ -211,6 +237,7 @@ impl Rotating {
         // The overhead of a command that came while the disk was busy is hidden behind the one before.
         let from_ns = now_ns.max(next.arrived_ns + self.command_ns);
         let command = next.command;
+        self.run_bytes = if command.start == self.head_byte { self.run_bytes } else { 0 } + command.bytes;
         let mut access_ns = if command.start == self.head_byte && now_ns == self.free_since_ns {
             0
         } else {
@@ -231,7 +258,9 @@ impl Rotating {
         if self.window.len() == 1 || self.window[0].arrived_ns + self.age_bound_ns <= now_ns {
             return 0;
         }
-        if now_ns == self.free_since_ns
+        let may_go_on = self.run_bytes < self.look_ahead_bytes;
+        if may_go_on
+            && now_ns == self.free_since_ns
             && let Some(next) = self.window.iter().position(|queued| queued.command.start == self.head_byte)
         {
             return next;
@@ -239,6 +268,11 @@ impl Rotating {
         let angle = self.mechanics.angle_at(now_ns);
         let mut best = (u64::MAX, 0);
         for (index, queued) in self.window.iter().enumerate() {
+            // Nor one a little further on: the run would go on behind a gap.
+            let ahead_bytes = queued.command.start.wrapping_sub(self.head_byte);
+            if !may_go_on && ahead_bytes < self.look_ahead_bytes {
+                continue;
+            }
             let cost = self.mechanics.reach_ns(self.head_radius, angle, queued.spot, queued.command.write);
             if cost < best.0 {
                 best = (cost, index);
@@ -282,7 +316,12 @@ impl Rotating {
 
     /// Empties the disk that died: the tags of all commands that nobody will serve.
     pub fn fail(&mut self) -> Vec<u32> {
-        let queued = self.window.drain(..).chain(self.backlog.drain(..)).map(|queued| queued.command);
+        let queued = self
+            .window
+            .drain(..)
+            .chain(self.backlog.drain(..))
+            .chain(self.deferred.drain(..))
+            .map(|queued| queued.command);
         let mut lost: Vec<Command> = queued.collect();
         lost.extend(self.active.take().map(|active| active.command));
         lost.extend(self.held_writes.drain(..));

@@ -15,7 +15,7 @@ pub(super) fn nearline_4tb() -> RotatingDisk {
         command_ms: 0.2,
         interface_mb_per_s: 600.0,
         queue_depth: 4,
-        age_bound_ms: 150.0,
+        age_bound_queues: 1.5,
         look_ahead_bytes: 1 << 20,
         look_ahead_segments: 16,
         write_cache_bytes: 0,

@@ -7,7 +7,7 @@ use super::load::{KIB, MIB, Rig, random_reads};
 use super::parts::{build, nearline, one_group};
 
 fn random_iops(disk: &array::RotatingDisk, depth: u32, bytes: u64) -> f64 {
-    let disk = array::RotatingDisk { queue_depth: depth, age_bound_ms: 2_000.0, ..disk.clone() };
+    let disk = array::RotatingDisk { queue_depth: depth, age_bound_queues: 1e3, ..disk.clone() };
     let span = disk.capacity_bytes / MIB * MIB;
     let mut rig = Rig::new(build(one_group(Layout::Raid0, 1, &disk, None, span)), &["/v"], span);
     rig.run(depth as usize, 60.0, random_reads(7, span, bytes)).per_s()
@@ -122,11 +122,28 @@ fn look_ahead_spares_a_slow_reader_the_turn() {
 #[test]
 fn the_age_bound_keeps_a_far_command_from_starving() {
     let span = nearline().capacity_bytes / MIB * MIB;
-    let longest_ms = |age_bound_ms: f64| {
-        let disk = array::RotatingDisk { queue_depth: 32, age_bound_ms, ..nearline() };
+    let longest_ms = |age_bound_queues: f64| {
+        let disk = array::RotatingDisk { queue_depth: 32, age_bound_queues, ..nearline() };
         let mut rig = Rig::new(build(one_group(Layout::Raid0, 1, &disk, None, span)), &["/v"], span);
         rig.run(32, 60.0, random_reads(7, span, 4 * KIB)).read_max_ns as f64 / 1e6
     };
-    let (bound, free) = (longest_ms(300.0), longest_ms(1e6));
+    let (bound, free) = (longest_ms(0.75), longest_ms(1e3));
     assert!(bound < 0.6 * free && bound < 900.0, "{bound} ms with the bound, {free} ms without");
+}
+
+#[test]
+fn a_run_of_reads_lets_others_in_between() {
+    let span = nearline().capacity_bytes / MIB * MIB;
+    let disk = array::RotatingDisk { queue_depth: 64, ..nearline() };
+    let mut rig = Rig::new(build(one_group(Layout::Raid0, 1, &disk, None, span)), &["/v"], span);
+    let mut at = 0;
+    let mut next = || {
+        at += 256 * KIB;
+        (0, StorageOp::Read, at - 256 * KIB, 256 * KIB)
+    };
+    rig.run(4, 0.5, &mut next);
+    rig.submit((0, StorageOp::Write, 1 << 41, 4 * KIB));
+    let seen = rig.run(5, 3.0, &mut next);
+    assert_eq!(seen.writes, 1);
+    assert!(seen.write_ms() < 100.0, "{} ms: the age bound alone is 1.2 s", seen.write_ms());
 }

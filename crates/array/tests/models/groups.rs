@@ -2,7 +2,7 @@
 
 use array::Layout;
 
-use super::load::{GIB, KIB, Rig, mixed};
+use super::load::{GIB, KIB, MIB, Rig, mixed, random_reads};
 use super::parts::{build, nearline, one_group, write_cache};
 
 fn pages_per_s(layout: Layout, disks: usize, cached: bool, writes: u64) -> super::load::Seen {
@@ -95,4 +95,23 @@ fn read_ahead_speeds_several_streams_on_one_disk() {
     };
     let rates = [0, 1 << 20, 4 << 20].map(mb_per_s);
     assert!(rates[1] > 1.3 * rates[0] && rates[2] > 1.2 * rates[1], "{rates:?}");
+}
+
+#[test]
+fn reads_pass_writes_that_were_acknowledged_but_not_for_good() {
+    let span = nearline().capacity_bytes / MIB * MIB;
+    let pages = |seed| mixed(seed, span, 32 * KIB, 100);
+    let mut rig =
+        Rig::new(build(one_group(Layout::Raid0, 1, &nearline(), Some(write_cache()), span)), &["/v"], span);
+    // A burst that takes the disk seconds, and one reader after it: it waits for the disk's queue, not for the burst.
+    rig.run(64, 0.1, pages(1));
+    rig.drain();
+    let one = rig.run(1, 2.0, random_reads(2, span, 4 * KIB));
+    assert!(one.reads >= 5 && one.read_max_ns < 500_000_000, "{} reads, {} ns", one.reads, one.read_max_ns);
+    // Readers that leave the disk no pause: they wait for what is overdue, and when that is written they have the disk alone.
+    let reads = |rig: &mut Rig, seed| rig.run(128, 2.0, random_reads(seed, span, 4 * KIB)).reads;
+    let first = reads(&mut rig, 3);
+    rig.run(128, 10.0, random_reads(4, span, 4 * KIB));
+    let later = reads(&mut rig, 5);
+    assert!(first * 10 < later * 9, "{first} and {later} reads in 2 s");
 }

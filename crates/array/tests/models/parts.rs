@@ -7,9 +7,10 @@ use array::{
 
 use super::load::{KIB, MIB};
 
+/// As behind an external array, which leaves it eight commands.
 pub fn disk(name: &str) -> RotatingDisk {
     match Assumptions::shipped().drive(name).expect("a known drive") {
-        DriveModel::Rotating(disk) => disk,
+        DriveModel::Rotating(disk) => RotatingDisk { queue_depth: 8, ..disk },
         DriveModel::Flash(_) => panic!("{name} does not rotate"),
     }
 }
@@ -35,6 +36,7 @@ pub fn controller(write_cache: Option<WriteCache>) -> Controller {
         acknowledge_us: 200.0,
         mb_per_s: 0.0,
         acknowledge_lanes: 1,
+        disk_queue_depth: 8,
         write_cache,
         read_ahead_bytes: 0,
         read_ahead_pause_ms: 0.0,

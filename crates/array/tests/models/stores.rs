@@ -172,3 +172,15 @@ fn a_full_write_log_holds_writes_to_the_pace_of_the_drain() {
     let sync = rig.run(1, 0.1, || (0, StorageOp::Sync, 0, 0));
     assert_eq!(sync.failed, 0);
 }
+
+#[test]
+fn a_store_takes_the_writes_of_a_volume_one_after_another() {
+    let span = GIB;
+    let write_ms = |depth: usize| {
+        let mut hardware = replicated(span, span);
+        hardware.controllers[0].acknowledge_us = 2_000.0;
+        Rig::new(build(hardware), &["/v"], span).run(depth, 1.0, mixed(5, span, 32 * KIB, 100)).write_ms()
+    };
+    let (alone, four) = (write_ms(1), write_ms(4));
+    assert!(alone < 3.5 && four > 7.5, "{alone} ms, four at a time {four} ms");
+}

@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use campaign::progress::{Progress, Watcher};
-use rehearsal::{Rehearsal, planned, rehearse, storage, with_databases};
+use rehearsal::{Assumptions, Rehearsal, Storage, planned, rehearse, storage, with_databases};
 use results::{IoClass, Measure, Outcome, Row, Verdict};
-use solution::Solution;
+use solution::{Deployment, Solution};
 
 /// A flash drive of `assumptions.toml`.
 pub const FLASH: &str = "SSDSC2BX800G4";
@@ -27,6 +27,10 @@ pub struct Question {
     pub duration_s: u32,
     pub tests: String,
     pub faults: String,
+    /// Further lines of `[engine]`.
+    pub engine: &'static str,
+    /// Values in place of the shipped ones.
+    pub assumptions: &'static str,
 }
 
 impl Question {
@@ -46,6 +50,8 @@ impl Question {
             duration_s: 40,
             tests: String::new(),
             faults: String::new(),
+            engine: "",
+            assumptions: "",
         }
     }
 
@@ -55,7 +61,7 @@ impl Question {
 
     fn text(&self) -> String {
         let Question { load, raid, disks, links, link, hot_spares, database_mib, cache_mib, .. } = self;
-        let Question { disk, controller, warmup_s, duration_s, tests, faults, .. } = self;
+        let Question { disk, controller, warmup_s, duration_s, tests, faults, engine, .. } = self;
         let capacity_gb = if *disk == FLASH { 800 } else { 4000 };
         format!(
             r#"
@@ -108,6 +114,7 @@ cache_min_mib = 4
 cache_max_mib = {cache_mib}
 flush_start_percent = 4
 flush_stop_percent = 8
+{engine}
 
 [[test]]
 kind = "performance"
@@ -124,18 +131,24 @@ warmup_limit_s = {warmup_s}
         Solution::parse(&self.text(), "what_if.toml").unwrap_or_else(|error| panic!("{error}"))
     }
 
+    fn storage(&self, solution: &Solution, deployments: &[Deployment]) -> Storage {
+        let assumptions = Assumptions::shipped().with(self.assumptions);
+        let assumptions = assumptions.unwrap_or_else(|error| panic!("{error}"));
+        storage(solution, deployments, &assumptions, 1).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Why its faults cannot be.
     pub fn refusal(&self) -> String {
         let solution = self.solution();
         let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
-        let storage = storage(&solution, &deployments, 1).unwrap_or_else(|error| panic!("{error}"));
+        let storage = self.storage(&solution, &deployments);
         planned(&solution, &deployments, &storage.parts).expect_err("it cannot be").to_string()
     }
 
     pub fn answer(&self) -> Answer {
         let solution = self.solution();
         let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
-        let storage = storage(&solution, &deployments, 1).unwrap_or_else(|error| panic!("{error}"));
+        let storage = self.storage(&solution, &deployments);
         let faults =
             planned(&solution, &deployments, &storage.parts).unwrap_or_else(|error| panic!("{error}"));
         let tests = with_databases(&deployments[0].tests);

@@ -13,7 +13,9 @@ pub fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
     let test = solution.deployment(Some(&host)).expect("it is valid").tests.remove(0);
     let spec = test.drill.as_ref().expect("it is a drill");
     let site = Rc::new(Site::of(solution, &test, spec).expect("it has copies"));
-    let storage = storage(solution, &site.deployments(), seed).expect("it can be modelled").model;
+    let storage = storage(solution, &site.deployments(), &rehearsal::Assumptions::shipped(), seed)
+        .expect("it can be modelled")
+        .model;
     let (name, ordinal, begins_ms) = ("Drill".to_owned(), 1, 0);
     let plan = DrillPlan { site, test: &test, drill: spec, ordinal, name, begins_ms, seed, storage };
     let mut rows = Vec::new();
