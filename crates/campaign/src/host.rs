@@ -369,8 +369,9 @@ impl ShardState {
         let (opened, report) = match opened {
             Ok((opened, report)) => (Rc::new(opened), report),
             Err(error) => {
+                // Why the opening failed is the story, not what maintenance met on the same disk.
                 for job in jobs {
-                    job.await?;
+                    let _ = job.await;
                 }
                 return Err(error.into());
             }

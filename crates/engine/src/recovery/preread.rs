@@ -2,7 +2,7 @@
 //!
 //! Each page that a record names is read together with its neighbours that the same stretch of log names. Whenever redo goes
 //! on it asks for so many reads that the limit is under way. While it waits for the oldest of them, nobody asks for more: so the
-//! storage sees fewer by then, as in published soft recoveries, which have 5.5 to 7 of eight under way.
+//! storage sees fewer by then, as in most published soft recoveries, which have 5.5 to 7 under way.
 //! Storage that is faster than redo does not wait for redo: what has come in order counts as used.
 //!
 //! Limits: a fixed number of reads under way, and a few times as many pages that are there before redo needs them, an eighth of
