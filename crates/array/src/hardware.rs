@@ -311,6 +311,8 @@ pub struct LogStore {
     pub block_bytes: u64,
     /// What is written to the group at a time, after compression (rounded up to whole rows of the group).
     pub segment_bytes: u64,
+    /// Regions of the volumes whose reads the flash cache tells apart.
+    pub cache_regions: u32,
 }
 
 /// A replicated store over nodes with drives of their own.

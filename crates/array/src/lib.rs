@@ -23,6 +23,7 @@ mod links;
 mod lru;
 mod raid;
 mod report;
+mod residency;
 mod space;
 mod streams;
 

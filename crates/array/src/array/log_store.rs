@@ -2,20 +2,21 @@
 //!
 //! * A write is acknowledged when the write memory has it (room for it permitting). Compressed data gather into
 //!   segments; a segment goes to the group in whole rows, and to the flash cache.
-//! * A read is served from memory (exact LRU over blocks), from flash, or from the group. The flash holds the share of the
-//!   stored data that its room allows, by segment, picked by a hash: under random reads that is the hit rate of an LRU.
+//! * A read is served from memory (exact LRU over blocks), from flash, or from the group. The flash holds whole segments:
+//!   what a cache of its size comes to hold of each region under the reads that memory leaves (`residency`).
 //! * Data of the start lie in the order of their addresses, compressed; the log goes on behind them. When it has
 //!   come to the end of the group, segments are cleaned: to win one, u/(1-u) segments of live data are read and written,
 //!   u being the share of the group in use (Rosenblum and Ousterhout, "The design and implementation of a log-structured
 //!   file system", 1992).
 //!
 //! Left out: where a rewritten block lies (it is read from its first place), snapshots' hold on old blocks, the index
-//! and its reads, checksum time, fill of the flash cache from reads, compression that differs from block to block.
+//! and its reads, checksum time, writes that fill the flash cache, compression that differs from block to block.
 
 use super::{Array, JobId, Kind};
-use crate::hardware::LogStore;
+use crate::hardware::{LogStore, Target, VolumePlacement};
 use crate::lru::Lru;
 use crate::mix;
+use crate::residency::Residency;
 
 pub(super) struct LogStoreState {
     memory: Lru,
@@ -29,8 +30,8 @@ pub(super) struct LogStoreState {
     log_at: u64,
     log_wrapped: bool,
     flash_at: u64,
-    /// Of 2^32 segments of the volumes, those on flash.
-    on_flash: u64,
+    /// What the flash holds of the volumes.
+    residency: Residency,
     used_share: f64,
     cleaning_owed: f64,
     pub hits: u64,
@@ -42,6 +43,7 @@ impl LogStoreState {
         store: &LogStore,
         group_bytes: u64,
         row_bytes: u64,
+        volume_bytes: u64,
         flash_bytes: u64,
         held_max_bytes: u64,
     ) -> LogStoreState {
@@ -58,7 +60,7 @@ impl LogStoreState {
             log_at,
             log_wrapped: false,
             flash_at: 0,
-            on_flash: (share * (1u64 << 32) as f64) as u64,
+            residency: Residency::new(volume_bytes, store.cache_regions, store.segment_bytes, share),
             used_share: (stored / group_bytes as f64).min(0.95),
             cleaning_owed: 0.0,
             hits: 0,
@@ -102,9 +104,11 @@ impl Array {
                 let at = from * block_bytes;
                 let length = ((count * block_bytes) as f64 * stored) as u64;
                 let length = length.max(1).next_multiple_of(4096);
-                let place = mix((at / segment_bytes) ^ self.seed);
-                let on_flash = !flash.is_empty() && (place >> 32) < self.log_stores[store].on_flash;
-                if on_flash {
+                let segment = at / segment_bytes;
+                let place = mix(segment ^ self.seed);
+                let residency = &mut self.log_stores[store].residency;
+                residency.count_read(at, count * block_bytes);
+                if !flash.is_empty() && residency.holds(segment * segment_bytes, place) {
                     let drive = flash[(place % flash.len() as u64) as usize];
                     let room = self.drives[drive].capacity_bytes() - length;
                     let byte = (at as f64 * stored) as u64 % room / 4096 * 4096;
@@ -119,6 +123,12 @@ impl Array {
             if !hit {
                 run = Some(run.map_or((block, 1), |(from, count)| (from, count + 1)));
             }
+        }
+        if self.log_stores[store].residency.is_due() {
+            let on_store = |placement: &VolumePlacement| placement.target == Target::LogStore { store };
+            let volumes = self.volumes.iter().filter(|volume| on_store(&volume.placement));
+            let data_bytes = volumes.map(|volume| volume.space.high_water()).sum();
+            self.log_stores[store].residency.settle(data_bytes);
         }
     }
 

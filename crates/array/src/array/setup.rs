@@ -65,10 +65,14 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
             known.check("drive", *drive, drives)?;
             take(&store.name, *drive)?;
         }
-        if !(store.stored_per_written > 0.0 && store.block_bytes >= 4096 && store.segment_bytes > 0) {
+        if !(store.stored_per_written > 0.0
+            && store.block_bytes >= 4096
+            && store.segment_bytes > 0
+            && store.cache_regions > 0)
+        {
             return Err(bad(
                 &store.name,
-                "stored_per_written, block_bytes (4096 at least) and segment_bytes must be set",
+                "stored_per_written, block_bytes (4096 at least), segment_bytes and cache_regions must be set",
             ));
         }
     }
@@ -218,19 +222,19 @@ impl Array {
             data_busy_ns: 0,
         });
         let drives: Vec<DriveState> = drives.collect();
-        let log_stores = hardware.log_stores.iter().map(|store| {
+        let log_stores = hardware.log_stores.iter().enumerate().map(|(index, store)| {
             let group: &Raid = &groups[store.group];
             let flash = store.flash.iter().map(|drive| drives[*drive].capacity_bytes()).sum();
-            let owner = hardware.volumes.iter().find(|volume| match volume.target {
-                Target::LogStore { store: of } => hardware.log_stores[of].name == store.name,
-                _ => false,
-            });
+            let volumes =
+                hardware.volumes.iter().filter(|volume| volume.target == Target::LogStore { store: index });
+            let owner = volumes.clone().next();
             let cache = owner.and_then(|volume| hardware.controllers[volume.owner].write_cache.as_ref());
             let memory = cache.map_or(0, |cache| (cache.bytes as f64 * cache.dirty_max_pct / 100.0) as u64);
             LogStoreState::new(
                 store,
                 group.capacity_bytes,
                 group.data_units * group.element_bytes,
+                volumes.map(|volume| volume.bytes).sum(),
                 flash,
                 memory,
             )
