@@ -726,7 +726,7 @@ def check_statistics(run, test, report, window, name):
         same_row(f"checksum: {name}", theirs, **place(ours), **timed(ours), **{key: ours[key] for key in counts})
     for ours, theirs in stored("backup", report["backups"]):
         same_row(f"backup: {name}", theirs, destination=ours["destination"], **place(ours), **timed(ours))
-    kinds = ["processor", "link", "controller", "store", "volume", "drive"]
+    kinds = ["processor", "link", "controller", "store", "pool", "volume", "drive"]
     # Runs that were recorded before there was this table have no such rows.
     parts = run.rows("SELECT * FROM storage_part WHERE test = ? ORDER BY rowid", test["ordinal"]) \
         if "storage_part" in run.tables else []

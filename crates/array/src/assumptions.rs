@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use crate::error::ArrayError;
 use crate::hardware::{
-    Controller, DriveModel, HostCosts, Link, LogStore, Rebuild, ReplicatedStore, WriteCache,
+    Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, Rebuild, ReplicatedStore, WriteCache,
 };
 
 /// Where a value comes from.
@@ -137,6 +137,11 @@ impl Assumptions {
         self.get("rebuild", name)
     }
 
+    /// A dynamic pool by kind.
+    pub fn dynamic_pool(&self, name: &str) -> Result<DynamicPool, ArrayError> {
+        self.get("dynamic_pool", name)
+    }
+
     /// A log-structured store by kind; its group, flash drives and resident bytes are the caller's.
     pub fn log_store(&self, name: &str) -> Result<LogStore, ArrayError> {
         let store: LogStore = self.get("log_store", name)?;
@@ -195,6 +200,7 @@ mod tests {
                     "write_cache" => assumptions.write_cache(&name).map(|_| ()),
                     "link" => assumptions.link(&name).map(|_| ()),
                     "host" => assumptions.host(&name).map(|_| ()),
+                    "dynamic_pool" => assumptions.dynamic_pool(&name).map(|_| ()),
                     "rebuild" => assumptions.rebuild(&name).map(|_| ()),
                     "log_store" => assumptions.log_store(&name).map(|_| ()),
                     "replicated_store" => assumptions.replicated_store(&name).map(|_| ()),

@@ -141,6 +141,16 @@ pub enum Layout {
     },
 }
 
+/// A kind of dynamic pool: what of [`Layout::DynamicPool`] its maker sets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DynamicPool {
+    /// Drives in a row, parities included.
+    pub width: u32,
+    /// Bytes of a row on one drive.
+    pub piece_bytes: u64,
+}
+
 /// Which mirror serves a random read; a sequential stream stays on one mirror whatever this says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
@@ -416,6 +426,13 @@ pub enum Event {
     DriveFails {
         /// The drive.
         drive: usize,
+    },
+    /// Drives like those of a dynamic pool are added to it, and pieces move to them until all are equally full.
+    DrivesAdded {
+        /// The group that is the pool.
+        group: usize,
+        /// How many.
+        count: u32,
     },
     /// Every access of a drive takes `factor` times as long from now on (1 = as before).
     DriveSlow {

@@ -31,9 +31,9 @@ pub use array::{Array, RebuildStatus, SharedArray};
 pub use assumptions::{Assumptions, Source};
 pub use error::ArrayError;
 pub use hardware::{
-    Controller, DestageOrder, Drive, DriveModel, Event, FlashDrive, Group, Hardware, HostCosts, Layout, Link,
-    LogStore, MirrorReads, Path, Rebuild, ReplicatedStore, RotatingDisk, StoreNode, Target, VolumePlacement,
-    WriteCache,
+    Controller, DestageOrder, Drive, DriveModel, DynamicPool, Event, FlashDrive, Group, Hardware, HostCosts,
+    Layout, Link, LogStore, MirrorReads, Path, Rebuild, ReplicatedStore, RotatingDisk, StoreNode, Target,
+    VolumePlacement, WriteCache,
 };
 pub use report::{DeviceReport, PartKind, PartReport};
 

@@ -8,10 +8,14 @@
 //! Left out: checksums beside data, read errors of single sectors, parity computation time, the write hole (contents
 //! are the world's business).
 
+mod pool;
+
 use smallvec::SmallVec;
 
 use crate::hardware::{Group, Layout, MirrorReads};
 use crate::mix;
+pub(crate) use pool::PieceMove;
+use pool::Pool;
 
 /// A command to a drive: drive, first byte, bytes.
 pub(crate) type Access = (usize, u64, u64);
@@ -29,9 +33,6 @@ pub(crate) enum Slot {
     Rebuilding(u64),
 }
 
-/// A row of a dynamic pool: for each unit the slot and the piece on it.
-type PoolRow = SmallVec<[(u32, u32); 10]>;
-
 pub(crate) struct Raid {
     /// Drive in each slot.
     pub drives: Vec<usize>,
@@ -45,13 +46,6 @@ pub(crate) struct Raid {
     mirror_reads: MirrorReads,
     turn: u64,
     seed: u64,
-}
-
-pub(crate) struct Pool {
-    pub piece_bytes: u64,
-    pub rows: Vec<PoolRow>,
-    /// Next free piece of each slot.
-    pub next_piece: Vec<u32>,
 }
 
 impl Raid {
@@ -110,7 +104,9 @@ impl Raid {
         let count = self.drives.len() as u64;
         if let Some(pool) = &self.pool {
             let rows_per_piece = pool.piece_bytes / self.element_bytes;
-            let (slot, piece) = pool.rows[(row / rows_per_piece) as usize][unit as usize];
+            // Parities move on by one drive with each row of elements.
+            let position = (unit + row) % (self.data_units + self.parity_units);
+            let (slot, piece) = pool.rows[(row / rows_per_piece) as usize][position as usize];
             let byte = u64::from(piece) * pool.piece_bytes + row % rows_per_piece * self.element_bytes;
             return (slot as usize, byte);
         }
@@ -330,21 +326,6 @@ impl Raid {
         }
     }
 
-    /// What must be read to rebuild a range of a unit of a pool's row.
-    pub fn plan_pool_rebuild(
-        &self,
-        pool_row: usize,
-        unit: u64,
-        into_piece: u64,
-        bytes: u64,
-    ) -> Result<Accesses, Lost> {
-        let Some(pool) = &self.pool else { return Err(Lost) };
-        let first_row = pool_row as u64 * (pool.piece_bytes / self.element_bytes);
-        let (row, into) = (first_row + into_piece / self.element_bytes, into_piece % self.element_bytes);
-        let reads = self.survivors(row, unit, into, bytes);
-        if (reads.len() as u64) < self.data_units { Err(Lost) } else { Ok(reads) }
-    }
-
     /// The part of each drive that a range of the group lies on (layouts without a pool).
     pub fn drive_range(&self, start: u64, bytes: u64) -> (u64, u64) {
         let row_bytes = self.data_units * self.element_bytes;
@@ -352,32 +333,5 @@ impl Raid {
             return (start, start + bytes);
         }
         (start / row_bytes * self.element_bytes, (start + bytes).div_ceil(row_bytes) * self.element_bytes)
-    }
-}
-
-impl Pool {
-    fn new(count: u64, width: u64, piece_bytes: u64, drive_bytes: u64, spare: u32, seed: u64) -> Pool {
-        let pieces_per_drive = (drive_bytes / piece_bytes) as u32;
-        let usable = (u64::from(pieces_per_drive) * count.saturating_sub(u64::from(spare))) / width;
-        let mut next_piece = vec![0u32; count as usize];
-        let mut rows = Vec::with_capacity(usable as usize);
-        let mut order: Vec<u32> = (0..count as u32).collect();
-        for row in 0..usable {
-            // The emptiest slots, ties broken by the seed: even fill, and every pair of drives shares rows.
-            order.sort_by_key(|slot| {
-                (next_piece[*slot as usize], mix(seed ^ mix(row << 16 | u64::from(*slot))))
-            });
-            let chosen = &order[..width as usize];
-            if chosen.iter().any(|slot| next_piece[*slot as usize] >= pieces_per_drive) {
-                break;
-            }
-            let mut pieces = PoolRow::new();
-            for slot in chosen {
-                pieces.push((*slot, next_piece[*slot as usize]));
-                next_piece[*slot as usize] += 1;
-            }
-            rows.push(pieces);
-        }
-        Pool { piece_bytes, rows, next_piece }
     }
 }

@@ -15,6 +15,8 @@ pub enum PartKind {
     Volume,
     /// A log-structured or replicated store.
     Store,
+    /// A pool of drives that moves data between them.
+    Pool,
 }
 
 /// One part over the time since the last reset. Counts that a kind of part does not have are 0.
@@ -79,7 +81,7 @@ impl PartReport {
 pub struct DeviceReport {
     /// Length of that time.
     pub seconds: f64,
-    /// The parts: drives, links, controllers, stores, volumes.
+    /// The parts: drives, links, controllers, stores, pools, volumes.
     pub parts: Vec<PartReport>,
     /// Requests to volumes that no placement names: they took no time.
     pub unplaced_requests: u64,

@@ -6,10 +6,12 @@
 //! * Hosts of one enclosure share its controllers (`scope = "shared"`), or each host has its own. Volumes are owned by the
 //!   controllers in turn. Each link of a host leads to one controller, in turn; those to the other controllers are for failover.
 //! * A mirror reads from its disks in turn ([`array::MirrorReads::Alternate`]), for every solution.
+//! * The hot spares of an enclosure are like the disks of the first volume, or RAID pool, of its first host.
+//! * A pool is the store that `[array]` names. Without one it is one RAID group; of that, and of a dynamic pool, volumes are cut
+//!   one behind the other, in the order of the hosts and their volumes, each from the begin of a row on.
 //!
-//! * The hot spares of an enclosure are like the disks of the first volume of its first host.
-//!
-//! Limits: a pool is modelled as the one store that `[array]` names. A spare stands in for any drive, of any enclosure.
+//! Limits: all pools keep data alike. Of hosts that take no part nothing lies in a group. A spare stands in for any drive, of
+//! any enclosure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +44,10 @@ pub struct VolumeParts {
     pub host: String,
     /// Volume.
     pub volume: String,
-    /// Its disks in their order; none in a store.
+    /// Its disks in their order, those of its pool if it lies in one; none in a store.
     pub drives: Vec<usize>,
+    /// The group that is its pool, if disks can be added to that.
+    pub pool: Option<usize>,
     /// The first link of its host.
     pub link: usize,
     /// The controller that owns it.
@@ -129,6 +133,7 @@ fn hardware(
         arrays: BTreeMap::new(),
         spared: BTreeSet::new(),
         pools: BTreeMap::new(),
+        taken_bytes: BTreeMap::new(),
     };
     for (number, deployment) in deployments.iter().enumerate() {
         builder.add_host(number, deployment)?;
@@ -149,8 +154,10 @@ struct Builder<'a> {
     arrays: BTreeMap<String, Vec<usize>>,
     /// Enclosures whose spares are there.
     spared: BTreeSet<String>,
-    /// Place and pool: the store.
+    /// Place and pool: the store, or the group.
     pools: BTreeMap<(String, String), usize>,
+    /// End of what volumes take of each group that is a pool.
+    taken_bytes: BTreeMap<usize, u64>,
 }
 
 impl Builder<'_> {
@@ -174,14 +181,18 @@ impl Builder<'_> {
             let Some(info) = volumes.iter().find(|volume| volume.name == tested.name) else { continue };
             let owner = controllers[index % reached];
             let (target, bytes) = self.target(host, number, &place, info)?;
-            let drives = match target {
-                Target::Group { group, .. } => self.hardware.groups[group].drives.clone(),
-                _ => Vec::new(),
+            let group = match target {
+                Target::Group { group, .. } => Some(group),
+                _ => None,
             };
+            let drives = group.map_or(Vec::new(), |group| self.hardware.groups[group].drives.clone());
+            let is_pool =
+                |group: &usize| matches!(self.hardware.groups[*group].layout, Layout::DynamicPool { .. });
             self.parts.push(VolumeParts {
                 host: host.to_owned(),
                 volume: info.name.clone(),
                 drives,
+                pool: group.filter(is_pool),
                 link: paths[0].links[0],
                 controller: owner,
             });
@@ -197,7 +208,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The hot spares of the host's enclosure, like the disks of its first volume.
+    /// The hot spares of the host's enclosure, like the disks of its first volume that a spare can help.
     fn add_spares(&mut self, host: &str, volumes: &[VolumeInfo]) -> Outcome<()> {
         let enclosure =
             self.hosts.iter().find(|spec| spec.name == host).and_then(|spec| spec.enclosure.clone());
@@ -207,7 +218,10 @@ impl Builder<'_> {
             return Ok(());
         };
         let with_disk = volumes.iter().find_map(|volume| {
-            let disk = self.solution.file.volume[volume.entry].disk.as_ref()?;
+            let described = &self.solution.file.volume[volume.entry];
+            let pool = described.pool.as_ref().filter(|_| self.spec.store.is_none());
+            let pool = pool.and_then(|name| self.solution.file.pool.iter().find(|pool| pool.name == *name));
+            let disk = described.disk.as_ref().or(pool.map(|pool| &pool.disk))?;
             Some((volume.entry, disk.clone()))
         });
         if let (Some((entry, disk)), Some(count @ 1..)) = (with_disk, described.hot_spares) {
@@ -269,7 +283,7 @@ impl Builder<'_> {
             let capacity = self.group_bytes(group);
             return Ok((Target::Group { group, first_byte: 0 }, asked.unwrap_or(capacity).min(capacity)));
         }
-        let (Some(pool), Some(bytes)) = (&volume.pool, asked) else {
+        let (Some(pool_name), Some(bytes)) = (&volume.pool, asked) else {
             let message = format!("volume `{}` has neither disks nor a pool with a capacity", info.name);
             return Err(self.solution.error(
                 &at,
@@ -279,20 +293,84 @@ impl Builder<'_> {
         };
         let target = match self.spec.store.clone() {
             Some(Store::LogStructured { model, cache_disk, cache_disks }) => {
-                let store = self.log_store(place, pool, &model, (&cache_disk, cache_disks), &at)?;
+                let store = self.log_store(place, pool_name, &model, (&cache_disk, cache_disks), &at)?;
                 Target::LogStore { store }
             }
             Some(Store::Replicated { model, nodes }) => {
-                let store = self.replicated_store(place, pool, &model, nodes, &at)?;
+                let store = self.replicated_store(place, pool_name, &model, nodes, &at)?;
                 Target::ReplicatedStore { store, node: number % nodes.max(1) as usize }
             }
+            Some(Store::DynamicPool { model, spare_disks }) => {
+                let pool = self.assumptions.dynamic_pool(&model);
+                let pool = pool.map_err(|error| self.bad("array.store.model", error))?;
+                let layout = Layout::DynamicPool {
+                    width: pool.width,
+                    piece_bytes: pool.piece_bytes,
+                    spare_drives: spare_disks,
+                };
+                let group = self.pool_group(place, pool_name, Some(layout), &at)?;
+                self.cut(group, bytes, info, &at)?
+            }
             None => {
-                let message =
-                    format!("volume `{}` lies in a pool, and [array] says nothing of its store", info.name);
-                return Err(self.solution.error("array", message, Some("add store = { kind = .. }".into())));
+                let group = self.pool_group(place, pool_name, None, &at)?;
+                self.cut(group, bytes, info, &at)?
             }
         };
         Ok((target, bytes))
+    }
+
+    /// The group that a pool is, of this layout or that of its protection.
+    fn pool_group(&mut self, place: &str, pool: &str, layout: Option<Layout>, at: &str) -> Outcome<usize> {
+        let key = (place.to_owned(), pool.to_owned());
+        if let Some(known) = self.pools.get(&key) {
+            return Ok(*known);
+        }
+        let described = self.solution.pool(pool, at)?.clone();
+        let entry = self.solution.file.pool.iter().position(|known| known.name == pool).unwrap_or_default();
+        let refuse = |field: &str, message: &str, help: &str| {
+            Err(self.solution.error(&format!("pool[{entry}].{field}"), message, Some(help.into())))
+        };
+        if layout.is_none() && described.group_disks.is_some_and(|disks| disks != described.disks) {
+            return refuse(
+                "group_disks",
+                "one pool is modelled as one group",
+                "describe each group as a pool",
+            );
+        }
+        if described.fast_disks.is_some_and(|disks| disks > 0) {
+            return refuse(
+                "fast_disks",
+                "two kinds of disks are not modelled as one group",
+                "leave them out",
+            );
+        }
+        let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
+        let name = format!("{place} {pool}");
+        let drives = self.add_drives(&described.disk, described.disks, &name, &format!("pool[{entry}]"))?;
+        let group = self.add_group(&name, layout, drives);
+        self.pools.insert(key, group);
+        Ok(group)
+    }
+
+    /// The next part of a group that is a pool.
+    fn cut(&mut self, group: usize, bytes: u64, info: &VolumeInfo, at: &str) -> Outcome<Target> {
+        let (capacity, row) = (self.group_bytes(group), self.row_bytes(group));
+        let taken = self.taken_bytes.entry(group).or_default();
+        let first_byte = *taken;
+        *taken = first_byte + bytes.next_multiple_of(row);
+        if first_byte + bytes > capacity {
+            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            let message = format!(
+                "volume `{}` of {:.1} GiB does not fit into {}: {:.1} of {:.1} GiB are taken",
+                info.name,
+                gib(bytes),
+                self.hardware.groups[group].name,
+                gib(first_byte.min(capacity)),
+                gib(capacity)
+            );
+            return Err(self.solution.error(&format!("{at}.capacity_gib"), message, None));
+        }
+        Ok(Target::Group { group, first_byte })
     }
 
     fn log_store(
@@ -417,20 +495,43 @@ impl Builder<'_> {
         self.hardware.groups.len() - 1
     }
 
-    /// What a group holds, as its disks' data sheets say; whole stripe elements.
+    /// What a group holds, as its disks' data sheets say; whole stripe elements, or rows of pieces.
     fn group_bytes(&self, group: usize) -> u64 {
         let Group { layout, drives, stripe_element_bytes, .. } = &self.hardware.groups[group];
         let one = drives.iter().map(|drive| drive_bytes(&self.hardware.drives[*drive].model)).min();
+        let (one, count) = (one.unwrap_or(0), drives.len() as u64);
+        if let Layout::DynamicPool { width, piece_bytes, spare_drives } = *layout {
+            let pieces = one / piece_bytes.max(1) * count.saturating_sub(u64::from(spare_drives));
+            return pieces / u64::from(width).max(1) * self.row_bytes(group);
+        }
+        let element = *stripe_element_bytes;
+        one / element.max(1) * element * self.data_disks(group)
+    }
+
+    /// Disks' worth of data in a row. Too few disks for a layout are the array's to refuse.
+    fn data_disks(&self, group: usize) -> u64 {
+        let Group { layout, drives, .. } = &self.hardware.groups[group];
         let count = drives.len() as u64;
         let data = match layout {
             Layout::Raid0 => count,
             Layout::Raid1 => 1,
             Layout::Raid10 => count / 2,
-            Layout::Raid5 => count - 1,
-            Layout::Raid6 | Layout::DynamicPool { .. } => count - 2,
-            Layout::TripleParity => count - 3,
+            Layout::Raid5 => count.saturating_sub(1),
+            Layout::Raid6 => count.saturating_sub(2),
+            Layout::TripleParity => count.saturating_sub(3),
+            Layout::DynamicPool { width, .. } => u64::from(*width).saturating_sub(2),
         };
-        one.unwrap_or(0) / stripe_element_bytes * stripe_element_bytes * data
+        data.max(1)
+    }
+
+    /// Data of a row of stripe elements, or of pieces.
+    fn row_bytes(&self, group: usize) -> u64 {
+        let Group { layout, stripe_element_bytes, .. } = &self.hardware.groups[group];
+        let one = match layout {
+            Layout::DynamicPool { piece_bytes, .. } => *piece_bytes,
+            _ => *stripe_element_bytes,
+        };
+        one.max(1) * self.data_disks(group)
     }
 }
 

@@ -21,11 +21,11 @@ pub struct StorageArray {
     pub link: String,
     /// Links of one host, to the controllers in turn; 1 when not given.
     pub links_per_host: Option<u32>,
-    /// How the pools of the file keep data, if it has any.
+    /// How the pools of the file keep data; as RAID groups, by the protection of each, when not given.
     pub store: Option<Store>,
 }
 
-/// How pools keep data. Kinds are names of `assumptions.toml`.
+/// How pools keep data, if not as RAID groups. Kinds are names of `assumptions.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Store {
@@ -44,6 +44,13 @@ pub enum Store {
         model: String,
         /// Nodes of one pool; hosts run on them in turn.
         nodes: u32,
+    },
+    /// Rows of double parity over disks picked anew for each piece.
+    DynamicPool {
+        /// Kind of pool.
+        model: String,
+        /// Disks' worth of room, spread over the pool, that is kept free for reconstruction.
+        spare_disks: u32,
     },
 }
 

@@ -223,6 +223,8 @@ pub struct Fault {
     pub volume: Option<String>,
     /// Disk of the volume that it happens to, from 1; the first when not given.
     pub disk: Option<u32>,
+    /// Disks that are added to the pool of the volume; 1 when not given.
+    pub disks: Option<u32>,
     /// Database that rots; the first on the volume when not given.
     pub database: Option<String>,
     /// Page of the database that rots, from 1; 4096 when not given.

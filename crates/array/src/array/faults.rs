@@ -8,6 +8,7 @@ impl Array {
     pub(super) fn happen(&mut self, event: Event) {
         match event {
             Event::DriveFails { drive } => self.drive_fails(drive),
+            Event::DrivesAdded { group, count } => self.add_drives(group, count),
             Event::DriveSlow { drive, factor } => {
                 if let Some(drive) = self.drives.get_mut(drive) {
                     drive.set_slowness(factor);

@@ -490,6 +490,13 @@ impl SharedArray {
         array.rebuild(drive)
     }
 
+    /// See [`Array::rebalance`]. Time moves on to `now` first.
+    pub fn rebalance(&self, now: Time, group: usize) -> Option<RebuildStatus> {
+        let mut array = self.0.borrow_mut();
+        array.advance(now.ns);
+        array.rebalance(group)
+    }
+
     /// See [`Array::reset_statistics`].
     pub fn reset_statistics(&self, now: Time) {
         self.0.borrow_mut().reset_statistics(now);

@@ -1,44 +1,56 @@
-//! Rebuild of lost drives, and patrol reads.
+//! Rebuild of lost drives, rebalancing onto added ones, and patrol reads.
 //!
-//! A lost slot of a RAID group is rebuilt on a spare, from the outer to the inner tracks; a row of a dynamic pool on
+//! A lost slot of a RAID group is rebuilt on a spare, from the outer to the inner tracks; a piece of a dynamic pool on
 //! whatever drive of the pool has room. Only what volumes have used is rebuilt, if the settings say so.
 //!
-//! Left out: copy-back to a replaced drive, prediction of failures.
+//! Drives that are added to a dynamic pool are empty. Pieces move to them, each from the drive that holds most, until all
+//! hold equally many, with the settings of rebuilds. A piece is read at its new place when all of it is there.
+//!
+//! Left out: copy-back to a replaced drive, prediction of failures, writes to a piece while it moves (they go to its old
+//! place only), room for more data on added drives.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use world::Time;
 
 use super::{Array, Happening, Kind};
-use crate::hardware::{Layout, Target};
-use crate::raid::Slot;
+use crate::hardware::{Drive, Target};
+use crate::raid::{PieceMove, Slot};
 
 const PATROL_BYTES: u64 = 1 << 20;
 
-/// A range that is to be rebuilt.
+/// A range that is to be rebuilt or moved.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     /// Of the lost slot's drive.
     Drive { start: u64, bytes: u64 },
-    /// Of a unit of a pool's row, onto this piece of this slot.
-    Pool { row: usize, unit: u64, to_slot: u32, to_piece: u32 },
+    /// A piece of a pool; its first bytes are at their new place already.
+    Piece { to: PieceMove, into: u64 },
 }
 
-/// A step under way: its part, its first byte on the drive, its end there, and whether it ends the part.
+/// A step under way: its part, its first byte on the drive, and its end there.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     part: Part,
     start: u64,
     end: u64,
-    ends_part: bool,
 }
 
-/// How far the rebuild of a lost drive is.
+/// What is being put in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// What a lost drive held.
+    Lost { drive: usize, slot: usize },
+    /// The share of drives that were added.
+    Added,
+}
+
+/// How far the rebuild of a lost drive, or a rebalancing, is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RebuildStatus {
     /// The drive has not been given up yet.
     Waiting,
-    /// No spare is left: its data stay without this copy.
+    /// No spare is left, or no room in the pool: data stay without this copy.
     NoSpare,
     /// This share of what is to be rebuilt has been begun, 0 to 1.
     UnderWay(f64),
@@ -47,19 +59,20 @@ pub enum RebuildStatus {
 }
 
 pub(super) struct RebuildState {
-    drive: usize,
+    purpose: Purpose,
     group: usize,
-    slot: usize,
     status: RebuildStatus,
     /// Bytes of all parts, and of those that have been begun.
     total_bytes: u64,
     begun_bytes: u64,
     parts: VecDeque<Part>,
-    /// Bytes of the first part that have been issued.
+    /// Bytes of the first part that have been issued, if it is a drive's.
     into: u64,
     next_step: u32,
     under_way: BTreeMap<u32, Step>,
     next_step_ns: u64,
+    /// Pieces have no place to go to.
+    without_room: bool,
     ended: bool,
     started: bool,
 }
@@ -67,15 +80,42 @@ pub(super) struct RebuildState {
 impl Array {
     /// How far the rebuild of `drive` is; `None` if it was not lost, or belongs to no group.
     pub fn rebuild(&self, drive: usize) -> Option<RebuildStatus> {
-        self.rebuilds.iter().find(|state| state.drive == drive).map(|state| state.status)
+        let of_drive = |state: &&RebuildState| matches!(state.purpose, Purpose::Lost { drive: lost, .. } if lost == drive);
+        self.rebuilds.iter().find(of_drive).map(|state| state.status)
+    }
+
+    /// How far the last rebalancing of `group` is; `None` if no drives were added to it.
+    pub fn rebalance(&self, group: usize) -> Option<RebuildStatus> {
+        let of_group = |state: &&RebuildState| state.purpose == Purpose::Added && state.group == group;
+        self.rebuilds.iter().rfind(of_group).map(|state| state.status)
     }
 
     pub(super) fn begin_rebuild(&mut self, group: usize, slot: usize, drive: usize) {
         self.drive_slots[drive] = None;
+        let start_ns = self.now_ns + (self.hardware.rebuild.start_after_ms * 1e6) as u64;
+        self.begin(Purpose::Lost { drive, slot }, group, start_ns);
+    }
+
+    /// Adds drives like the first one of a dynamic pool to it, and begins to move pieces to them.
+    pub(super) fn add_drives(&mut self, group: usize, count: u32) {
+        if self.groups.get_mut(group).is_none_or(|raid| raid.pool().is_none()) {
+            return;
+        }
+        let model = self.hardware.drives[self.groups[group].drives[0]].clone();
+        for number in 1..=count {
+            let drive = self.drives.len();
+            let name = format!("{} added disk {number}", self.hardware.groups[group].name);
+            self.add_drive(Drive { name, ..model.clone() });
+            self.drive_slots[drive] = Some((group, self.groups[group].drives.len()));
+            self.groups[group].add_slot(drive);
+        }
+        self.begin(Purpose::Added, group, self.now_ns);
+    }
+
+    fn begin(&mut self, purpose: Purpose, group: usize, start_ns: u64) {
         self.rebuilds.push(RebuildState {
-            drive,
+            purpose,
             group,
-            slot,
             status: RebuildStatus::Waiting,
             total_bytes: 0,
             begun_bytes: 0,
@@ -84,18 +124,16 @@ impl Array {
             next_step: 0,
             under_way: BTreeMap::new(),
             next_step_ns: 0,
+            without_room: false,
             ended: false,
             started: false,
         });
         let index = self.rebuilds.len() as u32 - 1;
-        let start_ns = self.now_ns + (self.hardware.rebuild.start_after_ms * 1e6) as u64;
         self.at(start_ns, Happening::Rebuild(index));
     }
 
-    /// Finds where to rebuild to, and what.
-    fn start_rebuild(&mut self, index: usize) {
-        let (group, slot) = (self.rebuilds[index].group, self.rebuilds[index].slot);
-        let is_pool = matches!(self.hardware.groups[group].layout, Layout::DynamicPool { .. });
+    /// First byte and bytes of what volumes use of a group; of what they have, if whole drives are rebuilt.
+    fn used_ranges(&self, group: usize) -> Vec<(u64, u64)> {
         let used_only = self.hardware.rebuild.used_only;
         let mut used: Vec<(u64, u64)> = Vec::new();
         for volume in &self.volumes {
@@ -111,16 +149,31 @@ impl Array {
                 used.push((0, self.groups[group].capacity_bytes));
             }
         }
-        if is_pool {
-            self.plan_pool(index, group, slot, &used);
+        used
+    }
+
+    /// Finds where to rebuild to, and what.
+    fn start_rebuild(&mut self, index: usize) {
+        let (group, purpose) = (self.rebuilds[index].group, self.rebuilds[index].purpose);
+        let used = self.used_ranges(group);
+        let raid = &mut self.groups[group];
+        if raid.pool().is_some() {
+            let (moves, without_room) = match purpose {
+                Purpose::Lost { slot, .. } => raid.plan_evacuation(slot, &used),
+                Purpose::Added => (raid.plan_evening(&used), 0),
+            };
+            let total_bytes = moves.len() as u64 * self.piece_bytes(group);
+            let state = &mut self.rebuilds[index];
+            state.parts = moves.into_iter().map(|to| Part::Piece { to, into: 0 }).collect();
+            (state.total_bytes, state.without_room) = (total_bytes, without_room > 0);
             return;
         }
+        let Purpose::Lost { slot, .. } = purpose else { return };
         let Some(spare) = self.spares.pop_front() else {
             self.rebuilds[index].ended = true;
             self.rebuilds[index].status = RebuildStatus::NoSpare;
             return;
         };
-        let raid = &mut self.groups[group];
         raid.drives[slot] = spare;
         raid.slots[slot] = Slot::Rebuilding(0);
         self.drive_slots[spare] = Some((group, slot));
@@ -131,38 +184,19 @@ impl Array {
             .collect();
         ranges.sort_unstable();
         let mut reached = 0;
+        let state = &mut self.rebuilds[index];
         for (start, end) in ranges {
             let start = start.max(reached);
             if start < end {
-                self.rebuilds[index].parts.push_back(Part::Drive { start, bytes: end - start });
+                state.parts.push_back(Part::Drive { start, bytes: end - start });
+                state.total_bytes += end - start;
                 reached = end;
             }
         }
     }
 
-    fn plan_pool(&mut self, index: usize, group: usize, slot: usize, used: &[(u64, u64)]) {
-        let row_data_bytes = self.groups[group].data_units;
-        let Some(pool) = self.groups[group].pool() else { return };
-        let piece_bytes = pool.piece_bytes;
-        let per_row = row_data_bytes * piece_bytes;
-        let count = pool.next_piece.len();
-        for row in 0..pool.rows.len() {
-            let first = row as u64 * per_row;
-            let in_use = used.iter().any(|(at, bytes)| *at < first + per_row && first < at + bytes);
-            let Some(unit) = pool.rows[row].iter().position(|(at, _)| *at as usize == slot) else { continue };
-            if !in_use {
-                continue;
-            }
-            // The emptiest slot that the row does not use yet.
-            let taken = pool.rows[row].clone();
-            let free =
-                (0..count).filter(|to| *to != slot && !taken.iter().any(|(at, _)| *at as usize == *to));
-            let Some(to) = free.min_by_key(|to| pool.next_piece[*to]) else { continue };
-            let to_piece = pool.next_piece[to];
-            pool.next_piece[to] += 1;
-            let part = Part::Pool { row, unit: unit as u64, to_slot: to as u32, to_piece };
-            self.rebuilds[index].parts.push_back(part);
-        }
+    fn piece_bytes(&mut self, group: usize) -> u64 {
+        self.groups[group].pool().map_or(0, |pool| pool.piece_bytes)
     }
 
     /// Begins steps while the settings allow more under way.
@@ -170,15 +204,10 @@ impl Array {
         if !self.rebuilds[index].started {
             self.rebuilds[index].started = true;
             self.start_rebuild(index);
-            let piece_bytes =
-                self.groups[self.rebuilds[index].group].pool().map_or(0, |pool| pool.piece_bytes);
-            let parts = self.rebuilds[index].parts.iter().map(|part| match part {
-                Part::Drive { bytes, .. } => *bytes,
-                Part::Pool { .. } => piece_bytes,
-            });
-            self.rebuilds[index].total_bytes = parts.sum();
         }
         let settings = self.hardware.rebuild.clone();
+        let group = self.rebuilds[index].group;
+        let piece_bytes = self.piece_bytes(group);
         while !self.rebuilds[index].ended
             && self.rebuilds[index].under_way.len() < settings.steps.max(1) as usize
         {
@@ -192,40 +221,41 @@ impl Array {
                 self.end_rebuild(index);
                 return;
             };
-            let group = state.group;
-            let (length, into) = match part {
-                Part::Drive { bytes, .. } => (bytes, state.into),
-                Part::Pool { .. } => {
-                    (self.groups[group].pool().map_or(0, |pool| pool.piece_bytes), state.into)
-                }
-            };
-            let state = &mut self.rebuilds[index];
-            let mut take = settings.step_bytes.max(4096).min(length - into);
+            let mut take = settings.step_bytes.max(4096);
             let raid = &self.groups[group];
             let (reads, to) = match part {
-                Part::Drive { start, .. } => {
-                    let to = (raid.drives[state.slot], start + into, take);
-                    (raid.plan_rebuild(state.slot, start + into, take), to)
+                Part::Drive { start, bytes } => {
+                    let Purpose::Lost { slot, .. } = state.purpose else { return };
+                    let into = state.into;
+                    take = take.min(bytes - into);
+                    state.into += take;
+                    if state.into >= bytes {
+                        state.parts.pop_front();
+                        state.into = 0;
+                    }
+                    let to = (raid.drives[slot], start + into, take);
+                    (raid.plan_rebuild(slot, start + into, take), to)
                 }
-                Part::Pool { row, unit, to_slot, to_piece } => {
-                    take = take.min(raid.element_bytes - into % raid.element_bytes);
-                    let byte = u64::from(to_piece) * length + into;
-                    let to = (raid.drives[to_slot as usize], byte, take);
-                    (raid.plan_pool_rebuild(row, unit, into, take), to)
+                Part::Piece { to, into } => {
+                    // The rest of the piece comes when this step is over, so steps under way are of as many pieces.
+                    state.parts.pop_front();
+                    take = take.min(piece_bytes - into);
+                    let byte = u64::from(to.piece) * piece_bytes + into;
+                    let reads = raid.plan_move(&to, into, take);
+                    let to_drive = (raid.drives[to.slot as usize], byte, take);
+                    if reads.is_err() {
+                        self.groups[group].drop_move(&to);
+                    }
+                    (reads, to_drive)
                 }
             };
             state.begun_bytes += take;
             state.status = RebuildStatus::UnderWay(state.begun_bytes as f64 / state.total_bytes as f64);
-            state.into += take;
-            if state.into >= length {
-                state.parts.pop_front();
-                state.into = 0;
-            }
+            // What cannot be read any more, or has nowhere to go, stays as it is.
             let Ok(reads) = reads else { continue };
-            let ends_part = into + take >= length;
             let step = state.next_step;
             state.next_step += 1;
-            state.under_way.insert(step, Step { part, start: to.1, end: to.1 + take, ends_part });
+            state.under_way.insert(step, Step { part, start: to.1, end: to.1 + take });
             if settings.mb_per_s > 0.0 {
                 let pause_ns = (take as f64 * 1e3 / settings.mb_per_s) as u64;
                 state.next_step_ns = self.now_ns.max(state.next_step_ns) + pause_ns;
@@ -242,34 +272,43 @@ impl Array {
     /// A step is on the drive: what it rebuilt can be read, up to the first step that still is under way.
     pub(super) fn rebuilt(&mut self, index: usize, step: u32) {
         let state = &mut self.rebuilds[index];
-        let (group, slot) = (state.group, state.slot);
-        if let Some(Step { part, end, ends_part, .. }) = state.under_way.remove(&step) {
-            let first_open = state.under_way.values().map(|step| step.start).min();
-            match part {
-                Part::Drive { .. } => {
+        let group = state.group;
+        if let Some(Step { part, start, end }) = state.under_way.remove(&step) {
+            match (part, state.purpose) {
+                (Part::Drive { .. }, Purpose::Lost { slot, .. }) => {
+                    let first_open = state.under_way.values().map(|step| step.start).min();
                     let done_to = first_open.map_or(end, |open| open.min(end));
                     self.groups[group].slots[slot] = Slot::Rebuilding(done_to);
                 }
-                Part::Pool { row, unit, to_slot, to_piece } if ends_part => {
-                    if let Some(pool) = self.groups[group].pool() {
-                        pool.rows[row][unit as usize] = (to_slot, to_piece);
+                (Part::Drive { .. }, Purpose::Added) => {}
+                (Part::Piece { to, into }, _) => {
+                    let into = into + (end - start);
+                    if into < self.piece_bytes(group) {
+                        self.rebuilds[index].parts.push_front(Part::Piece { to, into });
+                    } else {
+                        self.groups[group].settle_move(&to);
                     }
                 }
-                Part::Pool { .. } => {}
             }
         }
         self.rebuild_step(index);
     }
 
     fn end_rebuild(&mut self, index: usize) {
-        let (group, slot) = (self.rebuilds[index].group, self.rebuilds[index].slot);
-        if !self.rebuilds[index].under_way.is_empty() {
+        let state = &mut self.rebuilds[index];
+        if !state.under_way.is_empty() {
             return;
         }
-        self.rebuilds[index].ended = true;
-        self.rebuilds[index].status = RebuildStatus::Ended(Time { ns: self.now_ns });
-        if matches!(self.groups[group].slots[slot], Slot::Rebuilding(_)) {
-            self.groups[group].slots[slot] = Slot::Healthy;
+        state.ended = true;
+        state.status = match state.without_room {
+            true => RebuildStatus::NoSpare,
+            false => RebuildStatus::Ended(Time { ns: self.now_ns }),
+        };
+        if let Purpose::Lost { slot, .. } = state.purpose {
+            let place = &mut self.groups[state.group].slots[slot];
+            if matches!(place, Slot::Rebuilding(_)) {
+                *place = Slot::Healthy;
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use super::{Array, ControllerState, Happening, VolumeState};
 use crate::cache::Cache;
 use crate::drive::{self, DriveState};
 use crate::error::ArrayError;
-use crate::hardware::{DriveModel, Hardware, Target};
+use crate::hardware::{Drive, DriveModel, Hardware, Target};
 use crate::links::LinkState;
 use crate::raid::Raid;
 use crate::space::Space;
@@ -181,6 +181,12 @@ fn capacity_bytes(model: &DriveModel) -> u64 {
     }
 }
 
+fn new_drive(drive: &Drive, index: usize, seed: u64) -> DriveState {
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    random.set_stream(index as u64);
+    DriveState::new(&drive.model, random)
+}
+
 impl Array {
     /// Builds the array; equal hardware and seed give equal times.
     pub fn new(hardware: Hardware, seed: u64) -> Result<Array, ArrayError> {
@@ -197,11 +203,8 @@ impl Array {
             }
         }
         check_overlap(&hardware, &groups)?;
-        let drives = hardware.drives.iter().enumerate().map(|(index, drive)| {
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            random.set_stream(index as u64);
-            DriveState::new(&drive.model, random)
-        });
+        let drives = hardware.drives.iter().enumerate();
+        let drives = drives.map(|(index, drive)| new_drive(drive, index, seed));
         let controllers = hardware.controllers.iter().map(|controller| ControllerState {
             alive: true,
             protected: true,
@@ -315,6 +318,15 @@ impl Array {
         };
         array.begin_patrols();
         Ok(array)
+    }
+
+    /// Puts in a drive that belongs to nothing yet.
+    pub(super) fn add_drive(&mut self, drive: Drive) {
+        self.drives.push(new_drive(&drive, self.drives.len(), self.seed));
+        self.drive_statistics.push(DriveStatistics::default());
+        self.drive_scheduled_ns.push(0);
+        self.drive_slots.push(None);
+        self.hardware.drives.push(drive);
     }
 
     fn begin_patrols(&mut self) {

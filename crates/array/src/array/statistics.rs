@@ -1,7 +1,8 @@
 //! What is counted, and the report that it becomes.
 
-use super::{Array, Kind};
+use super::{Array, Kind, RebuildStatus};
 use crate::drive::Command;
+use crate::hardware::Layout;
 use crate::raid::Slot;
 use crate::report::{DeviceReport, PartKind, PartReport};
 
@@ -180,6 +181,15 @@ impl Array {
             let mut part = PartReport::new(PartKind::Store, name);
             (part.cache_hits, part.cache_misses) = (hits, misses);
             parts.push(part);
+        }
+        for (index, group) in self.hardware.groups.iter().enumerate() {
+            if matches!(group.layout, Layout::DynamicPool { .. }) {
+                let mut part = PartReport::new(PartKind::Pool, &group.name);
+                if let Some(RebuildStatus::UnderWay(share)) = self.rebalance(index) {
+                    part.state = format!("rebalancing, {:.1} % moved", share * 100.0);
+                }
+                parts.push(part);
+            }
         }
         for volume in &mut self.volumes {
             let statistics = &mut volume.statistics;

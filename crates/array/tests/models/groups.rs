@@ -115,3 +115,51 @@ fn reads_pass_writes_that_were_acknowledged_but_not_for_good() {
     let later = reads(&mut rig, 5);
     assert!(first * 10 < later * 9, "{first} and {later} reads in 2 s");
 }
+
+#[test]
+fn drives_that_are_added_to_a_pool_come_to_serve_as_much_as_the_others() {
+    let span = 64 * GIB;
+    let layout = Layout::DynamicPool { width: 6, piece_bytes: 128 * MIB, spare_drives: 1 };
+    let mut hardware = one_group(layout, 8, &nearline(), Some(write_cache()), span);
+    hardware.rebuild = array::Rebuild { steps: 8, ..hardware.rebuild };
+    let mut rig = Rig::new(build(hardware), &["/v"], span);
+    let before = rig.run(32, 20.0, random_reads(1, span, 32 * KIB));
+    rig.schedule(20.0, array::Event::DrivesAdded { group: 0, count: 8 });
+    let during = rig.run(32, 20.0, random_reads(2, span, 32 * KIB));
+    let state = rig.report().parts.iter().find(|part| part.name == "group").map(|part| part.state.clone());
+    assert!(state.as_ref().is_some_and(|state| state.starts_with("rebalancing, ")), "{state:?}");
+    assert!(during.per_s() < before.per_s(), "moving costs");
+    rig.run(0, 2_000.0, || unreachable!("no load"));
+    let state = rig.report().parts.iter().find(|part| part.name == "group").map(|part| part.state.clone());
+    assert_eq!(state, Some(String::new()));
+    let after = rig.run(32, 20.0, random_reads(3, span, 32 * KIB));
+    assert!(after.per_s() > 1.3 * before.per_s(), "{} {}", before.per_s(), after.per_s());
+    let report = rig.report();
+    let reads: Vec<u64> =
+        report.parts.iter().filter(|part| part.name.contains("disk")).map(|part| part.reads).collect();
+    let mean = reads.iter().sum::<u64>() as f64 / 16.0;
+    assert!(
+        reads.len() == 16 && reads.iter().all(|count| (*count as f64 / mean - 1.0).abs() < 0.25),
+        "{reads:?}"
+    );
+    assert_eq!(before.failed + during.failed + after.failed, 0);
+}
+
+#[test]
+fn every_drive_of_a_pool_holds_parity_as_of_a_group() {
+    let span = 32 * GIB;
+    let writes = |layout, disks| {
+        let mut rig =
+            Rig::new(build(one_group(layout, disks, &nearline(), Some(write_cache()), span)), &["/v"], span);
+        rig.run(8, 20.0, mixed(1, span, 32 * KIB, 100));
+        let report = rig.report();
+        let of_drives: Vec<u64> = report.parts[..disks].iter().map(|part| part.writes).collect();
+        of_drives
+    };
+    // Eight rows of ten pieces fill twelve drives: some hold six of them, some seven.
+    let pool = Layout::DynamicPool { width: 10, piece_bytes: 512 * MIB, spare_drives: 1 };
+    for of_drives in [writes(pool, 12), writes(Layout::Raid6, 10)] {
+        let (least, most) = (of_drives.iter().min().copied(), of_drives.iter().max().copied());
+        assert!(most < least.map(|least| least * 4 / 3), "{of_drives:?}");
+    }
+}

@@ -101,7 +101,15 @@ impl Stage<'_, '_> {
             Effect::Lost { event, drive } => {
                 schedule(event);
                 if let (Some(array), Some(drive)) = (self.array, drive) {
-                    self.watch_rebuild(array, *drive, number, planned, test).await;
+                    let status = || array.rebuild(self.simulation.now(), *drive);
+                    self.watch(status, "rebuilt", number, planned, test).await;
+                }
+            }
+            Effect::Added { event, group } => {
+                schedule(event);
+                if let Some(array) = self.array {
+                    let status = || array.rebalance(self.simulation.now(), *group);
+                    self.watch(status, "moved", number, planned, test).await;
                 }
             }
             Effect::Rot { path, bytes } => {
@@ -113,28 +121,27 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// Says how the rebuild of a lost drive goes, until it is over or the test is.
-    async fn watch_rebuild(
+    /// Says how the rebuild of a lost drive, or a rebalancing, goes, until it is over or the test is.
+    async fn watch(
         &self,
-        array: &SharedArray,
-        drive: usize,
+        status: impl Fn() -> Option<RebuildStatus>,
+        done: &str,
         number: FaultNumber,
         planned: &PlannedFault,
         test: u32,
     ) {
         let begun = self.simulation.now();
         loop {
-            let status = array.rebuild(self.simulation.now(), drive);
-            let (text, is_last) = match status {
+            let (text, is_last) = match status() {
                 None => ("its data have other copies".to_owned(), true),
                 Some(RebuildStatus::Waiting) => ("its rebuild has not begun".to_owned(), false),
                 Some(RebuildStatus::NoSpare) => ("no spare is left for a rebuild".to_owned(), true),
-                Some(RebuildStatus::UnderWay(share)) => (format!("{:.1} % rebuilt", share * 100.0), false),
+                Some(RebuildStatus::UnderWay(share)) => (format!("{:.1} % {done}", share * 100.0), false),
                 Some(RebuildStatus::Ended(at)) => {
                     let seconds = at.since(begun).as_secs_f64();
                     self.ledger.ends(number, self.now_ms());
-                    self.say(test, planned, &format!("rebuilt after {seconds:.0} s: {}", planned.what));
-                    (format!("rebuilt after {seconds:.0} s"), true)
+                    self.say(test, planned, &format!("{done} after {seconds:.0} s: {}", planned.what));
+                    (format!("{done} after {seconds:.0} s"), true)
                 }
             };
             self.ledger.tell(number, text);

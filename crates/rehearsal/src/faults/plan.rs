@@ -23,12 +23,22 @@ pub(super) enum Effect {
     Passing { begin: Event, end: Event },
     /// Something of the array is lost; a lost drive may be rebuilt.
     Lost { event: Event, drive: Option<usize> },
+    /// Disks come to the pool that this group is, and take their share of the data.
+    Added { event: Event, group: usize },
     /// Bits of a page change in its file, at these bytes.
     Rot { path: String, bytes: [u64; 2] },
 }
 
-const KINDS: [&str; 6] =
-    ["disk_fails", "disk_slow", "path_lost", "cache_unprotected", "controller_fails", "bit_rot"];
+const KINDS: [&str; 7] = [
+    "disk_fails",
+    "disk_slow",
+    "disks_added",
+    "path_lost",
+    "cache_unprotected",
+    "controller_fails",
+    "bit_rot",
+];
+const ENDLESS: [&str; 4] = ["disk_fails", "disks_added", "controller_fails", "bit_rot"];
 /// The page that rots when the file names none: in the first 128 MiB of any database.
 const ROTTEN_PAGE: u32 = 4096;
 /// Inside the page; two bits, since one can be put right by the checksum.
@@ -54,8 +64,7 @@ pub fn planned(
             let known = format!("known in simulated time: {}", KINDS.join(", "));
             return refuse(".kind", format!("`{}` cannot be simulated", fault.kind), &known);
         }
-        let lasts = !matches!(fault.kind.as_str(), "disk_fails" | "controller_fails" | "bit_rot");
-        if fault.duration_s.is_some() && !lasts {
+        if fault.duration_s.is_some() && ENDLESS.contains(&fault.kind.as_str()) {
             return refuse(".duration_s", format!("{} has no end", fault.kind), "");
         }
         let host = fault.host.clone().unwrap_or_else(|| deployments[0].host.clone());
@@ -82,6 +91,13 @@ pub fn planned(
         if drive.is_none() && matches!(fault.kind.as_str(), "disk_fails" | "disk_slow") {
             return refuse(".disk", format!("volume `{}` has {} disks", hit.volume, hit.drives.len()), "");
         }
+        if fault.kind == "disks_added" && hit.pool.is_none() {
+            let help = "store = { kind = \"dynamic_pool\", .. } in [array]";
+            return refuse("", format!("volume `{}` lies in no dynamic pool", hit.volume), help);
+        }
+        if fault.disks.is_some_and(|disks| !(1..=1000).contains(&disks)) {
+            return refuse(".disks", "1 to 1000 disks can be added at a time".into(), "");
+        }
         planned.push(of_array(fault, hit, drive.unwrap_or(0), disk));
     }
     Ok(planned)
@@ -99,6 +115,11 @@ fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> Planne
             let begin = Event::DriveSlow { drive, factor };
             let end = Event::DriveSlow { drive, factor: 1.0 };
             (format!("disk {disk} of {volume} is {factor} times as slow"), Effect::Passing { begin, end })
+        }
+        "disks_added" => {
+            let (count, group) = (fault.disks.unwrap_or(1), hit.pool.unwrap_or(0));
+            let event = Event::DrivesAdded { group, count };
+            (format!("disks added to the pool of {volume}: {count}"), Effect::Added { event, group })
         }
         "path_lost" => {
             let (begin, end) = (Event::LinkLost { link }, Event::LinkRestored { link });

@@ -27,6 +27,10 @@ pub struct Question {
     pub duration_s: u32,
     pub tests: String,
     pub faults: String,
+    /// `[[pool]]` and `[[volume]]` in place of the one volume with disks of its own; the databases lie on volumes `LUN*`.
+    pub volumes: String,
+    /// Further lines of `[array]`.
+    pub array: &'static str,
     /// Further lines of `[engine]`.
     pub engine: &'static str,
     /// Values in place of the shipped ones.
@@ -50,6 +54,8 @@ impl Question {
             duration_s: 40,
             tests: String::new(),
             faults: String::new(),
+            volumes: String::new(),
+            array: "",
             engine: "",
             assumptions: "",
         }
@@ -61,8 +67,13 @@ impl Question {
 
     fn text(&self) -> String {
         let Question { load, raid, disks, links, link, hot_spares, database_mib, cache_mib, .. } = self;
-        let Question { disk, controller, warmup_s, duration_s, tests, faults, engine, .. } = self;
+        let Question { disk, controller, warmup_s, duration_s, tests, faults, engine, array, .. } = self;
         let capacity_gb = if *disk == FLASH { 800 } else { 4000 };
+        let own = format!(
+            "[[volume]]\nname = \"LUN\"\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\npath = \"/lun\"\n"
+        );
+        let (volumes, volume) =
+            if self.volumes.is_empty() { (&own, "LUN") } else { (&self.volumes, "LUN{n}") };
         format!(
             r#"
 [solution]
@@ -82,12 +93,7 @@ enclosure = "E"
 name = "{disk}"
 capacity_gb = {capacity_gb}
 
-[[volume]]
-name = "LUN"
-disk = "{disk}"
-disks = {disks}
-raid = "{raid}"
-path = "/lun"
+{volumes}
 
 [array]
 scope = "shared"
@@ -97,11 +103,12 @@ cache_mib = 64
 stripe_element_kib = 512
 link = "{link}"
 links_per_host = {links}
+{array}
 
 [[instance]]
 name = "DB{{n}}"
 count = 2
-volume = "LUN"
+volume = "{volume}"
 
 [sizing]
 database_mib = {database_mib}
@@ -135,6 +142,14 @@ warmup_limit_s = {warmup_s}
         let assumptions = Assumptions::shipped().with(self.assumptions);
         let assumptions = assumptions.unwrap_or_else(|error| panic!("{error}"));
         storage(solution, deployments, &assumptions, 1).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Why its storage cannot be.
+    pub fn refused_storage(&self) -> String {
+        let solution = self.solution();
+        let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
+        let refused = storage(&solution, &deployments, &Assumptions::shipped(), 1);
+        refused.err().expect("it cannot be").to_string()
     }
 
     /// Why its faults cannot be.

@@ -1,0 +1,142 @@
+//! What a planner would ask about pools of disks that several volumes share.
+
+mod common;
+
+use common::Question;
+use rehearsal::{Assumptions, storage};
+use results::IoClass::TransactionalRead;
+use solution::Solution;
+
+/// Two volumes in a pool of disks of 7,200 rpm.
+fn pool(disks: u32, raid: &str, more: &str) -> String {
+    format!(
+        r#"
+[[pool]]
+name = "Pool"
+disk = "ST4000NM0023"
+disks = {disks}
+raid = "{raid}"
+{more}
+
+[[volume]]
+name = "LUN{{n}}"
+count = 2
+pool = "Pool"
+capacity_gib = 256
+path = "/lun{{n}}"
+"#
+    )
+}
+
+const DYNAMIC: &str = "store = { kind = \"dynamic_pool\", model = \"2012\", spare_disks = 1 }";
+
+/// Enough steps of a rebuild at a time for many disks to take part.
+const PRIORITY: &str = "[rebuild.default]\n\
+    step_bytes = { value = 4_194_304, source = \"assumption: long steps\" }\n\
+    steps = { value = 32, source = \"assumption: high priority\" }\n\
+    start_after_ms = { value = 1000.0, source = \"assumption: at once\" }\n";
+
+fn question(volumes: String) -> Question {
+    Question { volumes, database_mib: 16_384, duration_s: 60, ..Question::new("sessions = 8") }
+}
+
+/// Seconds after which an event says `done`.
+fn seconds_until(question: &Question, done: &str) -> f64 {
+    let answer = question.answer();
+    let (at_s, text) = answer.event(done);
+    assert!(at_s > 1.0, "{text}");
+    at_s
+}
+
+#[test]
+fn spare_room_that_is_spread_over_a_pool_is_rebuilt_faster_than_one_spare() {
+    let fault = "kind = \"disk_fails\"\nat_s = 0\ntest = \"performance\"";
+    let seconds = |volumes, array, hot_spares, database_mib| {
+        let load = "sessions = 2".into();
+        let base = Question { load, duration_s: 300, assumptions: PRIORITY, ..question(volumes) };
+        seconds_until(
+            &Question { array, hot_spares, database_mib, ..base.with_fault(fault) },
+            "rebuilt after",
+        )
+    };
+    // The lost disk holds as much in both: a group of 12 with a spare beside it, a pool of 48 with the room of a spare in it.
+    let alone = seconds(pool(12, "raid6", ""), "", 1, 60_000);
+    let together = seconds(pool(48, "raid6", ""), DYNAMIC, 0, 192_000);
+    assert!(together * 1.5 < alone, "{together} s spread over the pool, {alone} s onto one spare");
+}
+
+#[test]
+fn disks_that_are_added_to_a_pool_take_their_share_and_reads_become_faster() {
+    let fault = "kind = \"disks_added\"\ndisks = 12\nat_s = 30\ntest = \"performance\"";
+    let without = Question {
+        array: DYNAMIC,
+        duration_s: 160,
+        load: "sessions = 32".into(),
+        assumptions: PRIORITY,
+        ..question(pool(12, "raid6", ""))
+    };
+    let answer = without.clone().with_fault(fault).answer();
+    answer.event("expected fault: disks added to the pool of LUN1: 12");
+    let moved_s = answer.event("moved after").0 as u64 + 1;
+    let end = |answer: &common::Answer| answer.phase(TransactionalRead, moved_s, 160);
+    let (twelve, twice) = (end(&without.answer()), end(&answer));
+    assert!(
+        twice.latency_ms * 1.2 < twelve.latency_ms && twice.per_s > twelve.per_s * 1.2,
+        "{twelve:?} {twice:?}"
+    );
+    let summary = answer.event("as users saw it: disks added").1;
+    assert!(summary.contains("moved after"), "{summary}");
+}
+
+#[test]
+fn volumes_of_several_hosts_lie_on_the_same_disks() {
+    let text = |array: &str| {
+        format!(
+            "[solution]\nname = \"Two hosts\"\nschema = 1\n\n[[host]]\nname = \"h{{n}}\"\ncount = 2\n\n\
+             [[disk]]\nname = \"ST4000NM0023\"\ncapacity_gb = 4000\n{}\n\
+             [array]\nscope = \"shared\"\ncontroller = \"sas-array-2013\"\nlink = \"sas-6g-x4\"\n{array}\n\n\
+             [[instance]]\nname = \"DB{{n}}\"\ncount = 2\nvolume = \"LUN{{n}}\"\n\n\
+             [sizing]\ndatabase_mib = 128\n\n[load]\nsessions = 1\n",
+            pool(12, "raid6", "")
+        )
+    };
+    for array in ["", DYNAMIC] {
+        let solution = Solution::parse(&text(array), "hosts.toml").unwrap_or_else(|error| panic!("{error}"));
+        let hosts = ["h1", "h2"].map(|host| solution.deployment(Some(host)).expect("a host"));
+        let storage =
+            storage(&solution, &hosts, &Assumptions::shipped(), 1).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(storage.parts.len(), 4);
+        assert!(storage.parts.iter().all(|parts| parts.drives == (0..12).collect::<Vec<_>>()), "{array}");
+    }
+}
+
+#[test]
+fn more_disks_in_a_pool_serve_more() {
+    let iops = |disks| {
+        let load = "sessions = 32".into();
+        Question { load, ..question(pool(disks, "raid6", "")) }.answer().iops()
+    };
+    let (few, many) = (iops(6), iops(12));
+    assert!(few * 1.3 < many, "{few} on 6 disks, {many} on 12");
+}
+
+#[test]
+fn a_pool_that_cannot_be_is_refused_where_it_stands() {
+    let refused = |volumes: String| question(volumes).refused_storage();
+    let large = pool(4, "raid6", "").replace("256", "6000");
+    let error = refused(large);
+    assert!(
+        error.contains("volume `LUN2` of 6000.0 GiB does not fit") && error.contains("what_if.toml:"),
+        "{error}"
+    );
+    assert!(refused(pool(12, "raid6", "group_disks = 6")).contains("describe each group as a pool"));
+    let fast = "fast_disk = \"ST4000NM0023\"\nfast_disks = 2";
+    assert!(refused(pool(12, "raid6", fast)).contains("two kinds of disks"));
+    assert!(refused(pool(2, "raid6", "")).contains("2 drives do not make Raid6"));
+    let unknown = "store = { kind = \"dynamic_pool\", model = \"1912\", spare_disks = 1 }";
+    let error = Question { array: unknown, ..question(pool(12, "raid6", "")) }.refused_storage();
+    assert!(error.contains("dynamic_pool") && error.contains("2012"), "{error}");
+    let fault = "kind = \"disks_added\"";
+    let error = question(pool(12, "raid6", "")).with_fault(fault).refusal();
+    assert!(error.contains("lies in no dynamic pool"), "{error}");
+}
