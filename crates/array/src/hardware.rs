@@ -356,6 +356,10 @@ pub struct ReplicatedStore {
     pub local_reads_pct: f64,
     /// A stream reads so far ahead; 0 = not at all.
     pub read_ahead_bytes: u64,
+    /// An extent that a node has read over the network so often, for want of a copy, is copied to it.
+    pub local_after_reads: u32,
+    /// Rate at which extents are moved, one after another; 0 = they stay where they are. MB = 10^6 bytes.
+    pub moves_mb_per_s: f64,
 }
 
 /// A node of a replicated store.
@@ -455,6 +459,13 @@ pub enum Event {
     ControllerFails {
         /// The controller.
         controller: usize,
+    },
+    /// A host goes on on another node of its replicated store, and its volumes with it.
+    HostMoves {
+        /// The host.
+        host: String,
+        /// The node, from 0; beyond the last one they begin anew.
+        node: usize,
     },
     /// The cache is no longer protected: writes go through to the drives.
     CacheUnprotected {

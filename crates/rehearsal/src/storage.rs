@@ -52,6 +52,8 @@ pub struct VolumeParts {
     pub link: usize,
     /// The controller that owns it.
     pub controller: usize,
+    /// The node that serves it, in a replicated store.
+    pub node: Option<usize>,
 }
 
 type Outcome<T> = Result<T, Box<SolutionError>>;
@@ -195,6 +197,10 @@ impl Builder<'_> {
                 pool: group.filter(is_pool),
                 link: paths[0].links[0],
                 controller: owner,
+                node: match target {
+                    Target::ReplicatedStore { node, .. } => Some(node),
+                    _ => None,
+                },
             });
             self.hardware.volumes.push(VolumePlacement {
                 host: host.to_owned(),

@@ -229,6 +229,8 @@ pub struct Fault {
     pub database: Option<String>,
     /// Page of the database that rots, from 1; 4096 when not given.
     pub page: Option<u32>,
+    /// Node of its replicated store that a host moves to, from 1; the one after its own when not given.
+    pub node: Option<u32>,
     /// How many times as slow a disk becomes; 10 when not given.
     pub factor: Option<f64>,
     /// Seconds after the start of the measured window, or of the test if it has none; at once when not given.

@@ -3,6 +3,7 @@
 //! A host request becomes a job. A job waits for a number of things (drive commands, read-ahead, copies); when the last
 //! one is over, its next stage begins. All background work is jobs, too.
 
+mod extents;
 mod faults;
 mod groups;
 mod host;
@@ -28,6 +29,7 @@ use crate::raid::{Access, Accesses, Raid};
 use crate::report::DeviceReport;
 use crate::space::{Pieces, Space};
 use crate::streams::Streams;
+use extents::Move;
 use log_store::LogStoreState;
 use rebuild::RebuildState;
 pub use rebuild::RebuildStatus;
@@ -53,6 +55,8 @@ enum Happening {
     Issue(u32),
     /// Gathered writes of a controller have waited long enough.
     Gather(u32),
+    /// The next move of an extent of a replicated store is due.
+    MoveExtent(u32),
     /// A rebuild goes on.
     Rebuild(u32),
     /// A controller's patrol reads on.
@@ -99,6 +103,11 @@ enum Kind {
     /// An extent of a lost drive is copied.
     Recopy {
         store: u32,
+    },
+    /// An extent is moved.
+    MoveExtent {
+        store: u32,
+        made: Move,
     },
     /// Nobody waits for it.
     Background,
@@ -274,6 +283,7 @@ impl Array {
                 }
                 Happening::Gather(controller) => self.gather_due(controller as usize),
                 Happening::Rebuild(rebuild) => self.rebuild_step(rebuild as usize),
+                Happening::MoveExtent(store) => self.move_extent(store as usize),
                 Happening::Patrol(controller) => self.patrol(controller as usize),
                 Happening::Scheduled(index) => self.happen(self.schedule[index as usize].clone()),
             }
@@ -413,6 +423,10 @@ impl Array {
             Kind::Recopy { store } => {
                 self.free_jobs.push(id);
                 self.recopy(store as usize);
+            }
+            Kind::MoveExtent { store, made } => {
+                self.free_jobs.push(id);
+                self.extent_moved(store as usize, made);
             }
             Kind::Background => self.free_jobs.push(id),
         }

@@ -5,25 +5,22 @@
 //! * A write is acknowledged when the write logs of `replicas` nodes have it on flash. Drained in order of arrival, it
 //!   is written to the place of its extent on each of them; a full log holds writes up.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
-//!   its own node if a copy is there and alive, else over the network from another.
-//! * An extent lies on one drive of a node, which one and where on it is a hash. As many extents as fit lie on flash, the
-//!   others on disks; that share is the same on all nodes.
-//! * A drive that is lost is read around, and its extents are copied from the other nodes to where there is room.
+//!   its own node if a copy is there and alive, else over the network from another. Where extents lie, and what moves
+//!   them, is in `extents`.
 //!
-//! Left out: moving extents between tiers while the simulation runs, the metadata store, erasure coding, deduplication,
-//! compression, checksum time, sequential writes that pass by the write log.
+//! Left out: the metadata store, erasure coding, deduplication, compression, checksum time, sequential writes that pass by
+//! the write log.
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
 use world::FixedHashMap;
 
+use super::extents::Extents;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::DriveState;
-use crate::hardware::{ReplicatedStore, Target};
+use crate::hardware::{ReplicatedStore, Target, VolumePlacement};
 use crate::links::Way;
 use crate::lru::Lru;
-use crate::mix;
 
 /// Unit of the memory cache and of the write log's index.
 const BLOCK_BYTES: u64 = 32 << 10;
@@ -45,28 +42,18 @@ struct Node {
 
 pub(super) struct ReplicatedState {
     nodes: Vec<Node>,
-    /// Of 2^32 extents, those on flash.
-    on_flash: u64,
-    /// Share of each disk that extents use.
-    disk_used_share: f64,
-    dead: Vec<bool>,
-    /// Bytes of lost drives that are still to be copied, and copies begun.
-    recopy_bytes: u64,
-    recopied: u64,
+    pub extents: Extents,
     pub hits: u64,
     pub misses: u64,
 }
 
 impl ReplicatedState {
-    pub fn new(store: &ReplicatedStore, drives: &[DriveState]) -> ReplicatedState {
-        let room = |pick: fn(&crate::hardware::StoreNode) -> &Vec<usize>| -> f64 {
-            let all = store.nodes.iter().flat_map(pick);
-            all.map(|drive| drives[*drive].capacity_bytes() as f64).sum()
-        };
-        let stored = (store.resident_bytes * u64::from(store.replicas)).max(1) as f64;
-        let flash = room(|node| &node.flash) * store.flash_for_extents_pct / 100.0;
-        let disks = room(|node| &node.disks);
-        let share = if disks > 0.0 { (flash / stored).min(1.0) } else { 1.0 };
+    /// Of the volumes that lie in it, in the order of their addresses.
+    pub fn new(
+        store: &ReplicatedStore,
+        drives: &[DriveState],
+        volumes: &[&VolumePlacement],
+    ) -> ReplicatedState {
         let node = |_| Node {
             cores_free_ns: vec![0; store.cores.max(1) as usize],
             memory: Lru::new(store.ram_cache_bytes / BLOCK_BYTES),
@@ -79,11 +66,7 @@ impl ReplicatedState {
         };
         ReplicatedState {
             nodes: (0..store.nodes.len()).map(node).collect(),
-            on_flash: (share * (1u64 << 32) as f64) as u64,
-            disk_used_share: if disks > 0.0 { (stored * (1.0 - share) / disks).min(1.0) } else { 1.0 },
-            dead: vec![false; drives.len()],
-            recopy_bytes: 0,
-            recopied: 0,
+            extents: Extents::new(store, drives, volumes),
             hits: 0,
             misses: 0,
         }
@@ -119,45 +102,6 @@ impl Array {
         }
     }
 
-    /// Nodes that hold an extent, its own node first if it holds one.
-    fn holders(&self, store: usize, node: usize, extent: u64) -> SmallVec<[usize; 3]> {
-        let settings = &self.hardware.replicated_stores[store];
-        let count = settings.nodes.len() as u64;
-        let hash = mix(extent ^ self.seed);
-        let local = hash % 10_000 < (settings.local_reads_pct * 100.0) as u64;
-        let mut holders = SmallVec::new();
-        if local {
-            holders.push(node);
-        }
-        let mut next = hash >> 32;
-        while (holders.len() as u64) < u64::from(settings.replicas).min(count) {
-            let candidate = (next % count) as usize;
-            if !holders.contains(&candidate) && (candidate != node || count <= u64::from(settings.replicas)) {
-                holders.push(candidate);
-            }
-            next += 1;
-        }
-        holders
-    }
-
-    /// Drive and byte of an extent on a node; `None` if the drive is lost.
-    fn extent_place(&self, store: usize, node: usize, extent: u64) -> Option<(usize, u64)> {
-        let settings = &self.hardware.replicated_stores[store];
-        let state = &self.replicated[store];
-        let node = &settings.nodes[node];
-        let hash = mix(mix(extent) ^ self.seed);
-        let on_flash = node.disks.is_empty() || (!node.flash.is_empty() && (hash >> 32) < state.on_flash);
-        let (drives, share) = if on_flash {
-            (&node.flash, settings.flash_for_extents_pct / 100.0)
-        } else {
-            (&node.disks, state.disk_used_share)
-        };
-        let drive = drives[(hash % drives.len() as u64) as usize];
-        let extents = (self.drives[drive].capacity_bytes() as f64 * share) as u64 / settings.extent_bytes;
-        let byte = mix(hash) % extents.max(1) * settings.extent_bytes;
-        (!state.dead[drive]).then_some((drive, byte))
-    }
-
     fn read_extents(&mut self, id: JobId, volume: usize, store: usize, node: usize, start: u64, bytes: u64) {
         let extent_bytes = self.hardware.replicated_stores[store].extent_bytes;
         let base = self.volumes[volume].store_base;
@@ -178,15 +122,13 @@ impl Array {
                     let drive = self.log_drive(store, node, at);
                     self.read_on(id, node, node, drive.map(|drive| (drive, at % (1 << 30))), take);
                 } else {
-                    let extent = at / extent_bytes;
-                    let holders = self.holders(store, node, extent);
-                    let found = holders.iter().find_map(|holder| {
-                        self.extent_place(store, *holder, extent).map(|place| (*holder, place))
-                    });
                     let into = at % extent_bytes;
-                    match found {
+                    match self.nearest_copy(store, node, at / extent_bytes) {
                         Some((holder, (drive, byte))) => {
                             self.read_on(id, node, holder, Some((drive, byte + into)), take);
+                            if holder != node {
+                                self.read_from_afar(store, node, at / extent_bytes);
+                            }
                         }
                         None => self.job(id).lost = true,
                     }
@@ -212,7 +154,7 @@ impl Array {
     fn log_drive(&self, store: usize, node: usize, at: u64) -> Option<usize> {
         let flash = &self.hardware.replicated_stores[store].nodes[node].flash;
         let first = (at / BLOCK_BYTES) as usize;
-        let dead = &self.replicated[store].dead;
+        let dead = &self.replicated[store].extents.dead;
         (0..flash.len()).map(|k| flash[(first + k) % flash.len()]).find(|drive| !dead[*drive])
     }
 
@@ -264,7 +206,7 @@ impl Array {
     }
 
     /// A message from node to node that the job waits for.
-    fn send_between(&mut self, id: JobId, store: usize, from: usize, to: usize, bytes: u64) {
+    pub(super) fn send_between(&mut self, id: JobId, store: usize, from: usize, to: usize, bytes: u64) {
         let nodes = &self.hardware.replicated_stores[store].nodes;
         let (from, to) = (nodes[from].link, nodes[to].link);
         let sent_ns = self.links[from].send(self.now_ns, Way::Up, bytes);
@@ -290,7 +232,7 @@ impl Array {
             while from < end {
                 let take = (extent_bytes - from % extent_bytes).min(end - from);
                 let extent = from / extent_bytes;
-                for holder in self.holders(store, node, extent) {
+                for holder in self.holders(store, extent) {
                     let Some((drive, byte)) = self.extent_place(store, holder, extent) else { continue };
                     if holder != node {
                         self.send_between(id, store, node, holder, take);
@@ -327,48 +269,5 @@ impl Array {
             self.log_write(id, store, node);
         }
         self.drain(store, node);
-    }
-
-    /// A drive of a store is lost: its extents are read elsewhere, and copied from there.
-    pub(super) fn lose_extents(&mut self, drive: usize) {
-        for index in 0..self.hardware.replicated_stores.len() {
-            let store = &self.hardware.replicated_stores[index];
-            let on_flash = store.nodes.iter().any(|node| node.flash.contains(&drive));
-            if !on_flash && !store.nodes.iter().any(|node| node.disks.contains(&drive)) {
-                continue;
-            }
-            let share = store.flash_for_extents_pct / 100.0;
-            let state = &mut self.replicated[index];
-            let share = if on_flash { share } else { state.disk_used_share };
-            state.dead[drive] = true;
-            state.recopy_bytes += (self.drives[drive].capacity_bytes() as f64 * share) as u64;
-            for _ in 0..self.hardware.rebuild.steps.max(1) {
-                self.recopy(index);
-            }
-        }
-    }
-
-    /// Copies the next extent: from a drive of one node to a drive of another.
-    pub(super) fn recopy(&mut self, store: usize) {
-        let settings = &self.hardware.replicated_stores[store];
-        let (bytes, count) = (settings.extent_bytes, settings.nodes.len() as u64);
-        let state = &mut self.replicated[store];
-        if state.recopy_bytes == 0 {
-            return;
-        }
-        state.recopy_bytes = state.recopy_bytes.saturating_sub(bytes);
-        state.recopied += 1;
-        let hash = mix(self.seed ^ state.recopied << 20);
-        let from_node = hash % count;
-        let to_node = (from_node + 1 + (hash >> 40) % (count - 1).max(1)) % count;
-        let place = |node: u64, extent: u64| self.extent_place(store, node as usize, extent);
-        // Another extent if the hash hits a lost drive: at most a few tries, for the loss is the exception.
-        let find = |node: u64| (0..64).find_map(|k| place(node, mix(hash + k) >> 20));
-        if let (Some((source, from)), Some((target, to))) = (find(from_node), find(to_node)) {
-            let id = self.new_job(Kind::Recopy { store: store as u32 });
-            self.job(id).bytes = bytes;
-            self.job(id).then_write.push((target, to, bytes));
-            self.issue(id, &[(source, from, bytes)], false);
-        }
     }
 }

@@ -14,7 +14,7 @@ use super::{Array, ControllerState, Happening, VolumeState};
 use crate::cache::Cache;
 use crate::drive::{self, DriveState};
 use crate::error::ArrayError;
-use crate::hardware::{Drive, DriveModel, Hardware, Target};
+use crate::hardware::{Drive, DriveModel, Hardware, Target, VolumePlacement};
 use crate::links::LinkState;
 use crate::raid::Raid;
 use crate::space::Space;
@@ -87,6 +87,9 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
             if node.flash.is_empty() {
                 return Err(bad(&store.name, "every node needs flash for its write log"));
             }
+        }
+        if !store.moves_mb_per_s.is_finite() || store.moves_mb_per_s < 0.0 {
+            return Err(bad(&store.name, "moves_mb_per_s is negative or not a number"));
         }
         if store.replicas == 0 || store.nodes.len() < store.replicas as usize || store.extent_bytes < 65536 {
             return Err(bad(&store.name, "needs as many nodes as replicas, and extents of 64 KiB at least"));
@@ -243,8 +246,14 @@ impl Array {
             )
         });
         let log_stores = log_stores.collect();
-        let replicated =
-            hardware.replicated_stores.iter().map(|store| ReplicatedState::new(store, &drives)).collect();
+        let replicated = hardware.replicated_stores.iter().enumerate().map(|(index, store)| {
+            let is_on = |volume: &&VolumePlacement| {
+                matches!(volume.target, Target::ReplicatedStore { store, .. } if store == index)
+            };
+            let volumes: Vec<&VolumePlacement> = hardware.volumes.iter().filter(is_on).collect();
+            ReplicatedState::new(store, &drives, &volumes)
+        });
+        let replicated = replicated.collect();
         let mut bases: BTreeMap<(bool, usize), u64> = BTreeMap::new();
         let volumes = hardware.volumes.iter().map(|placement| {
             let base = match placement.target {

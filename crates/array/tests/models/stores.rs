@@ -171,6 +171,37 @@ fn reads_without_a_local_copy_cross_the_network() {
     assert!(remote(0.0) > 0);
 }
 
+/// Bytes that crossed the network between nodes.
+fn network_bytes(rig: &mut Rig) -> u64 {
+    let report = rig.report();
+    report.parts.iter().filter(|part| part.name.starts_with("node")).map(|part| part.write_bytes).sum()
+}
+
+#[test]
+fn a_volume_that_moved_reads_from_afar_until_its_extents_have_followed() {
+    let span = 2 * GIB;
+    let seen = |moves_mb_per_s: f64| {
+        let mut hardware = replicated(span, span);
+        hardware.replicated_stores[0].moves_mb_per_s = moves_mb_per_s;
+        let mut rig = Rig::new(build(hardware), &["/v"], span);
+        let mut reads = random_reads(5, span, 32 * KIB);
+        let before = rig.run(2, 2.0, &mut reads).read_ms();
+        assert_eq!(network_bytes(&mut rig), 0);
+        rig.schedule(2.0, Event::HostMoves { host: "h".into(), node: 1 });
+        let moved = rig.run(2, 0.2, &mut reads);
+        // Two of three extents have their other copy on the new node; those that follow are on the way, too.
+        let share = network_bytes(&mut rig) as f64 / (moved.reads * 32 * KIB) as f64;
+        assert!((0.3..0.6).contains(&share), "{share}");
+        rig.run(2, 60.0, &mut reads);
+        let after = rig.run(2, 2.0, &mut reads).read_ms();
+        (before, moved.read_ms(), after, network_bytes(&mut rig))
+    };
+    let (before, moved, after, bytes) = seen(200.0);
+    assert!(moved > 1.1 * before && after < 1.03 * before && bytes == 0, "{before} {moved} {after} {bytes}");
+    let (before, _, after, bytes) = seen(0.0);
+    assert!(after > 1.1 * before && bytes > 0, "nothing moves: {before} {after} {bytes}");
+}
+
 #[test]
 fn a_lost_drive_of_a_store_is_read_around_and_copied() {
     let span = 100 * GIB;

@@ -29,16 +29,17 @@ pub(super) enum Effect {
     Rot { path: String, bytes: [u64; 2] },
 }
 
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "disk_fails",
     "disk_slow",
     "disks_added",
     "path_lost",
     "cache_unprotected",
     "controller_fails",
+    "host_moves",
     "bit_rot",
 ];
-const ENDLESS: [&str; 4] = ["disk_fails", "disks_added", "controller_fails", "bit_rot"];
+const ENDLESS: [&str; 5] = ["disk_fails", "disks_added", "controller_fails", "host_moves", "bit_rot"];
 /// The page that rots when the file names none: in the first 128 MiB of any database.
 const ROTTEN_PAGE: u32 = 4096;
 /// Inside the page; two bits, since one can be put right by the checksum.
@@ -86,6 +87,14 @@ pub fn planned(
             let help = "name host and volume, and describe [array]";
             return refuse("", "no modelled volume is hit by this fault".into(), help);
         };
+        if fault.kind == "host_moves" {
+            let Some(node) = hit.node else {
+                let help = "describe a replicated store, or leave this fault out";
+                return refuse("", format!("{host} is on no node of a replicated store"), help);
+            };
+            planned.push(host_moves(fault, &host, node));
+            continue;
+        }
         let disk = fault.disk.unwrap_or(1);
         let drive = hit.drives.get(disk.saturating_sub(1) as usize).copied();
         if drive.is_none() && matches!(fault.kind.as_str(), "disk_fails" | "disk_slow") {
@@ -137,6 +146,17 @@ fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> Planne
         }
     };
     PlannedFault { fault: fault.clone(), host: hit.host.clone(), what, effect }
+}
+
+fn host_moves(fault: &Fault, host: &str, from: usize) -> PlannedFault {
+    let node = fault.node.map_or(from + 1, |node| node.saturating_sub(1) as usize);
+    let event = Event::HostMoves { host: host.to_owned(), node };
+    PlannedFault {
+        fault: fault.clone(),
+        host: host.to_owned(),
+        what: format!("{host} moves to another node of its store"),
+        effect: Effect::Lost { event, drive: None },
+    }
 }
 
 fn rot(fault: &Fault, deployment: &Deployment) -> Option<PlannedFault> {

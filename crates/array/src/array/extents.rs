@@ -1,0 +1,271 @@
+//! Where the extents of a replicated store lie, and what moves them.
+//!
+//! * The first copy of an extent is on its home, the node that its volume began on; the others are on nodes that a hash
+//!   picks. On a node an extent lies on one drive, which one and where on it is a hash. As many extents as fit lie on
+//!   flash, the others on disks; that share is the same on all nodes.
+//! * A volume that has moved to another node reads its extents over the network where no copy is on the new one. An extent
+//!   that was read so a number of times is copied there, and the copy at its old home is given up.
+//! * A drive that is lost is read around, and its extents are copied from the other nodes to where there is room.
+//! * Moves are made one after another, at a set rate at most.
+//!
+//! Left out: moving extents between tiers while the simulation runs, rewritten data that leave their old home, reads of an
+//! extent that forget in time.
+
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+use world::FixedHashMap;
+
+use super::{Array, Happening, Kind};
+use crate::drive::DriveState;
+use crate::hardware::{ReplicatedStore, StoreNode, Target, VolumePlacement};
+use crate::mix;
+
+/// A move of an extent.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Move {
+    /// To a new home.
+    Home { extent: u64, node: u32 },
+}
+
+/// The extents of a store.
+pub(super) struct Extents {
+    /// Of 2^32 extents, those on flash.
+    on_flash: u64,
+    /// Share of each disk that extents use.
+    disk_used_share: f64,
+    /// Drives that are lost.
+    pub dead: Vec<bool>,
+    /// Bytes of lost drives that are still to be copied, and copies begun.
+    recopy_bytes: u64,
+    recopied: u64,
+    /// The end of each volume in the store, and the node that it began on.
+    first_homes: Vec<(u64, usize)>,
+    /// Extents whose home is another one now.
+    new_homes: FixedHashMap<u64, u32>,
+    /// How often an extent was read over the network for want of a copy, and by which node.
+    read_from_afar: FixedHashMap<u64, (u32, u32)>,
+    moves: VecDeque<Move>,
+    /// Moves are being made.
+    moving: bool,
+    next_move_ns: u64,
+}
+
+impl Extents {
+    pub fn new(store: &ReplicatedStore, drives: &[DriveState], volumes: &[&VolumePlacement]) -> Extents {
+        let room = |pick: fn(&StoreNode) -> &Vec<usize>| -> f64 {
+            let all = store.nodes.iter().flat_map(pick);
+            all.map(|drive| drives[*drive].capacity_bytes() as f64).sum()
+        };
+        let stored = (store.resident_bytes * u64::from(store.replicas)).max(1) as f64;
+        let flash = room(|node| &node.flash) * store.flash_for_extents_pct / 100.0;
+        let disks = room(|node| &node.disks);
+        let share = if disks > 0.0 { (flash / stored).min(1.0) } else { 1.0 };
+        let homes = volumes.iter().scan(0, |end, volume| {
+            *end += volume.bytes;
+            let Target::ReplicatedStore { node, .. } = volume.target else { return None };
+            Some((*end, node))
+        });
+        Extents {
+            on_flash: (share * (1u64 << 32) as f64) as u64,
+            disk_used_share: if disks > 0.0 { (stored * (1.0 - share) / disks).min(1.0) } else { 1.0 },
+            dead: vec![false; drives.len()],
+            recopy_bytes: 0,
+            recopied: 0,
+            first_homes: homes.collect(),
+            new_homes: FixedHashMap::default(),
+            read_from_afar: FixedHashMap::default(),
+            moves: VecDeque::new(),
+            moving: false,
+            next_move_ns: 0,
+        }
+    }
+
+    fn home(&self, extent: u64, extent_bytes: u64) -> usize {
+        if let Some(node) = self.new_homes.get(&extent) {
+            return *node as usize;
+        }
+        let volume = self.first_homes.partition_point(|(end, _)| *end <= extent * extent_bytes);
+        self.first_homes[volume.min(self.first_homes.len() - 1)].1
+    }
+}
+
+impl Array {
+    /// Nodes that hold an extent, its home first if it holds one.
+    pub(super) fn holders(&self, store: usize, extent: u64) -> SmallVec<[usize; 3]> {
+        let settings = &self.hardware.replicated_stores[store];
+        let home = self.replicated[store].extents.home(extent, settings.extent_bytes);
+        let count = settings.nodes.len() as u64;
+        let hash = mix(extent ^ self.seed);
+        let mut holders = SmallVec::new();
+        if self.has_local_copy(store, extent) {
+            holders.push(home);
+        }
+        // A change of home leaves the others where they are: the new one is none of them.
+        let mut next = hash >> 32;
+        while (holders.len() as u64) < u64::from(settings.replicas).min(count) {
+            let candidate = (next % count) as usize;
+            if !holders.contains(&candidate) && (candidate != home || count <= u64::from(settings.replicas)) {
+                holders.push(candidate);
+            }
+            next += 1;
+        }
+        holders
+    }
+
+    /// Whether the home of an extent holds a copy of it.
+    fn has_local_copy(&self, store: usize, extent: u64) -> bool {
+        let local_pct = self.hardware.replicated_stores[store].local_reads_pct;
+        mix(extent ^ self.seed) % 10_000 < (local_pct * 100.0) as u64
+    }
+
+    /// Drive and byte of an extent on a node; `None` if the drive is lost.
+    pub(super) fn extent_place(&self, store: usize, node: usize, extent: u64) -> Option<(usize, u64)> {
+        let settings = &self.hardware.replicated_stores[store];
+        let state = &self.replicated[store].extents;
+        let node = &settings.nodes[node];
+        let hash = mix(mix(extent) ^ self.seed);
+        let on_flash = node.disks.is_empty() || (!node.flash.is_empty() && (hash >> 32) < state.on_flash);
+        let (drives, share) = if on_flash {
+            (&node.flash, settings.flash_for_extents_pct / 100.0)
+        } else {
+            (&node.disks, state.disk_used_share)
+        };
+        let drive = drives[(hash % drives.len() as u64) as usize];
+        let extents = (self.drives[drive].capacity_bytes() as f64 * share) as u64 / settings.extent_bytes;
+        let byte = mix(hash) % extents.max(1) * settings.extent_bytes;
+        (!state.dead[drive]).then_some((drive, byte))
+    }
+
+    /// The copy of an extent that a node reads, and its place: its own one, if it has one that is well.
+    pub(super) fn nearest_copy(
+        &self,
+        store: usize,
+        node: usize,
+        extent: u64,
+    ) -> Option<(usize, (usize, u64))> {
+        let mut holders = self.holders(store, extent);
+        holders.sort_by_key(|holder| *holder != node);
+        holders
+            .iter()
+            .find_map(|holder| self.extent_place(store, *holder, extent).map(|place| (*holder, place)))
+    }
+
+    /// A node has read an extent that it holds no copy of: often enough, and it gets one.
+    pub(super) fn read_from_afar(&mut self, store: usize, node: usize, extent: u64) {
+        if !self.has_local_copy(store, extent) || self.holders(store, extent).contains(&node) {
+            return;
+        }
+        let settings = &self.hardware.replicated_stores[store];
+        let enough = settings.local_after_reads;
+        let state = &mut self.replicated[store].extents;
+        let (by, count) = state.read_from_afar.entry(extent).or_default();
+        *count = if *by == node as u32 { *count + 1 } else { 1 };
+        *by = node as u32;
+        if *count == enough && settings.moves_mb_per_s > 0.0 {
+            state.moves.push_back(Move::Home { extent, node: node as u32 });
+            self.begin_moves(store);
+        }
+    }
+
+    fn begin_moves(&mut self, store: usize) {
+        let state = &mut self.replicated[store].extents;
+        if !std::mem::replace(&mut state.moving, true) {
+            let at_ns = state.next_move_ns.max(self.now_ns);
+            self.at(at_ns, Happening::MoveExtent(store as u32));
+        }
+    }
+
+    /// Makes the next move.
+    pub(super) fn move_extent(&mut self, store: usize) {
+        let settings = &self.hardware.replicated_stores[store];
+        let (bytes, mb_per_s) = (settings.extent_bytes, settings.moves_mb_per_s);
+        let state = &mut self.replicated[store].extents;
+        let Some(next) = state.moves.pop_front() else {
+            state.moving = false;
+            return;
+        };
+        state.next_move_ns = self.now_ns + (bytes as f64 * 1e3 / mb_per_s) as u64;
+        let id = self.new_job(Kind::MoveExtent { store: store as u32, made: next });
+        self.job(id).bytes = bytes;
+        self.job(id).remaining = 1;
+        match next {
+            Move::Home { extent, node } => {
+                let node = node as usize;
+                let from = self.nearest_copy(store, node, extent);
+                if let (Some((holder, (source, from))), Some((target, to))) =
+                    (from, self.extent_place(store, node, extent))
+                {
+                    self.send_between(id, store, holder, node, bytes);
+                    self.job(id).then_write.push((target, to, bytes));
+                    self.issue(id, &[(source, from, bytes)], false);
+                }
+            }
+        }
+        self.part_done(id);
+    }
+
+    pub(super) fn extent_moved(&mut self, store: usize, made: Move) {
+        let state = &mut self.replicated[store].extents;
+        match made {
+            Move::Home { extent, node } => {
+                state.new_homes.insert(extent, node);
+                state.read_from_afar.remove(&extent);
+            }
+        }
+        let at_ns = state.next_move_ns.max(self.now_ns);
+        self.at(at_ns, Happening::MoveExtent(store as u32));
+    }
+
+    /// The volumes of a host in a replicated store go on on another node.
+    pub(super) fn move_volumes(&mut self, host: &str, to: usize) {
+        for volume in self.volumes.iter_mut().filter(|volume| volume.placement.host == host) {
+            if let Target::ReplicatedStore { store, node } = &mut volume.placement.target {
+                *node = to % self.hardware.replicated_stores[*store].nodes.len();
+            }
+        }
+    }
+
+    /// A drive of a store is lost: its extents are read elsewhere, and copied from there.
+    pub(super) fn lose_extents(&mut self, drive: usize) {
+        for index in 0..self.hardware.replicated_stores.len() {
+            let store = &self.hardware.replicated_stores[index];
+            let on_flash = store.nodes.iter().any(|node| node.flash.contains(&drive));
+            if !on_flash && !store.nodes.iter().any(|node| node.disks.contains(&drive)) {
+                continue;
+            }
+            let share = store.flash_for_extents_pct / 100.0;
+            let state = &mut self.replicated[index].extents;
+            let share = if on_flash { share } else { state.disk_used_share };
+            state.dead[drive] = true;
+            state.recopy_bytes += (self.drives[drive].capacity_bytes() as f64 * share) as u64;
+            for _ in 0..self.hardware.rebuild.steps.max(1) {
+                self.recopy(index);
+            }
+        }
+    }
+
+    /// Copies the next extent: from a drive of one node to a drive of another.
+    pub(super) fn recopy(&mut self, store: usize) {
+        let settings = &self.hardware.replicated_stores[store];
+        let (bytes, count) = (settings.extent_bytes, settings.nodes.len() as u64);
+        let state = &mut self.replicated[store].extents;
+        if state.recopy_bytes == 0 {
+            return;
+        }
+        state.recopy_bytes = state.recopy_bytes.saturating_sub(bytes);
+        state.recopied += 1;
+        let hash = mix(self.seed ^ state.recopied << 20);
+        let from_node = hash % count;
+        let to_node = (from_node + 1 + (hash >> 40) % (count - 1).max(1)) % count;
+        let place = |node: u64, extent: u64| self.extent_place(store, node as usize, extent);
+        // Another extent if the hash hits a lost drive: at most a few tries, for the loss is the exception.
+        let find = |node: u64| (0..64).find_map(|k| place(node, mix(hash + k) >> 20));
+        if let (Some((source, from)), Some((target, to))) = (find(from_node), find(to_node)) {
+            let id = self.new_job(Kind::Recopy { store: store as u32 });
+            self.job(id).bytes = bytes;
+            self.job(id).then_write.push((target, to, bytes));
+            self.issue(id, &[(source, from, bytes)], false);
+        }
+    }
+}
