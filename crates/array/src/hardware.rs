@@ -356,6 +356,10 @@ pub struct ReplicatedStore {
     pub local_reads_pct: f64,
     /// A stream reads so far ahead; 0 = not at all.
     pub read_ahead_bytes: u64,
+    /// Extents are moved between flash and disks by how often they are read; otherwise flash holds the same share of all.
+    pub tiers_by_reads: bool,
+    /// Regions of the volumes whose reads are told apart.
+    pub tier_regions: u32,
     /// An extent that a node has read over the network so often, for want of a copy, is copied to it.
     pub local_after_reads: u32,
     /// Rate at which extents are moved, one after another; 0 = they stay where they are. MB = 10^6 bytes.

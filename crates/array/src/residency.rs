@@ -11,6 +11,9 @@
 //!   the same share.
 //! * A read that begins where the last one of its region ended is part of a scan, which caches keep out: not counted.
 //! * Data that nobody reads share the room that is left.
+//! * Tiers hold the same, but what they hold has to be moved there. What the first counts say has been so for long and costs
+//!   nothing; later a region that lacks half of its pieces gets them, one by one, and the region with the largest surplus
+//!   gives as many ([`Residency::aim`]). Smaller differences are noise of the counts.
 //! * Data of hosts that take no part in the simulation are taken to be like the others: they have their part of the room.
 //!
 //! Invariants
@@ -23,6 +26,10 @@
 const KEPT: f64 = 15.0 / 16.0;
 /// A region with fewer reads left has not been read.
 const FORGOTTEN_READS: f64 = 1.0 / 16.0;
+/// Counts that tell what tiers have held for long.
+const FIRST_COUNTS: u32 = 16;
+/// Of 2^32 pieces: a region that lacks more gets them.
+const LACKING: u64 = 1 << 31;
 /// Halvings of the interval in which T lies.
 const HALVINGS: u32 = 50;
 /// Above this, exp(-x) counts as 0.
@@ -35,14 +42,27 @@ struct Region {
     read_to: u64,
     /// Of 2^32 pieces, those in the cache.
     cached: u64,
+    /// Of 2^32 pieces, those that should be.
+    wanted: u64,
 }
 
 pub(crate) struct Residency {
     region_bytes: u64,
     /// Share of all data that the cache has room for.
     room_share: f64,
+    piece_bytes: u64,
     regions: Vec<Region>,
     counted: usize,
+    counts: u32,
+    /// The region that gets pieces.
+    rising: Option<usize>,
+}
+
+/// A piece comes to a tier, and another one leaves it: first bytes of their regions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Swap {
+    pub comes: u64,
+    pub leaves: u64,
 }
 
 fn of_two_to_32(share: f64) -> u64 {
@@ -59,8 +79,11 @@ impl Residency {
         Residency {
             region_bytes: region_bytes.max(1),
             room_share,
-            regions: vec![Region { reads: 0.0, read_to: u64::MAX, cached }; count],
+            piece_bytes,
+            regions: vec![Region { reads: 0.0, read_to: u64::MAX, cached, wanted: cached }; count],
             counted: 0,
+            counts: 0,
+            rising: None,
         }
     }
 
@@ -89,9 +112,60 @@ impl Residency {
         self.counted >= self.regions.len()
     }
 
-    /// Works out the shares, for so many bytes of data in the space.
+    /// Works out the shares of a cache, for so many bytes of data in the space.
     pub fn settle(&mut self, data_bytes: u64) {
-        self.counted = 0;
+        self.work_out(data_bytes);
+        self.regions.iter_mut().for_each(|region| region.cached = region.wanted);
+    }
+
+    /// Works out the shares of a tier, for so many bytes of data in the space; what differs is to be moved.
+    pub fn aim(&mut self, data_bytes: u64) {
+        if self.counts < FIRST_COUNTS {
+            self.settle(data_bytes);
+        } else {
+            self.work_out(data_bytes);
+        }
+    }
+
+    /// The next pieces to be moved, if any.
+    pub fn next_swap(&mut self) -> Option<Swap> {
+        let short = |region: &Region| region.wanted.saturating_sub(region.cached);
+        let piece = self.piece_share();
+        self.rising = self
+            .rising
+            .filter(|index| short(&self.regions[*index]) >= piece)
+            .or_else(|| self.regions.iter().position(|region| short(region) > LACKING));
+        let comes = self.rising?;
+        let spare = |region: &Region| region.cached.saturating_sub(region.wanted);
+        let (leaves, most) = self.regions.iter().enumerate().max_by_key(|(_, region)| spare(region))?;
+        (spare(most) >= piece).then_some(Swap {
+            comes: comes as u64 * self.region_bytes,
+            leaves: leaves as u64 * self.region_bytes,
+        })
+    }
+
+    /// Pieces have been moved.
+    pub fn swapped(&mut self, swap: Swap) {
+        let piece = self.piece_share();
+        for (at, more) in [(swap.comes, true), (swap.leaves, false)] {
+            let index = self.region(at);
+            let cached = &mut self.regions[index].cached;
+            *cached = if more { *cached + piece } else { cached.saturating_sub(piece) };
+        }
+    }
+
+    /// Of 2^32, the share of a piece in its region.
+    fn piece_share(&self) -> u64 {
+        (u128::from(self.piece_bytes) * (1 << 32) / u128::from(self.region_bytes)) as u64
+    }
+
+    /// Pieces of a region.
+    pub fn pieces(&self) -> u64 {
+        self.region_bytes / self.piece_bytes
+    }
+
+    fn work_out(&mut self, data_bytes: u64) {
+        (self.counted, self.counts) = (0, self.counts + 1);
         let all = data_bytes as f64 / self.region_bytes as f64;
         let room = all * self.room_share;
         let read = self.regions.iter().map(|region| region.reads).filter(|reads| *reads > FORGOTTEN_READS);
@@ -103,7 +177,7 @@ impl Residency {
             (0.0, fill_time(&read, room))
         };
         for region in &mut self.regions {
-            region.cached = of_two_to_32(if region.reads > FORGOTTEN_READS {
+            region.wanted = of_two_to_32(if region.reads > FORGOTTEN_READS {
                 1.0 - exp_minus(region.reads * time)
             } else {
                 unread_share

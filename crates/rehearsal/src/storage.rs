@@ -302,8 +302,8 @@ impl Builder<'_> {
                 let store = self.log_store(place, pool_name, &model, (&cache_disk, cache_disks), &at)?;
                 Target::LogStore { store }
             }
-            Some(Store::Replicated { model, nodes }) => {
-                let store = self.replicated_store(place, pool_name, &model, nodes, &at)?;
+            Some(Store::Replicated { model, nodes, tiers_by_reads }) => {
+                let store = self.replicated_store(place, pool_name, &model, (nodes, tiers_by_reads), &at)?;
                 Target::ReplicatedStore { store, node: number % nodes.max(1) as usize }
             }
             Some(Store::DynamicPool { model, spare_disks }) => {
@@ -409,7 +409,7 @@ impl Builder<'_> {
         place: &str,
         pool: &str,
         model: &str,
-        nodes: u32,
+        (nodes, tiers_by_reads): (u32, Option<bool>),
         at: &str,
     ) -> Outcome<usize> {
         let key = (place.to_owned(), pool.to_owned());
@@ -434,7 +434,8 @@ impl Builder<'_> {
         let store =
             self.assumptions.replicated_store(model).map_err(|error| self.bad("array.store", error))?;
         let resident_bytes = self.resident_bytes(place)?;
-        let store = ReplicatedStore { name, nodes: store_nodes, resident_bytes, ..store };
+        let tiers_by_reads = tiers_by_reads.unwrap_or(store.tiers_by_reads);
+        let store = ReplicatedStore { name, nodes: store_nodes, resident_bytes, tiers_by_reads, ..store };
         self.hardware.replicated_stores.push(store);
         let index = self.hardware.replicated_stores.len() - 1;
         self.pools.insert(key, index);

@@ -44,6 +44,8 @@ pub enum Store {
         model: String,
         /// Nodes of one pool; hosts run on them in turn.
         nodes: u32,
+        /// Extents are moved between flash and disks by how often they are read; as for its kind when not given.
+        tiers_by_reads: Option<bool>,
     },
     /// Rows of double parity over disks picked anew for each piece.
     DynamicPool {

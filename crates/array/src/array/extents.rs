@@ -3,35 +3,39 @@
 //! * The first copy of an extent is on its home, the node that its volume began on; the others are on nodes that a hash
 //!   picks. On a node an extent lies on one drive, which one and where on it is a hash. As many extents as fit lie on
 //!   flash, the others on disks; that share is the same on all nodes.
+//! * Where the store moves extents between its tiers, flash holds of each region of the volumes the share that reads give it
+//!   (`residency`). An extent that comes to flash is read from its disks, all copies of it, and another one goes back.
 //! * A volume that has moved to another node reads its extents over the network where no copy is on the new one. An extent
 //!   that was read so a number of times is copied there, and the copy at its old home is given up.
 //! * A drive that is lost is read around, and its extents are copied from the other nodes to where there is room.
 //! * Moves are made one after another, at a set rate at most.
 //!
-//! Left out: moving extents between tiers while the simulation runs, rewritten data that leave their old home, reads of an
-//! extent that forget in time.
+//! Left out: rewritten data that leave their old home, reads of an extent that forget in time, writes that begin on flash.
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use world::FixedHashMap;
 
-use super::{Array, Happening, Kind};
+use super::{Array, Happening, JobId, Kind};
 use crate::drive::DriveState;
 use crate::hardware::{ReplicatedStore, StoreNode, Target, VolumePlacement};
 use crate::mix;
+use crate::residency::{Residency, Swap};
 
 /// A move of an extent.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Move {
     /// To a new home.
     Home { extent: u64, node: u32 },
+    /// To another tier, and one back.
+    Tier(Swap),
 }
 
 /// The extents of a store.
 pub(super) struct Extents {
-    /// Of 2^32 extents, those on flash.
-    on_flash: u64,
+    /// Which extents are on flash.
+    tiers: Residency,
     /// Share of each disk that extents use.
     disk_used_share: f64,
     /// Drives that are lost.
@@ -61,13 +65,14 @@ impl Extents {
         let flash = room(|node| &node.flash) * store.flash_for_extents_pct / 100.0;
         let disks = room(|node| &node.disks);
         let share = if disks > 0.0 { (flash / stored).min(1.0) } else { 1.0 };
+        let volume_bytes = volumes.iter().map(|volume| volume.bytes).sum();
         let homes = volumes.iter().scan(0, |end, volume| {
             *end += volume.bytes;
             let Target::ReplicatedStore { node, .. } = volume.target else { return None };
             Some((*end, node))
         });
         Extents {
-            on_flash: (share * (1u64 << 32) as f64) as u64,
+            tiers: Residency::new(volume_bytes, store.tier_regions, store.extent_bytes, share),
             disk_used_share: if disks > 0.0 { (stored * (1.0 - share) / disks).min(1.0) } else { 1.0 },
             dead: vec![false; drives.len()],
             recopy_bytes: 0,
@@ -121,12 +126,17 @@ impl Array {
 
     /// Drive and byte of an extent on a node; `None` if the drive is lost.
     pub(super) fn extent_place(&self, store: usize, node: usize, extent: u64) -> Option<(usize, u64)> {
+        let at = extent * self.hardware.replicated_stores[store].extent_bytes;
+        let on_flash = self.replicated[store].extents.tiers.holds(at, mix(mix(extent) ^ self.seed));
+        self.place_in_tier(store, node, extent, on_flash)
+    }
+
+    fn place_in_tier(&self, store: usize, node: usize, extent: u64, on_flash: bool) -> Option<(usize, u64)> {
         let settings = &self.hardware.replicated_stores[store];
         let state = &self.replicated[store].extents;
         let node = &settings.nodes[node];
         let hash = mix(mix(extent) ^ self.seed);
-        let on_flash = node.disks.is_empty() || (!node.flash.is_empty() && (hash >> 32) < state.on_flash);
-        let (drives, share) = if on_flash {
+        let (drives, share) = if node.disks.is_empty() || (on_flash && !node.flash.is_empty()) {
             (&node.flash, settings.flash_for_extents_pct / 100.0)
         } else {
             (&node.disks, state.disk_used_share)
@@ -181,11 +191,17 @@ impl Array {
         let settings = &self.hardware.replicated_stores[store];
         let (bytes, mb_per_s) = (settings.extent_bytes, settings.moves_mb_per_s);
         let state = &mut self.replicated[store].extents;
-        let Some(next) = state.moves.pop_front() else {
+        let next = state.moves.pop_front().or_else(|| state.tiers.next_swap().map(Move::Tier));
+        let Some(next) = next else {
             state.moving = false;
             return;
         };
-        state.next_move_ns = self.now_ns + (bytes as f64 * 1e3 / mb_per_s) as u64;
+        // A swap is two extents, each with all its copies.
+        let moved = match next {
+            Move::Home { .. } => bytes,
+            Move::Tier(_) => 2 * u64::from(settings.replicas) * bytes,
+        };
+        state.next_move_ns = self.now_ns + (moved as f64 * 1e3 / mb_per_s) as u64;
         let id = self.new_job(Kind::MoveExtent { store: store as u32, made: next });
         self.job(id).bytes = bytes;
         self.job(id).remaining = 1;
@@ -201,8 +217,45 @@ impl Array {
                     self.issue(id, &[(source, from, bytes)], false);
                 }
             }
+            Move::Tier(Swap { comes, leaves }) => {
+                self.change_tier(id, store, comes, true);
+                self.change_tier(id, store, leaves, false);
+            }
         }
         self.part_done(id);
+    }
+
+    /// An extent of a region goes to flash, or back: on each node that holds it. Any of them will do: all extents of a region
+    /// are alike.
+    fn change_tier(&mut self, id: JobId, store: usize, region_at: u64, to_flash: bool) {
+        let bytes = self.hardware.replicated_stores[store].extent_bytes;
+        let state = &self.replicated[store].extents;
+        let any = mix(u64::from(id) ^ self.now_ns) % state.tiers.pieces();
+        let extent = region_at / bytes + any;
+        for holder in self.holders(store, extent) {
+            let place = |on_flash| self.place_in_tier(store, holder, extent, on_flash);
+            if let (Some((source, from)), Some((target, to))) = (place(!to_flash), place(to_flash)) {
+                self.job(id).then_write.push((target, to, bytes));
+                self.issue(id, &[(source, from, bytes)], false);
+            }
+        }
+    }
+
+    /// A read goes to an extent: where the store moves extents between its tiers it is counted.
+    pub(super) fn count_extent_read(&mut self, store: usize, at: u64, bytes: u64) {
+        if !self.hardware.replicated_stores[store].tiers_by_reads {
+            return;
+        }
+        self.replicated[store].extents.tiers.count_read(at, bytes);
+        if self.replicated[store].extents.tiers.is_due() {
+            let data_bytes = self.data_bytes(
+                |target| matches!(target, Target::ReplicatedStore { store: on, .. } if *on == store),
+            );
+            self.replicated[store].extents.tiers.aim(data_bytes);
+            if self.hardware.replicated_stores[store].moves_mb_per_s > 0.0 {
+                self.begin_moves(store);
+            }
+        }
     }
 
     pub(super) fn extent_moved(&mut self, store: usize, made: Move) {
@@ -212,6 +265,7 @@ impl Array {
                 state.new_homes.insert(extent, node);
                 state.read_from_afar.remove(&extent);
             }
+            Move::Tier(swap) => state.tiers.swapped(swap),
         }
         let at_ns = state.next_move_ns.max(self.now_ns);
         self.at(at_ns, Happening::MoveExtent(store as u32));

@@ -13,7 +13,7 @@
 //! and its reads, checksum time, writes that fill the flash cache, compression that differs from block to block.
 
 use super::{Array, JobId, Kind};
-use crate::hardware::{LogStore, Target, VolumePlacement};
+use crate::hardware::{LogStore, Target};
 use crate::lru::Lru;
 use crate::mix;
 use crate::residency::Residency;
@@ -125,9 +125,7 @@ impl Array {
             }
         }
         if self.log_stores[store].residency.is_due() {
-            let on_store = |placement: &VolumePlacement| placement.target == Target::LogStore { store };
-            let volumes = self.volumes.iter().filter(|volume| on_store(&volume.placement));
-            let data_bytes = volumes.map(|volume| volume.space.high_water()).sum();
+            let data_bytes = self.data_bytes(|target| *target == Target::LogStore { store });
             self.log_stores[store].residency.settle(data_bytes);
         }
     }

@@ -23,7 +23,7 @@ use world::{FixedHashMap, Time};
 
 use crate::cache::{Cache, Destage};
 use crate::drive::{Command, Done, DriveState};
-use crate::hardware::{Event, Hardware, VolumePlacement};
+use crate::hardware::{Event, Hardware, Target, VolumePlacement};
 use crate::links::LinkState;
 use crate::raid::{Access, Accesses, Raid};
 use crate::report::DeviceReport;
@@ -298,6 +298,12 @@ impl Array {
         });
         self.jobs[id as usize].begin(kind, self.now_ns);
         id
+    }
+
+    /// Bytes of all volumes whose targets are these that files have ever used.
+    fn data_bytes(&self, is_on: impl Fn(&Target) -> bool) -> u64 {
+        let volumes = self.volumes.iter().filter(|volume| is_on(&volume.placement.target));
+        volumes.map(|volume| volume.space.high_water()).sum()
     }
 
     fn job(&mut self, id: JobId) -> &mut Job {

@@ -123,6 +123,7 @@ impl Array {
                     self.read_on(id, node, node, drive.map(|drive| (drive, at % (1 << 30))), take);
                 } else {
                     let into = at % extent_bytes;
+                    self.count_extent_read(store, at, take);
                     match self.nearest_copy(store, node, at / extent_bytes) {
                         Some((holder, (drive, byte))) => {
                             self.read_on(id, node, holder, Some((drive, byte + into)), take);

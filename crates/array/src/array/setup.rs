@@ -88,8 +88,11 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
                 return Err(bad(&store.name, "every node needs flash for its write log"));
             }
         }
-        if !store.moves_mb_per_s.is_finite() || store.moves_mb_per_s < 0.0 {
-            return Err(bad(&store.name, "moves_mb_per_s is negative or not a number"));
+        if !store.moves_mb_per_s.is_finite() || store.moves_mb_per_s < 0.0 || store.tier_regions == 0 {
+            return Err(bad(
+                &store.name,
+                "moves_mb_per_s is negative or not a number, or there are no tier_regions",
+            ));
         }
         if store.replicas == 0 || store.nodes.len() < store.replicas as usize || store.extent_bytes < 65536 {
             return Err(bad(&store.name, "needs as many nodes as replicas, and extents of 64 KiB at least"));

@@ -1,8 +1,8 @@
 //! Log-structured and replicated stores.
 
 use array::{
-    Assumptions, Drive, DriveModel, Event, Hardware, Layout, LogStore, Path, ReplicatedStore, StoreNode,
-    Target,
+    Assumptions, DeviceReport, Drive, DriveModel, Event, Hardware, Layout, LogStore, PartKind, Path,
+    ReplicatedStore, StoreNode, Target,
 };
 use world::sim::StorageOp;
 
@@ -169,6 +169,52 @@ fn reads_without_a_local_copy_cross_the_network() {
     };
     assert_eq!(remote(100.0), 0);
     assert!(remote(0.0) > 0);
+}
+
+#[test]
+fn tiers_help_a_skewed_load_and_follow_it_at_the_cost_of_moves() {
+    // Flash for 20 of 100 extents.
+    let span = 64 * GIB;
+    let rig = |tiers_by_reads: bool, moves_mb_per_s: f64| {
+        let mut hardware = replicated(span, 4 << 40);
+        let store = &mut hardware.replicated_stores[0];
+        (store.tiers_by_reads, store.moves_mb_per_s, store.tier_regions) =
+            (tiers_by_reads, moves_mb_per_s, 256);
+        Rig::new(build(hardware), &["/v"], span)
+    };
+    let even_ms = |tiers| {
+        let mut rig = rig(tiers, 400.0);
+        rig.run(6, 30.0, random_reads(4, span, 32 * KIB));
+        rig.run(6, 30.0, random_reads(5, span, 32 * KIB)).read_ms()
+    };
+    let (without, with) = (even_ms(false), even_ms(true));
+    assert!((0.85..1.15).contains(&(with / without)), "nothing to gain under even reads: {without} {with}");
+    let mut fixed = rig(false, 400.0);
+    let fixed_ms = fixed.run(6, 30.0, skewed_reads(5, span, 0)).read_ms();
+    let seen = |moves_mb_per_s| {
+        let mut rig = rig(true, moves_mb_per_s);
+        rig.run(6, 60.0, skewed_reads(6, span, 0));
+        let known_ms = rig.run(6, 5.0, skewed_reads(7, span, 0)).read_ms();
+        let report = rig.report();
+        let moved = |report: &DeviceReport| {
+            report.parts.iter().filter(|p| p.kind == PartKind::Drive).map(|p| p.write_bytes).sum::<u64>()
+        };
+        assert_eq!(moved(&report), 0, "a load that stays moves nothing");
+        let other_ms = rig.run(6, 5.0, skewed_reads(8, span, span / 2)).read_ms();
+        rig.run(6, 400.0, skewed_reads(9, span, span / 2));
+        let moved = moved(&rig.report());
+        let followed_ms = rig.run(6, 5.0, skewed_reads(10, span, span / 2)).read_ms();
+        (known_ms, other_ms, followed_ms, moved)
+    };
+    let (known, other, followed, moved) = seen(400.0);
+    assert!(known < 0.4 * fixed_ms && other > 2.0 * known, "{fixed_ms} {known} {other}");
+    // The new hot tenth, less the fifth of it that was there, comes; as much goes; two copies each.
+    assert!(
+        followed < 1.5 * known && moved > 4 * span / 20 && moved < 8 * span / 10,
+        "{known} {followed} {moved}"
+    );
+    let (known, _, followed, moved) = seen(0.0);
+    assert!(followed > 2.0 * known && moved == 0, "nothing moves: {known} {followed} {moved}");
 }
 
 /// Bytes that crossed the network between nodes.

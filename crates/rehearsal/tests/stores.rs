@@ -1,0 +1,63 @@
+//! What a planner would ask about stores of several nodes.
+
+mod common;
+
+use common::{FLASH, Question};
+use results::IoClass::TransactionalRead;
+
+const REPLICATED: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3 }";
+const TIERED: &str =
+    "store = { kind = \"replicated\", model = \"2016\", nodes = 3, tiers_by_reads = true }";
+
+/// A host on the first of three nodes, each with two disks of 7,200 rpm and a flash drive.
+fn question(load: &str) -> Question {
+    let volumes = format!(
+        r#"
+[[disk]]
+name = "{FLASH}"
+capacity_gb = 800
+
+[[pool]]
+name = "Pool"
+disk = "ST4000NM0023"
+disks = 6
+fast_disk = "{FLASH}"
+fast_disks = 3
+raid = "replica2"
+
+[[volume]]
+name = "LUN{{n}}"
+count = 2
+pool = "Pool"
+capacity_gib = 256
+path = "/lun{{n}}"
+"#
+    );
+    let base = Question { volumes, controller: "storage-node", link: "iscsi-10g", ..Question::new(load) };
+    Question { array: REPLICATED, links: 1, ..base }
+}
+
+#[test]
+fn a_host_that_moves_reads_over_the_network() {
+    let fault = "kind = \"host_moves\"\nat_s = 20\ntest = \"performance\"";
+    let answer = Question { database_mib: 16_384, ..question("sessions = 4") }.with_fault(fault).answer();
+    answer.event("expected fault: h moves to another node of its store");
+    let (before, after) = (answer.phase(TransactionalRead, 0, 20), answer.phase(TransactionalRead, 20, 40));
+    assert!(after.latency_ms > before.latency_ms * 1.05, "{before:?} {after:?}");
+    let elsewhere = Question::new("sessions = 1").with_fault(fault).refusal();
+    assert!(elsewhere.contains("no node of a replicated store"), "{elsewhere}");
+}
+
+#[test]
+fn tiers_that_follow_reads_hold_the_rows_and_the_index() {
+    // Flash for a seventh of all extents; most reads go to a twelfth of the databases.
+    let little = "[replicated_store.2016]\n\
+        flash_for_extents_pct = { value = 5.0, source = \"assumption: small flash drives\" }\n\
+        tier_regions = { value = 512, source = \"assumption: known within the warm-up\" }\n";
+    let read_ms = |array| {
+        let base = Question { array, assumptions: little, ..question("sessions = 12") };
+        Question { warmup_s: 60, ..base }.answer().read_ms()
+    };
+    let (even, tiered) = (read_ms(REPLICATED), read_ms(TIERED));
+    assert!(tiered < 0.7 * even, "{even} {tiered}");
+}
