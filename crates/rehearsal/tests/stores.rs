@@ -6,8 +6,7 @@ use common::{FLASH, Question};
 use results::IoClass::TransactionalRead;
 
 const REPLICATED: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3 }";
-const TIERED: &str =
-    "store = { kind = \"replicated\", model = \"2016\", nodes = 3, tiers_by_reads = true }";
+const TIERED: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, tiers_by_reads = true }";
 
 /// A host on the first of three nodes, each with two disks of 7,200 rpm and a flash drive.
 fn question(load: &str) -> Question {
