@@ -16,6 +16,8 @@ pub struct Hardware {
     pub controllers: Vec<Controller>,
     /// Cables, adapters and networks that data cross.
     pub links: Vec<Link>,
+    /// Thin pools (each on a group).
+    pub thin_pools: Vec<ThinPool>,
     /// Log-structured stores (each on a group).
     pub log_stores: Vec<LogStore>,
     /// Replicated stores (each on the drives of its nodes).
@@ -26,6 +28,18 @@ pub struct Hardware {
     pub spares: Vec<usize>,
     /// How a lost drive is rebuilt.
     pub rebuild: Rebuild,
+}
+
+impl Hardware {
+    /// The group that a volume, or its store, lies on.
+    pub(crate) fn group_of(&self, target: Target) -> Option<usize> {
+        match target {
+            Target::Group { group, .. } => Some(group),
+            Target::Thin { pool } => Some(self.thin_pools[pool].group),
+            Target::LogStore { store } => Some(self.log_stores[store].group),
+            Target::ReplicatedStore { .. } => None,
+        }
+    }
 }
 
 /// A drive in its slot.
@@ -179,6 +193,28 @@ pub struct Group {
     pub stripe_element_bytes: u64,
     /// Which mirror reads.
     pub mirror_reads: MirrorReads,
+}
+
+/// A group whose volumes take room in chunks when they are first written, and which may promise more than it has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThinPool {
+    /// Name in reports.
+    pub name: String,
+    /// The group that has the room.
+    pub group: usize,
+    /// What a volume takes at a time.
+    pub chunk_bytes: u64,
+    /// Snapshots of all its volumes.
+    pub snapshots: Option<Snapshots>,
+}
+
+/// Snapshots at a steady pace: what is written for the first time since the last one goes to a new place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Snapshots {
+    /// From one to the next; the first one comes after this time.
+    pub every_s: f64,
+    /// How many are kept, the newest.
+    pub keep: u32,
 }
 
 /// What a controller does with writes that its cache has acknowledged.
@@ -396,6 +432,11 @@ pub enum Target {
         /// First byte.
         first_byte: u64,
     },
+    /// A thin pool.
+    Thin {
+        /// The pool.
+        pool: usize,
+    },
     /// A log-structured store.
     LogStore {
         /// The store.
@@ -408,6 +449,13 @@ pub enum Target {
         /// The node that serves the volume.
         node: usize,
     },
+}
+
+impl Target {
+    /// Whether writes go to a store, which has its own ways with them.
+    pub(crate) fn is_store(self) -> bool {
+        matches!(self, Target::LogStore { .. } | Target::ReplicatedStore { .. })
+    }
 }
 
 /// Where a volume of a host lies.

@@ -73,6 +73,12 @@ impl Space {
         }
     }
 
+    /// Where a file lies, in its order.
+    pub fn extents_of(&self, file: u64) -> Vec<Piece> {
+        let extents = self.files.get(&file).map(|file| &file.extents);
+        extents.into_iter().flatten().map(|(_, start, bytes)| (*start, *bytes)).collect()
+    }
+
     /// The pieces of a range of a file, which grows if it is shorter.
     pub fn pieces(&mut self, file: u64, offset: u64, bytes: u64) -> Pieces {
         let end = offset + bytes;

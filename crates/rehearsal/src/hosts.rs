@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use array::HostCosts;
 use results::StoragePart;
-use world::sim::{FileId, RequestId, StorageModel, StorageRequest, VolumeId};
+use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
 use world::{FixedHashMap, Time};
 
 /// Handle on the hosts' side; clones are the same.
@@ -158,6 +158,10 @@ impl StorageModel for Hosts {
         self.0.borrow_mut().array.set_file_size(volume, file, bytes);
     }
 
+    fn fill_file(&mut self, volume: VolumeId, file: FileId) {
+        self.0.borrow_mut().array.fill_file(volume, file);
+    }
+
     fn submit(&mut self, now: Time, request: StorageRequest) {
         let state = &mut *self.0.borrow_mut();
         match state.volumes.get_mut(&request.volume) {
@@ -192,7 +196,7 @@ impl StorageModel for Hosts {
         }
     }
 
-    fn take_failure(&mut self, id: RequestId) -> bool {
+    fn take_failure(&mut self, id: RequestId) -> Option<StorageFailure> {
         self.0.borrow_mut().array.take_failure(id)
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link, LogStore,
-    MirrorReads, Path, ReplicatedStore, SharedArray, StoreNode, Target, VolumePlacement,
+    MirrorReads, Path, ReplicatedStore, SharedArray, Snapshots, StoreNode, Target, ThinPool, VolumePlacement,
 };
 use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
 
@@ -185,6 +185,7 @@ impl Builder<'_> {
             let (target, bytes) = self.target(host, number, &place, info)?;
             let group = match target {
                 Target::Group { group, .. } => Some(group),
+                Target::Thin { pool } => Some(self.hardware.thin_pools[pool].group),
                 _ => None,
             };
             let drives = group.map_or(Vec::new(), |group| self.hardware.groups[group].drives.clone());
@@ -297,6 +298,13 @@ impl Builder<'_> {
                 Some("name its disk, or leave [array] out".into()),
             ));
         };
+        let is_store =
+            matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated { .. }));
+        if is_store && self.solution.pool(pool_name, &at)?.thin_chunk_kib.is_some() {
+            let message =
+                format!("pool `{pool_name}` keeps data in a store, which takes room as it is written");
+            return Err(self.solution.error(&at, message, Some("leave thin_chunk_kib out".into())));
+        }
         let target = match self.spec.store.clone() {
             Some(Store::LogStructured { model, cache_disk, cache_disks }) => {
                 let store = self.log_store(place, pool_name, &model, (&cache_disk, cache_disks), &at)?;
@@ -314,15 +322,34 @@ impl Builder<'_> {
                     piece_bytes: pool.piece_bytes,
                     spare_drives: spare_disks,
                 };
-                let group = self.pool_group(place, pool_name, Some(layout), &at)?;
-                self.cut(group, bytes, info, &at)?
+                self.in_pool(place, pool_name, Some(layout), (info, bytes), &at)?
             }
-            None => {
-                let group = self.pool_group(place, pool_name, None, &at)?;
-                self.cut(group, bytes, info, &at)?
-            }
+            None => self.in_pool(place, pool_name, None, (info, bytes), &at)?,
         };
         Ok((target, bytes))
+    }
+
+    /// Room for a volume in a pool that is a group, of this layout or that of its protection.
+    fn in_pool(
+        &mut self,
+        place: &str,
+        pool: &str,
+        layout: Option<Layout>,
+        (info, bytes): (&VolumeInfo, u64),
+        at: &str,
+    ) -> Outcome<Target> {
+        let group = self.pool_group(place, pool, layout, at)?;
+        let described = self.solution.pool(pool, at)?;
+        let Some(chunk_kib) = described.thin_chunk_kib else { return self.cut(group, bytes, info, at) };
+        if let Some(pool) = self.hardware.thin_pools.iter().position(|thin| thin.group == group) {
+            return Ok(Target::Thin { pool });
+        }
+        let snapshots = described
+            .snapshots
+            .map(|snapshots| Snapshots { every_s: snapshots.every_min * 60.0, keep: snapshots.keep });
+        let name = self.hardware.groups[group].name.clone();
+        self.hardware.thin_pools.push(ThinPool { name, group, chunk_bytes: chunk_kib << 10, snapshots });
+        Ok(Target::Thin { pool: self.hardware.thin_pools.len() - 1 })
     }
 
     /// The group that a pool is, of this layout or that of its protection.
@@ -349,6 +376,9 @@ impl Builder<'_> {
                 "two kinds of disks are not modelled as one group",
                 "leave them out",
             );
+        }
+        if described.snapshots.is_some() && described.thin_chunk_kib.is_none() {
+            return refuse("snapshots", "snapshots are modelled in chunks", "add thin_chunk_kib");
         }
         let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
         let name = format!("{place} {pool}");

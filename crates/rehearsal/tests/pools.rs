@@ -121,6 +121,30 @@ fn more_disks_in_a_pool_serve_more() {
 }
 
 #[test]
+fn a_thin_pool_that_promised_too_much_stops_the_databases_in_the_middle_of_a_file() {
+    // Two volumes are promised 3,000 GiB each of 3,726, and the databases leave some 7 MiB to log and growth.
+    let thin = pool(2, "raid1", "thin_chunk_kib = 1024").replace("256", "3000");
+    let question = |database_mib| Question { database_mib, duration_s: 60, ..question(thin.clone()) };
+    let error = question(1_907_691).breakdown();
+    assert!(error.contains("the storage behind the volume is full"), "{error}");
+    let answer = question(1_900_000).answer();
+    let pool = answer.part("pool").expect("the pool is listed");
+    let (taken, promised) = pool.state.split_once(" GiB taken, ").expect("how full it is");
+    assert!(taken.starts_with("37") && promised == "6000.0 promised", "{}", pool.state);
+}
+
+#[test]
+fn snapshots_cost_the_copies_of_what_is_changed_after_them() {
+    let iops = |more| {
+        let load = "sessions = 16".into();
+        let more = format!("thin_chunk_kib = 256\n{more}");
+        Question { load, ..question(pool(6, "raid10", &more)) }.answer().iops()
+    };
+    let (with, without) = (iops("snapshots = { every_min = 0.1, keep = 4 }"), iops(""));
+    assert!(with * 1.05 < without, "{without} without, {with} with snapshots");
+}
+
+#[test]
 fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     let refused = |volumes: String| question(volumes).refused_storage();
     let large = pool(4, "raid6", "").replace("256", "6000");
@@ -136,6 +160,12 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     let unknown = "store = { kind = \"dynamic_pool\", model = \"1912\", spare_disks = 1 }";
     let error = Question { array: unknown, ..question(pool(12, "raid6", "")) }.refused_storage();
     assert!(error.contains("dynamic_pool") && error.contains("2012"), "{error}");
+    assert!(refused(pool(12, "raid6", "snapshots = { every_min = 5, keep = 1 }")).contains("thin_chunk_kib"));
+    assert!(refused(pool(12, "raid6", "thin_chunk_kib = 3")).contains("multiple of 4096"));
+    let log = "store = { kind = \"log_structured\", model = \"hybrid-array-2014\", cache_disk = \"ST4000NM0023\", \
+        cache_disks = 2 }";
+    let thin = question(pool(12, "triple_parity", "thin_chunk_kib = 64"));
+    assert!(Question { array: log, ..thin }.refused_storage().contains("leave thin_chunk_kib out"));
     let fault = "kind = \"disks_added\"";
     let error = question(pool(12, "raid6", "")).with_fault(fault).refusal();
     assert!(error.contains("lies in no dynamic pool"), "{error}");

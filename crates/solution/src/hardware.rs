@@ -132,6 +132,21 @@ pub struct Pool {
     /// Where its I/O comes from.
     #[serde(default)]
     pub io: PoolIo,
+    /// Volumes take room in chunks of so many KiB when they are first written (thin provisioning), for simulated time; all of
+    /// it from the start when not given.
+    pub thin_chunk_kib: Option<u64>,
+    /// Snapshots of its volumes, for simulated time; needs `thin_chunk_kib`.
+    pub snapshots: Option<Snapshots>,
+}
+
+/// Snapshots of all volumes of a pool at a steady pace; what is written after one goes to new chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshots {
+    /// Minutes from one to the next.
+    pub every_min: f64,
+    /// How many are kept.
+    pub keep: u32,
 }
 
 /// Where the I/O of a pool comes from.

@@ -2,7 +2,6 @@
 
 use super::{Array, Happening, JobId, Kind};
 use crate::cache::Destage;
-use crate::hardware::Target;
 
 impl Array {
     /// Reads a range of a group for a job, which waits for it.
@@ -99,9 +98,10 @@ impl Array {
             }
             state.waiting.pop_front();
             let volume = self.job(id).volume as usize;
-            match self.volumes[volume].placement.target {
-                Target::Group { group, .. } if !unprotected => self.write_cached(id, controller, group),
-                _ => self.arrive(id),
+            let target = self.volumes[volume].placement.target;
+            match self.hardware.group_of(target).filter(|_| !unprotected && !target.is_store()) {
+                Some(group) => self.write_cached(id, controller, group),
+                None => self.arrive(id),
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Requests of hosts: over the links to a controller, through its cache, and back.
 
-use world::sim::{StorageOp, StorageRequest};
+use world::sim::{StorageFailure, StorageOp, StorageRequest};
 
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::Command;
@@ -143,6 +143,11 @@ impl Array {
             _ => {}
         }
         match self.volumes[volume].placement.target {
+            Target::Thin { pool } => match self.job(id).kind {
+                Kind::Read => self.read_thin(id, controller, volume, pool),
+                Kind::Write => self.write_thin(id, controller, volume, pool),
+                _ => self.sync_group(id, controller, self.hardware.thin_pools[pool].group),
+            },
             Target::Group { group, .. } => match self.job(id).kind {
                 Kind::Read => self.read_group(id, controller, volume, group),
                 Kind::Write => self.write_group(id, controller, group),
@@ -239,7 +244,7 @@ impl Array {
         self.part_done(id);
     }
 
-    fn write_group(&mut self, id: JobId, controller: usize, group: usize) {
+    pub(super) fn write_group(&mut self, id: JobId, controller: usize, group: usize) {
         let state = &self.controllers[controller];
         match &state.cache {
             Some(cache) if state.protected => {
@@ -336,12 +341,17 @@ impl Array {
 
     pub(super) fn complete(&mut self, id: JobId) {
         let job = &self.jobs[id as usize];
-        let (request, lost, volume) = (job.request, job.lost, job.volume);
+        let (request, volume) = (job.request, job.volume);
+        let failure = match (job.lost, job.no_room) {
+            (true, _) => Some(StorageFailure::Lost),
+            (false, true) => Some(StorageFailure::NoSpace),
+            (false, false) => None,
+        };
         if let Some(state) = self.volumes.get_mut(volume as usize) {
             state.statistics.ends(self.now_ns, job.submitted_ns, job.kind, job.bytes);
         }
-        if lost {
-            self.failed.insert(request);
+        if let Some(failure) = failure {
+            self.failed.insert(request, failure);
             self.failed_requests += 1;
         }
         self.free_jobs.push(id);

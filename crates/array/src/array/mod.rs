@@ -12,13 +12,14 @@ mod rebuild;
 mod replicated;
 mod setup;
 mod statistics;
+mod thin;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::rc::Rc;
 
-use world::sim::{FileId, RequestId, StorageModel, StorageRequest, VolumeId};
+use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
 use world::{FixedHashMap, Time};
 
 use crate::cache::{Cache, Destage};
@@ -35,6 +36,7 @@ use rebuild::RebuildState;
 pub use rebuild::RebuildStatus;
 use replicated::ReplicatedState;
 use statistics::{DriveStatistics, VolumeStatistics};
+use thin::{ThinMap, ThinState};
 
 type JobId = u32;
 
@@ -61,6 +63,8 @@ enum Happening {
     Rebuild(u32),
     /// A controller's patrol reads on.
     Patrol(u32),
+    /// A thin pool takes a snapshot of its volumes.
+    Snapshot(u32),
     /// An event of the schedule.
     Scheduled(u32),
 }
@@ -120,6 +124,10 @@ struct Job {
     /// A drive died with a command of it.
     retry: bool,
     lost: bool,
+    /// The thin pool has no room for what it writes.
+    no_room: bool,
+    /// Its pieces are places of the group, not of a thin volume.
+    is_placed: bool,
     request: RequestId,
     volume: u32,
     submitted_ns: u64,
@@ -141,6 +149,8 @@ impl Job {
             remaining: 0,
             retry: false,
             lost: false,
+            no_room: false,
+            is_placed: false,
             request: RequestId(0),
             volume: 0,
             submitted_ns: 0,
@@ -157,6 +167,7 @@ impl Job {
     fn begin(&mut self, kind: Kind, now_ns: u64) {
         self.kind = kind;
         (self.remaining, self.retry, self.lost) = (0, false, false);
+        (self.no_room, self.is_placed) = (false, false);
         (self.request, self.submitted_ns) = (RequestId(0), now_ns);
         (self.volume, self.bytes, self.controller, self.path, self.remote) = (0, 0, 0, 0, None);
         self.pieces.clear();
@@ -190,6 +201,8 @@ struct VolumeState {
     space: Space,
     /// First byte among the data of its store.
     store_base: u64,
+    /// Where its chunks are, in a thin pool.
+    thin: ThinMap,
     streams: Streams,
     owner: usize,
     next_path: u32,
@@ -213,6 +226,7 @@ pub struct Array {
     groups: Vec<Raid>,
     log_stores: Vec<LogStoreState>,
     replicated: Vec<ReplicatedState>,
+    thin_pools: Vec<ThinState>,
     seed: u64,
     /// The group and slot of each drive.
     drive_slots: Vec<Option<(usize, usize)>>,
@@ -227,7 +241,7 @@ pub struct Array {
     /// Requests that have no path.
     stalled: Vec<JobId>,
     completed: Vec<RequestId>,
-    failed: BTreeSet<RequestId>,
+    failed: BTreeMap<RequestId, StorageFailure>,
     requests_under_way: usize,
     unplaced_requests: u64,
     failed_requests: u64,
@@ -285,6 +299,7 @@ impl Array {
                 Happening::Rebuild(rebuild) => self.rebuild_step(rebuild as usize),
                 Happening::MoveExtent(store) => self.move_extent(store as usize),
                 Happening::Patrol(controller) => self.patrol(controller as usize),
+                Happening::Snapshot(pool) => self.take_snapshot(pool as usize),
                 Happening::Scheduled(index) => self.happen(self.schedule[index as usize].clone()),
             }
         }
@@ -458,6 +473,12 @@ impl StorageModel for Array {
         }
     }
 
+    fn fill_file(&mut self, volume: VolumeId, file: FileId) {
+        if let Some(index) = self.attached.get(&volume.0) {
+            self.fill_chunks(*index as usize, file.0);
+        }
+    }
+
     fn submit(&mut self, now: Time, request: StorageRequest) {
         self.advance(now.ns);
         self.take_request(request);
@@ -478,8 +499,8 @@ impl StorageModel for Array {
         completed.append(&mut self.completed);
     }
 
-    fn take_failure(&mut self, request: RequestId) -> bool {
-        !self.failed.is_empty() && self.failed.remove(&request)
+    fn take_failure(&mut self, request: RequestId) -> Option<StorageFailure> {
+        if self.failed.is_empty() { None } else { self.failed.remove(&request) }
     }
 }
 
@@ -530,6 +551,9 @@ impl StorageModel for SharedArray {
     fn set_file_size(&mut self, volume: VolumeId, file: FileId, bytes: u64) {
         self.0.borrow_mut().set_file_size(volume, file, bytes);
     }
+    fn fill_file(&mut self, volume: VolumeId, file: FileId) {
+        self.0.borrow_mut().fill_file(volume, file);
+    }
     fn submit(&mut self, now: Time, request: StorageRequest) {
         self.0.borrow_mut().submit(now, request);
     }
@@ -539,7 +563,7 @@ impl StorageModel for SharedArray {
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
         self.0.borrow_mut().take_completions(now, completed);
     }
-    fn take_failure(&mut self, request: RequestId) -> bool {
+    fn take_failure(&mut self, request: RequestId) -> Option<StorageFailure> {
         self.0.borrow_mut().take_failure(request)
     }
 }

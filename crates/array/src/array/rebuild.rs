@@ -149,6 +149,12 @@ impl Array {
                 used.push((0, self.groups[group].capacity_bytes));
             }
         }
+        for (pool, state) in self.hardware.thin_pools.iter().zip(&self.thin_pools) {
+            if pool.group == group {
+                let bytes = if used_only { state.high_water() } else { self.groups[group].capacity_bytes };
+                used.push((0, bytes));
+            }
+        }
         used
     }
 

@@ -10,6 +10,7 @@ use super::log_store::LogStoreState;
 use super::rebuild::RebuildState;
 use super::replicated::ReplicatedState;
 use super::statistics::{DriveStatistics, VolumeStatistics};
+use super::thin::{self, ThinMap, ThinState};
 use super::{Array, ControllerState, Happening, VolumeState};
 use crate::cache::Cache;
 use crate::drive::{self, DriveState};
@@ -98,6 +99,17 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
             return Err(bad(&store.name, "needs as many nodes as replicas, and extents of 64 KiB at least"));
         }
     }
+    for pool in &hardware.thin_pools {
+        Known { part: &pool.name }.check("group", pool.group, groups)?;
+        thin::check(pool).map_err(|reason| bad(&pool.name, reason))?;
+        let others = hardware.volumes.iter().any(|volume| match volume.target {
+            Target::Thin { .. } => false,
+            target => hardware.group_of(target) == Some(pool.group),
+        });
+        if others || hardware.thin_pools.iter().filter(|other| other.group == pool.group).count() > 1 {
+            return Err(bad(&pool.name, "its group holds something else, too"));
+        }
+    }
     for spare in &hardware.spares {
         Known { part: "spares" }.check("drive", *spare, drives)?;
         take("spares", *spare)?;
@@ -147,6 +159,7 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
         }
         match volume.target {
             Target::Group { group, .. } => known.check("group", group, groups)?,
+            Target::Thin { pool } => known.check("thin pool", pool, hardware.thin_pools.len())?,
             Target::LogStore { store } => known.check("log store", store, hardware.log_stores.len())?,
             Target::ReplicatedStore { store, node } => {
                 known.check("replicated store", store, hardware.replicated_stores.len())?;
@@ -257,10 +270,16 @@ impl Array {
             ReplicatedState::new(store, &drives, &volumes)
         });
         let replicated = replicated.collect();
+        let thin_pools = hardware.thin_pools.iter().map(|pool| {
+            let row_bytes = groups[pool.group].data_units * hardware.groups[pool.group].stripe_element_bytes;
+            let state = ThinState::new(pool, groups[pool.group].capacity_bytes, row_bytes);
+            state.ok_or_else(|| bad(&pool.name, "its group has no room for a chunk"))
+        });
+        let thin_pools = thin_pools.collect::<Result<Vec<_>, _>>()?;
         let mut bases: BTreeMap<(bool, usize), u64> = BTreeMap::new();
         let volumes = hardware.volumes.iter().map(|placement| {
             let base = match placement.target {
-                Target::Group { .. } => None,
+                Target::Group { .. } | Target::Thin { .. } => None,
                 Target::LogStore { store } => Some(bases.entry((false, store)).or_default()),
                 Target::ReplicatedStore { store, .. } => Some(bases.entry((true, store)).or_default()),
             };
@@ -277,7 +296,10 @@ impl Array {
                 Target::Group { group, first_byte } => {
                     (first_byte + placement.bytes, Some(hardware.groups[group].stripe_element_bytes))
                 }
-                _ => (placement.bytes, None),
+                target => {
+                    let group = hardware.group_of(target).filter(|_| !target.is_store());
+                    (placement.bytes, group.map(|group| hardware.groups[group].stripe_element_bytes))
+                }
             };
             let pause_ns = (controller.read_ahead_pause_ms * 1e6) as u64;
             let slow = element_bytes.filter(|_| pause_ns > 0);
@@ -285,6 +307,7 @@ impl Array {
             VolumeState {
                 space: Space::new(placement.bytes),
                 store_base,
+                thin: ThinMap::default(),
                 streams: Streams::new(ahead_bytes, slow, limit),
                 owner: placement.owner,
                 next_path: 0,
@@ -307,6 +330,7 @@ impl Array {
             groups,
             log_stores,
             replicated,
+            thin_pools,
             seed,
             drive_slots,
             controllers: controllers.collect(),
@@ -319,7 +343,7 @@ impl Array {
             schedule: Vec::new(),
             stalled: Vec::new(),
             completed: Vec::new(),
-            failed: BTreeSet::new(),
+            failed: BTreeMap::new(),
             requests_under_way: 0,
             unplaced_requests: 0,
             failed_requests: 0,
@@ -329,6 +353,7 @@ impl Array {
             hardware,
         };
         array.begin_patrols();
+        array.begin_snapshots();
         Ok(array)
     }
 
@@ -348,13 +373,8 @@ impl Array {
             }
             // A controller patrols the drives of the groups whose volumes it owns.
             let owned = self.hardware.volumes.iter().filter(|volume| volume.owner == index);
-            let groups: BTreeSet<usize> = owned
-                .filter_map(|volume| match volume.target {
-                    Target::Group { group, .. } => Some(group),
-                    Target::LogStore { store } => Some(self.hardware.log_stores[store].group),
-                    Target::ReplicatedStore { .. } => None,
-                })
-                .collect();
+            let groups: BTreeSet<usize> =
+                owned.filter_map(|volume| self.hardware.group_of(volume.target)).collect();
             let drives = groups.into_iter().flat_map(|group| self.groups[group].drives.clone());
             self.controllers[index].patrol_next = drives.map(|drive| (drive, 0)).collect();
             self.at(0, Happening::Patrol(index as u32));

@@ -183,11 +183,14 @@ impl Array {
             parts.push(part);
         }
         for (index, group) in self.hardware.groups.iter().enumerate() {
-            if matches!(group.layout, Layout::DynamicPool { .. }) {
+            let thin = self.hardware.thin_pools.iter().position(|pool| pool.group == index);
+            if thin.is_some() || matches!(group.layout, Layout::DynamicPool { .. }) {
                 let mut part = PartReport::new(PartKind::Pool, &group.name);
+                let mut states: Vec<String> = thin.map(|pool| self.thin_state(pool)).into_iter().collect();
                 if let Some(RebuildStatus::UnderWay(share)) = self.rebalance(index) {
-                    part.state = format!("rebalancing, {:.1} % moved", share * 100.0);
+                    states.push(format!("rebalancing, {:.1} % moved", share * 100.0));
                 }
+                part.state = states.join(", ");
                 parts.push(part);
             }
         }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use world::sim::StorageOp;
 
 use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen};
-use super::parts::{build, link, nearline, one_group, write_cache};
-use super::stores;
+use super::parts::{build, controller, link, nearline, one_group, write_cache};
+use super::{stores, thin};
 
 const SPAN: u64 = 4 * GIB;
 
@@ -17,7 +17,7 @@ fn layouts(index: usize) -> Hardware {
         [DestageOrder::Immediate, DestageOrder::Nearest, DestageOrder::Sorted { burst: 8, start_dirty: 20 }]
             [index % 3];
     let cache = WriteCache { bytes: 4 * MIB, destage, gather_ms: 50.0, ..write_cache() };
-    let mut hardware = match index % 10 {
+    let mut hardware = match index % 11 {
         0 => one_group(Layout::Raid0, 1, &nearline(), Some(cache), SPAN),
         1 => one_group(Layout::Raid1, 2, &nearline(), Some(cache), SPAN),
         2 => one_group(Layout::Raid10, 4, &nearline(), Some(cache), SPAN),
@@ -27,6 +27,13 @@ fn layouts(index: usize) -> Hardware {
         6 => one_group(pool, 8, &nearline(), Some(cache), SPAN),
         7 => stores::log_store(SPAN, SPAN),
         8 => stores::replicated(SPAN, SPAN),
+        9 => {
+            let snapshots = array::Snapshots { every_s: 1.0, keep: 2 };
+            array::Hardware {
+                controllers: vec![controller(Some(cache))],
+                ..thin::thin(MIB, 1, SPAN, Some(snapshots))
+            }
+        }
         _ => {
             let disk = array::RotatingDisk { write_cache_bytes: MIB, ..nearline() };
             one_group(Layout::Raid1, 2, &disk, None, SPAN)
@@ -76,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn every_request_completes_once_whatever_fails(
-        index in 0usize..30,
+        index in 0usize..33,
         seed in any::<u64>(),
         events in proptest::collection::vec((0u64..3_000, 0usize..60), 0..8),
     ) {
@@ -87,7 +94,7 @@ proptest! {
 
 #[test]
 fn equal_seeds_give_equal_times() {
-    for index in 0..10 {
+    for index in 0..11 {
         let events = [(400, 0), (900, 4), (1_200, 3), (1_500, 5)];
         let (a, b, c) = (storm(index, 7, &events), storm(index, 7, &events), storm(index, 8, &events));
         assert_eq!((a.0.trace, a.1.trace), (b.0.trace, b.1.trace), "model {index}");
@@ -97,7 +104,7 @@ fn equal_seeds_give_equal_times() {
 
 #[test]
 fn nothing_completes_sooner_than_its_way_takes() {
-    for index in 0..10 {
+    for index in 0..11 {
         let mut rig = Rig::new(build(layouts(index)), &["/v"], SPAN);
         let mut numbers = Numbers::new(3);
         let seen = rig.run(1, 2.0, || {

@@ -133,7 +133,7 @@ impl Rig {
         let mut completed = std::mem::take(&mut self.completed);
         self.array.take_completions(self.now, &mut completed);
         for id in completed.drain(..) {
-            seen.failed += u64::from(self.array.take_failure(id));
+            seen.failed += u64::from(self.array.take_failure(id).is_some());
             let (since, op) =
                 self.under_way.remove(&id).expect("completed once, and only what was submitted");
             let took_ns = self.now.since(since).as_nanos() as u64;

@@ -10,3 +10,4 @@ mod load;
 mod parts;
 mod simulation;
 mod stores;
+mod thin;

@@ -1,9 +1,10 @@
 //! A question to a small solution on modelled disks, and the answer of its rehearsal.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use campaign::CampaignError;
 use campaign::progress::{Progress, Watcher};
 use rehearsal::{Assumptions, Rehearsal, Storage, planned, rehearse, storage, with_databases};
-use results::{IoClass, Measure, Outcome, Row, Verdict};
+use results::{IoClass, Measure, Outcome, Row, StoragePart, Verdict};
 use solution::{Deployment, Solution};
 
 /// A flash drive of `assumptions.toml`.
@@ -161,6 +162,17 @@ warmup_limit_s = {warmup_s}
     }
 
     pub fn answer(&self) -> Answer {
+        let (answer, error) = self.outcome();
+        assert!(error.is_none(), "{error:?}");
+        answer
+    }
+
+    /// Why its tests could not go on.
+    pub fn breakdown(&self) -> String {
+        self.outcome().1.expect("it cannot go on").to_string()
+    }
+
+    fn outcome(&self) -> (Answer, Option<CampaignError>) {
         let solution = self.solution();
         let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
         let storage = self.storage(&solution, &deployments);
@@ -171,8 +183,7 @@ warmup_limit_s = {warmup_s}
         let (modelled, storage) = (storage.modelled, storage.model);
         let plan = Rehearsal { deployments, tests, seed: 1, storage, modelled, faults };
         let rehearsed = rehearse(plan, &mut rows, &mut Silent);
-        assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-        Answer { rows, verdicts: rehearsed.outcome.verdicts }
+        (Answer { rows, verdicts: rehearsed.outcome.verdicts }, rehearsed.outcome.error)
     }
 }
 
@@ -217,6 +228,14 @@ impl Answer {
             _ => None,
         });
         samples.map(|sample| sample.tally.count).sum()
+    }
+
+    /// The last part of a kind, as it was at the end of the last measured window.
+    pub fn part(&self, kind: &str) -> Option<&StoragePart> {
+        self.rows.iter().rev().find_map(|row| match row {
+            Row::StoragePart(part) if part.kind == kind => Some(part),
+            _ => None,
+        })
     }
 
     /// The kind of the part that was used most during the measured window.

@@ -37,8 +37,17 @@ pub(super) struct Volume {
     resized: Rc<Resized>,
 }
 
-/// Sizes of files since the storage model was told last; 0 = the file is gone.
-pub(super) type Resized = RefCell<Vec<(VolumeId, FileId, u64)>>;
+/// What became of files since the storage model was told last.
+pub(super) type Resized = RefCell<Vec<Resize>>;
+
+/// A file has this size now; 0 = it is gone.
+pub(super) struct Resize {
+    pub volume: VolumeId,
+    pub file: FileId,
+    pub bytes: u64,
+    /// All of it has contents that nobody wrote.
+    pub is_filled: bool,
+}
 
 impl Volume {
     pub fn new(numbers: &Numbers, capacity_bytes: u64) -> Rc<Volume> {
@@ -80,8 +89,18 @@ impl FileNode {
 
     fn set_charged(&self, bytes: u64) {
         if self.charged_bytes.replace(bytes) != bytes {
-            self.volume.resized.borrow_mut().push((self.volume.id, self.id, bytes));
+            self.tell_size(bytes, false);
         }
+    }
+
+    /// All of the file has contents from now on, though nobody wrote them.
+    pub fn set_filled(&self) {
+        self.tell_size(self.charged_bytes.get(), true);
+    }
+
+    fn tell_size(&self, bytes: u64, is_filled: bool) {
+        let resize = Resize { volume: self.volume.id, file: self.id, bytes, is_filled };
+        self.volume.resized.borrow_mut().push(resize);
     }
 
     fn release_if_gone(&self) {

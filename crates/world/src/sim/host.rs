@@ -361,6 +361,7 @@ impl HostFile for SimFile {
                 return Err(FULL);
             }
             self.node.contents.borrow_mut().adopt(image, codec);
+            self.node.set_filled();
             Ok(true)
         })
     }

@@ -68,8 +68,8 @@ pub use fault::{CrashPoint, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKin
 pub use net::Link;
 pub use power_cut::PowerCut;
 pub use storage::{
-    FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageModel, StorageOp, StorageRequest, VolumeId,
-    ZeroLatency,
+    FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageFailure, StorageModel, StorageOp,
+    StorageRequest, VolumeId, ZeroLatency,
 };
 
 /// Index of a host in the order of creation.

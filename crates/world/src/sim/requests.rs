@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::disk::{Dir, FULL, FileNode};
+use super::disk::{Dir, FULL, FileNode, Resize};
 use super::fault::FaultKind;
 use super::host::SimHost;
-use super::storage::{FileId, RequestId, StorageOp, StorageRequest, VolumeId};
+use super::storage::{FileId, RequestId, StorageFailure, StorageOp, StorageRequest, VolumeId};
 use super::{Core, HostId};
 use crate::{Bufs, Error, ErrorKind, Result};
 
@@ -45,6 +45,7 @@ enum State {
 pub(super) type Failure = (ErrorKind, &'static str);
 
 const STORAGE_LOST: Failure = (ErrorKind::Io, "the storage has lost the data, or the way to them");
+const STORAGE_FULL: Failure = (ErrorKind::NoSpace, "the storage behind the volume is full");
 
 struct Request {
     host: HostId,
@@ -122,8 +123,11 @@ impl Core {
             }
         };
         let mut model = self.model.borrow_mut();
-        for (volume, file, bytes) in self.numbers.resized.borrow_mut().drain(..) {
+        for Resize { volume, file, bytes, is_filled } in self.numbers.resized.borrow_mut().drain(..) {
             model.set_file_size(volume, file, bytes);
+            if is_filled {
+                model.fill_file(volume, file);
+            }
         }
         model.submit(self.executor.now(), request);
         request.id
@@ -139,13 +143,13 @@ impl Core {
         let mut completed = self.completed.take();
         self.model.borrow_mut().take_completions(self.executor.now(), &mut completed);
         for id in completed.drain(..) {
-            let failed = self.model.borrow_mut().take_failure(id);
-            self.complete(id, failed);
+            let failure = self.model.borrow_mut().take_failure(id);
+            self.complete(id, failure);
         }
         self.completed.replace(completed);
     }
 
-    fn complete(&self, id: RequestId, failed: bool) {
+    fn complete(&self, id: RequestId, failure: Option<StorageFailure>) {
         // Out of the slab while it is worked on, so that no borrow is held.
         let mut requests = self.requests.borrow_mut();
         let Some(request) = requests.get(id) else { return };
@@ -156,7 +160,11 @@ impl Core {
             unreachable!("a storage model completed a request twice")
         };
         drop(requests);
-        let result = if failed { Err(STORAGE_LOST) } else { self.perform(&job, &mut bufs, fault) };
+        let result = match failure {
+            None => self.perform(&job, &mut bufs, fault),
+            Some(StorageFailure::Lost) => Err(STORAGE_LOST),
+            Some(StorageFailure::NoSpace) => Err(STORAGE_FULL),
+        };
         let mut requests = self.requests.borrow_mut();
         let finished = if abandoned {
             requests.remove(id)

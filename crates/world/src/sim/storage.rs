@@ -58,6 +58,8 @@ pub trait StorageModel {
     /// A file has this size now (0: it is gone). Told before the next request, in order; a model without geometry
     /// does not care.
     fn set_file_size(&mut self, _volume: VolumeId, _file: FileId, _bytes: u64) {}
+    /// All of a file, as long as it is, has contents that nobody wrote. Told right after its size.
+    fn fill_file(&mut self, _volume: VolumeId, _file: FileId) {}
     /// Takes a request.
     fn submit(&mut self, now: Time, request: StorageRequest);
     /// The earliest time at which something may complete, if anything is under way. May be early, never late; right
@@ -65,10 +67,19 @@ pub trait StorageModel {
     fn next_completion(&self) -> Option<Time>;
     /// Appends the requests that are complete at `now`, in order of completion.
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>);
-    /// Whether a request that has completed failed; asked once, right after it was taken.
-    fn take_failure(&mut self, _id: RequestId) -> bool {
-        false
+    /// Why a request that has completed failed, if it did; asked once, right after it was taken.
+    fn take_failure(&mut self, _id: RequestId) -> Option<StorageFailure> {
+        None
     }
+}
+
+/// Why storage did not do what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StorageFailure {
+    /// The data are lost, or the way to them.
+    Lost,
+    /// There is no room left behind the volume for what was written.
+    NoSpace,
 }
 
 /// Everything completes at the instant it was issued.

@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 
-use world::sim::{FileId, RequestId, StorageModel, StorageOp, StorageRequest, VolumeId, ZeroLatency};
-use world::{Duration, Time};
+use world::sim::{
+    FileId, RequestId, StorageFailure, StorageModel, StorageOp, StorageRequest, VolumeId, ZeroLatency,
+};
+use world::{Duration, ErrorKind, Time};
 
 use super::*;
 
@@ -138,7 +140,7 @@ fn a_model_sees_volumes_of_all_hosts_and_may_complete_late_and_out_of_order() {
     );
 }
 
-/// Notes what it is told about files; fails every write.
+/// Notes what it is told about files; loses the first write, and has no room for others.
 #[derive(Default)]
 struct Geometry {
     inner: ZeroLatency,
@@ -163,8 +165,9 @@ impl StorageModel for Geometry {
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
         self.inner.take_completions(now, completed);
     }
-    fn take_failure(&mut self, id: RequestId) -> bool {
-        self.writes.contains(&id)
+    fn take_failure(&mut self, id: RequestId) -> Option<StorageFailure> {
+        let write = self.writes.iter().position(|write| *write == id)?;
+        Some(if write == 0 { StorageFailure::Lost } else { StorageFailure::NoSpace })
     }
 }
 
@@ -178,6 +181,8 @@ fn a_model_learns_sizes_and_removals_and_can_fail_a_request() {
         file.set_size(1 << 20).await.expect("sizes");
         let error = file.write_at(0, block(1)).await.0.expect_err("the model fails it");
         assert!(error.to_string().contains("lost"), "{error}");
+        let error = file.write_at(0, block(1)).await.0.expect_err("the model fails it");
+        assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
         drop(file);
         world.remove("/d/x").await.expect("removes");
         world.sync_dir("/d").await.expect("syncs");
