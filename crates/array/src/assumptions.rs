@@ -11,7 +11,8 @@ use toml::{Table, Value};
 
 use crate::error::ArrayError;
 use crate::hardware::{
-    Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, Rebuild, ReplicatedStore, WriteCache,
+    Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, Rebuild, RemoteCopyCosts,
+    ReplicatedStore, WriteCache,
 };
 
 /// Where a value comes from.
@@ -137,6 +138,11 @@ impl Assumptions {
         self.get("rebuild", name)
     }
 
+    /// What copies at other sites cost.
+    pub fn remote_copy(&self, name: &str) -> Result<RemoteCopyCosts, ArrayError> {
+        self.get("remote_copy", name)
+    }
+
     /// A dynamic pool by kind.
     pub fn dynamic_pool(&self, name: &str) -> Result<DynamicPool, ArrayError> {
         self.get("dynamic_pool", name)
@@ -201,6 +207,7 @@ mod tests {
                     "link" => assumptions.link(&name).map(|_| ()),
                     "host" => assumptions.host(&name).map(|_| ()),
                     "dynamic_pool" => assumptions.dynamic_pool(&name).map(|_| ()),
+                    "remote_copy" => assumptions.remote_copy(&name).map(|_| ()),
                     "rebuild" => assumptions.rebuild(&name).map(|_| ()),
                     "log_store" => assumptions.log_store(&name).map(|_| ()),
                     "replicated_store" => assumptions.replicated_store(&name).map(|_| ()),

@@ -22,6 +22,8 @@ pub struct Hardware {
     pub log_stores: Vec<LogStore>,
     /// Replicated stores (each on the drives of its nodes).
     pub replicated_stores: Vec<ReplicatedStore>,
+    /// Copies at other sites.
+    pub remote_copies: Vec<RemoteCopy>,
     /// Where each volume of each host lies.
     pub volumes: Vec<VolumePlacement>,
     /// Drives that stand by for any group.
@@ -215,6 +217,40 @@ pub struct Snapshots {
     pub every_s: f64,
     /// How many are kept, the newest.
     pub keep: u32,
+}
+
+/// A synchronous copy of volumes on an array at another site.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RemoteCopy {
+    /// The volumes.
+    pub volumes: Vec<usize>,
+    /// The link to the other site; the distance is in its latency.
+    pub link: usize,
+    /// From the arrival of a write's data at the other array to its answer.
+    pub acknowledge_us: f64,
+    /// What writes do while the link is lost.
+    pub when_link_lost: WhenLinkLost,
+    /// What is noted as changed, and copied, at a time.
+    pub region_bytes: u64,
+}
+
+/// What writes do while the link to the copy is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenLinkLost {
+    /// They go on without the copy.
+    Suspend,
+    /// They wait until the link is back.
+    Stall,
+}
+
+/// What no array sets of a copy at another site.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteCopyCosts {
+    /// One way, for each km of distance.
+    pub us_per_km: f64,
+    /// What is noted as changed, and copied, at a time.
+    pub region_bytes: u64,
 }
 
 /// What a controller does with writes that its cache has acknowledged.

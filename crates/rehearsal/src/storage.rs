@@ -17,7 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link, LogStore,
-    MirrorReads, Path, ReplicatedStore, SharedArray, Snapshots, StoreNode, Target, ThinPool, VolumePlacement,
+    MirrorReads, Path, RemoteCopy, ReplicatedStore, SharedArray, Snapshots, StoreNode, Target, ThinPool,
+    VolumePlacement, WhenLinkLost,
 };
 use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
 
@@ -50,6 +51,8 @@ pub struct VolumeParts {
     pub pool: Option<usize>,
     /// The first link of its host.
     pub link: usize,
+    /// Its copy at another site, and the link to there.
+    pub remote_copy: Option<(usize, usize)>,
     /// The controller that owns it.
     pub controller: usize,
     /// The node that serves it, in a replicated store.
@@ -140,6 +143,7 @@ fn hardware(
     for (number, deployment) in deployments.iter().enumerate() {
         builder.add_host(number, deployment)?;
     }
+    builder.add_remote_copies()?;
     Ok((builder.hardware, builder.parts))
 }
 
@@ -197,6 +201,7 @@ impl Builder<'_> {
                 drives,
                 pool: group.filter(is_pool),
                 link: paths[0].links[0],
+                remote_copy: None,
                 controller: owner,
                 node: match target {
                     Target::ReplicatedStore { node, .. } => Some(node),
@@ -210,6 +215,52 @@ impl Builder<'_> {
                 target,
                 owner,
                 paths: paths.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The copies of all volumes at another site, one for each array.
+    fn add_remote_copies(&mut self) -> Outcome<()> {
+        let Some(spec) = &self.spec.remote_copy else { return Ok(()) };
+        let at = "array.remote_copy";
+        let refuse = |field: &str, message: &str| {
+            Err(self.solution.error(&format!("{at}{field}"), message.to_owned(), None))
+        };
+        if self.spec.scope == Scope::Host {
+            return refuse("", "adapters in a host have no copy at another site");
+        }
+        if !(0.0..=10_000.0).contains(&spec.distance_km) {
+            return refuse(".distance_km", "a distance lies between 0 and 10,000 km");
+        }
+        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated { .. })) {
+            return refuse("", "volumes of a store are not modelled with a copy at another site");
+        }
+        let costs = self.assumptions.remote_copy("default").map_err(|error| self.bad(at, error))?;
+        let link =
+            self.assumptions.link(&spec.link).map_err(|error| self.bad(&format!("{at}.link"), error))?;
+        let latency_us = link.latency_us + spec.distance_km * costs.us_per_km;
+        for (place, controllers) in &self.arrays {
+            let is_here = |number: &usize| controllers.contains(&self.hardware.volumes[*number].owner);
+            let volumes: Vec<usize> = (0..self.hardware.volumes.len()).filter(is_here).collect();
+            self.hardware.links.push(Link {
+                name: format!("{place} to the other site"),
+                latency_us,
+                ..link.clone()
+            });
+            let link = self.hardware.links.len() - 1;
+            for number in &volumes {
+                self.parts[*number].remote_copy = Some((self.hardware.remote_copies.len(), link));
+            }
+            self.hardware.remote_copies.push(RemoteCopy {
+                volumes,
+                link,
+                acknowledge_us: self.controller.acknowledge_us,
+                when_link_lost: match spec.when_link_lost {
+                    solution::WhenLinkLost::Suspend => WhenLinkLost::Suspend,
+                    solution::WhenLinkLost::Stall => WhenLinkLost::Stall,
+                },
+                region_bytes: costs.region_bytes,
             });
         }
         Ok(())

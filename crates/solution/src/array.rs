@@ -23,6 +23,30 @@ pub struct StorageArray {
     pub links_per_host: Option<u32>,
     /// How the pools of the file keep data; as RAID groups, by the protection of each, when not given.
     pub store: Option<Store>,
+    /// A copy of all volumes on an array alike at another site; none when not given.
+    pub remote_copy: Option<RemoteCopy>,
+}
+
+/// `[array.remote_copy]`: a synchronous copy at another site. Writes are acknowledged when both arrays have them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteCopy {
+    /// Kilometres of fibre to the other site.
+    pub distance_km: f64,
+    /// Kind of link between the sites, a name of `assumptions.toml`.
+    pub link: String,
+    /// What writes do while the link is lost.
+    pub when_link_lost: WhenLinkLost,
+}
+
+/// What writes do while the link to the copy is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLinkLost {
+    /// They go on without the copy, and what they changed is copied afterwards.
+    Suspend,
+    /// They wait until the link is back.
+    Stall,
 }
 
 /// How pools keep data, if not as RAID groups. Kinds are names of `assumptions.toml`.

@@ -29,6 +29,7 @@ impl Array {
         if alive {
             let stalled = std::mem::take(&mut self.stalled);
             stalled.into_iter().for_each(|id| self.travel(id));
+            self.link_is_back(link);
         }
     }
 

@@ -28,7 +28,7 @@ impl Array {
         };
         let state = &mut self.volumes[volume as usize];
         state.statistics.begins(self.now_ns);
-        let mut pieces = Pieces::new();
+        let (mut pieces, mut volume_byte) = (Pieces::new(), 0);
         if !matches!(kind, Kind::Sync) {
             pieces = state.space.pieces(request.file.0, request.offset, request.bytes);
             // A volume that is smaller here than in the world begins again at its start.
@@ -37,12 +37,14 @@ impl Array {
                 *start %= capacity;
                 *bytes = (*bytes).min(capacity - *start);
             }
+            volume_byte = pieces[0].0;
             if let Target::Group { first_byte, .. } = state.placement.target {
                 pieces.iter_mut().for_each(|piece| piece.0 += first_byte);
             }
         }
         let job = self.job(id);
         job.volume = volume;
+        job.volume_byte = volume_byte;
         job.pieces = pieces;
         self.travel(id);
     }
@@ -259,6 +261,7 @@ impl Array {
             _ => {
                 self.job(id).kind = Kind::WriteThrough;
                 self.job(id).remaining = 1;
+                self.copy_to_partner(id);
                 for (start, bytes) in self.job(id).pieces.clone() {
                     self.write_drives(id, group, start, bytes);
                 }
@@ -300,6 +303,7 @@ impl Array {
         let at_ns = self.pass_lane(controller, volume, self.now_ns);
         self.job(id).remaining = 1;
         self.at(at_ns, Happening::Done { job: id, drive: NO_DRIVE, read_bytes: 0 });
+        self.copy_to_partner(id);
     }
 
     /// The controller has done its part: back to the host.

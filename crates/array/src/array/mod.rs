@@ -9,6 +9,7 @@ mod groups;
 mod host;
 mod log_store;
 mod rebuild;
+mod remote_copy;
 mod replicated;
 mod setup;
 mod statistics;
@@ -34,6 +35,7 @@ use extents::Move;
 use log_store::LogStoreState;
 use rebuild::RebuildState;
 pub use rebuild::RebuildStatus;
+use remote_copy::RemoteCopyState;
 use replicated::ReplicatedState;
 use statistics::{DriveStatistics, VolumeStatistics};
 use thin::{ThinMap, ThinState};
@@ -113,6 +115,14 @@ enum Kind {
         store: u32,
         made: Move,
     },
+    /// A region is read that the partner at the other site does not have.
+    ReadChanged {
+        remote_copy: u32,
+    },
+    /// It is on its way there.
+    SendChanged {
+        remote_copy: u32,
+    },
     /// Nobody waits for it.
     Background,
 }
@@ -131,6 +141,8 @@ struct Job {
     request: RequestId,
     volume: u32,
     submitted_ns: u64,
+    /// First byte on the volume.
+    volume_byte: u64,
     /// On the target.
     pieces: Pieces,
     bytes: u64,
@@ -154,6 +166,7 @@ impl Job {
             request: RequestId(0),
             volume: 0,
             submitted_ns: 0,
+            volume_byte: 0,
             pieces: Pieces::new(),
             bytes: 0,
             controller: 0,
@@ -227,6 +240,7 @@ pub struct Array {
     log_stores: Vec<LogStoreState>,
     replicated: Vec<ReplicatedState>,
     thin_pools: Vec<ThinState>,
+    remote_copies: Vec<RemoteCopyState>,
     seed: u64,
     /// The group and slot of each drive.
     drive_slots: Vec<Option<(usize, usize)>>,
@@ -449,6 +463,11 @@ impl Array {
                 self.free_jobs.push(id);
                 self.extent_moved(store as usize, made);
             }
+            Kind::ReadChanged { remote_copy } => self.changed_read(id, remote_copy as usize),
+            Kind::SendChanged { remote_copy } => {
+                self.free_jobs.push(id);
+                self.changed_copied(remote_copy as usize);
+            }
             Kind::Background => self.free_jobs.push(id),
         }
     }
@@ -536,6 +555,13 @@ impl SharedArray {
         let mut array = self.0.borrow_mut();
         array.advance(now.ns);
         array.rebalance(group)
+    }
+
+    /// See [`Array::resync`]. Time moves on to `now` first.
+    pub fn resync(&self, now: Time, remote_copy: usize) -> Option<RebuildStatus> {
+        let mut array = self.0.borrow_mut();
+        array.advance(now.ns);
+        array.resync(remote_copy)
     }
 
     /// See [`Array::reset_statistics`].

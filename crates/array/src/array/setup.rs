@@ -8,6 +8,7 @@ use world::FixedHashMap;
 
 use super::log_store::LogStoreState;
 use super::rebuild::RebuildState;
+use super::remote_copy::RemoteCopyState;
 use super::replicated::ReplicatedState;
 use super::statistics::{DriveStatistics, VolumeStatistics};
 use super::thin::{self, ThinMap, ThinState};
@@ -108,6 +109,23 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
         });
         if others || hardware.thin_pools.iter().filter(|other| other.group == pool.group).count() > 1 {
             return Err(bad(&pool.name, "its group holds something else, too"));
+        }
+    }
+    for copy in &hardware.remote_copies {
+        let known = Known { part: "remote copy" };
+        known.check("link", copy.link, links)?;
+        copy.volumes.iter().try_for_each(|volume| known.check("volume", *volume, hardware.volumes.len()))?;
+        if copy.region_bytes < 4096 || !(copy.acknowledge_us >= 0.0 && copy.acknowledge_us.is_finite()) {
+            return Err(bad(
+                "remote copy",
+                "needs regions of 4096 bytes at least, and a time to acknowledge",
+            ));
+        }
+        if copy.volumes.iter().any(|volume| hardware.volumes[*volume].target.is_store()) {
+            return Err(bad(
+                "remote copy",
+                "volumes of a store are not modelled with a copy at another site",
+            ));
         }
     }
     for spare in &hardware.spares {
@@ -331,6 +349,7 @@ impl Array {
             log_stores,
             replicated,
             thin_pools,
+            remote_copies: hardware.remote_copies.iter().map(|_| RemoteCopyState::default()).collect(),
             seed,
             drive_slots,
             controllers: controllers.collect(),

@@ -156,7 +156,9 @@ impl Array {
             (part.write_bytes, part.read_bytes) = (state.bytes[0], state.bytes[1]);
             let busiest = state.busy_ns[0].max(state.busy_ns[1]).max(state.command_busy_ns);
             part.busy_share = busiest as f64 / length_ns;
-            part.state = if state.alive { String::new() } else { "lost".into() };
+            let lost = (!state.alive).then(|| "lost".to_owned());
+            let states: Vec<String> = lost.into_iter().chain(self.behind(index)).collect();
+            part.state = states.join(", ");
             parts.push(part);
         }
         for (index, controller) in self.hardware.controllers.iter().enumerate() {

@@ -221,10 +221,23 @@ impl Array {
             return;
         }
         self.read_with_streams(id, volume, |array, job, start, bytes, pin| {
-            for (start, bytes) in array.chunk_places(volume, pool, (start, bytes)) {
-                array.read_drives(job, group, start, bytes, pin);
-            }
+            array.read_chunks(job, volume, pool, (start, bytes), pin);
         });
+    }
+
+    /// Reads a range of a volume for a job, which waits for it.
+    pub(super) fn read_chunks(
+        &mut self,
+        id: JobId,
+        volume: usize,
+        pool: usize,
+        range: Piece,
+        pin: Option<u64>,
+    ) {
+        let group = self.hardware.thin_pools[pool].group;
+        for (start, bytes) in self.chunk_places(volume, pool, range) {
+            self.read_drives(id, group, start, bytes, pin);
+        }
     }
 
     pub(super) fn write_thin(&mut self, id: JobId, controller: usize, volume: usize, pool: usize) {

@@ -105,6 +105,20 @@ impl Stage<'_, '_> {
                     self.watch(status, "rebuilt", number, planned, test).await;
                 }
             }
+            Effect::Cut { link, remote_copy } => {
+                schedule(&array::Event::LinkLost { link: *link });
+                let over =
+                    planned.fault.duration_s.map_or(u64::MAX, |s| (at + Duration::from_secs_f64(s)).ns);
+                let is_in_test = self.reaches(Time { ns: over }, test).await;
+                schedule(&array::Event::LinkRestored { link: *link });
+                self.say(test, planned, &format!("expected fault over: {}", planned.what));
+                if let Some(array) = self.array.filter(|_| is_in_test) {
+                    let status = || array.resync(self.simulation.now(), *remote_copy);
+                    self.watch(status, "in step again", number, planned, test).await;
+                } else {
+                    self.ledger.ends(number, self.now_ms());
+                }
+            }
             Effect::Added { event, group } => {
                 schedule(event);
                 if let Some(array) = self.array {

@@ -21,6 +21,8 @@ pub struct PlannedFault {
 pub(super) enum Effect {
     /// Something of the array fails and comes back.
     Passing { begin: Event, end: Event },
+    /// The link to a copy at another site fails and comes back; then the copy has to catch up.
+    Cut { link: usize, remote_copy: usize },
     /// Something of the array is lost; a lost drive may be rebuilt.
     Lost { event: Event, drive: Option<usize> },
     /// Disks come to the pool that this group is, and take their share of the data.
@@ -29,11 +31,12 @@ pub(super) enum Effect {
     Rot { path: String, bytes: [u64; 2] },
 }
 
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "disk_fails",
     "disk_slow",
     "disks_added",
     "path_lost",
+    "remote_copy_lost",
     "cache_unprotected",
     "controller_fails",
     "host_moves",
@@ -107,6 +110,10 @@ pub fn planned(
         if fault.disks.is_some_and(|disks| !(1..=1000).contains(&disks)) {
             return refuse(".disks", "1 to 1000 disks can be added at a time".into(), "");
         }
+        if fault.kind == "remote_copy_lost" && hit.remote_copy.is_none() {
+            let message = format!("volume `{}` has no copy at another site", hit.volume);
+            return refuse("", message, "add [array.remote_copy]");
+        }
         planned.push(of_array(fault, hit, drive.unwrap_or(0), disk));
     }
     Ok(planned)
@@ -133,6 +140,10 @@ fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> Planne
         "path_lost" => {
             let (begin, end) = (Event::LinkLost { link }, Event::LinkRestored { link });
             (format!("a path to {volume} is lost"), Effect::Passing { begin, end })
+        }
+        "remote_copy_lost" => {
+            let (remote_copy, link) = hit.remote_copy.unwrap_or_default();
+            (format!("the link to the copy of {volume} is lost"), Effect::Cut { link, remote_copy })
         }
         "cache_unprotected" => {
             let begin = Event::CacheUnprotected { controller };
