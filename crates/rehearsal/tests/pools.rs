@@ -162,6 +162,9 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     assert!(error.contains("dynamic_pool") && error.contains("2012"), "{error}");
     assert!(refused(pool(12, "raid6", "snapshots = { every_min = 5, keep = 1 }")).contains("thin_chunk_kib"));
     assert!(refused(pool(12, "raid6", "thin_chunk_kib = 3")).contains("multiple of 4096"));
+    let promised = pool(2, "raid1", "thin_chunk_kib = 1024").replace("256", "3000");
+    let error = Question { database_mib: 2_000_000, ..question(promised) }.refused_storage();
+    assert!(error.contains("databases of 3906.2 GiB do not fit into pool `Pool`"), "{error}");
     let log = "store = { kind = \"log_structured\", model = \"hybrid-array-2014\", cache_disk = \"ST4000NM0023\", \
         cache_disks = 2 }";
     let thin = question(pool(12, "triple_parity", "thin_chunk_kib = 64"));
