@@ -434,6 +434,10 @@ pub struct ReplicatedStore {
     pub tier_regions: u32,
     /// An extent that a node has read over the network so often, for want of a copy, is copied to it.
     pub local_after_reads: u32,
+    /// A drive whose accesses take so many times as long as those of its peers is emptied and left out; 0 = never.
+    pub slow_drive_factor: f64,
+    /// How long they must have taken so.
+    pub slow_drive_s: f64,
     /// Rate at which extents are moved, one after another; 0 = they stay where they are. MB = 10^6 bytes.
     pub moves_mb_per_s: f64,
 }
@@ -547,6 +551,13 @@ pub enum Event {
     ControllerFails {
         /// The controller.
         controller: usize,
+    },
+    /// Copies on a drive of a replicated store are bad: one in so many extents, until each is written again.
+    ExtentsRot {
+        /// The drive.
+        drive: usize,
+        /// One in so many.
+        one_in: u64,
     },
     /// A host goes on on another node of its replicated store, and its volumes with it.
     HostMoves {

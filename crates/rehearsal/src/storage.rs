@@ -45,7 +45,8 @@ pub struct VolumeParts {
     pub host: String,
     /// Volume.
     pub volume: String,
-    /// Its disks in their order, those of its pool if it lies in one; none in a store.
+    /// Its disks in their order, those of its pool if it lies in one; in a replicated store those of its node, disks before
+    /// flash; none in a log-structured one.
     pub drives: Vec<usize>,
     /// The group that is its pool, if disks can be added to that.
     pub pool: Option<usize>,
@@ -193,7 +194,14 @@ impl Builder<'_> {
                 Target::Thin { pool } => Some(self.hardware.thin_pools[pool].group),
                 _ => None,
             };
-            let drives = group.map_or(Vec::new(), |group| self.hardware.groups[group].drives.clone());
+            let (drives, node) = match (target, group) {
+                (Target::ReplicatedStore { store, node }, _) => {
+                    let parts = &self.hardware.replicated_stores[store].nodes[node];
+                    (parts.disks.iter().chain(&parts.flash).copied().collect(), Some(node))
+                }
+                (_, Some(group)) => (self.hardware.groups[group].drives.clone(), None),
+                _ => (Vec::new(), None),
+            };
             let is_pool =
                 |group: &usize| matches!(self.hardware.groups[*group].layout, Layout::DynamicPool { .. });
             self.parts.push(VolumeParts {
@@ -204,10 +212,7 @@ impl Builder<'_> {
                 link: paths[0].links[0],
                 remote_copy: None,
                 controller: owner,
-                node: match target {
-                    Target::ReplicatedStore { node, .. } => Some(node),
-                    _ => None,
-                },
+                node,
             });
             self.hardware.volumes.push(VolumePlacement {
                 host: host.to_owned(),

@@ -60,3 +60,26 @@ fn tiers_that_follow_reads_hold_the_rows_and_the_index() {
     let (even, tiered) = (read_ms(REPLICATED), read_ms(TIERED));
     assert!(tiered < 0.7 * even, "{even} {tiered}");
 }
+
+/// Hardly anything on flash.
+const DISKS: &str = "[replicated_store.2016]\n\
+    flash_for_extents_pct = { value = 1.0, source = \"assumption: small flash drives\" }\n";
+
+#[test]
+fn a_disk_of_a_node_that_fails_is_slow_or_rots_is_felt_and_loses_nothing() {
+    let reads = |fault: &str| {
+        let fault = format!("{fault}\nat_s = 20\ntest = \"performance\"");
+        let question = Question { assumptions: DISKS, ..question("sessions = 6") };
+        let answer = question.with_fault(&fault).answer();
+        answer.event("expected fault: ");
+        let seen = |from, to| answer.phase(TransactionalRead, from, to).latency_ms;
+        seen(20, 40) / seen(0, 20)
+    };
+    let (lost, slow) = (reads("kind = \"disk_fails\"\ndisk = 2"), reads("kind = \"disk_slow\"\nfactor = 5"));
+    let rotten = reads("kind = \"extents_rot\"\none_in = 2");
+    assert!(lost > 1.02 && slow > 1.5 && rotten > 1.1, "{lost} {slow} {rotten}");
+    let refused = question("sessions = 1").with_fault("kind = \"extents_rot\"\none_in = 0").refusal();
+    assert!(refused.contains("one_in is 1 at least"), "{refused}");
+    let elsewhere = Question::new("sessions = 1").with_fault("kind = \"extents_rot\"").refusal();
+    assert!(elsewhere.contains("no copies"), "{elsewhere}");
+}

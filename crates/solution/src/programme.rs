@@ -221,7 +221,8 @@ pub struct Fault {
     pub host: Option<String>,
     /// Volume that it happens on; any when not given.
     pub volume: Option<String>,
-    /// Disk of the volume that it happens to, from 1; the first when not given.
+    /// Disk of the volume that it happens to, from 1; the first when not given. In a replicated store those of the host's
+    /// node, disks before flash.
     pub disk: Option<u32>,
     /// Disks that are added to the pool of the volume; 1 when not given.
     pub disks: Option<u32>,
@@ -231,6 +232,8 @@ pub struct Fault {
     pub page: Option<u32>,
     /// Node of its replicated store that a host moves to, from 1; the one after its own when not given.
     pub node: Option<u32>,
+    /// One in so many extents on a disk of a replicated store is bad; 1000 when not given.
+    pub one_in: Option<u64>,
     /// How many times as slow a disk becomes; 10 when not given.
     pub factor: Option<f64>,
     /// Seconds after the start of the measured window, or of the test if it has none; at once when not given.

@@ -30,6 +30,8 @@ pub(super) enum Move {
     Home { extent: u64, node: u32 },
     /// To another tier, and one back.
     Tier(Swap),
+    /// From a slow drive to another one of its node.
+    Empty { drive: u32 },
 }
 
 /// The extents of a store.
@@ -131,7 +133,13 @@ impl Array {
         self.place_in_tier(store, node, extent, on_flash)
     }
 
-    fn place_in_tier(&self, store: usize, node: usize, extent: u64, on_flash: bool) -> Option<(usize, u64)> {
+    pub(super) fn place_in_tier(
+        &self,
+        store: usize,
+        node: usize,
+        extent: u64,
+        on_flash: bool,
+    ) -> Option<(usize, u64)> {
         let settings = &self.hardware.replicated_stores[store];
         let state = &self.replicated[store].extents;
         let node = &settings.nodes[node];
@@ -141,10 +149,27 @@ impl Array {
         } else {
             (&node.disks, state.disk_used_share)
         };
-        let drive = drives[(hash % drives.len() as u64) as usize];
+        let index = (hash % drives.len() as u64) as usize;
+        let mut drive = drives[index];
+        if self.replicated[store].health.is_elsewhere(drive, hash) && drives.len() > 1 {
+            let further = 1 + (hash >> 16) as usize % (drives.len() - 1);
+            drive = drives[(index + further) % drives.len()];
+        }
         let extents = (self.drives[drive].capacity_bytes() as f64 * share) as u64 / settings.extent_bytes;
         let byte = mix(hash) % extents.max(1) * settings.extent_bytes;
         (!state.dead[drive]).then_some((drive, byte))
+    }
+
+    /// How many extents a drive holds, as far as the drives of a kind hold the same.
+    pub(super) fn extents_on(&self, store: usize, drive: usize) -> u64 {
+        let settings = &self.hardware.replicated_stores[store];
+        let on_flash = settings.nodes.iter().any(|node| node.flash.contains(&drive));
+        let share = if on_flash {
+            settings.flash_for_extents_pct / 100.0
+        } else {
+            self.replicated[store].extents.disk_used_share
+        };
+        ((self.drives[drive].capacity_bytes() as f64 * share) as u64 / settings.extent_bytes).max(1)
     }
 
     /// The copy of an extent that a node reads, and its place: its own one, if it has one that is well.
@@ -178,7 +203,7 @@ impl Array {
         }
     }
 
-    fn begin_moves(&mut self, store: usize) {
+    pub(super) fn begin_moves(&mut self, store: usize) {
         let state = &mut self.replicated[store].extents;
         if !std::mem::replace(&mut state.moving, true) {
             let at_ns = state.next_move_ns.max(self.now_ns);
@@ -190,15 +215,16 @@ impl Array {
     pub(super) fn move_extent(&mut self, store: usize) {
         let settings = &self.hardware.replicated_stores[store];
         let (bytes, mb_per_s) = (settings.extent_bytes, settings.moves_mb_per_s);
+        let emptied = self.next_emptying(store);
         let state = &mut self.replicated[store].extents;
-        let next = state.moves.pop_front().or_else(|| state.tiers.next_swap().map(Move::Tier));
-        let Some(next) = next else {
+        let followed = state.moves.pop_front().or(emptied);
+        let Some(next) = followed.or_else(|| state.tiers.next_swap().map(Move::Tier)) else {
             state.moving = false;
             return;
         };
         // A swap is two extents, each with all its copies.
         let moved = match next {
-            Move::Home { .. } => bytes,
+            Move::Home { .. } | Move::Empty { .. } => bytes,
             Move::Tier(_) => 2 * u64::from(settings.replicas) * bytes,
         };
         state.next_move_ns = self.now_ns + (moved as f64 * 1e3 / mb_per_s) as u64;
@@ -221,6 +247,7 @@ impl Array {
                 self.change_tier(id, store, comes, true);
                 self.change_tier(id, store, leaves, false);
             }
+            Move::Empty { drive } => self.empty_drive(id, store, drive as usize),
         }
         self.part_done(id);
     }
@@ -266,8 +293,9 @@ impl Array {
                 state.read_from_afar.remove(&extent);
             }
             Move::Tier(swap) => state.tiers.swapped(swap),
+            Move::Empty { drive } => self.drive_emptied(store, drive as usize),
         }
-        let at_ns = state.next_move_ns.max(self.now_ns);
+        let at_ns = self.replicated[store].extents.next_move_ns.max(self.now_ns);
         self.at(at_ns, Happening::MoveExtent(store as u32));
     }
 

@@ -17,6 +17,7 @@ impl Array {
             Event::LinkLost { link } => self.set_link(link, false),
             Event::LinkRestored { link } => self.set_link(link, true),
             Event::ControllerFails { controller } => self.controller_fails(controller),
+            Event::ExtentsRot { drive, one_in } => self.rot_extents(drive, one_in),
             Event::HostMoves { host, node } => self.move_volumes(&host, node),
             Event::CacheUnprotected { controller } => self.protect(controller, false),
             Event::CacheProtected { controller } => self.protect(controller, true),

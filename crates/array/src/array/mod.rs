@@ -3,6 +3,7 @@
 //! A host request becomes a job. A job waits for a number of things (drive commands, read-ahead, copies); when the last
 //! one is over, its next stage begins. All background work is jobs, too.
 
+mod drive_health;
 mod extents;
 mod faults;
 mod groups;
@@ -61,6 +62,8 @@ enum Happening {
     Gather(u32),
     /// The next move of an extent of a replicated store is due.
     MoveExtent(u32),
+    /// The drives of a replicated store are compared.
+    LookAtDrives(u32),
     /// A rebuild goes on.
     Rebuild(u32),
     /// A controller's patrol reads on.
@@ -109,6 +112,20 @@ enum Kind {
     /// An extent of a lost drive is copied.
     Recopy {
         store: u32,
+    },
+    /// A copy of an extent is read that is bad; a request waits.
+    BadCopy {
+        store: u32,
+        extent: u64,
+        drive: u32,
+        waits: JobId,
+    },
+    /// Another copy is read in its place.
+    GoodCopy {
+        store: u32,
+        extent: u64,
+        drive: u32,
+        waits: JobId,
     },
     /// An extent is moved.
     MoveExtent {
@@ -311,6 +328,7 @@ impl Array {
                 }
                 Happening::Gather(controller) => self.gather_due(controller as usize),
                 Happening::Rebuild(rebuild) => self.rebuild_step(rebuild as usize),
+                Happening::LookAtDrives(store) => self.look_at_drives(store as usize),
                 Happening::MoveExtent(store) => self.move_extent(store as usize),
                 Happening::Patrol(controller) => self.patrol(controller as usize),
                 Happening::Snapshot(pool) => self.take_snapshot(pool as usize),
@@ -458,6 +476,14 @@ impl Array {
             Kind::Recopy { store } => {
                 self.free_jobs.push(id);
                 self.recopy(store as usize);
+            }
+            Kind::BadCopy { store, extent, drive, waits } => {
+                self.free_jobs.push(id);
+                self.found_bad_copy(store as usize, extent, drive as usize, waits);
+            }
+            Kind::GoodCopy { store, extent, drive, waits } => {
+                self.free_jobs.push(id);
+                self.found_good_copy(store as usize, extent, drive as usize, waits);
             }
             Kind::MoveExtent { store, made } => {
                 self.free_jobs.push(id);

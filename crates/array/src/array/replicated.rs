@@ -6,7 +6,7 @@
 //!   is written to the place of its extent on each of them; a full log holds writes up.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
 //!   its own node if a copy is there and alive, else over the network from another. Where extents lie, and what moves
-//!   them, is in `extents`.
+//!   them, is in `extents`; bad copies and slow drives are in `drive_health`.
 //!
 //! Left out: the metadata store, erasure coding, deduplication, compression, checksum time, sequential writes that pass by
 //! the write log.
@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use world::FixedHashMap;
 
+use super::drive_health::Health;
 use super::extents::Extents;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::DriveState;
@@ -43,6 +44,7 @@ struct Node {
 pub(super) struct ReplicatedState {
     nodes: Vec<Node>,
     pub extents: Extents,
+    pub health: Health,
     pub hits: u64,
     pub misses: u64,
 }
@@ -67,6 +69,7 @@ impl ReplicatedState {
         ReplicatedState {
             nodes: (0..store.nodes.len()).map(node).collect(),
             extents: Extents::new(store, drives, volumes),
+            health: Health::default(),
             hits: 0,
             misses: 0,
         }
@@ -126,7 +129,12 @@ impl Array {
                     self.count_extent_read(store, at, take);
                     match self.nearest_copy(store, node, at / extent_bytes) {
                         Some((holder, (drive, byte))) => {
-                            self.read_on(id, node, holder, Some((drive, byte + into)), take);
+                            let place = (drive, byte + into);
+                            if self.read_bad_copy(id, store, at / extent_bytes, place, take) {
+                                at += take;
+                                continue;
+                            }
+                            self.read_on(id, node, holder, Some(place), take);
                             if holder != node {
                                 self.read_from_afar(store, node, at / extent_bytes);
                             }
@@ -155,8 +163,10 @@ impl Array {
     fn log_drive(&self, store: usize, node: usize, at: u64) -> Option<usize> {
         let flash = &self.hardware.replicated_stores[store].nodes[node].flash;
         let first = (at / BLOCK_BYTES) as usize;
-        let dead = &self.replicated[store].extents.dead;
-        (0..flash.len()).map(|k| flash[(first + k) % flash.len()]).find(|drive| !dead[*drive])
+        let (dead, health) = (&self.replicated[store].extents.dead, &self.replicated[store].health);
+        let mut turn = (0..flash.len()).map(|k| flash[(first + k) % flash.len()]);
+        let well = turn.clone().find(|drive| !dead[*drive] && !health.is_given_up(*drive));
+        well.or_else(|| turn.find(|drive| !dead[*drive]))
     }
 
     fn write_to_logs(&mut self, id: JobId, store: usize, node: usize) {

@@ -96,6 +96,15 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
                 "moves_mb_per_s is negative or not a number, or there are no tier_regions",
             ));
         }
+        let looks = [store.slow_drive_factor, store.slow_drive_s];
+        if looks.iter().any(|number| !number.is_finite() || *number < 0.0)
+            || (store.slow_drive_factor > 0.0 && (store.slow_drive_factor <= 1.0 || store.slow_drive_s < 1.0))
+        {
+            return Err(bad(
+                &store.name,
+                "slow_drive_factor is 0 or above 1, slow_drive_s 1 at least where drives are compared",
+            ));
+        }
         if store.replicas == 0 || store.nodes.len() < store.replicas as usize || store.extent_bytes < 65536 {
             return Err(bad(&store.name, "needs as many nodes as replicas, and extents of 64 KiB at least"));
         }
@@ -373,6 +382,7 @@ impl Array {
         };
         array.begin_patrols();
         array.begin_snapshots();
+        (0..array.replicated.len()).for_each(|store| array.look_later(store));
         Ok(array)
     }
 

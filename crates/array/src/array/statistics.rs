@@ -57,6 +57,12 @@ impl DriveStatistics {
         self.load.under_way -= 1;
     }
 
+    /// Accesses that have begun, and the time with at least one under way in ns, since the last reset.
+    pub fn work(&mut self, now_ns: u64) -> (u64, u64) {
+        self.load.settle(now_ns);
+        (self.reads + self.writes, self.load.busy_ns)
+    }
+
     pub fn under_way(&self) -> u32 {
         self.load.under_way
     }
@@ -145,7 +151,7 @@ impl Array {
             part.state = match self.drive_slots[index].map(|(group, slot)| self.groups[group].slots[slot]) {
                 Some(Slot::Lost) => "lost".into(),
                 Some(Slot::Rebuilding(_)) => "rebuilding".into(),
-                _ => String::new(),
+                _ => self.replicated.iter().find_map(|state| state.health.words(index)).unwrap_or_default(),
             };
             parts.push(part);
         }
@@ -176,12 +182,13 @@ impl Array {
             parts.push(part);
         }
         let logs = self.hardware.log_stores.iter().zip(&self.log_stores);
-        let logs = logs.map(|(store, state)| (&store.name, state.hits, state.misses));
+        let logs = logs.map(|(store, state)| (&store.name, state.hits, state.misses, String::new()));
         let replicated = self.hardware.replicated_stores.iter().zip(&self.replicated);
-        let replicated = replicated.map(|(store, state)| (&store.name, state.hits, state.misses));
-        for (name, hits, misses) in logs.chain(replicated) {
+        let replicated =
+            replicated.map(|(store, state)| (&store.name, state.hits, state.misses, state.health.repairs()));
+        for (name, hits, misses, state) in logs.chain(replicated) {
             let mut part = PartReport::new(PartKind::Store, name);
-            (part.cache_hits, part.cache_misses) = (hits, misses);
+            (part.cache_hits, part.cache_misses, part.state) = (hits, misses, state);
             parts.push(part);
         }
         for (index, group) in self.hardware.groups.iter().enumerate() {

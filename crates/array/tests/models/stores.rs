@@ -217,6 +217,77 @@ fn tiers_help_a_skewed_load_and_follow_it_at_the_cost_of_moves() {
     assert!(followed > 2.0 * known && moved == 0, "nothing moves: {known} {followed} {moved}");
 }
 
+/// The state of a part, in words.
+fn state(rig: &mut Rig, name: &str) -> String {
+    rig.report().parts.into_iter().find(|part| part.name == name).expect("listed").state
+}
+
+#[test]
+fn a_bad_copy_costs_one_more_read_and_is_written_again() {
+    let span = 8 * GIB;
+    // Hardly anything on flash; two copies, or one.
+    let rig = |replicas| {
+        let mut hardware = replicated(span, 100 << 40);
+        hardware.replicated_stores[0].replicas = replicas;
+        Rig::new(build(hardware), &["/v"], span)
+    };
+    let mut twice = rig(2);
+    let mut reads = random_reads(5, span, 32 * KIB);
+    let before = twice.run(2, 20.0, &mut reads).read_ms();
+    twice.schedule(20.0, Event::ExtentsRot { drive: 1, one_in: 4 });
+    let found = twice.run(2, 20.0, &mut reads);
+    let written: u64 =
+        twice.report().parts.iter().filter(|p| p.kind == PartKind::Drive).map(|p| p.write_bytes).sum();
+    twice.run(2, 600.0, &mut reads);
+    let after = twice.run(2, 20.0, &mut reads);
+    assert_eq!((found.failed, after.failed), (0, 0));
+    assert!(
+        found.read_ms() > 1.05 * before && after.read_ms() < 1.03 * before,
+        "{before} {} {}",
+        found.read_ms(),
+        after.read_ms()
+    );
+    assert!(written >= 10 * MIB, "{written}");
+    assert!(state(&mut twice, "store").ends_with("bad copies put right"));
+    let mut once = rig(1);
+    once.schedule(0.0, Event::ExtentsRot { drive: 1, one_in: 4 });
+    assert!(once.run(2, 20.0, random_reads(5, span, 32 * KIB)).failed > 0, "there is no other copy");
+}
+
+#[test]
+fn a_slow_drive_is_emptied_onto_others_and_left_out() {
+    let span = 8 * GIB;
+    let seen = |slow_drive_factor: f64| {
+        let mut hardware = replicated(span, span);
+        for (index, drive) in hardware.drives.iter_mut().enumerate() {
+            match &mut drive.model {
+                DriveModel::Rotating(disk) => disk.capacity_bytes = 4 * GIB,
+                DriveModel::Flash(flash) => flash.capacity_bytes = GIB,
+            }
+            assert_eq!(index % 4 == 0, drive.name.starts_with("flash"));
+        }
+        let store = &mut hardware.replicated_stores[0];
+        (store.slow_drive_factor, store.slow_drive_s, store.moves_mb_per_s) =
+            (slow_drive_factor, 20.0, 1_000.0);
+        let mut rig = Rig::new(build(hardware), &["/v"], span);
+        let mut reads = random_reads(5, span, 32 * KIB);
+        let before = rig.run(6, 60.0, &mut reads).read_ms();
+        assert_eq!(state(&mut rig, "disk 0.0"), "", "no drive is slow");
+        rig.schedule(60.0, Event::DriveSlow { drive: 1, factor: 10.0 });
+        let slow = rig.run(6, 15.0, &mut reads).read_ms();
+        rig.run(6, 300.0, &mut reads);
+        let after = rig.run(6, 20.0, &mut reads);
+        assert_eq!(after.failed, 0);
+        let slow_reads = rig.report().parts[1].reads;
+        (before, slow, after.read_ms(), slow_reads, state(&mut rig, "disk 0.0"))
+    };
+    let (before, slow, after, reads, words) = seen(5.0);
+    assert!(slow > 2.0 * before && after < 1.3 * before, "{before} {slow} {after} {words}");
+    assert_eq!((reads, words.as_str()), (0, "slow, left out"));
+    let (_, slow, after, reads, words) = seen(0.0);
+    assert!(after > 0.7 * slow && reads > 0 && words.is_empty(), "nobody looks: {slow} {after}");
+}
+
 /// Bytes that crossed the network between nodes.
 fn network_bytes(rig: &mut Rig) -> u64 {
     let report = rig.report();

@@ -31,7 +31,7 @@ pub(super) enum Effect {
     Rot { path: String, bytes: [u64; 2] },
 }
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "disk_fails",
     "disk_slow",
     "disks_added",
@@ -40,9 +40,11 @@ const KINDS: [&str; 9] = [
     "cache_unprotected",
     "controller_fails",
     "host_moves",
+    "extents_rot",
     "bit_rot",
 ];
-const ENDLESS: [&str; 5] = ["disk_fails", "disks_added", "controller_fails", "host_moves", "bit_rot"];
+const ENDLESS: [&str; 6] =
+    ["disk_fails", "disks_added", "controller_fails", "host_moves", "extents_rot", "bit_rot"];
 /// The page that rots when the file names none: in the first 128 MiB of any database.
 const ROTTEN_PAGE: u32 = 4096;
 /// Inside the page; two bits, since one can be put right by the checksum.
@@ -100,8 +102,12 @@ pub fn planned(
         }
         let disk = fault.disk.unwrap_or(1);
         let drive = hit.drives.get(disk.saturating_sub(1) as usize).copied();
-        if drive.is_none() && matches!(fault.kind.as_str(), "disk_fails" | "disk_slow") {
+        if drive.is_none() && matches!(fault.kind.as_str(), "disk_fails" | "disk_slow" | "extents_rot") {
             return refuse(".disk", format!("volume `{}` has {} disks", hit.volume, hit.drives.len()), "");
+        }
+        if fault.kind == "extents_rot" && (hit.node.is_none() || fault.one_in == Some(0)) {
+            let help = "describe a replicated store; one_in is 1 at least";
+            return refuse("", format!("no copies on `{}` can be bad so", hit.volume), help);
         }
         if fault.kind == "disks_added" && hit.pool.is_none() {
             let help = "store = { kind = \"dynamic_pool\", .. } in [array]";
@@ -136,6 +142,11 @@ fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> Planne
             let (count, group) = (fault.disks.unwrap_or(1), hit.pool.unwrap_or(0));
             let event = Event::DrivesAdded { group, count };
             (format!("disks added to the pool of {volume}: {count}"), Effect::Added { event, group })
+        }
+        "extents_rot" => {
+            let one_in = fault.one_in.unwrap_or(1000);
+            let what = format!("one in {one_in} extents on disk {disk} of {volume} is bad");
+            (what, Effect::Lost { event: Event::ExtentsRot { drive, one_in }, drive: None })
         }
         "path_lost" => {
             let (begin, end) = (Event::LinkLost { link }, Event::LinkRestored { link });
