@@ -1,13 +1,13 @@
 //! What every model owes, whatever is done to it: each request completes once, in order of time (the rig checks both at
 //! every step), never sooner than the least that its way takes; and equal seeds give equal times.
 
-use array::{DestageOrder, Event, Hardware, Layout, WriteCache};
+use array::{DestageOrder, Event, Hardware, Layout, RemoteCopy, WhenLinkLost, WriteCache};
 use proptest::prelude::*;
 use world::sim::StorageOp;
 
 use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen};
 use super::parts::{build, controller, link, nearline, one_group, write_cache};
-use super::{stores, thin};
+use super::{remote_copy, stores, thin};
 
 const SPAN: u64 = 4 * GIB;
 
@@ -41,6 +41,15 @@ fn layouts(index: usize) -> Hardware {
     };
     hardware.controllers[0].read_ahead_bytes = if index.is_multiple_of(2) { MIB } else { 0 };
     hardware.controllers[0].patrol_mb_per_s = if index.is_multiple_of(3) { 5.0 } else { 0.0 };
+    if index.is_multiple_of(4) && !(7..9).contains(&(index % 11)) {
+        let when_link_lost =
+            if index.is_multiple_of(8) { WhenLinkLost::Stall } else { WhenLinkLost::Suspend };
+        let copied = remote_copy::copied(50.0, 100.0, when_link_lost);
+        let sites = hardware.links.len();
+        hardware.links.extend(copied.links);
+        let copies = copied.remote_copies.into_iter();
+        hardware.remote_copies = copies.map(|copy| RemoteCopy { link: sites, ..copy }).collect();
+    }
     hardware.links.push(link("way", 50.0, 600.0));
     let way = hardware.links.len() - 1;
     hardware.volumes[0].paths = vec![array::Path { links: vec![way], controller: 0 }];
@@ -57,8 +66,10 @@ fn storm(index: usize, seed: u64, events: &[(u64, usize)]) -> (Seen, Seen) {
             0 | 1 => rig.schedule(at_s, Event::DriveFails { drive: what % drives }),
             2 => rig.schedule(at_s, Event::DriveSlow { drive: what % drives, factor: 3.0 }),
             3 => {
-                rig.schedule(at_s, Event::LinkLost { link: way });
-                rig.schedule(at_s + 0.3, Event::LinkRestored { link: way });
+                // The way, or the one to the other site, if there is one.
+                let link = way - what / 6 % (way + 1).min(2);
+                rig.schedule(at_s, Event::LinkLost { link });
+                rig.schedule(at_s + 0.3, Event::LinkRestored { link });
             }
             4 => rig.schedule(at_s, Event::CacheUnprotected { controller: 0 }),
             _ => rig.schedule(at_s, Event::CacheProtected { controller: 0 }),
@@ -83,7 +94,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
     #[test]
     fn every_request_completes_once_whatever_fails(
-        index in 0usize..33,
+        index in 0usize..88,
         seed in any::<u64>(),
         events in proptest::collection::vec((0u64..3_000, 0usize..60), 0..8),
     ) {
