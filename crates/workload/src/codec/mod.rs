@@ -31,7 +31,7 @@ use crate::image::DatabaseImage;
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
 use find::Finder;
-use patch::{apply_patches, put_patches, put_varint, take_varint};
+use patch::{apply_patches, put_patches, put_patches_within, put_varint, take_varint};
 use tags::{TAG_BYTES, TAG_COUNT, Tag, Tags, put_tag};
 
 const KIND_IMAGE: u8 = 0;
@@ -305,8 +305,8 @@ fn put_plain_if_shorter(page: &[u8], start: usize, scratch: &mut Scratch, out: &
     let mut plain = vec![KIND_PATCHES];
     scratch.canvas.clear();
     scratch.canvas.resize(page.len(), 0);
-    put_patches(&scratch.canvas, page, &mut plain);
-    if out.len() == start || plain.len() < out.len() - start {
+    let limit_bytes = if out.len() == start { usize::MAX } else { out.len() - start };
+    if put_patches_within(&scratch.canvas, page, limit_bytes, &mut plain).is_some() {
         out.truncate(start);
         out.extend_from_slice(&plain);
     }

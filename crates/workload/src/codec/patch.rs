@@ -5,6 +5,8 @@
 
 /// Equal bytes that are not worth ending a piece for.
 const BRIDGE_BYTES: usize = 4;
+/// Different bytes are put down in stretches that end once they are as long: a limit is noticed that early.
+const STRETCH_BYTES: usize = 4096;
 /// A run of one byte from this length on becomes a fill.
 const FILL_BYTES: usize = 16;
 
@@ -33,11 +35,18 @@ pub fn take_varint(from: &mut &[u8]) -> Option<u64> {
 
 /// Appends what turns `base` into `wanted`.
 pub fn put_patches(base: &[u8], wanted: &[u8], out: &mut Vec<u8>) {
+    put_patches_within(base, wanted, usize::MAX, out).expect("no limit");
+}
+
+/// The same; `None`, with a part of it in `out`, once `out` is as long as `limit_bytes`.
+pub fn put_patches_within(base: &[u8], wanted: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Option<()> {
     debug_assert_eq!(base.len(), wanted.len());
     let mut done = 0;
     while let Some(start) = next_difference(base, wanted, done) {
         let mut end = start + 1;
-        while let Some(next) = next_difference(base, wanted, end).filter(|next| *next <= end + BRIDGE_BYTES) {
+        while end < start + STRETCH_BYTES
+            && let Some(next) = next_difference(base, wanted, end).filter(|next| *next <= end + BRIDGE_BYTES)
+        {
             end = next + 1;
         }
         let mut at = start;
@@ -48,8 +57,12 @@ pub fn put_patches(base: &[u8], wanted: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&wanted[at..at + if fill { 1 } else { len }]);
             at += len;
             done = at;
+            if out.len() >= limit_bytes {
+                return None;
+            }
         }
     }
+    Some(())
 }
 
 /// Applies patches; `None` if they are none.
@@ -93,6 +106,10 @@ fn piece(bytes: &[u8]) -> (usize, bool) {
 }
 
 fn next_difference(base: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
+    // Differences come in runs.
+    if base.get(from)? != wanted.get(from)? {
+        return Some(from);
+    }
     let same = equal_bytes(&base[from..], &wanted[from..]);
     if from + same < base.len() { Some(from + same) } else { None }
 }
