@@ -18,8 +18,9 @@ use crate::LocalFuture;
 
 /// Operations go to the kernel at the end of a turn of the executor, or with the next one when the turn has taken so long.
 /// Completions come in bursts: were a whole burst used before the next operations go out, a device that is as fast as the
-/// code that uses what it has read would stand still meanwhile, and the code while the device works.
-const HELD_BACK_MAX: Duration = Duration::from_micros(30);
+/// code that uses what it has read would stand still meanwhile, and the code while the device works. The device of a virtual
+/// machine is the worst: it must be woken by a costly exit once it has run dry, and is not as long as operations trickle in.
+const HELD_BACK_MAX: Duration = Duration::from_micros(5);
 
 /// The operations of one thread.
 pub(super) struct Ops {
