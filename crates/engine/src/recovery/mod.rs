@@ -49,6 +49,8 @@ pub use standby::{Standby, changed_pages, cut_back, saved_checkpoint};
 pub struct RecoveryReport {
     /// Log generations replayed.
     pub logs_replayed: u32,
+    /// Where the log ends that was replayed; what is taken back afterwards lies behind it.
+    pub log_end: LogPosition,
     /// Records applied or found applied.
     pub records: u64,
     /// Page changes made.
@@ -182,6 +184,7 @@ impl Recovery<'_> {
         let participants = self.participants(&header).await?;
         self.check_required(participants.1, header.generation, is_full)?;
         let start = self.start(files, &header, &participants.0, &mut report).await?;
+        report.log_end = start;
         let mut replay = Replay::new(participants, report);
         self.cache.keep_damaged(true);
         let replayed = self.replay_all(start, &header, &mut replay).await;
@@ -505,6 +508,7 @@ impl Recovery<'_> {
             self.replay_record(start, end, record, replay).await?;
             prereader.passed(end);
             replay.report.records += 1;
+            replay.report.log_end = end;
             if work >= WORK_AT_A_TIME {
                 work = 0;
                 self.let_reads_through().await;

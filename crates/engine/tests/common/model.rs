@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use btree::{MiniTransaction, Pager, update};
-use engine::{Durability, Error, Instance, Transaction};
+use engine::{Durability, Error, Instance, LogPosition, Transaction};
 use world::World;
 
 use super::{scan, tree_number};
@@ -62,6 +62,8 @@ pub struct Model {
     base: Rows,
     /// Commits since then.
     commits: Vec<Vec<Change>>,
+    /// Where the log ended before each of them: the record of the commit comes next.
+    log_ends: Vec<LogPosition>,
     /// How many of them must survive.
     acknowledged: usize,
     /// Sessions end at this number of transactions.
@@ -135,22 +137,15 @@ impl Model {
         values.get(at.checked_sub(1)?).filter(|older| *older != data).cloned()
     }
 
-    /// The state behind that prefix of the commits which `found` differs least from; `None` if it is one of them.
-    pub fn nearest(&self, found: &Rows) -> Option<Rows> {
-        let distance = |state: &Rows| {
-            let lost = state.iter().filter(|(name, data)| found.get(*name) != Some(data)).count();
-            lost + found.keys().filter(|name| !state.contains_key(*name)).count()
-        };
+    /// The state behind the commits of a log that ends at `log_end`.
+    pub fn state_at(&self, log_end: LogPosition) -> Rows {
         let mut state = self.base.clone();
-        let mut nearest = (distance(&state), state.clone());
-        for commit in &self.commits {
-            apply(&mut state, commit);
-            let here = distance(&state);
-            if here < nearest.0 {
-                nearest = (here, state.clone());
+        for (commit, before) in self.commits.iter().zip(&self.log_ends) {
+            if *before < log_end {
+                apply(&mut state, commit);
             }
         }
-        (nearest.0 > 0).then_some(nearest.1)
+        state
     }
 
     /// Finds the prefix of commits that gives `found`, and makes it the base.
@@ -173,6 +168,7 @@ impl Model {
         }
         self.base = state;
         self.commits.clear();
+        self.log_ends.clear();
         self.acknowledged = 0;
         Ok(())
     }
@@ -274,6 +270,7 @@ async fn transact(instance: &Instance, model: &RefCell<Model>, random: &mut Rand
         let mut model = model.borrow_mut();
         model.transactions += 1;
         model.commits.push(changes);
+        model.log_ends.push(instance.log_end());
         model.commits.len()
     };
     let committed = transaction.commit(durability).await.is_ok();

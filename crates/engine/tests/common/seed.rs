@@ -317,7 +317,8 @@ pub fn run_seed(seed: u64, totals: &mut Totals) -> Result<(), String> {
     }
 }
 
-/// Runs seeds `from`, `from + step`, ... up to PROOFLOAD_SEEDS (500), or the one that PROOFLOAD_SEED names.
+/// Runs seeds `from`, `from + step`, ... up to PROOFLOAD_SEEDS (500), or the one that PROOFLOAD_SEED names. Goes on behind a seed
+/// that fails, so that a long run finds them all.
 pub fn run_seeds(test: &str, from: u64, step: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> bool {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let (seeds, is_complete) = match number("PROOFLOAD_SEED") {
@@ -325,14 +326,17 @@ pub fn run_seeds(test: &str, from: u64, step: u64, mut run: impl FnMut(u64) -> R
         None => (from..=number("PROOFLOAD_SEEDS").unwrap_or(500), true),
     };
     let last = *seeds.end();
+    let mut failed = Vec::new();
     for seed in seeds.step_by(step as usize) {
-        let repeat = format!("repeat: PROOFLOAD_SEED={seed} cargo test -p engine --test {test}");
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
-        match outcome {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => panic!("seed {seed}: {error}\n{repeat}"),
-            Err(_) => panic!("seed {seed} panicked\n{repeat}"),
-        }
+        let error = match outcome {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error,
+            Err(_) => "panicked".to_owned(),
+        };
+        println!("seed {seed}: {error}\nrepeat: PROOFLOAD_SEED={seed} cargo test -p engine --test {test}");
+        failed.push(seed);
     }
+    assert!(failed.is_empty(), "seeds that failed: {failed:?}; what each of them said stands above");
     is_complete && last >= 500
 }
