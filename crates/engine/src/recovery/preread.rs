@@ -155,10 +155,14 @@ impl PrereadQueue {
             }
             // The pages may have been there already.
             self.cache.pass_on_room();
-            for read in self.window.borrow_mut().end(number) {
+            let left = self.window.borrow_mut().end(number);
+            // More reads may begin than have left: those that were done before their turn.
+            if !left.is_empty() {
+                self.wanted.notify_all();
+            }
+            for read in left {
                 self.waiting_pages.update(|pages| pages + read.pages);
                 self.waiting.borrow_mut().push_back(read);
-                self.wanted.notify_one();
             }
         }
     }
