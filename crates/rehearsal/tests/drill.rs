@@ -2,8 +2,11 @@
 
 mod performed;
 
+use std::ops::Range;
+
 use campaign::drill::Site;
 use performed::{failed, measured, perform};
+use rehearsal::Rehearsed;
 use results::Row;
 use solution::Solution;
 
@@ -64,6 +67,20 @@ duration_s = 60
     )
 }
 
+/// Performs a drill that everybody's promises survive.
+fn passed(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
+    let (rehearsed, rows) = perform(solution, seed);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    (rehearsed, rows)
+}
+
+fn assert_longest_outage(rehearsed: &Rehearsed, wanted_s: Range<f64>) {
+    let outages_s = measured(rehearsed, "drill_outage");
+    let longest_s = outages_s.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
+    assert!(wanted_s.contains(&longest_s), "{outages_s:?}");
+}
+
 const ONE_SITE: &str = r#"
 [[host]]
 name = "h{n}"
@@ -96,15 +113,10 @@ back_after_s = 20
 
 #[test]
 fn two_copies_survive_the_loss_of_a_host_without_loss() {
-    let solution = solution("[2]", ONE_SITE, KILLED);
-    let (rehearsed, rows) = perform(&solution, 1);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
-    let outages = measured(&rehearsed, "drill_outage");
-    assert_eq!(outages.len(), 3, "each database has a copy on the host");
-    let longest = outages.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
-    // Two copies, lossless: until the host is back nobody can acknowledge with the survivor.
-    assert!((20.0..45.0).contains(&longest), "{outages:?}");
+    let (rehearsed, rows) = passed(&solution("[2]", ONE_SITE, KILLED), 1);
+    // Two copies, lossless: until the host is back nobody can acknowledge with the survivor. Each database has a copy on the host.
+    assert_longest_outage(&rehearsed, 20.0..45.0);
+    assert_eq!(measured(&rehearsed, "drill_outage").len(), 3);
     let whole = measured(&rehearsed, "drill_full_redundancy");
     assert!(whole.iter().all(|s| s.is_some_and(|s| s >= 20.0)), "{whole:?}");
     assert!(rows.iter().any(|row| matches!(row, Row::Event(event) if event.text == "host h1 is killed")));
@@ -113,12 +125,8 @@ fn two_copies_survive_the_loss_of_a_host_without_loss() {
 #[test]
 fn a_lossy_dial_serves_users_while_the_host_is_away_and_loses_no_more_than_it_may() {
     let lossy = KILLED.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
-    let (rehearsed, _) = perform(&solution("[2]", ONE_SITE, &lossy), 2);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
-    let outages = measured(&rehearsed, "drill_outage");
-    let longest = outages.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
-    assert!((5.0..20.0).contains(&longest), "{outages:?}");
+    let (rehearsed, _) = passed(&solution("[2]", ONE_SITE, &lossy), 2);
+    assert_longest_outage(&rehearsed, 5.0..20.0);
 }
 
 #[test]
@@ -137,9 +145,7 @@ host = "b1"
 at_s = 40
 back_after_s = 10
 "#;
-    let (rehearsed, _) = perform(&solution("[2, 2]", TWO_SITES, lost), 3);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    let (rehearsed, _) = passed(&solution("[2, 2]", TWO_SITES, lost), 3);
     assert_eq!(measured(&rehearsed, "drill_copies_equal").len(), 3);
 }
 
@@ -154,12 +160,8 @@ host = "h1"
 at_s = 10
 back_after_s = 2
 "#;
-    let (rehearsed, _) = perform(&solution("[2]", ONE_SITE, cut_off), 6);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
-    let outages = measured(&rehearsed, "drill_outage");
-    let longest = outages.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
-    assert!((2.0..5.0).contains(&longest), "{outages:?}");
+    let (rehearsed, _) = passed(&solution("[2]", ONE_SITE, cut_off), 6);
+    assert_longest_outage(&rehearsed, 2.0..5.0);
 }
 
 #[test]
@@ -190,9 +192,7 @@ volume = "V"
 at_s = 10
 back_after_s = 15
 "#;
-    let (rehearsed, rows) = perform(&solution("[2]", ONE_SITE, failed_volume), 4);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    let (rehearsed, rows) = passed(&solution("[2]", ONE_SITE, failed_volume), 4);
     let whole = measured(&rehearsed, "drill_full_redundancy");
     assert!(whole.iter().all(|s| s.is_some_and(|s| s >= 15.0)), "{whole:?}");
     let seeded = |row: &Row| matches!(row, Row::Event(event) if event.text.contains("this copy is seeded"));
@@ -213,9 +213,7 @@ back_after_s = 2
 "#;
     // So many changes that the first logs go.
     let busy = text("[2]", ONE_SITE, failed_volume).replace("batches_per_s = 12", "batches_per_s = 60");
-    let (rehearsed, _) = perform(&parsed(&busy), 7);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
+    passed(&parsed(&busy), 7);
 }
 
 /// What was deleted is cleared away after the last commit, so that log waits for nobody; copies are compared behind it.
