@@ -7,18 +7,17 @@
 //!   controllers in turn. Each link of a host leads to one controller, in turn; those to the other controllers are for failover.
 //! * A mirror reads from its disks in turn ([`array::MirrorReads::Alternate`]), for every solution.
 //! * The hot spares of an enclosure are like the disks of the first volume, or RAID pool, of its first host.
-//! * A pool is the store that `[array]` names. Without one it is one RAID group; of that, and of a dynamic pool, volumes are cut
-//!   one behind the other, in the order of the hosts and their volumes, each from the begin of a row on.
+//! * A pool is the store that `[array]` names. Without one it is one RAID group ([`pools`]).
 //!
-//! Limits: all pools keep data alike. Of hosts that take no part nothing lies in a group. A spare stands in for any drive, of
-//! any enclosure.
+//! Limits: of hosts that take no part nothing lies in a group. A spare stands in for any drive, of any enclosure.
+
+mod pools;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link, LogStore,
-    MirrorReads, Path, RemoteCopy, ReplicatedStore, SharedArray, Snapshots, StoreNode, Target, ThinPool,
-    VolumePlacement, WhenLinkLost,
+    MirrorReads, Path, RemoteCopy, SharedArray, Target, VolumePlacement, WhenLinkLost,
 };
 use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
 
@@ -226,40 +225,6 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Databases have their room from the start, so what a thin pool may promise too much is the room for their growth.
-    fn check_thin_pools(&self, deployments: &[Deployment]) -> Outcome<()> {
-        let mut held_bytes = vec![0; self.hardware.thin_pools.len()];
-        for deployment in deployments {
-            let databases = deployment.instances.iter().flat_map(|instance| &instance.databases);
-            for database in databases {
-                let volumes = self.hardware.volumes.iter().filter(|volume| {
-                    volume.host == deployment.host && database.dir.starts_with(&volume.path)
-                });
-                if let Some(Target::Thin { pool }) =
-                    volumes.max_by_key(|volume| volume.path.len()).map(|volume| volume.target)
-                {
-                    held_bytes[pool] += database.bytes;
-                }
-            }
-        }
-        for ((_, name), group) in &self.pools {
-            let pool = self.hardware.thin_pools.iter().position(|thin| thin.group == *group);
-            let Some(pool) = pool.filter(|pool| held_bytes[*pool] > self.group_bytes(*group)) else {
-                continue;
-            };
-            let entry = self.solution.file.pool.iter().position(|known| known.name == *name);
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            let message = format!(
-                "databases of {:.1} GiB do not fit into pool `{name}` of {:.1} GiB",
-                gib(held_bytes[pool]),
-                gib(self.group_bytes(*group))
-            );
-            let at = format!("pool[{}].disks", entry.unwrap_or_default());
-            return Err(self.solution.error(&at, message, Some("more disks, or smaller databases".into())));
-        }
-        Ok(())
-    }
-
     /// The copies of all volumes at another site, one for each array.
     fn add_remote_copies(&mut self) -> Outcome<()> {
         let Some(spec) = &self.spec.remote_copy else { return Ok(()) };
@@ -418,162 +383,6 @@ impl Builder<'_> {
             None => self.in_pool(place, pool_name, None, (info, bytes), &at)?,
         };
         Ok((target, bytes))
-    }
-
-    /// Room for a volume in a pool that is a group, of this layout or that of its protection.
-    fn in_pool(
-        &mut self,
-        place: &str,
-        pool: &str,
-        layout: Option<Layout>,
-        (info, bytes): (&VolumeInfo, u64),
-        at: &str,
-    ) -> Outcome<Target> {
-        let group = self.pool_group(place, pool, layout, at)?;
-        let described = self.solution.pool(pool, at)?;
-        let Some(chunk_kib) = described.thin_chunk_kib else { return self.cut(group, bytes, info, at) };
-        if let Some(pool) = self.hardware.thin_pools.iter().position(|thin| thin.group == group) {
-            return Ok(Target::Thin { pool });
-        }
-        let snapshots = described
-            .snapshots
-            .map(|snapshots| Snapshots { every_s: snapshots.every_min * 60.0, keep: snapshots.keep });
-        let name = self.hardware.groups[group].name.clone();
-        self.hardware.thin_pools.push(ThinPool { name, group, chunk_bytes: chunk_kib << 10, snapshots });
-        Ok(Target::Thin { pool: self.hardware.thin_pools.len() - 1 })
-    }
-
-    /// The group that a pool is, of this layout or that of its protection.
-    fn pool_group(&mut self, place: &str, pool: &str, layout: Option<Layout>, at: &str) -> Outcome<usize> {
-        let key = (place.to_owned(), pool.to_owned());
-        if let Some(known) = self.pools.get(&key) {
-            return Ok(*known);
-        }
-        let described = self.solution.pool(pool, at)?.clone();
-        let entry = self.solution.file.pool.iter().position(|known| known.name == pool).unwrap_or_default();
-        let refuse = |field: &str, message: &str, help: &str| {
-            Err(self.solution.error(&format!("pool[{entry}].{field}"), message, Some(help.into())))
-        };
-        if layout.is_none() && described.group_disks.is_some_and(|disks| disks != described.disks) {
-            return refuse(
-                "group_disks",
-                "one pool is modelled as one group",
-                "describe each group as a pool",
-            );
-        }
-        if described.fast_disks.is_some_and(|disks| disks > 0) {
-            return refuse(
-                "fast_disks",
-                "two kinds of disks are not modelled as one group",
-                "leave them out",
-            );
-        }
-        if described.snapshots.is_some() && described.thin_chunk_kib.is_none() {
-            return refuse("snapshots", "snapshots are modelled in chunks", "add thin_chunk_kib");
-        }
-        let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
-        let name = format!("{place} {pool}");
-        let drives = self.add_drives(&described.disk, described.disks, &name, &format!("pool[{entry}]"))?;
-        let group = self.add_group(&name, layout, drives);
-        self.pools.insert(key, group);
-        Ok(group)
-    }
-
-    /// The next part of a group that is a pool.
-    fn cut(&mut self, group: usize, bytes: u64, info: &VolumeInfo, at: &str) -> Outcome<Target> {
-        let (capacity, row) = (self.group_bytes(group), self.row_bytes(group));
-        let taken = self.taken_bytes.entry(group).or_default();
-        let first_byte = *taken;
-        *taken = first_byte + bytes.next_multiple_of(row);
-        if first_byte + bytes > capacity {
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            let message = format!(
-                "volume `{}` of {:.1} GiB does not fit into {}: {:.1} of {:.1} GiB are taken",
-                info.name,
-                gib(bytes),
-                self.hardware.groups[group].name,
-                gib(first_byte.min(capacity)),
-                gib(capacity)
-            );
-            return Err(self.solution.error(&format!("{at}.capacity_gib"), message, None));
-        }
-        Ok(Target::Group { group, first_byte })
-    }
-
-    fn log_store(
-        &mut self,
-        place: &str,
-        pool: &str,
-        model: &str,
-        (cache_disk, cache_disks): (&str, u32),
-        at: &str,
-    ) -> Outcome<usize> {
-        let key = (place.to_owned(), pool.to_owned());
-        if let Some(known) = self.pools.get(&key) {
-            return Ok(*known);
-        }
-        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
-        let drives = self.add_drives(&described.disk, described.disks, &name, at)?;
-        let layout = self.layout(described.raid, at)?;
-        let group = self.add_group(&name, layout, drives);
-        let flash = self.add_drives(cache_disk, cache_disks, &format!("{name} flash"), "array.store")?;
-        let store = self.assumptions.log_store(model).map_err(|error| self.bad("array.store", error))?;
-        let resident_bytes = self.resident_bytes(place)?;
-        self.hardware.log_stores.push(LogStore { name, group, flash, resident_bytes, ..store });
-        let index = self.hardware.log_stores.len() - 1;
-        self.pools.insert(key, index);
-        Ok(index)
-    }
-
-    fn replicated_store(
-        &mut self,
-        place: &str,
-        pool: &str,
-        model: &str,
-        (nodes, tiers_by_reads): (u32, Option<bool>),
-        at: &str,
-    ) -> Outcome<usize> {
-        let key = (place.to_owned(), pool.to_owned());
-        if let Some(known) = self.pools.get(&key) {
-            return Ok(*known);
-        }
-        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
-        let count = nodes.max(1);
-        let mut store_nodes = Vec::new();
-        for node in 1..=count {
-            let node_name = format!("{name} node {node}");
-            let disks = self.add_drives(&described.disk, described.disks / count, &node_name, at)?;
-            let flash = match (&described.fast_disk, described.fast_disks) {
-                (Some(disk), Some(drives)) => {
-                    self.add_drives(disk, drives / count, &format!("{node_name} flash"), at)?
-                }
-                _ => Vec::new(),
-            };
-            self.hardware.links.push(Link { name: format!("{node_name} network"), ..self.link.clone() });
-            store_nodes.push(StoreNode { flash, disks, link: self.hardware.links.len() - 1 });
-        }
-        let store =
-            self.assumptions.replicated_store(model).map_err(|error| self.bad("array.store", error))?;
-        let resident_bytes = self.resident_bytes(place)?;
-        let tiers_by_reads = tiers_by_reads.unwrap_or(store.tiers_by_reads);
-        let store = ReplicatedStore { name, nodes: store_nodes, resident_bytes, tiers_by_reads, ..store };
-        self.hardware.replicated_stores.push(store);
-        let index = self.hardware.replicated_stores.len() - 1;
-        self.pools.insert(key, index);
-        Ok(index)
-    }
-
-    /// Bytes of the databases of all tested hosts of a place, also of those that take no part in this rehearsal.
-    fn resident_bytes(&self, place: &str) -> Outcome<u64> {
-        let mut bytes = 0;
-        for host in self.solution.hosts_under_test()? {
-            if self.place_of(&host.name) == place {
-                let deployment = self.solution.deployment(Some(&host.name))?;
-                let databases = deployment.instances.iter().flat_map(|instance| &instance.databases);
-                bytes += databases.map(|database| database.bytes).sum::<u64>();
-            }
-        }
-        Ok(bytes)
     }
 
     fn bad(&self, at: &str, error: ArrayError) -> Box<SolutionError> {
