@@ -16,7 +16,7 @@ mod pools;
 use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
-    Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link, LogStore,
+    Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link,
     MirrorReads, Path, RemoteCopy, SharedArray, Target, VolumePlacement, WhenLinkLost,
 };
 use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
