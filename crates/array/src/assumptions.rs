@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use crate::error::ArrayError;
 use crate::hardware::{
-    Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, Rebuild, RemoteCopyCosts,
+    Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, ReadCache, Rebuild, RemoteCopyCosts,
     ReplicatedStore, WriteCache,
 };
 
@@ -148,6 +148,11 @@ impl Assumptions {
         self.get("dynamic_pool", name)
     }
 
+    /// A read cache by kind; its name, groups, drives and resident bytes are the caller's.
+    pub fn read_cache(&self, name: &str) -> Result<ReadCache, ArrayError> {
+        self.get("read_cache", name)
+    }
+
     /// A log-structured store by kind; its group, flash drives and resident bytes are the caller's.
     pub fn log_store(&self, name: &str) -> Result<LogStore, ArrayError> {
         let store: LogStore = self.get("log_store", name)?;
@@ -208,6 +213,7 @@ mod tests {
                     "host" => assumptions.host(&name).map(|_| ()),
                     "dynamic_pool" => assumptions.dynamic_pool(&name).map(|_| ()),
                     "remote_copy" => assumptions.remote_copy(&name).map(|_| ()),
+                    "read_cache" => assumptions.read_cache(&name).map(|_| ()),
                     "rebuild" => assumptions.rebuild(&name).map(|_| ()),
                     "log_store" => assumptions.log_store(&name).map(|_| ()),
                     "replicated_store" => assumptions.replicated_store(&name).map(|_| ()),

@@ -22,6 +22,8 @@ pub struct Hardware {
     pub log_stores: Vec<LogStore>,
     /// Replicated stores (each on the drives of its nodes).
     pub replicated_stores: Vec<ReplicatedStore>,
+    /// Flash caches for reads in front of groups.
+    pub read_caches: Vec<ReadCache>,
     /// Copies at other sites.
     pub remote_copies: Vec<RemoteCopy>,
     /// Where each volume of each host lies.
@@ -367,6 +369,28 @@ impl Default for Rebuild {
     fn default() -> Self {
         Rebuild { start_after_ms: 0.0, step_bytes: 1 << 20, steps: 1, mb_per_s: 0.0, used_only: true }
     }
+}
+
+/// A flash cache for reads in front of groups, which the controllers of an array share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadCache {
+    /// Name in reports.
+    #[serde(skip)]
+    pub name: String,
+    /// The groups.
+    #[serde(skip)]
+    pub groups: Vec<usize>,
+    /// Its drives.
+    #[serde(skip)]
+    pub flash: Vec<usize>,
+    /// Bytes that the volumes of the groups hold at the start: gives the share that the flash holds.
+    #[serde(skip)]
+    pub resident_bytes: u64,
+    /// What is held, or not, as a whole.
+    pub block_bytes: u64,
+    /// Regions of the groups whose reads are told apart.
+    pub regions: u32,
 }
 
 /// A log-structured store with write memory, inline compression and flash read cache.

@@ -32,8 +32,9 @@ pub use assumptions::{Assumptions, Source};
 pub use error::ArrayError;
 pub use hardware::{
     Controller, DestageOrder, Drive, DriveModel, DynamicPool, Event, FlashDrive, Group, Hardware, HostCosts,
-    Layout, Link, LogStore, MirrorReads, Path, Rebuild, RemoteCopy, RemoteCopyCosts, ReplicatedStore,
-    RotatingDisk, Snapshots, StoreNode, Target, ThinPool, VolumePlacement, WhenLinkLost, WriteCache,
+    Layout, Link, LogStore, MirrorReads, Path, ReadCache, Rebuild, RemoteCopy, RemoteCopyCosts,
+    ReplicatedStore, RotatingDisk, Snapshots, StoreNode, Target, ThinPool, VolumePlacement, WhenLinkLost,
+    WriteCache,
 };
 pub use report::{DeviceReport, PartKind, PartReport};
 

@@ -15,6 +15,8 @@ pub enum PartKind {
     Volume,
     /// A log-structured or replicated store.
     Store,
+    /// A flash cache in front of groups.
+    ReadCache,
     /// A pool of drives that moves data between them.
     Pool,
 }

@@ -69,6 +69,7 @@ fn row(part: &PartReport, test: u32, seconds: f64) -> StoragePart {
         PartKind::Controller => "controller",
         PartKind::Volume => "volume",
         PartKind::Store => "store",
+        PartKind::ReadCache => "read_cache",
         PartKind::Pool => "pool",
     };
     StoragePart {

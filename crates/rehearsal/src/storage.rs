@@ -144,6 +144,7 @@ fn hardware(
         builder.add_host(number, deployment)?;
     }
     builder.check_thin_pools(deployments)?;
+    builder.add_read_caches()?;
     builder.add_remote_copies()?;
     Ok((builder.hardware, builder.parts))
 }

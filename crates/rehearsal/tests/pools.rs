@@ -28,6 +28,9 @@ path = "/lun{{n}}"
     )
 }
 
+/// The flash drive of a read cache.
+const FLASH_DISK: &str = "\n[[disk]]\nname = \"SSDSC2BX800G4\"\ncapacity_gb = 800\n";
+
 const DYNAMIC: &str = "store = { kind = \"dynamic_pool\", model = \"2012\", spare_disks = 1 }";
 
 /// Enough steps of a rebuild at a time for many disks to take part.
@@ -145,6 +148,26 @@ fn snapshots_cost_the_copies_of_what_is_changed_after_them() {
 }
 
 #[test]
+fn a_read_cache_in_front_of_a_pool_helps_as_far_as_it_holds_what_is_read() {
+    // Two databases of 400 GB in front of flash of 800 GB, or of 8 GB.
+    const ALL: &str = "[array.read_cache]\ndisk = \"SSDSC2BX800G4\"\ndisks = 1";
+    const SMALL: &str = "[drive.SSDSC2BX800G4]\ncapacity_bytes = { value = 8000000000, source = \"assumption: a small one\" }\n";
+    let answer = |array, assumptions| {
+        let load = "sessions = 8".into();
+        let volumes = pool(6, "raid10", "").replace("256", "512") + FLASH_DISK;
+        Question { load, array, assumptions, database_mib: 380_000, ..question(volumes) }.answer()
+    };
+    let (without, all, small) = (answer("", ""), answer(ALL, ""), answer(ALL, SMALL));
+    let reads = [&without, &all, &small].map(|answer| answer.read_ms());
+    assert!(reads[1] < 0.5 * reads[0], "{reads:?} ms");
+    // The load reads some places far more often than others.
+    assert!((0.6..0.85).contains(&(reads[2] / reads[0])), "{reads:?} ms");
+    assert!(without.part("read_cache").is_none());
+    let cache = all.part("read_cache").expect("it is listed");
+    assert!(cache.cache_hits > 10 * cache.cache_misses, "{} {}", cache.cache_hits, cache.cache_misses);
+}
+
+#[test]
 fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     let refused = |volumes: String| question(volumes).refused_storage();
     let large = pool(4, "raid6", "").replace("256", "6000");
@@ -169,6 +192,9 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
         cache_disks = 2 }";
     let thin = question(pool(12, "triple_parity", "thin_chunk_kib = 64"));
     assert!(Question { array: log, ..thin }.refused_storage().contains("leave thin_chunk_kib out"));
+    let cache = "[array.read_cache]\ndisk = \"ST4000NM0023\"\ndisks = 1";
+    let error = Question { array: cache, ..question(pool(12, "raid6", "")) }.refused_storage();
+    assert!(error.contains("`ST4000NM0023` is not a flash drive"), "{error}");
     let fault = "kind = \"disks_added\"";
     let error = question(pool(12, "raid6", "")).with_fault(fault).refusal();
     assert!(error.contains("lies in no dynamic pool"), "{error}");

@@ -23,8 +23,20 @@ pub struct StorageArray {
     pub links_per_host: Option<u32>,
     /// How the pools of the file keep data; as RAID groups, by the protection of each, when not given.
     pub store: Option<Store>,
+    /// A flash cache for reads in front of the RAID groups and pools, for all controllers together; none when not given.
+    pub read_cache: Option<ReadCache>,
     /// A copy of all volumes on an array alike at another site; none when not given.
     pub remote_copy: Option<RemoteCopy>,
+}
+
+/// `[array.read_cache]`: flash drives of an array, or of each host, that hold what is read often.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadCache {
+    /// Kind of the flash drives.
+    pub disk: String,
+    /// How many.
+    pub disks: u32,
 }
 
 /// `[array.remote_copy]`: a synchronous copy at another site. Writes are acknowledged when both arrays have them.

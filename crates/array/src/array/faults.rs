@@ -70,6 +70,7 @@ impl Array {
             self.begin_rebuild(group, slot, drive);
         }
         self.lose_extents(drive);
+        self.lose_cached(drive);
         for job in lost {
             // The job ends when its other commands have; what it read is read again from what is left.
             let is_read = matches!(self.job(job).kind, Kind::Read);

@@ -19,6 +19,7 @@ impl Array {
 
     /// Writes a range of a group for a job, which waits for it.
     pub(super) fn write_drives(&mut self, id: JobId, group: usize, start: u64, bytes: u64) {
+        self.refresh_cached(group, start, bytes);
         match self.groups[group].plan_write(start, bytes) {
             Ok((reads, writes)) if reads.is_empty() => self.issue(id, &writes, true),
             Ok((reads, writes)) => {

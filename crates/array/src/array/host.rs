@@ -175,7 +175,7 @@ impl Array {
             return;
         }
         self.read_with_streams(id, volume, |array, job, start, bytes, pin| {
-            array.read_drives(job, group, start, bytes, pin);
+            array.read_cached(job, group, start, bytes, pin);
         });
     }
 

@@ -9,6 +9,7 @@ mod faults;
 mod groups;
 mod host;
 mod log_store;
+mod read_cache;
 mod rebuild;
 mod remote_copy;
 mod replicated;
@@ -34,6 +35,7 @@ use crate::space::{Pieces, Space};
 use crate::streams::Streams;
 use extents::Move;
 use log_store::LogStoreState;
+use read_cache::{InFront, ReadCacheState};
 use rebuild::RebuildState;
 pub use rebuild::RebuildStatus;
 use remote_copy::RemoteCopyState;
@@ -257,6 +259,9 @@ pub struct Array {
     log_stores: Vec<LogStoreState>,
     replicated: Vec<ReplicatedState>,
     thin_pools: Vec<ThinState>,
+    read_caches: Vec<ReadCacheState>,
+    /// The read cache of each group.
+    in_front: Vec<Option<InFront>>,
     remote_copies: Vec<RemoteCopyState>,
     seed: u64,
     /// The group and slot of each drive.

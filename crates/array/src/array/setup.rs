@@ -7,6 +7,7 @@ use rand_chacha::rand_core::SeedableRng;
 use world::FixedHashMap;
 
 use super::log_store::LogStoreState;
+use super::read_cache::{self, InFront, ReadCacheState};
 use super::rebuild::RebuildState;
 use super::remote_copy::RemoteCopyState;
 use super::replicated::ReplicatedState;
@@ -120,6 +121,27 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
             return Err(bad(&pool.name, "its group holds something else, too"));
         }
     }
+    let mut cached = BTreeSet::new();
+    for cache in &hardware.read_caches {
+        let known = Known { part: &cache.name };
+        read_cache::check(cache).map_err(|reason| bad(&cache.name, reason))?;
+        for drive in &cache.flash {
+            known.check("drive", *drive, drives)?;
+            take(&cache.name, *drive)?;
+            if !matches!(hardware.drives[*drive].model, DriveModel::Flash(_)) {
+                return Err(bad(&cache.name, "a read cache is made of flash drives"));
+            }
+        }
+        for group in &cache.groups {
+            known.check("group", *group, groups)?;
+            if !cached.insert(*group) || hardware.log_stores.iter().any(|store| store.group == *group) {
+                return Err(bad(
+                    &cache.name,
+                    "one of its groups has a read cache, or is a log-structured store, already",
+                ));
+            }
+        }
+    }
     for copy in &hardware.remote_copies {
         let known = Known { part: "remote copy" };
         known.check("link", copy.link, links)?;
@@ -227,6 +249,16 @@ fn capacity_bytes(model: &DriveModel) -> u64 {
     }
 }
 
+/// Where the last volume of a group ends.
+fn used_bytes(hardware: &Hardware, group: usize, capacity_bytes: u64) -> u64 {
+    let on_it = hardware.volumes.iter().filter(|volume| hardware.group_of(volume.target) == Some(group));
+    let ends = on_it.map(|volume| match volume.target {
+        Target::Group { first_byte, .. } => first_byte + volume.bytes,
+        _ => capacity_bytes,
+    });
+    ends.max().unwrap_or(0)
+}
+
 fn new_drive(drive: &Drive, index: usize, seed: u64) -> DriveState {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(index as u64);
@@ -303,6 +335,18 @@ impl Array {
             state.ok_or_else(|| bad(&pool.name, "its group has no room for a chunk"))
         });
         let thin_pools = thin_pools.collect::<Result<Vec<_>, _>>()?;
+        let mut in_front = vec![None; groups.len()];
+        let read_caches = hardware.read_caches.iter().enumerate().map(|(index, cache)| {
+            let mut space_bytes = 0;
+            for group in &cache.groups {
+                in_front[*group] = Some(InFront { cache: index, base: space_bytes });
+                let used_bytes = used_bytes(&hardware, *group, groups[*group].capacity_bytes);
+                space_bytes += used_bytes.next_multiple_of(cache.block_bytes);
+            }
+            let flash_bytes = cache.flash.iter().map(|drive| drives[*drive].capacity_bytes()).sum();
+            ReadCacheState::new(cache, space_bytes, flash_bytes)
+        });
+        let read_caches = read_caches.collect();
         let mut bases: BTreeMap<(bool, usize), u64> = BTreeMap::new();
         let volumes = hardware.volumes.iter().map(|placement| {
             let base = match placement.target {
@@ -358,6 +402,8 @@ impl Array {
             log_stores,
             replicated,
             thin_pools,
+            read_caches,
+            in_front,
             remote_copies: hardware.remote_copies.iter().map(|_| RemoteCopyState::default()).collect(),
             seed,
             drive_slots,

@@ -130,6 +130,7 @@ impl Array {
             state.dirty_max_bytes = state.cache.as_ref().map_or(0, |cache| cache.dirty_bytes());
         }
         self.log_stores.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
+        self.read_caches.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
         self.replicated.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
         self.unplaced_requests = 0;
         self.failed_requests = 0;
@@ -189,6 +190,12 @@ impl Array {
         for (name, hits, misses, state) in logs.chain(replicated) {
             let mut part = PartReport::new(PartKind::Store, name);
             (part.cache_hits, part.cache_misses, part.state) = (hits, misses, state);
+            parts.push(part);
+        }
+        for (index, (cache, state)) in self.hardware.read_caches.iter().zip(&self.read_caches).enumerate() {
+            let mut part = PartReport::new(PartKind::ReadCache, &cache.name);
+            (part.cache_hits, part.cache_misses) = (state.hits, state.misses);
+            part.state = self.read_cache_state(index);
             parts.push(part);
         }
         for (index, group) in self.hardware.groups.iter().enumerate() {

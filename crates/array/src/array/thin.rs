@@ -236,7 +236,7 @@ impl Array {
     ) {
         let group = self.hardware.thin_pools[pool].group;
         for (start, bytes) in self.chunk_places(volume, pool, range) {
-            self.read_drives(id, group, start, bytes, pin);
+            self.read_cached(id, group, start, bytes, pin);
         }
     }
 

@@ -7,7 +7,7 @@ use world::sim::StorageOp;
 
 use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen};
 use super::parts::{build, controller, link, nearline, one_group, write_cache};
-use super::{remote_copy, stores, thin};
+use super::{read_cache, remote_copy, stores, thin};
 
 const SPAN: u64 = 4 * GIB;
 
@@ -49,6 +49,9 @@ fn layouts(index: usize) -> Hardware {
         hardware.links.extend(copied.links);
         let copies = copied.remote_copies.into_iter();
         hardware.remote_copies = copies.map(|copy| RemoteCopy { link: sites, ..copy }).collect();
+    }
+    if index % 5 == 1 && !(7..9).contains(&(index % 11)) {
+        read_cache::put_in_front(&mut hardware, 0.5);
     }
     hardware.links.push(link("way", 50.0, 600.0));
     let way = hardware.links.len() - 1;

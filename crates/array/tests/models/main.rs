@@ -8,6 +8,7 @@ mod links;
 #[allow(dead_code, reason = "a toolbox; not every test uses every tool")]
 mod load;
 mod parts;
+mod read_cache;
 mod remote_copy;
 mod simulation;
 mod stores;

@@ -232,7 +232,8 @@ fn database_rows(view: &TestView<'_>) -> Result<Vec<InstanceIo>, ReportError> {
 
 /// What the parts of modelled storage did, in the order in which a request meets them.
 fn storage_parts(view: &TestView<'_>) -> Vec<StoragePart> {
-    const ORDER: [&str; 7] = ["processor", "link", "controller", "store", "pool", "volume", "drive"];
+    const ORDER: [&str; 8] =
+        ["processor", "link", "controller", "read_cache", "store", "pool", "volume", "drive"];
     let of_kind = |kind| view.data.parts.iter().filter(move |part| part.kind == kind);
     let parts = ORDER.into_iter().flat_map(of_kind);
     parts.filter(|part| part.test == view.test.ordinal).cloned().collect()

@@ -1,4 +1,4 @@
-//! Pools that volumes share, as groups, thin pools or stores of [`array::Hardware`].
+//! Pools that volumes share, as groups, thin pools or stores of [`array::Hardware`], and the flash in front of groups.
 //!
 //! * Of a pool that is a group volumes are cut one behind the other, in the order of the hosts and their volumes, each from the
 //!   begin of a row on; of a thin pool they take chunks.
@@ -6,8 +6,12 @@
 //!
 //! Limits: a pool is one group; all pools of a solution keep data alike.
 
-use array::{Layout, Link, LogStore, ReplicatedStore, Snapshots, StoreNode, Target, ThinPool};
-use solution::{Deployment, VolumeInfo};
+use std::collections::BTreeSet;
+
+use array::{
+    DriveModel, Layout, Link, LogStore, ReadCache, ReplicatedStore, Snapshots, StoreNode, Target, ThinPool,
+};
+use solution::{Deployment, Store, VolumeInfo};
 
 use super::{Builder, Outcome};
 
@@ -198,6 +202,45 @@ impl Builder<'_> {
             );
             let at = format!("pool[{}].disks", entry.unwrap_or_default());
             return Err(self.solution.error(&at, message, Some("more disks, or smaller databases".into())));
+        }
+        Ok(())
+    }
+
+    /// The flash caches for reads, one for each array.
+    pub(super) fn add_read_caches(&mut self) -> Outcome<()> {
+        let Some(spec) = &self.spec.read_cache else { return Ok(()) };
+        let at = "array.read_cache";
+        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated { .. })) {
+            let message =
+                "a store has flash of its own; a read cache stands in front of RAID groups and pools";
+            return Err(self.solution.error(at, message, None));
+        }
+        let settings = self.assumptions.read_cache("default").map_err(|error| self.bad(at, error))?;
+        for (place, controllers) in self.arrays.clone() {
+            let volumes = self.hardware.volumes.iter().filter(|volume| controllers.contains(&volume.owner));
+            let groups: BTreeSet<usize> = volumes
+                .filter_map(|volume| match volume.target {
+                    Target::Group { group, .. } => Some(group),
+                    Target::Thin { pool } => Some(self.hardware.thin_pools[pool].group),
+                    _ => None,
+                })
+                .collect();
+            let name = format!("{place} read cache");
+            let flash = self.add_drives(&spec.disk, spec.disks, &name, at)?;
+            if flash.iter().any(|drive| matches!(self.hardware.drives[*drive].model, DriveModel::Rotating(_)))
+            {
+                let message = format!("`{}` is not a flash drive", spec.disk);
+                return Err(self.solution.error(&format!("{at}.disk"), message, None));
+            }
+            let resident_bytes = self.resident_bytes(&place)?;
+            let groups = groups.into_iter().collect();
+            self.hardware.read_caches.push(ReadCache {
+                name,
+                groups,
+                flash,
+                resident_bytes,
+                ..settings.clone()
+            });
         }
         Ok(())
     }

@@ -1,0 +1,135 @@
+//! A flash cache for reads in front of RAID groups.
+
+use array::{Assumptions, Drive, Event, Hardware, Layout, PartKind, PartReport, ReadCache};
+use world::sim::StorageOp;
+
+use super::load::{GIB, KIB, Numbers, Rig, Seen, Wish, mixed, random_reads};
+use super::parts::{build, flash, nearline, one_group, write_cache};
+
+const SPAN: u64 = 64 * GIB;
+
+/// Puts a cache of two flash drives, with room for a share of the data, in front of the first group.
+pub fn put_in_front(hardware: &mut Hardware, room_share: f64) {
+    let first = hardware.drives.len();
+    let drive = |index| Drive { name: format!("flash {index}"), model: flash(), link: None };
+    hardware.drives.extend((0..2).map(drive));
+    let flash_bytes = 2.0 * 800_166_076_416.0;
+    let settings = Assumptions::shipped().read_cache("default").expect("known");
+    hardware.read_caches = vec![ReadCache {
+        name: "read cache".into(),
+        groups: vec![0],
+        flash: vec![first, first + 1],
+        resident_bytes: (flash_bytes / room_share) as u64,
+        regions: 64,
+        ..settings
+    }];
+}
+
+/// Ten disks of RAID 10 behind such a cache.
+fn cached(room_share: f64) -> Hardware {
+    let mut hardware = one_group(Layout::Raid10, 10, &nearline(), Some(write_cache()), SPAN);
+    put_in_front(&mut hardware, room_share);
+    hardware
+}
+
+fn uncached() -> Hardware {
+    Hardware { read_caches: Vec::new(), ..cached(1.0) }
+}
+
+/// What a load sees once reads have told what is read often.
+fn seen(hardware: Hardware, mut load: impl FnMut() -> Wish) -> (Seen, Rig) {
+    let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+    rig.run(8, 10.0, &mut load);
+    let seen = rig.run(8, 10.0, &mut load);
+    assert_eq!(seen.failed, 0);
+    (seen, rig)
+}
+
+fn part(rig: &mut Rig, name: &str) -> PartReport {
+    rig.report().parts.into_iter().find(|part| part.name == name).expect("listed")
+}
+
+/// Nineteen of twenty reads in the first tenth of the data.
+fn skewed_reads() -> impl FnMut() -> Wish {
+    let mut numbers = Numbers::new(5);
+    move || {
+        let span = if numbers.below(20) > 0 { SPAN / 10 } else { SPAN };
+        (0, StorageOp::Read, numbers.below(span / (32 * KIB)) * 32 * KIB, 32 * KIB)
+    }
+}
+
+#[test]
+fn a_cache_that_holds_the_hot_set_makes_skewed_reads_several_times_as_fast() {
+    let (without, _) = seen(uncached(), skewed_reads());
+    let (with, mut rig) = seen(cached(0.15), skewed_reads());
+    assert!(with.reads > 4 * without.reads, "{} with, {} without", with.reads, without.reads);
+    let cache = part(&mut rig, "read cache");
+    assert_eq!(cache.kind, PartKind::ReadCache);
+    let share = cache.cache_hits as f64 / (cache.cache_hits + cache.cache_misses) as f64;
+    assert!((0.9..0.99).contains(&share), "{share}");
+    let flash_reads = part(&mut rig, "flash 0").reads + part(&mut rig, "flash 1").reads;
+    assert!(flash_reads.abs_diff(cache.cache_hits) <= 8, "{flash_reads} of {}", cache.cache_hits);
+}
+
+#[test]
+fn a_cache_for_a_hundredth_of_even_reads_changes_almost_nothing() {
+    let reads = || random_reads(5, SPAN, 32 * KIB);
+    let (without, _) = seen(uncached(), reads());
+    let (with, mut rig) = seen(cached(0.01), reads());
+    let gain = with.reads as f64 / without.reads as f64;
+    assert!((0.97..1.05).contains(&gain), "{gain}");
+    let cache = part(&mut rig, "read cache");
+    let share = cache.cache_hits as f64 / (cache.cache_hits + cache.cache_misses) as f64;
+    assert!((0.003..0.03).contains(&share), "{share}");
+}
+
+#[test]
+fn a_backup_passes_by_the_cache() {
+    for read_ahead_bytes in [0, 1 << 20] {
+        let run = |mut hardware: Hardware| {
+            hardware.controllers[0].read_ahead_bytes = read_ahead_bytes;
+            let mut at = 0;
+            let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+            let seen = rig.run(1, 5.0, || {
+                at += 256 * KIB;
+                (0, StorageOp::Read, at - 256 * KIB, 256 * KIB)
+            });
+            (seen, rig)
+        };
+        let ((without, _), (with, mut rig)) = (run(uncached()), run(cached(1.0)));
+        assert_eq!(part(&mut rig, "flash 0").reads + part(&mut rig, "flash 1").reads, 4, "the first one");
+        let gain = with.reads as f64 / without.reads as f64;
+        assert!((0.99..1.01).contains(&gain), "{gain}");
+    }
+}
+
+#[test]
+fn what_is_written_is_written_to_the_cache_where_that_holds_it() {
+    for (write_cache, room_share) in [(Some(write_cache()), 1.0), (None, 1.0), (Some(write_cache()), 0.25)] {
+        let mut hardware = cached(room_share);
+        hardware.controllers[0].write_cache = write_cache;
+        let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+        let seen = rig.run(1, 10.0, mixed(5, SPAN, 32 * KIB, 100));
+        let flash_writes = part(&mut rig, "flash 0").writes + part(&mut rig, "flash 1").writes;
+        let share = flash_writes as f64 / seen.writes as f64;
+        assert!((share - room_share).abs() < 0.1, "{share} of the writes, room for {room_share}");
+    }
+}
+
+#[test]
+fn a_lost_drive_of_the_cache_loses_no_data() {
+    let mut rig = Rig::new(build(cached(1.0)), &["/v"], SPAN);
+    // As few writes as the disks can take beside the reads.
+    let mut load = mixed(5, SPAN, 32 * KIB, 1);
+    let before = rig.run(8, 10.0, &mut load);
+    rig.schedule(10.0, Event::DriveFails { drive: 10 });
+    let after = rig.run(8, 10.0, &mut load);
+    assert_eq!((before.failed, after.failed), (0, 0));
+    assert!(after.read_ms() > 2.0 * before.read_ms(), "{} then {} ms", before.read_ms(), after.read_ms());
+    let cache = part(&mut rig, "read cache");
+    assert_eq!(cache.state, "1 of 2 drives lost");
+    let share = cache.cache_hits as f64 / (cache.cache_hits + cache.cache_misses) as f64;
+    assert!((0.4..0.6).contains(&share), "{share}");
+    assert!(part(&mut rig, "flash 0").reads + part(&mut rig, "flash 0").writes <= 8);
+    rig.drain();
+}
