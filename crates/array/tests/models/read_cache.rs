@@ -1,10 +1,11 @@
 //! A flash cache for reads in front of RAID groups.
 
 use array::{Assumptions, Drive, Event, Hardware, Layout, PartKind, PartReport, ReadCache};
-use world::sim::StorageOp;
+use world::sim::{FileId, StorageModel, StorageOp, VolumeId};
 
-use super::load::{GIB, KIB, Numbers, Rig, Seen, Wish, mixed, random_reads};
+use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen, Wish, mixed, random_reads};
 use super::parts::{build, flash, nearline, one_group, write_cache};
+use super::thin;
 
 const SPAN: u64 = 64 * GIB;
 
@@ -114,6 +115,20 @@ fn what_is_written_is_written_to_the_cache_where_that_holds_it() {
         let share = flash_writes as f64 / seen.writes as f64;
         assert!((share - room_share).abs() < 0.1, "{share} of the writes, room for {room_share}");
     }
+}
+
+#[test]
+fn chunks_of_a_thin_pool_are_held_as_well() {
+    let mut hardware = thin::thin(MIB, 1, SPAN, None);
+    put_in_front(&mut hardware, 1.0);
+    // Regions of the whole group, of which the data have a small part.
+    hardware.read_caches[0].regions = 4096;
+    let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+    rig.array.fill_file(VolumeId(0), FileId(0));
+    let seen = rig.run(8, 2.0, random_reads(5, SPAN, 32 * KIB));
+    let cache = part(&mut rig, "read cache");
+    assert!(cache.cache_hits > 20 * cache.cache_misses, "{} {}", cache.cache_hits, cache.cache_misses);
+    assert!(seen.read_ms() < 1.0, "{} ms", seen.read_ms());
 }
 
 #[test]
