@@ -48,6 +48,18 @@ pub(crate) struct Raid {
     seed: u64,
 }
 
+fn named(layout: Layout) -> String {
+    match layout {
+        Layout::Raid0 => "RAID 0".into(),
+        Layout::Raid1 => "RAID 1".into(),
+        Layout::Raid10 => "RAID 10, which takes pairs".into(),
+        Layout::Raid5 => "RAID 5".into(),
+        Layout::Raid6 => "RAID 6".into(),
+        Layout::TripleParity => "triple parity".into(),
+        Layout::DynamicPool { width, .. } => format!("a dynamic pool with rows over {width} drives"),
+    }
+}
+
 impl Raid {
     /// `drive_bytes`: capacity of the smallest drive.
     pub fn new(group: &Group, drive_bytes: u64, seed: u64) -> Result<Raid, String> {
@@ -64,7 +76,7 @@ impl Raid {
             }
         };
         if count < least || (group.layout == Layout::Raid10 && !count.is_multiple_of(2)) {
-            return Err(format!("{count} drives do not make {:?}", group.layout));
+            return Err(format!("{count} drives do not make {}", named(group.layout)));
         }
         if group.stripe_element_bytes == 0 || !group.stripe_element_bytes.is_multiple_of(4096) {
             return Err("the stripe element must be a multiple of 4096 bytes".into());

@@ -179,12 +179,12 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     assert!(refused(pool(12, "raid6", "group_disks = 6")).contains("describe each group as a pool"));
     let fast = "fast_disk = \"ST4000NM0023\"\nfast_disks = 2";
     assert!(refused(pool(12, "raid6", fast)).contains("two kinds of disks"));
-    assert!(refused(pool(2, "raid6", "")).contains("2 drives do not make Raid6"));
+    assert!(refused(pool(2, "raid6", "")).contains("2 drives do not make RAID 6"));
     let unknown = "store = { kind = \"dynamic_pool\", model = \"1912\", spare_disks = 1 }";
     let error = Question { array: unknown, ..question(pool(12, "raid6", "")) }.refused_storage();
     assert!(error.contains("dynamic_pool") && error.contains("2012"), "{error}");
     assert!(refused(pool(12, "raid6", "snapshots = { every_min = 5, keep = 1 }")).contains("thin_chunk_kib"));
-    assert!(refused(pool(12, "raid6", "thin_chunk_kib = 3")).contains("multiple of 4096"));
+    assert!(refused(pool(12, "raid6", "thin_chunk_kib = 3")).contains("multiple of 4 KiB"));
     let promised = pool(2, "raid1", "thin_chunk_kib = 1024").replace("256", "3000");
     let error = Question { database_mib: 2_000_000, ..question(promised) }.refused_storage();
     assert!(error.contains("databases of 3906.2 GiB do not fit into pool `Pool`"), "{error}");

@@ -225,7 +225,7 @@ fn what_does_not_fit_together_is_refused_in_words() {
     };
     refuse(&|h| h.groups[0].drives = vec![0, 7], "no drive 7");
     refuse(&|h| h.groups[0].drives = vec![0, 0], "belongs to group");
-    refuse(&|h| h.groups[0].drives = vec![0], "1 drives do not make Raid1");
+    refuse(&|h| h.groups[0].drives = vec![0], "1 drives do not make RAID 1");
     refuse(&|h| h.volumes[0].bytes = 1 << 50, "make it smaller");
     refuse(&|h| h.volumes[0].owner = 3, "no controller 3");
     refuse(

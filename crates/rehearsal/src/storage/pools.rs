@@ -67,6 +67,9 @@ impl Builder<'_> {
         if described.snapshots.is_some() && described.thin_chunk_kib.is_none() {
             return refuse("snapshots", "snapshots are modelled in chunks", "add thin_chunk_kib");
         }
+        if described.thin_chunk_kib.is_some_and(|kib| kib == 0 || !kib.is_multiple_of(4)) {
+            return refuse("thin_chunk_kib", "a chunk must be a multiple of 4 KiB", "1024, for example");
+        }
         let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
         let name = format!("{place} {pool}");
         let drives = self.add_drives(&described.disk, described.disks, &name, &format!("pool[{entry}]"))?;
