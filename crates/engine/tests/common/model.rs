@@ -108,19 +108,22 @@ impl Model {
         data.is_none_or(|data| self.written.get(name).is_some_and(|values| values.contains(data)))
     }
 
-    /// Whether `found` is a value of the row but for whole sectors of it that hold something else.
+    /// Whether `found` is a value of the row but for whole sectors of it that hold something else. What an older value of the
+    /// row left there may end inside a sector, if what followed it on the page is by chance the byte that should be there.
     pub fn was_torn(&self, name: &RowName, found: &[u8], sector_bytes: usize) -> bool {
+        let Some(values) = self.written.get(name) else { return false };
+        let is_left = |run: &[u8]| values.iter().any(|value| run.iter().all(|byte| value.contains(byte)));
         let is_torn = |value: &Vec<u8>| {
             let same: Vec<bool> = value.iter().zip(found).map(|(a, b)| a == b).collect();
             let mut at = 0;
             let sectors = same.chunk_by(|a, b| a == b).all(|run| {
-                let is_inside = at > 0 && at + run.len() < same.len();
+                let (from, is_inside) = (at, at > 0 && at + run.len() < same.len());
                 at += run.len();
-                run[0] || !is_inside || run.len().is_multiple_of(sector_bytes)
+                run[0] || !is_inside || run.len().is_multiple_of(sector_bytes) || is_left(&found[from..at])
             });
             value.len() == found.len() && same.contains(&true) && sectors
         };
-        self.written.get(name).is_some_and(|values| values.iter().any(is_torn))
+        values.iter().any(is_torn)
     }
 
     /// Whether a row was given the value `found` later than `expected`.
