@@ -121,7 +121,6 @@ impl Array {
 
     /// A copy was read and is bad: another one is read.
     pub(super) fn found_bad_copy(&mut self, store: usize, extent: u64, drive: usize, waits: JobId) {
-        self.replicated[store].health.repaired.insert((drive, extent));
         let good = self.holders(store, extent).into_iter().find_map(|holder| {
             let (other, byte) = self.extent_place(store, holder, extent)?;
             (other != drive && !self.is_bad_copy(store, other, extent)).then_some((holder, other, byte))
@@ -131,6 +130,7 @@ impl Array {
             self.part_done(waits);
             return;
         };
+        self.replicated[store].health.repaired.insert((drive, extent));
         let volume = self.job(waits).volume as usize;
         if self.volumes[volume].placement.target != (Target::ReplicatedStore { store, node: holder }) {
             self.job(waits).remote = Some(holder as u32);
