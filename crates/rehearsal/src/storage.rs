@@ -364,11 +364,16 @@ impl Builder<'_> {
         }
         let target = match self.spec.store.clone() {
             Some(Store::LogStructured { model, cache_disk, cache_disks }) => {
-                let store = self.log_store(place, pool_name, &model, (&cache_disk, cache_disks), &at)?;
+                let flash = (cache_disk.as_str(), cache_disks);
+                let store = self.shared(place, pool_name, |builder| {
+                    builder.log_store(place, pool_name, &model, flash, &at)
+                })?;
                 Target::LogStore { store }
             }
             Some(Store::Replicated { model, nodes, tiers_by_reads }) => {
-                let store = self.replicated_store(place, pool_name, &model, (nodes, tiers_by_reads), &at)?;
+                let store = self.shared(place, pool_name, |builder| {
+                    builder.replicated_store(place, pool_name, &model, (nodes, tiers_by_reads), &at)
+                })?;
                 Target::ReplicatedStore { store, node: number % nodes.max(1) as usize }
             }
             Some(Store::DynamicPool { model, spare_disks }) => {

@@ -16,6 +16,22 @@ use solution::{Deployment, Store, VolumeInfo};
 use super::{Builder, Outcome};
 
 impl Builder<'_> {
+    /// The store, or the group, that a pool is at a place: made when its first volume asks for it.
+    pub(super) fn shared(
+        &mut self,
+        place: &str,
+        pool: &str,
+        make: impl FnOnce(&mut Self) -> Outcome<usize>,
+    ) -> Outcome<usize> {
+        let key = (place.to_owned(), pool.to_owned());
+        if let Some(known) = self.pools.get(&key) {
+            return Ok(*known);
+        }
+        let made = make(self)?;
+        self.pools.insert(key, made);
+        Ok(made)
+    }
+
     /// Room for a volume in a pool that is a group, of this layout or that of its protection.
     pub(super) fn in_pool(
         &mut self,
@@ -25,7 +41,7 @@ impl Builder<'_> {
         (info, bytes): (&VolumeInfo, u64),
         at: &str,
     ) -> Outcome<Target> {
-        let group = self.pool_group(place, pool, layout, at)?;
+        let group = self.shared(place, pool, |builder| builder.pool_group(place, pool, layout, at))?;
         let described = self.solution.pool(pool, at)?;
         let Some(chunk_kib) = described.thin_chunk_kib else { return self.cut(group, bytes, info, at) };
         if let Some(pool) = self.hardware.thin_pools.iter().position(|thin| thin.group == group) {
@@ -41,10 +57,6 @@ impl Builder<'_> {
 
     /// The group that a pool is, of this layout or that of its protection.
     fn pool_group(&mut self, place: &str, pool: &str, layout: Option<Layout>, at: &str) -> Outcome<usize> {
-        let key = (place.to_owned(), pool.to_owned());
-        if let Some(known) = self.pools.get(&key) {
-            return Ok(*known);
-        }
         let described = self.solution.pool(pool, at)?.clone();
         let entry = self.solution.file.pool.iter().position(|known| known.name == pool).unwrap_or_default();
         let refuse = |field: &str, message: &str, help: &str| {
@@ -74,7 +86,6 @@ impl Builder<'_> {
         let name = format!("{place} {pool}");
         let drives = self.add_drives(&described.disk, described.disks, &name, &format!("pool[{entry}]"))?;
         let group = self.add_group(&name, layout, drives);
-        self.pools.insert(key, group);
         Ok(group)
     }
 
@@ -107,10 +118,6 @@ impl Builder<'_> {
         (cache_disk, cache_disks): (&str, u32),
         at: &str,
     ) -> Outcome<usize> {
-        let key = (place.to_owned(), pool.to_owned());
-        if let Some(known) = self.pools.get(&key) {
-            return Ok(*known);
-        }
         let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
         let drives = self.add_drives(&described.disk, described.disks, &name, at)?;
         let layout = self.layout(described.raid, at)?;
@@ -119,9 +126,7 @@ impl Builder<'_> {
         let store = self.assumptions.log_store(model).map_err(|error| self.bad("array.store", error))?;
         let resident_bytes = self.resident_bytes(place)?;
         self.hardware.log_stores.push(LogStore { name, group, flash, resident_bytes, ..store });
-        let index = self.hardware.log_stores.len() - 1;
-        self.pools.insert(key, index);
-        Ok(index)
+        Ok(self.hardware.log_stores.len() - 1)
     }
 
     pub(super) fn replicated_store(
@@ -132,10 +137,6 @@ impl Builder<'_> {
         (nodes, tiers_by_reads): (u32, Option<bool>),
         at: &str,
     ) -> Outcome<usize> {
-        let key = (place.to_owned(), pool.to_owned());
-        if let Some(known) = self.pools.get(&key) {
-            return Ok(*known);
-        }
         let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
         let count = nodes.max(1);
         let mut store_nodes = Vec::new();
@@ -157,9 +158,7 @@ impl Builder<'_> {
         let tiers_by_reads = tiers_by_reads.unwrap_or(store.tiers_by_reads);
         let store = ReplicatedStore { name, nodes: store_nodes, resident_bytes, tiers_by_reads, ..store };
         self.hardware.replicated_stores.push(store);
-        let index = self.hardware.replicated_stores.len() - 1;
-        self.pools.insert(key, index);
-        Ok(index)
+        Ok(self.hardware.replicated_stores.len() - 1)
     }
 
     /// Bytes of the databases of all tested hosts of a place, also of those that take no part in this rehearsal.
