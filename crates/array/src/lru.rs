@@ -52,6 +52,29 @@ impl Lru {
         self.link_newest(at);
     }
 
+    /// Takes a block out, if it is there.
+    pub fn remove(&mut self, key: u64) {
+        let Some(at) = self.index.remove(&key) else { return };
+        self.unlink(at);
+        // The last entry takes its place.
+        let last = self.entries.len() as u32 - 1;
+        if at != last {
+            let Entry { key: moved, newer, older } = self.entries[last as usize];
+            self.unlink(last);
+            self.entries[at as usize] = Entry { key: moved, newer, older };
+            match newer {
+                NONE => self.newest = at,
+                newer => self.entries[newer as usize].older = at,
+            }
+            match older {
+                NONE => self.oldest = at,
+                older => self.entries[older as usize].newer = at,
+            }
+            self.index.insert(moved, at);
+        }
+        self.entries.pop();
+    }
+
     fn unlink(&mut self, at: u32) {
         let Entry { newer, older, .. } = self.entries[at as usize];
         match newer {
@@ -85,8 +108,13 @@ mod tests {
         fn holds_the_most_recently_used(keys in proptest::collection::vec(0u64..12, 0..200), capacity in 1u64..8) {
             let mut lru = Lru::new(capacity);
             let mut model: Vec<u64> = Vec::new();
-            for key in keys {
+            for (turn, key) in keys.into_iter().enumerate() {
                 prop_assert_eq!(lru.touch(key), model.contains(&key));
+                if turn % 5 == 4 {
+                    lru.remove(key);
+                    model.retain(|other| *other != key);
+                    continue;
+                }
                 lru.insert(key);
                 model.retain(|other| *other != key);
                 model.push(key);

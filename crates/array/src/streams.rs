@@ -190,6 +190,13 @@ impl Streams {
             waits
         });
     }
+
+    /// A read-ahead has failed: its stream ends, and the jobs that waited, which are to read themselves, are appended.
+    pub fn failed(&mut self, stream: u64, waiting: &mut Vec<u32>) {
+        if let Some(at) = self.streams.iter().position(|candidate| candidate.number == stream) {
+            waiting.extend(self.streams.swap_remove(at).waiting.into_iter().map(|(job, _)| job));
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use world::sim::{StorageFailure, StorageOp, StorageRequest};
 
+use super::replicated::BLOCK_BYTES;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::Command;
 use crate::hardware::Target;
@@ -213,12 +214,48 @@ impl Array {
         self.job(id).pieces = pieces;
         if let Some(Prefetch { stream, id: ahead, start, end }) = prefetch {
             let job = self.new_job(Kind::Ahead { volume: volume as u32, stream, id: ahead });
+            self.job(job).volume = volume as u32;
+            self.job(job).pieces.push((start, end - start));
             self.job(job).bytes = end - start;
             self.job(job).remaining = 1;
             read(self, job, start, end - start, Some(stream));
             self.part_done(job);
         }
         self.part_done(id);
+    }
+
+    /// Read-ahead is over. What it could not read is read by those who waited for it.
+    pub(super) fn read_ahead(&mut self, id: JobId, volume: usize, stream: u64, ahead: u64) {
+        let mut waited = Vec::new();
+        let lost = self.job(id).lost;
+        if lost {
+            self.forget_read(id);
+            self.volumes[volume].streams.failed(stream, &mut waited);
+        } else {
+            self.volumes[volume].streams.arrived(stream, ahead, &mut waited);
+        }
+        self.free_jobs.push(id);
+        for job in waited {
+            self.job(job).retry |= lost;
+            self.part_done(job);
+        }
+    }
+
+    /// A read has failed, or begins anew: no memory of a store has what it was to bring.
+    fn forget_read(&mut self, id: JobId) {
+        let job = &self.jobs[id as usize];
+        let volume = &self.volumes[job.volume as usize];
+        let (memory, block_bytes) = match volume.placement.target {
+            Target::LogStore { store } => {
+                (self.log_stores[store].memory(), self.hardware.log_stores[store].block_bytes)
+            }
+            Target::ReplicatedStore { store, node } => (self.replicated[store].memory(node), BLOCK_BYTES),
+            _ => return,
+        };
+        for (start, bytes) in &job.pieces {
+            let at = volume.store_base + start;
+            (at / block_bytes..=(at + bytes - 1) / block_bytes).for_each(|block| memory.remove(block));
+        }
     }
 
     fn sync_group(&mut self, id: JobId, controller: usize, group: usize) {
@@ -308,6 +345,10 @@ impl Array {
 
     /// The controller has done its part: back to the host.
     pub(super) fn served(&mut self, id: JobId) {
+        let is_read = matches!(self.job(id).kind, Kind::Read);
+        if is_read && (self.job(id).retry || self.job(id).lost) {
+            self.forget_read(id);
+        }
         if self.job(id).retry {
             self.job(id).retry = false;
             self.job(id).lost = false;

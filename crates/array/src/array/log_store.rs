@@ -67,6 +67,10 @@ impl LogStoreState {
             misses: 0,
         }
     }
+
+    pub fn memory(&mut self) -> &mut Lru {
+        &mut self.memory
+    }
 }
 
 impl Array {

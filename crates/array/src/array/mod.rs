@@ -461,10 +461,7 @@ impl Array {
                 self.destaged(controller as usize, destage);
             }
             Kind::Ahead { volume, stream, id: ahead } => {
-                self.free_jobs.push(id);
-                let mut ready = Vec::new();
-                self.volumes[volume as usize].streams.arrived(stream, ahead, &mut ready);
-                ready.into_iter().for_each(|job| self.part_done(job));
+                self.read_ahead(id, volume as usize, stream, ahead);
             }
             Kind::Rebuild { rebuild, step } => {
                 self.free_jobs.push(id);

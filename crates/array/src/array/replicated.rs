@@ -24,7 +24,7 @@ use crate::links::Way;
 use crate::lru::Lru;
 
 /// Unit of the memory cache and of the write log's index.
-const BLOCK_BYTES: u64 = 32 << 10;
+pub(super) const BLOCK_BYTES: u64 = 32 << 10;
 /// Drains under way per drive of a node.
 const DRAINS_PER_DRIVE: usize = 1;
 
@@ -73,6 +73,10 @@ impl ReplicatedState {
             hits: 0,
             misses: 0,
         }
+    }
+
+    pub fn memory(&mut self, node: usize) -> &mut Lru {
+        &mut self.nodes[node].memory
     }
 }
 

@@ -260,6 +260,33 @@ fn a_bad_copy_costs_one_more_read_and_is_written_again() {
 }
 
 #[test]
+fn a_read_that_fails_leaves_nothing_behind() {
+    let span = 64 * MIB;
+    // Hardly anything on flash, one copy, and none of the node's is good.
+    let mut hardware = replicated(span, 100 << 40);
+    hardware.replicated_stores[0].replicas = 1;
+    let store = build(hardware);
+    let mut rotten = Rig::new(store, &["/v"], span);
+    (0..4).for_each(|drive| rotten.schedule(0.0, Event::ExtentsRot { drive, one_in: 1 }));
+    let mut lost = Rig::new(build(log_store(span, 100 << 40)), &["/v"], span);
+    (0..8).for_each(|drive| lost.schedule(0.0, Event::DriveFails { drive }));
+    for rig in [&mut rotten, &mut lost] {
+        // One read after another: a stream, which is read ahead. Then the same again.
+        let mut scan = || {
+            let blocks = 0..span / (32 * KIB);
+            let reads = blocks.map(|block| (0, StorageOp::Read, block * 32 * KIB, 32 * KIB));
+            let seen = reads.map(|read| {
+                rig.submit(read);
+                rig.drain().failed
+            });
+            seen.sum::<u64>()
+        };
+        let (first, again) = (scan(), scan());
+        assert!(first > 1_900 && again == first, "{first} and {again} of 2048 reads failed");
+    }
+}
+
+#[test]
 fn a_slow_drive_is_emptied_onto_others_and_left_out() {
     let span = 8 * GIB;
     let seen = |slow_drive_factor: f64| {
