@@ -415,6 +415,8 @@ pub struct LogStore {
     pub ram_cache_bytes: u64,
     /// Compression unit: what is read at least, before compression.
     pub block_bytes: u64,
+    /// Stripe element of the group, for those who make one for this store.
+    pub stripe_element_bytes: u64,
     /// What is written to the group at a time, after compression (rounded up to whole rows of the group).
     pub segment_bytes: u64,
     /// Regions of the volumes whose reads the flash cache tells apart.

@@ -25,6 +25,9 @@ use crate::hosts::Hosts;
 use crate::parts::Modelled;
 use world::sim::{FixedLatency, FixedLatencyTimes, StorageModel};
 
+/// Of groups that the solution file and their model say nothing of: the element that midrange arrays came with.
+const STRIPE_ELEMENT_BYTES: u64 = 64 << 10;
+
 /// A model of the storage that the hosts of a rehearsal use.
 pub struct Storage {
     /// What it is, in one line, for the report.
@@ -343,7 +346,8 @@ impl Builder<'_> {
             let drives =
                 self.add_drives(disk, volume.disks.unwrap_or(1), &format!("{host} {}", info.name), &at)?;
             let layout = self.layout(volume.raid, &at)?;
-            let group = self.add_group(&format!("{host} {}", info.name), layout, drives);
+            let group =
+                self.add_group(&format!("{host} {}", info.name), layout, drives, STRIPE_ELEMENT_BYTES);
             let capacity = self.group_bytes(group);
             return Ok((Target::Group { group, first_byte: 0 }, asked.unwrap_or(capacity).min(capacity)));
         }
@@ -427,12 +431,20 @@ impl Builder<'_> {
         Ok((first..first + count as usize).collect())
     }
 
-    fn add_group(&mut self, name: &str, layout: Layout, drives: Vec<usize>) -> usize {
+    /// A group with the stripe element that `[array]` names, or `usual_element_bytes`.
+    fn add_group(
+        &mut self,
+        name: &str,
+        layout: Layout,
+        drives: Vec<usize>,
+        usual_element_bytes: u64,
+    ) -> usize {
+        let stated_bytes = self.spec.stripe_element_kib.map(|kib| kib << 10);
         self.hardware.groups.push(Group {
             name: name.to_owned(),
             layout,
             drives,
-            stripe_element_bytes: self.spec.stripe_element_kib.unwrap_or(64) << 10,
+            stripe_element_bytes: stated_bytes.unwrap_or(usual_element_bytes),
             mirror_reads: MirrorReads::Alternate,
         });
         self.hardware.groups.len() - 1

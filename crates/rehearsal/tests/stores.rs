@@ -4,6 +4,7 @@ mod common;
 
 use common::{FLASH, Question};
 use results::IoClass::TransactionalRead;
+use results::Row;
 
 const REPLICATED: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3 }";
 const TIERED: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, tiers_by_reads = true }";
@@ -82,4 +83,30 @@ fn a_disk_of_a_node_that_fails_is_slow_or_rots_is_felt_and_loses_nothing() {
     assert!(refused.contains("one_in is 1 at least"), "{refused}");
     let elsewhere = Question::new("sessions = 1").with_fault("kind = \"extents_rot\"").refusal();
     assert!(elsewhere.contains("no copies"), "{elsewhere}");
+}
+
+#[test]
+fn the_log_of_a_store_goes_to_its_disks_in_the_stripe_elements_of_its_kind() {
+    let volumes = format!(
+        "[[disk]]\nname = \"{FLASH}\"\ncapacity_gb = 800\n\n[[pool]]\nname = \"Pool\"\ndisk = \"ST4000NM0023\"\n\
+         disks = 8\nraid = \"triple_parity\"\n\n[[volume]]\nname = \"LUN{{n}}\"\ncount = 2\npool = \"Pool\"\n\
+         capacity_gib = 256\npath = \"/lun{{n}}\"\n"
+    );
+    let store = "store = { kind = \"log_structured\", model = \"hybrid-array-2014\", cache_disk = \"SSDSC2BX800G4\", \
+                 cache_disks = 1 }";
+    let base =
+        Question { volumes, controller: "hybrid-array-2014", array: store, ..Question::new("sessions = 8") };
+    let write_bytes = |stripe_element_kib| {
+        let answer = Question { stripe_element_kib, ..base.clone() }.answer();
+        let mut disks = answer.rows.iter().filter_map(|row| match row {
+            Row::StoragePart(part) if part.kind == "drive" && part.name.ends_with("Pool disk 1") => {
+                Some(part)
+            }
+            _ => None,
+        });
+        let part = disks.next_back().expect("its parts were looked at");
+        part.write_bytes / part.writes
+    };
+    // What assumptions.toml says of this kind, and what the solution file says instead.
+    assert_eq!((write_bytes(None), write_bytes(Some(64))), (512 << 10, 64 << 10));
 }

@@ -13,7 +13,7 @@ use array::{
 };
 use solution::{Deployment, Store, VolumeInfo};
 
-use super::{Builder, Outcome};
+use super::{Builder, Outcome, STRIPE_ELEMENT_BYTES};
 
 impl Builder<'_> {
     /// The store, or the group, that a pool is at a place: made when its first volume asks for it.
@@ -85,8 +85,7 @@ impl Builder<'_> {
         let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
         let name = format!("{place} {pool}");
         let drives = self.add_drives(&described.disk, described.disks, &name, &format!("pool[{entry}]"))?;
-        let group = self.add_group(&name, layout, drives);
-        Ok(group)
+        Ok(self.add_group(&name, layout, drives, STRIPE_ELEMENT_BYTES))
     }
 
     /// The next part of a group that is a pool.
@@ -121,9 +120,9 @@ impl Builder<'_> {
         let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
         let drives = self.add_drives(&described.disk, described.disks, &name, at)?;
         let layout = self.layout(described.raid, at)?;
-        let group = self.add_group(&name, layout, drives);
-        let flash = self.add_drives(cache_disk, cache_disks, &format!("{name} flash"), "array.store")?;
         let store = self.assumptions.log_store(model).map_err(|error| self.bad("array.store", error))?;
+        let group = self.add_group(&name, layout, drives, store.stripe_element_bytes);
+        let flash = self.add_drives(cache_disk, cache_disks, &format!("{name} flash"), "array.store")?;
         let resident_bytes = self.resident_bytes(place)?;
         self.hardware.log_stores.push(LogStore { name, group, flash, resident_bytes, ..store });
         Ok(self.hardware.log_stores.len() - 1)

@@ -22,6 +22,7 @@ pub struct Question {
     pub links: u32,
     pub link: &'static str,
     pub hot_spares: u32,
+    pub stripe_element_kib: Option<u32>,
     pub database_mib: u64,
     pub cache_mib: u64,
     pub warmup_s: u32,
@@ -49,6 +50,7 @@ impl Question {
             links: 2,
             link: "sas-6g-x4",
             hot_spares: 0,
+            stripe_element_kib: Some(512),
             database_mib: 200_000,
             cache_mib: 8,
             warmup_s: 20,
@@ -69,6 +71,8 @@ impl Question {
     fn text(&self) -> String {
         let Question { load, raid, disks, links, link, hot_spares, database_mib, cache_mib, .. } = self;
         let Question { disk, controller, warmup_s, duration_s, tests, faults, engine, array, .. } = self;
+        let stripe =
+            self.stripe_element_kib.map(|kib| format!("stripe_element_kib = {kib}")).unwrap_or_default();
         let capacity_gb = if *disk == FLASH { 800 } else { 4000 };
         let own = format!(
             "[[volume]]\nname = \"LUN\"\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\npath = \"/lun\"\n"
@@ -101,7 +105,7 @@ scope = "shared"
 controller = "{controller}"
 controllers = 2
 cache_mib = 64
-stripe_element_kib = 512
+{stripe}
 link = "{link}"
 links_per_host = {links}
 {array}
