@@ -466,6 +466,22 @@ pub struct ReplicatedStore {
     pub slow_drive_s: f64,
     /// Rate at which extents are moved, one after another; 0 = they stay where they are. MB = 10^6 bytes.
     pub moves_mb_per_s: f64,
+    /// Compression of extents that have not been written for some time.
+    #[serde(skip)]
+    pub compression: Option<Compression>,
+    /// What a core compresses. MB = 10^6 bytes.
+    pub compress_mb_per_s: f64,
+    /// What a core makes of compressed data.
+    pub decompress_mb_per_s: f64,
+}
+
+/// Compression of extents that have not been written for some time, in the background.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Compression {
+    /// Stored bytes per written byte.
+    pub stored_per_written: f64,
+    /// How long an extent must not have been written.
+    pub delay_s: f64,
 }
 
 /// A node of a replicated store.

@@ -16,6 +16,7 @@
 mod array;
 mod assumptions;
 mod cache;
+mod coldness;
 mod drive;
 mod error;
 mod hardware;
@@ -31,10 +32,10 @@ pub use array::{Array, RebuildStatus, SharedArray};
 pub use assumptions::{Assumptions, Source};
 pub use error::ArrayError;
 pub use hardware::{
-    Controller, DestageOrder, Drive, DriveModel, DynamicPool, Event, FlashDrive, Group, Hardware, HostCosts,
-    Layout, Link, LogStore, MirrorReads, Path, ReadCache, Rebuild, RemoteCopy, RemoteCopyCosts,
-    ReplicatedStore, RotatingDisk, Snapshots, StoreNode, Target, ThinPool, VolumePlacement, WhenLinkLost,
-    WriteCache,
+    Compression, Controller, DestageOrder, Drive, DriveModel, DynamicPool, Event, FlashDrive, Group,
+    Hardware, HostCosts, Layout, Link, LogStore, MirrorReads, Path, ReadCache, Rebuild, RemoteCopy,
+    RemoteCopyCosts, ReplicatedStore, RotatingDisk, Snapshots, StoreNode, Target, ThinPool, VolumePlacement,
+    WhenLinkLost, WriteCache,
 };
 pub use report::{DeviceReport, PartKind, PartReport};
 

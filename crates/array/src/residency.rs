@@ -65,19 +65,24 @@ pub(crate) struct Swap {
     pub leaves: u64,
 }
 
-fn of_two_to_32(share: f64) -> u64 {
+pub(crate) fn of_two_to_32(share: f64) -> u64 {
     (share * (1u64 << 32) as f64) as u64
+}
+
+/// Size of a region of `space_bytes` in so many, or fewer if a region would be smaller than a piece.
+pub(crate) fn region_bytes(space_bytes: u64, regions: u32, piece_bytes: u64) -> u64 {
+    space_bytes.div_ceil(u64::from(regions)).next_multiple_of(piece_bytes).max(1)
 }
 
 impl Residency {
     /// Of `space_bytes` in so many regions (fewer if a region would be smaller than a piece), with room for a share of what
     /// they hold. Whole pieces of `piece_bytes` are in the cache, or not.
     pub fn new(space_bytes: u64, regions: u32, piece_bytes: u64, room_share: f64) -> Residency {
-        let region_bytes = space_bytes.div_ceil(u64::from(regions)).next_multiple_of(piece_bytes);
-        let count = space_bytes.div_ceil(region_bytes.max(1)).max(1) as usize;
+        let region_bytes = region_bytes(space_bytes, regions, piece_bytes);
+        let count = space_bytes.div_ceil(region_bytes).max(1) as usize;
         let cached = of_two_to_32(room_share);
         Residency {
-            region_bytes: region_bytes.max(1),
+            region_bytes,
             room_share,
             piece_bytes,
             regions: vec![Region { reads: 0.0, read_to: u64::MAX, cached, wanted: cached }; count],
@@ -124,6 +129,15 @@ impl Residency {
             self.settle(data_bytes);
         } else {
             self.work_out(data_bytes);
+        }
+    }
+
+    /// The cache has room for another share of the data. What tiers hold that do not follow reads is that share at once.
+    pub fn set_room(&mut self, share: f64) {
+        self.room_share = share;
+        if self.counts == 0 {
+            let cached = of_two_to_32(share);
+            self.regions.iter_mut().for_each(|region| (region.cached, region.wanted) = (cached, cached));
         }
     }
 
@@ -199,7 +213,7 @@ fn fill_time(reads: &[f64], room: f64) -> f64 {
 }
 
 /// exp(-x) for x >= 0, by + - * / alone: (1 - y/2) / (1 + y/2) for y = x/64, six times squared. Off by less than 10^-4.
-fn exp_minus(x: f64) -> f64 {
+pub(crate) fn exp_minus(x: f64) -> f64 {
     if x >= ALL_HELD {
         return 0.0;
     }

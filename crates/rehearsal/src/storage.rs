@@ -12,6 +12,7 @@
 //! Limits: of hosts that take no part nothing lies in a group. A spare stands in for any drive, of any enclosure.
 
 mod pools;
+mod replicated;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -242,7 +243,7 @@ impl Builder<'_> {
         if !(0.0..=10_000.0).contains(&spec.distance_km) {
             return refuse(".distance_km", "a distance lies between 0 and 10,000 km");
         }
-        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated { .. })) {
+        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_))) {
             return refuse("", "volumes of a store are not modelled with a copy at another site");
         }
         let costs = self.assumptions.remote_copy("default").map_err(|error| self.bad(at, error))?;
@@ -359,8 +360,7 @@ impl Builder<'_> {
                 Some("name its disk, or leave [array] out".into()),
             ));
         };
-        let is_store =
-            matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated { .. }));
+        let is_store = matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_)));
         if is_store && self.solution.pool(pool_name, &at)?.thin_chunk_kib.is_some() {
             let message =
                 format!("pool `{pool_name}` keeps data in a store, which takes room as it is written");
@@ -374,11 +374,11 @@ impl Builder<'_> {
                 })?;
                 Target::LogStore { store }
             }
-            Some(Store::Replicated { model, nodes, tiers_by_reads }) => {
+            Some(Store::Replicated(spec)) => {
                 let store = self.shared(place, pool_name, |builder| {
-                    builder.replicated_store(place, pool_name, &model, (nodes, tiers_by_reads), &at)
+                    builder.replicated_store(place, pool_name, &spec, &at)
                 })?;
-                Target::ReplicatedStore { store, node: number % nodes.max(1) as usize }
+                Target::ReplicatedStore { store, node: number % spec.nodes.max(1) as usize }
             }
             Some(Store::DynamicPool { model, spare_disks }) => {
                 let pool = self.assumptions.dynamic_pool(&model);

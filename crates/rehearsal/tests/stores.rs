@@ -62,6 +62,29 @@ fn tiers_that_follow_reads_hold_the_rows_and_the_index() {
     assert!(tiered < 0.7 * even, "{even} {tiered}");
 }
 
+#[test]
+fn compression_of_cold_data_has_room_for_more_on_flash() {
+    // Flash for a seventh of all extents; a third of that is asked of each.
+    const COMPRESSED: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, \
+        compression = { stored_per_written = 0.3, delay_min = 60 } }";
+    let little = "[replicated_store.2016]\n\
+        flash_for_extents_pct = { value = 5.0, source = \"assumption: small flash drives\" }\n";
+    let answer = |array| Question { array, assumptions: little, ..question("sessions = 6") }.answer();
+    let (raw, compressed) = (answer(REPLICATED), answer(COMPRESSED));
+    assert!(compressed.read_ms() < 0.8 * raw.read_ms(), "{} {}", raw.read_ms(), compressed.read_ms());
+    let state = &compressed.part("store").expect("it is listed").state;
+    assert!(state.ends_with("% of the data compressed"), "{state}");
+    let share = "store = { kind = \"replicated\", model = \"2016\", nodes = 3,\n\
+        compression = { stored_per_written = 1.5, delay_min = 60 } }";
+    let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, compression = { stored_per_written = 0.3,\n\
+        delay_min = 0 } }";
+    for (array, complaint) in [(share, "above 0 and up to 1"), (delay, "above 0 minutes")] {
+        let refused = Question { array, ..question("sessions = 1") }.refused_storage();
+        let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);
+        assert!(refused.starts_with(&line) && refused.contains(complaint), "{refused}");
+    }
+}
+
 /// Hardly anything on flash.
 const DISKS: &str = "[replicated_store.2016]\n\
     flash_for_extents_pct = { value = 1.0, source = \"assumption: small flash drives\" }\n";

@@ -75,14 +75,7 @@ pub enum Store {
         cache_disks: u32,
     },
     /// Copies of everything on several nodes, each with a share of the pool's disks.
-    Replicated {
-        /// Kind of store.
-        model: String,
-        /// Nodes of one pool; hosts run on them in turn.
-        nodes: u32,
-        /// Extents are moved between flash and disks by how often they are read; as for its kind when not given.
-        tiers_by_reads: Option<bool>,
-    },
+    Replicated(ReplicatedStore),
     /// Rows of double parity over disks picked anew for each piece.
     DynamicPool {
         /// Kind of pool.
@@ -90,6 +83,30 @@ pub enum Store {
         /// Disks' worth of room, spread over the pool, that is kept free for reconstruction.
         spare_disks: u32,
     },
+}
+
+/// A store of copies on several nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicatedStore {
+    /// Kind of store.
+    pub model: String,
+    /// Nodes of one pool; hosts run on them in turn.
+    pub nodes: u32,
+    /// Extents are moved between flash and disks by how often they are read; as for its kind when not given.
+    pub tiers_by_reads: Option<bool>,
+    /// Data that were not written for some time are compressed in the background; never when not given.
+    pub compression: Option<Compression>,
+}
+
+/// Compression of data that were not written for some time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compression {
+    /// Stored bytes per written byte.
+    pub stored_per_written: f64,
+    /// How long data must not have been written.
+    pub delay_min: f64,
 }
 
 /// Whose controllers they are.

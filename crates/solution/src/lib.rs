@@ -23,7 +23,9 @@ mod programme;
 mod resolve;
 mod template;
 
-pub use array::{ReadCache, RemoteCopy, Scope, StorageArray, Store, WhenLinkLost};
+pub use array::{
+    Compression, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray, Store, WhenLinkLost,
+};
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
 };

@@ -68,11 +68,9 @@ impl Health {
     }
 
     /// What was repaired, in words.
-    pub fn repairs(&self) -> String {
-        match self.repaired.len() {
-            0 => String::new(),
-            count => format!("{count} bad copies put right"),
-        }
+    pub fn repairs(&self) -> Option<String> {
+        let count = self.repaired.len();
+        (count > 0).then(|| format!("{count} bad copies put right"))
     }
 }
 

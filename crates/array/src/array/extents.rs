@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 use world::FixedHashMap;
 
+use super::replicated::ReplicatedState;
 use super::{Array, Happening, JobId, Kind};
 use crate::drive::DriveState;
 use crate::hardware::{ReplicatedStore, StoreNode, Target, VolumePlacement};
@@ -32,12 +33,18 @@ pub(super) enum Move {
     Tier(Swap),
     /// From a slow drive to another one of its node.
     Empty { drive: u32 },
+    /// To where it is, compressed.
+    Compress { extent: u64 },
 }
 
 /// The extents of a store.
 pub(super) struct Extents {
     /// Which extents are on flash.
     tiers: Residency,
+    /// What all copies would take untreated, and what there is for them on flash and on disks.
+    written_bytes: f64,
+    flash_bytes: f64,
+    disk_bytes: f64,
     /// Share of each disk that extents use.
     disk_used_share: f64,
     /// Drives that are lost.
@@ -58,24 +65,29 @@ pub(super) struct Extents {
 }
 
 impl Extents {
-    pub fn new(store: &ReplicatedStore, drives: &[DriveState], volumes: &[&VolumePlacement]) -> Extents {
+    /// Of data that take this share of the room that they would take untreated.
+    pub fn new(
+        store: &ReplicatedStore,
+        drives: &[DriveState],
+        volumes: &[&VolumePlacement],
+        stored_share: f64,
+    ) -> Extents {
         let room = |pick: fn(&StoreNode) -> &Vec<usize>| -> f64 {
             let all = store.nodes.iter().flat_map(pick);
             all.map(|drive| drives[*drive].capacity_bytes() as f64).sum()
         };
-        let stored = (store.resident_bytes * u64::from(store.replicas)).max(1) as f64;
-        let flash = room(|node| &node.flash) * store.flash_for_extents_pct / 100.0;
-        let disks = room(|node| &node.disks);
-        let share = if disks > 0.0 { (flash / stored).min(1.0) } else { 1.0 };
         let volume_bytes = volumes.iter().map(|volume| volume.bytes).sum();
         let homes = volumes.iter().scan(0, |end, volume| {
             *end += volume.bytes;
             let Target::ReplicatedStore { node, .. } = volume.target else { return None };
             Some((*end, node))
         });
-        Extents {
-            tiers: Residency::new(volume_bytes, store.tier_regions, store.extent_bytes, share),
-            disk_used_share: if disks > 0.0 { (stored * (1.0 - share) / disks).min(1.0) } else { 1.0 },
+        let mut extents = Extents {
+            tiers: Residency::new(volume_bytes, store.tier_regions, store.extent_bytes, 1.0),
+            written_bytes: (store.resident_bytes * u64::from(store.replicas)).max(1) as f64,
+            flash_bytes: room(|node| &node.flash) * store.flash_for_extents_pct / 100.0,
+            disk_bytes: room(|node| &node.disks),
+            disk_used_share: 1.0,
             dead: vec![false; drives.len()],
             recopy_bytes: 0,
             recopied: 0,
@@ -85,6 +97,19 @@ impl Extents {
             moves: VecDeque::new(),
             moving: false,
             next_move_ns: 0,
+        };
+        extents.fill(stored_share);
+        extents
+    }
+
+    /// Data take this share now of the room that they would take untreated: so much of them fits on flash.
+    pub fn fill(&mut self, stored_share: f64) {
+        let stored = self.written_bytes * stored_share;
+        let has_disks = self.disk_bytes > 0.0;
+        let share = if has_disks { (self.flash_bytes / stored).min(1.0) } else { 1.0 };
+        self.tiers.set_room(share);
+        if has_disks {
+            self.disk_used_share = (stored * (1.0 - share) / self.disk_bytes).min(1.0);
         }
     }
 
@@ -216,15 +241,16 @@ impl Array {
         let settings = &self.hardware.replicated_stores[store];
         let (bytes, mb_per_s) = (settings.extent_bytes, settings.moves_mb_per_s);
         let emptied = self.next_emptying(store);
-        let state = &mut self.replicated[store].extents;
+        let ReplicatedState { extents: state, cold_data, .. } = &mut self.replicated[store];
         let followed = state.moves.pop_front().or(emptied);
-        let Some(next) = followed.or_else(|| state.tiers.next_swap().map(Move::Tier)) else {
+        let wanted = followed.or_else(|| state.tiers.next_swap().map(Move::Tier));
+        let Some(next) = wanted.or_else(|| cold_data.next_move()) else {
             state.moving = false;
             return;
         };
         // A swap is two extents, each with all its copies.
         let moved = match next {
-            Move::Home { .. } | Move::Empty { .. } => bytes,
+            Move::Home { .. } | Move::Empty { .. } | Move::Compress { .. } => bytes,
             Move::Tier(_) => 2 * u64::from(settings.replicas) * bytes,
         };
         state.next_move_ns = self.now_ns + (moved as f64 * 1e3 / mb_per_s) as u64;
@@ -248,6 +274,7 @@ impl Array {
                 self.change_tier(id, store, leaves, false);
             }
             Move::Empty { drive } => self.empty_drive(id, store, drive as usize),
+            Move::Compress { extent } => self.compress_extent(id, store, extent),
         }
         self.part_done(id);
     }
@@ -294,6 +321,7 @@ impl Array {
             }
             Move::Tier(swap) => state.tiers.swapped(swap),
             Move::Empty { drive } => self.drive_emptied(store, drive as usize),
+            Move::Compress { .. } => {}
         }
         let at_ns = self.replicated[store].extents.next_move_ns.max(self.now_ns);
         self.at(at_ns, Happening::MoveExtent(store as u32));

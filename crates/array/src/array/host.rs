@@ -232,6 +232,7 @@ impl Array {
             self.forget_read(id);
             self.volumes[volume].streams.failed(stream, &mut waited);
         } else {
+            self.decompress(id);
             self.volumes[volume].streams.arrived(stream, ahead, &mut waited);
         }
         self.free_jobs.push(id);
@@ -351,6 +352,7 @@ impl Array {
         }
         if self.job(id).retry {
             self.job(id).retry = false;
+            self.job(id).compressed_bytes = 0;
             self.job(id).lost = false;
             self.arrive(id);
             return;
@@ -359,8 +361,8 @@ impl Array {
         let remote = job.remote;
         let (volume, path, controller) = (job.volume as usize, job.path, job.controller as usize);
         let bytes = if matches!(job.kind, Kind::Read) { job.bytes } else { 0 };
-        let mut at_ns = self.now_ns;
-        if matches!(job.kind, Kind::WriteThrough) {
+        let mut at_ns = if job.compressed_bytes > 0 { self.decompress(id) } else { self.now_ns };
+        if matches!(self.job(id).kind, Kind::WriteThrough) {
             at_ns += ns(self.hardware.controllers[controller].acknowledge_us);
         }
         at_ns = self.pass_controller(controller, at_ns, bytes);

@@ -3,6 +3,7 @@
 //! A host request becomes a job. A job waits for a number of things (drive commands, read-ahead, copies); when the last
 //! one is over, its next stage begins. All background work is jobs, too.
 
+mod cold_data;
 mod drive_health;
 mod extents;
 mod faults;
@@ -169,6 +170,8 @@ struct Job {
     path: u32,
     /// The node that data come from over the network.
     remote: Option<u32>,
+    /// What it has read that is to be decompressed.
+    compressed_bytes: u64,
     /// What is written when the reads are over.
     then_write: Accesses,
 }
@@ -191,6 +194,7 @@ impl Job {
             controller: 0,
             path: 0,
             remote: None,
+            compressed_bytes: 0,
             then_write: Accesses::new(),
         }
     }
@@ -202,6 +206,7 @@ impl Job {
         (self.no_room, self.is_placed) = (false, false);
         (self.request, self.submitted_ns) = (RequestId(0), now_ns);
         (self.volume, self.bytes, self.controller, self.path, self.remote) = (0, 0, 0, 0, None);
+        self.compressed_bytes = 0;
         self.pieces.clear();
         self.then_write.clear();
     }

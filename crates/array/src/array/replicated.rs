@@ -6,15 +6,15 @@
 //!   is written to the place of its extent on each of them; a full log holds writes up.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
 //!   its own node if a copy is there and alive, else over the network from another. Where extents lie, and what moves
-//!   them, is in `extents`; bad copies and slow drives are in `drive_health`.
+//!   them, is in `extents`; bad copies and slow drives are in `drive_health`, compression of cold data in `cold_data`.
 //!
-//! Left out: the metadata store, erasure coding, deduplication, compression, checksum time, sequential writes that pass by
-//! the write log.
+//! Left out: the metadata store, erasure coding, deduplication, checksum time, sequential writes that pass by the write log.
 
 use std::collections::VecDeque;
 
 use world::FixedHashMap;
 
+use super::cold_data::ColdData;
 use super::drive_health::Health;
 use super::extents::Extents;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
@@ -45,6 +45,7 @@ pub(super) struct ReplicatedState {
     nodes: Vec<Node>,
     pub extents: Extents,
     pub health: Health,
+    pub cold_data: ColdData,
     pub hits: u64,
     pub misses: u64,
 }
@@ -66,10 +67,12 @@ impl ReplicatedState {
             draining: 0,
             undrained: FixedHashMap::default(),
         };
+        let cold_data = ColdData::new(store, volumes.iter().map(|volume| volume.bytes).sum());
         ReplicatedState {
             nodes: (0..store.nodes.len()).map(node).collect(),
-            extents: Extents::new(store, drives, volumes),
+            extents: Extents::new(store, drives, volumes, cold_data.stored_share(store)),
             health: Health::default(),
+            cold_data,
             hits: 0,
             misses: 0,
         }
@@ -84,17 +87,22 @@ impl Array {
     /// The storage software takes its time, then the request goes on; writes of a volume one after another.
     pub(super) fn enter_node(&mut self, id: JobId, store: usize, node: usize) {
         let command_ns = ns(self.hardware.replicated_stores[store].command_us);
-        let now_ns = self.now_ns;
-        let cores = &mut self.replicated[store].nodes[node].cores_free_ns;
-        let mut at_ns = cores.iter_mut().min().map_or(now_ns, |core| {
-            *core = (*core).max(now_ns) + command_ns;
-            *core
-        });
+        let mut at_ns = self.use_core(store, node, command_ns);
         if matches!(self.job(id).kind, Kind::Write) {
             let (controller, volume) = (self.job(id).controller as usize, self.job(id).volume as usize);
             at_ns = self.pass_lane(controller, volume, at_ns);
         }
         self.at(at_ns, Happening::InNode(id));
+    }
+
+    /// When the core of a node that is free first has done some work.
+    pub(super) fn use_core(&mut self, store: usize, node: usize, work_ns: u64) -> u64 {
+        let now_ns = self.now_ns;
+        let cores = &mut self.replicated[store].nodes[node].cores_free_ns;
+        cores.iter_mut().min().map_or(now_ns, |core| {
+            *core = (*core).max(now_ns) + work_ns;
+            *core
+        })
     }
 
     pub(super) fn in_node(&mut self, id: JobId) {
@@ -129,16 +137,16 @@ impl Array {
                     let drive = self.log_drive(store, node, at);
                     self.read_on(id, node, node, drive.map(|drive| (drive, at % (1 << 30))), take);
                 } else {
-                    let into = at % extent_bytes;
                     self.count_extent_read(store, at, take);
                     match self.nearest_copy(store, node, at / extent_bytes) {
                         Some((holder, (drive, byte))) => {
+                            let (into, length) = self.stored_range(id, store, at, take);
                             let place = (drive, byte + into);
-                            if self.read_bad_copy(id, store, at / extent_bytes, place, take) {
+                            if self.read_bad_copy(id, store, at / extent_bytes, place, length) {
                                 at += take;
                                 continue;
                             }
-                            self.read_on(id, node, holder, Some(place), take);
+                            self.read_on(id, node, holder, Some(place), length);
                             if holder != node {
                                 self.read_from_afar(store, node, at / extent_bytes);
                             }
@@ -247,6 +255,7 @@ impl Array {
             while from < end {
                 let take = (extent_bytes - from % extent_bytes).min(end - from);
                 let extent = from / extent_bytes;
+                self.count_extent_write(store, from);
                 for holder in self.holders(store, extent) {
                     let Some((drive, byte)) = self.extent_place(store, holder, extent) else { continue };
                     if holder != node {

@@ -6,6 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use world::FixedHashMap;
 
+use super::cold_data;
 use super::log_store::LogStoreState;
 use super::read_cache::{self, InFront, ReadCacheState};
 use super::rebuild::RebuildState;
@@ -106,6 +107,7 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
                 "slow_drive_factor is 0 or above 1, slow_drive_s 1 at least where drives are compared",
             ));
         }
+        cold_data::check(store).map_err(|reason| bad(&store.name, reason))?;
         if store.replicas == 0 || store.nodes.len() < store.replicas as usize || store.extent_bytes < 65536 {
             return Err(bad(&store.name, "needs as many nodes as replicas, and extents of 64 KiB at least"));
         }

@@ -185,8 +185,11 @@ impl Array {
         let logs = self.hardware.log_stores.iter().zip(&self.log_stores);
         let logs = logs.map(|(store, state)| (&store.name, state.hits, state.misses, String::new()));
         let replicated = self.hardware.replicated_stores.iter().zip(&self.replicated);
-        let replicated =
-            replicated.map(|(store, state)| (&store.name, state.hits, state.misses, state.health.repairs()));
+        let replicated = replicated.map(|(store, state)| {
+            let words: Vec<String> =
+                state.health.repairs().into_iter().chain(state.cold_data.words()).collect();
+            (&store.name, state.hits, state.misses, words.join(", "))
+        });
         for (name, hits, misses, state) in logs.chain(replicated) {
             let mut part = PartReport::new(PartKind::Store, name);
             (part.cache_hits, part.cache_misses, part.state) = (hits, misses, state);

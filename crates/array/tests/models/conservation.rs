@@ -7,7 +7,7 @@ use world::sim::StorageOp;
 
 use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen};
 use super::parts::{build, controller, link, nearline, one_group, write_cache};
-use super::{read_cache, remote_copy, stores, thin};
+use super::{cold_data, read_cache, remote_copy, stores, thin};
 
 const SPAN: u64 = 4 * GIB;
 
@@ -26,7 +26,13 @@ fn layouts(index: usize) -> Hardware {
         5 => one_group(Layout::TripleParity, 7, &nearline(), None, SPAN),
         6 => one_group(pool, 8, &nearline(), Some(cache), SPAN),
         7 => stores::log_store(SPAN, SPAN),
-        8 => stores::replicated(SPAN, SPAN),
+        8 => {
+            let mut hardware = stores::replicated(SPAN, SPAN);
+            if index / 11 % 2 == 1 {
+                hardware.replicated_stores[0].compression = cold_data::half(1.0);
+            }
+            hardware
+        }
         9 => {
             let snapshots = array::Snapshots { every_s: 1.0, keep: 2 };
             array::Hardware {
@@ -108,7 +114,7 @@ proptest! {
 
 #[test]
 fn equal_seeds_give_equal_times() {
-    for index in 0..11 {
+    for index in 0..22 {
         let events = [(400, 0), (900, 4), (1_200, 3), (1_500, 5)];
         let (a, b, c) = (storm(index, 7, &events), storm(index, 7, &events), storm(index, 8, &events));
         assert_eq!((a.0.trace, a.1.trace), (b.0.trace, b.1.trace), "model {index}");

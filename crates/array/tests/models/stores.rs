@@ -218,7 +218,7 @@ fn tiers_help_a_skewed_load_and_follow_it_at_the_cost_of_moves() {
 }
 
 /// The state of a part, in words.
-fn state(rig: &mut Rig, name: &str) -> String {
+pub fn state(rig: &mut Rig, name: &str) -> String {
     rig.report().parts.into_iter().find(|part| part.name == name).expect("listed").state
 }
 

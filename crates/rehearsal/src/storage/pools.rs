@@ -8,9 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use array::{
-    DriveModel, Layout, Link, LogStore, ReadCache, ReplicatedStore, Snapshots, StoreNode, Target, ThinPool,
-};
+use array::{DriveModel, Layout, LogStore, ReadCache, Snapshots, Target, ThinPool};
 use solution::{Deployment, Store, VolumeInfo};
 
 use super::{Builder, Outcome, STRIPE_ELEMENT_BYTES};
@@ -128,40 +126,8 @@ impl Builder<'_> {
         Ok(self.hardware.log_stores.len() - 1)
     }
 
-    pub(super) fn replicated_store(
-        &mut self,
-        place: &str,
-        pool: &str,
-        model: &str,
-        (nodes, tiers_by_reads): (u32, Option<bool>),
-        at: &str,
-    ) -> Outcome<usize> {
-        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
-        let count = nodes.max(1);
-        let mut store_nodes = Vec::new();
-        for node in 1..=count {
-            let node_name = format!("{name} node {node}");
-            let disks = self.add_drives(&described.disk, described.disks / count, &node_name, at)?;
-            let flash = match (&described.fast_disk, described.fast_disks) {
-                (Some(disk), Some(drives)) => {
-                    self.add_drives(disk, drives / count, &format!("{node_name} flash"), at)?
-                }
-                _ => Vec::new(),
-            };
-            self.hardware.links.push(Link { name: format!("{node_name} network"), ..self.link.clone() });
-            store_nodes.push(StoreNode { flash, disks, link: self.hardware.links.len() - 1 });
-        }
-        let store =
-            self.assumptions.replicated_store(model).map_err(|error| self.bad("array.store", error))?;
-        let resident_bytes = self.resident_bytes(place)?;
-        let tiers_by_reads = tiers_by_reads.unwrap_or(store.tiers_by_reads);
-        let store = ReplicatedStore { name, nodes: store_nodes, resident_bytes, tiers_by_reads, ..store };
-        self.hardware.replicated_stores.push(store);
-        Ok(self.hardware.replicated_stores.len() - 1)
-    }
-
     /// Bytes of the databases of all tested hosts of a place, also of those that take no part in this rehearsal.
-    fn resident_bytes(&self, place: &str) -> Outcome<u64> {
+    pub(super) fn resident_bytes(&self, place: &str) -> Outcome<u64> {
         let mut bytes = 0;
         for host in self.solution.hosts_under_test()? {
             if self.place_of(&host.name) == place {
@@ -211,7 +177,7 @@ impl Builder<'_> {
     pub(super) fn add_read_caches(&mut self) -> Outcome<()> {
         let Some(spec) = &self.spec.read_cache else { return Ok(()) };
         let at = "array.read_cache";
-        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated { .. })) {
+        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_))) {
             let message =
                 "a store has flash of its own; a read cache stands in front of RAID groups and pools";
             return Err(self.solution.error(at, message, None));

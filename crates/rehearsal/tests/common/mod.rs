@@ -139,6 +139,12 @@ warmup_limit_s = {warmup_s}
         )
     }
 
+    /// Where the further lines of `[array]` begin.
+    pub fn line_of_array(&self) -> usize {
+        let text = Question { array: "here", ..self.clone() }.text();
+        1 + text.lines().position(|line| line == "here").expect("a line of its own")
+    }
+
     fn solution(&self) -> Solution {
         Solution::parse(&self.text(), "what_if.toml").unwrap_or_else(|error| panic!("{error}"))
     }

@@ -1,0 +1,59 @@
+//! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does with cold data.
+
+use array::{Compression, Link, ReplicatedStore, StoreNode};
+use solution::ReplicatedStore as Spec;
+
+use super::{Builder, Outcome};
+
+impl Builder<'_> {
+    pub(super) fn replicated_store(
+        &mut self,
+        place: &str,
+        pool: &str,
+        spec: &Spec,
+        at: &str,
+    ) -> Outcome<usize> {
+        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
+        let count = spec.nodes.max(1);
+        let mut nodes = Vec::new();
+        for node in 1..=count {
+            let node_name = format!("{name} node {node}");
+            let disks = self.add_drives(&described.disk, described.disks / count, &node_name, at)?;
+            let flash = match (&described.fast_disk, described.fast_disks) {
+                (Some(disk), Some(drives)) => {
+                    self.add_drives(disk, drives / count, &format!("{node_name} flash"), at)?
+                }
+                _ => Vec::new(),
+            };
+            self.hardware.links.push(Link { name: format!("{node_name} network"), ..self.link.clone() });
+            nodes.push(StoreNode { flash, disks, link: self.hardware.links.len() - 1 });
+        }
+        let store = self.assumptions.replicated_store(&spec.model);
+        let store = store.map_err(|error| self.bad("array.store", error))?;
+        let resident_bytes = self.resident_bytes(place)?;
+        let tiers_by_reads = spec.tiers_by_reads.unwrap_or(store.tiers_by_reads);
+        let compression = self.compression(spec)?;
+        let store = ReplicatedStore { name, nodes, resident_bytes, tiers_by_reads, compression, ..store };
+        self.hardware.replicated_stores.push(store);
+        Ok(self.hardware.replicated_stores.len() - 1)
+    }
+
+    fn compression(&self, spec: &Spec) -> Outcome<Option<Compression>> {
+        let Some(wished) = spec.compression else { return Ok(None) };
+        let refuse = |field: &str, message: &str| {
+            let at = format!("array.store.compression.{field}");
+            Err(self.solution.error(&at, message.to_owned(), None))
+        };
+        if !(wished.stored_per_written > 0.0 && wished.stored_per_written <= 1.0) {
+            return refuse(
+                "stored_per_written",
+                "compressed data take a share of their size above 0 and up to 1",
+            );
+        }
+        if !(wished.delay_min > 0.0 && wished.delay_min.is_finite()) {
+            return refuse("delay_min", "data are compressed after a delay above 0 minutes");
+        }
+        let stored_per_written = wished.stored_per_written;
+        Ok(Some(Compression { stored_per_written, delay_s: wished.delay_min * 60.0 }))
+    }
+}
