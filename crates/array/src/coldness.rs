@@ -70,6 +70,11 @@ impl Coldness {
         mix(self.writes) >> 32 < of_two_to_32(self.regions[index].cold)
     }
 
+    /// Whether the extent at a byte, with this hash, is treated and was not written since.
+    pub fn is_cold(&self, at: u64, hash: u64) -> bool {
+        hash >> 32 < of_two_to_32(self.regions[self.region(at)].cold)
+    }
+
     /// Whether a part of an extent, the part at a byte and with this hash, is as the treatment left it.
     pub fn is_treated(&self, at: u64, hash: u64, parts: u64) -> bool {
         hash >> 32 < of_two_to_32(treated(self.regions[self.region(at)].cold, parts))

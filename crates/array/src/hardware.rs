@@ -469,10 +469,20 @@ pub struct ReplicatedStore {
     /// Compression of extents that have not been written for some time.
     #[serde(skip)]
     pub compression: Option<Compression>,
+    /// Erasure coding of extents that have not been written for some time.
+    #[serde(skip)]
+    pub erasure_coding: Option<ErasureCoding>,
     /// What a core compresses. MB = 10^6 bytes.
     pub compress_mb_per_s: f64,
     /// What a core makes of compressed data.
     pub decompress_mb_per_s: f64,
+}
+
+impl ReplicatedStore {
+    /// Parts of a strip of erasure coding, parities included.
+    pub(crate) fn strip_parts(&self) -> u32 {
+        self.erasure_coding.map_or(0, |coding| coding.data + self.replicas - 1)
+    }
 }
 
 /// Compression of extents that have not been written for some time, in the background.
@@ -480,6 +490,16 @@ pub struct ReplicatedStore {
 pub struct Compression {
     /// Stored bytes per written byte.
     pub stored_per_written: f64,
+    /// How long an extent must not have been written.
+    pub delay_s: f64,
+}
+
+/// Erasure coding of extents that have not been written for some time, in the background: strips of extents on different
+/// nodes, with a parity in place of each copy but the first.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ErasureCoding {
+    /// Extents in a strip.
+    pub data: u32,
     /// How long an extent must not have been written.
     pub delay_s: f64,
 }

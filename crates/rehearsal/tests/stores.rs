@@ -11,6 +11,12 @@ const TIERED: &str = "store = { kind = \"replicated\", model = \"2016\", nodes =
 
 /// A host on the first of three nodes, each with two disks of 7,200 rpm and a flash drive.
 fn question(load: &str) -> Question {
+    question_on(3, load)
+}
+
+/// The same on more nodes.
+fn question_on(nodes: u32, load: &str) -> Question {
+    let (disks, fast_disks) = (2 * nodes, nodes);
     let volumes = format!(
         r#"
 [[disk]]
@@ -20,9 +26,9 @@ capacity_gb = 800
 [[pool]]
 name = "Pool"
 disk = "ST4000NM0023"
-disks = 6
+disks = {disks}
 fast_disk = "{FLASH}"
-fast_disks = 3
+fast_disks = {fast_disks}
 raid = "replica2"
 
 [[volume]]
@@ -79,6 +85,36 @@ fn compression_of_cold_data_has_room_for_more_on_flash() {
     let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, compression = { stored_per_written = 0.3,\n\
         delay_min = 0 } }";
     for (array, complaint) in [(share, "above 0 and up to 1"), (delay, "above 0 minutes")] {
+        let refused = Question { array, ..question("sessions = 1") }.refused_storage();
+        let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);
+        assert!(refused.starts_with(&line) && refused.contains(complaint), "{refused}");
+    }
+}
+
+#[test]
+fn strips_of_data_that_are_overwritten_cost_reads_and_a_lost_disk_costs_more() {
+    const COPIES: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 6 }";
+    const STRIPS: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 6, erasure_coding = { delay_days = 0.001 } }";
+    let fault = "kind = \"disk_fails\"\nat_s = 20\ntest = \"performance\"";
+    let answer = |array| {
+        let base = Question { array, assumptions: DISKS, ..question_on(6, "sessions = 4") };
+        let answer = base.with_fault(fault).answer();
+        let seen = |from, to| answer.phase(TransactionalRead, from, to).latency_ms;
+        ((seen(0, 20), seen(20, 40)), answer.part("store").expect("it is listed").state.clone())
+    };
+    let (((copies, lost), none), ((strips, worked_out), all)) = (answer(COPIES), answer(STRIPS));
+    assert!(strips > 1.2 * copies, "{copies} {strips}");
+    assert!(worked_out / strips > 1.1 * lost / copies, "{copies} {lost} {strips} {worked_out}");
+    assert!(none.is_empty() && all.ends_with("% of the data in strips"), "{none} {all}");
+}
+
+#[test]
+fn strips_that_cannot_be_are_refused_at_their_line() {
+    let few = "store = { kind = \"replicated\", model = \"2016\", nodes = 3,\n\
+        erasure_coding = { delay_days = 0.001 } }";
+    let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 6, erasure_coding = {\n\
+        delay_days = -1 } }";
+    for (array, complaint) in [(few, "4 nodes at least"), (delay, "above 0 days")] {
         let refused = Question { array, ..question("sessions = 1") }.refused_storage();
         let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);
         assert!(refused.starts_with(&line) && refused.contains(complaint), "{refused}");

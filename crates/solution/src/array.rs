@@ -97,6 +97,8 @@ pub struct ReplicatedStore {
     pub tiers_by_reads: Option<bool>,
     /// Data that were not written for some time are compressed in the background; never when not given.
     pub compression: Option<Compression>,
+    /// Data that were not written for some time are kept as strips with parities instead of copies; never when not given.
+    pub erasure_coding: Option<ErasureCoding>,
 }
 
 /// Compression of data that were not written for some time.
@@ -107,6 +109,14 @@ pub struct Compression {
     pub stored_per_written: f64,
     /// How long data must not have been written.
     pub delay_min: f64,
+}
+
+/// Erasure coding of data that were not written for some time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErasureCoding {
+    /// How long data must not have been written.
+    pub delay_days: f64,
 }
 
 /// Whose controllers they are.

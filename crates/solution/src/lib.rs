@@ -24,7 +24,8 @@ mod resolve;
 mod template;
 
 pub use array::{
-    Compression, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray, Store, WhenLinkLost,
+    Compression, ErasureCoding, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray, Store,
+    WhenLinkLost,
 };
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,

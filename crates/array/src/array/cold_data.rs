@@ -1,10 +1,12 @@
-//! What a replicated store does with data that have not been written for some time (`coldness`): they are compressed.
+//! What a replicated store does with data that have not been written for some time (`coldness`): they are compressed, and
+//! make strips with parities in place of copies (`strips`).
 //!
 //! * A cold extent is read where its volume reads it, compressed on a core of that node, and written again on every node that
 //!   holds it. This is a move like others, after all of those that have something to wait for it, at their rate.
 //! * Compressed data need less room: so more extents fit on flash, and disks are filled less far in. A read of them reads
 //!   less from its drive, and is decompressed on a core of the node that reads.
 //! * A write to a compressed extent writes its part as it is.
+//! * Where extents are compressed and make strips, too, each has half of the rate of moves.
 //!
 //! Left out: moves that a change of room makes, what a small write has to read of its compression unit, room that old
 //! versions take until they are collected, data that do not compress alike.
@@ -32,6 +34,14 @@ pub(super) fn check(store: &ReplicatedStore) -> Result<(), String> {
             return Err("compress_mb_per_s and decompress_mb_per_s lie above 0".into());
         }
     }
+    if let Some(coding) = store.erasure_coding {
+        if !is_positive(coding.delay_s) || !is_positive(store.moves_mb_per_s) {
+            return Err("erasure coding needs a delay, and moves_mb_per_s above 0".into());
+        }
+        if store.replicas < 2 || coding.data < 2 || store.strip_parts() as usize > store.nodes.len() {
+            return Err("erasure coding needs two copies, and a node for each part of a strip of two extents at least".into());
+        }
+    }
     Ok(())
 }
 
@@ -39,36 +49,70 @@ pub(super) struct ColdData {
     compressed: Option<Coldness>,
     to_compress: VecDeque<u64>,
     compressed_share: f64,
+    coded: Option<Coldness>,
+    to_code: VecDeque<u64>,
+    coded_share: f64,
 }
 
 impl ColdData {
     pub fn new(store: &ReplicatedStore, volume_bytes: u64) -> ColdData {
-        let jobs_per_s = store.moves_mb_per_s * 1e6 / store.extent_bytes as f64;
-        let cold = |delay_s| {
+        let both = store.compression.is_some() && store.erasure_coding.is_some();
+        let moves_per_s =
+            store.moves_mb_per_s * 1e6 / store.extent_bytes as f64 / if both { 2.0 } else { 1.0 };
+        let cold = |delay_s, jobs_per_s| {
             Coldness::new(volume_bytes, store.tier_regions, store.extent_bytes, delay_s, jobs_per_s)
         };
+        let parts = f64::from(store.strip_parts());
         ColdData {
-            compressed: store.compression.map(|compression| cold(compression.delay_s)),
+            compressed: store.compression.map(|compression| cold(compression.delay_s, moves_per_s)),
             to_compress: VecDeque::new(),
             compressed_share: 1.0,
+            coded: store
+                .erasure_coding
+                .map(|coding| cold(coding.delay_s, moves_per_s * f64::from(coding.data) / parts)),
+            to_code: VecDeque::new(),
+            coded_share: 1.0,
         }
     }
 
     /// Room that data take, as a share of what they would take untreated.
     pub fn stored_share(&self, store: &ReplicatedStore) -> f64 {
         let saved = store.compression.map_or(0.0, |compression| 1.0 - compression.stored_per_written);
-        1.0 - self.compressed_share * saved
+        let spared = store.erasure_coding.map_or(0.0, |coding| {
+            1.0 - f64::from(store.strip_parts()) / f64::from(coding.data * store.replicas)
+        });
+        (1.0 - self.compressed_share * saved) * (1.0 - self.coded_share * spared)
     }
 
     /// What is treated, in words.
-    pub fn words(&self) -> Option<String> {
-        let share = self.compressed.as_ref().map(|_| self.compressed_share)?;
-        Some(format!("{:.1} % of the data compressed", share * 100.0))
+    pub fn words(&self) -> impl Iterator<Item = String> {
+        let compressed = self.compressed.as_ref().map(|_| ("compressed", self.compressed_share));
+        let coded = self.coded.as_ref().map(|_| ("in strips", self.coded_share));
+        let all = compressed.into_iter().chain(coded);
+        all.map(|(what, share)| format!("{:.1} % of the data {what}", share * 100.0))
     }
 
-    /// The extent that is to be treated next.
-    pub fn next_move(&mut self) -> Option<Move> {
-        self.to_compress.pop_front().map(|extent| Move::Compress { extent })
+    /// The extents that are to be treated next.
+    pub fn next_move(&mut self, store: &ReplicatedStore) -> Option<Move> {
+        let compress = self.to_compress.pop_front().map(|extent| Move::Compress { extent });
+        compress.or_else(|| {
+            let data = store.erasure_coding?.data as usize;
+            let extent = *self.to_code.get(data - 1)?;
+            self.to_code.drain(..data);
+            Some(Move::Code { extent })
+        })
+    }
+
+    /// Whether the extent at a byte, with this hash, is in a strip.
+    pub fn is_coded(&self, at: u64, hash: u64) -> bool {
+        self.coded.as_ref().is_some_and(|coded| coded.is_cold(at, hash))
+    }
+
+    /// Share of all that is stored that belongs to strips.
+    pub fn stored_in_strips(&self, store: &ReplicatedStore) -> f64 {
+        let Some(coding) = store.erasure_coding else { return 0.0 };
+        let in_strips = self.coded_share * f64::from(store.strip_parts()) / f64::from(coding.data);
+        in_strips / (in_strips + (1.0 - self.coded_share) * f64::from(store.replicas))
     }
 }
 
@@ -77,11 +121,17 @@ impl Array {
     pub(super) fn count_extent_write(&mut self, store: usize, at: u64) {
         let settings = &self.hardware.replicated_stores[store];
         let extent_bytes = settings.extent_bytes;
+        let extent = at / extent_bytes;
         let state = &mut self.replicated[store].cold_data;
-        let Some(compressed) = &mut state.compressed else { return };
-        if compressed.count_write(at) {
-            // It will be cold again after the delay. Until then others come to be, like it: one of them now.
-            state.to_compress.push_back(at / extent_bytes);
+        // It will be cold again after the delay. Until then others come to be, like it: one of them now.
+        if state.compressed.as_mut().is_some_and(|compressed| compressed.count_write(at)) {
+            state.to_compress.push_back(extent);
+            self.begin_moves(store);
+        }
+        let state = &mut self.replicated[store].cold_data;
+        if state.coded.as_mut().is_some_and(|coded| coded.count_write(at)) {
+            state.to_code.push_back(extent);
+            self.leave_strip(store, extent);
             self.begin_moves(store);
         }
         self.look_at_cold_data(store);
@@ -89,7 +139,9 @@ impl Array {
 
     fn look_at_cold_data(&mut self, store: usize) {
         let state = &mut self.replicated[store].cold_data;
-        if !state.compressed.as_mut().is_some_and(|compressed| compressed.look(self.now_ns)) {
+        let kinds = [&mut state.compressed, &mut state.coded].into_iter().flatten();
+        let looked = kinds.map(|cold| cold.look(self.now_ns)).fold(false, |any, looked| any | looked);
+        if !looked {
             return;
         }
         let on_store = self.volumes.iter().filter(
@@ -101,6 +153,9 @@ impl Array {
         let settings = &self.hardware.replicated_stores[store];
         if let Some(compressed) = &state.compressed {
             state.compressed_share = compressed.shares(&data, settings.extent_bytes / BLOCK_BYTES).1;
+        }
+        if let Some(coded) = &state.coded {
+            state.coded_share = coded.shares(&data, 1).0;
         }
         let stored_share = state.stored_share(settings);
         self.replicated[store].extents.fill(stored_share);

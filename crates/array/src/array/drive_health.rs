@@ -75,7 +75,7 @@ impl Health {
 }
 
 fn has_drive(node: &StoreNode, drive: usize) -> bool {
-    node.flash.contains(&drive) || node.disks.contains(&drive)
+    node.drives().any(|other| other == drive)
 }
 
 impl Array {
@@ -86,7 +86,7 @@ impl Array {
         }
     }
 
-    fn store_of_drive(&self, drive: usize) -> Option<usize> {
+    pub(super) fn store_of_drive(&self, drive: usize) -> Option<usize> {
         let stores = &self.hardware.replicated_stores;
         stores.iter().position(|store| store.nodes.iter().any(|node| has_drive(node, drive)))
     }
@@ -123,20 +123,21 @@ impl Array {
             let (other, byte) = self.extent_place(store, holder, extent)?;
             (other != drive && !self.is_bad_copy(store, other, extent)).then_some((holder, other, byte))
         });
-        let Some((holder, other, byte)) = good else {
-            self.job(waits).lost = true;
-            self.part_done(waits);
-            return;
-        };
-        self.replicated[store].health.repaired.insert((drive, extent));
-        let volume = self.job(waits).volume as usize;
-        if self.volumes[volume].placement.target != (Target::ReplicatedStore { store, node: holder }) {
-            self.job(waits).remote = Some(holder as u32);
-        }
         let bytes = self.hardware.replicated_stores[store].extent_bytes;
         let second = self.new_job(Kind::GoodCopy { store: store as u32, extent, drive: drive as u32, waits });
         self.job(second).bytes = bytes;
-        self.issue(second, &[(other, byte, bytes)], false);
+        let volume = self.job(waits).volume as usize;
+        let Target::ReplicatedStore { node, .. } = self.volumes[volume].placement.target else { return };
+        if let Some((holder, other, byte)) = good {
+            self.job(waits).remote = (holder != node).then_some(holder as u32).or(self.job(waits).remote);
+            self.issue(second, &[(other, byte, bytes)], false);
+        } else if !self.read_strip(second, store, node, extent, (0, bytes)) {
+            self.free_jobs.push(second);
+            self.job(waits).lost = true;
+            self.part_done(waits);
+            return;
+        }
+        self.replicated[store].health.repaired.insert((drive, extent));
     }
 
     /// The good copy was read: the request goes on, and the bad one is written again.

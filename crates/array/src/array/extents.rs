@@ -7,7 +7,6 @@
 //!   (`residency`). An extent that comes to flash is read from its disks, all copies of it, and another one goes back.
 //! * A volume that has moved to another node reads its extents over the network where no copy is on the new one. An extent
 //!   that was read so a number of times is copied there, and the copy at its old home is given up.
-//! * A drive that is lost is read around, and its extents are copied from the other nodes to where there is room.
 //! * Moves are made one after another, at a set rate at most.
 //!
 //! Left out: rewritten data that leave their old home, reads of an extent that forget in time, writes that begin on flash.
@@ -35,6 +34,8 @@ pub(super) enum Move {
     Empty { drive: u32 },
     /// To where it is, compressed.
     Compress { extent: u64 },
+    /// Into a strip, with others.
+    Code { extent: u64 },
 }
 
 /// The extents of a store.
@@ -49,9 +50,6 @@ pub(super) struct Extents {
     disk_used_share: f64,
     /// Drives that are lost.
     pub dead: Vec<bool>,
-    /// Bytes of lost drives that are still to be copied, and copies begun.
-    recopy_bytes: u64,
-    recopied: u64,
     /// The end of each volume in the store, and the node that it began on.
     first_homes: Vec<(u64, usize)>,
     /// Extents whose home is another one now.
@@ -89,8 +87,6 @@ impl Extents {
             disk_bytes: room(|node| &node.disks),
             disk_used_share: 1.0,
             dead: vec![false; drives.len()],
-            recopy_bytes: 0,
-            recopied: 0,
             first_homes: homes.collect(),
             new_homes: FixedHashMap::default(),
             read_from_afar: FixedHashMap::default(),
@@ -123,8 +119,17 @@ impl Extents {
 }
 
 impl Array {
-    /// Nodes that hold an extent, its home first if it holds one.
+    /// Nodes that hold an extent, its home first if it holds one. In a strip that is one node.
     pub(super) fn holders(&self, store: usize, extent: u64) -> SmallVec<[usize; 3]> {
+        let mut holders = self.replica_nodes(store, extent);
+        if self.is_in_strip(store, extent) {
+            holders.truncate(1);
+        }
+        holders
+    }
+
+    /// Nodes that hold an extent when it is replicated, its home first if it holds one.
+    pub(super) fn replica_nodes(&self, store: usize, extent: u64) -> SmallVec<[usize; 3]> {
         let settings = &self.hardware.replicated_stores[store];
         let home = self.replicated[store].extents.home(extent, settings.extent_bytes);
         let count = settings.nodes.len() as u64;
@@ -153,9 +158,12 @@ impl Array {
 
     /// Drive and byte of an extent on a node; `None` if the drive is lost.
     pub(super) fn extent_place(&self, store: usize, node: usize, extent: u64) -> Option<(usize, u64)> {
+        self.place_in_tier(store, node, extent, self.is_on_flash(store, extent))
+    }
+
+    pub(super) fn is_on_flash(&self, store: usize, extent: u64) -> bool {
         let at = extent * self.hardware.replicated_stores[store].extent_bytes;
-        let on_flash = self.replicated[store].extents.tiers.holds(at, mix(mix(extent) ^ self.seed));
-        self.place_in_tier(store, node, extent, on_flash)
+        self.replicated[store].extents.tiers.holds(at, mix(mix(extent) ^ self.seed))
     }
 
     pub(super) fn place_in_tier(
@@ -165,6 +173,12 @@ impl Array {
         extent: u64,
         on_flash: bool,
     ) -> Option<(usize, u64)> {
+        let (drive, byte) = self.spot(store, node, extent, on_flash);
+        (!self.replicated[store].extents.dead[drive]).then_some((drive, byte))
+    }
+
+    /// Drive and byte of an extent on a node, whether the drive is well or not.
+    pub(super) fn spot(&self, store: usize, node: usize, extent: u64, on_flash: bool) -> (usize, u64) {
         let settings = &self.hardware.replicated_stores[store];
         let state = &self.replicated[store].extents;
         let node = &settings.nodes[node];
@@ -182,7 +196,7 @@ impl Array {
         }
         let extents = (self.drives[drive].capacity_bytes() as f64 * share) as u64 / settings.extent_bytes;
         let byte = mix(hash) % extents.max(1) * settings.extent_bytes;
-        (!state.dead[drive]).then_some((drive, byte))
+        (drive, byte)
     }
 
     /// How many extents a drive holds, as far as the drives of a kind hold the same.
@@ -209,6 +223,7 @@ impl Array {
         holders
             .iter()
             .find_map(|holder| self.extent_place(store, *holder, extent).map(|place| (*holder, place)))
+            .or_else(|| self.recopied_part(store, extent))
     }
 
     /// A node has read an extent that it holds no copy of: often enough, and it gets one.
@@ -244,7 +259,7 @@ impl Array {
         let ReplicatedState { extents: state, cold_data, .. } = &mut self.replicated[store];
         let followed = state.moves.pop_front().or(emptied);
         let wanted = followed.or_else(|| state.tiers.next_swap().map(Move::Tier));
-        let Some(next) = wanted.or_else(|| cold_data.next_move()) else {
+        let Some(next) = wanted.or_else(|| cold_data.next_move(settings)) else {
             state.moving = false;
             return;
         };
@@ -252,6 +267,7 @@ impl Array {
         let moved = match next {
             Move::Home { .. } | Move::Empty { .. } | Move::Compress { .. } => bytes,
             Move::Tier(_) => 2 * u64::from(settings.replicas) * bytes,
+            Move::Code { .. } => u64::from(settings.strip_parts()) * bytes,
         };
         state.next_move_ns = self.now_ns + (moved as f64 * 1e3 / mb_per_s) as u64;
         let id = self.new_job(Kind::MoveExtent { store: store as u32, made: next });
@@ -275,6 +291,7 @@ impl Array {
             }
             Move::Empty { drive } => self.empty_drive(id, store, drive as usize),
             Move::Compress { extent } => self.compress_extent(id, store, extent),
+            Move::Code { extent } => self.make_strip(id, store, extent),
         }
         self.part_done(id);
     }
@@ -321,7 +338,7 @@ impl Array {
             }
             Move::Tier(swap) => state.tiers.swapped(swap),
             Move::Empty { drive } => self.drive_emptied(store, drive as usize),
-            Move::Compress { .. } => {}
+            Move::Compress { .. } | Move::Code { .. } => {}
         }
         let at_ns = self.replicated[store].extents.next_move_ns.max(self.now_ns);
         self.at(at_ns, Happening::MoveExtent(store as u32));
@@ -333,49 +350,6 @@ impl Array {
             if let Target::ReplicatedStore { store, node } = &mut volume.placement.target {
                 *node = to % self.hardware.replicated_stores[*store].nodes.len();
             }
-        }
-    }
-
-    /// A drive of a store is lost: its extents are read elsewhere, and copied from there.
-    pub(super) fn lose_extents(&mut self, drive: usize) {
-        for index in 0..self.hardware.replicated_stores.len() {
-            let store = &self.hardware.replicated_stores[index];
-            let on_flash = store.nodes.iter().any(|node| node.flash.contains(&drive));
-            if !on_flash && !store.nodes.iter().any(|node| node.disks.contains(&drive)) {
-                continue;
-            }
-            let share = store.flash_for_extents_pct / 100.0;
-            let state = &mut self.replicated[index].extents;
-            let share = if on_flash { share } else { state.disk_used_share };
-            state.dead[drive] = true;
-            state.recopy_bytes += (self.drives[drive].capacity_bytes() as f64 * share) as u64;
-            for _ in 0..self.hardware.rebuild.steps.max(1) {
-                self.recopy(index);
-            }
-        }
-    }
-
-    /// Copies the next extent: from a drive of one node to a drive of another.
-    pub(super) fn recopy(&mut self, store: usize) {
-        let settings = &self.hardware.replicated_stores[store];
-        let (bytes, count) = (settings.extent_bytes, settings.nodes.len() as u64);
-        let state = &mut self.replicated[store].extents;
-        if state.recopy_bytes == 0 {
-            return;
-        }
-        state.recopy_bytes = state.recopy_bytes.saturating_sub(bytes);
-        state.recopied += 1;
-        let hash = mix(self.seed ^ state.recopied << 20);
-        let from_node = hash % count;
-        let to_node = (from_node + 1 + (hash >> 40) % (count - 1).max(1)) % count;
-        let place = |node: u64, extent: u64| self.extent_place(store, node as usize, extent);
-        // Another extent if the hash hits a lost drive: at most a few tries, for the loss is the exception.
-        let find = |node: u64| (0..64).find_map(|k| place(node, mix(hash + k) >> 20));
-        if let (Some((source, from)), Some((target, to))) = (find(from_node), find(to_node)) {
-            let id = self.new_job(Kind::Recopy { store: store as u32 });
-            self.job(id).bytes = bytes;
-            self.job(id).then_write.push((target, to, bytes));
-            self.issue(id, &[(source, from, bytes)], false);
         }
     }
 }

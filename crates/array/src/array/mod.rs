@@ -12,10 +12,12 @@ mod host;
 mod log_store;
 mod read_cache;
 mod rebuild;
+mod recopy;
 mod remote_copy;
 mod replicated;
 mod setup;
 mod statistics;
+mod strips;
 mod thin;
 
 use std::cell::RefCell;
@@ -482,7 +484,7 @@ impl Array {
             }
             Kind::Recopy { store } => {
                 self.free_jobs.push(id);
-                self.recopy(store as usize);
+                self.recopied(store as usize);
             }
             Kind::BadCopy { store, extent, drive, waits } => {
                 self.free_jobs.push(id);

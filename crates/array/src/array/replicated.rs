@@ -6,9 +6,10 @@
 //!   is written to the place of its extent on each of them; a full log holds writes up.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
 //!   its own node if a copy is there and alive, else over the network from another. Where extents lie, and what moves
-//!   them, is in `extents`; bad copies and slow drives are in `drive_health`, compression of cold data in `cold_data`.
+//!   them, is in `extents`; bad copies and slow drives are in `drive_health`, what happens to cold data in `cold_data`
+//!   and `strips`.
 //!
-//! Left out: the metadata store, erasure coding, deduplication, checksum time, sequential writes that pass by the write log.
+//! Left out: the metadata store, deduplication, checksum time, sequential writes that pass by the write log.
 
 use std::collections::VecDeque;
 
@@ -17,6 +18,7 @@ use world::FixedHashMap;
 use super::cold_data::ColdData;
 use super::drive_health::Health;
 use super::extents::Extents;
+use super::recopy::Recopies;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::DriveState;
 use crate::hardware::{ReplicatedStore, Target, VolumePlacement};
@@ -45,6 +47,7 @@ pub(super) struct ReplicatedState {
     nodes: Vec<Node>,
     pub extents: Extents,
     pub health: Health,
+    pub recopies: Recopies,
     pub cold_data: ColdData,
     pub hits: u64,
     pub misses: u64,
@@ -72,6 +75,7 @@ impl ReplicatedState {
             nodes: (0..store.nodes.len()).map(node).collect(),
             extents: Extents::new(store, drives, volumes, cold_data.stored_share(store)),
             health: Health::default(),
+            recopies: Recopies::default(),
             cold_data,
             hits: 0,
             misses: 0,
@@ -151,7 +155,11 @@ impl Array {
                                 self.read_from_afar(store, node, at / extent_bytes);
                             }
                         }
-                        None => self.job(id).lost = true,
+                        None => {
+                            let range = self.stored_range(id, store, at, take);
+                            let is_read = self.read_strip(id, store, node, at / extent_bytes, range);
+                            self.job(id).lost |= !is_read;
+                        }
                     }
                 }
             }
@@ -256,7 +264,7 @@ impl Array {
                 let take = (extent_bytes - from % extent_bytes).min(end - from);
                 let extent = from / extent_bytes;
                 self.count_extent_write(store, from);
-                for holder in self.holders(store, extent) {
+                for holder in self.replica_nodes(store, extent) {
                     let Some((drive, byte)) = self.extent_place(store, holder, extent) else { continue };
                     if holder != node {
                         self.send_between(id, store, node, holder, take);

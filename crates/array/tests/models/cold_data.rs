@@ -102,7 +102,7 @@ fn what_is_written_again_and_again_stays_as_it_is() {
 }
 
 /// Four writes of 32 KiB in a second, for 400 s: MiB that drives read, and MiB that they wrote for each MiB, in the last half.
-fn trickle(mut rig: Rig) -> (f64, f64, Rig) {
+pub fn trickle(mut rig: Rig) -> (f64, f64, Rig) {
     let (mut read, mut written) = (0, 0);
     let mut wishes = writes(5, 0, SPAN);
     for second in 0..400 {

@@ -1,7 +1,7 @@
 //! What every model owes, whatever is done to it: each request completes once, in order of time (the rig checks both at
 //! every step), never sooner than the least that its way takes; and equal seeds give equal times.
 
-use array::{DestageOrder, Event, Hardware, Layout, RemoteCopy, WhenLinkLost, WriteCache};
+use array::{DestageOrder, ErasureCoding, Event, Hardware, Layout, RemoteCopy, WhenLinkLost, WriteCache};
 use proptest::prelude::*;
 use world::sim::StorageOp;
 
@@ -30,6 +30,7 @@ fn layouts(index: usize) -> Hardware {
             let mut hardware = stores::replicated(SPAN, SPAN);
             if index / 11 % 2 == 1 {
                 hardware.replicated_stores[0].compression = cold_data::half(1.0);
+                hardware.replicated_stores[0].erasure_coding = Some(ErasureCoding { data: 2, delay_s: 1.0 });
             }
             hardware
         }

@@ -13,4 +13,5 @@ mod read_cache;
 mod remote_copy;
 mod simulation;
 mod stores;
+mod strips;
 mod thin;

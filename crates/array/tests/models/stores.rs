@@ -32,12 +32,18 @@ pub fn log_store(bytes: u64, resident: u64) -> Hardware {
 
 /// Three nodes with one flash drive and three disks each.
 pub fn replicated(bytes: u64, resident: u64) -> Hardware {
+    replicated_on(3, bytes, resident)
+}
+
+/// The same with so many nodes.
+pub fn replicated_on(nodes: usize, bytes: u64, resident: u64) -> Hardware {
+    let count = nodes;
     let mut hardware = one_group(Layout::Raid0, 1, &nearline(), None, bytes);
     hardware.groups.clear();
     hardware.drives.clear();
     hardware.controllers = vec![controller(None)];
     let mut nodes = Vec::new();
-    for node in 0..3 {
+    for node in 0..count {
         let first = hardware.drives.len();
         hardware.drives.push(drive(&format!("flash {node}"), flash()));
         for disk in 0..3 {

@@ -1,9 +1,12 @@
 //! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does with cold data.
 
-use array::{Compression, Link, ReplicatedStore, StoreNode};
+use array::{Compression, ErasureCoding, Link, ReplicatedStore, StoreNode};
 use solution::ReplicatedStore as Spec;
 
 use super::{Builder, Outcome};
+
+/// Extents of a strip, at most.
+const STRIP_EXTENTS: u32 = 4;
 
 impl Builder<'_> {
     pub(super) fn replicated_store(
@@ -32,8 +35,10 @@ impl Builder<'_> {
         let store = store.map_err(|error| self.bad("array.store", error))?;
         let resident_bytes = self.resident_bytes(place)?;
         let tiers_by_reads = spec.tiers_by_reads.unwrap_or(store.tiers_by_reads);
-        let compression = self.compression(spec)?;
-        let store = ReplicatedStore { name, nodes, resident_bytes, tiers_by_reads, compression, ..store };
+        let (compression, erasure_coding) =
+            (self.compression(spec)?, self.erasure_coding(spec, store.replicas)?);
+        let cold = ReplicatedStore { compression, erasure_coding, ..store };
+        let store = ReplicatedStore { name, nodes, resident_bytes, tiers_by_reads, ..cold };
         self.hardware.replicated_stores.push(store);
         Ok(self.hardware.replicated_stores.len() - 1)
     }
@@ -55,5 +60,22 @@ impl Builder<'_> {
         }
         let stored_per_written = wished.stored_per_written;
         Ok(Some(Compression { stored_per_written, delay_s: wished.delay_min * 60.0 }))
+    }
+
+    /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one that is left.
+    fn erasure_coding(&self, spec: &Spec, replicas: u32) -> Outcome<Option<ErasureCoding>> {
+        let Some(wished) = spec.erasure_coding else { return Ok(None) };
+        let parities = replicas.saturating_sub(1);
+        let data = spec.nodes.saturating_sub(2 * parities).min(STRIP_EXTENTS);
+        if parities == 0 || data < 2 {
+            let message = format!("{replicas} copies on {} nodes leave none for strips", spec.nodes);
+            let help = format!("{} nodes at least", 2 + 2 * parities);
+            return Err(self.solution.error("array.store.erasure_coding", message, Some(help)));
+        }
+        if !(wished.delay_days > 0.0 && wished.delay_days.is_finite()) {
+            let message = "strips are made after a delay above 0 days";
+            return Err(self.solution.error("array.store.erasure_coding.delay_days", message, None));
+        }
+        Ok(Some(ErasureCoding { data, delay_s: wished.delay_days * 86_400.0 }))
     }
 }
