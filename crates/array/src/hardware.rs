@@ -628,6 +628,13 @@ pub enum Event {
         /// The node, from 0; beyond the last one they begin anew.
         node: usize,
     },
+    /// A node of a replicated store dies, with all its drives and their copies. Hosts on it are not looked at.
+    NodeDies {
+        /// The store.
+        store: usize,
+        /// The node.
+        node: usize,
+    },
     /// The cache is no longer protected: writes go through to the drives.
     CacheUnprotected {
         /// The controller.

@@ -59,8 +59,21 @@ pub struct VolumeParts {
     pub remote_copy: Option<(usize, usize)>,
     /// The controller that owns it.
     pub controller: usize,
-    /// The node that serves it, in a replicated store.
-    pub node: Option<usize>,
+    /// Where it is served, in a replicated store.
+    pub node: Option<StoreNode>,
+}
+
+/// A node of a replicated store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreNode {
+    /// The store.
+    pub store: usize,
+    /// The node.
+    pub node: usize,
+    /// How many nodes the store has.
+    pub nodes: usize,
+    /// How many copies it keeps of everything.
+    pub replicas: usize,
 }
 
 type Outcome<T> = Result<T, Box<SolutionError>>;
@@ -200,8 +213,11 @@ impl Builder<'_> {
             };
             let (drives, node) = match (target, group) {
                 (Target::ReplicatedStore { store, node }, _) => {
-                    let parts = &self.hardware.replicated_stores[store].nodes[node];
-                    (parts.disks.iter().chain(&parts.flash).copied().collect(), Some(node))
+                    let spec = &self.hardware.replicated_stores[store];
+                    let (nodes, replicas) = (spec.nodes.len(), spec.replicas as usize);
+                    let parts = &spec.nodes[node];
+                    let drives = parts.disks.iter().chain(&parts.flash).copied().collect();
+                    (drives, Some(StoreNode { store, node, nodes, replicas }))
                 }
                 (_, Some(group)) => (self.hardware.groups[group].drives.clone(), None),
                 _ => (Vec::new(), None),

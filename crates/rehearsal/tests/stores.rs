@@ -109,6 +109,31 @@ fn strips_of_data_that_are_overwritten_cost_reads_and_a_lost_disk_costs_more() {
 }
 
 #[test]
+fn a_node_that_dies_slows_reads_while_others_copy_what_it_held() {
+    let fault = "kind = \"node_dies\"\nat_s = 20\ntest = \"performance\"";
+    let base = Question { assumptions: DISKS, ..question("sessions = 4") };
+    let answer = base.clone().with_fault(fault).answer();
+    answer.event("expected fault: node 2 of the store of h dies");
+    let (before, during) = (answer.phase(TransactionalRead, 0, 20), answer.phase(TransactionalRead, 20, 40));
+    assert!(during.latency_ms > 1.1 * before.latency_ms, "{before:?} {during:?}");
+    let (_, summary) = answer.event("as users saw it: node 2");
+    assert!(summary.ends_with("% copied"), "{summary}");
+    // Little data are soon copied.
+    let little = Question { database_mib: 128, ..base.clone() }.with_fault(fault).answer();
+    little.event("copied after");
+    for (wrong, complaint) in [
+        ("node = 1", "h runs on node 1"),
+        ("node = 4", "nodes 1 to 3"),
+        ("[[fault]]\nkind = \"node_dies\"\nnode = 3", "2 copies may lose 1"),
+    ] {
+        let refused = base.clone().with_fault(&format!("{fault}\n{wrong}")).refusal();
+        assert!(refused.contains(complaint), "{refused}");
+    }
+    let elsewhere = Question::new("sessions = 1").with_fault(fault).refusal();
+    assert!(elsewhere.contains("no node of a replicated store"), "{elsewhere}");
+}
+
+#[test]
 fn strips_that_cannot_be_are_refused_at_their_line() {
     let few = "store = { kind = \"replicated\", model = \"2016\", nodes = 3,\n\
         erasure_coding = { delay_days = 0.001 } }";

@@ -230,7 +230,7 @@ pub struct Fault {
     pub database: Option<String>,
     /// Page of the database that rots, from 1; 4096 when not given.
     pub page: Option<u32>,
-    /// Node of its replicated store that a host moves to, from 1; the one after its own when not given.
+    /// Node of its replicated store that a host moves to, or that dies, from 1; the one after its own when not given.
     pub node: Option<u32>,
     /// One in so many extents on a disk of a replicated store is bad; 1000 when not given.
     pub one_in: Option<u64>,

@@ -46,8 +46,9 @@ pub(super) struct Extents {
     written_bytes: f64,
     flash_bytes: f64,
     disk_bytes: f64,
-    /// Share of each disk that extents use.
+    /// Share of each disk that extents use, and of the room for them on flash.
     disk_used_share: f64,
+    flash_used_share: f64,
     /// Drives that are lost.
     pub dead: Vec<bool>,
     /// The end of each volume in the store, and the node that it began on.
@@ -86,6 +87,7 @@ impl Extents {
             flash_bytes: room(|node| &node.flash) * store.flash_for_extents_pct / 100.0,
             disk_bytes: room(|node| &node.disks),
             disk_used_share: 1.0,
+            flash_used_share: 1.0,
             dead: vec![false; drives.len()],
             first_homes: homes.collect(),
             new_homes: FixedHashMap::default(),
@@ -104,6 +106,7 @@ impl Extents {
         let has_disks = self.disk_bytes > 0.0;
         let share = if has_disks { (self.flash_bytes / stored).min(1.0) } else { 1.0 };
         self.tiers.set_room(share);
+        self.flash_used_share = (stored / self.flash_bytes).min(1.0);
         if has_disks {
             self.disk_used_share = (stored * (1.0 - share) / self.disk_bytes).min(1.0);
         }
@@ -203,10 +206,11 @@ impl Array {
     pub(super) fn extents_on(&self, store: usize, drive: usize) -> u64 {
         let settings = &self.hardware.replicated_stores[store];
         let on_flash = settings.nodes.iter().any(|node| node.flash.contains(&drive));
+        let state = &self.replicated[store].extents;
         let share = if on_flash {
-            settings.flash_for_extents_pct / 100.0
+            settings.flash_for_extents_pct / 100.0 * state.flash_used_share
         } else {
-            self.replicated[store].extents.disk_used_share
+            state.disk_used_share
         };
         ((self.drives[drive].capacity_bytes() as f64 * share) as u64 / settings.extent_bytes).max(1)
     }

@@ -19,6 +19,7 @@ impl Array {
             Event::ControllerFails { controller } => self.controller_fails(controller),
             Event::ExtentsRot { drive, one_in } => self.rot_extents(drive, one_in),
             Event::HostMoves { host, node } => self.move_volumes(&host, node),
+            Event::NodeDies { store, node } => self.node_dies(store, node),
             Event::CacheUnprotected { controller } => self.protect(controller, false),
             Event::CacheProtected { controller } => self.protect(controller, true),
         }
@@ -57,6 +58,13 @@ impl Array {
             let waiting = std::mem::take(&mut self.controllers[controller].waiting);
             waiting.into_iter().for_each(|id| self.arrive(id));
         }
+    }
+
+    fn node_dies(&mut self, store: usize, node: usize) {
+        let stores = &self.hardware.replicated_stores;
+        let node = stores.get(store).and_then(|store| store.nodes.get(node));
+        let drives: Vec<usize> = node.iter().flat_map(|node| node.drives()).collect();
+        drives.into_iter().for_each(|drive| self.drive_fails(drive));
     }
 
     fn drive_fails(&mut self, drive: usize) {

@@ -585,6 +585,13 @@ impl SharedArray {
         array.rebuild(drive)
     }
 
+    /// See [`Array::recopying`]. Time moves on to `now` first.
+    pub fn recopying(&self, now: Time, store: usize, node: usize) -> Option<RebuildStatus> {
+        let mut array = self.0.borrow_mut();
+        array.advance(now.ns);
+        array.recopying(store, node)
+    }
+
     /// See [`Array::rebalance`]. Time moves on to `now` first.
     pub fn rebalance(&self, now: Time, group: usize) -> Option<RebuildStatus> {
         let mut array = self.0.borrow_mut();

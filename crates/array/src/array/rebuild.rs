@@ -78,10 +78,12 @@ pub(super) struct RebuildState {
 }
 
 impl Array {
-    /// How far the rebuild of `drive` is; `None` if it was not lost, or belongs to no group.
+    /// How far the rebuild of `drive` is, or the copying of what it held; `None` if it was not lost, or belongs to nothing.
     pub fn rebuild(&self, drive: usize) -> Option<RebuildStatus> {
         let of_drive = |state: &&RebuildState| matches!(state.purpose, Purpose::Lost { drive: lost, .. } if lost == drive);
-        self.rebuilds.iter().find(of_drive).map(|state| state.status)
+        let rebuilt = self.rebuilds.iter().find(of_drive).map(|state| state.status);
+        rebuilt
+            .or_else(|| self.replicated.iter().find_map(|state| state.recopies.status(|lost| lost == drive)))
     }
 
     /// How far the last rebalancing of `group` is; `None` if no drives were added to it.

@@ -1,4 +1,4 @@
-//! What a replicated store does about lost drives: it reads around them, and copies what they held from other nodes.
+//! What a replicated store does about lost drives, and nodes with all of theirs: it reads around them, and copies what they held from other nodes.
 //!
 //! * As many extents are copied at a time as the settings of rebuilds allow steps, of the drive that was lost first before others.
 //! * What was part of a strip is worked out from as many other parts as the strip has extents, on as many nodes.
@@ -7,18 +7,26 @@
 //! Left out: the network between the nodes, a lost drive that is replaced, room that is left for the copies.
 
 use smallvec::SmallVec;
+use world::Time;
 
 use super::strips::Part;
-use super::{Array, Kind};
+use super::{Array, Kind, RebuildStatus};
 use crate::hardware::StoreNode;
 use crate::mix;
 use crate::residency::of_two_to_32;
 
-/// Bytes of a lost drive, and those of them that are still to be copied.
+/// Bytes of a lost drive, those of them that are still to be copied, and when there were none any more.
 struct Lost {
     drive: usize,
     bytes: u64,
     left: u64,
+    ended: Option<Time>,
+}
+
+impl Lost {
+    fn left_share(&self) -> f64 {
+        self.left as f64 / self.bytes.max(1) as f64
+    }
 }
 
 /// The lost drives of a store, in the order in which they were.
@@ -33,7 +41,23 @@ impl Recopies {
     /// Whether an extent with this hash was on a drive that is lost, and has been copied.
     fn has_copied(&self, drive: usize, hash: u64) -> bool {
         let lost = self.lost.iter().find(|lost| lost.drive == drive);
-        lost.is_some_and(|lost| hash >> 32 >= of_two_to_32(lost.left as f64 / lost.bytes.max(1) as f64))
+        lost.is_some_and(|lost| hash >> 32 >= of_two_to_32(lost.left_share()))
+    }
+
+    /// How far what lost drives of those asked for held is copied; `None` if none is lost.
+    pub fn status(&self, is_asked_for: impl Fn(usize) -> bool) -> Option<RebuildStatus> {
+        let lost: Vec<&Lost> = self.lost.iter().filter(|lost| is_asked_for(lost.drive)).collect();
+        let last = lost
+            .iter()
+            .map(|lost| lost.ended)
+            .collect::<Option<Vec<Time>>>()
+            .map(|ended| ended.into_iter().max());
+        let (left, bytes) =
+            lost.iter().fold((0, 0), |(left, bytes), lost| (left + lost.left, bytes + lost.bytes));
+        match last {
+            Some(last) => last.map(RebuildStatus::Ended),
+            None => Some(RebuildStatus::UnderWay(1.0 - left as f64 / bytes.max(1) as f64)),
+        }
     }
 }
 
@@ -45,19 +69,30 @@ impl StoreNode {
 }
 
 impl Array {
+    /// How far what a lost node of a replicated store held is copied; `None` if it lives.
+    pub fn recopying(&self, store: usize, node: usize) -> Option<RebuildStatus> {
+        let node = &self.hardware.replicated_stores[store].nodes[node];
+        self.replicated[store].recopies.status(|drive| node.drives().any(|other| other == drive))
+    }
+
     /// A drive of a store is lost: its extents are read elsewhere, and copied from there.
     pub(super) fn lose_extents(&mut self, drive: usize) {
         let Some(store) = self.store_of_drive(drive) else { return };
         let bytes = self.extents_on(store, drive) * self.hardware.replicated_stores[store].extent_bytes;
         let state = &mut self.replicated[store];
         if !std::mem::replace(&mut state.extents.dead[drive], true) {
-            state.recopies.lost.push(Lost { drive, bytes, left: bytes });
+            state.recopies.lost.push(Lost { drive, bytes, left: bytes, ended: None });
             self.recopy(store);
         }
     }
 
     pub(super) fn recopied(&mut self, store: usize) {
-        self.replicated[store].recopies.under_way -= 1;
+        let ended = Time { ns: self.now_ns };
+        let state = &mut self.replicated[store].recopies;
+        state.under_way -= 1;
+        for lost in state.lost.iter_mut().filter(|lost| lost.left == 0) {
+            lost.ended.get_or_insert(ended);
+        }
         self.recopy(store);
     }
 

@@ -3,7 +3,8 @@
 //! * A request costs its node's storage software a time on one of its cores, then goes on. Writes of a volume are taken one
 //!   after another, each for the acknowledge time of its controller.
 //! * A write is acknowledged when the write logs of `replicas` nodes have it on flash. Drained in order of arrival, it
-//!   is written to the place of its extent on each of them; a full log holds writes up.
+//!   is written to the place of its extent on each of them; a full log holds writes up. Logs on a node that has died are
+//!   those of others: what it had logged is drained from the copies.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
 //!   its own node if a copy is there and alive, else over the network from another. Where extents lie, and what moves
 //!   them, is in `extents`; bad copies and slow drives are in `drive_health`, what happens to cold data in `cold_data`
@@ -13,6 +14,7 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
 use world::FixedHashMap;
 
 use super::cold_data::ColdData;
@@ -220,12 +222,13 @@ impl Array {
                 state.memory.insert(block);
             }
             state.drain.push_back((at, bytes));
-            for copy in 0..replicas.min(count) {
-                // The further copies take turns over the other nodes.
-                let turn = (log_at / BLOCK_BYTES) as usize;
-                let holder =
-                    if copy == 0 { node } else { (node + 1 + (turn + copy - 1) % (count - 1)) % count };
-                let Some(drive) = self.log_drive(store, holder, log_at) else { continue };
+            // The further copies take turns over the other nodes, as far as they live.
+            let turn = (log_at / BLOCK_BYTES) as usize;
+            let others = (0..count - 1).map(|k| (node + 1 + (turn + k) % (count - 1)) % count);
+            let log = |holder| Some((holder, self.log_drive(store, holder, log_at)?));
+            let copies = others.filter_map(log).take(replicas - 1);
+            let logs: SmallVec<[(usize, usize); 3]> = log(node).into_iter().chain(copies).collect();
+            for (holder, drive) in logs {
                 if holder != node {
                     self.send_between(id, store, node, holder, bytes);
                 }
@@ -265,7 +268,9 @@ impl Array {
                 let extent = from / extent_bytes;
                 self.count_extent_write(store, from);
                 for holder in self.replica_nodes(store, extent) {
-                    let Some((drive, byte)) = self.extent_place(store, holder, extent) else { continue };
+                    let place = self.extent_place(store, holder, extent).map(|place| (holder, place));
+                    let place = place.or_else(|| self.recopied_part(store, extent));
+                    let Some((holder, (drive, byte))) = place else { continue };
                     if holder != node {
                         self.send_between(id, store, node, holder, take);
                     }

@@ -152,6 +152,7 @@ impl Array {
             part.state = match self.drive_slots[index].map(|(group, slot)| self.groups[group].slots[slot]) {
                 Some(Slot::Lost) => "lost".into(),
                 Some(Slot::Rebuilding(_)) => "rebuilding".into(),
+                _ if self.replicated.iter().any(|state| state.extents.dead[index]) => "lost".into(),
                 _ => self.replicated.iter().find_map(|state| state.health.words(index)).unwrap_or_default(),
             };
             parts.push(part);

@@ -2,7 +2,7 @@
 
 use array::{
     Assumptions, DeviceReport, Drive, DriveModel, Event, Hardware, Layout, LogStore, PartKind, Path,
-    ReplicatedStore, StoreNode, Target,
+    RebuildStatus, ReplicatedStore, StoreNode, Target,
 };
 use world::sim::StorageOp;
 
@@ -399,4 +399,50 @@ fn a_store_takes_the_writes_of_a_volume_one_after_another() {
     };
     let (alone, four) = (write_ms(1), write_ms(4));
     assert!(alone < 3.5 && four > 7.5, "{alone} ms, four at a time {four} ms");
+}
+
+#[test]
+fn a_node_that_dies_costs_a_copy_of_everything_until_others_have_it() {
+    let span = 16 * GIB;
+    let mut hardware = replicated_on(4, span, span);
+    let store = &mut hardware.replicated_stores[0];
+    (store.flash_for_extents_pct, store.ram_cache_bytes) = (0.0, 0);
+    hardware.rebuild.steps = 1;
+    let nodes = hardware.replicated_stores[0].nodes.clone();
+    let mut rig = Rig::new(build(hardware), &["/v"], span);
+    // Bytes that drives are written for each byte; a write at a time, so that all is drained.
+    let mut wishes = mixed(5, span, 32 * KIB, 100);
+    let mut written = |rig: &mut Rig, seconds: u32| {
+        let (mut bytes, mut count) = (0, 0);
+        for _ in 0..seconds * 10 {
+            rig.submit(wishes());
+            count += rig.run(0, 0.1, || (0, StorageOp::Sync, 0, 0)).writes;
+            let report = rig.report();
+            let drives = report.parts.iter().filter(|part| part.kind == PartKind::Drive);
+            // What is copied meanwhile is written by the MiB.
+            bytes += drives.map(|drive| drive.write_bytes % MIB).sum::<u64>();
+        }
+        bytes as f64 / (count * 32 * KIB) as f64
+    };
+    let before = written(&mut rig, 20);
+    assert_eq!(rig.array.rebuild(nodes[3].disks[0]), None);
+    rig.schedule(20.0, Event::NodeDies { store: 0, node: 3 });
+    let short = written(&mut rig, 2);
+    assert!(matches!(rig.array.rebuild(nodes[3].disks[2]), Some(RebuildStatus::UnderWay(_))));
+    written(&mut rig, 300);
+    assert!(matches!(rig.array.rebuild(nodes[3].disks[2]), Some(RebuildStatus::Ended(_))));
+    let after = written(&mut rig, 20);
+    // Two logs all the time, and one copy of three on the node.
+    assert!((before - 4.0).abs() < 0.02 && (after - 4.0).abs() < 0.02, "{before} {after}");
+    assert!((3.5..3.85).contains(&short), "{short}");
+    // The volume goes on on the next node, without a copy of most extents, and then its old one dies, and one more.
+    let mut reads = random_reads(6, span, 32 * KIB);
+    rig.drain();
+    for (node, from_s) in [(0, 400.0), (2, 900.0)] {
+        rig.schedule(from_s, Event::HostMoves { host: "h".into(), node: 1 });
+        rig.schedule(from_s, Event::NodeDies { store: 0, node });
+        let before_s = from_s - rig.now().ns as f64 / 1e9;
+        assert_eq!(rig.run(1, before_s + 5.0, &mut reads).failed, 0, "node {node}");
+        rig.run(0, 480.0, || (0, StorageOp::Sync, 0, 0));
+    }
 }

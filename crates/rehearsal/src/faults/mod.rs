@@ -105,6 +105,13 @@ impl Stage<'_, '_> {
                     self.watch(status, "rebuilt", number, planned, test).await;
                 }
             }
+            Effect::NodeLost { store, node } => {
+                schedule(&array::Event::NodeDies { store: *store, node: *node });
+                if let Some(array) = self.array {
+                    let status = || array.recopying(self.simulation.now(), *store, *node);
+                    self.watch(status, "copied", number, planned, test).await;
+                }
+            }
             Effect::Cut { link, remote_copy } => {
                 schedule(&array::Event::LinkLost { link: *link });
                 let over =

@@ -1,10 +1,12 @@
 //! `[[fault]]` of the solution file on the parts of the model.
 
+use std::collections::BTreeSet;
+
 use array::Event;
 use campaign::database_path;
 use solution::{Deployment, Fault, Solution, SolutionError};
 
-use crate::storage::VolumeParts;
+use crate::storage::{StoreNode, VolumeParts};
 
 /// A fault with what it hits.
 #[derive(Debug, Clone)]
@@ -25,13 +27,15 @@ pub(super) enum Effect {
     Cut { link: usize, remote_copy: usize },
     /// Something of the array is lost; a lost drive may be rebuilt.
     Lost { event: Event, drive: Option<usize> },
+    /// A node of a replicated store is lost, and what it held is copied among the others.
+    NodeLost { store: usize, node: usize },
     /// Disks come to the pool that this group is, and take their share of the data.
     Added { event: Event, group: usize },
     /// Bits of a page change in its file, at these bytes.
     Rot { path: String, bytes: [u64; 2] },
 }
 
-const KINDS: [&str; 10] = [
+const KINDS: [&str; 11] = [
     "disk_fails",
     "disk_slow",
     "disks_added",
@@ -40,11 +44,12 @@ const KINDS: [&str; 10] = [
     "cache_unprotected",
     "controller_fails",
     "host_moves",
+    "node_dies",
     "extents_rot",
     "bit_rot",
 ];
-const ENDLESS: [&str; 6] =
-    ["disk_fails", "disks_added", "controller_fails", "host_moves", "extents_rot", "bit_rot"];
+const ENDLESS: [&str; 7] =
+    ["disk_fails", "disks_added", "controller_fails", "host_moves", "node_dies", "extents_rot", "bit_rot"];
 /// The page that rots when the file names none: in the first 128 MiB of any database.
 const ROTTEN_PAGE: u32 = 4096;
 /// Inside the page; two bits, since one can be put right by the checksum.
@@ -60,6 +65,7 @@ pub fn planned(
     parts: &[VolumeParts],
 ) -> Result<Vec<PlannedFault>, Box<SolutionError>> {
     let mut planned = Vec::new();
+    let mut dead_nodes = BTreeSet::new();
     for (index, fault) in solution.file.fault.iter().enumerate() {
         let at = format!("fault[{index}]");
         let refuse = |field: &str, message: String, help: &str| {
@@ -92,12 +98,31 @@ pub fn planned(
             let help = "name host and volume, and describe [array]";
             return refuse("", "no modelled volume is hit by this fault".into(), help);
         };
-        if fault.kind == "host_moves" {
-            let Some(node) = hit.node else {
+        if matches!(fault.kind.as_str(), "host_moves" | "node_dies") {
+            let Some(own) = hit.node else {
                 let help = "describe a replicated store, or leave this fault out";
                 return refuse("", format!("{host} is on no node of a replicated store"), help);
             };
-            planned.push(host_moves(fault, &host, node));
+            if fault.kind == "host_moves" {
+                planned.push(host_moves(fault, &host, own.node));
+                continue;
+            }
+            let node = fault.node.map_or((own.node + 1) % own.nodes, |node| node.wrapping_sub(1) as usize);
+            if node >= own.nodes {
+                return refuse(".node", format!("the store has nodes 1 to {}", own.nodes), "");
+            }
+            let is_on_it = |parts: &&VolumeParts| parts.node == Some(StoreNode { node, ..own });
+            if let Some(on_it) = parts.iter().find(is_on_it) {
+                let message = format!("{} runs on node {} and would die with it", on_it.host, node + 1);
+                return refuse(".node", message, "name a node without a host, or let fewer hosts take part");
+            }
+            dead_nodes.insert((own.store, node));
+            if dead_nodes.iter().filter(|(store, _)| *store == own.store).count() >= own.replicas {
+                let message =
+                    format!("a store of {} copies may lose {} of its nodes", own.replicas, own.replicas - 1);
+                return refuse(".kind", message, "");
+            }
+            planned.push(node_dies(fault, &host, own, node));
             continue;
         }
         let disk = fault.disk.unwrap_or(1);
@@ -178,6 +203,15 @@ fn host_moves(fault: &Fault, host: &str, from: usize) -> PlannedFault {
         host: host.to_owned(),
         what: format!("{host} moves to another node of its store"),
         effect: Effect::Lost { event, drive: None },
+    }
+}
+
+fn node_dies(fault: &Fault, host: &str, own: StoreNode, node: usize) -> PlannedFault {
+    PlannedFault {
+        fault: fault.clone(),
+        host: host.to_owned(),
+        what: format!("node {} of the store of {host} dies", node + 1),
+        effect: Effect::NodeLost { store: own.store, node },
     }
 }
 
