@@ -12,7 +12,7 @@ use toml::{Table, Value};
 use crate::error::ArrayError;
 use crate::hardware::{
     Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, ReadCache, Rebuild, RemoteCopyCosts,
-    ReplicatedStore, WriteCache,
+    ReplicatedStore, TieredPool, WriteCache,
 };
 
 /// Where a value comes from.
@@ -148,6 +148,11 @@ impl Assumptions {
         self.get("dynamic_pool", name)
     }
 
+    /// A pool with tiers by kind; its groups, its schedule and whether it is settled are the caller's.
+    pub fn tiering(&self, name: &str) -> Result<TieredPool, ArrayError> {
+        self.get("tiering", name)
+    }
+
     /// A read cache by kind; its name, groups, drives and resident bytes are the caller's.
     pub fn read_cache(&self, name: &str) -> Result<ReadCache, ArrayError> {
         self.get("read_cache", name)
@@ -212,6 +217,7 @@ mod tests {
                     "link" => assumptions.link(&name).map(|_| ()),
                     "host" => assumptions.host(&name).map(|_| ()),
                     "dynamic_pool" => assumptions.dynamic_pool(&name).map(|_| ()),
+                    "tiering" => assumptions.tiering(&name).map(|_| ()),
                     "remote_copy" => assumptions.remote_copy(&name).map(|_| ()),
                     "read_cache" => assumptions.read_cache(&name).map(|_| ()),
                     "rebuild" => assumptions.rebuild(&name).map(|_| ()),

@@ -16,6 +16,8 @@ pub struct Hardware {
     pub controllers: Vec<Controller>,
     /// Cables, adapters and networks that data cross.
     pub links: Vec<Link>,
+    /// Pools of several kinds of disks (each over groups).
+    pub tiered_pools: Vec<TieredPool>,
     /// Thin pools (each on a group).
     pub thin_pools: Vec<ThinPool>,
     /// Log-structured stores (each on a group).
@@ -210,6 +212,48 @@ pub struct ThinPool {
     pub chunk_bytes: u64,
     /// Snapshots of all its volumes.
     pub snapshots: Option<Snapshots>,
+}
+
+/// A pool of groups of different disks, its tiers. Slices of volumes lie on the tier that their reads and writes earn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TieredPool {
+    /// The groups, the fastest first. Volumes, thin pools and caches name the last one, which stands for all.
+    #[serde(skip)]
+    pub tiers: Vec<usize>,
+    /// From one relocation to the next; the first one comes after this time.
+    #[serde(skip)]
+    pub every_s: f64,
+    /// What the first relocation moves has been there for long, and costs nothing.
+    #[serde(skip)]
+    pub settled: bool,
+    /// What lies on one tier, and moves, as a whole.
+    pub slice_bytes: u64,
+    /// Room of each tier that is kept free, in per cent: one slice at least.
+    pub free_pct: f64,
+    /// Time in which the weight of a read or write falls to half.
+    pub half_life_h: f64,
+    /// Rate at which slices are moved, one after another. MB = 10^6 bytes.
+    pub moves_mb_per_s: f64,
+}
+
+impl TieredPool {
+    /// The group that stands for all.
+    pub fn base(&self) -> usize {
+        self.tiers.last().copied().unwrap_or_default()
+    }
+
+    /// What a slice takes of a tier with rows of so many bytes.
+    pub(crate) fn slot_bytes(&self, row_bytes: u64) -> u64 {
+        self.slice_bytes.next_multiple_of(row_bytes.max(1)).max(1)
+    }
+
+    /// Slices for which a tier of so many bytes has room, in rows of so many.
+    pub fn slices(&self, tier_bytes: u64, row_bytes: u64) -> u64 {
+        let slots = tier_bytes / self.slot_bytes(row_bytes);
+        let kept_free = (slots as f64 * self.free_pct / 100.0) as u64;
+        slots.saturating_sub(kept_free.max(1))
+    }
 }
 
 /// Snapshots at a steady pace: what is written for the first time since the last one goes to a new place.

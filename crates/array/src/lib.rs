@@ -34,8 +34,8 @@ pub use error::ArrayError;
 pub use hardware::{
     Compression, Controller, DestageOrder, Drive, DriveModel, DynamicPool, ErasureCoding, Event, FlashDrive,
     Group, Hardware, HostCosts, Layout, Link, LogStore, MirrorReads, Path, ReadCache, Rebuild, RemoteCopy,
-    RemoteCopyCosts, ReplicatedStore, RotatingDisk, Snapshots, StoreNode, Target, ThinPool, VolumePlacement,
-    WhenLinkLost, WriteCache,
+    RemoteCopyCosts, ReplicatedStore, RotatingDisk, Snapshots, StoreNode, Target, ThinPool, TieredPool,
+    VolumePlacement, WhenLinkLost, WriteCache,
 };
 pub use report::{DeviceReport, PartKind, PartReport};
 

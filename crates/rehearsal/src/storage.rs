@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link,
-    MirrorReads, Path, RemoteCopy, SharedArray, Target, VolumePlacement, WhenLinkLost,
+    MirrorReads, Path, RemoteCopy, SharedArray, Target, TieredPool, VolumePlacement, WhenLinkLost,
 };
 use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
 
@@ -48,7 +48,7 @@ pub struct VolumeParts {
     pub host: String,
     /// Volume.
     pub volume: String,
-    /// Its disks in their order, those of its pool if it lies in one; in a replicated store those of its node, disks before
+    /// Its disks in their order, those of its pool if it lies in one, a faster tier last; in a replicated store those of its node, disks before
     /// flash; none in a log-structured one.
     pub drives: Vec<usize>,
     /// The group that is its pool, if disks can be added to that.
@@ -219,7 +219,7 @@ impl Builder<'_> {
                     let drives = parts.disks.iter().chain(&parts.flash).copied().collect();
                     (drives, Some(StoreNode { store, node, nodes, replicas }))
                 }
-                (_, Some(group)) => (self.hardware.groups[group].drives.clone(), None),
+                (_, Some(group)) => (self.drives_of(group), None),
                 _ => (Vec::new(), None),
             };
             let is_pool =
@@ -377,10 +377,15 @@ impl Builder<'_> {
             ));
         };
         let is_store = matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_)));
-        if is_store && self.solution.pool(pool_name, &at)?.thin_chunk_kib.is_some() {
+        let described = self.solution.pool(pool_name, &at)?;
+        if is_store && described.thin_chunk_kib.is_some() {
             let message =
                 format!("pool `{pool_name}` keeps data in a store, which takes room as it is written");
             return Err(self.solution.error(&at, message, Some("leave thin_chunk_kib out".into())));
+        }
+        if is_store && described.tiering.is_some() {
+            let message = format!("pool `{pool_name}` keeps data in a store, which has ways of its own");
+            return Err(self.solution.error(&at, message, Some("leave tiering out".into())));
         }
         let target = match self.spec.store.clone() {
             Some(Store::LogStructured { model, cache_disk, cache_disks }) => {
@@ -466,8 +471,25 @@ impl Builder<'_> {
         self.hardware.groups.len() - 1
     }
 
-    /// What a group holds, as its disks' data sheets say; whole stripe elements, or rows of pieces.
+    /// The drives of a group; of a pool with a faster tier those of that behind its own.
+    fn drives_of(&self, group: usize) -> Vec<usize> {
+        let tiers = self.tiers_of(group).map_or(vec![group], |pool| pool.tiers.clone());
+        tiers.iter().rev().flat_map(|tier| self.hardware.groups[*tier].drives.clone()).collect()
+    }
+
+    fn tiers_of(&self, group: usize) -> Option<&TieredPool> {
+        self.hardware.tiered_pools.iter().find(|pool| pool.base() == group)
+    }
+
+    /// What volumes may take of a group, or of the pool with tiers that it stands for.
     fn group_bytes(&self, group: usize) -> u64 {
+        let Some(pool) = self.tiers_of(group) else { return self.raid_bytes(group) };
+        let slices = pool.tiers.iter().map(|tier| pool.slices(self.raid_bytes(*tier), self.row_bytes(*tier)));
+        slices.sum::<u64>() * pool.slice_bytes
+    }
+
+    /// What a group holds, as its disks' data sheets say; whole stripe elements, or rows of pieces.
+    fn raid_bytes(&self, group: usize) -> u64 {
         let Group { layout, drives, stripe_element_bytes, .. } = &self.hardware.groups[group];
         let one = drives.iter().map(|drive| drive_bytes(&self.hardware.drives[*drive].model)).min();
         let (one, count) = (one.unwrap_or(0), drives.len() as u64);

@@ -167,6 +167,49 @@ fn a_read_cache_in_front_of_a_pool_helps_as_far_as_it_holds_what_is_read() {
     assert!(cache.cache_hits > 10 * cache.cache_misses, "{} {}", cache.cache_hits, cache.cache_misses);
 }
 
+/// Two databases of 400 GB on six disks and two flash drives of 80 GB.
+fn tiered(tiering: &str) -> Question {
+    let fast = format!("fast_disk = \"SSDSC2BX800G4\"\nfast_disks = 2\n{tiering}");
+    let volumes = pool(6, "raid10", &fast).replace("256", "512") + FLASH_DISK;
+    let load = "sessions = 8".into();
+    Question { load, assumptions: SMALL_SLICES, database_mib: 380_000, ..question(volumes) }
+}
+
+const SMALL_SLICES: &str = "[drive.SSDSC2BX800G4]\n\
+    capacity_bytes = { value = 80000000000, source = \"assumption: a small one\" }\n\
+    [tiering.2011]\n\
+    slice_bytes = { value = 268_435_456, source = \"assumption: known within a minute\" }\n";
+
+#[test]
+fn tiers_hold_what_is_busy_once_it_has_moved() {
+    let answer =
+        |more: &str| tiered(&format!("tiering = {{ model = \"2011\", raid = \"raid1\", {more} }}")).answer();
+    let even = answer("every_min = 60");
+    let settled = answer("every_min = 0.5, settled = true");
+    let moving = answer("every_min = 0.5");
+    let reads = [&even, &settled, &moving].map(|answer| answer.phase(TransactionalRead, 15, 60).latency_ms);
+    assert!(reads[1] < 0.3 * reads[0] && reads[2] > 0.9 * reads[0], "{reads:?} ms");
+    let states = [&even, &settled, &moving].map(|answer| answer.part("pool").expect("listed").state.as_str());
+    assert!(states[0].starts_with("tiers: 7.0 of 74.5 GiB with 2 % of the I/O"), "{}", states[0]);
+    assert!(states[1].starts_with("tiers: 67.2 of 74.5 GiB with 7"), "{}", states[1]);
+    assert!(states[2].contains("GiB relocated, 70"), "within a minute: {}", states[2]);
+}
+
+#[test]
+fn a_disk_of_the_faster_tier_is_a_disk_of_its_volumes() {
+    let fault = "kind = \"disk_fails\"\ndisk = 8\nat_s = 1\ntest = \"performance\"";
+    let tiering = "tiering = { model = \"2011\", raid = \"raid1\", every_min = 60 }";
+    let answer = Question { duration_s: 10, ..tiered(tiering) }.with_fault(fault).answer();
+    let reads = ["E Pool fast disk 1", "E Pool fast disk 2"].map(|name| {
+        let mut of_drive = answer.rows.iter().filter_map(|row| match row {
+            results::Row::StoragePart(part) if part.name == name => Some(part.reads),
+            _ => None,
+        });
+        of_drive.next_back().expect("listed")
+    });
+    assert!(reads[0] > 4 * reads[1] && reads[0] > 20, "{reads:?}");
+}
+
 #[test]
 fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     let refused = |volumes: String| question(volumes).refused_storage();
@@ -178,7 +221,26 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     );
     assert!(refused(pool(12, "raid6", "group_disks = 6")).contains("describe each group as a pool"));
     let fast = "fast_disk = \"ST4000NM0023\"\nfast_disks = 2";
-    assert!(refused(pool(12, "raid6", fast)).contains("two kinds of disks"));
+    assert!(refused(pool(12, "raid6", fast)).contains("two kinds of disks are modelled with tiering"));
+    let tiering = |model: &str, every_min, fast| {
+        let tiering = format!("tiering = {{ model = \"{model}\", every_min = {every_min} }}");
+        pool(12, "raid6", &format!("{tiering}\n{fast}"))
+    };
+    let fast = "fast_disk = \"ST4000NM0023\"\nfast_disks = 4";
+    assert!(refused(tiering("2011", 60.0, "")).contains("needs a faster tier"));
+    assert!(refused(tiering("2011", 0.01, fast)).contains("every second at most"));
+    let error = refused(tiering("2011", 60.0, fast).replace("256", "25000"));
+    assert!(error.contains("does not fit into E Pool: 25000.0 of 40208.0 GiB"), "{error}");
+    let of_two =
+        tiering("2011", 60.0, fast).replace("= 4", "= 2").replace("every_min", "raid = \"raid5\", every_min");
+    assert!(
+        refused(of_two).contains("2 drives do not make RAID 5"),
+        "the faster tier has a protection of its own"
+    );
+    let error = refused(tiering("1911", 60.0, fast));
+    assert!(error.contains("no tiering \"1911\"") && error.contains("what_if.toml:"), "{error}");
+    let error = Question { array: DYNAMIC, ..question(tiering("2011", 60.0, fast)) }.refused_storage();
+    assert!(error.contains("tiers are RAID groups"), "{error}");
     assert!(refused(pool(2, "raid6", "")).contains("2 drives do not make RAID 6"));
     let unknown = "store = { kind = \"dynamic_pool\", model = \"1912\", spare_disks = 1 }";
     let error = Question { array: unknown, ..question(pool(12, "raid6", "")) }.refused_storage();
@@ -192,6 +254,8 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
         cache_disks = 2 }";
     let thin = question(pool(12, "triple_parity", "thin_chunk_kib = 64"));
     assert!(Question { array: log, ..thin }.refused_storage().contains("leave thin_chunk_kib out"));
+    let tiers = question(tiering("2011", 60.0, fast));
+    assert!(Question { array: log, ..tiers }.refused_storage().contains("leave tiering out"));
     let cache = "[array.read_cache]\ndisk = \"ST4000NM0023\"\ndisks = 1";
     let error = Question { array: cache, ..question(pool(12, "raid6", "")) }.refused_storage();
     assert!(error.contains("`ST4000NM0023` is not a flash drive"), "{error}");

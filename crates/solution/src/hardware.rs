@@ -119,6 +119,8 @@ pub struct Pool {
     /// Protection.
     #[serde(default)]
     pub raid: Raid,
+    /// Data move between the disks and the faster tier, for simulated time.
+    pub tiering: Option<Tiering>,
     /// Disks of one parity group; all disks of the pool when not given.
     pub group_disks: Option<u32>,
     /// Usable capacity in GiB as the vendor states it; from disks and protection when not given.
@@ -137,6 +139,21 @@ pub struct Pool {
     pub thin_chunk_kib: Option<u64>,
     /// Snapshots of its volumes, for simulated time; needs `thin_chunk_kib`.
     pub snapshots: Option<Snapshots>,
+}
+
+/// Slices of the volumes of a pool lie on the kind of disks that their reads and writes earn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tiering {
+    /// Kind of tiering, of the tables of `assumptions.toml`.
+    pub model: String,
+    /// Protection of the faster tier; that of the pool when not given.
+    pub raid: Option<Raid>,
+    /// Minutes from one relocation to the next.
+    pub every_min: f64,
+    /// What the first relocation would move has lain there for long; otherwise it is moved (the default).
+    #[serde(default)]
+    pub settled: bool,
 }
 
 /// Snapshots of all volumes of a pool at a steady pace; what is written after one goes to new chunks.

@@ -1,15 +1,24 @@
 //! Work on groups: reads, writes with parity, destaging.
 
+use super::tiering::column;
 use super::{Array, Happening, JobId, Kind};
 use crate::cache::Destage;
 
 impl Array {
     /// Reads a range of a group for a job, which waits for it.
     pub(super) fn read_drives(&mut self, id: JobId, group: usize, start: u64, bytes: u64, pin: Option<u64>) {
+        self.count_on_slices(id, group, start, bytes);
+        for (raid, start, bytes) in self.places(group, start, bytes) {
+            self.read_raid(id, raid, start, bytes, pin);
+        }
+    }
+
+    /// Reads a range of a group's own drives for a job.
+    pub(super) fn read_raid(&mut self, id: JobId, raid: usize, start: u64, bytes: u64, pin: Option<u64>) {
         let statistics = &self.drive_statistics;
         let mut accesses = std::mem::take(&mut self.planned);
         let queued = |drive: usize| statistics[drive].under_way();
-        match self.groups[group].plan_read((start, bytes), pin, queued, &mut accesses) {
+        match self.groups[raid].plan_read((start, bytes), pin, queued, &mut accesses) {
             Ok(()) => self.issue(id, &accesses, false),
             Err(_) => self.job(id).lost = true,
         }
@@ -20,11 +29,32 @@ impl Array {
     /// Writes a range of a group for a job, which waits for it.
     pub(super) fn write_drives(&mut self, id: JobId, group: usize, start: u64, bytes: u64) {
         self.refresh_cached(group, start, bytes);
-        match self.groups[group].plan_write(start, bytes) {
-            Ok((reads, writes)) if reads.is_empty() => self.issue(id, &writes, true),
+        self.count_on_slices(id, group, start, bytes);
+        for (raid, start, bytes) in self.places(group, start, bytes) {
+            match self.groups[raid].plan_write(start, bytes) {
+                Ok((reads, writes)) if reads.is_empty() => self.issue(id, &writes, true),
+                Ok((reads, writes)) => {
+                    self.job(id).then_write.extend(writes);
+                    self.issue(id, &reads, false);
+                }
+                Err(_) => self.job(id).lost = true,
+            }
+        }
+    }
+
+    /// What a job reads is written to a range of a group.
+    pub(super) fn copy_to(&mut self, id: JobId, group: usize, start: u64, bytes: u64) {
+        for (raid, start, bytes) in self.places(group, start, bytes) {
+            self.copy_to_raid(id, raid, start, bytes);
+        }
+    }
+
+    /// What a job reads is written to a range of a group's own drives.
+    pub(super) fn copy_to_raid(&mut self, id: JobId, raid: usize, start: u64, bytes: u64) {
+        match self.groups[raid].plan_write(start, bytes) {
             Ok((reads, writes)) => {
-                self.job(id).then_write.extend(writes);
                 self.issue(id, &reads, false);
+                self.job(id).then_write.extend(writes);
             }
             Err(_) => self.job(id).lost = true,
         }
@@ -52,10 +82,11 @@ impl Array {
 
     /// Sees to it that gathered writes leave in time.
     fn plan_gathering(&mut self, controller: usize) {
-        let groups = &self.groups;
+        let (groups, tiering) = (&self.groups, &self.tiering);
         let state = &mut self.controllers[controller];
         let Some(cache) = &mut state.cache else { return };
-        let next_ns = cache.release_gathered(self.now_ns, |key| groups[key.0 as usize].column(key.1));
+        let next_ns =
+            cache.release_gathered(self.now_ns, |key| column(groups, tiering, key.0 as usize, key.1));
         let more = !cache.due.is_empty();
         if let Some(due_ns) = next_ns
             && state.gather_due_ns.is_none()
@@ -75,18 +106,19 @@ impl Array {
 
     /// Writes wait for room in a cache.
     pub(super) fn press(&mut self, controller: usize) {
-        let groups = &self.groups;
+        let (groups, tiering) = (&self.groups, &self.tiering);
         if let Some(cache) = &mut self.controllers[controller].cache {
-            cache.press(|key| groups[key.0 as usize].column(key.1));
+            cache.press(|key| column(groups, tiering, key.0 as usize, key.1));
         }
         self.drain_destages(controller);
     }
 
     /// A destage has ended: room for writes that wait.
     pub(super) fn destaged(&mut self, controller: usize, destage: Destage) {
-        let raid = &self.groups[destage.group as usize];
+        let (groups, tiering) = (&self.groups, &self.tiering);
         if let Some(cache) = &mut self.controllers[controller].cache {
-            cache.written(destage, |at| raid.column(at));
+            let group = destage.group as usize;
+            cache.written(destage, |at| column(groups, tiering, group, at));
         }
         self.drain_destages(controller);
         while let Some(id) = self.controllers[controller].waiting.front().copied() {

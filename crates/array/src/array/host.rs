@@ -3,6 +3,7 @@
 use world::sim::{StorageFailure, StorageOp, StorageRequest};
 
 use super::replicated::BLOCK_BYTES;
+use super::tiering::column;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::Command;
 use crate::hardware::Target;
@@ -263,7 +264,7 @@ impl Array {
         // With a protected cache, or drives without caches, there is nothing to flush: no command is sent.
         let protected =
             self.controllers[controller].protected && self.controllers[controller].cache.is_some();
-        let drives: Vec<usize> = self.groups[group].drives.clone();
+        let drives = self.drives_of(group);
         self.job(id).remaining = 1;
         if !protected {
             for drive in drives {
@@ -312,11 +313,12 @@ impl Array {
     pub(super) fn write_cached(&mut self, id: JobId, controller: usize, group: usize) {
         let pieces = self.job(id).pieces.clone();
         let volume = self.job(id).volume as usize;
-        let raid = &self.groups[group];
+        let (groups, tiering) = (&self.groups, &self.tiering);
         let state = &mut self.controllers[controller];
         if let Some(cache) = &mut state.cache {
             for (start, bytes) in pieces {
-                cache.write(self.now_ns, group as u32, start, start + bytes, |at| raid.column(at));
+                let place = |at| column(groups, tiering, group, at);
+                cache.write(self.now_ns, group as u32, start, start + bytes, place);
             }
             state.dirty_max_bytes = state.dirty_max_bytes.max(cache.dirty_bytes());
         }

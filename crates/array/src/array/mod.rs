@@ -19,6 +19,7 @@ mod setup;
 mod statistics;
 mod strips;
 mod thin;
+mod tiering;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -45,6 +46,7 @@ use remote_copy::RemoteCopyState;
 use replicated::ReplicatedState;
 use statistics::{DriveStatistics, VolumeStatistics};
 use thin::{ThinMap, ThinState};
+use tiering::TieringState;
 
 type JobId = u32;
 
@@ -75,6 +77,10 @@ enum Happening {
     Patrol(u32),
     /// A thin pool takes a snapshot of its volumes.
     Snapshot(u32),
+    /// A pool with tiers relocates its slices.
+    Relocate(u32),
+    /// The next part of a slice is due to move.
+    MoveSlice(u32),
     /// An event of the schedule.
     Scheduled(u32),
 }
@@ -144,6 +150,10 @@ enum Kind {
     /// It is on its way there.
     SendChanged {
         remote_copy: u32,
+    },
+    /// A part of a slice moves to another tier.
+    MoveSlice {
+        pool: u32,
     },
     /// Nobody waits for it.
     Background,
@@ -266,6 +276,8 @@ pub struct Array {
     log_stores: Vec<LogStoreState>,
     replicated: Vec<ReplicatedState>,
     thin_pools: Vec<ThinState>,
+    /// The tiers of each group that stands for a pool of several.
+    tiering: Vec<Option<TieringState>>,
     read_caches: Vec<ReadCacheState>,
     /// The read cache of each group.
     in_front: Vec<Option<InFront>>,
@@ -344,6 +356,8 @@ impl Array {
                 Happening::MoveExtent(store) => self.move_extent(store as usize),
                 Happening::Patrol(controller) => self.patrol(controller as usize),
                 Happening::Snapshot(pool) => self.take_snapshot(pool as usize),
+                Happening::Relocate(pool) => self.relocate(pool as usize),
+                Happening::MoveSlice(pool) => self.move_slice(pool as usize),
                 Happening::Scheduled(index) => self.happen(self.schedule[index as usize].clone()),
             }
         }
@@ -502,6 +516,11 @@ impl Array {
             Kind::SendChanged { remote_copy } => {
                 self.free_jobs.push(id);
                 self.changed_copied(remote_copy as usize);
+            }
+            Kind::MoveSlice { pool } => {
+                let (bytes, is_lost) = (self.job(id).bytes, self.job(id).lost);
+                self.free_jobs.push(id);
+                self.slice_part_moved(pool as usize, bytes, is_lost);
             }
             Kind::Background => self.free_jobs.push(id),
         }

@@ -134,8 +134,18 @@ impl Array {
         self.at(start_ns, Happening::Rebuild(index));
     }
 
-    /// First byte and bytes of what volumes use of a group; of what they have, if whole drives are rebuilt.
+    /// First byte and bytes of what is used of the own drives of a group; of what there is, if whole drives are rebuilt.
     fn used_ranges(&self, group: usize) -> Vec<(u64, u64)> {
+        let mut pools = self.tiering.iter().flatten();
+        match pools.find(|pool| pool.groups().any(|tier| tier == group)) {
+            Some(_) if !self.hardware.rebuild.used_only => vec![(0, self.groups[group].capacity_bytes)],
+            Some(pool) => pool.used_ranges(group),
+            None => self.used_by_volumes(group),
+        }
+    }
+
+    /// First byte and bytes of what volumes use of a group; of what they have, if whole drives are rebuilt.
+    pub(super) fn used_by_volumes(&self, group: usize) -> Vec<(u64, u64)> {
         let used_only = self.hardware.rebuild.used_only;
         let mut used: Vec<(u64, u64)> = Vec::new();
         for volume in &self.volumes {
@@ -153,7 +163,7 @@ impl Array {
         }
         for (pool, state) in self.hardware.thin_pools.iter().zip(&self.thin_pools) {
             if pool.group == group {
-                let bytes = if used_only { state.high_water() } else { self.groups[group].capacity_bytes };
+                let bytes = if used_only { state.high_water() } else { self.capacity_of(group) };
                 used.push((0, bytes));
             }
         }

@@ -14,11 +14,12 @@ use super::remote_copy::RemoteCopyState;
 use super::replicated::ReplicatedState;
 use super::statistics::{DriveStatistics, VolumeStatistics};
 use super::thin::{self, ThinMap, ThinState};
+use super::tiering::{self, TieringState, capacity_bytes};
 use super::{Array, ControllerState, Happening, VolumeState};
 use crate::cache::Cache;
 use crate::drive::{self, DriveState};
 use crate::error::ArrayError;
-use crate::hardware::{Drive, DriveModel, Hardware, Target, VolumePlacement};
+use crate::hardware::{Drive, DriveModel, Hardware, Layout, Target, VolumePlacement};
 use crate::links::LinkState;
 use crate::raid::Raid;
 use crate::space::Space;
@@ -110,6 +111,22 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
         cold_data::check(store).map_err(|reason| bad(&store.name, reason))?;
         if store.replicas == 0 || store.nodes.len() < store.replicas as usize || store.extent_bytes < 65536 {
             return Err(bad(&store.name, "needs as many nodes as replicas, and extents of 64 KiB at least"));
+        }
+    }
+    let mut tiers = BTreeSet::new();
+    for pool in &hardware.tiered_pools {
+        pool.tiers.iter().try_for_each(|tier| Known { part: "tiers" }.check("group", *tier, groups))?;
+        let name = &hardware.groups[pool.base()].name;
+        tiering::check(pool).map_err(|reason| bad(name, reason))?;
+        for tier in &pool.tiers {
+            let is_pool = matches!(hardware.groups[*tier].layout, Layout::DynamicPool { .. });
+            let is_log = hardware.log_stores.iter().any(|store| store.group == *tier);
+            let on_it = hardware.volumes.iter().any(|volume| hardware.group_of(volume.target) == Some(*tier));
+            if is_pool || is_log || !tiers.insert(*tier) || (on_it && *tier != pool.base()) {
+                let reason =
+                    "a tier is a RAID group of one pool; volumes lie on the last one, which stands for all";
+                return Err(bad(name, reason));
+            }
         }
     }
     for pool in &hardware.thin_pools {
@@ -221,12 +238,12 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
     Ok(())
 }
 
-fn check_overlap(hardware: &Hardware, groups: &[Raid]) -> Result<(), ArrayError> {
+fn check_overlap(hardware: &Hardware, capacity_of: impl Fn(usize) -> u64) -> Result<(), ArrayError> {
     let mut slices: Vec<(usize, u64, u64, String)> = Vec::new();
     for volume in &hardware.volumes {
         if let Target::Group { group, first_byte } = volume.target {
             let name = format!("{}:{}", volume.host, volume.path);
-            let (end, capacity) = (first_byte + volume.bytes, groups[group].capacity_bytes);
+            let (end, capacity) = (first_byte + volume.bytes, capacity_of(group));
             if end > capacity {
                 let group = &hardware.groups[group].name;
                 let reason = format!("ends at byte {end} of {group}, which has {capacity}: make it smaller");
@@ -244,7 +261,7 @@ fn check_overlap(hardware: &Hardware, groups: &[Raid]) -> Result<(), ArrayError>
     Ok(())
 }
 
-fn capacity_bytes(model: &DriveModel) -> u64 {
+fn drive_bytes(model: &DriveModel) -> u64 {
     match model {
         DriveModel::Rotating(disk) => disk.capacity_bytes,
         DriveModel::Flash(drive) => drive.capacity_bytes,
@@ -274,7 +291,7 @@ impl Array {
         let mut groups = Vec::new();
         let mut drive_slots = vec![None; hardware.drives.len()];
         for (index, group) in hardware.groups.iter().enumerate() {
-            let sizes = group.drives.iter().map(|drive| capacity_bytes(&hardware.drives[*drive].model));
+            let sizes = group.drives.iter().map(|drive| drive_bytes(&hardware.drives[*drive].model));
             let smallest = sizes.min().ok_or_else(|| bad(&group.name, "has no drives"))?;
             let raid = Raid::new(group, smallest, seed ^ index as u64);
             groups.push(raid.map_err(|reason| bad(&group.name, reason))?);
@@ -282,7 +299,14 @@ impl Array {
                 drive_slots[*drive] = Some((index, slot));
             }
         }
-        check_overlap(&hardware, &groups)?;
+        let row_bytes = |group: usize| groups[group].data_units * hardware.groups[group].stripe_element_bytes;
+        let mut tiering: Vec<Option<TieringState>> = groups.iter().map(|_| None).collect();
+        for pool in &hardware.tiered_pools {
+            let used_bytes = |capacity_bytes| used_bytes(&hardware, pool.base(), capacity_bytes);
+            tiering[pool.base()] = Some(TieringState::new(pool, &groups, row_bytes, used_bytes));
+        }
+        let capacity_of = |group: usize| capacity_bytes(&groups, &tiering, group);
+        check_overlap(&hardware, capacity_of)?;
         let drives = hardware.drives.iter().enumerate();
         let drives = drives.map(|(index, drive)| new_drive(drive, index, seed));
         let controllers = hardware.controllers.iter().map(|controller| ControllerState {
@@ -332,8 +356,7 @@ impl Array {
         });
         let replicated = replicated.collect();
         let thin_pools = hardware.thin_pools.iter().map(|pool| {
-            let row_bytes = groups[pool.group].data_units * hardware.groups[pool.group].stripe_element_bytes;
-            let state = ThinState::new(pool, groups[pool.group].capacity_bytes, row_bytes);
+            let state = ThinState::new(pool, capacity_of(pool.group), row_bytes(pool.group));
             state.ok_or_else(|| bad(&pool.name, "its group has no room for a chunk"))
         });
         let thin_pools = thin_pools.collect::<Result<Vec<_>, _>>()?;
@@ -342,7 +365,7 @@ impl Array {
             let mut space_bytes = 0;
             for group in &cache.groups {
                 in_front[*group] = Some(InFront { cache: index, base: space_bytes });
-                let used_bytes = used_bytes(&hardware, *group, groups[*group].capacity_bytes);
+                let used_bytes = used_bytes(&hardware, *group, capacity_of(*group));
                 space_bytes += used_bytes.next_multiple_of(cache.block_bytes);
             }
             let flash_bytes = cache.flash.iter().map(|drive| drives[*drive].capacity_bytes()).sum();
@@ -404,6 +427,7 @@ impl Array {
             log_stores,
             replicated,
             thin_pools,
+            tiering,
             read_caches,
             in_front,
             remote_copies: hardware.remote_copies.iter().map(|_| RemoteCopyState::default()).collect(),
@@ -430,6 +454,7 @@ impl Array {
         };
         array.begin_patrols();
         array.begin_snapshots();
+        (0..array.hardware.tiered_pools.len()).for_each(|pool| array.plan_relocation(pool));
         (0..array.replicated.len()).for_each(|store| array.look_later(store));
         Ok(array)
     }
@@ -452,7 +477,7 @@ impl Array {
             let owned = self.hardware.volumes.iter().filter(|volume| volume.owner == index);
             let groups: BTreeSet<usize> =
                 owned.filter_map(|volume| self.hardware.group_of(volume.target)).collect();
-            let drives = groups.into_iter().flat_map(|group| self.groups[group].drives.clone());
+            let drives = groups.into_iter().flat_map(|group| self.drives_of(group));
             self.controllers[index].patrol_next = drives.map(|drive| (drive, 0)).collect();
             self.at(0, Happening::Patrol(index as u32));
         }

@@ -1,5 +1,6 @@
 //! What is counted, and the report that it becomes.
 
+use super::tiering::TieringState;
 use super::{Array, Kind, RebuildStatus};
 use crate::drive::Command;
 use crate::hardware::Layout;
@@ -132,6 +133,7 @@ impl Array {
         self.log_stores.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
         self.read_caches.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
         self.replicated.iter_mut().for_each(|state| (state.hits, state.misses) = (0, 0));
+        self.tiering.iter_mut().flatten().for_each(TieringState::reset_statistics);
         self.unplaced_requests = 0;
         self.failed_requests = 0;
     }
@@ -204,9 +206,14 @@ impl Array {
         }
         for (index, group) in self.hardware.groups.iter().enumerate() {
             let thin = self.hardware.thin_pools.iter().position(|pool| pool.group == index);
-            if thin.is_some() || matches!(group.layout, Layout::DynamicPool { .. }) {
+            let tiering = self.tiering[index].as_ref();
+            if thin.is_some() || tiering.is_some() || matches!(group.layout, Layout::DynamicPool { .. }) {
                 let mut part = PartReport::new(PartKind::Pool, &group.name);
                 let mut states: Vec<String> = thin.map(|pool| self.thin_state(pool)).into_iter().collect();
+                if let Some(tiering) = tiering {
+                    (part.reads, part.writes) = tiering.served();
+                    states.push(tiering.state());
+                }
                 if let Some(RebuildStatus::UnderWay(share)) = self.rebalance(index) {
                     states.push(format!("rebalancing, {:.1} % moved", share * 100.0));
                 }

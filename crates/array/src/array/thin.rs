@@ -303,10 +303,7 @@ impl Array {
             let id = self.new_job(Kind::Background);
             self.job(id).remaining = 1;
             self.read_drives(id, group, from_byte + start, end - start, None);
-            if let Ok((reads, writes)) = self.groups[group].plan_write(to_byte + start, end - start) {
-                self.issue(id, &reads, false);
-                self.job(id).then_write = writes;
-            }
+            self.copy_to(id, group, to_byte + start, end - start);
             self.part_done(id);
         }
     }

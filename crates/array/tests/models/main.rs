@@ -15,3 +15,4 @@ mod simulation;
 mod stores;
 mod strips;
 mod thin;
+mod tiering;

@@ -4,11 +4,13 @@
 //!   begin of a row on; of a thin pool they take chunks.
 //! * A store knows what the databases of all tested hosts of its place hold, also of those that take no part.
 //!
-//! Limits: a pool is one group; all pools of a solution keep data alike.
+//! * A pool with a faster tier is two groups; its disks stand for both.
+//!
+//! Limits: a pool is one group of each kind of disk; all pools of a solution keep data alike.
 
 use std::collections::BTreeSet;
 
-use array::{DriveModel, Layout, LogStore, ReadCache, Snapshots, Target, ThinPool};
+use array::{DriveModel, Layout, LogStore, ReadCache, Snapshots, Target, ThinPool, TieredPool};
 use solution::{Deployment, Store, VolumeInfo};
 
 use super::{Builder, Outcome, STRIPE_ELEMENT_BYTES};
@@ -67,12 +69,25 @@ impl Builder<'_> {
                 "describe each group as a pool",
             );
         }
-        if described.fast_disks.is_some_and(|disks| disks > 0) {
-            return refuse(
-                "fast_disks",
-                "two kinds of disks are not modelled as one group",
-                "leave them out",
-            );
+        let fast = described.fast_disk.as_ref().zip(described.fast_disks.filter(|disks| *disks > 0));
+        match (fast, &described.tiering) {
+            (Some(_), None) => {
+                return refuse("fast_disks", "two kinds of disks are modelled with tiering", "add tiering");
+            }
+            (None, Some(_)) => {
+                return refuse("tiering", "needs a faster tier", "add fast_disk and fast_disks");
+            }
+            (Some(_), Some(_)) if layout.is_some() => {
+                return refuse("tiering", "tiers are RAID groups, no dynamic pools", "leave store out");
+            }
+            (_, Some(tiering)) if tiering.every_min.is_nan() || tiering.every_min * 60.0 < 1.0 => {
+                return refuse(
+                    "tiering.every_min",
+                    "slices are relocated every second at most",
+                    "60, for example",
+                );
+            }
+            _ => {}
         }
         if described.snapshots.is_some() && described.thin_chunk_kib.is_none() {
             return refuse("snapshots", "snapshots are modelled in chunks", "add thin_chunk_kib");
@@ -83,7 +98,20 @@ impl Builder<'_> {
         let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
         let name = format!("{place} {pool}");
         let drives = self.add_drives(&described.disk, described.disks, &name, &format!("pool[{entry}]"))?;
-        Ok(self.add_group(&name, layout, drives, STRIPE_ELEMENT_BYTES))
+        let group = self.add_group(&name, layout, drives, STRIPE_ELEMENT_BYTES);
+        if let (Some((disk, disks)), Some(tiering)) = (fast, &described.tiering) {
+            let path = format!("pool[{entry}]");
+            let settings = self.assumptions.tiering(&tiering.model);
+            let settings = settings.map_err(|error| self.bad(&format!("{path}.tiering.model"), error))?;
+            let raid = tiering.raid.map(|raid| self.layout(raid, &format!("{path}.tiering")));
+            let layout = raid.unwrap_or(Ok(layout))?;
+            let name = format!("{name} fast");
+            let drives = self.add_drives(disk, disks, &name, &path)?;
+            let tiers = vec![self.add_group(&name, layout, drives, STRIPE_ELEMENT_BYTES), group];
+            let (every_s, settled) = (tiering.every_min * 60.0, tiering.settled);
+            self.hardware.tiered_pools.push(TieredPool { tiers, every_s, settled, ..settings });
+        }
+        Ok(group)
     }
 
     /// The next part of a group that is a pool.
