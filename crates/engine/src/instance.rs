@@ -420,13 +420,15 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
         return database.update_header(recovered).await;
     }
     let position = core.log.tip();
-    core.append(&LogRecord::Attach {
+    let end = core.append(&LogRecord::Attach {
         db: database.id,
         path: database.file.path().to_owned(),
         signature: header.signature().random(),
         page_bytes: core.config.page_bytes as u32,
         dbtime: database.dbtime.get(),
     });
+    // Redo leaves out what the log has up to the position in the header. Were this record lost, others would come to lie there.
+    core.log.flush_to(end).await?;
     database.attach(position, log_time(&core.world), core.log.signature()).await
 }
 

@@ -121,6 +121,28 @@ fn a_power_cut_during_the_first_opening_loses_nothing() {
     assert!(campaign.totals.cuts >= 25, "{:?}", campaign.totals);
 }
 
+/// A header says from where on the log holds changes of its database. What a process leaves that was killed with the header
+/// durable is the beginning of the next one's log, and all records of that one count.
+#[test]
+fn a_kill_while_databases_are_attached_hides_no_record_of_the_next_process() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 9, 4096, SMALL_LOG_BYTES);
+    campaign.create();
+    let new = campaign.copy_files();
+    let rows = campaign.rows.clone();
+    for round in 1..=12 {
+        campaign.put_files(&new);
+        campaign.rows.clone_from(&rows);
+        let task = campaign.task(Mode::Recover);
+        campaign.kill(&task, &Trigger { line: "open", count: 2, pause: Duration::ZERO }).unwrap();
+        let mut task = campaign.task(Mode::Load);
+        // Pages that were not written need every record of theirs.
+        task.disk.early_write_percent = 0;
+        let done = campaign.round_of(&task, &Trigger { line: "durable", count: 5, pause: Duration::ZERO });
+        done.unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+}
+
 /// Names and headers change when the log rolls. Each change is cut off several times: what survives is drawn by lot.
 #[test]
 fn a_power_cut_during_a_roll_loses_nothing() {
