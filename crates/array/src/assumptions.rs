@@ -11,8 +11,8 @@ use toml::{Table, Value};
 
 use crate::error::ArrayError;
 use crate::hardware::{
-    Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, ReadCache, Rebuild, RemoteCopyCosts,
-    ReplicatedStore, TieredPool, WriteCache,
+    CloneReads, Controller, DriveModel, DynamicPool, HostCosts, Link, LogStore, ReadCache, Rebuild,
+    RemoteCopyCosts, ReplicatedStore, TieredPool, WriteCache,
 };
 
 /// Where a value comes from.
@@ -138,6 +138,11 @@ impl Assumptions {
         self.get("rebuild", name)
     }
 
+    /// How clones are read.
+    pub fn clone_reads(&self, name: &str) -> Result<CloneReads, ArrayError> {
+        self.get("clone_reads", name)
+    }
+
     /// What copies at other sites cost.
     pub fn remote_copy(&self, name: &str) -> Result<RemoteCopyCosts, ArrayError> {
         self.get("remote_copy", name)
@@ -217,6 +222,7 @@ mod tests {
                     "link" => assumptions.link(&name).map(|_| ()),
                     "host" => assumptions.host(&name).map(|_| ()),
                     "dynamic_pool" => assumptions.dynamic_pool(&name).map(|_| ()),
+                    "clone_reads" => assumptions.clone_reads(&name).map(|_| ()),
                     "tiering" => assumptions.tiering(&name).map(|_| ()),
                     "remote_copy" => assumptions.remote_copy(&name).map(|_| ()),
                     "read_cache" => assumptions.read_cache(&name).map(|_| ()),
@@ -240,7 +246,7 @@ mod tests {
         assert_eq!(mine.drive("ST3000NM0023"), shipped.drive("ST3000NM0023"));
         let wrong = text.replace("drive", "drvie");
         let error = Assumptions::shipped().with(&wrong).expect_err("no such table").to_string();
-        assert!(error.contains("drvie; there are: controller, drive"), "{error}");
+        assert!(error.contains("drvie; there are: clone_reads, controller, drive"), "{error}");
         let part = "[drive.new]\nrpm = { value = 5400, source = \"data sheet: of another disk\" }\n";
         let error = Assumptions::shipped().with(part).expect("sound").drive("new").expect_err("not whole");
         assert!(error.to_string().contains("drive.new: missing field"), "{error}");

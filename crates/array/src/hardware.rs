@@ -34,6 +34,8 @@ pub struct Hardware {
     pub spares: Vec<usize>,
     /// How a lost drive is rebuilt.
     pub rebuild: Rebuild,
+    /// How clones are read.
+    pub clone_reads: CloneReads,
 }
 
 impl Hardware {
@@ -415,6 +417,22 @@ impl Default for Rebuild {
     }
 }
 
+/// How another host reads a clone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CloneReads {
+    /// Bytes of a read.
+    pub read_bytes: u64,
+    /// Reads under way at a time.
+    pub reads: u32,
+}
+
+impl Default for CloneReads {
+    fn default() -> Self {
+        CloneReads { read_bytes: 1 << 20, reads: 1 }
+    }
+}
+
 /// A flash cache for reads in front of groups, which the controllers of an array share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -635,6 +653,13 @@ pub enum Event {
         group: usize,
         /// How many.
         count: u32,
+    },
+    /// A clone of all volumes of a thin pool is taken, read from end to end by another host, and removed.
+    CloneTaken {
+        /// The pool.
+        pool: usize,
+        /// Cap of the reads; 0 = none. MB = 10^6 bytes.
+        mb_per_s: f64,
     },
     /// Every access of a drive takes `factor` times as long from now on (1 = as before).
     DriveSlow {

@@ -53,6 +53,8 @@ pub struct VolumeParts {
     pub drives: Vec<usize>,
     /// The group that is its pool, if disks can be added to that.
     pub pool: Option<usize>,
+    /// Its thin pool.
+    pub thin_pool: Option<usize>,
     /// The first link of its host.
     pub link: usize,
     /// Its copy at another site, and the link to there.
@@ -143,13 +145,14 @@ fn hardware(
     }
     let link = assumptions.link(&spec.link).map_err(bad)?;
     let rebuild = assumptions.rebuild("default").map_err(bad)?;
+    let clone_reads = assumptions.clone_reads("default").map_err(bad)?;
     let mut builder = Builder {
         solution,
         spec,
         controller,
         link,
         hosts: solution.hosts()?,
-        hardware: Hardware { rebuild, ..Hardware::default() },
+        hardware: Hardware { rebuild, clone_reads, ..Hardware::default() },
         assumptions,
         parts: Vec::new(),
         arrays: BTreeMap::new(),
@@ -229,6 +232,10 @@ impl Builder<'_> {
                 volume: info.name.clone(),
                 drives,
                 pool: group.filter(is_pool),
+                thin_pool: match target {
+                    Target::Thin { pool } => Some(pool),
+                    _ => None,
+                },
                 link: paths[0].links[0],
                 remote_copy: None,
                 controller: owner,

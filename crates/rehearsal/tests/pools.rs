@@ -148,6 +148,26 @@ fn snapshots_cost_the_copies_of_what_is_changed_after_them() {
 }
 
 #[test]
+fn users_are_slower_while_a_clone_is_read_and_their_writes_take_room_until_then() {
+    let fault = "kind = \"clone_read\"\nat_s = 20\ntest = \"performance\"\nmib_per_s = 600";
+    let volumes = pool(6, "raid10", "thin_chunk_kib = 256");
+    let answer =
+        Question { database_mib: 8_192, duration_s: 160, ..question(volumes) }.with_fault(fault).answer();
+    answer.event("expected fault: a clone of the pool of LUN1 is read");
+    let (end_s, text) = answer.event("read, ");
+    assert!(text.contains(" GiB held for it after ") && !text.contains("read, 0.00"), "{text}");
+    // 16 GiB.
+    assert!((60.0..130.0).contains(&end_s), "{end_s} s");
+    let read_ms = |from_s, to_s| answer.phase(TransactionalRead, from_s, to_s).latency_ms;
+    let (before, during, after) = (read_ms(0, 20), read_ms(20, 60), read_ms(end_s as u64 + 1, 160));
+    assert!(during > 1.5 * before && after < 0.75 * during, "{before} {during} {after} ms");
+    let summary = answer.event("as users saw it: a clone").1;
+    assert!(summary.contains("GiB held for it after"), "{summary}");
+    let pool = answer.part("pool").expect("listed");
+    assert!(!pool.state.contains("held"), "{}", pool.state);
+}
+
+#[test]
 fn a_read_cache_in_front_of_a_pool_helps_as_far_as_it_holds_what_is_read() {
     // Two databases of 400 GB in front of flash of 800 GB, or of 8 GB.
     const ALL: &str = "[array.read_cache]\ndisk = \"SSDSC2BX800G4\"\ndisks = 1";
@@ -262,4 +282,10 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     let fault = "kind = \"disks_added\"";
     let error = question(pool(12, "raid6", "")).with_fault(fault).refusal();
     assert!(error.contains("lies in no dynamic pool"), "{error}");
+    let fault = "kind = \"clone_read\"";
+    let error = question(pool(12, "raid6", "")).with_fault(fault).refusal();
+    assert!(error.contains("lies in no thin pool"), "{error}");
+    let fault = "kind = \"clone_read\"\nmib_per_s = 0.0";
+    let error = question(pool(12, "raid6", "thin_chunk_kib = 256")).with_fault(fault).refusal();
+    assert!(error.contains("at a rate above 0"), "{error}");
 }

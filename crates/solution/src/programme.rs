@@ -236,6 +236,8 @@ pub struct Fault {
     pub one_in: Option<u64>,
     /// How many times as slow a disk becomes; 10 when not given.
     pub factor: Option<f64>,
+    /// MiB per second at which a clone of the volume's pool is read at most; no cap when not given.
+    pub mib_per_s: Option<f64>,
     /// Seconds after the start of the measured window, or of the test if it has none; at once when not given.
     pub at_s: Option<f64>,
     /// Seconds that it lasts; to the end of the test when not given, for good if it is a loss.

@@ -9,6 +9,7 @@ impl Array {
         match event {
             Event::DriveFails { drive } => self.drive_fails(drive),
             Event::DrivesAdded { group, count } => self.add_drives(group, count),
+            Event::CloneTaken { pool, mb_per_s } => self.take_clone(pool, mb_per_s),
             Event::DriveSlow { drive, factor } => {
                 if let Some(drive) = self.drives.get_mut(drive) {
                     drive.set_slowness(factor);

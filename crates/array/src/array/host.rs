@@ -81,7 +81,7 @@ impl Array {
     }
 
     /// Data of hosts pass through a controller, one after another; returns when they have.
-    fn pass_controller(&mut self, controller: usize, at_ns: u64, bytes: u64) -> u64 {
+    pub(super) fn pass_controller(&mut self, controller: usize, at_ns: u64, bytes: u64) -> u64 {
         let mb_per_s = self.hardware.controllers[controller].mb_per_s;
         if mb_per_s == 0.0 || bytes == 0 {
             return at_ns;

@@ -3,6 +3,7 @@
 //! A host request becomes a job. A job waits for a number of things (drive commands, read-ahead, copies); when the last
 //! one is over, its next stage begins. All background work is jobs, too.
 
+mod clones;
 mod cold_data;
 mod drive_health;
 mod extents;
@@ -81,6 +82,8 @@ enum Happening {
     Relocate(u32),
     /// The next part of a slice is due to move.
     MoveSlice(u32),
+    /// The next read of a clone is due.
+    ReadClone { pool: u32, index: u32 },
     /// An event of the schedule.
     Scheduled(u32),
 }
@@ -154,6 +157,16 @@ enum Kind {
     /// A part of a slice moves to another tier.
     MoveSlice {
         pool: u32,
+    },
+    /// A part of a clone of a thin pool is read for another host.
+    ReadClone {
+        pool: u32,
+        index: u32,
+    },
+    /// It is on its way there.
+    PassClone {
+        pool: u32,
+        index: u32,
     },
     /// Nobody waits for it.
     Background,
@@ -358,6 +371,7 @@ impl Array {
                 Happening::Snapshot(pool) => self.take_snapshot(pool as usize),
                 Happening::Relocate(pool) => self.relocate(pool as usize),
                 Happening::MoveSlice(pool) => self.move_slice(pool as usize),
+                Happening::ReadClone { pool, index } => self.clone_read_due(pool as usize, index as usize),
                 Happening::Scheduled(index) => self.happen(self.schedule[index as usize].clone()),
             }
         }
@@ -522,6 +536,11 @@ impl Array {
                 self.free_jobs.push(id);
                 self.slice_part_moved(pool as usize, bytes, is_lost);
             }
+            Kind::ReadClone { pool, index } => self.pass_clone(id, pool, index),
+            Kind::PassClone { pool, index } => {
+                self.free_jobs.push(id);
+                self.clone_passed(pool as usize, index as usize);
+            }
             Kind::Background => self.free_jobs.push(id),
         }
     }
@@ -623,6 +642,13 @@ impl SharedArray {
         let mut array = self.0.borrow_mut();
         array.advance(now.ns);
         array.resync(remote_copy)
+    }
+
+    /// See [`Array::clone_read`]. Time moves on to `now` first.
+    pub fn clone_read(&self, now: Time, pool: usize) -> Option<(RebuildStatus, u64)> {
+        let mut array = self.0.borrow_mut();
+        array.advance(now.ns);
+        array.clone_read(pool)
     }
 
     /// See [`Array::reset_statistics`].

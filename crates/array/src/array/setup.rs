@@ -140,6 +140,9 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
             return Err(bad(&pool.name, "its group holds something else, too"));
         }
     }
+    if hardware.clone_reads.read_bytes < 4096 || hardware.clone_reads.reads == 0 {
+        return Err(bad("clone_reads", "needs reads of 4096 bytes at least, and one at a time"));
+    }
     let mut cached = BTreeSet::new();
     for cache in &hardware.read_caches {
         let known = Known { part: &cache.name };

@@ -8,13 +8,14 @@
 //! * A snapshot holds all chunks as they are. The first write to a chunk after it takes a new one (redirect-on-write), into
 //!   which the rest of the old one is copied if the write does not cover it. A chunk comes free when the last snapshot that
 //!   holds it has gone. The chunk is the grain: 64 KiB in StorTrends iTX ("StorTrends 1300 User's Guide", iTX 2.7), which
-//!   redirects in this way and copies the rest of partly written chunks.
+//!   redirects in this way and copies the rest of partly written chunks. Clones (`clones`) hold chunks in the same way.
 //!
 //! Left out: room given back by removed files, reads of the table (it is in memory), thresholds and warnings, reading from a
 //! snapshot, data of the cache that are newer than a snapshot but not destaged yet (they go to the place they were written to).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
+use super::clones::CloneState;
 use super::{Array, Happening, JobId, Kind};
 use crate::hardware::{Snapshots, Target, ThinPool};
 use crate::space::{Piece, Pieces};
@@ -23,7 +24,7 @@ use crate::space::{Piece, Pieces};
 const ENTRY_BYTES: u64 = 16;
 const TABLE_BLOCK_BYTES: u64 = 4096;
 
-/// Chunks of a volume that lie one behind the other: place of the first, how many, and the snapshots taken before.
+/// Chunks of a volume that lie one behind the other: place of the first, how many, and the snapshots and clones taken before.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     place: u64,
@@ -43,6 +44,12 @@ impl ThinMap {
         let (first, run) = self.runs.range(..=chunk).next_back()?;
         let into = chunk - first;
         (into < run.count).then(|| Run { place: run.place + into, count: run.count - into, ..*run })
+    }
+
+    /// First byte and bytes of all chunks, in the order of their addresses.
+    pub(super) fn places(&self, pool: &ThinState) -> impl Iterator<Item = Piece> {
+        let of_run = |run: &Run| (pool.byte(run.place), run.count * pool.chunk_bytes);
+        self.runs.values().map(of_run)
     }
 
     /// Puts a chunk at a place, whatever was there before.
@@ -67,10 +74,11 @@ impl ThinMap {
     }
 }
 
-/// A chunk that only snapshots hold.
+/// A chunk that only snapshots and clones hold: it is in those after the ones taken before it was born, up to the last one taken
+/// when its volume left it.
 struct Held {
     place: u64,
-    /// Snapshots taken when the volume left it: it is in those up to this one.
+    born: u32,
     gone: u32,
 }
 
@@ -82,9 +90,12 @@ pub(super) struct ThinState {
     next: u64,
     free: Vec<u64>,
     held: Vec<Held>,
-    /// Snapshots ever taken, and of them those that are gone.
+    /// Snapshots and clones ever taken.
     taken: u32,
-    expired: u32,
+    /// Numbers of the snapshots that are kept, the oldest first.
+    snapshots: VecDeque<u32>,
+    /// The clones, the oldest first.
+    pub clones: Vec<CloneState>,
     pub refused: u64,
 }
 
@@ -114,7 +125,8 @@ impl ThinState {
             free: Vec::new(),
             held: Vec::new(),
             taken: 0,
-            expired: 0,
+            snapshots: VecDeque::new(),
+            clones: Vec::new(),
             refused: 0,
         })
     }
@@ -136,9 +148,71 @@ impl ThinState {
         self.first_byte + place * self.chunk_bytes
     }
 
-    /// Whether a snapshot that is kept holds chunks of this age.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    /// All chunks are held as they are from now on, by a snapshot or clone of this number.
+    pub fn mark(&mut self) -> u32 {
+        self.taken += 1;
+        self.taken
+    }
+
+    /// A snapshot holds all chunks as they are, and the oldest goes if it is one too many.
+    fn take_snapshot(&mut self, keep: usize) {
+        let mark = self.mark();
+        self.snapshots.push_back(mark);
+        if self.snapshots.len() > keep {
+            self.snapshots.pop_front();
+        }
+        self.release();
+    }
+
+    /// Numbers of the clones that are there.
+    fn alive_clones(&self) -> impl Iterator<Item = u32> {
+        self.clones.iter().filter(|clone| clone.is_alive()).map(|clone| clone.mark)
+    }
+
+    /// Whether a snapshot or clone holds the chunks of this age that volumes have.
     fn is_held(&self, born: u32) -> bool {
-        self.taken > born.max(self.expired)
+        self.snapshots.back().copied().max(self.alive_clones().last()) > Some(born)
+    }
+
+    /// The place of a chunk that is written, whether it was taken for that, and the one that its volume leaves to snapshots and
+    /// clones; `None` if the pool is full.
+    fn place_to_write(&mut self, volume: &mut ThinMap, chunk: u64) -> Option<(u64, bool, Option<u64>)> {
+        let known = volume.find(chunk);
+        if let Some(run) = known.filter(|run| !self.is_held(run.born)) {
+            return Some((run.place, false, None));
+        }
+        let place = self.take()?;
+        volume.put(chunk, place, self.taken);
+        if let Some(old) = known {
+            self.leave(old.place, old.born);
+        }
+        Some((place, true, known.map(|old| old.place)))
+    }
+
+    /// A volume leaves a chunk that is held.
+    fn leave(&mut self, place: u64, born: u32) {
+        self.held.push(Held { place, born, gone: self.taken });
+        let holders = self.clones.iter_mut().filter(|clone| clone.is_alive() && clone.mark > born);
+        holders.for_each(|clone| clone.held_chunks += 1);
+    }
+
+    /// A snapshot or clone has gone: what nothing holds any more comes free.
+    pub fn release(&mut self) {
+        let mut marks: Vec<u32> = self.snapshots.iter().copied().chain(self.alive_clones()).collect();
+        marks.sort_unstable();
+        let free = &mut self.free;
+        self.held.retain(|held| {
+            let next = marks.get(marks.partition_point(|mark| *mark <= held.born));
+            let is_held = next.is_some_and(|mark| *mark <= held.gone);
+            if !is_held {
+                free.push(held.place);
+            }
+            is_held
+        });
     }
 }
 
@@ -160,17 +234,7 @@ impl Array {
     pub(super) fn take_snapshot(&mut self, pool: usize) {
         let keep = self.hardware.thin_pools[pool].snapshots.map_or(0, |snapshots| snapshots.keep);
         let state = &mut self.thin_pools[pool];
-        state.taken += 1;
-        state.expired = state.taken.saturating_sub(keep);
-        let expired = state.expired;
-        let free = &mut state.free;
-        state.held.retain(|held| {
-            let is_gone = held.gone <= expired;
-            if is_gone {
-                free.push(held.place);
-            }
-            !is_gone
-        });
+        state.take_snapshot(keep as usize);
         self.plan_snapshot(pool);
     }
 
@@ -266,20 +330,13 @@ impl Array {
                 let chunk_bytes = state.chunk_bytes;
                 let (chunk, into) = (at / chunk_bytes, at % chunk_bytes);
                 let take = (chunk_bytes - into).min(end - at);
-                let known = self.volumes[volume].thin.find(chunk);
-                let place = match known {
-                    Some(run) if !state.is_held(run.born) => run.place,
-                    _ => {
-                        let place = state.take()?;
-                        self.volumes[volume].thin.put(chunk, place, state.taken);
-                        table_block = Some(place * ENTRY_BYTES / TABLE_BLOCK_BYTES * TABLE_BLOCK_BYTES);
-                        if let Some(old) = known {
-                            state.held.push(Held { place: old.place, gone: state.taken });
-                            self.copy_rest(pool, old.place, place, into, into + take);
-                        }
-                        place
-                    }
-                };
+                let (place, is_new, old) = state.place_to_write(&mut self.volumes[volume].thin, chunk)?;
+                if is_new {
+                    table_block = Some(place * ENTRY_BYTES / TABLE_BLOCK_BYTES * TABLE_BLOCK_BYTES);
+                }
+                if let Some(old) = old {
+                    self.copy_rest(pool, old, place, into, into + take);
+                }
                 let byte = self.thin_pools[pool].byte(place) + into;
                 match places.last_mut() {
                     Some((last, length)) if *last + *length == byte => *length += take,
@@ -322,13 +379,93 @@ impl Array {
             gib(state.chunks * state.chunk_bytes),
             gib(promised)
         );
-        if state.taken > 0 {
+        let snapshots = Some(state.snapshots.len()).filter(|count| *count > 0);
+        let clones = Some(state.alive_clones().count()).filter(|count| *count > 0);
+        let holders = [(snapshots, "snapshots"), (clones, "clones")];
+        let holders = holders.iter().filter_map(|(count, what)| count.map(|count| format!("{count} {what}")));
+        let holders: Vec<String> = holders.collect();
+        if !holders.is_empty() {
             let held = gib(state.held.len() as u64 * state.chunk_bytes);
-            words += &format!(", {held:.1} held by {} snapshots", state.taken - state.expired);
+            words += &format!(", {held:.1} held by {}", holders.join(" and "));
         }
         if state.refused > 0 {
             words += &format!(", full: {} writes refused", state.refused);
         }
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write(u64),
+        Snapshot,
+        Clone,
+        CloneGoes,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            12 => (0u64..16).prop_map(Step::Write),
+            3 => Just(Step::Snapshot),
+            1 => Just(Step::Clone),
+            1 => Just(Step::CloneGoes),
+        ];
+        proptest::collection::vec(step, 0..120)
+    }
+
+    /// Places of the chunks of a volume.
+    fn places(volume: &ThinMap) -> BTreeSet<u64> {
+        volume.runs.values().flat_map(|run| run.place..run.place + run.count).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_volume_snapshots_and_clones_hold_is_kept_and_nothing_else(steps in steps()) {
+            const KEEP: usize = 3;
+            let pool = ThinPool { name: "pool".into(), group: 0, chunk_bytes: 4096, snapshots: None };
+            let mut state = ThinState::new(&pool, 4096 * 1024, 4096).expect("a pool");
+            let mut volume = ThinMap::default();
+            let (mut snapshots, mut clones) = (VecDeque::new(), VecDeque::new());
+            for step in steps {
+                match step {
+                    Step::Write(chunk) => {
+                        let (place, ..) = state.place_to_write(&mut volume, chunk).expect("room");
+                        let others = snapshots.iter().chain(&clones);
+                        prop_assert!(others.into_iter().all(|held: &BTreeSet<u64>| !held.contains(&place)));
+                    }
+                    Step::Snapshot => {
+                        state.take_snapshot(KEEP);
+                        snapshots.push_back(places(&volume));
+                        while snapshots.len() > KEEP {
+                            snapshots.pop_front();
+                        }
+                    }
+                    Step::Clone => {
+                        let clone = CloneState::new(state.mark(), Vec::new(), 0.0, 0);
+                        state.clones.push(clone);
+                        clones.push_back(places(&volume));
+                    }
+                    Step::CloneGoes => {
+                        if clones.pop_front().is_some() {
+                            let oldest = state.clones.iter_mut().find(|clone| clone.is_alive());
+                            oldest.expect("as many as there").goes(1);
+                            state.release();
+                        }
+                    }
+                }
+                let all = snapshots.iter().chain(&clones).flatten().copied();
+                let used: BTreeSet<u64> = all.chain(places(&volume)).collect();
+                prop_assert_eq!(state.next - state.free.len() as u64, used.len() as u64);
+                prop_assert_eq!(state.held.len(), used.len() - places(&volume).len());
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The models against published behaviour and against physics. Times are virtual: nothing here depends on the machine.
 
+mod clones;
 mod cold_data;
 mod conservation;
 mod disks;

@@ -102,14 +102,14 @@ impl Stage<'_, '_> {
                 schedule(event);
                 if let (Some(array), Some(drive)) = (self.array, drive) {
                     let status = || array.rebuild(self.simulation.now(), *drive);
-                    self.watch(status, "rebuilt", number, planned, test).await;
+                    self.watch(status, || "rebuilt".into(), number, planned, test).await;
                 }
             }
             Effect::NodeLost { store, node } => {
                 schedule(&array::Event::NodeDies { store: *store, node: *node });
                 if let Some(array) = self.array {
                     let status = || array.recopying(self.simulation.now(), *store, *node);
-                    self.watch(status, "copied", number, planned, test).await;
+                    self.watch(status, || "copied".into(), number, planned, test).await;
                 }
             }
             Effect::Cut { link, remote_copy } => {
@@ -121,7 +121,7 @@ impl Stage<'_, '_> {
                 self.say(test, planned, &format!("expected fault over: {}", planned.what));
                 if let Some(array) = self.array.filter(|_| is_in_test) {
                     let status = || array.resync(self.simulation.now(), *remote_copy);
-                    self.watch(status, "in step again", number, planned, test).await;
+                    self.watch(status, || "in step again".into(), number, planned, test).await;
                 } else {
                     self.ledger.ends(number, self.now_ms());
                 }
@@ -130,7 +130,19 @@ impl Stage<'_, '_> {
                 schedule(event);
                 if let Some(array) = self.array {
                     let status = || array.rebalance(self.simulation.now(), *group);
-                    self.watch(status, "moved", number, planned, test).await;
+                    self.watch(status, || "moved".into(), number, planned, test).await;
+                }
+            }
+            Effect::Cloned { event, thin_pool } => {
+                schedule(event);
+                if let Some(array) = self.array {
+                    let look = || array.clone_read(self.simulation.now(), *thin_pool);
+                    let status = || look().map(|(status, _)| status);
+                    let done = || {
+                        let held_bytes = look().map_or(0, |(_, held_bytes)| held_bytes);
+                        format!("read, {:.2} GiB held for it", held_bytes as f64 / f64::from(1 << 30))
+                    };
+                    self.watch(status, done, number, planned, test).await;
                 }
             }
             Effect::Rot { path, bytes } => {
@@ -142,11 +154,11 @@ impl Stage<'_, '_> {
         }
     }
 
-    /// Says how the rebuild of a lost drive, or a rebalancing, goes, until it is over or the test is.
+    /// Says how the rebuild of a lost drive, a rebalancing or the reading of a clone goes, until it is over or the test is.
     async fn watch(
         &self,
         status: impl Fn() -> Option<RebuildStatus>,
-        done: &str,
+        done: impl Fn() -> String,
         number: FaultNumber,
         planned: &PlannedFault,
         test: u32,
@@ -157,9 +169,9 @@ impl Stage<'_, '_> {
                 None => ("its data have other copies".to_owned(), true),
                 Some(RebuildStatus::Waiting) => ("its rebuild has not begun".to_owned(), false),
                 Some(RebuildStatus::NoSpare) => ("no spare is left for a rebuild".to_owned(), true),
-                Some(RebuildStatus::UnderWay(share)) => (format!("{:.1} % {done}", share * 100.0), false),
+                Some(RebuildStatus::UnderWay(share)) => (format!("{:.1} % {}", share * 100.0, done()), false),
                 Some(RebuildStatus::Ended(at)) => {
-                    let seconds = at.since(begun).as_secs_f64();
+                    let (seconds, done) = (at.since(begun).as_secs_f64(), done());
                     self.ledger.ends(number, self.now_ms());
                     self.say(test, planned, &format!("{done} after {seconds:.0} s: {}", planned.what));
                     (format!("{done} after {seconds:.0} s"), true)

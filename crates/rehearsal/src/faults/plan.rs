@@ -31,14 +31,17 @@ pub(super) enum Effect {
     NodeLost { store: usize, node: usize },
     /// Disks come to the pool that this group is, and take their share of the data.
     Added { event: Event, group: usize },
+    /// A clone of a thin pool is taken, read and removed.
+    Cloned { event: Event, thin_pool: usize },
     /// Bits of a page change in its file, at these bytes.
     Rot { path: String, bytes: [u64; 2] },
 }
 
-const KINDS: [&str; 11] = [
+const KINDS: [&str; 12] = [
     "disk_fails",
     "disk_slow",
     "disks_added",
+    "clone_read",
     "path_lost",
     "remote_copy_lost",
     "cache_unprotected",
@@ -48,8 +51,16 @@ const KINDS: [&str; 11] = [
     "extents_rot",
     "bit_rot",
 ];
-const ENDLESS: [&str; 7] =
-    ["disk_fails", "disks_added", "controller_fails", "host_moves", "node_dies", "extents_rot", "bit_rot"];
+const ENDLESS: [&str; 8] = [
+    "disk_fails",
+    "disks_added",
+    "clone_read",
+    "controller_fails",
+    "host_moves",
+    "node_dies",
+    "extents_rot",
+    "bit_rot",
+];
 /// The page that rots when the file names none: in the first 128 MiB of any database.
 const ROTTEN_PAGE: u32 = 4096;
 /// Inside the page; two bits, since one can be put right by the checksum.
@@ -138,6 +149,13 @@ pub fn planned(
             let help = "store = { kind = \"dynamic_pool\", .. } in [array]";
             return refuse("", format!("volume `{}` lies in no dynamic pool", hit.volume), help);
         }
+        if fault.kind == "clone_read" && hit.thin_pool.is_none() {
+            let message = format!("volume `{}` lies in no thin pool", hit.volume);
+            return refuse("", message, "thin_chunk_kib in its [[pool]]");
+        }
+        if fault.mib_per_s.is_some_and(|rate| !(rate > 0.0 && rate.is_finite())) {
+            return refuse(".mib_per_s", "a clone is read at a rate above 0".into(), "");
+        }
         if fault.disks.is_some_and(|disks| !(1..=1000).contains(&disks)) {
             return refuse(".disks", "1 to 1000 disks can be added at a time".into(), "");
         }
@@ -167,6 +185,13 @@ fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> Planne
             let (count, group) = (fault.disks.unwrap_or(1), hit.pool.unwrap_or(0));
             let event = Event::DrivesAdded { group, count };
             (format!("disks added to the pool of {volume}: {count}"), Effect::Added { event, group })
+        }
+        "clone_read" => {
+            let pool = hit.thin_pool.unwrap_or(0);
+            // 0 = no cap.
+            let mb_per_s = fault.mib_per_s.unwrap_or(0.0) * f64::from(1 << 20) / 1e6;
+            let event = Event::CloneTaken { pool, mb_per_s };
+            (format!("a clone of the pool of {volume} is read"), Effect::Cloned { event, thin_pool: pool })
         }
         "extents_rot" => {
             let one_in = fault.one_in.unwrap_or(1000);
