@@ -1,10 +1,12 @@
 //! A flash cache for reads in front of RAID groups.
 
-use array::{Assumptions, Drive, Event, Hardware, Layout, PartKind, PartReport, ReadCache};
+use array::{
+    Assumptions, Drive, Event, Hardware, Layout, PartKind, PartReport, ReadCache, RemoteCopy, WhenLinkLost,
+};
 use world::sim::{FileId, StorageModel, StorageOp, VolumeId};
 
 use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen, Wish, mixed, random_reads};
-use super::parts::{build, flash, nearline, one_group, write_cache};
+use super::parts::{build, flash, link, nearline, one_group, write_cache};
 use super::thin;
 
 const SPAN: u64 = 64 * GIB;
@@ -115,6 +117,30 @@ fn what_is_written_is_written_to_the_cache_where_that_holds_it() {
         let share = flash_writes as f64 / seen.writes as f64;
         assert!((share - room_share).abs() < 0.1, "{share} of the writes, room for {room_share}");
     }
+}
+
+#[test]
+fn what_is_copied_to_another_site_passes_by_the_cache() {
+    let mut hardware = thin::thin(MIB, 1, SPAN, None);
+    put_in_front(&mut hardware, 1.0);
+    hardware.links.push(link("sites", 0.0, 0.0));
+    hardware.remote_copies.push(RemoteCopy {
+        volumes: vec![0],
+        link: 0,
+        acknowledge_us: 200.0,
+        when_link_lost: WhenLinkLost::Suspend,
+        region_bytes: 64 * KIB,
+    });
+    let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+    rig.array.fill_file(VolumeId(0), FileId(0));
+    rig.schedule(0.0, Event::LinkLost { link: 0 });
+    rig.run(1, 1.0, mixed(3, SPAN, 32 * KIB, 100));
+    rig.schedule(1.5, Event::LinkRestored { link: 0 });
+    rig.run(0, 60.0, || unreachable!("no load"));
+    let disks = part(&mut rig, "disk 0").reads + part(&mut rig, "disk 1").reads;
+    let cache = part(&mut rig, "read cache");
+    assert!(disks > 100, "{disks}");
+    assert_eq!((cache.cache_hits, cache.cache_misses), (0, 0));
 }
 
 #[test]
