@@ -1,6 +1,7 @@
-//! What a replicated store does about lost drives, and nodes with all of theirs: it reads around them, and copies what they held from other nodes.
+//! What a replicated store does about lost drives, and nodes with all of theirs: it reads around them, and copies what they
+//! held from other nodes.
 //!
-//! * As many extents are copied at a time as the settings of rebuilds allow steps, of the drive that was lost first before others.
+//! * As many extents are copied at a time as the settings of rebuilds allow steps, drive by drive in the order of their loss.
 //! * What was part of a strip is worked out from as many other parts as the strip has extents, on as many nodes.
 //! * Extents that have been copied lie on another node: they can be read there if no other copy is left.
 //!
@@ -47,17 +48,13 @@ impl Recopies {
     /// How far what lost drives of those asked for held is copied; `None` if none is lost.
     pub fn status(&self, is_asked_for: impl Fn(usize) -> bool) -> Option<RebuildStatus> {
         let lost: Vec<&Lost> = self.lost.iter().filter(|lost| is_asked_for(lost.drive)).collect();
-        let last = lost
-            .iter()
-            .map(|lost| lost.ended)
-            .collect::<Option<Vec<Time>>>()
-            .map(|ended| ended.into_iter().max());
+        let ended: Option<Vec<Time>> = lost.iter().map(|lost| lost.ended).collect();
+        if let Some(ended) = ended {
+            return ended.into_iter().max().map(RebuildStatus::Ended);
+        }
         let (left, bytes) =
             lost.iter().fold((0, 0), |(left, bytes), lost| (left + lost.left, bytes + lost.bytes));
-        match last {
-            Some(last) => last.map(RebuildStatus::Ended),
-            None => Some(RebuildStatus::UnderWay(1.0 - left as f64 / bytes.max(1) as f64)),
-        }
+        Some(RebuildStatus::UnderWay(1.0 - left as f64 / bytes as f64))
     }
 }
 
@@ -105,7 +102,7 @@ impl Array {
         let nodes = nodes.filter(|(_, node)| node.drives().any(|drive| !dead[drive]));
         let nodes: SmallVec<[usize; 16]> = nodes.map(|(node, _)| node).collect();
         let data = settings.erasure_coding.map_or(1, |coding| coding.data as usize);
-        while nodes.len() > data.max(1)
+        while nodes.len() > data
             && self.replicated[store].recopies.under_way < self.hardware.rebuild.steps.max(1)
         {
             let state = &mut self.replicated[store].recopies;
@@ -153,10 +150,11 @@ impl Array {
             let (drive, _) = self.spot(store, *node, extent, on_flash);
             state.recopies.has_copied(drive, mix(extent ^ self.seed.rotate_left(48)))
         });
+        if !copied {
+            return None;
+        }
         let (first, count) = (holders[0] + (settings.strip_parts() as usize).max(1), settings.nodes.len());
         let mut others = (0..count).map(|k| (first + k) % count).filter(|node| !holders.contains(node));
-        let mut place =
-            || others.find_map(|node| Some((node, self.place_in_tier(store, node, extent, on_flash)?)));
-        if copied { place() } else { None }
+        others.find_map(|node| Some((node, self.place_in_tier(store, node, extent, on_flash)?)))
     }
 }
