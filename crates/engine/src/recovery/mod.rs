@@ -365,7 +365,9 @@ impl Recovery<'_> {
         let mut previous: Option<LogHeader> = None;
         let mut loaded: Option<Generation> = None;
         let mut free_segment = 1;
-        let mut number = start.generation();
+        // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be there yet. Its
+        // records are needed no more, but where it ends is.
+        let mut number = start.generation().min(last.generation);
         let mut next = self.contents(number, last).await?;
         while let Some((path, mut log)) = next {
             let is_last = number == last.generation;

@@ -143,6 +143,30 @@ fn a_kill_while_databases_are_attached_hides_no_record_of_the_next_process() {
     }
 }
 
+/// When the log is full and every page written, the checkpoint names the log that comes next. A power cut may take that one
+/// away: the process after it goes on behind the full log, not in it.
+#[test]
+fn a_power_cut_before_the_log_that_the_checkpoint_names_loses_nothing() {
+    let directory = scratch_dir();
+    let mut campaign = Campaign::with(directory.path(), 10, 4096, SMALL_LOG_BYTES);
+    campaign.create();
+    // Two segments to attach the databases and one to detach them: the fifth opening fills the log.
+    for _ in 0..4 {
+        campaign.recover().unwrap();
+    }
+    let nearly_full = campaign.copy_files();
+    let rows = campaign.rows.clone();
+    for number in [1, 2, 3].repeat(4) {
+        campaign.put_files(&nearly_full);
+        campaign.rows.clone_from(&rows);
+        let (task, trigger) = campaign.aimed(Mode::Recover, aim(Phase::Open, DiskEvent::Name, number, 0));
+        campaign.kill(&task, &trigger).unwrap();
+        let task = campaign.task(Mode::Load);
+        let done = campaign.round_of(&task, &Trigger { line: "durable", count: 3, pause: Duration::ZERO });
+        done.unwrap_or_else(|error| panic!("power cut at change of names {number}: {error}"));
+    }
+}
+
 /// Names and headers change when the log rolls. Each change is cut off several times: what survives is drawn by lot.
 #[test]
 fn a_power_cut_during_a_roll_loses_nothing() {
