@@ -157,7 +157,7 @@ fn fail_everywhere(files: &Snapshot, config: &InstanceConfig) -> (u64, BranchCou
 /// limit of the format (docs/faults.md).
 #[test]
 fn a_torn_page_behind_a_dropped_sync_may_pass_its_checksum() {
-    for seed in [11_976, 16_528] {
+    for seed in [3_024, 10_968] {
         let (mut totals, mut lies) = (Totals::default(), Lies::default());
         run_lying_seed(seed, &mut totals, &mut lies).unwrap();
         assert!(lies.torn_rows > 0, "seed {seed}: {lies:?}");

@@ -25,7 +25,8 @@ fn a_hundred_kilometres_are_a_millisecond_more_for_the_log_and_nothing_for_reads
     let read_ms = [&near, &far].map(|answer| whole(answer, TransactionalRead).latency_ms);
     // A little less, as slower users wait less for each other.
     assert!((0.7..1.05).contains(&(log_ms[1] - log_ms[0])), "log writes: {log_ms:?} ms");
-    assert!((read_ms[1] / read_ms[0] - 1.0).abs() < 0.03, "reads: {read_ms:?} ms");
+    // A millisecond more would be a tenth; some 2,000 reads of each scatter by a few hundredths.
+    assert!((0.9..1.05).contains(&(read_ms[1] / read_ms[0])), "reads: {read_ms:?} ms");
 }
 
 const LOST: &str = "kind = \"remote_copy_lost\"\nat_s = 10\nduration_s = 10\ntest = \"performance\"";
