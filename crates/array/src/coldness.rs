@@ -80,19 +80,18 @@ impl Coldness {
         hash >> 32 < of_two_to_32(treated(self.regions[self.region(at)].cold, parts))
     }
 
-    /// Share of the extents in these ranges (begin and end) that are cold, and of their parts that are treated.
-    pub fn shares(&self, ranges: &[(u64, u64)], parts: u64) -> (f64, f64) {
-        let (mut bytes, mut cold, mut as_left) = (0.0, 0.0, 0.0);
+    /// Mean over these ranges (begin and end) of what a share of cold extents comes to.
+    pub fn mean(&self, ranges: &[(u64, u64)], of_cold: impl Fn(f64) -> f64) -> f64 {
+        let (mut bytes, mut sum) = (0.0, 0.0);
         for (index, region) in self.regions.iter().enumerate() {
             let start = index as u64 * self.region_bytes;
             let end = start + self.region_bytes;
             let inside = ranges.iter().map(|(from, to)| (*to).min(end).saturating_sub((*from).max(start)));
             let inside = inside.sum::<u64>() as f64;
             bytes += inside;
-            cold += inside * region.cold;
-            as_left += inside * treated(region.cold, parts);
+            sum += inside * of_cold(region.cold);
         }
-        if bytes > 0.0 { (cold / bytes, as_left / bytes) } else { (1.0, 1.0) }
+        if bytes > 0.0 { sum / bytes } else { of_cold(1.0) }
     }
 
     /// Works out the shares when that is due; says whether it was.
@@ -120,7 +119,7 @@ impl Coldness {
 }
 
 /// Of all parts of extents, `parts` each, those that are as the treatment left them, if this share of the extents is cold.
-fn treated(cold: f64, parts: u64) -> f64 {
+pub(crate) fn treated(cold: f64, parts: u64) -> f64 {
     let warm = 1.0 - cold;
     1.0 - warm * warm / (warm + cold * parts as f64)
 }
@@ -183,7 +182,9 @@ mod tests {
             }
             assert!(model.look(seconds * 1_000_000_000));
             let undone = (0..writes).filter(|_| model.count_write(0)).count() as f64 / seconds as f64;
-            let (modelled, modelled_parts) = model.shares(&[(0, EXTENTS << 20)], PARTS);
+            let all = [(0, EXTENTS << 20)];
+            let modelled = model.mean(&all, |cold| cold);
+            let modelled_parts = model.mean(&all, |cold| treated(cold, PARTS));
             let all = (cold, modelled, as_left, modelled_parts, jobs, undone);
             assert!((cold - modelled).abs() < 0.03, "{all:?}");
             assert!((as_left - modelled_parts).abs() < 0.05, "{all:?}");
@@ -194,12 +195,12 @@ mod tests {
     #[test]
     fn what_nobody_writes_is_cold_and_regions_are_told_apart() {
         let mut model = Coldness::new(8 << 20, 8, 64 << 10, 60.0, 1e9);
-        assert_eq!(model.shares(&[(0, 8 << 20)], 2), (1.0, 1.0), "before anything is known");
+        assert_eq!(model.mean(&[(0, 8 << 20)], |cold| cold), 1.0, "before anything is known");
         for _ in 0..6 {
             model.count_write(0);
         }
         assert!(model.look(1_000_000_000) && !model.look(2_000_000_000), "every ten seconds");
-        let share = |model: &Coldness, mib: u64| model.shares(&[(mib << 20, (mib + 1) << 20)], 2).0;
+        let share = |model: &Coldness, mib: u64| model.mean(&[(mib << 20, (mib + 1) << 20)], |cold| cold);
         assert_eq!(share(&model, 0), share(&model, 7), "too few writes to tell regions apart");
         for _ in 0..6 {
             model.count_write(0);

@@ -534,10 +534,15 @@ pub struct ReplicatedStore {
     /// Erasure coding of extents that have not been written for some time.
     #[serde(skip)]
     pub erasure_coding: Option<ErasureCoding>,
+    /// Equal data are kept once when they have not been written for some time.
+    #[serde(skip)]
+    pub deduplication: Option<Deduplication>,
     /// What a core compresses. MB = 10^6 bytes.
     pub compress_mb_per_s: f64,
     /// What a core makes of compressed data.
     pub decompress_mb_per_s: f64,
+    /// What a core takes fingerprints of, where equal data are kept once.
+    pub fingerprint_mb_per_s: f64,
 }
 
 impl ReplicatedStore {
@@ -563,6 +568,17 @@ pub struct ErasureCoding {
     /// Extents in a strip.
     pub data: u32,
     /// How long an extent must not have been written.
+    pub delay_s: f64,
+}
+
+/// Data of which there are equals, and which are kept once when they have not been written for some time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Deduplication {
+    /// Share of the data that have equals.
+    pub equal_share: f64,
+    /// So many are equal, each time.
+    pub copies: u32,
+    /// How long they must not have been written.
     pub delay_s: f64,
 }
 

@@ -32,10 +32,10 @@ pub use array::{Array, RebuildStatus, SharedArray};
 pub use assumptions::{Assumptions, Source};
 pub use error::ArrayError;
 pub use hardware::{
-    CloneReads, Compression, Controller, DestageOrder, Drive, DriveModel, DynamicPool, ErasureCoding, Event,
-    FlashDrive, Group, Hardware, HostCosts, Layout, Link, LogStore, MirrorReads, Path, ReadCache, Rebuild,
-    RemoteCopy, RemoteCopyCosts, ReplicatedStore, RotatingDisk, Snapshots, StoreNode, Target, ThinPool,
-    TieredPool, VolumePlacement, WhenLinkLost, WriteCache,
+    CloneReads, Compression, Controller, Deduplication, DestageOrder, Drive, DriveModel, DynamicPool,
+    ErasureCoding, Event, FlashDrive, Group, Hardware, HostCosts, Layout, Link, LogStore, MirrorReads, Path,
+    ReadCache, Rebuild, RemoteCopy, RemoteCopyCosts, ReplicatedStore, RotatingDisk, Snapshots, StoreNode,
+    Target, ThinPool, TieredPool, VolumePlacement, WhenLinkLost, WriteCache,
 };
 pub use report::{DeviceReport, PartKind, PartReport};
 

@@ -194,3 +194,32 @@ fn the_log_of_a_store_goes_to_its_disks_in_the_stripe_elements_of_its_kind() {
     // What assumptions.toml says of this kind, and what the solution file says instead.
     assert_eq!((write_bytes(None), write_bytes(Some(64))), (512 << 10, 64 << 10));
 }
+
+#[test]
+fn equal_data_that_are_kept_once_have_room_for_more_on_flash() {
+    const EQUAL: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, \
+        deduplication = { equal_share = 0.9, copies = 4, delay_min = 60 } }";
+    const LATE: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, \
+        deduplication = { equal_share = 0.9, copies = 4, delay_min = 360 } }";
+    let little = "[replicated_store.2016]\n\
+        flash_for_extents_pct = { value = 5.0, source = \"assumption: small flash drives\" }\n";
+    let answer = |array| Question { array, assumptions: little, ..question("sessions = 6") }.answer();
+    let (each, once, late) = (answer(REPLICATED), answer(EQUAL), answer(LATE).read_ms());
+    assert!(once.read_ms() < 0.7 * each.read_ms(), "{} {}", each.read_ms(), once.read_ms());
+    assert!(late > 1.2 * once.read_ms(), "most is written again within six hours: {late}");
+    let state = &once.part("store").expect("it is listed").state;
+    assert!(state.ends_with("% of the data spared as equal to others"), "{state}");
+    let share = "store = { kind = \"replicated\", model = \"2016\", nodes = 3,\n\
+        deduplication = { equal_share = 0.0, copies = 4, delay_min = 60 } }";
+    let copies = "store = { kind = \"replicated\", model = \"2016\", nodes = 3,\n\
+        deduplication = { equal_share = 0.3, copies = 1, delay_min = 360 } }";
+    let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 3,\n\
+        deduplication = { equal_share = 0.3, copies = 4, delay_min = 0 } }";
+    for (array, complaint) in
+        [(share, "above 0 and up to 1"), (copies, "from 2 to 1,000"), (delay, "above 0 minutes")]
+    {
+        let refused = Question { array, ..question("sessions = 1") }.refused_storage();
+        let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);
+        assert!(refused.starts_with(&line) && refused.contains(complaint), "{refused}");
+    }
+}

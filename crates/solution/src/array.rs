@@ -99,6 +99,8 @@ pub struct ReplicatedStore {
     pub compression: Option<Compression>,
     /// Data that were not written for some time are kept as strips with parities instead of copies; never when not given.
     pub erasure_coding: Option<ErasureCoding>,
+    /// Equal data that were not written for some time are kept once; never when not given.
+    pub deduplication: Option<Deduplication>,
 }
 
 /// Compression of data that were not written for some time.
@@ -117,6 +119,18 @@ pub struct Compression {
 pub struct ErasureCoding {
     /// How long data must not have been written.
     pub delay_days: f64,
+}
+
+/// Equal data that were not written for some time, kept once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deduplication {
+    /// Share of the data that have equals.
+    pub equal_share: f64,
+    /// So many are equal, each time.
+    pub copies: u32,
+    /// How long data must not have been written.
+    pub delay_min: f64,
 }
 
 /// Whose controllers they are.

@@ -24,8 +24,8 @@ mod resolve;
 mod template;
 
 pub use array::{
-    Compression, ErasureCoding, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray, Store,
-    WhenLinkLost,
+    Compression, Deduplication, ErasureCoding, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray,
+    Store, WhenLinkLost,
 };
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,

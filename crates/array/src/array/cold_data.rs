@@ -1,5 +1,5 @@
-//! What a replicated store does with data that have not been written for some time (`coldness`): they are compressed, and
-//! make strips with parities in place of copies (`strips`).
+//! What a replicated store does with data that have not been written for some time (`coldness`): they are compressed,
+//! make strips with parities in place of copies (`strips`), and are kept once if they are equal (`deduplication`).
 //!
 //! * A cold extent is read where its volume reads it, compressed on a core of that node, and written again on every node that
 //!   holds it. This is a move like others, after all of those that have something to wait for it, at their rate.
@@ -13,10 +13,11 @@
 
 use std::collections::VecDeque;
 
+use super::deduplication::{self, EqualData};
 use super::extents::Move;
 use super::replicated::BLOCK_BYTES;
 use super::{Array, Happening, JobId, NO_DRIVE};
-use crate::coldness::Coldness;
+use crate::coldness::{Coldness, treated};
 use crate::hardware::{ReplicatedStore, Target};
 use crate::mix;
 
@@ -42,7 +43,7 @@ pub(super) fn check(store: &ReplicatedStore) -> Result<(), String> {
             return Err("erasure coding needs two copies, and a node for each part of a strip of two extents at least".into());
         }
     }
-    Ok(())
+    deduplication::check(store)
 }
 
 pub(super) struct ColdData {
@@ -52,6 +53,7 @@ pub(super) struct ColdData {
     coded: Option<Coldness>,
     to_code: VecDeque<u64>,
     coded_share: f64,
+    pub equal: Option<EqualData>,
 }
 
 impl ColdData {
@@ -72,6 +74,9 @@ impl ColdData {
                 .map(|coding| cold(coding.delay_s, moves_per_s * f64::from(coding.data) / parts)),
             to_code: VecDeque::new(),
             coded_share: 1.0,
+            equal: store.deduplication.map(|deduplication| {
+                EqualData::new(deduplication, cold(deduplication.delay_s, f64::INFINITY))
+            }),
         }
     }
 
@@ -81,14 +86,16 @@ impl ColdData {
         let spared = store.erasure_coding.map_or(0.0, |coding| {
             1.0 - f64::from(store.strip_parts()) / f64::from(coding.data * store.replicas)
         });
-        (1.0 - self.compressed_share * saved) * (1.0 - self.coded_share * spared)
+        let equal = self.equal.as_ref().map_or(0.0, |equal| equal.spared_share);
+        (1.0 - self.compressed_share * saved) * (1.0 - self.coded_share * spared) * (1.0 - equal)
     }
 
     /// What is treated, in words.
     pub fn words(&self) -> impl Iterator<Item = String> {
         let compressed = self.compressed.as_ref().map(|_| ("compressed", self.compressed_share));
         let coded = self.coded.as_ref().map(|_| ("in strips", self.coded_share));
-        let all = compressed.into_iter().chain(coded);
+        let equal = self.equal.as_ref().map(|equal| ("spared as equal to others", equal.spared_share));
+        let all = compressed.into_iter().chain(coded).chain(equal);
         all.map(|(what, share)| format!("{:.1} % of the data {what}", share * 100.0))
     }
 
@@ -134,12 +141,16 @@ impl Array {
             self.leave_strip(store, extent);
             self.begin_moves(store);
         }
+        if let Some(equal) = &mut self.replicated[store].cold_data.equal {
+            equal.cold.count_write(at);
+        }
         self.look_at_cold_data(store);
     }
 
     fn look_at_cold_data(&mut self, store: usize) {
         let state = &mut self.replicated[store].cold_data;
-        let kinds = [&mut state.compressed, &mut state.coded].into_iter().flatten();
+        let equal = state.equal.as_mut().map(|equal| &mut equal.cold);
+        let kinds = [state.compressed.as_mut(), state.coded.as_mut(), equal].into_iter().flatten();
         let looked = kinds.map(|cold| cold.look(self.now_ns)).fold(false, |any, looked| any | looked);
         if !looked {
             return;
@@ -151,11 +162,15 @@ impl Array {
             .map(|volume| (volume.store_base, volume.store_base + volume.space.high_water()))
             .collect();
         let settings = &self.hardware.replicated_stores[store];
+        let parts = settings.extent_bytes / BLOCK_BYTES;
         if let Some(compressed) = &state.compressed {
-            state.compressed_share = compressed.shares(&data, settings.extent_bytes / BLOCK_BYTES).1;
+            state.compressed_share = compressed.mean(&data, |cold| treated(cold, parts));
         }
         if let Some(coded) = &state.coded {
-            state.coded_share = coded.shares(&data, 1).0;
+            state.coded_share = coded.mean(&data, |cold| cold);
+        }
+        if let Some(equal) = &mut state.equal {
+            equal.look(&data, parts);
         }
         let stored_share = state.stored_share(settings);
         self.replicated[store].extents.fill(stored_share);

@@ -5,6 +5,7 @@
 
 mod clones;
 mod cold_data;
+mod deduplication;
 mod drive_health;
 mod extents;
 mod faults;

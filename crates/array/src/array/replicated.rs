@@ -7,10 +7,10 @@
 //!   those of others: what it had logged is drained from the copies.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
 //!   its own node if a copy is there and alive, else over the network from another. Where extents lie, and what moves
-//!   them, is in `extents`; bad copies and slow drives are in `drive_health`, what happens to cold data in `cold_data`
-//!   and `strips`.
+//!   them, is in `extents`; bad copies and slow drives are in `drive_health`, what happens to cold data in `cold_data`,
+//!   `strips` and `deduplication`.
 //!
-//! Left out: the metadata store, deduplication, checksum time, sequential writes that pass by the write log.
+//! Left out: the metadata store, checksum time, sequential writes that pass by the write log.
 
 use std::collections::VecDeque;
 
@@ -92,9 +92,13 @@ impl ReplicatedState {
 impl Array {
     /// The storage software takes its time, then the request goes on; writes of a volume one after another.
     pub(super) fn enter_node(&mut self, id: JobId, store: usize, node: usize) {
-        let command_ns = ns(self.hardware.replicated_stores[store].command_us);
-        let mut at_ns = self.use_core(store, node, command_ns);
-        if matches!(self.job(id).kind, Kind::Write) {
+        let mut work_ns = ns(self.hardware.replicated_stores[store].command_us);
+        let is_write = matches!(self.job(id).kind, Kind::Write);
+        if is_write {
+            work_ns += self.fingerprint_ns(store, self.jobs[id as usize].bytes);
+        }
+        let mut at_ns = self.use_core(store, node, work_ns);
+        if is_write {
             let (controller, volume) = (self.job(id).controller as usize, self.job(id).volume as usize);
             at_ns = self.pass_lane(controller, volume, at_ns);
         }
@@ -129,37 +133,41 @@ impl Array {
         let (mut at, end) = (base + start, base + start + bytes);
         while at < end {
             let take = (extent_bytes - at % extent_bytes).min(end - at);
-            let blocks = at / BLOCK_BYTES..=(at + take - 1) / BLOCK_BYTES;
+            let kept_at = self.kept_at(store, at);
+            let blocks_at = |at| at / BLOCK_BYTES..=(at + take - 1) / BLOCK_BYTES;
             let state = &mut self.replicated[store];
             let memory = &mut state.nodes[node].memory;
-            let in_memory = blocks.clone().all(|block| memory.touch(block));
+            let mut holds = |at| blocks_at(at).all(|block| memory.touch(block));
+            let in_memory = holds(at) || (kept_at != at && holds(kept_at));
             if in_memory {
                 state.hits += 1;
             } else {
                 state.misses += 1;
-                blocks.clone().for_each(|block| memory.insert(block));
-                let in_log = blocks.clone().any(|block| state.nodes[node].undrained.contains_key(&block));
+                let in_log = blocks_at(at).any(|block| state.nodes[node].undrained.contains_key(&block));
+                let read_at = if in_log { at } else { kept_at };
+                blocks_at(read_at).for_each(|block| state.nodes[node].memory.insert(block));
                 if in_log {
                     let drive = self.log_drive(store, node, at);
                     self.read_on(id, node, node, drive.map(|drive| (drive, at % (1 << 30))), take);
                 } else {
-                    self.count_extent_read(store, at, take);
-                    match self.nearest_copy(store, node, at / extent_bytes) {
+                    self.count_extent_read(store, kept_at, take);
+                    let extent = kept_at / extent_bytes;
+                    match self.nearest_copy(store, node, extent) {
                         Some((holder, (drive, byte))) => {
-                            let (into, length) = self.stored_range(id, store, at, take);
+                            let (into, length) = self.stored_range(id, store, kept_at, take);
                             let place = (drive, byte + into);
-                            if self.read_bad_copy(id, store, at / extent_bytes, place, length) {
+                            if self.read_bad_copy(id, store, extent, place, length) {
                                 at += take;
                                 continue;
                             }
                             self.read_on(id, node, holder, Some(place), length);
                             if holder != node {
-                                self.read_from_afar(store, node, at / extent_bytes);
+                                self.read_from_afar(store, node, extent);
                             }
                         }
                         None => {
-                            let range = self.stored_range(id, store, at, take);
-                            let is_read = self.read_strip(id, store, node, at / extent_bytes, range);
+                            let range = self.stored_range(id, store, kept_at, take);
+                            let is_read = self.read_strip(id, store, node, extent, range);
                             self.job(id).lost |= !is_read;
                         }
                     }

@@ -22,7 +22,7 @@ pub fn half(delay_s: f64) -> Option<Compression> {
     Some(Compression { stored_per_written: 0.5, delay_s })
 }
 
-fn rig(hardware: Hardware) -> Rig {
+pub fn rig(hardware: Hardware) -> Rig {
     Rig::new(build(hardware), &["/v"], SPAN)
 }
 

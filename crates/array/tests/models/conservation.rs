@@ -7,7 +7,7 @@ use world::sim::StorageOp;
 
 use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen};
 use super::parts::{build, controller, link, nearline, one_group, write_cache};
-use super::{cold_data, read_cache, remote_copy, stores, thin};
+use super::{cold_data, deduplication, read_cache, remote_copy, stores, thin};
 
 const SPAN: u64 = 4 * GIB;
 
@@ -31,6 +31,7 @@ fn layouts(index: usize) -> Hardware {
             if index / 11 % 2 == 1 {
                 hardware.replicated_stores[0].compression = cold_data::half(1.0);
                 hardware.replicated_stores[0].erasure_coding = Some(ErasureCoding { data: 2, delay_s: 1.0 });
+                hardware.replicated_stores[0].deduplication = deduplication::all(1.0);
             }
             hardware
         }

@@ -3,6 +3,7 @@
 mod clones;
 mod cold_data;
 mod conservation;
+mod deduplication;
 mod disks;
 mod faults;
 mod groups;

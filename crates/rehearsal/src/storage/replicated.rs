@@ -1,6 +1,6 @@
 //! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does with cold data.
 
-use array::{Compression, ErasureCoding, Link, ReplicatedStore, StoreNode};
+use array::{Compression, Deduplication, ErasureCoding, Link, ReplicatedStore, StoreNode};
 use solution::ReplicatedStore as Spec;
 
 use super::{Builder, Outcome};
@@ -37,7 +37,8 @@ impl Builder<'_> {
         let tiers_by_reads = spec.tiers_by_reads.unwrap_or(store.tiers_by_reads);
         let (compression, erasure_coding) =
             (self.compression(spec)?, self.erasure_coding(spec, store.replicas)?);
-        let cold = ReplicatedStore { compression, erasure_coding, ..store };
+        let deduplication = self.deduplication(spec)?;
+        let cold = ReplicatedStore { compression, erasure_coding, deduplication, ..store };
         let store = ReplicatedStore { name, nodes, resident_bytes, tiers_by_reads, ..cold };
         self.hardware.replicated_stores.push(store);
         Ok(self.hardware.replicated_stores.len() - 1)
@@ -60,6 +61,25 @@ impl Builder<'_> {
         }
         let stored_per_written = wished.stored_per_written;
         Ok(Some(Compression { stored_per_written, delay_s: wished.delay_min * 60.0 }))
+    }
+
+    fn deduplication(&self, spec: &Spec) -> Outcome<Option<Deduplication>> {
+        let Some(wished) = spec.deduplication else { return Ok(None) };
+        let refuse = |field: &str, message: &str| {
+            let at = format!("array.store.deduplication.{field}");
+            Err(self.solution.error(&at, message.to_owned(), None))
+        };
+        if !(wished.equal_share > 0.0 && wished.equal_share <= 1.0) {
+            return refuse("equal_share", "a share of the data above 0 and up to 1 has equals");
+        }
+        if !(2..=1000).contains(&wished.copies) {
+            return refuse("copies", "from 2 to 1,000 are equal, each time");
+        }
+        if !(wished.delay_min > 0.0 && wished.delay_min.is_finite()) {
+            return refuse("delay_min", "equal data are kept once after a delay above 0 minutes");
+        }
+        let (equal_share, copies) = (wished.equal_share, wished.copies);
+        Ok(Some(Deduplication { equal_share, copies, delay_s: wished.delay_min * 60.0 }))
     }
 
     /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one that is left.
