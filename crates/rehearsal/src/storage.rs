@@ -48,8 +48,8 @@ pub struct VolumeParts {
     pub host: String,
     /// Volume.
     pub volume: String,
-    /// Its disks in their order, those of its pool if it lies in one, a faster tier last; in a replicated store those of its node, disks before
-    /// flash; none in a log-structured one.
+    /// Its disks in their order, those of its pool if it lies in one, a faster tier last; in a replicated store those of its
+    /// node, disks before flash; none in a log-structured one.
     pub drives: Vec<usize>,
     /// The group that is its pool, if disks can be added to that.
     pub pool: Option<usize>,

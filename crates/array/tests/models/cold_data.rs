@@ -74,10 +74,10 @@ fn a_compressed_read_takes_less_of_the_drive_and_time_on_a_core() {
     assert!((more_ms - 32.768 / 16.0).abs() < 0.1, "32 KiB at 16 MB/s: {more_ms} ms");
 }
 
-/// Share of the data that is compressed, in per cent.
-fn compressed_pct(rig: &mut Rig) -> f64 {
+/// Share of the data of which the store says `what`, in per cent.
+pub fn share_pct(rig: &mut Rig, what: &str) -> f64 {
     let words = state(rig, "store");
-    let share = words.split(" % of the data compressed").next().and_then(|share| share.parse().ok());
+    let share = words.split(&format!(" % of the data {what}")).next().and_then(|share| share.parse().ok());
     share.unwrap_or_else(|| panic!("{words}"))
 }
 
@@ -86,7 +86,7 @@ fn what_is_written_again_and_again_stays_as_it_is() {
     let mut rig = rig(store(1.0, half(600.0)));
     // All of an eighth is written within the delay.
     rig.run(4, 60.0, writes(5, 0, SPAN / 8));
-    let pct = compressed_pct(&mut rig);
+    let pct = share_pct(&mut rig, "compressed");
     assert!((pct - 87.5).abs() < 2.0, "{pct}");
     rig.drain();
     let mut read_bytes = |from: u64| {
@@ -128,12 +128,20 @@ fn compression_reads_and_writes_and_keeps_to_its_rate() {
     // Hardly an extent is written twice in a minute: 800 are compressed again, read once and written twice, by half.
     let (read, written, mut fast) = seen(half(60.0), 100.0);
     assert!((read - 800.0).abs() < 10.0 && (written - 36.0).abs() < 1.0, "{read} {written}");
-    assert!(compressed_pct(&mut fast) > 99.9);
+    assert!(share_pct(&mut fast, "compressed") > 99.9);
     // 200 s at 1 MB/s; parts that were written wait longer.
     let (read, _, mut slow) = seen(half(60.0), 1.0);
     assert!((read - 191.0).abs() < 5.0, "{read}");
-    assert!((90.0..98.0).contains(&compressed_pct(&mut slow)), "{}", compressed_pct(&mut slow));
+    assert!(
+        (90.0..98.0).contains(&share_pct(&mut slow, "compressed")),
+        "{}",
+        share_pct(&mut slow, "compressed")
+    );
     // All are written again before they are due.
     let (read, _, mut late) = seen(half(1e6), 100.0);
-    assert!(read == 0.0 && compressed_pct(&mut late) < 0.1, "{read} {}", compressed_pct(&mut late));
+    assert!(
+        read == 0.0 && share_pct(&mut late, "compressed") < 0.1,
+        "{read} {}",
+        share_pct(&mut late, "compressed")
+    );
 }

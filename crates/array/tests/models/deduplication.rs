@@ -3,9 +3,8 @@
 use array::{Array, Deduplication, Hardware};
 use world::sim::StorageOp;
 
-use super::cold_data::{drives, rig, store, writes};
+use super::cold_data::{drives, rig, share_pct, store, writes};
 use super::load::{GIB, KIB, MIB, Rig, Wish, random_reads};
-use super::stores::state;
 
 /// All data are there four times.
 pub fn all(delay_s: f64) -> Option<Deduplication> {
@@ -56,21 +55,14 @@ fn memory_holds_equal_data_once() {
     assert!((pairs - 0.5).abs() < 0.03, "{pairs}");
 }
 
-/// Share of the data that take no room, in per cent.
-fn spared_pct(rig: &mut Rig) -> f64 {
-    let words = state(rig, "store");
-    let share = words.split(" % of the data spared").next().and_then(|share| share.parse().ok());
-    share.unwrap_or_else(|| panic!("{words}"))
-}
-
 #[test]
 fn what_is_written_is_data_of_its_own() {
     let span = 64 * GIB;
     let mut warm = rig(equal(1.0, 64 * MIB, all(600.0)));
-    assert_eq!(spared_pct(&mut warm), 75.0);
+    assert_eq!(share_pct(&mut warm, "spared"), 75.0);
     // All of an eighth is written within the delay.
     warm.run(4, 60.0, writes(5, 0, span / 8));
-    let pct = spared_pct(&mut warm);
+    let pct = share_pct(&mut warm, "spared");
     assert!((pct - 75.0 * 7.0 / 8.0).abs() < 1.5, "{pct}");
     warm.drain();
     let (hot, cold) = (drive_reads(&mut warm, 0, 256 * MIB), drive_reads(&mut warm, span / 2, 256 * MIB));
@@ -84,7 +76,7 @@ fn as_much_is_read_as_takes_room() {
     for delay_s in [1.0, 10.0, 20.0] {
         let mut rig = rig(equal(1.0, 64 * MIB, all(delay_s)));
         rig.run(4, 60.0, writes(5, 0, span / 8));
-        let kept = 1.0 - (spared_pct(&mut rig) - 75.0 * 7.0 / 8.0) * 8.0 / 100.0;
+        let kept = 1.0 - (share_pct(&mut rig, "spared") - 75.0 * 7.0 / 8.0) * 8.0 / 100.0;
         // What was written goes out of memory; then each part is read, and is held.
         drive_reads(&mut rig, span / 2, GIB);
         let parts = 32 * MIB / (32 * KIB);

@@ -355,6 +355,12 @@ impl Campaign {
         copy_directories(from.path(), &self.root);
     }
 
+    /// From these files, which hold these rows.
+    pub fn start_over(&mut self, files: &tempfile::TempDir, rows: &Rows) {
+        self.put_files(files);
+        self.rows.clone_from(rows);
+    }
+
     /// Restores the backup copy over what a kill has left (`left`), in a place of its own, and recovers that: it cannot be
     /// opened, or gives the very rows that were found. Returns whether it could. `cut` comes in the restore.
     pub fn restore(&mut self, left: &Path, cut: Option<Aim>) -> Result<bool, String> {

@@ -131,8 +131,7 @@ fn a_kill_while_databases_are_attached_hides_no_record_of_the_next_process() {
     let new = campaign.copy_files();
     let rows = campaign.rows.clone();
     for round in 1..=12 {
-        campaign.put_files(&new);
-        campaign.rows.clone_from(&rows);
+        campaign.start_over(&new, &rows);
         let task = campaign.task(Mode::Recover);
         campaign.kill(&task, &Trigger { line: "open", count: 2, pause: Duration::ZERO }).unwrap();
         let mut task = campaign.task(Mode::Load);
@@ -157,8 +156,7 @@ fn a_power_cut_before_the_log_that_the_checkpoint_names_loses_nothing() {
     let nearly_full = campaign.copy_files();
     let rows = campaign.rows.clone();
     for number in [1, 2, 3].repeat(4) {
-        campaign.put_files(&nearly_full);
-        campaign.rows.clone_from(&rows);
+        campaign.start_over(&nearly_full, &rows);
         let (task, trigger) = campaign.aimed(Mode::Recover, aim(Phase::Open, DiskEvent::Name, number, 0));
         campaign.kill(&task, &trigger).unwrap();
         let task = campaign.task(Mode::Load);
