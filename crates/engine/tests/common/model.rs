@@ -110,6 +110,7 @@ impl Model {
 
     /// Whether `found` is a value of the row but for whole sectors of it that hold something else. What an older value of the
     /// row left there may end inside a sector, if what followed it on the page is by chance the byte that should be there.
+    /// The sector with the row's length may be the only one that is new: then all its bytes are those of an older value.
     pub fn was_torn(&self, name: &RowName, found: &[u8], sector_bytes: usize) -> bool {
         let Some(values) = self.written.get(name) else { return false };
         let is_left = |run: &[u8]| values.iter().any(|value| run.iter().all(|byte| value.contains(byte)));
@@ -121,7 +122,7 @@ impl Model {
                 at += run.len();
                 run[0] || !is_inside || run.len().is_multiple_of(sector_bytes) || is_left(&found[from..at])
             });
-            value.len() == found.len() && same.contains(&true) && sectors
+            value.len() == found.len() && (same.contains(&true) || is_left(found)) && sectors
         };
         values.iter().any(is_torn)
     }
