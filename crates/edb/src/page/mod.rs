@@ -377,15 +377,15 @@ impl<'a> PageRef<'a> {
     fn tag(self, index: usize) -> Tag {
         let word = get_u32(self.bytes, self.bytes.len() - TAG_BYTES * (index + 1));
         let (len, start) = (word as u16, (word >> 16) as u16);
-        if is_large(self.bytes.len()) {
-            Tag { start: usize::from(start & 0x7FFF), len: usize::from(len & 0x7FFF), flags: 0 }
-        } else {
-            Tag {
-                start: usize::from(start & LENGTH_MASK),
-                len: usize::from(len & LENGTH_MASK),
-                flags: (start >> 13) as u8,
-            }
-        }
+        let mask = self.tag_length_mask();
+        let flags = if is_large(self.bytes.len()) { 0 } else { (start >> 13) as u8 };
+        Tag { start: usize::from(start & mask), len: usize::from(len & mask), flags }
+    }
+
+    /// The bits of both halves of a tag that are a place or a length.
+    #[inline(always)]
+    fn tag_length_mask(self) -> u16 {
+        if is_large(self.bytes.len()) { 0x7FFF } else { LENGTH_MASK }
     }
 
     #[inline(always)]

@@ -118,27 +118,56 @@ impl PageRef<'_> {
         if uncommitted_bytes > free_bytes {
             return Err(Damage::UncommittedFree { uncommitted_bytes, free_bytes });
         }
-        let (mut used_bytes, mut end, mut in_order) = (0, 0, true);
-        for index in 0..tags {
-            let tag = self.tag(index);
-            if tag.len == 0 && index >= reserved {
-                return Err(Damage::EmptyNode { tag: index });
+        let areas = self.areas(tags);
+        // Only the reserved tags may be empty.
+        if areas.empty_tags > 0 || areas.end > free_mark {
+            for index in 0..tags {
+                let tag = self.tag(index);
+                if tag.len == 0 && index >= reserved {
+                    return Err(Damage::EmptyNode { tag: index });
+                }
+                if tag.len > 0 && tag.start + tag.len > free_mark {
+                    return Err(Damage::OutOfArea { tag: index });
+                }
             }
-            if tag.len > 0 && tag.start + tag.len > free_mark {
-                return Err(Damage::OutOfArea { tag: index });
-            }
-            in_order &= tag.start >= end || tag.len == 0;
-            end = end.max(tag.start + tag.len);
-            used_bytes += tag.len;
         }
         // Pages of a new database have their nodes in order, which proves that none overlaps another.
-        if !in_order {
+        if !areas.in_order {
             self.check_overlaps(tags)?;
         }
+        let used_bytes = areas.used_bytes;
         if used_bytes + free_bytes != room {
             return Err(Damage::Accounting { used_bytes, free_bytes, expected_bytes: room });
         }
         Ok(())
+    }
+
+    /// Sums over all tags, without a way out: the compiler takes several at once.
+    fn areas(self, tags: usize) -> Areas {
+        let length_mask = u32::from(self.tag_length_mask());
+        let place = |word: &[u8; TAG_BYTES]| {
+            let word = u32::from_le_bytes(*word);
+            (word >> 16 & length_mask, word & length_mask)
+        };
+        let words = self.bytes[self.bytes.len() - TAG_BYTES * tags..].as_chunks::<TAG_BYTES>().0;
+        let (mut used_bytes, mut end, mut empty_tags, mut out_of_order) = (0, 0, 0, 0);
+        for word in words {
+            let (start, len) = place(word);
+            used_bytes += len;
+            end = end.max(start + len);
+            empty_tags += u32::from(len == 0);
+        }
+        // The last tag comes first.
+        for (word, before) in words.iter().zip(words.get(1..).unwrap_or(&[])) {
+            let (start_before, len_before) = place(before);
+            out_of_order |= u32::from(place(word).0 < start_before + len_before);
+        }
+        Areas {
+            used_bytes: used_bytes as usize,
+            end: end as usize,
+            empty_tags,
+            in_order: out_of_order == 0,
+        }
     }
 
     fn check_overlaps(self, tags: usize) -> Result<(), Damage> {
@@ -204,6 +233,16 @@ impl PageRef<'_> {
         }
         Ok(())
     }
+}
+
+/// What the tags of a page cover together.
+struct Areas {
+    used_bytes: usize,
+    /// Where the furthest one ends.
+    end: usize,
+    empty_tags: u32,
+    /// Each tag starts behind the end of the one before it.
+    in_order: bool,
 }
 
 /// Which bytes of the data area are taken, one bit each.

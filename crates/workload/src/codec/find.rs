@@ -32,9 +32,10 @@ impl<'a> Finder<'a> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut expected = None;
         let mut index = 0;
+        let mut in_place = 0;
         while let Some(tag) = self.tags.get(index) {
             let entry = self.recognise(index);
-            let from_image = self.image_run(index, tag, entry);
+            let from_image = self.image_run(index, tag, entry, &mut in_place);
             let piece = match (from_image, entry) {
                 (Some(run), _) => run,
                 (None, Some((entry, flags))) => {
@@ -92,17 +93,39 @@ impl<'a> Finder<'a> {
         Some((entry, node.flags & !node_flags::COMPRESSED))
     }
 
-    /// The longest run of image nodes that are the nodes from `index` on; `tag` is the first one's.
-    fn image_run(&self, index: usize, tag: Tag, entry: Option<(Entry, u8)>) -> Option<Piece> {
-        let image_tags = self.image_tags;
-        let in_place =
-            image_tags.partition_point(0, image_tags.len(), |image_tag| image_tag.start < tag.start);
-        let candidates =
-            [entry.and_then(|(entry, _)| self.image_index(entry)), Some(in_place), Some(in_place + 1)];
-        candidates.into_iter().flatten().find_map(|from| {
+    /// The longest run of image nodes that are the nodes from `index` on; `tag` is the first one's. `in_place`: where the
+    /// image's nodes were looked at last.
+    fn image_run(
+        &self,
+        index: usize,
+        tag: Tag,
+        entry: Option<(Entry, u8)>,
+        in_place: &mut usize,
+    ) -> Option<Piece> {
+        let run = |from: usize| {
             let count = self.equal_nodes(index, from);
             (count > 0).then_some(Piece::Image { from, count, at: tag.start })
-        })
+        };
+        // Where an entry is on the image page is known; other nodes are looked for at their place.
+        if let Some(from) = entry.and_then(|(entry, _)| self.image_index(entry)) {
+            return run(from);
+        }
+        let is_before = |image_tag: Tag| image_tag.start < tag.start;
+        let is_here = |at: usize| {
+            self.image_tags.get(at).is_none_or(|image_tag| !is_before(image_tag))
+                && at.checked_sub(1).is_none_or(|last| self.image_tags.get(last).is_some_and(is_before))
+        };
+        if !is_here(*in_place) {
+            *in_place = match is_here(*in_place + 1) {
+                true => *in_place + 1,
+                false => self.image_tags.partition_point(0, self.image_tags.len(), is_before),
+            };
+        }
+        let found = run(*in_place).or_else(|| run(*in_place + 1));
+        if let Some(Piece::Image { from, count, .. }) = found {
+            *in_place = from + count;
+        }
+        found
     }
 
     /// Tag of an entry on the image page, if it is one of that page.

@@ -31,7 +31,7 @@ use crate::image::DatabaseImage;
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
 use find::Finder;
-use patch::{apply_patches, put_patches, put_patches_within, put_varint, take_varint};
+use patch::{apply_patches, least_plain_bytes, put_patches, put_patches_within, put_varint, take_varint};
 use tags::{TAG_BYTES, TAG_COUNT, Tag, Tags, put_tag};
 
 const KIND_IMAGE: u8 = 0;
@@ -112,7 +112,7 @@ impl PageCodec for DatabaseCodec {
         if encoded.is_none() {
             out.truncate(start);
         }
-        if encoded.is_none() || out.len() - start > LONG_ENCODING_BYTES {
+        if encoded.is_none() || may_be_plain(page, 0..0, out.len() - start) {
             put_plain_if_shorter(page, start, scratch, out);
         }
     }
@@ -140,7 +140,7 @@ impl PageCodec for DatabaseCodec {
             out.truncate(start);
             return false;
         }
-        if out.len() - start > LONG_ENCODING_BYTES {
+        if may_be_plain(page, unused.clone(), out.len() - start) {
             let mut sealed = page.to_vec();
             sealed[unused].fill(0);
             edb::checksum::stamp(&mut sealed, pgno_of(index));
@@ -298,6 +298,15 @@ impl DatabaseCodec {
             }
         })
     }
+}
+
+/// Whether plain patches may be shorter than `encoded_bytes`, for a page that has zeros at `unused`.
+fn may_be_plain(page: &[u8], unused: Range<usize>, encoded_bytes: usize) -> bool {
+    // Not the header: its checksums may be other ones.
+    let parts = [header_bytes(page.len())..unused.start, unused.end.max(header_bytes(page.len()))..page.len()];
+    let parts = parts.into_iter().filter_map(|part| page.get(part));
+    encoded_bytes > LONG_ENCODING_BYTES
+        && parts.map(|part| least_plain_bytes(part, encoded_bytes)).sum::<usize>() < encoded_bytes
 }
 
 /// Replaces what has been appended from `start` on by plain patches, if there is nothing or they are shorter.

@@ -89,20 +89,35 @@ pub fn apply_patches(mut patches: &[u8], page: &mut [u8]) -> Option<()> {
 
 /// The first piece of `bytes`: a fill, or what comes before the next one.
 fn piece(bytes: &[u8]) -> (usize, bool) {
-    let run = |at: usize| bytes[at..].iter().take_while(|byte| **byte == bytes[at]).count();
-    let first = run(0);
+    let first = bytes.iter().take_while(|byte| **byte == bytes[0]).count();
     if first >= FILL_BYTES {
         return (first, true);
     }
+    // A fill from `at` on has its byte at all places up to `at + FILL_BYTES`, and one that begins between them at the last.
     let mut at = first;
-    while at < bytes.len() {
-        let len = run(at);
-        if len >= FILL_BYTES {
+    while let Some(window) = bytes.get(at..at + FILL_BYTES) {
+        let last = window[FILL_BYTES - 1];
+        match window.iter().rposition(|byte| *byte != last) {
+            None => return (at, false),
+            Some(other) => at += other + 1,
+        }
+    }
+    (bytes.len(), false)
+}
+
+/// A number of bytes that patches on zeros need for a page with these `bytes`, or more than `limit_bytes`: each byte unlike the
+/// one before it is kept as it is, or begins a fill or a gap, and a piece has two bytes besides.
+pub fn least_plain_bytes(bytes: &[u8], limit_bytes: usize) -> usize {
+    const STEP: usize = 1024;
+    let mut least = 0;
+    for at in (1..bytes.len()).step_by(STEP) {
+        let end = (at + STEP).min(bytes.len());
+        least += bytes[at..end].iter().zip(&bytes[at - 1..]).filter(|(byte, before)| byte != before).count();
+        if least > limit_bytes {
             break;
         }
-        at += len;
     }
-    (at, false)
+    least
 }
 
 fn next_difference(base: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
@@ -117,8 +132,21 @@ fn next_difference(base: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
 /// How many bytes two strings of equal length have in common at the front.
 pub fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
     let large = equal_blocks::<1024>(a, b);
-    let same = large + equal_blocks::<32>(&a[large..], &b[large..]);
-    same + a[same..].iter().zip(&b[same..]).take_while(|(a, b)| a == b).count()
+    let same = large + equal_blocks::<64>(&a[large..], &b[large..]);
+    same + equal_bytes_by_words(&a[same..], &b[same..])
+}
+
+fn equal_bytes_by_words(a: &[u8], b: &[u8]) -> usize {
+    let ((words, rest), (others, other_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut same = 0;
+    for (word, other) in words.iter().zip(others) {
+        let different = u64::from_le_bytes(*word) ^ u64::from_le_bytes(*other);
+        if different != 0 {
+            return same + different.trailing_zeros() as usize / 8;
+        }
+        same += 8;
+    }
+    same + rest.iter().zip(other_rest).take_while(|(a, b)| a == b).count()
 }
 
 /// The same in whole blocks.
@@ -151,6 +179,42 @@ mod tests {
             let mut page = base.clone();
             prop_assert_eq!(apply_patches(&patches, &mut page), Some(()));
             prop_assert_eq!(page, wanted);
+        }
+
+        #[test]
+        fn no_patches_on_zeros_are_shorter_than_is_said(
+            runs in prop::collection::vec((any::<u8>(), 1usize..40, any::<bool>()), 1..200),
+        ) {
+            let run = |(byte, len, fill): (u8, usize, bool)| (0..len as u8).map(move |i| if fill { byte & 1 } else { byte.wrapping_add(i) });
+            let page: Vec<u8> = runs.into_iter().flat_map(run).collect();
+            let mut patches = Vec::new();
+            put_patches(&vec![0; page.len()], &page, &mut patches);
+            let least = least_plain_bytes(&page, usize::MAX);
+            prop_assert!(least <= patches.len(), "{least} {}", patches.len());
+            prop_assert!(least_plain_bytes(&page, least) == least);
+        }
+
+        #[test]
+        fn pieces_are_fills_and_what_is_between_them(
+            runs in prop::collection::vec((any::<u8>(), 1usize..40), 1..60),
+        ) {
+            let bytes: Vec<u8> = runs.into_iter().flat_map(|(byte, len)| vec![byte; len]).collect();
+            let fills = bytes.chunk_by(|a, b| a == b);
+            let first = fills.clone().next().map_or(0, <[u8]>::len);
+            let before_fill: usize = fills.map(<[u8]>::len).take_while(|len| *len < FILL_BYTES).sum();
+            let wanted = if before_fill == 0 { (first, true) } else { (before_fill, false) };
+            prop_assert_eq!(piece(&bytes), wanted);
+        }
+
+        #[test]
+        fn equal_bytes_are_counted_up_to_the_first_other_one(
+            mut a in prop::collection::vec(any::<u8>(), 1..3000), at in any::<prop::sample::Index>(),
+        ) {
+            let b = a.clone();
+            prop_assert_eq!(equal_bytes(&a, &b), b.len());
+            let at = at.index(b.len());
+            a[at] ^= 1;
+            prop_assert_eq!(equal_bytes(&a, &b), at);
         }
 
         #[test]
