@@ -11,6 +11,7 @@ mod extents;
 mod faults;
 mod groups;
 mod host;
+mod job;
 mod log_store;
 mod read_cache;
 mod rebuild;
@@ -18,225 +19,41 @@ mod recopy;
 mod remote_copy;
 mod replicated;
 mod setup;
+mod shared;
 mod statistics;
 mod strips;
 mod thin;
 mod tiering;
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::rc::Rc;
 
 use world::sim::{FileId, RequestId, StorageFailure, StorageModel, StorageRequest, VolumeId};
 use world::{FixedHashMap, Time};
 
-use crate::cache::{Cache, Destage};
+use crate::cache::Cache;
 use crate::drive::{Command, Done, DriveState};
 use crate::hardware::{Event, Hardware, Target, VolumePlacement};
 use crate::links::LinkState;
-use crate::raid::{Access, Accesses, Raid};
+use crate::raid::{Access, Raid};
 use crate::report::DeviceReport;
-use crate::space::{Pieces, Space};
+use crate::space::Space;
 use crate::streams::Streams;
-use extents::Move;
+use job::{Happening, Job, Kind};
 use log_store::LogStoreState;
 use read_cache::{InFront, ReadCacheState};
 use rebuild::RebuildState;
 pub use rebuild::RebuildStatus;
 use remote_copy::RemoteCopyState;
 use replicated::ReplicatedState;
+pub use shared::SharedArray;
 use statistics::{DriveStatistics, VolumeStatistics};
 use thin::{ThinMap, ThinState};
 use tiering::TieringState;
 
 type JobId = u32;
 
-/// What happens at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
-    /// A rotating disk ends a command.
-    DriveReady(u32),
-    /// One of the things that a job waits for is over; on this drive, if it was a drive's.
-    Done { job: JobId, drive: u32, read_bytes: u32 },
-    /// The storage software of a node has looked at a request.
-    InNode(JobId),
-    /// A request reaches its controller.
-    Arrive(JobId),
-    /// A request completes at its host.
-    Complete(JobId),
-    /// A command reaches its drive over the drive's link.
-    Issue(u32),
-    /// Gathered writes of a controller have waited long enough.
-    Gather(u32),
-    /// The next move of an extent of a replicated store is due.
-    MoveExtent(u32),
-    /// The drives of a replicated store are compared.
-    LookAtDrives(u32),
-    /// A rebuild goes on.
-    Rebuild(u32),
-    /// A controller's patrol reads on.
-    Patrol(u32),
-    /// A thin pool takes a snapshot of its volumes.
-    Snapshot(u32),
-    /// A pool with tiers relocates its slices.
-    Relocate(u32),
-    /// The next part of a slice is due to move.
-    MoveSlice(u32),
-    /// The next read of a clone is due.
-    ReadClone { pool: u32, index: u32 },
-    /// An event of the schedule.
-    Scheduled(u32),
-}
-
 const NO_DRIVE: u32 = u32::MAX;
-
-#[derive(Debug, Clone, Copy)]
-enum Kind {
-    Read,
-    Write,
-    /// Written to the drives before it is acknowledged.
-    WriteThrough,
-    Sync,
-    Destage {
-        controller: u32,
-        destage: Destage,
-    },
-    Ahead {
-        volume: u32,
-        stream: u64,
-        id: u64,
-    },
-    Rebuild {
-        rebuild: u32,
-        step: u32,
-    },
-    /// A segment of a log store goes to its group.
-    Segment {
-        controller: u32,
-        store: u32,
-        written: u64,
-    },
-    /// A write leaves the write log of a node.
-    Drain {
-        store: u32,
-        node: u32,
-        at: u64,
-        bytes: u64,
-    },
-    /// An extent of a lost drive is copied.
-    Recopy {
-        store: u32,
-    },
-    /// A copy of an extent is read that is bad; a request waits.
-    BadCopy {
-        store: u32,
-        extent: u64,
-        drive: u32,
-        waits: JobId,
-    },
-    /// Another copy is read in its place.
-    GoodCopy {
-        store: u32,
-        extent: u64,
-        drive: u32,
-        waits: JobId,
-    },
-    /// An extent is moved.
-    MoveExtent {
-        store: u32,
-        made: Move,
-    },
-    /// A region is read that the partner at the other site does not have.
-    ReadChanged {
-        remote_copy: u32,
-    },
-    /// It is on its way there.
-    SendChanged {
-        remote_copy: u32,
-    },
-    /// A part of a slice moves to another tier.
-    MoveSlice {
-        pool: u32,
-    },
-    /// A part of a clone of a thin pool is read for another host.
-    ReadClone {
-        pool: u32,
-        index: u32,
-    },
-    /// It is on its way there.
-    PassClone {
-        pool: u32,
-        index: u32,
-    },
-    /// Nobody waits for it.
-    Background,
-}
-
-struct Job {
-    kind: Kind,
-    /// Things it waits for.
-    remaining: u32,
-    /// A drive died with a command of it.
-    retry: bool,
-    lost: bool,
-    /// The thin pool has no room for what it writes.
-    no_room: bool,
-    /// Its pieces are places of the group, not of a thin volume.
-    is_placed: bool,
-    request: RequestId,
-    volume: u32,
-    submitted_ns: u64,
-    /// First byte on the volume.
-    volume_byte: u64,
-    /// On the target.
-    pieces: Pieces,
-    bytes: u64,
-    controller: u32,
-    path: u32,
-    /// The node that data come from over the network.
-    remote: Option<u32>,
-    /// What it has read that is to be decompressed.
-    compressed_bytes: u64,
-    /// What is written when the reads are over.
-    then_write: Accesses,
-}
-
-impl Job {
-    fn free() -> Job {
-        Job {
-            kind: Kind::Background,
-            remaining: 0,
-            retry: false,
-            lost: false,
-            no_room: false,
-            is_placed: false,
-            request: RequestId(0),
-            volume: 0,
-            submitted_ns: 0,
-            volume_byte: 0,
-            pieces: Pieces::new(),
-            bytes: 0,
-            controller: 0,
-            path: 0,
-            remote: None,
-            compressed_bytes: 0,
-            then_write: Accesses::new(),
-        }
-    }
-
-    /// In its place: building a job elsewhere and moving it here took a tenth of a simulation.
-    fn begin(&mut self, kind: Kind, now_ns: u64) {
-        self.kind = kind;
-        (self.remaining, self.retry, self.lost) = (0, false, false);
-        (self.no_room, self.is_placed) = (false, false);
-        (self.request, self.submitted_ns) = (RequestId(0), now_ns);
-        (self.volume, self.bytes, self.controller, self.path, self.remote) = (0, 0, 0, 0, None);
-        self.compressed_bytes = 0;
-        self.pieces.clear();
-        self.then_write.clear();
-    }
-}
 
 struct ControllerState {
     alive: bool,
@@ -594,91 +411,6 @@ impl StorageModel for Array {
 
     fn take_failure(&mut self, request: RequestId) -> Option<StorageFailure> {
         if self.failed.is_empty() { None } else { self.failed.remove(&request) }
-    }
-}
-
-/// An array that a simulation drives and that can be looked at meanwhile: clones are the same array.
-#[derive(Clone)]
-pub struct SharedArray(Rc<RefCell<Array>>);
-
-impl SharedArray {
-    /// Shares an array.
-    pub fn new(array: Array) -> SharedArray {
-        SharedArray(Rc::new(RefCell::new(array)))
-    }
-
-    /// See [`Array::schedule`].
-    pub fn schedule(&self, at: Time, event: Event) {
-        self.0.borrow_mut().schedule(at, event);
-    }
-
-    /// See [`Array::report`].
-    pub fn report(&self, now: Time) -> DeviceReport {
-        self.0.borrow_mut().report(now)
-    }
-
-    /// See [`Array::rebuild`]. Time moves on to `now` first.
-    pub fn rebuild(&self, now: Time, drive: usize) -> Option<RebuildStatus> {
-        let mut array = self.0.borrow_mut();
-        array.advance(now.ns);
-        array.rebuild(drive)
-    }
-
-    /// See [`Array::recopying`]. Time moves on to `now` first.
-    pub fn recopying(&self, now: Time, store: usize, node: usize) -> Option<RebuildStatus> {
-        let mut array = self.0.borrow_mut();
-        array.advance(now.ns);
-        array.recopying(store, node)
-    }
-
-    /// See [`Array::rebalance`]. Time moves on to `now` first.
-    pub fn rebalance(&self, now: Time, group: usize) -> Option<RebuildStatus> {
-        let mut array = self.0.borrow_mut();
-        array.advance(now.ns);
-        array.rebalance(group)
-    }
-
-    /// See [`Array::resync`]. Time moves on to `now` first.
-    pub fn resync(&self, now: Time, remote_copy: usize) -> Option<RebuildStatus> {
-        let mut array = self.0.borrow_mut();
-        array.advance(now.ns);
-        array.resync(remote_copy)
-    }
-
-    /// See [`Array::clone_read`]. Time moves on to `now` first.
-    pub fn clone_read(&self, now: Time, pool: usize) -> Option<(RebuildStatus, u64)> {
-        let mut array = self.0.borrow_mut();
-        array.advance(now.ns);
-        array.clone_read(pool)
-    }
-
-    /// See [`Array::reset_statistics`].
-    pub fn reset_statistics(&self, now: Time) {
-        self.0.borrow_mut().reset_statistics(now);
-    }
-}
-
-impl StorageModel for SharedArray {
-    fn attach(&mut self, volume: VolumeId, host: &str, path: &str) {
-        self.0.borrow_mut().attach(volume, host, path);
-    }
-    fn set_file_size(&mut self, volume: VolumeId, file: FileId, bytes: u64) {
-        self.0.borrow_mut().set_file_size(volume, file, bytes);
-    }
-    fn fill_file(&mut self, volume: VolumeId, file: FileId) {
-        self.0.borrow_mut().fill_file(volume, file);
-    }
-    fn submit(&mut self, now: Time, request: StorageRequest) {
-        self.0.borrow_mut().submit(now, request);
-    }
-    fn next_completion(&self) -> Option<Time> {
-        self.0.borrow().next_completion()
-    }
-    fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {
-        self.0.borrow_mut().take_completions(now, completed);
-    }
-    fn take_failure(&mut self, request: RequestId) -> Option<StorageFailure> {
-        self.0.borrow_mut().take_failure(request)
     }
 }
 

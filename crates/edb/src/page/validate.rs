@@ -162,12 +162,7 @@ impl PageRef<'_> {
             let (start_before, len_before) = place(before);
             out_of_order |= u32::from(place(word).0 < start_before + len_before);
         }
-        Areas {
-            used_bytes: used_bytes as usize,
-            end: end as usize,
-            empty_tags,
-            in_order: out_of_order == 0,
-        }
+        Areas { used_bytes: used_bytes as usize, end: end as usize, empty_tags, in_order: out_of_order == 0 }
     }
 
     fn check_overlaps(self, tags: usize) -> Result<(), Damage> {

@@ -303,7 +303,8 @@ impl DatabaseCodec {
 /// Whether plain patches may be shorter than `encoded_bytes`, for a page that has zeros at `unused`.
 fn may_be_plain(page: &[u8], unused: Range<usize>, encoded_bytes: usize) -> bool {
     // Not the header: its checksums may be other ones.
-    let parts = [header_bytes(page.len())..unused.start, unused.end.max(header_bytes(page.len()))..page.len()];
+    let parts =
+        [header_bytes(page.len())..unused.start, unused.end.max(header_bytes(page.len()))..page.len()];
     let parts = parts.into_iter().filter_map(|part| page.get(part));
     encoded_bytes > LONG_ENCODING_BYTES
         && parts.map(|part| least_plain_bytes(part, encoded_bytes)).sum::<usize>() < encoded_bytes
