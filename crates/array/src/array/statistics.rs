@@ -152,9 +152,8 @@ impl Array {
             part.mean_queue = statistics.load.integral_ns as f64 / length_ns;
             part.read_ms = mean_ms(statistics.load.integral_ns, statistics.reads + statistics.writes);
             part.state = match self.drive_slots[index].map(|(group, slot)| self.groups[group].slots[slot]) {
-                Some(Slot::Lost) => "lost".into(),
+                _ if self.drives[index].is_dead() => "lost".into(),
                 Some(Slot::Rebuilding(_)) => "rebuilding".into(),
-                _ if self.replicated.iter().any(|state| state.extents.dead[index]) => "lost".into(),
                 _ => self.replicated.iter().find_map(|state| state.health.words(index)).unwrap_or_default(),
             };
             parts.push(part);

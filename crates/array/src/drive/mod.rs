@@ -55,6 +55,7 @@ enum Kind {
 /// A drive at work.
 pub(crate) struct DriveState {
     kind: Kind,
+    is_dead: bool,
 }
 
 impl DriveState {
@@ -63,7 +64,7 @@ impl DriveState {
             DriveModel::Rotating(disk) => Kind::Rotating(Box::new(Rotating::new(disk))),
             DriveModel::Flash(drive) => Kind::Flash(Box::new(Flash::new(drive, random))),
         };
-        DriveState { kind }
+        DriveState { kind, is_dead: false }
     }
 
     /// Takes a command; what is done (or will be, at a known time) is appended.
@@ -117,8 +118,13 @@ impl DriveState {
         }
     }
 
+    pub fn is_dead(&self) -> bool {
+        self.is_dead
+    }
+
     /// The drive dies; the tags of the commands that it takes with it.
     pub fn fail(&mut self) -> Vec<u32> {
+        self.is_dead = true;
         match &mut self.kind {
             Kind::Rotating(disk) => disk.fail(),
             Kind::Flash(_) => Vec::new(),

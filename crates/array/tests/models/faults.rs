@@ -42,7 +42,7 @@ fn a_rebuild_slows_reads_and_then_stops() {
         assert!(rebuilding, "{layout:?}: 8 GiB per volume take longer than 20 s under load");
         for _ in 0..200 {
             rig.run(1, 20.0, &mut reads);
-            if rig.report().parts.iter().all(|part| part.state.is_empty()) {
+            if rig.report().parts.iter().all(|part| part.state.is_empty() || part.state == "lost") {
                 break;
             }
         }
@@ -50,10 +50,25 @@ fn a_rebuild_slows_reads_and_then_stops() {
         let ratio = after.read_ms() / before.read_ms();
         assert!((ratio - 1.0).abs() < 0.05, "{layout:?}: {} then {} ms", before.read_ms(), after.read_ms());
         assert_eq!(before.failed + during.failed + after.failed, 0);
+        let lost = rig.report().parts.into_iter().filter(|part| part.state == "lost").count();
+        assert_eq!(lost, 1, "{layout:?}: the drive in whose place the spare is");
         let spare = rig.report().parts.into_iter().find(|part| part.name == "spare").expect("listed");
         assert!(spare.reads > 0, "{layout:?}: the spare serves reads after the rebuild");
         rig.drain();
     }
+}
+
+#[test]
+fn a_drive_without_a_spare_stays_lost() {
+    let mut hardware = with_spare(Layout::Raid5, 5);
+    hardware.spares.clear();
+    let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+    let mut reads = random_reads(5, SPAN, 32 * KIB);
+    rig.schedule(1.0, Event::DriveFails { drive: 2 });
+    rig.run(1, 5.0, &mut reads);
+    let states: Vec<_> = rig.report().parts.into_iter().filter(|part| !part.state.is_empty()).collect();
+    assert_eq!(states.iter().map(|part| &*part.state).collect::<Vec<_>>(), ["lost"]);
+    rig.drain();
 }
 
 #[test]
