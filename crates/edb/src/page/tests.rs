@@ -133,6 +133,43 @@ proptest! {
         }
     }
 
+    /// What passes is passed by sums over all tags and by lengths alone: it must be what looking at each tag and node passes.
+    #[test]
+    fn a_page_is_valid_if_each_tag_and_each_node_is(
+        size in prop::sample::select(&SIZES[..]),
+        edits in proptest::collection::vec(edit(), 1..60),
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), 0usize..4, 0usize..8, any::<bool>()), 1..4),
+    ) {
+        let mut bytes = vec![0; size];
+        leaf(&mut bytes);
+        let mut model = Vec::new();
+        for edit in &edits {
+            apply(&mut bytes, &mut model, edit);
+        }
+        for (at, byte, bit, in_tag) in damage {
+            let page = PageRef::new(&bytes);
+            let index = at.index(page.tag_count());
+            let node = page.data_start() + page.tag(index).start;
+            let place = if in_tag { size - TAG_BYTES * (index + 1) } else { node };
+            bytes[(place + byte).min(size - 1)] ^= 1 << bit;
+        }
+        let page = PageRef::new(&bytes);
+        let (tags, reserved) = (page.tag_count(), page.reserved_tags());
+        let room = size - page.data_start() - TAG_BYTES * tags;
+        let used: usize = (0..tags).map(|index| page.tag(index).len).sum();
+        let is_inside = |index: usize| {
+            let tag = page.tag(index);
+            if tag.len == 0 { index < reserved } else { tag.start + tag.len <= page.free_mark() }
+        };
+        let is_valid = page.free_mark() <= room
+            && page.uncommitted_free_bytes() <= page.free_bytes()
+            && (0..tags).all(is_inside)
+            && page.check_overlaps(tags).is_ok()
+            && used + page.free_bytes() == room
+            && page.check_each_node().is_ok();
+        prop_assert_eq!(page.validate().is_ok(), is_valid, "{:?}", page.validate());
+    }
+
     #[test]
     fn search_agrees_with_a_sorted_list_for_keys_that_are_not_there(
         keys in proptest::collection::btree_set(key(), 1..60), wanted in key(), cut in 0usize..12,
