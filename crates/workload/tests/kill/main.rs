@@ -59,7 +59,11 @@ fn every_durable_commit_survives_a_kill_and_what_is_found_is_a_prefix() {
         let directory = scratch_dir();
         let mut campaign = Campaign::new(directory.path(), seed);
         if let Err(error) = campaign.run(KILLS_PER_SEED) {
-            panic!("PROOFLOAD_KILL_SEED={seed}: {error}");
+            // Kills come when they come: what the seed has left may not come again.
+            panic!(
+                "PROOFLOAD_KILL_SEED={seed}: {error}; its files are kept in {}",
+                directory.keep().display()
+            );
         }
         totals.add(campaign.totals);
     }
