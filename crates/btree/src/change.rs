@@ -8,7 +8,7 @@
 //!
 //! Limits: slots are 16 bits; a page is at most 32 KiB.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use edb::page::{PageMut, is_page_size, page_flags};
 use smallvec::SmallVec;
@@ -21,7 +21,7 @@ pub type EntryName = SmallVec<[u8; 16]>;
 pub type NodeKey = SmallVec<[u8; 16]>;
 
 /// The data of an entry. Who made it, the edit, and the page that keeps the edit share the bytes.
-pub type EntryData = Rc<[u8]>;
+pub type EntryData = Arc<[u8]>;
 
 /// One physical edit of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]

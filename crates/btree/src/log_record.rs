@@ -60,6 +60,8 @@ pub enum LogRecord {
         db: u8,
         /// The page.
         pgno: u32,
+        /// The version that it is.
+        dbtime: u64,
         /// What the coding of its database has made of it: who replays it decodes it where it is wanted.
         encoded: Box<[u8]>,
     },
@@ -141,9 +143,16 @@ pub fn encode_changes(
 
 /// Appends the [`LogRecord::PageImage`] of a page that stays with the caller; `encode` appends what the coding of its
 /// database makes of it.
-pub fn encode_page_image(db: u8, pgno: u32, out: &mut Vec<u8>, encode: impl FnOnce(&mut Vec<u8>)) {
+pub fn encode_page_image(
+    db: u8,
+    pgno: u32,
+    dbtime: u64,
+    out: &mut Vec<u8>,
+    encode: impl FnOnce(&mut Vec<u8>),
+) {
     out.extend_from_slice(&[PAGE_IMAGE, db]);
     put_int(out, pgno.into());
+    put_int(out, dbtime);
     put_encoded(out, encode);
 }
 
@@ -160,8 +169,8 @@ impl LogRecord {
                 out.push(ROLLBACK);
                 put_int(out, (*transaction).into());
             }
-            LogRecord::PageImage { db, pgno, encoded } => {
-                encode_page_image(*db, *pgno, out, |out| out.extend_from_slice(encoded));
+            LogRecord::PageImage { db, pgno, dbtime, encoded } => {
+                encode_page_image(*db, *pgno, *dbtime, out, |out| out.extend_from_slice(encoded));
             }
             LogRecord::Extend { db, before, pages } => {
                 out.extend_from_slice(&[EXTEND, *db]);
@@ -184,7 +193,7 @@ impl LogRecord {
         }
     }
 
-    /// Reads the record that `bytes` are. `coding_of` knows the attached databases.
+    /// Reads the record that `bytes` are. `coding_of` knows the attached databases; it is needed where a change makes a page anew.
     pub fn decode<'c>(
         bytes: &[u8],
         coding_of: impl Fn(u8) -> Option<&'c dyn PageCoding>,
@@ -193,7 +202,7 @@ impl LogRecord {
         let record = match reader.byte()? {
             CHANGES => {
                 let db = reader.byte()?;
-                let coding = coding_of(db)?;
+                let coding = coding_of(db);
                 let flags = reader.byte()?;
                 let dbtime = reader.int()?;
                 let mini = MiniTransaction::decode(flags, dbtime, coding, &mut reader)?;
@@ -210,8 +219,8 @@ impl LogRecord {
             ROLLBACK => LogRecord::Rollback { transaction: reader.u32()? },
             PAGE_IMAGE => {
                 let db = reader.byte()?;
-                let pgno = reader.u32()?;
-                LogRecord::PageImage { db, pgno, encoded: get_encoded(&mut reader)?.into() }
+                let (pgno, dbtime) = (reader.u32()?, reader.int()?);
+                LogRecord::PageImage { db, pgno, dbtime, encoded: get_encoded(&mut reader)?.into() }
             }
             EXTEND => LogRecord::Extend { db: reader.byte()?, before: reader.u32()?, pages: reader.u32()? },
             ATTACH => LogRecord::Attach {
@@ -236,7 +245,7 @@ impl MiniTransaction {
     fn decode(
         flags: u8,
         dbtime: u64,
-        coding: &dyn PageCoding,
+        coding: Option<&dyn PageCoding>,
         reader: &mut Reader,
     ) -> Option<MiniTransaction> {
         if flags & !(IN_TRANSACTION | HAS_UNDO | COMPENSATES) != 0 {
@@ -298,7 +307,7 @@ impl PageChange {
         }
     }
 
-    fn decode(dbtime: u64, coding: &dyn PageCoding, reader: &mut Reader) -> Option<PageChange> {
+    fn decode(dbtime: u64, coding: Option<&dyn PageCoding>, reader: &mut Reader) -> Option<PageChange> {
         let pgno = reader.u32()?;
         let dbtime_before = dbtime.wrapping_sub(reader.int()?);
         let count = reader.int()?;
@@ -347,7 +356,7 @@ impl PageOp {
         }
     }
 
-    fn decode(pgno: u32, coding: &dyn PageCoding, reader: &mut Reader) -> Option<PageOp> {
+    fn decode(pgno: u32, coding: Option<&dyn PageCoding>, reader: &mut Reader) -> Option<PageOp> {
         Some(match reader.byte()? {
             0 => PageOp::Insert {
                 slot: reader.u16()?,
@@ -364,7 +373,7 @@ impl PageOp {
             7 => PageOp::SetPageFlags { flags: reader.u32()? },
             8 => PageOp::Truncate { slot: reader.u16()? },
             9 => {
-                let page = get_page(pgno, coding, reader)?;
+                let page = get_page(pgno, coding?, reader)?;
                 // Later edits rely on a page that keeps its rules.
                 PageRef::new(&page).validate().ok()?;
                 PageOp::Format { page }

@@ -147,7 +147,8 @@ impl Core {
                 return;
             }
             scratch.clear();
-            encode_page_image(db, pgno, scratch, |out| database.encode_page(pgno, page, out));
+            let version = page.view().dbtime();
+            encode_page_image(db, pgno, version, scratch, |out| database.encode_page(pgno, page, out));
             start = start.min(self.log.append(scratch).start);
         });
         scratch.clear();

@@ -7,7 +7,7 @@
 //!
 //! Limits: ids are 32 bits (long-value ids are), that is 9 TiB of rows in one database; versions are 24 bits.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use btree::{EntryData, NodeKey};
 
@@ -244,7 +244,7 @@ impl Schema {
     /// The data of an entry.
     pub fn data(&self, entry: Entry) -> EntryData {
         let mut data: EntryData = std::iter::repeat_n(0, entry.data_bytes()).collect();
-        self.write_data(entry, Rc::get_mut(&mut data).expect("nobody shares new data"));
+        self.write_data(entry, Arc::get_mut(&mut data).expect("nobody shares new data"));
         data
     }
 

@@ -123,7 +123,7 @@ impl Database {
                 let mut record = Vec::new();
                 let page = self.pages.fetch(change.pgno);
                 let encode = |out: &mut Vec<u8>| self.coding.encode(change.pgno, page, out);
-                encode_page_image(1, change.pgno, &mut record, encode);
+                encode_page_image(1, change.pgno, change.dbtime_before, &mut record, encode);
                 assert!(record.len() < RAW_PAGE_LIMIT, "page {} takes {} bytes", change.pgno, record.len());
                 self.bytes.record("pages before their first change", record.len());
             }

@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. Owned buffers: an operation takes its buffers and gives them back with the result, also on error.
 //! 2. A `World` belongs to one thread (it is not `Send`). A shard is a thread with a `World` of its own; shards
-//!    exchange messages through [`channel`], nothing else.
+//!    exchange messages through [`channel`], nothing else. [`World::compute`] is for work that needs no `World` at all.
 //! 3. File contents and sizes are durable only after [`File::sync`]; names only after [`World::sync_dir`].
 //! 4. An operation whose future is dropped may still happen, as on a real disk.
 //!
@@ -27,8 +27,11 @@ mod time;
 pub mod real;
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
+
+use futures_channel::oneshot;
 
 pub use buf::{Bufs, KnownPage, PageBuf, PageCodec, PageImage, SECTOR_BYTES, Stowage};
 pub use error::{Error, ErrorKind, Result};
@@ -103,6 +106,12 @@ pub trait Host {
     fn spawn(&self, task: LocalFuture<'static, ()>);
     /// Starts `start` on shard `index` (a thread pinned to a core, or a task in simulated time).
     fn spawn_shard(&self, index: usize, start: ShardStart);
+    /// Does work that touches nothing outside, where it does not keep this thread from its I/O. At once where work takes no
+    /// time, as in simulated time.
+    fn compute(&self, work: Work) -> LocalFuture<'static, ()> {
+        work();
+        Box::pin(std::future::ready(()))
+    }
     /// How many shards make sense on this host (its cores).
     fn shards(&self) -> usize;
     /// 64 random bits; in simulated time a function of the seed.
@@ -145,6 +154,9 @@ pub trait Host {
 
 /// The start of a shard: gets the shard's own world.
 pub type ShardStart = Box<dyn FnOnce(World) -> LocalFuture<'static, ()> + Send>;
+
+/// What [`Host::compute`] does.
+pub type Work = Box<dyn FnOnce() + Send>;
 
 /// An open file of a [`Host`].
 pub trait HostFile {
@@ -260,6 +272,19 @@ impl World {
         start: impl FnOnce(World) -> LocalFuture<'static, ()> + Send + 'static,
     ) {
         self.0.spawn_shard(index, Box::new(start))
+    }
+
+    /// Does work of a millisecond or more that touches nothing outside, and lets this thread go on meanwhile. Its panic is
+    /// the caller's.
+    pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (done, result) = oneshot::channel();
+        let work = move || {
+            // Nobody waits for the result any more if it cannot be sent.
+            let _ = done.send(std::panic::catch_unwind(AssertUnwindSafe(work)));
+        };
+        self.0.compute(Box::new(work)).await;
+        let result = result.await.expect("work that has been done has sent its result");
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// How many shards make sense on this host.

@@ -79,8 +79,8 @@ fn record() -> impl Strategy<Value = LogRecord> {
         8 => (any::<u64>(), mini).prop_map(|(dbtime, mini)| LogRecord::Changes { db: 1, dbtime, mini }),
         1 => (any::<u32>(), any::<bool>()).prop_map(|(transaction, durable)| LogRecord::Commit { transaction, durable }),
         1 => any::<u32>().prop_map(|transaction| LogRecord::Rollback { transaction }),
-        1 => (any::<u32>(), prop::collection::vec(any::<u8>(), 0..99))
-            .prop_map(|(pgno, encoded)| LogRecord::PageImage { db: 1, pgno, encoded: encoded.into() }),
+        1 => (any::<u32>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..99))
+            .prop_map(|(pgno, dbtime, encoded)| LogRecord::PageImage { db: 1, pgno, dbtime, encoded: encoded.into() }),
         1 => (any::<u8>(), any::<u32>(), any::<u32>())
             .prop_map(|(db, before, pages)| LogRecord::Extend { db, before, pages }),
         1 => ("[a-z/]{0,20}", any::<[u32; 2]>(), any::<u64>()).prop_map(|(path, [signature, page_bytes], dbtime)| {

@@ -131,7 +131,9 @@ impl Cache {
             slot.is_prepared &= !change.formats();
             frames.touch(frame, self.0.world.now().ns);
             frames.mark_changed(frame, start, end);
-            frames.compare_with_file(frame);
+            if frames.compare_with_file(frame) {
+                frames.expect_to_give_up(frame);
+            }
         }
         outcome
     }
@@ -158,26 +160,52 @@ impl Cache {
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
+        // The image of a page that the file holds is in the log because of the change that comes next.
         frames.compare_with_file(frame);
         Some(before)
     }
 
+    /// The dbtime of a page that is in memory and did not fail its check.
+    pub(crate) fn version(&self, key: PageKey) -> Option<u64> {
+        self.0.frames.borrow().page(key).map(|page| page.view().dbtime())
+    }
+
     /// Whether the page in memory is what the image says: the log must tell the same story twice.
-    pub(crate) fn has_version_of(&self, key: PageKey, image: &[u8]) -> bool {
-        let frames = self.0.frames.borrow();
-        let Some(frame) = frames.find(key).map(|frame| frames.get(frame)) else { return false };
-        let Some(page) = frame.page.as_ref().filter(|_| frame.holds == Holds::Page) else { return false };
-        let (dbtime, image) = (page.view().dbtime(), PageRef::new(image));
-        let is_same = dbtime == image.dbtime();
-        if planted!(VerifiedPageTrusted) && dbtime >= image.dbtime() {
-            return true;
+    pub(crate) fn says(&self, key: PageKey, image: PageRef) -> bool {
+        self.0.frames.borrow().page(key).is_some_and(|page| page.says_the_same(image))
+    }
+
+    /// Pages that redo has found in their file, and that nobody holds, leave memory: more of the log is to be replayed than
+    /// memory has room for.
+    pub(crate) fn give_up_found(&self) {
+        for _ in 0..self.0.frames.borrow_mut().give_up_found() {
+            self.0.freed.notify_one();
         }
-        debug_assert!(
-            !is_same || page.says_the_same(image),
-            "page {} is not what its log image says",
-            key.pgno
-        );
-        is_same
+    }
+
+    /// The version in which the page has left memory because the file holds it, if nothing has become of it since.
+    pub(crate) fn version_given_up(&self, key: PageKey) -> Option<u64> {
+        self.0.frames.borrow().version_given_up(key)
+    }
+
+    /// Puts the logged image of a page that was given up back into memory; it is about to change. False if it is there, or on
+    /// its way.
+    pub(crate) fn put_back(
+        &self,
+        key: PageKey,
+        image: PageBuf,
+        start: LogPosition,
+        end: LogPosition,
+    ) -> bool {
+        let mut frames = self.0.frames.borrow_mut();
+        if frames.find(key).is_some() {
+            return false;
+        }
+        let frame = frames.occupy(key, Holds::Page);
+        frames.get_mut(frame).page = Some(CachedPage::of(image));
+        frames.touch(frame, self.0.world.now().ns);
+        frames.mark_changed(frame, start, end);
+        true
     }
 
     /// An operation begins: nothing is held yet.

@@ -81,10 +81,13 @@ impl LogContents {
             bytes.extend_from_slice(page.as_slice());
             piece = READ_BYTES_MAX;
         }
-        let used =
-            bytes.chunks_exact(SECTOR_BYTES).rposition(|segment| segment.iter().any(|&byte| byte != 0));
-        let used_end = used.map_or(0, |last| last as u16 + 1);
-        let file = LogFile::read(bytes).map_err(|damage| damaged(path, &damage.to_string()))?;
+        let check = move || {
+            let used =
+                bytes.chunks_exact(SECTOR_BYTES).rposition(|segment| segment.iter().any(|&byte| byte != 0));
+            (used.map_or(0, |last| last as u16 + 1), LogFile::read(bytes))
+        };
+        let (used_end, file) = world.compute(check).await;
+        let file = file.map_err(|damage| damaged(path, &damage.to_string()))?;
         if file.header().segments != segments {
             return Err(damaged(
                 path,

@@ -13,16 +13,18 @@
 //! Limits: while a generation is replayed, the next one is decoded and the one after that is read.
 
 mod branch;
+mod log;
 mod pages;
 mod preread;
 mod standby;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
-use btree::{LogRecord, PageCoding};
+use btree::LogRecord;
 use edb::header::State;
-use edb::log::{LogHeader, RecordChain, Records};
+use edb::log::{LogHeader, RecordChain};
 use futures_util::future::join;
 use results::IoClass;
 use smallvec::smallvec;
@@ -40,7 +42,8 @@ use crate::log::{LogNames, LogPosition, Signature};
 use crate::transactions::Transactions;
 
 pub use branch::{BranchCounts, RecoveryBranch};
-use pages::PageStates;
+use log::{Chain, Generation, LogTakenApart};
+use pages::{PageImage, PageStates};
 pub(crate) use preread::Prereader;
 pub use standby::{Standby, changed_pages, cut_back, saved_checkpoint};
 
@@ -88,20 +91,12 @@ pub(crate) struct Recovery<'a> {
     pub(crate) counters: &'a Counters,
 }
 
-/// Records replayed before others of the thread have their turn; a page that is made anew counts as several.
-const WORK_AT_A_TIME: usize = 64;
-const WORK_OF_PAGE: usize = 16;
-/// Log segments decoded before others of the thread have their turn.
-const SEGMENTS_AT_A_TIME: usize = 32;
+/// Records replayed before others of the thread have their turn, if none of them is a page: reads that have come make room for
+/// others only then.
+const RECORDS_AT_A_TIME: usize = 16;
 
 /// From which position on a database takes part in redo.
 type Participants = BTreeMap<u8, LogPosition>;
-
-/// A log generation, decoded, its pages on their way.
-struct Generation {
-    number: u32,
-    records: Vec<(LogPosition, LogPosition, LogRecord)>,
-}
 
 struct Replay {
     participants: Participants,
@@ -123,46 +118,6 @@ impl Replay {
             pages: PageStates::default(),
             logged_checkpoint: LogPosition::default(),
             report,
-        }
-    }
-}
-
-/// Takes the records of a stretch of log apart.
-struct Decoder<'a> {
-    databases: &'a [Rc<Database>],
-    transactions: &'a mut Transactions,
-    /// Records that end at or before it only tell how far counters have come.
-    start: LogPosition,
-    before: LogPosition,
-    records: Vec<(LogPosition, LogPosition, LogRecord)>,
-    /// Behind the first record that makes no sense.
-    strange: Option<LogPosition>,
-}
-
-impl Decoder<'_> {
-    fn take(&mut self, end: LogPosition, bytes: &[u8]) {
-        let coding =
-            |db: u8| database(self.databases, db).map(|database| &*database.coding as &dyn PageCoding);
-        let begin = std::mem::replace(&mut self.before, end);
-        let Some(record) = LogRecord::decode(bytes, coding) else {
-            self.strange.get_or_insert(end);
-            return;
-        };
-        if let LogRecord::Changes { db, dbtime, mini } = &record {
-            if let Some(database) = database(self.databases, *db) {
-                database.dbtime.set(database.dbtime.get().max(*dbtime));
-            }
-            self.transactions.note_id(mini.transaction.unwrap_or(0));
-        }
-        if end > self.start {
-            self.records.push((begin, end, record));
-        }
-    }
-
-    fn finish(self, path: &str, number: u32) -> Result<Generation> {
-        match self.strange {
-            None => Ok(Generation { number, records: self.records }),
-            Some(end) => Err(damaged(path, &format!("the log record before {end:?} makes no sense"))),
         }
     }
 }
@@ -361,43 +316,30 @@ impl Recovery<'_> {
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<(u16, RecordChain)> {
-        let mut assembler = Records::new();
-        let mut previous: Option<LogHeader> = None;
         let mut loaded: Option<Generation> = None;
         let mut free_segment = 1;
         // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be there yet. Its
         // records are needed no more, but where it ends is.
         let mut number = start.generation().min(last.generation);
-        let mut next = self.contents(number, last).await?;
-        while let Some((path, mut log)) = next {
-            let is_last = number == last.generation;
-            let header = *log.header();
-            if header.generation != number || previous.is_some_and(|previous| !header.follows(&previous)) {
-                return Err(damaged(&path, "it does not belong to the chain of logs"));
-            }
-            if !is_last && !log.is_complete() {
-                return Err(damaged(&path, "a segment in the middle of the log stream is not valid"));
-            }
-            if is_last {
-                #[cfg(feature = "planted-bugs")]
-                if planted!(RecordSumIgnored) {
-                    assembler.ignore_checksums();
-                }
-                if log.cut_at_bad_record(&assembler) {
+        let mut chain = Chain::default();
+        let mut next = self.log(number, last, &chain).await?;
+        while let Some(log) = next {
+            chain = log.chain;
+            if let Some(tail) = log.tail {
+                if tail.is_cut {
                     replay.report.branches.count(RecoveryBranch::TailCutByRecord);
                     if replay.required > number {
-                        return Err(damaged(
-                            &path,
-                            "a record in it is not what was written, and later ones were",
-                        ));
+                        let reason = "a record in it is not what was written, and later ones were";
+                        return Err(damaged(&log.path, reason));
                     }
                 }
-                free_segment = log.next_segment();
-                self.wipe_tail(&path, &log, &mut replay.report).await?;
+                free_segment = tail.next_segment;
+                if let Some(leftover) = tail.leftover {
+                    self.wipe(&log.path, leftover).await?;
+                    replay.report.branches.count(RecoveryBranch::TailWiped);
+                }
             }
-            previous = Some(header);
-            let generation = self.decode(&path, number, &log, &mut assembler, start, replay).await?;
-            drop(log);
+            let generation = self.generation(&log.path, number, log.records, start, replay)?;
             prereader.add(&generation.pages(&replay.participants));
             let before = loaded.replace(generation);
             let replaying = async {
@@ -407,18 +349,18 @@ impl Recovery<'_> {
                 }
             };
             number += 1;
-            let (replayed, following) = join(replaying, self.contents(number, last)).await;
+            let (replayed, following) = join(replaying, self.log(number, last, &chain)).await;
             replayed?;
             next = following?;
         }
         if let Some(generation) = loaded {
             self.replay_one(generation, replay, prereader).await?;
         }
-        Ok((free_segment, assembler.chain()))
+        Ok((free_segment, chain.records.chain()))
     }
 
-    /// The log of this number with its path; `None` behind the last one.
-    async fn contents(&self, number: u32, last: &LogHeader) -> Result<Option<(String, LogContents)>> {
+    /// The log of this number, which follows `chain`, taken apart; `None` behind the last one.
+    async fn log(&self, number: u32, last: &LogHeader, chain: &Chain) -> Result<Option<LogTakenApart>> {
         if number > last.generation {
             return Ok(None);
         }
@@ -429,48 +371,16 @@ impl Recovery<'_> {
         }
         let log =
             LogContents::read(self.world, &path, self.segments, self.counters, IoClass::LogRead).await?;
-        Ok(Some((path, log)))
+        let chain = chain.clone();
+        self.world.compute(move || chain.take_apart(path, log, number, is_last)).await.map(Some)
     }
 
-    /// Zeroes everything behind the last valid segment.
-    async fn wipe_tail(&self, path: &str, log: &LogContents, report: &mut RecoveryReport) -> Result<()> {
-        let Some(leftover) = log.leftover() else { return Ok(()) };
-        report.branches.count(RecoveryBranch::TailWiped);
+    /// Zeroes segments behind the last valid one.
+    async fn wipe(&self, path: &str, leftover: Range<u16>) -> Result<()> {
         let file = IoFile::open(self.world, path, OpenMode::ReadWrite, self.counters).await?;
         let bytes = usize::from(leftover.end - leftover.start) * SECTOR_BYTES;
         let offset = u64::from(leftover.start) * SECTOR_BYTES as u64;
         file.write_durable(IoClass::LogPrepareWrite, offset, smallvec![PageBuf::empty(bytes)]).await
-    }
-
-    /// Decodes the records behind `start`. Those before still tell how far modification counters have come.
-    async fn decode(
-        &self,
-        path: &str,
-        number: u32,
-        log: &LogContents,
-        assembler: &mut Records,
-        start: LogPosition,
-        replay: &mut Replay,
-    ) -> Result<Generation> {
-        let mut decoder = self.decoder(LogPosition::new(number, 0, 0), start, &mut replay.transactions);
-        for (count, segment) in log.segments().enumerate() {
-            let pushed = assembler.push(segment, |end, bytes| decoder.take(end, bytes));
-            pushed.map_err(|damage| damaged(path, &damage.to_string()))?;
-            if count % SEGMENTS_AT_A_TIME == SEGMENTS_AT_A_TIME - 1 {
-                self.let_reads_through().await;
-            }
-        }
-        decoder.finish(path, number)
-    }
-
-    fn decoder<'a>(
-        &'a self,
-        from: LogPosition,
-        start: LogPosition,
-        transactions: &'a mut Transactions,
-    ) -> Decoder<'a> {
-        let databases = self.databases;
-        Decoder { databases, transactions, start, before: from, records: Vec::new(), strange: None }
     }
 
     async fn replay_one(
@@ -504,22 +414,23 @@ impl Recovery<'_> {
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<()> {
-        let mut work = 0;
+        let mut replayed = 0;
         for (start, end, record) in generation.records {
-            work += if matches!(record, LogRecord::PageImage { .. }) { WORK_OF_PAGE } else { 1 };
+            replayed =
+                if matches!(record, LogRecord::PageImage { .. }) { RECORDS_AT_A_TIME } else { replayed + 1 };
             self.replay_record(start, end, record, replay).await?;
             prereader.passed(end);
             replay.report.records += 1;
             replay.report.log_end = end;
-            if work >= WORK_AT_A_TIME {
-                work = 0;
+            if replayed >= RECORDS_AT_A_TIME {
+                replayed = 0;
                 self.let_reads_through().await;
             }
         }
         Ok(())
     }
 
-    /// Replaying or decoding a log takes milliseconds, a read a fraction of one.
+    /// Replaying a log takes milliseconds, a read a fraction of one.
     async fn let_reads_through(&self) {
         self.world.sleep(std::time::Duration::ZERO).await;
     }
@@ -545,9 +456,12 @@ impl Recovery<'_> {
                     replay.transactions.changed(transaction, db, mini.undo, start);
                 }
             }
-            LogRecord::PageImage { db, pgno, encoded } if takes_part(&replay.participants, db, end) => {
+            LogRecord::PageImage { db, pgno, dbtime, encoded }
+                if takes_part(&replay.participants, db, end) =>
+            {
                 let Replay { pages, report, .. } = replay;
-                self.replay_image(PageKey { db, pgno }, &encoded, (start, end), pages, report).await?;
+                let image = PageImage { key: PageKey { db, pgno }, dbtime, encoded: &encoded };
+                self.replay_image(image, (start, end), pages, report).await?;
             }
             LogRecord::Extend { db, before, pages } if takes_part(&replay.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");
@@ -573,24 +487,4 @@ impl Recovery<'_> {
 
 fn takes_part(participants: &Participants, db: u8, position: LogPosition) -> bool {
     participants.get(&db).is_some_and(|from| position > *from)
-}
-
-impl Generation {
-    /// The pages that replaying it needs, in the order of the log, and the ends of the records that need them.
-    fn pages(&self, participants: &Participants) -> Vec<(LogPosition, PageKey)> {
-        let mut pages = Vec::new();
-        for (_, end, record) in &self.records {
-            match record {
-                LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
-                    let keys = mini.changes.iter().map(|change| PageKey { db: *db, pgno: change.pgno });
-                    pages.extend(keys.map(|key| (*end, key)));
-                }
-                LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
-                    pages.push((*end, PageKey { db: *db, pgno: *pgno }));
-                }
-                _ => {}
-            }
-        }
-        pages
-    }
 }

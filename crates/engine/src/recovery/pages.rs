@@ -12,13 +12,15 @@
 //! 2. From the base on every version must be the one that the next record expects; else the log contradicts itself or the
 //!    file lost a write of this recovery.
 //! 3. A base is written back, so what a torn write left is replaced, unless the file holds durably, node by node, what redo
-//!    has made of it: most pages were written before the crash.
+//!    has made of it: most pages were written before the crash. Such a page leaves memory at once; if it becomes dirty once more,
+//!    the log has another image of it, which takes its place without a read.
 //!
 //! Limits: until redo has come as far as the file, what the file holds is kept in memory beside what redo makes of the page.
 
 use std::collections::BTreeMap;
 
 use btree::MiniTransaction;
+use edb::page::PageRef;
 use world::{FixedHashSet, PageBuf};
 
 use super::{Recovery, RecoveryBranch, RecoveryReport};
@@ -65,30 +67,48 @@ impl PageStates {
     }
 }
 
+/// A page as the coding of its database has put it into the log.
+pub(super) struct PageImage<'a> {
+    pub(super) key: PageKey,
+    pub(super) dbtime: u64,
+    pub(super) encoded: &'a [u8],
+}
+
 impl Recovery<'_> {
-    /// A whole page from the log, as the coding of its database has put it there.
+    /// A whole page from the log.
     pub(super) async fn replay_image(
         &self,
-        key: PageKey,
-        encoded: &[u8],
+        image: PageImage<'_>,
         (start, end): (LogPosition, LogPosition),
         pages: &mut PageStates,
         report: &mut RecoveryReport,
     ) -> Result<()> {
-        let coding = &self.database(key.db).expect("participants are attached").coding;
-        let image = PageBuf::written_by(coding.page_bytes(), |page| coding.decode(key.pgno, encoded, page));
-        let image = image.ok_or_else(|| self.page_error(key, "its image in the log makes no sense"))?;
+        let (key, dbtime) = (image.key, image.dbtime);
+        if self.cache.version_given_up(key) == Some(dbtime) {
+            self.cache.wait_for_room().await?;
+            if self.cache.put_back(key, self.decoded(&image)?, start, end) {
+                report.branches.count(RecoveryBranch::LaterImageOfGivenUp);
+                self.has_base(key, pages, report);
+                return Ok(());
+            }
+        }
         let mut pins = self.cache.pins();
         self.cache.fetch(key, &mut pins).await?;
-        if planted!(VerifiedPageTrusted) && self.cache.has_version_of(key, image.as_slice()) {
+        let version = self.cache.version(key);
+        if planted!(VerifiedPageTrusted) && version >= Some(dbtime) {
             pages.based.insert(key);
             return Ok(());
         }
-        if pages.based.contains(&key) && self.cache.has_version_of(key, image.as_slice()) {
+        if pages.based.contains(&key) && version == Some(dbtime) {
+            debug_assert!(
+                self.cache.says(key, PageRef::new(self.decoded(&image)?.as_slice())),
+                "page {} is not what its log image says",
+                key.pgno
+            );
             report.branches.count(RecoveryBranch::LaterImage);
             return Ok(());
         }
-        match self.cache.rebuild(key, image, start, end) {
+        match self.cache.rebuild(key, self.decoded(&image)?, start, end) {
             Some(Rebuilt::FailedCheck) => {
                 report.pages_repaired += 1;
                 report.branches.count(RecoveryBranch::DamagedPageFromImage);
@@ -98,6 +118,14 @@ impl Recovery<'_> {
         }
         self.has_base(key, pages, report);
         Ok(())
+    }
+
+    fn decoded(&self, image: &PageImage<'_>) -> Result<PageBuf> {
+        let PageImage { key, dbtime, encoded } = *image;
+        let coding = &self.database(key.db).expect("participants are attached").coding;
+        let page = PageBuf::written_by(coding.page_bytes(), |page| coding.decode(key.pgno, encoded, page));
+        page.filter(|page| PageRef::new(page.as_unsealed_slice()).dbtime() == dbtime)
+            .ok_or_else(|| self.page_error(key, "its image in the log makes no sense"))
     }
 
     fn has_base(&self, key: PageKey, pages: &mut PageStates, report: &mut RecoveryReport) {
@@ -144,6 +172,8 @@ impl Recovery<'_> {
                 RedoOutcome::Wrong(reason) => return Err(self.page_error(key, &reason)),
             }
         }
+        drop(pins);
+        self.cache.give_up_found();
         Ok(())
     }
 

@@ -25,6 +25,7 @@ use edb::page::PageMut;
 use results::IoClass;
 use world::{OpenMode, PageBuf, World};
 
+use super::log::read_records;
 use super::{Prereader, Recovery, RecoveryReport, Redone, Replay};
 use crate::cache::PageKey;
 use crate::checkpoint::{self, CheckpointFile};
@@ -381,14 +382,11 @@ async fn replay_stretches(
             // The headers must name a log before pages with its changes can be written.
             name_generations(recovery, replay, start, &header).await?;
         }
-        let mut decoder = recovery.decoder(*at, start, &mut replay.transactions);
-        for (segment, number) in bytes.iter().zip(at.segment()..) {
-            if number > 0 && number < segments - 1 {
-                let pushed = records.push(segment, |end, bytes| decoder.take(end, bytes));
-                pushed.map_err(|damage| damaged(&path, &damage.to_string()))?;
-            }
-        }
-        let generation = decoder.finish(&path, number)?;
+        let in_use =
+            bytes.iter().zip(at.segment()..).filter(|(_, number)| (1..segments - 1).contains(number));
+        let taken = read_records(records, *at, in_use.map(|(segment, _)| segment));
+        let taken = taken.map_err(|damage| damaged(&path, &damage.to_string()))?;
+        let generation = recovery.generation(&path, number, taken, start, replay)?;
         prereader.add(&generation.pages(&replay.participants));
         recovery.replay_records(generation, replay, prereader).await?;
         replay.report.logs_replayed += u32::from(stretch.closes);

@@ -17,7 +17,7 @@ use super::shard::Run;
 use super::usage;
 use crate::{
     Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, LocalFuture, OpenMode, Result,
-    ShardStart, Time, WallClock,
+    ShardStart, Time, WallClock, Work,
 };
 
 /// How a real world works.
@@ -167,6 +167,11 @@ impl Host for RealHost {
 
     fn spawn_shard(&self, index: usize, start: ShardStart) {
         self.run.start_on_shard(index, start);
+    }
+
+    fn compute(&self, work: Work) -> LocalFuture<'static, ()> {
+        let ops = self.ops.clone();
+        Box::pin(async move { ops.blocking(work).await })
     }
 
     fn shards(&self) -> usize {

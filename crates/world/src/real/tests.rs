@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use futures_util::StreamExt;
+use futures_util::future::join;
 use smallvec::smallvec;
 
 use super::{Driver, RealConfig, run};
@@ -328,6 +329,29 @@ fn a_panic_in_a_shard_or_a_task_becomes_a_panic_of_the_run() {
         assert_eq!(words(attempt), "the task's own words");
         let attempt = catch_unwind(AssertUnwindSafe(|| run(config(driver), in_start)));
         assert_eq!(words(attempt), "the start's own words");
+    }
+}
+
+/// The thread goes on meanwhile: it takes part in the work.
+#[test]
+fn work_is_done_beside_the_thread_and_its_panic_is_that_of_who_wants_it() {
+    for driver in DRIVERS {
+        let sum = run(config(driver), async |world| {
+            let (number, numbers) = std::sync::mpsc::channel();
+            let sent = async {
+                for n in 1..=3 {
+                    world.sleep(Duration::from_millis(1)).await;
+                    number.send(n).unwrap();
+                }
+                drop(number);
+            };
+            join(world.compute(move || numbers.iter().sum::<u64>()), sent).await.0
+        });
+        assert_eq!(sum.unwrap(), 6);
+        let attempt = catch_unwind(|| {
+            run(config(driver), async |world| world.compute(|| panic!("the work's own words")).await)
+        });
+        assert_eq!(*attempt.unwrap_err().downcast::<&str>().unwrap(), "the work's own words");
     }
 }
 

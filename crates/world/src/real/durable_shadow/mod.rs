@@ -32,7 +32,7 @@ use self::names::Names;
 pub use self::power_cut::{DiskEvent, Pieces, PowerCut, PowerSwitch};
 use crate::{
     Duration, Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result,
-    ShardStart, Time, WallClock, World,
+    ShardStart, Time, WallClock, Work, World,
 };
 
 /// How unkind the disk is.
@@ -204,6 +204,10 @@ impl Host for ShadowHost {
                 start(World::new(Rc::new(ShadowHost::new(world.host().clone(), options))))
             }),
         )
+    }
+
+    fn compute(&self, work: Work) -> LocalFuture<'static, ()> {
+        self.inner.compute(work)
     }
 
     fn shards(&self) -> usize {
