@@ -320,3 +320,54 @@ fn a_page_of_noise_falls_back_to_its_bytes_and_an_empty_middle_is_squeezed() {
     let squeezed = encode(&codec, 201, &page).len();
     assert!(squeezed < 2900, "{squeezed}");
 }
+
+/// A node that says what entry it is and reaches over the one behind it, which is the image's: what an entry of that name looks
+/// like is painted over a part of the page that is known to be the image's.
+#[test]
+fn bodies_that_overlap_come_back_as_they_were() {
+    let image = image(32768, 64 << 20);
+    let codec = DatabaseCodec::new(image.clone());
+    let run = image.layout().run(Tree::Bodies).unwrap();
+    for pgno in run.first()..run.first() + 20 {
+        let mut page = vec![0; 32768];
+        image.fill(u64::from(pgno) + 1, &mut page);
+        let nodes = PageRef::new(&page).node_count();
+        let entry = Entry::Body { id: 77, version: 3 };
+        let (key, data) = (image.schema().key(entry), image.schema().data(entry));
+        let node = [&(key.len() as u16).to_le_bytes()[..], &*key, &*data].concat();
+        let word = |page: &[u8], tag: usize| page.len() - 4 * (tag + 1);
+        for under in 3..nodes - 2 {
+            let mut page = page.clone();
+            let at = word(&page, under);
+            let start = u16::from_le_bytes([page[at + 2], page[at + 3]]) - 64;
+            let place = 80 + usize::from(start);
+            page[place..place + 64].copy_from_slice(&node[..64]);
+            let last = word(&page, nodes);
+            page[last..last + 2].copy_from_slice(&(node.len() as u16).to_le_bytes());
+            page[last + 2..last + 4].copy_from_slice(&start.to_le_bytes());
+            encode(&codec, u64::from(pgno) + 1, &page);
+        }
+    }
+}
+
+/// Nodes of the image where the image has them, but not in its order.
+#[test]
+fn nodes_in_another_order_come_back_as_they_were() {
+    for page_bytes in [4096, 32768] {
+        let image = image(page_bytes, 64 << 20);
+        let codec = DatabaseCodec::new(image.clone());
+        for tree in LARGE_TREES {
+            let pgno = image.layout().run(tree).unwrap().first();
+            let mut page = vec![0; page_bytes as usize];
+            image.fill(u64::from(pgno) + 1, &mut page);
+            let nodes = PageRef::new(&page).node_count();
+            for distance in 1..nodes {
+                let mut page = page.clone();
+                let tags = page.len() - 4 * (nodes + 1);
+                // The last tag comes first in the file.
+                page[tags..].as_chunks_mut::<4>().0.swap(0, distance);
+                encode(&codec, u64::from(pgno) + 1, &page);
+            }
+        }
+    }
+}

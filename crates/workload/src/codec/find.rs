@@ -1,9 +1,11 @@
 //! Finds what a page is made of: nodes of its image page, entries that the schema can make, and the rest.
 
+use std::ops::Range;
+
 use edb::page::{PageRef, node_flags};
 
 use super::patch::equal_bytes;
-use super::tags::{Tag, Tags};
+use super::tags::{TAG_BYTES, Tag, Tags};
 use super::{DatabaseCodec, Piece};
 use crate::image::layout::Place;
 use crate::schema::{Entry, Tree};
@@ -27,9 +29,11 @@ impl<'a> Finder<'a> {
         Finder { codec, pgno, image, image_tags: Tags::of(image), page, tags: Tags::of(page), tree }
     }
 
-    /// The pieces that paint this page, in tag order. None if its tags make no sense.
-    pub fn pieces(&self) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
+    /// The pieces that paint this page, in tag order, and where the page was found to be the image, ascending, all of it between
+    /// header and tags.
+    pub fn pieces(&self) -> (Vec<Piece>, Vec<Range<usize>>) {
+        let (mut pieces, mut settled): (Vec<Piece>, Vec<Range<usize>>) = Default::default();
+        let settled_max = self.page.len() - TAG_BYTES * self.tags.len();
         let mut expected = None;
         let mut index = 0;
         let mut in_place = 0;
@@ -37,7 +41,13 @@ impl<'a> Finder<'a> {
             let entry = self.recognise(index);
             let from_image = self.image_run(index, tag, entry, &mut in_place);
             let piece = match (from_image, entry) {
-                (Some(run), _) => run,
+                (Some((run, equal)), _) => {
+                    let is_behind = settled.last().is_none_or(|last| last.end <= equal.start);
+                    if is_behind && equal.end <= settled_max {
+                        settled.push(equal);
+                    }
+                    run
+                }
                 (None, Some((entry, flags))) => {
                     if self.extend(pieces.last_mut(), index, entry, flags, &mut expected) {
                         index += 1;
@@ -52,7 +62,7 @@ impl<'a> Finder<'a> {
             index += piece.count();
             pieces.push(piece);
         }
-        pieces
+        (pieces, settled)
     }
 
     /// Makes a run of entries one longer if this entry is the expected one.
@@ -93,18 +103,20 @@ impl<'a> Finder<'a> {
         Some((entry, node.flags & !node_flags::COMPRESSED))
     }
 
-    /// The longest run of image nodes that are the nodes from `index` on; `tag` is the first one's. `in_place`: where the
-    /// image's nodes were looked at last.
+    /// The longest run of image nodes that are the nodes from `index` on, and where on the page it is the image's bytes (nowhere
+    /// if it was moved); `tag` is the first one's. `in_place`: where the image's nodes were looked at last.
     fn image_run(
         &self,
         index: usize,
         tag: Tag,
         entry: Option<(Entry, u8)>,
         in_place: &mut usize,
-    ) -> Option<Piece> {
+    ) -> Option<(Piece, Range<usize>)> {
         let run = |from: usize| {
-            let count = self.equal_nodes(index, from);
-            (count > 0).then_some(Piece::Image { from, count, at: tag.start })
+            let (count, bytes) = self.equal_nodes(index, from);
+            let is_moved = self.image_tags.get(from).is_none_or(|image_tag| image_tag.start != tag.start);
+            let equal = tag.start..tag.start + if is_moved { 0 } else { bytes };
+            (count > 0).then_some((Piece::Image { from, count, at: tag.start }, equal))
         };
         // Where an entry is on the image page is known; other nodes are looked for at their place.
         if let Some(from) = entry.and_then(|(entry, _)| self.image_index(entry)) {
@@ -122,7 +134,7 @@ impl<'a> Finder<'a> {
             };
         }
         let found = run(*in_place).or_else(|| run(*in_place + 1));
-        if let Some(Piece::Image { from, count, .. }) = found {
+        if let Some((Piece::Image { from, count, .. }, _)) = found {
             *in_place = from + count;
         }
         found
@@ -150,23 +162,26 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// How many nodes from `index` on are the image's from `from` on, at equal distances.
-    fn equal_nodes(&self, index: usize, from: usize) -> usize {
+    /// How many nodes from `index` on are the image's from `from` on, at equal distances, and how many bytes from the start of the
+    /// first one on to the end of the last are equal.
+    fn equal_nodes(&self, index: usize, from: usize) -> (usize, usize) {
         let count = self.tags.alike(index, self.image_tags, from);
         let last = index + count.saturating_sub(1);
         let (Some(first), Some(last), Some(image_first)) =
             (self.tags.get(index), self.tags.get(last), self.image_tags.get(from))
         else {
-            return 0;
+            return (0, 0);
         };
         // Bodies stand in the order of their tags on nearly every page of an image; where they do not the run is guessed wrong.
         let here = self.page.get(first.start..last.start + last.len).unwrap_or(&[]);
         let there = self.image.get(image_first.start..image_first.start + here.len()).unwrap_or(&[]);
         let same = equal_bytes(&here[..there.len()], there);
         if same == here.len() {
-            return count;
+            return (count, same);
         }
-        self.tags.partition_point(index, count, |tag| tag.start + tag.len <= first.start + same)
+        let count = self.tags.partition_point(index, count, |tag| tag.start + tag.len <= first.start + same);
+        let end = self.tags.get(index + count.saturating_sub(1)).map_or(0, |last| last.start + last.len);
+        (count, end.saturating_sub(first.start).min(same))
     }
 }
 

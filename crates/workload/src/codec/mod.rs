@@ -221,7 +221,7 @@ impl DatabaseCodec {
             KIND_NODES => {
                 let (flags, after) = rest.split_first()?;
                 rest = after;
-                let mut painter = Painter::new(self, &scratch.image, page);
+                let mut painter = Painter::new(self, &scratch.image, page, Vec::new());
                 for _ in 0..take_varint(&mut rest)? {
                     let piece = painter.take_piece(&mut rest)?;
                     painter.paint(piece)?;
@@ -255,14 +255,17 @@ impl DatabaseCodec {
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let Scratch { image, canvas } = scratch;
-        canvas.clear();
-        canvas.extend_from_slice(image);
-        let pieces = Finder::new(self, pgno_of(index), image, page).pieces();
+        let (pieces, settled) = Finder::new(self, pgno_of(index), image, page).pieces();
+        // Where the page was found to be the image nothing is painted, and nothing is compared once more.
+        canvas.resize(page.len(), 0);
+        let starts = std::iter::once(0).chain(settled.iter().map(|range| range.end));
+        let ends = settled.iter().map(|range| range.start).chain(std::iter::once(page.len()));
+        starts.zip(ends).for_each(|(start, end)| canvas[start..end].copy_from_slice(&image[start..end]));
         out.push(KIND_NODES);
         let flags_at = out.len();
         out.push(0);
         put_varint(out, pieces.len() as u64);
-        let mut painter = Painter::new(self, image, canvas);
+        let mut painter = Painter::new(self, image, canvas, settled);
         for piece in pieces {
             painter.put_piece(piece, out);
             painter.paint(piece)?;
@@ -271,7 +274,7 @@ impl DatabaseCodec {
                 painter.page[tag.body()].copy_from_slice(&page[tag.body()]);
             }
         }
-        painter.finish()?;
+        let settled = painter.finish()?;
         if is_sealed {
             out[flags_at] = CHECKSUM_VALID;
             for (place, _) in checksum_places(page) {
@@ -279,7 +282,7 @@ impl DatabaseCodec {
             }
         }
         canvas[unused.clone()].copy_from_slice(&page[unused]);
-        put_patches(canvas, page, out);
+        put_patches(canvas, page, &settled, out);
         Some(())
     }
 }
@@ -316,7 +319,7 @@ fn put_plain_if_shorter(page: &[u8], start: usize, scratch: &mut Scratch, out: &
     scratch.canvas.clear();
     scratch.canvas.resize(page.len(), 0);
     let limit_bytes = if out.len() == start { usize::MAX } else { out.len() - start };
-    if put_patches_within(&scratch.canvas, page, limit_bytes, &mut plain).is_some() {
+    if put_patches_within(&scratch.canvas, page, &[], limit_bytes, &mut plain).is_some() {
         out.truncate(start);
         out.extend_from_slice(&plain);
     }
@@ -379,6 +382,8 @@ struct Painter<'a> {
     image: &'a [u8],
     image_tags: Tags<'a>,
     page: &'a mut [u8],
+    /// Where the image is not on the page although it ought to be, because nobody looks there; ascending.
+    settled: Vec<Range<usize>>,
     tags: usize,
     used_bytes: usize,
     /// End of the body painted last.
@@ -388,10 +393,32 @@ struct Painter<'a> {
 }
 
 impl<'a> Painter<'a> {
-    fn new(codec: &'a DatabaseCodec, image: &'a [u8], page: &'a mut [u8]) -> Painter<'a> {
+    /// `page` holds the image, but for the ranges `settled`.
+    fn new(
+        codec: &'a DatabaseCodec,
+        image: &'a [u8],
+        page: &'a mut [u8],
+        settled: Vec<Range<usize>>,
+    ) -> Painter<'a> {
         let start = header_bytes(image.len());
         let image_tags = Tags::of(image);
-        Painter { codec, image, image_tags, page, tags: 0, used_bytes: 0, end: start, top: start }
+        Painter { codec, image, image_tags, page, settled, tags: 0, used_bytes: 0, end: start, top: start }
+    }
+
+    /// The page at `range`, with the image on it until something is painted there: bodies that overlap are unheard of, but a
+    /// page may be anything.
+    fn canvas(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
+        let first = self.settled.partition_point(|settled| settled.end <= range.start);
+        let end = first + self.settled[first..].partition_point(|settled| settled.start < range.end);
+        if let touched @ [before, .., behind] | touched @ [before @ behind] = &self.settled[first..end] {
+            for settled in touched {
+                let open = settled.start.max(range.start)..settled.end.min(range.end);
+                self.page[open.clone()].copy_from_slice(&self.image[open]);
+            }
+            let rest = [before.start..range.start, range.end..behind.end];
+            self.settled.splice(first..end, rest.into_iter().filter(|rest| !rest.is_empty()));
+        }
+        self.page.get_mut(range)
     }
 
     fn paint(&mut self, piece: Piece) -> Option<()> {
@@ -405,7 +432,8 @@ impl<'a> Painter<'a> {
                 for tag in self.image_tags.iter(from, count) {
                     let start = (tag.start + at).checked_sub(first.start)?;
                     let moved = Tag { start, ..tag };
-                    self.page.get_mut(moved.body())?.copy_from_slice(&self.image[tag.body()]);
+                    let image = self.image;
+                    self.canvas(moved.body())?.copy_from_slice(&image[tag.body()]);
                     self.add_tag(moved)?;
                 }
             }
@@ -422,7 +450,7 @@ impl<'a> Painter<'a> {
                 }
             }
             Piece::Raw { tag } => {
-                self.page.get(tag.body())?;
+                self.canvas(tag.body())?;
                 self.add_tag(tag)?;
             }
         }
@@ -440,7 +468,7 @@ impl<'a> Painter<'a> {
         let head = if taken > 0 { 4 } else { 2 };
         let len = head + key.len() - taken + entry.data_bytes();
         let tag = Tag { start: at, len, extra: if small { u32::from(flags) << 29 } else { 0 } };
-        let body = self.page.get_mut(tag.body())?;
+        let body = self.canvas(tag.body())?;
         let suffix = (key.len() - taken) as u16;
         if taken > 0 {
             body[..2].copy_from_slice(&(taken as u16 | body_flags).to_le_bytes());
@@ -501,8 +529,9 @@ impl<'a> Painter<'a> {
     }
 
     /// What compressed keys start with, once tag 0 is painted. Only leaves below the root have entries of ours with it.
-    fn prefix(&self) -> Vec<u8> {
-        tags_prefix(self.page, self.tags)
+    fn prefix(&mut self) -> Vec<u8> {
+        let Some(place) = prefix_place(self.page, self.tags) else { return Vec::new() };
+        self.canvas(place).map_or_else(Vec::new, |prefix| prefix.to_vec())
     }
 
     /// Adds nodes that stand where the image has them: their tags as they are there, `from` being the first one's.
@@ -526,24 +555,24 @@ impl<'a> Painter<'a> {
         Some(())
     }
 
-    /// Sets the header fields that follow from the tags; a wrong guess only costs a patch.
-    fn finish(&mut self) -> Option<()> {
+    /// Sets the header fields that follow from the tags; a wrong guess only costs a patch. Returns where still nothing is painted.
+    fn finish(self) -> Option<Vec<Range<usize>>> {
         let data = header_bytes(self.page.len());
         let free = (self.page.len() - data).checked_sub(self.used_bytes + TAG_BYTES * self.tags)?;
         self.page[28..30].copy_from_slice(&(free as u16).to_le_bytes());
         self.page[32..34].copy_from_slice(&((self.top - data) as u16).to_le_bytes());
         self.page[TAG_COUNT..TAG_COUNT + 2].copy_from_slice(&(self.tags as u16).to_le_bytes());
-        Some(())
+        Some(self.settled)
     }
 }
 
-/// What compressed keys of a page start with, given that `painted` of its tags are set.
-fn tags_prefix(page: &[u8], painted: usize) -> Vec<u8> {
+/// Where that stands which compressed keys of a page start with, given that `painted` of its tags are set.
+fn prefix_place(page: &[u8], painted: usize) -> Option<Range<usize>> {
     if painted == 0 || PageRef::new(page).is_root() {
-        return Vec::new();
+        return None;
     }
     let at = page.len() - TAG_BYTES;
     let word = u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
     let start = header_bytes(page.len()) + (word >> 16 & 0x7FFF) as usize;
-    page.get(start..start + (word & 0x7FFF) as usize).unwrap_or(&[]).to_vec()
+    Some(start..start + (word & 0x7FFF) as usize)
 }

@@ -3,6 +3,8 @@
 //! Format: pieces in order, each `varint(gap) varint(len << 1 | fill)` and then `len` bytes, or the one byte that fills;
 //! the last piece is followed by the end of the encoding.
 
+use std::ops::Range;
+
 /// Equal bytes that are not worth ending a piece for.
 const BRIDGE_BYTES: usize = 4;
 /// Different bytes are put down in stretches that end once they are as long: a limit is noticed that early.
@@ -33,21 +35,32 @@ pub fn take_varint(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Appends what turns `base` into `wanted`.
-pub fn put_patches(base: &[u8], wanted: &[u8], out: &mut Vec<u8>) {
-    put_patches_within(base, wanted, usize::MAX, out).expect("no limit");
+/// Appends what turns `base` into `wanted`, given that they are equal in the ranges `equal`, which ascend; what `base` holds
+/// there is not looked at.
+pub fn put_patches(base: &[u8], wanted: &[u8], equal: &[Range<usize>], out: &mut Vec<u8>) {
+    put_patches_within(base, wanted, equal, usize::MAX, out).expect("no limit");
 }
 
 /// The same; `None`, with a part of it in `out`, once `out` is as long as `limit_bytes`.
-pub fn put_patches_within(base: &[u8], wanted: &[u8], limit_bytes: usize, out: &mut Vec<u8>) -> Option<()> {
+pub fn put_patches_within(
+    base: &[u8],
+    wanted: &[u8],
+    mut equal: &[Range<usize>],
+    limit_bytes: usize,
+    out: &mut Vec<u8>,
+) -> Option<()> {
     debug_assert_eq!(base.len(), wanted.len());
+    let mut next_difference = |from: usize| next_difference(base, wanted, &mut equal, from);
     let mut done = 0;
-    while let Some(start) = next_difference(base, wanted, done) {
+    let mut next = next_difference(0);
+    while let Some(start) = next {
         let mut end = start + 1;
+        next = next_difference(end);
         while end < start + STRETCH_BYTES
-            && let Some(next) = next_difference(base, wanted, end).filter(|next| *next <= end + BRIDGE_BYTES)
+            && let Some(near) = next.filter(|next| *next <= end + BRIDGE_BYTES)
         {
-            end = next + 1;
+            end = near + 1;
+            next = next_difference(end);
         }
         let mut at = start;
         while at < end {
@@ -120,13 +133,34 @@ pub fn least_plain_bytes(bytes: &[u8], limit_bytes: usize) -> usize {
     least
 }
 
-fn next_difference(base: &[u8], wanted: &[u8], from: usize) -> Option<usize> {
-    // Differences come in runs.
-    if base.get(from)? != wanted.get(from)? {
-        return Some(from);
+/// The first difference from `from` on. Ranges that end before it are taken off `equal`.
+fn next_difference(
+    base: &[u8],
+    wanted: &[u8],
+    equal: &mut &[Range<usize>],
+    mut from: usize,
+) -> Option<usize> {
+    loop {
+        while equal.first().is_some_and(|range| range.end <= from) {
+            *equal = &equal[1..];
+        }
+        let until = match equal.first() {
+            Some(range) if range.start <= from => {
+                from = range.end;
+                continue;
+            }
+            Some(range) => range.start,
+            None => base.len(),
+        };
+        // Differences come in runs.
+        if base.get(from)? != wanted.get(from)? {
+            return Some(from);
+        }
+        from += equal_bytes(&base[from..until], &wanted[from..until]);
+        if from < until {
+            return Some(from);
+        }
     }
-    let same = equal_bytes(&base[from..], &wanted[from..]);
-    if from + same < base.len() { Some(from + same) } else { None }
 }
 
 /// How many bytes two strings of equal length have in common at the front.
@@ -165,6 +199,7 @@ mod tests {
         fn patches_turn_the_base_into_the_wanted_bytes(
             base in prop::collection::vec(any::<u8>(), 1..600),
             edits in prop::collection::vec((any::<prop::sample::Index>(), 1usize..80, any::<u8>(), any::<bool>()), 0..8),
+            known in any::<prop::sample::Index>(),
         ) {
             let mut wanted = base.clone();
             for (at, len, byte, fill) in edits {
@@ -175,7 +210,18 @@ mod tests {
                 }
             }
             let mut patches = Vec::new();
-            put_patches(&base, &wanted, &mut patches);
+            put_patches(&base, &wanted, &[], &mut patches);
+            // What is known to be equal changes nothing, and what stands there does not matter.
+            let known = known.index(base.len());
+            let mut equal: Vec<_> = (known..base.len()).filter(|at| base[*at] == wanted[*at]).map(|at| at..at + 1).collect();
+            equal.dedup_by(|next, last| last.end == next.start && last.len() < 30 && { last.end = next.end; true });
+            let mut unclear = base.clone();
+            for range in &equal {
+                unclear[range.clone()].fill(0xEE);
+            }
+            let mut with_known = Vec::new();
+            put_patches(&unclear, &wanted, &equal, &mut with_known);
+            prop_assert_eq!(&with_known, &patches);
             let mut page = base.clone();
             prop_assert_eq!(apply_patches(&patches, &mut page), Some(()));
             prop_assert_eq!(page, wanted);
@@ -188,7 +234,7 @@ mod tests {
             let run = |(byte, len, fill): (u8, usize, bool)| (0..len as u8).map(move |i| if fill { byte & 1 } else { byte.wrapping_add(i) });
             let page: Vec<u8> = runs.into_iter().flat_map(run).collect();
             let mut patches = Vec::new();
-            put_patches(&vec![0; page.len()], &page, &mut patches);
+            put_patches(&vec![0; page.len()], &page, &[], &mut patches);
             let least = least_plain_bytes(&page, usize::MAX);
             prop_assert!(least <= patches.len(), "{least} {}", patches.len());
             prop_assert!(least_plain_bytes(&page, least) == least);
@@ -226,7 +272,7 @@ mod tests {
     #[test]
     fn a_long_run_costs_a_few_bytes() {
         let mut patches = Vec::new();
-        put_patches(&[0; 4096], &[7; 4096], &mut patches);
+        put_patches(&[0; 4096], &[7; 4096], &[], &mut patches);
         assert!(patches.len() < 6, "{patches:?}");
     }
 }
