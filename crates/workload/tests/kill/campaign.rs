@@ -15,13 +15,13 @@ use workload::mix::Random;
 use world::World;
 use world::real::durable_shadow::{ShadowHost, ShadowOptions};
 
-use super::child::{Aim, COPY, ChildTask, Mode, SESSIONS, TASK};
+use super::child::{Aim, COPY, ChildTask, Mode, SESSIONS, TASK, TICK, ticks};
 use super::common::{self, Change, Databases, Kind, Name, Rows, real, scratch_dir};
 
 /// A child that says nothing for so long hangs.
-const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_TICKS: u32 = 300;
 /// A recovery that takes longer hangs.
-const RECOVERY: Duration = Duration::from_secs(60);
+const RECOVERY_TICKS: u32 = 600;
 const SIGKILL: i32 = 9;
 /// Versions of the transaction that is the same each time; no other change reaches them.
 const SAME_VERSION: u32 = 1_000_000;
@@ -106,14 +106,16 @@ pub fn run_and_kill(task: &ChildTask, trigger: &Trigger) -> Result<Said, String>
             }
         }
     });
-    let (mut said, mut count) = (Said::default(), 0);
+    let (mut said, mut count, mut silent_ticks) = (Said::default(), 0, 0);
     while count < trigger.count {
-        match lines.recv_timeout(SILENCE) {
+        match lines.recv_timeout(TICK) {
             Ok(line) => {
+                silent_ticks = 0;
                 count += u64::from(line.starts_with(trigger.line));
                 said.add(line);
             }
             Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if silent_ticks < SILENCE_TICKS => silent_ticks += 1,
             Err(RecvTimeoutError::Timeout) => {
                 child.kill().unwrap();
                 child.wait().unwrap();
@@ -414,7 +416,7 @@ fn open_and_close(databases: &Databases, plain: bool) -> Result<(RecoveryReport,
             instance.close().await.map_err(|error| format!("close failed: {error}"))?;
             Ok((report, generation))
         };
-        match select(Box::pin(work), Box::pin(world.sleep(RECOVERY))).await {
+        match select(Box::pin(work), Box::pin(ticks(&world, RECOVERY_TICKS))).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => Err("recovery hangs".to_owned()),
         }

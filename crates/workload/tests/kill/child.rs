@@ -16,8 +16,10 @@ use world::real::durable_shadow::{DiskEvent, Pieces, PowerCut, PowerSwitch, Shad
 use super::common::{Change, Databases, Kind, Load, Witness, real};
 
 pub const SESSIONS: u64 = 4;
+/// Time that processes of the test take is counted in these, so that time in which they were stopped does not count.
+pub const TICK: Duration = Duration::from_millis(100);
 /// A child that has not been killed by then hangs.
-const CHILD_LIFE: Duration = Duration::from_secs(60);
+const CHILD_LIFE_TICKS: u32 = 600;
 /// Transactions of each session before the instance is closed.
 const TRANSACTIONS_BEFORE_CLOSE: u32 = 12;
 /// Rows that the same transaction changes each time it is made: its log is longer than one segment.
@@ -198,9 +200,16 @@ fn child() {
         let world = World::new(Rc::new(shadow));
         let child = Child { world: &world, task: &task, power };
         let work = Box::pin(child.work());
-        select(work, Box::pin(world.sleep(CHILD_LIFE))).await;
+        select(work, Box::pin(ticks(&world, CHILD_LIFE_TICKS))).await;
         panic!("nobody has killed this process");
     });
+}
+
+/// Waits so many ticks, each at least as long as it should be.
+pub async fn ticks(world: &World, count: u32) {
+    for _ in 0..count {
+        world.sleep(TICK).await;
+    }
 }
 
 struct Child<'a> {
