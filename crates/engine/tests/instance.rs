@@ -150,53 +150,6 @@ fn recovery_does_not_write_what_the_file_holds() {
     });
 }
 
-/// What the file holds leaves memory as soon as redo has found that, and needs no read to change once more.
-#[test]
-fn recovery_needs_memory_for_few_pages_and_reads_each_once() {
-    let (sim, world) = simulation();
-    sim.run_until(async {
-        let config = create(&world, 1, 1).await;
-        let config = engine::InstanceConfig { checkpoint_depth_bytes: 1 << 30, ..config };
-        let (instance, _) = Instance::open(&world, &config).await.unwrap();
-        let tree = tree_number(0);
-        for n in 0..8000u32 {
-            let mut transaction = instance.begin();
-            transaction.insert(1, tree, &n.to_be_bytes(), &[1; 200]).await.unwrap();
-            transaction.commit(Durability::Lazy).await.unwrap();
-        }
-        instance.close().await.unwrap();
-
-        let (instance, _) = Instance::open(&world, &config).await.unwrap();
-        // By the second round the pages of the first have left memory, but for that of the last row, which holds the checkpoint.
-        for round in [2, 3] {
-            for n in (0..8000u32).step_by(20) {
-                let mut transaction = instance.begin();
-                transaction.replace(1, tree, &7999u32.to_be_bytes(), &[round; 200]).await.unwrap();
-                transaction.replace(1, tree, &n.to_be_bytes(), &[round; 200]).await.unwrap();
-                transaction.commit(Durability::Durable).await.unwrap();
-                world.sleep(Duration::from_millis(100)).await;
-            }
-        }
-        instance.database_counters(1).unwrap().take();
-        instance.abandon().await;
-
-        let cache_bytes = 4096 * common::PAGE_BYTES as u64;
-        let config = engine::InstanceConfig { cache_bytes_per_database: cache_bytes, ..config };
-        let (instance, report) = Instance::open(&world, &config).await.unwrap();
-        let given_up = report.branches.of(engine::RecoveryBranch::LaterImageOfGivenUp);
-        assert!(given_up > 100, "images of pages that had left memory: {report:?}");
-        let io = instance.database_counters(1).unwrap().take().io;
-        let read = io.class(results::IoClass::TransactionalRead).tally.bytes / common::PAGE_BYTES as u64;
-        assert!((401..430).contains(&read), "each of 401 pages is read once: {read}");
-        let resident = instance.cache_status().resident_bytes / common::PAGE_BYTES as u64;
-        assert!(resident < 200, "what the file holds is not kept: {resident} of {read}");
-        let rows = scan(&instance.begin(), 1, tree).await.unwrap();
-        let changed = rows.values().filter(|data| data[0] == 3).count();
-        assert_eq!((rows.len(), changed), (8000, 401));
-        instance.close().await.unwrap();
-    });
-}
-
 /// The log says which deleted entries had been removed: nobody looks for them again.
 #[test]
 fn after_a_crash_nothing_is_cleaned_up_twice() {

@@ -131,9 +131,7 @@ impl Cache {
             slot.is_prepared &= !change.formats();
             frames.touch(frame, self.0.world.now().ns);
             frames.mark_changed(frame, start, end);
-            if frames.compare_with_file(frame) {
-                frames.expect_to_give_up(frame);
-            }
+            frames.compare_with_file(frame);
         }
         outcome
     }
@@ -160,7 +158,6 @@ impl Cache {
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
-        // The image of a page that the file holds is in the log because of the change that comes next.
         frames.compare_with_file(frame);
         Some(before)
     }
@@ -173,39 +170,6 @@ impl Cache {
     /// Whether the page in memory is what the image says: the log must tell the same story twice.
     pub(crate) fn says(&self, key: PageKey, image: PageRef) -> bool {
         self.0.frames.borrow().page(key).is_some_and(|page| page.says_the_same(image))
-    }
-
-    /// Pages that redo has found in their file, and that nobody holds, leave memory: more of the log is to be replayed than
-    /// memory has room for.
-    pub(crate) fn give_up_found(&self) {
-        for _ in 0..self.0.frames.borrow_mut().give_up_found() {
-            self.0.freed.notify_one();
-        }
-    }
-
-    /// The version in which the page has left memory because the file holds it, if nothing has become of it since.
-    pub(crate) fn version_given_up(&self, key: PageKey) -> Option<u64> {
-        self.0.frames.borrow().version_given_up(key)
-    }
-
-    /// Puts the logged image of a page that was given up back into memory; it is about to change. False if it is there, or on
-    /// its way.
-    pub(crate) fn put_back(
-        &self,
-        key: PageKey,
-        image: PageBuf,
-        start: LogPosition,
-        end: LogPosition,
-    ) -> bool {
-        let mut frames = self.0.frames.borrow_mut();
-        if frames.find(key).is_some() {
-            return false;
-        }
-        let frame = frames.occupy(key, Holds::Page);
-        frames.get_mut(frame).page = Some(CachedPage::of(image));
-        frames.touch(frame, self.0.world.now().ns);
-        frames.mark_changed(frame, start, end);
-        true
     }
 
     /// An operation begins: nothing is held yet.

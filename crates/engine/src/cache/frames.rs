@@ -138,10 +138,6 @@ pub(crate) struct Frames {
     dirty_count: usize,
     /// First changes of pages that are being written.
     in_flight: BTreeSet<(LogPosition, u32)>,
-    /// Frames with pages of which redo has found that the file holds them.
-    found: Vec<u32>,
-    /// Pages that have left their frames since, and in which version the file holds them.
-    given_up: FixedHashMap<u64, u64>,
     random: u64,
     /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is stowed.
     /// Frames that were freed meanwhile are stale.
@@ -159,8 +155,6 @@ impl Frames {
             dirty: VecDeque::new(),
             dirty_count: 0,
             in_flight: BTreeSet::new(),
-            found: Vec::new(),
-            given_up: FixedHashMap::default(),
             random: 0x9E37_79B9_7F4A_7C15,
             ready: None,
         }
@@ -278,7 +272,6 @@ impl Frames {
         });
         self.uses[frame as usize] = Uses::default();
         *self.get_mut(frame) = Frame { key, holds, ..Frame::empty() };
-        self.given_up.remove(&key.packed());
         let before = self.table.insert(key.packed(), frame);
         debug_assert!(before.is_none(), "a page lies in one frame");
         frame
@@ -305,13 +298,13 @@ impl Frames {
     }
 
     /// Redo has made the page in `frame` again. If that is what the file holds, there is nothing to write. The file's copy
-    /// is kept as long as it is newer. Returns whether the file holds the page.
-    pub(crate) fn compare_with_file(&mut self, frame: u32) -> bool {
+    /// is kept as long as it is newer.
+    pub(crate) fn compare_with_file(&mut self, frame: u32) {
         let slot = &mut self.frames[frame as usize];
-        let (Some(page), Some(in_file)) = (&slot.page, &slot.in_file) else { return false };
+        let (Some(page), Some(in_file)) = (&slot.page, &slot.in_file) else { return };
         let (made, held) = (page.view().dbtime(), in_file.view().dbtime());
         if made < held {
-            return false;
+            return;
         }
         let is_same = made == held && page.says_the_same(in_file.view().to_ref());
         slot.in_file = None;
@@ -319,38 +312,6 @@ impl Frames {
             slot.first_dirty = POSITION_END;
             self.dirty_count -= 1;
         }
-        is_same
-    }
-
-    /// A change has made the page in `frame` what the file holds: it may be given up when nobody holds it.
-    pub(crate) fn expect_to_give_up(&mut self, frame: u32) {
-        self.found.push(frame);
-    }
-
-    /// Frees the frames of pages that redo has found in the file, if nobody holds them and nothing has changed them since.
-    /// Returns how many.
-    pub(crate) fn give_up_found(&mut self) -> usize {
-        let mut count = 0;
-        while let Some(frame) = self.found.pop() {
-            let slot = self.get(frame);
-            if slot.holds == Holds::Page && slot.may_leave() && !slot.is_dirty() {
-                let version = slot.page.as_ref().expect("a frame that holds a page has it").view().dbtime();
-                self.given_up.insert(slot.key.packed(), version);
-                self.release(frame);
-                count += 1;
-            }
-        }
-        count
-    }
-
-    /// The version in which a page was given up, if it has not come back since.
-    pub(crate) fn version_given_up(&self, key: PageKey) -> Option<u64> {
-        self.given_up.get(&key.packed()).copied()
-    }
-
-    /// Redo is over.
-    pub(crate) fn forget_given_up(&mut self) {
-        self.given_up = FixedHashMap::default();
     }
 
     /// The page is copied out to be written: it counts as in flight from its first change on.

@@ -175,7 +175,6 @@ impl Cache {
     /// Recovery: pages that fail their check are kept, to be repaired from the log.
     pub(crate) fn keep_damaged(&self, keep: bool) {
         self.0.keep_damaged.set(keep);
-        self.0.frames.borrow_mut().forget_given_up();
     }
 
     /// Whether the instance still lives.

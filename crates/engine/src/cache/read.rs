@@ -123,9 +123,9 @@ impl Cache {
         }
     }
 
-    /// Whether a page is neither in memory nor on its way, and not one whose next image redo puts there without a read.
+    /// Whether a page is neither in memory nor on its way.
     pub(crate) fn is_absent(&self, key: PageKey) -> bool {
-        matches!(self.look_up(key), Found::Absent) && self.version_given_up(key).is_none()
+        matches!(self.look_up(key), Found::Absent)
     }
 
     fn look_up(&self, key: PageKey) -> Found {

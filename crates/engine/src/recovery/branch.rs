@@ -41,8 +41,6 @@ listed! {
         ChangeAlreadyThere,
         /// A page that had a base came to the next image of itself.
         LaterImage,
-        /// The same, of a page that had left memory because the file holds it.
-        LaterImageOfGivenUp,
         /// A change that takes back another one was repeated: an earlier recovery or a rollback was cut off or had ended.
         CompensationRepeated,
         /// A transaction without an end was taken back.

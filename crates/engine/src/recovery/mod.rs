@@ -91,6 +91,8 @@ pub(crate) struct Recovery<'a> {
     pub(crate) counters: &'a Counters,
 }
 
+/// Page writes under way when redo has ended and nobody else wants the disk: the third of ESE's four steps.
+const WRITES_OUTSTANDING: usize = 128;
 /// Records replayed before others of the thread have their turn, if none of them is a page: reads that have come make room for
 /// others only then.
 const RECORDS_AT_A_TIME: usize = 16;
@@ -149,7 +151,7 @@ impl Recovery<'_> {
         replay.report.redo_seconds = self.world.now().since(started).as_secs_f64();
 
         let writing = self.world.now();
-        self.cache.write_all(self.config.recovery_reads_outstanding * 4).await?;
+        self.cache.write_all(WRITES_OUTSTANDING).await?;
         replay.report.write_seconds = self.world.now().since(writing).as_secs_f64();
 
         let file = IoFile::open(self.world, &current, OpenMode::ReadWrite, self.counters).await?;

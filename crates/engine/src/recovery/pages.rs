@@ -12,8 +12,7 @@
 //! 2. From the base on every version must be the one that the next record expects; else the log contradicts itself or the
 //!    file lost a write of this recovery.
 //! 3. A base is written back, so what a torn write left is replaced, unless the file holds durably, node by node, what redo
-//!    has made of it: most pages were written before the crash. Such a page leaves memory at once; if it becomes dirty once more,
-//!    the log has another image of it, which takes its place without a read.
+//!    has made of it: most pages were written before the crash.
 //!
 //! Limits: until redo has come as far as the file, what the file holds is kept in memory beside what redo makes of the page.
 
@@ -84,14 +83,6 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
     ) -> Result<()> {
         let (key, dbtime) = (image.key, image.dbtime);
-        if self.cache.version_given_up(key) == Some(dbtime) {
-            self.cache.wait_for_room().await?;
-            if self.cache.put_back(key, self.decoded(&image)?, start, end) {
-                report.branches.count(RecoveryBranch::LaterImageOfGivenUp);
-                self.has_base(key, pages, report);
-                return Ok(());
-            }
-        }
         let mut pins = self.cache.pins();
         self.cache.fetch(key, &mut pins).await?;
         let version = self.cache.version(key);
@@ -172,8 +163,6 @@ impl Recovery<'_> {
                 RedoOutcome::Wrong(reason) => return Err(self.page_error(key, &reason)),
             }
         }
-        drop(pins);
-        self.cache.give_up_found();
         Ok(())
     }
 
