@@ -10,7 +10,7 @@
 //! 4. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
 //!    pass for a continuation.
 //!
-//! Limits: while a generation is replayed, the next one is decoded and the one after that is read.
+//! Limits: while a generation is replayed, the pages of the next one are read, and the one after that is read and taken apart (`log`).
 
 mod branch;
 mod log;
