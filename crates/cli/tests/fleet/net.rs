@@ -110,9 +110,9 @@ impl Net {
         must("ip", &["-n", &self.switch(), "link", "set", &format!("port{host}"), state]);
     }
 
-    /// Makes the way to a host slow: a queue before 64 kbit/s delays packets.
+    /// Makes the way to a host slow: 24 kbit/s and no room for more than a packet at once, so that any greeting waits.
     pub fn degrade(&self, host: usize) {
-        let bucket = "tbf rate 64kbit burst 2kb limit 3kb";
+        let bucket = "tbf rate 24kbit burst 1540 limit 4kb";
         let port = format!("port{host}");
         let (switch, words): (String, Vec<&str>) = (self.switch(), bucket.split(' ').collect());
         let command = ["netns", "exec", &switch, "tc", "qdisc", "add", "dev", &port, "root"];
