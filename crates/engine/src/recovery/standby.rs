@@ -39,8 +39,8 @@ use crate::log::store::{LogStore, read_stretch};
 use crate::log::writer::OpenLog;
 use crate::log::{LogNames, LogPosition, SEGMENT_BYTES};
 
-/// Page writes under way when the checkpoint moves: it is never urgent.
-const WRITES_OUTSTANDING: usize = 32;
+/// Page writes under way while users work on the active copy, whose disk it may be: fewer than when an instance recovers.
+const WRITES_BESIDE_USERS: usize = 32;
 
 /// A passive copy of an instance's databases.
 pub struct Standby {
@@ -105,7 +105,7 @@ impl Standby {
     /// # Errors
     /// Failed I/O.
     pub async fn save_checkpoint(&mut self) -> Result<LogPosition> {
-        self.opening.cache.write_all(WRITES_OUTSTANDING).await?;
+        self.opening.cache.write_all(WRITES_BESIDE_USERS).await?;
         let position = self.replay.logged_checkpoint.max(self.start);
         if position > self.checkpoint.written() && self.unproven_pages().is_empty() {
             name_generations(&self.opening.recovery(), &self.replay, position, &self.header).await?;
@@ -150,7 +150,7 @@ impl Standby {
             }
             self.replay.pages.give(key);
         }
-        cache.write_all(WRITES_OUTSTANDING).await
+        cache.write_all(WRITES_BESIDE_USERS).await
     }
 
     /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is taken back, and it goes on
@@ -201,7 +201,7 @@ impl Standby {
         let is_full = self.at.generation() > last;
         recovery.check_required(self.replay.required, last, is_full)?;
         recovery.judge_pages(&self.replay.pages)?;
-        recovery.cache.write_all(WRITES_OUTSTANDING).await?;
+        recovery.cache.write_all(WRITES_BESIDE_USERS).await?;
         let file =
             IoFile::open(recovery.world, &recovery.names.current(), OpenMode::ReadWrite, recovery.counters)
                 .await?;
