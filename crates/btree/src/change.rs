@@ -10,9 +10,11 @@
 
 use std::sync::Arc;
 
-use edb::page::{PageMut, is_page_size, page_flags};
+use edb::page::{PageMut, PageRef, is_page_size, page_flags};
 use smallvec::SmallVec;
 use thiserror::Error;
+
+use crate::log_record::PageCoding;
 
 /// What tells an entry apart in its tree.
 pub type EntryName = SmallVec<[u8; 16]>;
@@ -86,6 +88,11 @@ pub enum PageOp {
         /// The whole new page; checksum and dbtime in it mean nothing.
         page: Box<[u8]>,
     },
+    /// The same as the log holds it. It fits no page before it is decoded ([`PageChange::decode_page`]).
+    FormatLogged {
+        /// What the coding of its database has made of the page.
+        encoded: Box<[u8]>,
+    },
 }
 
 /// The changes of a mini-transaction to one page.
@@ -95,7 +102,7 @@ pub struct PageChange {
     pub pgno: u32,
     /// Its dbtime before the change; meaningless for [`PageOp::Format`].
     pub dbtime_before: u64,
-    /// The edits in order; `Format` only as the first.
+    /// The edits in order; a `Format` only as the first.
     pub ops: SmallVec<[PageOp; 1]>,
 }
 
@@ -240,7 +247,21 @@ impl PageChange {
 
     /// Whether it makes the page anew, so that what the page was need not be known.
     pub fn formats(&self) -> bool {
-        matches!(self.ops.first(), Some(PageOp::Format { .. }))
+        matches!(self.ops.first(), Some(PageOp::Format { .. } | PageOp::FormatLogged { .. }))
+    }
+
+    /// Decodes the page that it makes anew, if it makes one and came from the log. False if that is no page.
+    pub fn decode_page(&mut self, coding: &dyn PageCoding) -> bool {
+        for op in &mut self.ops {
+            let PageOp::FormatLogged { encoded } = op else { continue };
+            let mut page = vec![0; coding.page_bytes()].into_boxed_slice();
+            // Later edits rely on a page that keeps its rules.
+            if !coding.decode(self.pgno, encoded, &mut page) || PageRef::new(&page).validate().is_err() {
+                return false;
+            }
+            *op = PageOp::Format { page };
+        }
+        true
     }
 
     /// Makes the change and stamps the page with `dbtime`.
@@ -258,7 +279,7 @@ impl PageChange {
     /// Makes the change if the page is the one it was made for. `page` may be all zero if the change
     /// [formats](Self::formats) it.
     pub fn redo(&self, page: &mut [u8], dbtime: u64) -> Redo {
-        let found_dbtime = edb::page::PageRef::new(page).dbtime();
+        let found_dbtime = PageRef::new(page).dbtime();
         if found_dbtime >= dbtime {
             return Redo::AlreadyThere;
         }
@@ -315,6 +336,7 @@ impl PageOp {
                 page.set_flags(flags & !page_flags::FLUSH_TYPE | flush_type);
             }
             PageOp::Truncate { slot } => page.truncate(usize::from(*slot)),
+            PageOp::FormatLogged { .. } => return misfit("its page is not decoded"),
             PageOp::Format { .. } => {}
         }
         Ok(())

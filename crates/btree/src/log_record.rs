@@ -1,7 +1,8 @@
 //! The records of the log and their bytes.
 //!
 //! Invariants
-//! 1. `decode(encode(record))` is the record, if the coding of its database gives pages back.
+//! 1. `decode(encode(record))` is the record, but for pages that changes make anew: they stay encoded until somebody wants them
+//!    ([`PageChange::decode_page`]), so that the log can be read without its databases.
 //! 2. `decode` answers `None` on bytes that `encode` did not make, or a record that means something else; it never panics.
 //!    That the bytes are the ones written is the log segment's checksum's business.
 //!
@@ -193,19 +194,15 @@ impl LogRecord {
         }
     }
 
-    /// Reads the record that `bytes` are. `coding_of` knows the attached databases; it is needed where a change makes a page anew.
-    pub fn decode<'c>(
-        bytes: &[u8],
-        coding_of: impl Fn(u8) -> Option<&'c dyn PageCoding>,
-    ) -> Option<LogRecord> {
+    /// Reads the record that `bytes` are.
+    pub fn decode(bytes: &[u8]) -> Option<LogRecord> {
         let mut reader = Reader(bytes);
         let record = match reader.byte()? {
             CHANGES => {
                 let db = reader.byte()?;
-                let coding = coding_of(db);
                 let flags = reader.byte()?;
                 let dbtime = reader.int()?;
-                let mini = MiniTransaction::decode(flags, dbtime, coding, &mut reader)?;
+                let mini = MiniTransaction::decode(flags, dbtime, &mut reader)?;
                 LogRecord::Changes { db, dbtime, mini }
             }
             COMMIT => {
@@ -242,12 +239,7 @@ impl LogRecord {
 }
 
 impl MiniTransaction {
-    fn decode(
-        flags: u8,
-        dbtime: u64,
-        coding: Option<&dyn PageCoding>,
-        reader: &mut Reader,
-    ) -> Option<MiniTransaction> {
+    fn decode(flags: u8, dbtime: u64, reader: &mut Reader) -> Option<MiniTransaction> {
         if flags & !(IN_TRANSACTION | HAS_UNDO | COMPENSATES) != 0 {
             return None;
         }
@@ -257,7 +249,7 @@ impl MiniTransaction {
         // Not with capacity: the count is not proven yet.
         let mut changes = Vec::new();
         for _ in 0..count {
-            changes.push(PageChange::decode(dbtime, coding, reader)?);
+            changes.push(PageChange::decode(dbtime, reader)?);
         }
         Some(MiniTransaction { transaction, undo, compensates: flags & COMPENSATES != 0, changes })
     }
@@ -307,13 +299,13 @@ impl PageChange {
         }
     }
 
-    fn decode(dbtime: u64, coding: Option<&dyn PageCoding>, reader: &mut Reader) -> Option<PageChange> {
+    fn decode(dbtime: u64, reader: &mut Reader) -> Option<PageChange> {
         let pgno = reader.u32()?;
         let dbtime_before = dbtime.wrapping_sub(reader.int()?);
         let count = reader.int()?;
         let mut ops = smallvec::SmallVec::new();
         for _ in 0..count {
-            ops.push(PageOp::decode(pgno, coding, reader)?);
+            ops.push(PageOp::decode(reader)?);
         }
         Some(PageChange { pgno, dbtime_before, ops })
     }
@@ -353,10 +345,14 @@ impl PageOp {
                 out.push(9);
                 put_encoded(out, |out| coding.encode(pgno, page, out));
             }
+            PageOp::FormatLogged { encoded } => {
+                out.push(9);
+                put_encoded(out, |out| out.extend_from_slice(encoded));
+            }
         }
     }
 
-    fn decode(pgno: u32, coding: Option<&dyn PageCoding>, reader: &mut Reader) -> Option<PageOp> {
+    fn decode(reader: &mut Reader) -> Option<PageOp> {
         Some(match reader.byte()? {
             0 => PageOp::Insert {
                 slot: reader.u16()?,
@@ -372,12 +368,7 @@ impl PageOp {
             6 => PageOp::SetExternalHeader { header: reader.bytes()?.to_vec() },
             7 => PageOp::SetPageFlags { flags: reader.u32()? },
             8 => PageOp::Truncate { slot: reader.u16()? },
-            9 => {
-                let page = get_page(pgno, coding?, reader)?;
-                // Later edits rely on a page that keeps its rules.
-                PageRef::new(&page).validate().ok()?;
-                PageOp::Format { page }
-            }
+            9 => PageOp::FormatLogged { encoded: get_encoded(reader)?.into() },
             _ => return None,
         })
     }
@@ -397,12 +388,6 @@ fn get_encoded<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let (encoded, rest) = reader.0.split_at_checked(len as usize)?;
     reader.0 = rest;
     Some(encoded)
-}
-
-fn get_page(pgno: u32, coding: &dyn PageCoding, reader: &mut Reader) -> Option<Box<[u8]>> {
-    let encoded = get_encoded(reader)?;
-    let mut page = vec![0; coding.page_bytes()].into_boxed_slice();
-    coding.decode(pgno, encoded, &mut page).then_some(page)
 }
 
 impl PageCoding for PlainCoding {

@@ -173,9 +173,10 @@ impl MemoryDatabase {
         let mut pages = self.start.clone();
         for pass in 0..2 {
             for record in &self.log {
-                let record = LogRecord::decode(record, |_| Some(&self.coding)).unwrap();
-                let LogRecord::Changes { dbtime, mini, .. } = record else { panic!("{record:?}") };
-                for change in &mini.changes {
+                let record = LogRecord::decode(record).unwrap();
+                let LogRecord::Changes { dbtime, mut mini, .. } = record else { panic!("{record:?}") };
+                for change in &mut mini.changes {
+                    assert!(change.decode_page(&self.coding));
                     let redone = change.redo(&mut pages[change.pgno as usize], dbtime);
                     assert_eq!(redone, if pass == 0 { Redo::Applied } else { Redo::AlreadyThere });
                 }

@@ -102,10 +102,10 @@ impl DatabaseConfig {
     }
 
     /// How whole pages are written into the log.
-    pub(crate) fn coding(&self, page_bytes: usize) -> Box<dyn PageCoding> {
+    pub(crate) fn coding(&self, page_bytes: usize) -> Rc<dyn PageCoding> {
         match &self.codec {
-            Some(codec) => Box::new(CodecCoding { codec: codec.clone(), page_bytes }),
-            None => Box::new(PlainCoding { page_bytes }),
+            Some(codec) => Rc::new(CodecCoding { codec: codec.clone(), page_bytes }),
+            None => Rc::new(PlainCoding { page_bytes }),
         }
     }
 }

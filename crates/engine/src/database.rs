@@ -29,7 +29,7 @@ pub(crate) struct Database {
     pub(crate) id: u8,
     pub(crate) file: IoFile,
     pub(crate) counters: Counters,
-    pub(crate) coding: Box<dyn PageCoding>,
+    pub(crate) coding: Rc<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) image_id: Option<u64>,
     nodes: Option<Rc<dyn NodeFunction>>,
@@ -101,7 +101,7 @@ impl Database {
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
         cache.attach(
             self.id,
-            CachedDatabase::new(self.file.clone(), self.image_id, self.nodes.clone()),
+            CachedDatabase::new(self.file.clone(), self.coding.clone(), self.image_id, self.nodes.clone()),
             cache_bytes,
         );
     }

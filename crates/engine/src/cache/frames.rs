@@ -14,6 +14,7 @@ use world::FixedHashMap;
 use world::sync::Notify;
 
 use super::page::CachedPage;
+use super::redo::Deferred;
 use crate::log::{LogPosition, POSITION_END};
 
 /// Uses closer together than this count as one.
@@ -46,6 +47,12 @@ pub(crate) enum Holds {
     Page,
     /// A page that failed its check; only recovery keeps such a page, to repair it.
     Damaged,
+    /// What the file has of a page that redo has not made yet.
+    Deferred,
+    /// No page: redo has found that the file holds what it would make.
+    InFile {
+        dbtime: u64,
+    },
 }
 
 pub(crate) struct Frame {
@@ -63,8 +70,8 @@ pub(crate) struct Frame {
     pub(crate) leaving: bool,
     /// The page's header is already that of its next write.
     pub(crate) is_prepared: bool,
-    /// What the file holds, while redo makes the page again from the log.
-    pub(crate) in_file: Option<CachedPage>,
+    /// What redo will make of the page.
+    pub(super) deferred: Option<Box<Deferred>>,
     /// The frame waits in the queue of those that are ready for use.
     is_ready: Cell<bool>,
     pub(crate) arrival: Option<Notify>,
@@ -82,7 +89,7 @@ impl Frame {
             writing: false,
             leaving: false,
             is_prepared: false,
-            in_file: None,
+            deferred: None,
             is_ready: Cell::new(false),
             arrival: None,
         }
@@ -93,7 +100,8 @@ impl Frame {
     }
 
     fn may_leave(&self) -> bool {
-        self.pins == 0 && !self.writing && matches!(self.holds, Holds::Page | Holds::Damaged)
+        let is_settled = !matches!(self.holds, Holds::Nothing | Holds::Arriving);
+        self.pins == 0 && !self.writing && is_settled
     }
 }
 
@@ -248,12 +256,6 @@ impl Frames {
         &self.frames[frame as usize]
     }
 
-    /// A page that is in memory and did not fail its check.
-    pub(crate) fn page(&self, key: PageKey) -> Option<&CachedPage> {
-        let frame = self.get(self.find(key)?);
-        frame.page.as_ref().filter(|_| frame.holds == Holds::Page)
-    }
-
     fn uses_of(&self, frame: u32) -> &Uses {
         &self.uses[frame as usize]
     }
@@ -297,27 +299,24 @@ impl Frames {
         }
     }
 
-    /// Redo has made the page in `frame` again. If that is what the file holds, there is nothing to write. The file's copy
-    /// is kept as long as it is newer.
-    pub(crate) fn compare_with_file(&mut self, frame: u32) {
+    /// The page in `frame` is what the file holds, so there is nothing to write.
+    pub(crate) fn mark_clean(&mut self, frame: u32) {
         let slot = &mut self.frames[frame as usize];
-        let (Some(page), Some(in_file)) = (&slot.page, &slot.in_file) else { return };
-        let (made, held) = (page.view().dbtime(), in_file.view().dbtime());
-        if made < held {
-            return;
-        }
-        let is_same = made == held && page.says_the_same(in_file.view().to_ref());
-        slot.in_file = None;
-        if is_same && slot.is_dirty() {
+        if slot.is_dirty() {
             slot.first_dirty = POSITION_END;
             self.dirty_count -= 1;
         }
     }
 
+    /// Pages that redo has not made, or not kept.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = PageKey> {
+        let is_unsettled = |slot: &&Frame| matches!(slot.holds, Holds::Deferred | Holds::InFile { .. });
+        self.frames.iter().filter(is_unsettled).map(|slot| slot.key)
+    }
+
     /// The page is copied out to be written: it counts as in flight from its first change on.
     pub(crate) fn begin_write(&mut self, frame: u32) -> LogPosition {
         let slot = &mut self.frames[frame as usize];
-        slot.in_file = None;
         let first = std::mem::replace(&mut slot.first_dirty, POSITION_END);
         slot.writing = true;
         self.dirty_count -= 1;

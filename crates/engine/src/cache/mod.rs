@@ -16,6 +16,9 @@ mod change;
 mod frames;
 mod page;
 mod read;
+mod redo;
+#[cfg(test)]
+mod redo_tests;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -23,16 +26,17 @@ mod write;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use btree::NodeFunction;
+use btree::{NodeFunction, PageCoding};
 use smallvec::SmallVec;
 use world::sync::Notify;
 use world::{Stowage, World};
 
-pub(crate) use change::{Basis, CodecCoding, Rebuilt, RedoOutcome};
+pub(crate) use change::CodecCoding;
 use frames::Frames;
 pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
 pub use page::ImagePage;
+pub(crate) use redo::{Basis, LoggedPage, Rebuilt, RedoOutcome};
 pub(crate) use write::writes_under_way;
 
 use crate::config::InstanceConfig;
@@ -61,6 +65,8 @@ pub struct CacheStatus {
 /// A database as the cache sees it.
 pub(crate) struct CachedDatabase {
     pub(crate) file: IoFile,
+    /// How the log holds its pages.
+    coding: Rc<dyn PageCoding>,
     /// The image whose pages need no check.
     pub(crate) image_id: Option<u64>,
     /// What keeps its pages small while they are not in use.
@@ -77,12 +83,14 @@ pub(crate) struct CachedDatabase {
 impl CachedDatabase {
     pub(crate) fn new(
         file: IoFile,
+        coding: Rc<dyn PageCoding>,
         image_id: Option<u64>,
         nodes: Option<Rc<dyn NodeFunction>>,
     ) -> CachedDatabase {
         CachedDatabase {
             stowage: file.file().stowage(),
             file,
+            coding,
             image_id,
             nodes,
             unsynced: Cell::new(POSITION_END),

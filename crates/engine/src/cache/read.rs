@@ -16,6 +16,8 @@ const READ_BYTES_MAX: usize = 256 << 10;
 
 enum Found {
     Here(u32),
+    /// Redo has found it in the file, and kept nothing of it.
+    NotKept(u32),
     Arriving(Notify),
     Absent,
 }
@@ -48,6 +50,7 @@ impl Cache {
         loop {
             self.0.fate.check()?;
             match self.look_up(key) {
+                Found::NotKept(frame) => self.0.frames.borrow_mut().release(frame),
                 Found::Here(frame) => {
                     if stalled {
                         self.pass_on_room();
@@ -132,10 +135,10 @@ impl Cache {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return Found::Absent };
         let slot = frames.get_mut(frame);
-        if slot.holds == Holds::Arriving {
-            Found::Arriving(slot.arrival.get_or_insert_default().clone())
-        } else {
-            Found::Here(frame)
+        match slot.holds {
+            Holds::Arriving => Found::Arriving(slot.arrival.get_or_insert_default().clone()),
+            Holds::InFile { .. } => Found::NotKept(frame),
+            _ => Found::Here(frame),
         }
     }
 
@@ -202,7 +205,7 @@ impl Cache {
         first_damage.map_or(Ok(()), Err)
     }
 
-    fn damaged(&self, key: PageKey, reason: String) -> Error {
+    pub(super) fn damaged(&self, key: PageKey, reason: String) -> Error {
         let path = self.database(key.db).map_or_else(|_| String::new(), |db| db.file.path().to_owned());
         Error::DamagedPage { path, pgno: key.pgno, reason }
     }

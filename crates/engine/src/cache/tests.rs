@@ -1,9 +1,10 @@
 //! Which pages leave, and that whoever waits for a free one gets one.
 
 use std::ops::RangeInclusive;
+use std::rc::Rc;
 use std::time::Duration;
 
-use btree::Pager;
+use btree::{Pager, PlainCoding};
 use edb::page::{PageMut, page_flags};
 use futures_util::future::{Either, join_all, select};
 use smallvec::smallvec;
@@ -14,32 +15,38 @@ use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey};
 use crate::config::InstanceConfig;
 use crate::io::{Counters, IoFile};
 use crate::log::LogPosition;
-use crate::recovery::Prereader;
+use crate::recovery::{Prereader, runs};
 use crate::signal::{Fate, StopSignal};
 
-const PAGE_BYTES: usize = 4096;
+pub(super) const PAGE_BYTES: usize = 4096;
+/// Of each page in the file.
+pub(super) const FILE_DBTIME: u64 = 1000;
 const FILE_PAGES: u32 = 128;
 /// So many pages are freed at once when free ones are short.
 const FREED_AT_ONCE: usize = 8;
 
-fn key(pgno: u32) -> PageKey {
+pub(super) fn key(pgno: u32) -> PageKey {
     PageKey { db: 1, pgno }
 }
 
 /// The smallest cache over a file of valid pages.
-async fn small_cache(world: &World) -> Cache {
+pub(super) async fn small_cache(world: &World) -> Cache {
     let counters = Counters::default();
     let file = IoFile::open(world, "/v/1.edb", OpenMode::CreateNew, &counters).await.unwrap();
     for pgno in 1..=FILE_PAGES {
         let mut page = PageBuf::empty(PAGE_BYTES);
-        PageMut::format(page.as_mut_slice(), pgno, 7, page_flags::LEAF, 64).finish(pgno);
+        PageMut::format(page.as_mut_slice(), pgno, 7, page_flags::LEAF, FILE_DBTIME).finish(pgno);
         let offset = (u64::from(pgno) + 1) * PAGE_BYTES as u64;
         file.write(results::IoClass::InitWrite, offset, smallvec![page]).await.unwrap();
     }
     let mut config = InstanceConfig::new("/v", PAGE_BYTES);
     (config.flush_start, config.flush_stop) = (0.0, FREED_AT_ONCE as f64 / FRAMES_MIN as f64);
     let cache = Cache::new(world, &Fate::default(), &config);
-    cache.attach(1, CachedDatabase::new(file, None, None), 0);
+    cache.attach(
+        1,
+        CachedDatabase::new(file, Rc::new(PlainCoding { page_bytes: PAGE_BYTES }), None, None),
+        0,
+    );
     cache
 }
 
@@ -128,7 +135,7 @@ fn a_free_page_that_reading_ahead_does_not_use_goes_to_the_next_who_waits() {
     when_room_comes(|world, cache| async move {
         let prereader = Prereader::start(&world, &cache, FREED_AT_ONCE + 1);
         for pgno in [100; FREED_AT_ONCE].into_iter().chain([101]) {
-            prereader.add(&[(LogPosition::default(), key(pgno))]);
+            prereader.add(runs(&[(LogPosition::default(), key(pgno))]));
         }
         // All are under way now, and wait for room.
         world.sleep(Duration::from_millis(500)).await;

@@ -157,16 +157,22 @@ impl Cache {
 
     /// Starts writing the dirty page in `frame` together with its dirty neighbours.
     fn start_write(&self, frame: u32) {
-        let run = self.copy_run(frame);
+        let Ok(run) = self.0.fate.require(self.copy_run(frame)) else { return };
         self.0.writes_running.set(self.0.writes_running.get() + 1);
         let cache = self.clone();
         self.0.world.spawn_detached(async move { cache.write_run(run).await });
     }
 
-    fn copy_run(&self, frame: u32) -> Run {
+    fn copy_run(&self, frame: u32) -> Result<Run> {
+        let (db, range) = {
+            let frames = self.0.frames.borrow();
+            let limit = (WRITE_BYTES_MAX / self.0.page_bytes).saturating_sub(1).max(1);
+            (frames.get(frame).key.db, frames.dirty_run(frame, limit))
+        };
+        for pgno in range.clone() {
+            self.settle(PageKey { db, pgno })?;
+        }
         let mut frames = self.0.frames.borrow_mut();
-        let db = frames.get(frame).key.db;
-        let range = frames.dirty_run(frame, (WRITE_BYTES_MAX / self.0.page_bytes).saturating_sub(1).max(1));
         let mut run = Run {
             first: PageKey { db, pgno: *range.start() },
             frames: SmallVec::new(),
@@ -184,7 +190,7 @@ impl Cache {
             let first_dirty = frames.begin_write(frame);
             run.frames.push((frame, first_dirty));
         }
-        run
+        Ok(run)
     }
 
     /// Puts pages that were not used of late into less space, where the world can; a dirty one as it will be written.

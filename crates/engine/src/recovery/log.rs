@@ -1,36 +1,41 @@
-//! Logs taken apart into the records that replay works on.
+//! Logs taken apart into the records that replay works on, and into what all of them say.
 //!
-//! Most of that needs no database, so another thread does it ([`Chain::take_apart`]) while replay goes on with the log before.
-//! What is left for this one, [`Recovery::generation`], is what only a database can read, and what all records say of its
-//! counters.
+//! None of that needs the databases, so another thread does it ([`Chain::take_apart`]) while replay goes on with the log
+//! before.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use btree::{LogRecord, PageCoding};
-use edb::log::{LogDamage, LogHeader, Records, SEGMENT_BYTES};
+use btree::LogRecord;
+use edb::log::{LogHeader, Records, SEGMENT_BYTES};
 
+use super::preread::{Run, runs};
 use super::{Participants, Recovery, Replay, database, takes_part};
 use crate::cache::PageKey;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::{LogContents, damaged};
 
-/// A log generation, decoded.
+/// What replay needs of the log.
+#[derive(Clone)]
+pub(super) struct Scope {
+    pub(super) participants: Participants,
+    /// Where redo begins.
+    pub(super) start: LogPosition,
+}
+
+/// A log generation, or a part of one.
+#[derive(Default)]
 pub(super) struct Generation {
     pub(super) number: u32,
-    /// Where each begins and ends.
+    /// Where each begins and ends; those before the start of redo are left out.
     pub(super) records: Vec<(LogPosition, LogPosition, LogRecord)>,
+    /// The pages that replaying it needs.
+    pub(super) runs: Vec<Run>,
+    /// By database: the newest dbtime, and where the first record of it ends.
+    dbtimes: BTreeMap<u8, (u64, LogPosition)>,
+    newest_transaction: u32,
 }
-
-/// A record as far as it can be read without its database.
-pub(super) enum Read {
-    Record(LogRecord),
-    /// A change in it makes a page anew, which the coding of its database has written; or it makes no sense.
-    Bytes(Box<[u8]>),
-}
-
-/// Records, and where each begins and ends.
-pub(super) type Stretch = Vec<(LogPosition, LogPosition, Read)>;
 
 /// The logs so far.
 #[derive(Clone, Default)]
@@ -42,7 +47,7 @@ pub(super) struct Chain {
 /// A log, and the chain up to its end.
 pub(super) struct LogTakenApart {
     pub(super) path: String,
-    pub(super) records: Stretch,
+    pub(super) generation: Generation,
     /// Of the last log only.
     pub(super) tail: Option<Tail>,
     pub(super) chain: Chain,
@@ -68,6 +73,7 @@ impl Chain {
         mut log: LogContents,
         number: u32,
         is_last: bool,
+        scope: &Scope,
     ) -> Result<LogTakenApart> {
         let header = *log.header();
         if header.generation != number || self.newest.is_some_and(|newest| !header.follows(&newest)) {
@@ -85,67 +91,56 @@ impl Chain {
             Tail { is_cut, next_segment: log.next_segment(), leftover: log.leftover() }
         });
         self.newest = Some(header);
-        let records = read_records(&mut self.records, LogPosition::new(number, 0, 0), log.segments());
-        let records = records.map_err(|damage| damaged(&path, &damage.to_string()))?;
-        Ok(LogTakenApart { path, records, tail, chain: self })
-    }
-}
-
-/// The records that end in these segments, the first of which begins at `from` or before.
-pub(super) fn read_records<'s>(
-    records: &mut Records,
-    from: LogPosition,
-    segments: impl Iterator<Item = &'s [u8; SEGMENT_BYTES]>,
-) -> Result<Stretch, LogDamage> {
-    let (mut stretch, mut begin) = (Stretch::new(), from);
-    for segment in segments {
-        records.push(segment, |end, bytes| {
-            let record = LogRecord::decode(bytes, |_| None);
-            let read = record.map_or_else(|| Read::Bytes(bytes.into()), Read::Record);
-            stretch.push((std::mem::replace(&mut begin, end), end, read));
-        })?;
-    }
-    Ok(stretch)
-}
-
-impl Recovery<'_> {
-    /// The records behind `start`, and what all of them say of how far modification counters have come.
-    ///
-    /// # Errors
-    /// A record that makes no sense.
-    pub(super) fn generation(
-        &self,
-        path: &str,
-        number: u32,
-        stretch: Stretch,
-        start: LogPosition,
-        replay: &mut Replay,
-    ) -> Result<Generation> {
-        let coding =
-            |db: u8| database(self.databases, db).map(|database| &*database.coding as &dyn PageCoding);
-        let mut records = Vec::with_capacity(stretch.len());
-        for (begin, end, read) in stretch {
-            let strange = || damaged(path, &format!("the log record before {end:?} makes no sense"));
-            let record = match read {
-                Read::Record(record) => record,
-                Read::Bytes(bytes) => LogRecord::decode(&bytes, coding).ok_or_else(strange)?,
-            };
-            if let LogRecord::Changes { db, dbtime, mini } = &record {
-                let counter = &database(self.databases, *db).ok_or_else(strange)?.dbtime;
-                counter.set(counter.get().max(*dbtime));
-                replay.transactions.note_id(mini.transaction.unwrap_or(0));
-            }
-            if end > start {
-                records.push((begin, end, record));
-            }
-        }
-        Ok(Generation { number, records })
+        let from = LogPosition::new(number, 0, 0);
+        let generation = Generation::read(&path, &mut self.records, from, log.segments(), scope)?;
+        Ok(LogTakenApart { path, generation, tail, chain: self })
     }
 }
 
 impl Generation {
+    /// The records that end in these segments, the first of which begins at `from` or before.
+    ///
+    /// # Errors
+    /// Bytes or a record that make no sense.
+    pub(super) fn read<'s>(
+        path: &str,
+        records: &mut Records,
+        from: LogPosition,
+        segments: impl Iterator<Item = &'s [u8; SEGMENT_BYTES]>,
+        scope: &Scope,
+    ) -> Result<Generation> {
+        let mut generation = Generation { number: from.generation(), ..Generation::default() };
+        let (mut begin, mut strange) = (from, None);
+        for segment in segments {
+            let read = records.push(segment, |end, bytes| {
+                let begin = std::mem::replace(&mut begin, end);
+                match LogRecord::decode(bytes) {
+                    Some(record) => generation.add(begin, end, record, scope.start),
+                    None => drop(strange.get_or_insert(end)),
+                }
+            });
+            read.map_err(|damage| damaged(path, &damage.to_string()))?;
+        }
+        if let Some(end) = strange {
+            return Err(makes_no_sense(path, end));
+        }
+        generation.runs = runs(&generation.pages(&scope.participants));
+        Ok(generation)
+    }
+
+    fn add(&mut self, begin: LogPosition, end: LogPosition, record: LogRecord, start: LogPosition) {
+        if let LogRecord::Changes { db, dbtime, mini } = &record {
+            let newest = &mut self.dbtimes.entry(*db).or_insert((0, end)).0;
+            *newest = (*newest).max(*dbtime);
+            self.newest_transaction = self.newest_transaction.max(mini.transaction.unwrap_or(0));
+        }
+        if end > start {
+            self.records.push((begin, end, record));
+        }
+    }
+
     /// The pages that replaying it needs, in the order of the log, and the ends of the records that need them.
-    pub(super) fn pages(&self, participants: &Participants) -> Vec<(LogPosition, PageKey)> {
+    fn pages(&self, participants: &Participants) -> Vec<(LogPosition, PageKey)> {
         let mut pages = Vec::new();
         for (_, end, record) in &self.records {
             match record {
@@ -160,5 +155,24 @@ impl Generation {
             }
         }
         pages
+    }
+}
+
+fn makes_no_sense(path: &str, end: LogPosition) -> Error {
+    damaged(path, &format!("the log record before {end:?} makes no sense"))
+}
+
+impl Recovery<'_> {
+    /// Takes note of what all records say, replayed or not: how far counters have come.
+    ///
+    /// # Errors
+    /// A record of a database that is not there.
+    pub(super) fn note(&self, path: &str, generation: &Generation, replay: &mut Replay) -> Result<()> {
+        for (&db, &(dbtime, first_end)) in &generation.dbtimes {
+            let database = database(self.databases, db).ok_or_else(|| makes_no_sense(path, first_end))?;
+            database.dbtime.set(database.dbtime.get().max(dbtime));
+        }
+        replay.transactions.note_id(generation.newest_transaction);
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@
 //! 4. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
 //!    pass for a continuation.
 //!
-//! Limits: while a generation is replayed, the pages of the next one are read, and the one after that is read and taken apart (`log`).
+//! Limits: while a generation is replayed, the next one is read and taken apart (`log`), and then its pages are read.
 
 mod branch;
 mod log;
@@ -30,7 +30,7 @@ use results::IoClass;
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, SECTOR_BYTES, World};
 
-use crate::cache::{Cache, PageKey};
+use crate::cache::{Cache, LoggedPage, PageKey};
 use crate::checkpoint;
 use crate::config::InstanceConfig;
 use crate::database::Database;
@@ -42,9 +42,11 @@ use crate::log::{LogNames, LogPosition, Signature};
 use crate::transactions::Transactions;
 
 pub use branch::{BranchCounts, RecoveryBranch};
-use log::{Chain, Generation, LogTakenApart};
-use pages::{PageImage, PageStates};
+use log::{Chain, Generation, LogTakenApart, Scope};
+use pages::PageStates;
 pub(crate) use preread::Prereader;
+#[cfg(test)]
+pub(crate) use preread::runs;
 pub use standby::{Standby, changed_pages, cut_back, saved_checkpoint};
 
 /// What recovery did.
@@ -135,11 +137,10 @@ impl Recovery<'_> {
         let mut report = RecoveryReport::default();
         let last = self.settle_names(files, &mut report).await?;
         let current = self.names.current();
-        let newest =
-            LogContents::read(self.world, &current, self.segments, self.counters, IoClass::LogRead).await?;
-        let (header, is_full) = (*newest.header(), newest.is_complete());
+        let header = self.read_header(&current).await?;
         let participants = self.participants(&header).await?;
-        self.check_required(participants.1, header.generation, is_full)?;
+        let is_full = participants.1 > last && self.is_full(&current).await?;
+        self.check_required(participants.1, last, is_full)?;
         let start = self.start(files, &header, &participants.0, &mut report).await?;
         report.log_end = start;
         let mut replay = Replay::new(participants, report);
@@ -148,6 +149,7 @@ impl Recovery<'_> {
         self.cache.keep_damaged(false);
         let (next_segment, chain) = replayed?;
         self.judge_pages(&replay.pages)?;
+        self.cache.settle_all()?;
         replay.report.redo_seconds = self.world.now().since(started).as_secs_f64();
 
         let writing = self.world.now();
@@ -165,6 +167,11 @@ impl Recovery<'_> {
         })
     }
 
+    async fn read_header(&self, path: &str) -> Result<LogHeader> {
+        let header = read_header(self.world, path, self.counters, IoClass::LogRead).await?;
+        header.ok_or_else(|| damaged(path, "its header is not intact"))
+    }
+
     fn database(&self, db: u8) -> Option<&Rc<Database>> {
         database(self.databases, db)
     }
@@ -176,8 +183,7 @@ impl Recovery<'_> {
         match (files.current, newest_archive) {
             (true, newest_archive) => {
                 let current = self.names.current();
-                let header = read_header(self.world, &current, self.counters, IoClass::LogRead).await?;
-                let header = header.ok_or_else(|| damaged(&current, "its header is not intact"))?;
+                let header = self.read_header(&current).await?;
                 // Closed logs that had been removed may be back, so the newest need not be the one before.
                 match newest_archive {
                     Some(archive) if archive >= header.generation => {
@@ -221,6 +227,12 @@ impl Recovery<'_> {
             return Err(self.missing(required));
         }
         Ok(())
+    }
+
+    /// Whether every segment of a log that carries records is usable.
+    async fn is_full(&self, path: &str) -> Result<bool> {
+        let log = LogContents::read(self.world, path, self.segments, self.counters, IoClass::LogRead).await?;
+        Ok(log.is_complete())
     }
 
     /// Removals of old logs that were not durable can come back with gaps between them: what lies behind a gap goes
@@ -318,13 +330,13 @@ impl Recovery<'_> {
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<(u16, RecordChain)> {
-        let mut loaded: Option<Generation> = None;
         let mut free_segment = 1;
         // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be there yet. Its
         // records are needed no more, but where it ends is.
         let mut number = start.generation().min(last.generation);
         let mut chain = Chain::default();
-        let mut next = self.log(number, last, &chain).await?;
+        let scope = Scope { participants: replay.participants.clone(), start };
+        let mut next = self.log(number, last, &chain, &scope, prereader).await?;
         while let Some(log) = next {
             chain = log.chain;
             if let Some(tail) = log.tail {
@@ -341,28 +353,27 @@ impl Recovery<'_> {
                     replay.report.branches.count(RecoveryBranch::TailWiped);
                 }
             }
-            let generation = self.generation(&log.path, number, log.records, start, replay)?;
-            prereader.add(&generation.pages(&replay.participants));
-            let before = loaded.replace(generation);
-            let replaying = async {
-                match before {
-                    Some(before) => self.replay_one(before, replay, prereader).await,
-                    None => Ok(()),
-                }
-            };
+            self.note(&log.path, &log.generation, replay)?;
             number += 1;
-            let (replayed, following) = join(replaying, self.log(number, last, &chain)).await;
+            let following = self.log(number, last, &chain, &scope, prereader);
+            let replaying = self.replay_one(log.generation, replay, prereader);
+            let (replayed, following) = join(replaying, following).await;
             replayed?;
             next = following?;
-        }
-        if let Some(generation) = loaded {
-            self.replay_one(generation, replay, prereader).await?;
         }
         Ok((free_segment, chain.records.chain()))
     }
 
-    /// The log of this number, which follows `chain`, taken apart; `None` behind the last one.
-    async fn log(&self, number: u32, last: &LogHeader, chain: &Chain) -> Result<Option<LogTakenApart>> {
+    /// The log of this number, which follows `chain`, taken apart; `None` behind the last one. Its pages are read ahead from
+    /// now on.
+    async fn log(
+        &self,
+        number: u32,
+        last: &LogHeader,
+        chain: &Chain,
+        scope: &Scope,
+        prereader: &Prereader,
+    ) -> Result<Option<LogTakenApart>> {
         if number > last.generation {
             return Ok(None);
         }
@@ -373,8 +384,11 @@ impl Recovery<'_> {
         }
         let log =
             LogContents::read(self.world, &path, self.segments, self.counters, IoClass::LogRead).await?;
-        let chain = chain.clone();
-        self.world.compute(move || chain.take_apart(path, log, number, is_last)).await.map(Some)
+        let (chain, scope) = (chain.clone(), scope.clone());
+        let work = move || chain.take_apart(path, log, number, is_last, &scope);
+        let mut log = self.world.compute(work).await?;
+        prereader.add(std::mem::take(&mut log.generation.runs));
+        Ok(Some(log))
     }
 
     /// Zeroes segments behind the last valid one.
@@ -447,7 +461,7 @@ impl Recovery<'_> {
         match record {
             LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.participants, db, end) => {
                 let Replay { pages, report, .. } = replay;
-                self.replay_changes(db, dbtime, &mini, (start, end), pages, report).await?;
+                self.replay_changes(db, dbtime, mini.changes, (start, end), pages, report).await?;
                 let Some(transaction) = mini.transaction else { return Ok(()) };
                 if mini.compensates {
                     replay.report.branches.count(RecoveryBranch::CompensationRepeated);
@@ -462,8 +476,8 @@ impl Recovery<'_> {
                 if takes_part(&replay.participants, db, end) =>
             {
                 let Replay { pages, report, .. } = replay;
-                let image = PageImage { key: PageKey { db, pgno }, dbtime, encoded: &encoded };
-                self.replay_image(image, (start, end), pages, report).await?;
+                let image = LoggedPage { dbtime, encoded };
+                self.replay_image(PageKey { db, pgno }, image, (start, end), pages, report).await?;
             }
             LogRecord::Extend { db, before, pages } if takes_part(&replay.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");

@@ -14,16 +14,15 @@
 //! 3. A base is written back, so what a torn write left is replaced, unless the file holds durably, node by node, what redo
 //!    has made of it: most pages were written before the crash.
 //!
-//! Limits: until redo has come as far as the file, what the file holds is kept in memory beside what redo makes of the page.
+//! Limits: until redo has come as far as the file, what the file holds is kept in memory beside what the log says of the page.
 
 use std::collections::BTreeMap;
 
-use btree::MiniTransaction;
-use edb::page::PageRef;
-use world::{FixedHashSet, PageBuf};
+use btree::PageChange;
+use world::FixedHashSet;
 
 use super::{Recovery, RecoveryBranch, RecoveryReport};
-use crate::cache::{Basis, PageKey, Rebuilt, RedoOutcome};
+use crate::cache::{Basis, LoggedPage, PageKey, Rebuilt, RedoOutcome};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 
@@ -66,57 +65,43 @@ impl PageStates {
     }
 }
 
-/// A page as the coding of its database has put it into the log.
-pub(super) struct PageImage<'a> {
-    pub(super) key: PageKey,
-    pub(super) dbtime: u64,
-    pub(super) encoded: &'a [u8],
-}
-
 impl Recovery<'_> {
     /// A whole page from the log.
     pub(super) async fn replay_image(
         &self,
-        image: PageImage<'_>,
+        key: PageKey,
+        image: LoggedPage,
         (start, end): (LogPosition, LogPosition),
         pages: &mut PageStates,
         report: &mut RecoveryReport,
     ) -> Result<()> {
-        let (key, dbtime) = (image.key, image.dbtime);
+        let dbtime = image.dbtime;
+        let is_based = pages.based.contains(&key);
+        let is_later = || is_based && self.cache.version(key) == Some(dbtime);
         let mut pins = self.cache.pins();
-        self.cache.fetch(key, &mut pins).await?;
-        let version = self.cache.version(key);
-        if planted!(VerifiedPageTrusted) && version >= Some(dbtime) {
+        // What redo has come to needs no bytes of the file.
+        if !is_later() {
+            self.cache.fetch(key, &mut pins).await?;
+        }
+        if planted!(VerifiedPageTrusted) && self.cache.version(key) >= Some(dbtime) {
             pages.based.insert(key);
             return Ok(());
         }
-        if pages.based.contains(&key) && version == Some(dbtime) {
-            debug_assert!(
-                self.cache.says(key, PageRef::new(self.decoded(&image)?.as_slice())),
-                "page {} is not what its log image says",
-                key.pgno
-            );
+        if is_later() {
+            self.cache.renew(key, image).map_err(|reason| self.page_error(key, &reason))?;
             report.branches.count(RecoveryBranch::LaterImage);
             return Ok(());
         }
-        match self.cache.rebuild(key, self.decoded(&image)?, start, end) {
-            Some(Rebuilt::FailedCheck) => {
+        match self.cache.rebuild(key, image, start, end) {
+            Ok(Rebuilt::FailedCheck) => {
                 report.pages_repaired += 1;
                 report.branches.count(RecoveryBranch::DamagedPageFromImage);
             }
-            Some(Rebuilt::Verified) => report.branches.count(RecoveryBranch::VerifiedPageFromImage),
-            None => return Err(self.page_error(key, "it left memory while it was held")),
+            Ok(Rebuilt::Verified) => report.branches.count(RecoveryBranch::VerifiedPageFromImage),
+            Err(reason) => return Err(self.page_error(key, &reason)),
         }
         self.has_base(key, pages, report);
         Ok(())
-    }
-
-    fn decoded(&self, image: &PageImage<'_>) -> Result<PageBuf> {
-        let PageImage { key, dbtime, encoded } = *image;
-        let coding = &self.database(key.db).expect("participants are attached").coding;
-        let page = PageBuf::written_by(coding.page_bytes(), |page| coding.decode(key.pgno, encoded, page));
-        page.filter(|page| PageRef::new(page.as_unsealed_slice()).dbtime() == dbtime)
-            .ok_or_else(|| self.page_error(key, "its image in the log makes no sense"))
     }
 
     fn has_base(&self, key: PageKey, pages: &mut PageStates, report: &mut RecoveryReport) {
@@ -131,13 +116,13 @@ impl Recovery<'_> {
         &self,
         db: u8,
         dbtime: u64,
-        mini: &MiniTransaction,
+        changes: Vec<PageChange>,
         (start, end): (LogPosition, LogPosition),
         pages: &mut PageStates,
         report: &mut RecoveryReport,
     ) -> Result<()> {
         let mut pins = self.cache.pins();
-        for change in &mini.changes {
+        for change in changes {
             let key = PageKey { db, pgno: change.pgno };
             self.cache.fetch(key, &mut pins).await?;
             match self.cache.redo(db, change, dbtime, pages.basis(&key), start, end) {

@@ -28,7 +28,7 @@ pub(crate) struct Prereader {
 }
 
 /// Neighbouring pages, ascending.
-struct Run {
+pub(crate) struct Run {
     /// Where the first record that names one of them ends.
     at: LogPosition,
     db: u8,
@@ -114,9 +114,9 @@ impl Prereader {
         Prereader { shared, tasks }
     }
 
-    /// The pages that the next stretch of log needs, in its order, with the ends of the records that need them.
-    pub(crate) fn add(&self, pages: &[(LogPosition, PageKey)]) {
-        self.shared.queue.borrow_mut().extend(runs(pages));
+    /// The pages that the next stretch of log needs.
+    pub(crate) fn add(&self, runs: Vec<Run>) {
+        self.shared.queue.borrow_mut().extend(runs);
         self.shared.wanted.notify_all();
     }
 
@@ -183,8 +183,9 @@ impl PrereadQueue {
     }
 }
 
-/// The pages in the order in which the log first names them, each once, each with its neighbours.
-fn runs(named: &[(LogPosition, PageKey)]) -> Vec<Run> {
+/// The pages in the order in which the log first names them, each once, each with its neighbours. `named`: with the ends of
+/// the records that name them.
+pub(crate) fn runs(named: &[(LogPosition, PageKey)]) -> Vec<Run> {
     let mut left: BTreeSet<(u8, u32)> = named.iter().map(|(_, key)| (key.db, key.pgno)).collect();
     let mut runs = Vec::new();
     for &(at, PageKey { db, pgno }) in named {

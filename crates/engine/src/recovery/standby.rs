@@ -25,7 +25,7 @@ use edb::page::PageMut;
 use results::IoClass;
 use world::{OpenMode, PageBuf, World};
 
-use super::log::read_records;
+use super::log::{Generation, Scope};
 use super::{Prereader, Recovery, RecoveryReport, Redone, Replay};
 use crate::cache::PageKey;
 use crate::checkpoint::{self, CheckpointFile};
@@ -145,7 +145,7 @@ impl Standby {
             let key = PageKey { db, pgno: *pgno };
             let mut pins = cache.pins();
             cache.fetch(key, &mut pins).await?;
-            if cache.rebuild(key, PageBuf::copy_of(bytes), self.start, self.at).is_none() {
+            if cache.put(key, PageBuf::copy_of(bytes), self.start, self.at).is_none() {
                 return Err(Error::Refused(format!("page {pgno} left memory while it was held")));
             }
             self.replay.pages.give(key);
@@ -177,6 +177,7 @@ impl Standby {
         let (cache, key) = (&self.opening.cache, PageKey { db, pgno });
         let mut pins = cache.pins();
         cache.fetch(key, &mut pins).await?;
+        cache.settle(key)?;
         let found = cache.view(db).page(pgno).map(btree::PageView::to_vec);
         let mut bytes = found.map_err(|_| Error::Refused(format!("page {pgno} is damaged here, too")))?;
         if self.replay.pages.unproven().any(|unproven| unproven == key) {
@@ -201,6 +202,7 @@ impl Standby {
         let is_full = self.at.generation() > last;
         recovery.check_required(self.replay.required, last, is_full)?;
         recovery.judge_pages(&self.replay.pages)?;
+        recovery.cache.settle_all()?;
         recovery.cache.write_all(WRITES_BESIDE_USERS).await?;
         let file =
             IoFile::open(recovery.world, &recovery.names.current(), OpenMode::ReadWrite, recovery.counters)
@@ -271,9 +273,6 @@ pub async fn changed_pages(
 ) -> Result<BTreeSet<(u8, u32)>> {
     let names = LogNames::new(&config.log_directory, &config.log_base);
     let segments = config.segments()?;
-    let codings: Vec<_> =
-        config.databases.iter().map(|database| database.coding(config.page_bytes)).collect();
-    let coding = |db: u8| codings.get(usize::from(db).wrapping_sub(1)).map(|coding| &**coding);
     let mut pages = BTreeSet::new();
     let mut records = Records::new();
     let mut at = LogPosition::new(from.generation(), 0, 0);
@@ -292,7 +291,7 @@ pub async fn changed_pages(
                 if end <= from {
                     return;
                 }
-                match LogRecord::decode(bytes, coding) {
+                match LogRecord::decode(bytes) {
                     Some(LogRecord::Changes { db, mini, .. }) => {
                         pages.extend(mini.changes.iter().map(|change| (db, change.pgno)));
                     }
@@ -384,10 +383,11 @@ async fn replay_stretches(
         }
         let in_use =
             bytes.iter().zip(at.segment()..).filter(|(_, number)| (1..segments - 1).contains(number));
-        let taken = read_records(records, *at, in_use.map(|(segment, _)| segment));
-        let taken = taken.map_err(|damage| damaged(&path, &damage.to_string()))?;
-        let generation = recovery.generation(&path, number, taken, start, replay)?;
-        prereader.add(&generation.pages(&replay.participants));
+        let in_use = in_use.map(|(segment, _)| segment);
+        let scope = Scope { participants: replay.participants.clone(), start };
+        let mut generation = Generation::read(&path, records, *at, in_use, &scope)?;
+        recovery.note(&path, &generation, replay)?;
+        prereader.add(std::mem::take(&mut generation.runs));
         recovery.replay_records(generation, replay, prereader).await?;
         replay.report.logs_replayed += u32::from(stretch.closes);
         *at = stretch.end();

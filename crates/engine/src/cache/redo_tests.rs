@@ -1,0 +1,244 @@
+//! What redo makes of a page, when, and what becomes of what the file holds.
+
+use btree::{EntryData, PageChange, PageCoding, PageOp, Pager, PlainCoding};
+use edb::page::{PageMut, page_flags};
+use world::World;
+use world::sim::{SimConfig, Simulation};
+
+use super::redo::{Basis, LoggedPage, Rebuilt, RedoOutcome};
+use super::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
+use super::{Cache, Pins};
+use crate::log::{LogPosition, POSITION_END};
+
+const PGNO: u32 = 5;
+
+fn at(segment: u16) -> LogPosition {
+    LogPosition::new(1, segment, 0)
+}
+
+/// The page as it was at `dbtime`: as the file has it later, but for its nodes.
+fn logged(dbtime: u64, nodes: &[&[u8]]) -> LoggedPage {
+    let mut page = vec![0; PAGE_BYTES];
+    let mut edit = PageMut::format(&mut page, PGNO, 7, page_flags::LEAF, dbtime);
+    for (slot, node) in nodes.iter().enumerate() {
+        edit.insert(slot, &[slot as u8], node, 0).unwrap();
+    }
+    let mut encoded = Vec::new();
+    PlainCoding { page_bytes: PAGE_BYTES }.encode(PGNO, &page, &mut encoded);
+    LoggedPage { dbtime, encoded: encoded.into() }
+}
+
+fn change(dbtime_before: u64, op: PageOp) -> PageChange {
+    PageChange::one(PGNO, dbtime_before, op)
+}
+
+fn delete(dbtime_before: u64) -> PageChange {
+    change(dbtime_before, PageOp::Delete { slot: 0 })
+}
+
+fn replace(dbtime_before: u64, data: &[u8]) -> PageChange {
+    change(dbtime_before, PageOp::Replace { slot: 0, data: EntryData::from(data) })
+}
+
+struct Redo<'a>(&'a Cache);
+
+impl Redo<'_> {
+    fn rebuild(&self, image: LoggedPage) -> Rebuilt {
+        self.0.rebuild(key(PGNO), image, at(1), at(2)).unwrap()
+    }
+
+    /// Redo of the change that follows `dbtime_before`.
+    fn redo(&self, change: PageChange) -> RedoOutcome {
+        let dbtime = change.dbtime_before + 1;
+        self.0.redo(1, change, dbtime, Basis::Log, at(3), at(4))
+    }
+
+    fn dirty(&self) -> u64 {
+        self.0.status().dirty_pages
+    }
+
+    /// The data of the first node, if the page can be seen.
+    fn seen(&self) -> Option<Vec<u8>> {
+        let view = self.0.view(1);
+        let page = view.page(PGNO).ok()?;
+        let node = (page.node_count() > 0).then(|| page.node(0).data.to_vec());
+        Some(node.unwrap_or_default())
+    }
+
+    async fn held(&self) -> Pins {
+        let mut pins = self.0.pins();
+        self.0.fetch(key(PGNO), &mut pins).await.unwrap();
+        pins
+    }
+
+    /// The page as it is read from the file.
+    async fn in_file(&self) -> Vec<u8> {
+        let database = self.0.database(1).unwrap();
+        let offset = (u64::from(PGNO) + 1) * PAGE_BYTES as u64;
+        let page = database.file.read_one(results::IoClass::TransactionalRead, offset, PAGE_BYTES).await;
+        let page = page.unwrap();
+        let page = edb::page::PageRef::new(page.as_slice());
+        if page.node_count() > 0 { page.node(0).data.to_vec() } else { Vec::new() }
+    }
+}
+
+/// Runs `test` on a small cache, whose page has been fetched for redo.
+fn redoing<F: Future<Output = ()>>(test: impl FnOnce(World, Cache) -> F) {
+    let sim = Simulation::new(1, SimConfig::default());
+    let world = sim.host("h");
+    sim.volume("h", "/v", 1 << 30);
+    sim.run_until(async {
+        let cache = small_cache(&world).await;
+        cache.keep_damaged(true);
+        test(world.clone(), cache).await;
+    });
+}
+
+#[test]
+fn what_the_file_holds_is_neither_kept_nor_written() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let pins = redo.held().await;
+        assert_eq!(redo.rebuild(logged(FILE_DBTIME - 1, &[b"goes"])), Rebuilt::Verified);
+        assert_eq!((redo.dirty(), cache.oldest_unsafe()), (1, at(1)), "it counts as changed");
+        assert_eq!(redo.seen(), None, "nobody sees what redo has not made");
+        assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
+        assert_eq!((redo.dirty(), cache.oldest_unsafe()), (0, POSITION_END));
+        assert_eq!((redo.seen(), cache.version(key(PGNO))), (None, Some(FILE_DBTIME)));
+        assert!(!cache.is_absent(key(PGNO)), "it need not be read ahead");
+        drop(pins);
+        let _pins = redo.held().await;
+        assert_eq!(redo.seen(), Some(Vec::new()), "whoever wants it reads it");
+    });
+}
+
+#[test]
+fn what_the_file_has_otherwise_is_written_as_the_log_has_it() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        redo.rebuild(logged(FILE_DBTIME - 1, &[b"old"]));
+        assert_eq!(redo.redo(replace(FILE_DBTIME - 1, b"new")), RedoOutcome::Applied);
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"new".to_vec(), 1));
+        cache.write_all(1).await.unwrap();
+        assert_eq!(redo.in_file().await, b"new");
+    });
+}
+
+/// Only what was read from the file, and is as it was read, says what the file holds.
+#[test]
+fn what_redo_has_made_is_not_taken_for_what_the_file_holds() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        for _ in 0..2 {
+            redo.rebuild(logged(FILE_DBTIME - 1, &[b"old"]));
+            assert_eq!(redo.redo(replace(FILE_DBTIME - 1, b"new")), RedoOutcome::Applied);
+            assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"new".to_vec(), 1));
+        }
+    });
+}
+
+/// It was not written since it became dirty, so its changes come next.
+#[test]
+fn a_page_that_the_file_holds_as_logged_stays() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        redo.rebuild(logged(FILE_DBTIME, &[]));
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (Vec::new(), 0));
+    });
+}
+
+#[test]
+fn a_page_is_made_before_it_is_written_or_seen() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        redo.rebuild(logged(10, &[b"old"]));
+        assert_eq!(redo.redo(replace(10, b"new")), RedoOutcome::Applied);
+        assert_eq!((redo.seen(), cache.version(key(PGNO))), (None, Some(11)));
+        cache.write_all(1).await.unwrap();
+        assert_eq!((redo.in_file().await, redo.seen().unwrap()), (b"new".to_vec(), b"new".to_vec()));
+        redo.rebuild(logged(FILE_DBTIME, &[b"later"]));
+        assert_eq!(redo.seen().unwrap(), b"later", "the file has nothing newer any more");
+    });
+}
+
+#[test]
+fn redo_ends_with_every_page_made() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let pins = redo.held().await;
+        redo.rebuild(logged(10, &[b"old"]));
+        drop(pins);
+        cache.settle_all().unwrap();
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"old".to_vec(), 1));
+    });
+}
+
+#[test]
+fn changes_do_not_wait_in_any_number() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        redo.rebuild(logged(1, &[b"old"]));
+        for dbtime in 1..=256 {
+            assert_eq!(redo.redo(replace(dbtime, &dbtime.to_le_bytes())), RedoOutcome::Applied);
+            assert_eq!(redo.seen(), None);
+        }
+        assert_eq!(redo.redo(replace(257, b"made")), RedoOutcome::Applied);
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"made".to_vec(), 1));
+    });
+}
+
+#[test]
+fn a_change_of_another_version_is_refused_although_the_page_is_not_made() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        redo.rebuild(logged(10, &[b"old"]));
+        for strange in [9, 11] {
+            let outcome = redo.redo(replace(strange, b"new"));
+            assert!(matches!(&outcome, RedoOutcome::Wrong(why) if why.contains("expects")), "{outcome:?}");
+        }
+    });
+}
+
+#[test]
+fn a_change_that_does_not_fit_is_found_when_the_page_is_made() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        redo.rebuild(logged(FILE_DBTIME - 1, &[]));
+        let outcome = redo.redo(delete(FILE_DBTIME - 1));
+        assert!(matches!(&outcome, RedoOutcome::Wrong(why) if why.contains("slot")), "{outcome:?}");
+        assert!(cache.write_all(1).await.is_err(), "and nothing is written for it");
+        assert_eq!(redo.in_file().await, b"");
+    });
+}
+
+/// The log holds a page as a whole each time that it became dirty again.
+#[test]
+fn a_later_image_stands_for_all_that_waits() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held().await;
+        let insert = |slot: u16| {
+            let (flags, key, data) = (0, vec![slot as u8].into(), EntryData::from(&b"x"[..]));
+            PageOp::Insert { slot, flags, key, data }
+        };
+        redo.rebuild(logged(FILE_DBTIME - 3, &[b"old"]));
+        assert_eq!(redo.redo(change(FILE_DBTIME - 3, insert(1))), RedoOutcome::Applied);
+        cache.renew(key(PGNO), logged(FILE_DBTIME - 2, &[b"old", b"x"])).unwrap();
+        assert_eq!((redo.seen(), redo.dirty()), (None, 1));
+        assert_eq!(redo.redo(delete(FILE_DBTIME - 2)), RedoOutcome::Applied);
+        assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
+        assert_eq!((redo.seen(), redo.dirty()), (None, 0), "it is in the file");
+        // What was given up comes back from the log.
+        cache.renew(key(PGNO), logged(FILE_DBTIME, &[])).unwrap();
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (Vec::new(), 0));
+        assert_eq!(redo.redo(change(FILE_DBTIME, insert(0))), RedoOutcome::Applied);
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"x".to_vec(), 1));
+    });
+}
