@@ -18,8 +18,6 @@ mod page;
 mod read;
 mod redo;
 #[cfg(test)]
-mod redo_tests;
-#[cfg(test)]
 mod tests;
 mod write;
 

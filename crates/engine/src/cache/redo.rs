@@ -11,6 +11,9 @@
 //!
 //! Limits: 256 changes wait for one page; with one more it is made, and written although the file may hold it.
 
+#[cfg(test)]
+mod tests;
+
 use btree::{PageChange, PageCoding, Redo};
 use edb::page::PageRef;
 use world::PageBuf;

@@ -5,9 +5,9 @@ use edb::page::{PageMut, page_flags};
 use world::World;
 use world::sim::{SimConfig, Simulation};
 
-use super::redo::{Basis, LoggedPage, Rebuilt, RedoOutcome};
-use super::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
-use super::{Cache, Pins};
+use super::{Basis, LoggedPage, Rebuilt, RedoOutcome};
+use crate::cache::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
+use crate::cache::{Cache, Pins};
 use crate::log::{LogPosition, POSITION_END};
 
 const PGNO: u32 = 5;
