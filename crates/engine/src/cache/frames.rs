@@ -100,8 +100,8 @@ impl Frame {
     }
 
     fn may_leave(&self) -> bool {
-        let is_settled = !matches!(self.holds, Holds::Nothing | Holds::Arriving);
-        self.pins == 0 && !self.writing && is_settled
+        let has_arrived = !matches!(self.holds, Holds::Nothing | Holds::Arriving);
+        self.pins == 0 && !self.writing && has_arrived
     }
 }
 

@@ -14,6 +14,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::rc::Rc;
+
 use btree::{PageChange, PageCoding, Redo};
 use edb::page::PageRef;
 use world::PageBuf;
@@ -21,7 +23,7 @@ use world::PageBuf;
 use super::frames::{Frame, Frames, Holds, PageKey};
 use super::page::CachedPage;
 use super::{Cache, LogPosition};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Changes that wait until their page is made: about as much memory as the page.
 const CHANGES_WAITING_MAX: usize = 256;
@@ -340,8 +342,8 @@ impl Cache {
         Ok(())
     }
 
-    fn coding(&self, db: u8) -> Result<std::rc::Rc<dyn PageCoding>, String> {
-        self.database(db).map(|database| database.coding.clone()).map_err(|error: Error| error.to_string())
+    fn coding(&self, db: u8) -> Result<Rc<dyn PageCoding>, String> {
+        self.database(db).map(|database| database.coding.clone()).map_err(|error| error.to_string())
     }
 }
 
