@@ -150,6 +150,47 @@ fn recovery_does_not_write_what_the_file_holds() {
     });
 }
 
+/// A page that leaves memory while redo goes on has changes behind it for which the log has no other image: they go on what was
+/// written.
+#[test]
+fn recovery_goes_on_with_pages_that_have_left_its_memory() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let small = create(&world, 1, 1).await;
+        let large = engine::InstanceConfig {
+            cache_bytes_per_database: 4096 * common::PAGE_BYTES as u64,
+            checkpoint_depth_bytes: 1 << 30,
+            circular_logging: false,
+            ..small.clone()
+        };
+        let (instance, _) = Instance::open(&world, &large).await.unwrap();
+        let tree = tree_number(0);
+        for n in 0..4000u32 {
+            let mut transaction = instance.begin();
+            transaction.insert(1, tree, &n.to_be_bytes(), &[1; 200]).await.unwrap();
+            transaction.commit(Durability::Lazy).await.unwrap();
+        }
+        instance.close().await.unwrap();
+
+        let (instance, _) = Instance::open(&world, &large).await.unwrap();
+        for round in 2..5 {
+            for n in (0..4000u32).step_by(10) {
+                let mut transaction = instance.begin();
+                transaction.replace(1, tree, &n.to_be_bytes(), &[round; 200]).await.unwrap();
+                transaction.commit(Durability::Durable).await.unwrap();
+            }
+        }
+        instance.abandon().await;
+
+        let (instance, report) = Instance::open(&world, &small).await.unwrap();
+        assert!(report.changes_applied > 1000, "{report:?}");
+        let rows = scan(&instance.begin(), 1, tree).await.unwrap();
+        let changed = rows.values().filter(|data| data[0] == 4).count();
+        assert_eq!((rows.len(), changed), (4000, 400));
+        instance.close().await.unwrap();
+    });
+}
+
 /// The log says which deleted entries had been removed: nobody looks for them again.
 #[test]
 fn after_a_crash_nothing_is_cleaned_up_twice() {

@@ -28,6 +28,9 @@ pub use edit::{Full, PageMut};
 pub use prefix::best_prefix;
 pub use validate::Damage;
 
+use twox_hash::XxHash3_128;
+use zerocopy::IntoBytes;
+
 use search::{compare_keys, guess_slot, search_nodes};
 
 use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64, is_zero};
@@ -351,20 +354,36 @@ impl<'a> PageRef<'a> {
     /// Whether both pages hold the same nodes in the same place of the same tree at the same dbtime. Where the nodes lie
     /// on the page, what is unused, the checksum and the flush type do not count.
     pub fn says_the_same(self, other: PageRef<'a>) -> bool {
-        let head = |page: PageRef<'a>| {
-            let flags = page.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);
-            (page.dbtime(), page.prev(), page.next(), page.objid(), flags, page.external_header())
-        };
-        let free = |page: PageRef| (page.free_bytes(), page.uncommitted_free_bytes());
         let node = |node: Node<'a>| (node.flags, node.prefix, node.suffix, node.data);
-        // Most pages that say the same have the same bytes wherever they mean something: one look instead of one per node.
-        let used = |page: PageRef<'a>| {
-            let unused = page.unused();
-            (&page.bytes[page.data_start().min(unused.start)..unused.start], &page.bytes[unused.end..])
-        };
-        head(self) == head(other)
-            && free(self) == free(other)
-            && (used(self) == used(other) || self.nodes().map(node).eq(other.nodes().map(node)))
+        self.head() == other.head()
+            && self.external_header() == other.external_header()
+            // Most pages that say the same have the same bytes wherever they mean something: one look instead of one per node.
+            && (self.used() == other.used() || self.nodes().map(node).eq(other.nodes().map(node)))
+    }
+
+    /// What the head says: the version, the neighbours and the tree, the kind of page, its free bytes.
+    fn head(self) -> [u64; 7] {
+        let flags = self.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);
+        let links = [self.prev(), self.next(), self.objid(), flags].map(u64::from);
+        let [prev, next, objid, flags] = links;
+        let free = [self.free_bytes(), self.uncommitted_free_bytes()].map(|bytes| bytes as u64);
+        [self.dbtime(), prev, next, objid, flags, free[0], free[1]]
+    }
+
+    /// Where the bytes lie that mean something, behind the head.
+    fn used(self) -> [&'a [u8]; 2] {
+        let unused = self.unused();
+        [&self.bytes[self.data_start().min(unused.start)..unused.start], &self.bytes[unused.end..]]
+    }
+
+    /// What [`Self::says_the_same`] compares, and where nodes lie, in 128 bits: pages that say the same from the same places have
+    /// the same digest, others do not but by a chance that need not be reckoned with. For this program's memory only: nothing
+    /// makes it a format.
+    pub fn digest(self) -> u128 {
+        let [nodes, tags] = self.used().map(XxHash3_128::oneshot);
+        let [dbtime, prev, next, objid, flags, free, uncommitted] = self.head().map(u128::from);
+        let said = [nodes, tags, dbtime, prev, next, objid, flags, free, uncommitted];
+        XxHash3_128::oneshot(said.as_bytes())
     }
 
     /// Bytes between the free mark and the tag array.

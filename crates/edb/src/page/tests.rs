@@ -376,3 +376,32 @@ fn an_edit_that_does_not_fit_says_how_much_is_missing() {
     assert_eq!(page.view().free_bytes(), 0);
     assert!(page.replace_data(0, &vec![1; free - 6]).is_err());
 }
+
+/// Whoever compares digests trusts them as a comparison.
+#[test]
+fn pages_with_the_same_digest_say_the_same_and_what_means_nothing_does_not_count() {
+    for size in [4096, 32768] {
+        let mut bytes = vec![0; size];
+        let mut page = leaf(&mut bytes);
+        for slot in 0..5 {
+            page.insert(slot, &[slot as u8], &[slot as u8; 300], 0).unwrap();
+        }
+        page.finish(PGNO_HERE);
+        let (whole, unused) = (bytes.clone(), PageRef::new(&bytes).unused());
+        let whole = PageRef::new(&whole);
+        let mut changed = 0;
+        for at in 0..size {
+            for bit in [1, 0x80] {
+                bytes[at] ^= bit;
+                let page = PageRef::new(&bytes);
+                let is_same = page.digest() == whole.digest();
+                assert!(!is_same || page.says_the_same(whole), "byte {at}");
+                assert!(is_same || !unused.contains(&at) && at >= DBTIME, "byte {at} means nothing");
+                changed += usize::from(!is_same);
+                bytes[at] ^= bit;
+            }
+        }
+        // Nodes, tags, and most of the head.
+        assert!(changed > 2 * (5 * 300 + 6 * TAG_BYTES), "{changed} changes were noticed");
+    }
+}

@@ -14,7 +14,7 @@ use world::FixedHashMap;
 use world::sync::Notify;
 
 use super::page::CachedPage;
-use super::redo::Deferred;
+use super::redo::Unmade;
 use crate::log::{LogPosition, POSITION_END};
 
 /// Uses closer together than this count as one.
@@ -47,12 +47,10 @@ pub(crate) enum Holds {
     Page,
     /// A page that failed its check; only recovery keeps such a page, to repair it.
     Damaged,
-    /// What the file has of a page that redo has not made yet.
+    /// No bytes: redo has not made the page yet.
     Deferred,
-    /// No page: redo has found that the file holds what it would make.
-    InFile {
-        dbtime: u64,
-    },
+    /// No bytes: redo has read the page, or found that the file holds what it would make.
+    InFile,
 }
 
 pub(crate) struct Frame {
@@ -70,8 +68,8 @@ pub(crate) struct Frame {
     pub(crate) leaving: bool,
     /// The page's header is already that of its next write.
     pub(crate) is_prepared: bool,
-    /// What redo will make of the page.
-    pub(super) deferred: Option<Box<Deferred>>,
+    /// What redo knows of the page, where there are no bytes.
+    pub(super) unmade: Option<Box<Unmade>>,
     /// The frame waits in the queue of those that are ready for use.
     is_ready: Cell<bool>,
     pub(crate) arrival: Option<Notify>,
@@ -89,7 +87,7 @@ impl Frame {
             writing: false,
             leaving: false,
             is_prepared: false,
-            deferred: None,
+            unmade: None,
             is_ready: Cell::new(false),
             arrival: None,
         }
@@ -310,7 +308,7 @@ impl Frames {
 
     /// Pages that redo has not made, or not kept.
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = PageKey> {
-        let is_unsettled = |slot: &&Frame| matches!(slot.holds, Holds::Deferred | Holds::InFile { .. });
+        let is_unsettled = |slot: &&Frame| matches!(slot.holds, Holds::Deferred | Holds::InFile);
         self.frames.iter().filter(is_unsettled).map(|slot| slot.key)
     }
 

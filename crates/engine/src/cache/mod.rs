@@ -34,7 +34,8 @@ use frames::Frames;
 pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
 pub use page::ImagePage;
-pub(crate) use redo::{Basis, LoggedPage, Rebuilt, RedoOutcome};
+pub(crate) use read::Wanted;
+pub(crate) use redo::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
 pub(crate) use write::writes_under_way;
 
 use crate::config::InstanceConfig;
@@ -116,8 +117,8 @@ struct Inner {
     log: RefCell<Option<Log>>,
     frames: RefCell<Frames>,
     databases: RefCell<Vec<Option<Rc<CachedDatabase>>>>,
-    /// Recovery repairs damaged pages, so it wants to see them.
-    keep_damaged: Cell<bool>,
+    /// While the log is redone.
+    redo: Cell<Option<RedoFor>>,
     /// A frame became free.
     freed: Notify,
     /// Free frames are short.
@@ -158,7 +159,7 @@ impl Cache {
             log: RefCell::new(None),
             frames: RefCell::new(Frames::new(FRAMES_MIN)),
             databases: RefCell::new(Vec::new()),
-            keep_damaged: Cell::new(false),
+            redo: Cell::new(None),
             freed: Notify::new(),
             scavenge: Notify::new(),
             written: Notify::new(),
@@ -178,9 +179,9 @@ impl Cache {
         *self.0.log.borrow_mut() = log;
     }
 
-    /// Recovery: pages that fail their check are kept, to be repaired from the log.
-    pub(crate) fn keep_damaged(&self, keep: bool) {
-        self.0.keep_damaged.set(keep);
+    /// Redo begins, or has ended. While it goes on, pages that fail their check are kept, to be repaired from the log.
+    pub(crate) fn set_redo(&self, redo: Option<RedoFor>) {
+        self.0.redo.set(redo);
     }
 
     /// Whether the instance still lives.

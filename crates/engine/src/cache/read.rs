@@ -7,6 +7,7 @@ use world::{Bufs, ErrorKind, PageBuf};
 
 use super::frames::Holds;
 use super::page::CachedPage;
+use super::redo::Unmade;
 use super::{Cache, PageKey, Pins};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, judge};
@@ -16,7 +17,7 @@ const READ_BYTES_MAX: usize = 256 << 10;
 
 enum Found {
     Here(u32),
-    /// Redo has found it in the file, and kept nothing of it.
+    /// Redo has read it, and kept no bytes.
     NotKept(u32),
     Arriving(Notify),
     Absent,
@@ -27,6 +28,7 @@ struct Arrival {
     cache: Cache,
     frames: SmallVec<[u32; 1]>,
     purpose: Purpose,
+    wanted: Wanted,
 }
 
 /// Why pages are read.
@@ -37,9 +39,31 @@ enum Purpose {
     Ahead,
 }
 
+/// What of pages is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Bytes,
+    /// What the file holds, for redo of a page that the log has as a whole.
+    Version,
+}
+
 impl Cache {
     /// Brings a page in and holds it in `pins`.
     pub(crate) async fn fetch(&self, key: PageKey, pins: &mut Pins) -> Result<()> {
+        self.bring_in(key, pins, Wanted::Bytes).await
+    }
+
+    /// Holds what redo needs of a page that the log is going to replace: its bytes only where others see them, too.
+    pub(crate) async fn fetch_for_redo(&self, key: PageKey, pins: &mut Pins) -> Result<()> {
+        self.bring_in(key, pins, self.wanted_of_redo()).await
+    }
+
+    /// Others see the pages of a passive copy while it redoes the log.
+    fn wanted_of_redo(&self) -> Wanted {
+        if self.pages_wait() { Wanted::Version } else { Wanted::Bytes }
+    }
+
+    async fn bring_in(&self, key: PageKey, pins: &mut Pins, wanted: Wanted) -> Result<()> {
         let capacity = self.0.frames.borrow().capacity();
         if pins.frames.len() > capacity - capacity / 8 {
             return Err(Error::Refused(format!(
@@ -50,8 +74,8 @@ impl Cache {
         loop {
             self.0.fate.check()?;
             match self.look_up(key) {
-                Found::NotKept(frame) => self.0.frames.borrow_mut().release(frame),
-                Found::Here(frame) => {
+                Found::NotKept(frame) if wanted == Wanted::Bytes => self.0.frames.borrow_mut().release(frame),
+                Found::Here(frame) | Found::NotKept(frame) => {
                     if stalled {
                         self.pass_on_room();
                     }
@@ -62,7 +86,7 @@ impl Cache {
                 Found::Arriving(arrival) => arrival.wait().await,
                 Found::Absent => {
                     if self.0.frames.borrow().available() > 0 {
-                        let arrival = self.expect_pages(key, 1, Purpose::Use);
+                        let arrival = self.expect_pages(key, 1, Purpose::Use, wanted);
                         if stalled {
                             self.pass_on_room();
                         }
@@ -82,7 +106,8 @@ impl Cache {
 
     /// Brings in pages ahead of need, adjacent ones in one read. `pgnos` ascend. Stops early, without an error, when
     /// memory is short. Damage is not an error here either: whoever needs the page will meet it.
-    pub(crate) async fn preread(&self, db: u8, pgnos: &[u32]) -> Result<()> {
+    pub(crate) async fn preread(&self, db: u8, pgnos: &[u32], wanted: Wanted) -> Result<()> {
+        let wanted = if wanted == Wanted::Version { self.wanted_of_redo() } else { wanted };
         let mut at = 0;
         while at < pgnos.len() {
             let first = PageKey { db, pgno: pgnos[at] };
@@ -102,7 +127,7 @@ impl Cache {
                 }
                 (count, at) = (count + 1, at + 1);
             }
-            let arrival = self.expect_pages(first, count, Purpose::Ahead);
+            let arrival = self.expect_pages(first, count, Purpose::Ahead, wanted);
             self.read_pages(first, arrival).await?;
         }
         Ok(())
@@ -137,24 +162,24 @@ impl Cache {
         let slot = frames.get_mut(frame);
         match slot.holds {
             Holds::Arriving => Found::Arriving(slot.arrival.get_or_insert_default().clone()),
-            Holds::InFile { .. } => Found::NotKept(frame),
+            Holds::InFile => Found::NotKept(frame),
             _ => Found::Here(frame),
         }
     }
 
     fn refuse_damaged(&self, key: PageKey, frame: u32) -> Result<()> {
-        if self.0.frames.borrow().get(frame).holds == Holds::Damaged && !self.0.keep_damaged.get() {
+        if self.0.frames.borrow().get(frame).holds == Holds::Damaged && self.0.redo.get().is_none() {
             return Err(self.damaged(key, "it failed its check".to_owned()));
         }
         Ok(())
     }
 
     /// Makes frames for `count` pages from `first` on, which are in none.
-    fn expect_pages(&self, first: PageKey, count: usize, purpose: Purpose) -> Arrival {
+    fn expect_pages(&self, first: PageKey, count: usize, purpose: Purpose, wanted: Wanted) -> Arrival {
         let mut frames = self.0.frames.borrow_mut();
         let expected = (0..count as u32)
             .map(|n| frames.occupy(PageKey { pgno: first.pgno + n, ..first }, Holds::Arriving));
-        let arrival = Arrival { cache: self.clone(), frames: expected.collect(), purpose };
+        let arrival = Arrival { cache: self.clone(), frames: expected.collect(), purpose, wanted };
         drop(frames);
         if self.0.frames.borrow().available() < self.scavenge_start() {
             self.0.scavenge.notify_all();
@@ -169,7 +194,7 @@ impl Cache {
         let pages = match database.file.read(IoClass::TransactionalRead, offset, bufs).await {
             Ok(pages) => pages,
             // A page behind the end of the file: to recovery it is one more page to be repaired.
-            Err(Error::World(error)) if error.kind == ErrorKind::ShortRead && self.0.keep_damaged.get() => {
+            Err(Error::World(error)) if error.kind == ErrorKind::ShortRead && self.0.redo.get().is_some() => {
                 arrival.frames.iter().map(|_| PageBuf::empty(self.0.page_bytes)).collect()
             }
             Err(error) => return Err(error),
@@ -183,10 +208,12 @@ impl Cache {
             let mut frames = self.0.frames.borrow_mut();
             let slot = frames.get_mut(frame);
             let waiters = slot.arrival.take();
-            if finding == Finding::Good {
+            if finding == Finding::Good && arrival.wanted == Wanted::Version {
+                (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(Unmade::read(&page))));
+            } else if finding == Finding::Good {
                 let page = CachedPage::arrived(page, database.image());
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
-            } else if self.0.keep_damaged.get() {
+            } else if self.0.redo.get().is_some() {
                 (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));
             } else {
                 frames.release(frame);

@@ -1,13 +1,18 @@
 //! Redo of pages in memory.
 //!
-//! Most pages that the replayed log changes were written before the crash. So where the file holds a page in a newer version
-//! than redo has come to, redo only keeps what the log says of it, and makes it when it has come as far: in one go, in memory
-//! that the processor has at hand. If that is what the file holds, none of it stays.
+//! What redo makes of a page comes from the log alone: the file's page only tells how old it is, whether it is whole, and whether
+//! it is already what redo comes to. So of a page that redo reads, version and digest are kept, and its memory takes the next one
+//! while the processor has it at hand. What the log says of a page waits, too, until redo has come to the version that the file
+//! holds; then the page is made, and if its digest is that of the file's, none of it stays: most pages were written before the crash.
+//! The others are made when they are written.
+//!
+//! A passive copy is read from and goes on: it keeps what it reads, and makes at once what is not newer in the file.
 //!
 //! Invariants
 //! 1. A page counts as changed from its first record on, until it was found in the file just as redo has made it.
-//! 2. What the file holds is compared, never changed: what redo makes comes from the log alone.
-//! 3. A page that is not made yet is neither seen nor written: whoever needs it calls for it ([`Cache::settle`]).
+//! 2. What redo makes comes from the log alone; with what the file holds it is only compared.
+//! 3. A page of which there are no bytes is neither seen nor written: whoever needs it fetches it, or calls for it
+//!    ([`Cache::settle`]).
 //!
 //! Limits: 256 changes wait for one page; with one more it is made, and written although the file may hold it.
 
@@ -35,14 +40,29 @@ pub(crate) struct LoggedPage {
     pub(crate) encoded: Box<[u8]>,
 }
 
-/// What the log says of a page that the file holds in a newer version.
-pub(super) struct Deferred {
-    /// `None`: its first change makes it anew.
+/// What redo knows of a page without having its bytes.
+pub(super) struct Unmade {
+    /// `None`: its first change makes it anew, or nothing waits.
     image: Option<LoggedPage>,
     /// With the dbtime that each gives it.
     changes: Vec<(u64, PageChange)>,
-    /// The version that all of it makes.
+    /// The version that all of it makes; that of the file if nothing waits.
     dbtime: u64,
+    /// What the file holds, if redo has not come past it.
+    in_file: Option<InFile>,
+}
+
+/// What the file holds of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct InFile {
+    dbtime: u64,
+    digest: u128,
+}
+
+impl InFile {
+    fn of(page: PageRef) -> InFile {
+        InFile { dbtime: page.dbtime(), digest: page.digest() }
+    }
 }
 
 /// Where redo has a page from.
@@ -78,20 +98,30 @@ pub(crate) enum Rebuilt {
     Verified,
 }
 
-/// What becomes of a page that is made, and found in the file.
+/// Who redoes the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IfInFile {
-    /// It was written after its last change, so the log holds it as a whole before the next.
-    GiveUp,
-    /// Changes of it follow.
-    Keep,
+pub(crate) enum RedoFor {
+    /// An instance that opens: nobody wants a page before it is written at the end.
+    Opening,
+    /// A passive copy, whose log goes on.
+    Standby,
 }
 
 fn left_memory() -> String {
     "it left memory while it was held".to_owned()
 }
 
-impl Deferred {
+impl Unmade {
+    /// A page that was read and found good.
+    pub(super) fn read(page: &PageBuf) -> Unmade {
+        let in_file = InFile::of(PageRef::new(page.as_unsealed_slice()));
+        Unmade { image: None, changes: Vec::new(), dbtime: in_file.dbtime, in_file: Some(in_file) }
+    }
+
+    fn from_image(image: LoggedPage, in_file: Option<InFile>) -> Unmade {
+        Unmade { dbtime: image.dbtime, image: Some(image), changes: Vec::new(), in_file }
+    }
+
     fn make(&self, pgno: u32, coding: &dyn PageCoding) -> Result<PageBuf, String> {
         let mut page = match &self.image {
             Some(image) => image.decode(pgno, coding)?,
@@ -131,9 +161,8 @@ impl LoggedPage {
 impl Frame {
     /// The version of the page, or that which redo will make of it; `None` without a page, or if it failed its check.
     fn version(&self) -> Option<u64> {
-        match (self.holds, &self.page, &self.deferred) {
-            (Holds::InFile { dbtime }, ..) => Some(dbtime),
-            (Holds::Deferred, _, Some(deferred)) => Some(deferred.dbtime),
+        match (self.holds, &self.page, &self.unmade) {
+            (Holds::InFile | Holds::Deferred, _, Some(unmade)) => Some(unmade.dbtime),
             (Holds::Page, Some(page), _) => Some(page.view().dbtime()),
             _ => None,
         }
@@ -143,13 +172,29 @@ impl Frame {
     fn before(&self) -> Result<Rebuilt, String> {
         match self.holds {
             Holds::Arriving | Holds::Nothing => Err(left_memory()),
-            Holds::Page | Holds::Deferred | Holds::InFile { .. } => Ok(Rebuilt::Verified),
+            Holds::Page | Holds::Deferred | Holds::InFile => Ok(Rebuilt::Verified),
             Holds::Damaged => Ok(Rebuilt::FailedCheck),
         }
     }
 
+    /// What the file holds of the page, if that was read, is as it was read, and newer than `dbtime`.
+    fn newer_in_file(&self, dbtime: u64) -> Option<InFile> {
+        let in_file = match (self.holds, &self.unmade, &self.page) {
+            (Holds::InFile, Some(unmade), _) => unmade.in_file?,
+            (Holds::Page, _, Some(page)) if !self.is_dirty() && !self.writing => {
+                InFile::of(page.view().to_ref())
+            }
+            _ => return None,
+        };
+        (in_file.dbtime > dbtime).then_some(in_file)
+    }
+
+    fn defers(&mut self, unmade: Unmade) {
+        (self.holds, self.page, self.unmade) = (Holds::Deferred, None, Some(Box::new(unmade)));
+    }
+
     fn holds_page(&mut self, page: PageBuf) {
-        (self.holds, self.page, self.deferred) = (Holds::Page, Some(CachedPage::of(page)), None);
+        (self.holds, self.page, self.unmade) = (Holds::Page, Some(CachedPage::of(page)), None);
     }
 }
 
@@ -172,30 +217,38 @@ impl Cache {
         if formats && !self.coding(db).is_ok_and(|coding| change.decode_page(&*coding)) {
             return RedoOutcome::Wrong("the page that the log makes of it makes no sense".to_owned());
         }
-        let outcome = match (slot.before(), &mut slot.deferred) {
+        let outcome = match (slot.before(), slot.holds) {
             (Err(reason), _) => RedoOutcome::Wrong(reason),
-            (Ok(_), Some(deferred)) => deferred.redo(change, dbtime),
-            (Ok(before), None) if formats => {
+            (Ok(_), Holds::Deferred) => {
+                slot.unmade.as_mut().expect("a deferred page is unmade").redo(change, dbtime)
+            }
+            // Redo clears new space of the file, so what was read there may be gone: the page is written in any case.
+            (Ok(before), _) if formats => {
+                slot.unmade = None;
                 let page = slot.page.insert(CachedPage::empty(page_bytes));
                 match page.apply(&change, dbtime) {
                     Ok(()) => RedoOutcome::MadeAnew(before),
                     Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
                 }
             }
-            (Ok(Rebuilt::FailedCheck), None) => RedoOutcome::Unproven("it failed its check".to_owned()),
-            (Ok(Rebuilt::Verified), None) => {
-                let page = slot.page.get_or_insert_with(|| CachedPage::empty(page_bytes));
-                redo_on(page, &change, dbtime, basis)
+            (Ok(Rebuilt::FailedCheck), _) => RedoOutcome::Unproven("it failed its check".to_owned()),
+            (Ok(Rebuilt::Verified), _) => {
+                let page_dbtime = slot.version().unwrap_or_default();
+                match (redo_without_page(page_dbtime, dbtime, basis), &mut slot.page) {
+                    (Some(outcome), _) => outcome,
+                    (None, Some(page)) => redo_on(page, &change, dbtime),
+                    (None, None) => RedoOutcome::Wrong(left_memory()),
+                }
             }
         };
         if matches!(outcome, RedoOutcome::Applied | RedoOutcome::MadeAnew(_)) {
-            if slot.deferred.is_none() {
+            if slot.holds != Holds::Deferred {
                 slot.holds = Holds::Page;
             }
             slot.is_prepared &= !formats;
             frames.touch(frame, self.0.world.now().ns);
             frames.mark_changed(frame, start, end);
-            if let Err(reason) = self.make_if_due(&mut frames, frame, IfInFile::GiveUp) {
+            if let Err(reason) = self.make_if_due(&mut frames, frame) {
                 return RedoOutcome::Wrong(reason);
             }
         }
@@ -217,17 +270,15 @@ impl Cache {
         let frame = frames.find(key).ok_or_else(left_memory)?;
         let slot = frames.get_mut(frame);
         let before = slot.before()?;
-        if slot.holds == Holds::Page && !slot.is_dirty() && !slot.writing {
-            let dbtime = image.dbtime;
-            slot.deferred = Some(Box::new(Deferred { image: Some(image), changes: Vec::new(), dbtime }));
-            slot.holds = Holds::Deferred;
+        let in_file = slot.newer_in_file(image.dbtime);
+        if in_file.is_some() || self.pages_wait() {
+            slot.defers(Unmade::from_image(image, in_file));
         } else {
             slot.holds_page(image.decode(key.pgno, &*self.coding(key.db)?)?);
         }
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
         frames.mark_changed(frame, start, end);
-        self.make_if_due(&mut frames, frame, IfInFile::Keep)?;
         Ok(before)
     }
 
@@ -241,21 +292,22 @@ impl Cache {
         let (slot, coding) = (frames.get_mut(frame), self.coding(key.db)?);
         if cfg!(debug_assertions) {
             let said = image.decode(key.pgno, &*coding)?;
-            let made =
-                slot.deferred.as_ref().map(|deferred| deferred.make(key.pgno, &*coding)).transpose()?;
+            let waits = slot.unmade.as_ref().filter(|_| slot.holds == Holds::Deferred);
+            let made = waits.map(|unmade| unmade.make(key.pgno, &*coding)).transpose()?;
             let page = made.map(CachedPage::of);
             let page = page.as_ref().or(slot.page.as_ref().filter(|_| slot.holds == Holds::Page));
             let is_same = page.is_none_or(|page| page.says_the_same(PageRef::new(said.as_unsealed_slice())));
             debug_assert!(is_same, "page {} is not what its log image says", key.pgno);
         }
-        match &mut slot.deferred {
+        match (slot.holds, &mut slot.unmade) {
+            (Holds::Page, _) => {}
             // It has in it all that waits.
-            Some(deferred) => {
-                deferred.image = Some(image);
-                deferred.changes.clear();
+            (Holds::Deferred, Some(unmade)) => {
+                unmade.image = Some(image);
+                unmade.changes.clear();
             }
-            None if slot.holds != Holds::Page => slot.holds_page(image.decode(key.pgno, &*coding)?),
-            None => {}
+            _ if self.pages_wait() => slot.defers(Unmade::from_image(image, None)),
+            _ => slot.holds_page(image.decode(key.pgno, &*coding)?),
         }
         Ok(())
     }
@@ -291,55 +343,59 @@ impl Cache {
     /// A page of which the log makes no sense.
     pub(crate) fn settle_all(&self) -> Result<()> {
         let keys: Vec<PageKey> = self.0.frames.borrow().unsettled().collect();
-        keys.into_iter().try_for_each(|key| self.settle(key))
+        keys.into_iter().try_for_each(|key| self.settle(key).map(drop))
     }
 
     /// Redo's page is made, if it was not; one that only the file holds is not known any more, so that whoever wants it reads it.
+    /// Returns whether it was made.
     ///
     /// # Errors
     /// A page of which the log makes no sense.
-    pub(crate) fn settle(&self, key: PageKey) -> Result<()> {
+    pub(crate) fn settle(&self, key: PageKey) -> Result<bool> {
         let mut frames = self.0.frames.borrow_mut();
-        let Some(frame) = frames.find(key) else { return Ok(()) };
-        match frames.get(frame).holds {
-            Holds::Deferred => self.make(&mut frames, frame, IfInFile::Keep).map_err(|reason| {
-                drop(frames);
-                self.damaged(key, reason)
-            }),
-            Holds::InFile { .. } => {
+        let Some(frame) = frames.find(key) else { return Ok(false) };
+        let slot = frames.get_mut(frame);
+        match (slot.holds, &slot.unmade) {
+            (Holds::Deferred, Some(unmade)) => {
+                let coding = self.coding(key.db);
+                let made = coding.and_then(|coding| unmade.make(key.pgno, &*coding));
+                slot.holds_page(made.map_err(|reason| self.damaged(key, reason))?);
+                Ok(true)
+            }
+            (Holds::InFile, _) => {
                 frames.release(frame);
                 self.0.freed.notify_one();
-                Ok(())
+                Ok(false)
             }
-            _ => Ok(()),
+            _ => Ok(false),
         }
     }
 
-    /// Makes a page that has come to the version that the file holds.
-    fn make_if_due(&self, frames: &mut Frames, frame: u32, if_in_file: IfInFile) -> Result<(), String> {
-        let slot = frames.get(frame);
-        let (Some(deferred), Some(in_file)) = (&slot.deferred, &slot.page) else { return Ok(()) };
-        if deferred.dbtime >= in_file.view().dbtime() || deferred.changes.len() > CHANGES_WAITING_MAX {
-            return self.make(frames, frame, if_in_file);
-        }
-        Ok(())
-    }
-
-    fn make(&self, frames: &mut Frames, frame: u32, if_in_file: IfInFile) -> Result<(), String> {
+    /// Makes a page that has come to the version that the file holds; if it is that, none of it stays.
+    fn make_if_due(&self, frames: &mut Frames, frame: u32) -> Result<(), String> {
         let slot = frames.get_mut(frame);
-        let (Some(deferred), Some(in_file)) = (&slot.deferred, &slot.page) else { return Ok(()) };
-        let (key, dbtime) = (slot.key, deferred.dbtime);
-        let made = deferred.make(key.pgno, &*self.coding(key.db)?)?;
-        let is_in_file = in_file.says_the_same(PageRef::new(made.as_unsealed_slice()));
-        if is_in_file && if_in_file == IfInFile::GiveUp {
-            (slot.holds, slot.page, slot.deferred) = (Holds::InFile { dbtime }, None, None);
+        let key = slot.key;
+        let Some(unmade) = slot.unmade.as_mut().filter(|_| slot.holds == Holds::Deferred) else {
+            return Ok(());
+        };
+        let is_due = unmade.in_file.is_some_and(|in_file| in_file.dbtime == unmade.dbtime);
+        if !is_due && unmade.changes.len() <= CHANGES_WAITING_MAX {
+            return Ok(());
+        }
+        let made = unmade.make(key.pgno, &*self.coding(key.db)?)?;
+        if is_due && Some(InFile::of(PageRef::new(made.as_unsealed_slice()))) == unmade.in_file {
+            (unmade.image, unmade.changes) = (None, Vec::new());
+            slot.holds = Holds::InFile;
+            frames.mark_clean(frame);
         } else {
             slot.holds_page(made);
         }
-        if is_in_file {
-            frames.mark_clean(frame);
-        }
         Ok(())
+    }
+
+    /// Whether redo needs no bytes of a page before it is written.
+    pub(super) fn pages_wait(&self) -> bool {
+        self.0.redo.get() == Some(RedoFor::Opening)
     }
 
     fn coding(&self, db: u8) -> Result<Rc<dyn PageCoding>, String> {
@@ -347,29 +403,33 @@ impl Cache {
     }
 }
 
-/// Redo of a change on a page that verified.
-fn redo_on(page: &mut CachedPage, change: &PageChange, dbtime: u64, basis: Basis) -> RedoOutcome {
-    let page_dbtime = page.view().dbtime();
-    if planted!(VerifiedPageTrusted) && page_dbtime >= dbtime {
-        return RedoOutcome::AlreadyThere { page_dbtime };
+/// What can be said of a change without the page, which verified.
+fn redo_without_page(page_dbtime: u64, dbtime: u64, basis: Basis) -> Option<RedoOutcome> {
+    match basis {
+        _ if planted!(RedoWithoutDbtime) => None,
+        _ if page_dbtime >= dbtime && (basis != Basis::Log || planted!(VerifiedPageTrusted)) => {
+            Some(RedoOutcome::AlreadyThere { page_dbtime })
+        }
+        Basis::File => Some(RedoOutcome::Unproven(format!(
+            "a write was lost or went astray: its dbtime is {page_dbtime}, the log has {dbtime}"
+        ))),
+        Basis::Log | Basis::Copy => None,
     }
-    if basis == Basis::Copy && page_dbtime >= dbtime {
-        return RedoOutcome::AlreadyThere { page_dbtime };
-    }
-    match basis != Basis::File || planted!(RedoWithoutDbtime) {
-        true if planted!(RedoWithoutDbtime) => match page.apply(change, dbtime) {
+}
+
+/// Redo of a change on a page that came whole from the log or from another copy.
+fn redo_on(page: &mut CachedPage, change: &PageChange, dbtime: u64) -> RedoOutcome {
+    if planted!(RedoWithoutDbtime) {
+        return match page.apply(change, dbtime) {
             Ok(()) => RedoOutcome::Applied,
             Err(misfit) => RedoOutcome::Wrong(misfit.to_string()),
-        },
-        false if page_dbtime >= dbtime => RedoOutcome::AlreadyThere { page_dbtime },
-        false => RedoOutcome::Unproven(format!(
-            "a write was lost or went astray: its dbtime is {page_dbtime}, the log has {dbtime}"
-        )),
-        true => match change.redo(page.bytes_mut(), dbtime) {
-            Redo::Applied => RedoOutcome::Applied,
-            Redo::AlreadyThere | Redo::WrongVersion { .. } => wrong_version(page_dbtime, change),
-            Redo::Misfit(misfit) => RedoOutcome::Wrong(misfit.to_string()),
-        },
+        };
+    }
+    let page_dbtime = page.view().dbtime();
+    match change.redo(page.bytes_mut(), dbtime) {
+        Redo::Applied => RedoOutcome::Applied,
+        Redo::AlreadyThere | Redo::WrongVersion { .. } => wrong_version(page_dbtime, change),
+        Redo::Misfit(misfit) => RedoOutcome::Wrong(misfit.to_string()),
     }
 }
 

@@ -11,11 +11,11 @@ use smallvec::smallvec;
 use world::sim::{SimConfig, Simulation};
 use world::{OpenMode, PageBuf, World};
 
-use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey};
+use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey, Wanted};
 use crate::config::InstanceConfig;
 use crate::io::{Counters, IoFile};
 use crate::log::LogPosition;
-use crate::recovery::{Prereader, runs};
+use crate::recovery::{Named, Prereader, runs};
 use crate::signal::{Fate, StopSignal};
 
 pub(super) const PAGE_BYTES: usize = 4096;
@@ -73,7 +73,7 @@ fn pages_read_ahead_stay_until_they_are_used() {
         // A use at the very beginning looks like none.
         world.sleep(Duration::from_secs(1)).await;
         use_twice(1..=48).await;
-        cache.preread(1, &[101, 102, 103, 104]).await.unwrap();
+        cache.preread(1, &[101, 102, 103, 104], Wanted::Bytes).await.unwrap();
         world.sleep(Duration::from_secs(1)).await;
         for pgno in 49..=80 {
             use_twice(pgno..=pgno).await;
@@ -135,7 +135,11 @@ fn a_free_page_that_reading_ahead_does_not_use_goes_to_the_next_who_waits() {
     when_room_comes(|world, cache| async move {
         let prereader = Prereader::start(&world, &cache, FREED_AT_ONCE + 1);
         for pgno in [100; FREED_AT_ONCE].into_iter().chain([101]) {
-            prereader.add(runs(&[(LogPosition::default(), key(pgno))]));
+            prereader.add(runs(&[Named {
+                at: LogPosition::default(),
+                key: key(pgno),
+                wanted: Wanted::Bytes,
+            }]));
         }
         // All are under way now, and wait for room.
         world.sleep(Duration::from_millis(500)).await;

@@ -1,6 +1,6 @@
 //! Writing pages back: to free frames, to let the checkpoint move, to shut down.
 
-use edb::page::PageMut;
+use edb::page::{PageMut, PageRef};
 use results::IoClass;
 use smallvec::SmallVec;
 use world::Bufs;
@@ -83,8 +83,7 @@ impl Cache {
                 continue;
             };
             if self.0.frames.borrow().get(frame).is_dirty() {
-                self.0.frames.borrow_mut().get_mut(frame).leaving = true;
-                self.0.leaving.set(self.0.leaving.get() + 1);
+                self.leaves_when_written(frame);
                 self.start_write(frame);
             } else {
                 self.0.frames.borrow_mut().release(frame);
@@ -163,6 +162,11 @@ impl Cache {
         self.0.world.spawn_detached(async move { cache.write_run(run).await });
     }
 
+    fn leaves_when_written(&self, frame: u32) {
+        let is_new = !std::mem::replace(&mut self.0.frames.borrow_mut().get_mut(frame).leaving, true);
+        self.0.leaving.set(self.0.leaving.get() + usize::from(is_new));
+    }
+
     fn copy_run(&self, frame: u32) -> Result<Run> {
         let (db, range) = {
             let frames = self.0.frames.borrow();
@@ -170,7 +174,12 @@ impl Cache {
             (frames.get(frame).key.db, frames.dirty_run(frame, limit))
         };
         for pgno in range.clone() {
-            self.settle(PageKey { db, pgno })?;
+            let key = PageKey { db, pgno };
+            // What was made only to be written leaves memory with that.
+            if self.settle(key)? {
+                let frame = self.0.frames.borrow().find(key);
+                frame.into_iter().for_each(|frame| self.leaves_when_written(frame));
+            }
         }
         let mut frames = self.0.frames.borrow_mut();
         let mut run = Run {
@@ -203,7 +212,12 @@ impl Cache {
             let (Some(CachedPage::Buf(page)), Ok(database)) = (&mut slot.page, database) else { continue };
             let Some(stowage) = &database.stowage else { continue };
             if is_dirty && !slot.is_prepared {
-                PageMut::new(page.as_unsealed_mut_slice()).prepare(key.pgno);
+                let bytes = page.as_unsealed_mut_slice();
+                // Prepared, a page that another copy gave as never used would say that it was.
+                if PageRef::new(bytes).is_blank() {
+                    continue;
+                }
+                PageMut::new(bytes).prepare(key.pgno);
                 slot.is_prepared = true;
             }
             stowage.stow(u64::from(key.pgno) + 1, page);

@@ -72,9 +72,23 @@ impl LogContents {
         counters: &Counters,
         class: IoClass,
     ) -> Result<LogContents> {
+        LogContents::read_into(Vec::new(), world, path, segments, counters, class).await
+    }
+
+    /// As [`Self::read`], into memory that was used before: a log is long enough for the system to take it back when it is given
+    /// up, and to clear it anew for the next.
+    pub(crate) async fn read_into(
+        mut bytes: Vec<u8>,
+        world: &World,
+        path: &str,
+        segments: u16,
+        counters: &Counters,
+        class: IoClass,
+    ) -> Result<LogContents> {
         let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
         let end = usize::from(segments) * SECTOR_BYTES;
-        let mut bytes = Vec::with_capacity(end);
+        bytes.clear();
+        bytes.reserve(end);
         let mut piece = SECTOR_BYTES;
         while bytes.len() < end {
             let page = file.read_one(class, bytes.len() as u64, piece.min(end - bytes.len())).await?;

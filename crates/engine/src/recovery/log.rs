@@ -9,9 +9,9 @@ use std::ops::Range;
 use btree::LogRecord;
 use edb::log::{LogHeader, Records, SEGMENT_BYTES};
 
-use super::preread::{Run, runs};
+use super::preread::{Named, Run, runs};
 use super::{Participants, Recovery, Replay, database, takes_part};
-use crate::cache::PageKey;
+use crate::cache::{PageKey, Wanted};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 use crate::log::reader::{LogContents, damaged};
@@ -51,6 +51,8 @@ pub(super) struct LogTakenApart {
     /// Of the last log only.
     pub(super) tail: Option<Tail>,
     pub(super) chain: Chain,
+    /// For the next log.
+    pub(super) memory: Vec<u8>,
 }
 
 /// How the last log ends.
@@ -93,7 +95,7 @@ impl Chain {
         self.newest = Some(header);
         let from = LogPosition::new(number, 0, 0);
         let generation = Generation::read(&path, &mut self.records, from, log.segments(), scope)?;
-        Ok(LogTakenApart { path, generation, tail, chain: self })
+        Ok(LogTakenApart { path, generation, tail, chain: self, memory: log.into_bytes() })
     }
 }
 
@@ -139,17 +141,21 @@ impl Generation {
         }
     }
 
-    /// The pages that replaying it needs, in the order of the log, and the ends of the records that need them.
-    fn pages(&self, participants: &Participants) -> Vec<(LogPosition, PageKey)> {
+    /// The pages that replaying it needs, in the order of the log.
+    fn pages(&self, participants: &Participants) -> Vec<Named> {
         let mut pages = Vec::new();
         for (_, end, record) in &self.records {
+            let mut name = |db, pgno, is_whole| {
+                // A change goes on what redo has made, of which there may be no more than what the file has by then.
+                let wanted = if is_whole { Wanted::Version } else { Wanted::Bytes };
+                pages.push(Named { at: *end, key: PageKey { db, pgno }, wanted });
+            };
             match record {
                 LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
-                    let keys = mini.changes.iter().map(|change| PageKey { db: *db, pgno: change.pgno });
-                    pages.extend(keys.map(|key| (*end, key)));
+                    mini.changes.iter().for_each(|change| name(*db, change.pgno, change.formats()));
                 }
                 LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
-                    pages.push((*end, PageKey { db: *db, pgno: *pgno }));
+                    name(*db, *pgno, true);
                 }
                 _ => {}
             }

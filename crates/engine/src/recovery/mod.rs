@@ -30,7 +30,7 @@ use results::IoClass;
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, SECTOR_BYTES, World};
 
-use crate::cache::{Cache, LoggedPage, PageKey};
+use crate::cache::{Cache, LoggedPage, PageKey, RedoFor};
 use crate::checkpoint;
 use crate::config::InstanceConfig;
 use crate::database::Database;
@@ -46,7 +46,7 @@ use log::{Chain, Generation, LogTakenApart, Scope};
 use pages::PageStates;
 pub(crate) use preread::Prereader;
 #[cfg(test)]
-pub(crate) use preread::runs;
+pub(crate) use preread::{Named, runs};
 pub use standby::{Standby, changed_pages, cut_back, saved_checkpoint};
 
 /// What recovery did.
@@ -144,16 +144,16 @@ impl Recovery<'_> {
         let start = self.start(files, &header, &participants.0, &mut report).await?;
         report.log_end = start;
         let mut replay = Replay::new(participants, report);
-        self.cache.keep_damaged(true);
+        self.cache.set_redo(Some(RedoFor::Opening));
         let replayed = self.replay_all(start, &header, &mut replay).await;
-        self.cache.keep_damaged(false);
+        self.cache.set_redo(None);
         let (next_segment, chain) = replayed?;
         self.judge_pages(&replay.pages)?;
-        self.cache.settle_all()?;
         replay.report.redo_seconds = self.world.now().since(started).as_secs_f64();
 
         let writing = self.world.now();
         self.cache.write_all(WRITES_OUTSTANDING).await?;
+        self.cache.settle_all()?;
         replay.report.write_seconds = self.world.now().since(writing).as_secs_f64();
 
         let file = IoFile::open(self.world, &current, OpenMode::ReadWrite, self.counters).await?;
@@ -336,7 +336,7 @@ impl Recovery<'_> {
         let mut number = start.generation().min(last.generation);
         let mut chain = Chain::default();
         let scope = Scope { participants: replay.participants.clone(), start };
-        let mut next = self.log(number, last, &chain, &scope, prereader).await?;
+        let mut next = self.log(Vec::new(), number, last, &chain, &scope, prereader).await?;
         while let Some(log) = next {
             chain = log.chain;
             if let Some(tail) = log.tail {
@@ -355,7 +355,7 @@ impl Recovery<'_> {
             }
             self.note(&log.path, &log.generation, replay)?;
             number += 1;
-            let following = self.log(number, last, &chain, &scope, prereader);
+            let following = self.log(log.memory, number, last, &chain, &scope, prereader);
             let replaying = self.replay_one(log.generation, replay, prereader);
             let (replayed, following) = join(replaying, following).await;
             replayed?;
@@ -368,6 +368,7 @@ impl Recovery<'_> {
     /// now on.
     async fn log(
         &self,
+        memory: Vec<u8>,
         number: u32,
         last: &LogHeader,
         chain: &Chain,
@@ -382,8 +383,8 @@ impl Recovery<'_> {
         if !is_last && self.world.entry(&path).await?.is_none() {
             return Err(self.missing(number));
         }
-        let log =
-            LogContents::read(self.world, &path, self.segments, self.counters, IoClass::LogRead).await?;
+        let (world, segments, class) = (self.world, self.segments, IoClass::LogRead);
+        let log = LogContents::read_into(memory, world, &path, segments, self.counters, class).await?;
         let (chain, scope) = (chain.clone(), scope.clone());
         let work = move || chain.take_apart(path, log, number, is_last, &scope);
         let mut log = self.world.compute(work).await?;

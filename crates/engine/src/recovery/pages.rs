@@ -81,7 +81,7 @@ impl Recovery<'_> {
         let mut pins = self.cache.pins();
         // What redo has come to needs no bytes of the file.
         if !is_later() {
-            self.cache.fetch(key, &mut pins).await?;
+            self.cache.fetch_for_redo(key, &mut pins).await?;
         }
         if planted!(VerifiedPageTrusted) && self.cache.version(key) >= Some(dbtime) {
             pages.based.insert(key);
@@ -124,8 +124,14 @@ impl Recovery<'_> {
         let mut pins = self.cache.pins();
         for change in changes {
             let key = PageKey { db, pgno: change.pgno };
-            self.cache.fetch(key, &mut pins).await?;
-            match self.cache.redo(db, change, dbtime, pages.basis(&key), start, end) {
+            let basis = pages.basis(&key);
+            // The change goes on what redo has made, unless that was written and is not in memory any more.
+            if basis == Basis::File && !planted!(RedoWithoutDbtime) || change.formats() {
+                self.cache.fetch_for_redo(key, &mut pins).await?;
+            } else {
+                self.cache.fetch(key, &mut pins).await?;
+            }
+            match self.cache.redo(db, change, dbtime, basis, start, end) {
                 RedoOutcome::Applied => report.changes_applied += 1,
                 RedoOutcome::MadeAnew(before) => {
                     report.changes_applied += 1;

@@ -9,13 +9,13 @@
 //! the cache at most; each stretch's pages are read once.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use world::sync::Notify;
 use world::{Task, World};
 
-use crate::cache::{Cache, PageKey};
+use crate::cache::{Cache, PageKey, Wanted};
 use crate::log::LogPosition;
 
 /// Pages that may be there before redo has come to them, for each read in the window.
@@ -33,6 +33,16 @@ pub(crate) struct Run {
     at: LogPosition,
     db: u8,
     pgnos: Vec<u32>,
+    wanted: Wanted,
+}
+
+/// A page that a record names.
+pub(crate) struct Named {
+    /// Where the record ends.
+    pub(crate) at: LogPosition,
+    pub(crate) key: PageKey,
+    /// What redo of the record needs of the page as it is.
+    pub(crate) wanted: Wanted,
 }
 
 /// A read, and where the first record that needs it ends.
@@ -151,7 +161,7 @@ impl PrereadQueue {
             };
             // Errors are not swallowed: redo fetches the page itself and meets them.
             if self.cache.wait_for_room().await.is_ok() {
-                let _ = self.cache.preread(run.db, &run.pgnos).await;
+                let _ = self.cache.preread(run.db, &run.pgnos, run.wanted).await;
             }
             // The pages may have been there already.
             self.cache.pass_on_room();
@@ -183,18 +193,22 @@ impl PrereadQueue {
     }
 }
 
-/// The pages in the order in which the log first names them, each once, each with its neighbours. `named`: with the ends of
-/// the records that name them.
-pub(crate) fn runs(named: &[(LogPosition, PageKey)]) -> Vec<Run> {
-    let mut left: BTreeSet<(u8, u32)> = named.iter().map(|(_, key)| (key.db, key.pgno)).collect();
+/// The pages in the order in which the log first names them, each once, each with its neighbours. `named`: in the order of the
+/// log. Of a run, bytes are wanted if they are of one of its pages.
+pub(crate) fn runs(named: &[Named]) -> Vec<Run> {
+    let mut left = BTreeMap::new();
+    for Named { key, wanted, .. } in named {
+        left.entry((key.db, key.pgno)).or_insert(*wanted);
+    }
     let mut runs = Vec::new();
-    for &(at, PageKey { db, pgno }) in named {
-        if !left.remove(&(db, pgno)) {
-            continue;
-        }
-        let before = (0..pgno).rev().take_while(|&before| left.remove(&(db, before))).count() as u32;
-        let behind = (pgno + 1..).take_while(|&behind| left.remove(&(db, behind))).count() as u32;
-        runs.push(Run { at, db, pgnos: (pgno - before..=pgno + behind).collect() });
+    for &Named { at, key: PageKey { db, pgno }, .. } in named {
+        let Some(first) = left.remove(&(db, pgno)) else { continue };
+        let mut wanted = vec![first];
+        let mut take = |pgno: &u32| left.remove(&(db, *pgno)).map(|of| wanted.push(of)).is_some();
+        let before = (0..pgno).rev().take_while(&mut take).count() as u32;
+        let behind = (pgno + 1..).take_while(&mut take).count() as u32;
+        let wanted = if wanted.contains(&Wanted::Bytes) { Wanted::Bytes } else { Wanted::Version };
+        runs.push(Run { at, db, pgnos: (pgno - before..=pgno + behind).collect(), wanted });
     }
     runs
 }
@@ -206,16 +220,27 @@ mod tests {
     #[test]
     fn pages_are_read_in_the_order_of_the_log_with_their_neighbours() {
         let named = [(1, 70), (2, 9), (3, 8), (3, 70), (4, 3), (5, 10), (6, 11)];
-        let named = named.map(|(segment, pgno)| (LogPosition::new(1, segment, 0), PageKey { db: 1, pgno }));
-        let found: Vec<_> = runs(&named).into_iter().map(|run| (run.at.segment(), run.pgnos)).collect();
-        assert_eq!(found, [(1, vec![70]), (2, vec![8, 9, 10, 11]), (4, vec![3])]);
+        let named = named.map(|(segment, pgno)| {
+            // Of page 70 the log has changes after it has had it as a whole, of page 10 only changes.
+            let wanted =
+                if [(3, 70), (5, 10)].contains(&(segment, pgno)) { Wanted::Bytes } else { Wanted::Version };
+            Named { at: LogPosition::new(1, segment, 0), key: PageKey { db: 1, pgno }, wanted }
+        });
+        let found: Vec<_> =
+            runs(&named).into_iter().map(|run| (run.at.segment(), run.pgnos, run.wanted)).collect();
+        let expected = [
+            (1, vec![70], Wanted::Version),
+            (2, vec![8, 9, 10, 11], Wanted::Bytes),
+            (4, vec![3], Wanted::Version),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]
     fn reads_begin_when_redo_goes_on() {
         let mut window = Window::new(3);
         let at = |segment| LogPosition::new(1, segment, 0);
-        let run = |segment| Run { at: at(segment), db: 1, pgnos: vec![1] };
+        let run = |segment| Run { at: at(segment), db: 1, pgnos: vec![1], wanted: Wanted::Version };
         let numbers = [1, 2, 3].map(|segment| window.begin(&run(segment)));
         let ends =
             |window: &mut Window, number| window.end(number).iter().map(|read| read.at).collect::<Vec<_>>();

@@ -27,7 +27,7 @@ use world::{OpenMode, PageBuf, World};
 
 use super::log::{Generation, Scope};
 use super::{Prereader, Recovery, RecoveryReport, Redone, Replay};
-use crate::cache::PageKey;
+use crate::cache::{PageKey, RedoFor};
 use crate::checkpoint::{self, CheckpointFile};
 use crate::config::InstanceConfig;
 use crate::database::Database;
@@ -67,7 +67,7 @@ impl Standby {
         let begun = begin(&opening, world).await;
         match begun {
             Ok(Begun { replay, header, start, checkpoint }) => {
-                opening.cache.keep_damaged(true);
+                opening.cache.set_redo(Some(RedoFor::Standby));
                 let at = LogPosition::new(start.generation(), 0, 0);
                 Ok(Standby { opening, replay, records: Records::new(), header, start, at, checkpoint })
             }
@@ -165,7 +165,7 @@ impl Standby {
             Ok(()) => self.settle().await,
             Err(error) => Err(error),
         };
-        self.opening.cache.keep_damaged(false);
+        self.opening.cache.set_redo(None);
         self.opening.into_instance(redone).await
     }
 

@@ -5,7 +5,7 @@ use edb::page::{PageMut, page_flags};
 use world::World;
 use world::sim::{SimConfig, Simulation};
 
-use super::{Basis, LoggedPage, Rebuilt, RedoOutcome};
+use super::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
 use crate::cache::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
 use crate::cache::{Cache, Pins};
 use crate::log::{LogPosition, POSITION_END};
@@ -71,6 +71,17 @@ impl Redo<'_> {
         pins
     }
 
+    async fn held_for_redo(&self) -> Pins {
+        let mut pins = self.0.pins();
+        self.0.fetch_for_redo(key(PGNO), &mut pins).await.unwrap();
+        pins
+    }
+
+    fn insert(&self, dbtime_before: u64, slot: u16) -> RedoOutcome {
+        let (flags, key, data) = (0, vec![slot as u8].into(), EntryData::from(&b"x"[..]));
+        self.redo(change(dbtime_before, PageOp::Insert { slot, flags, key, data }))
+    }
+
     /// The page as it is read from the file.
     async fn in_file(&self) -> Vec<u8> {
         let database = self.0.database(1).unwrap();
@@ -82,14 +93,23 @@ impl Redo<'_> {
     }
 }
 
-/// Runs `test` on a small cache, whose page has been fetched for redo.
+/// Runs `test` on a small cache of a passive copy.
 fn redoing<F: Future<Output = ()>>(test: impl FnOnce(World, Cache) -> F) {
+    redoing_for(RedoFor::Standby, test);
+}
+
+/// Runs `test` on the small cache of an instance that opens.
+fn opening<F: Future<Output = ()>>(test: impl FnOnce(World, Cache) -> F) {
+    redoing_for(RedoFor::Opening, test);
+}
+
+fn redoing_for<F: Future<Output = ()>>(redo_for: RedoFor, test: impl FnOnce(World, Cache) -> F) {
     let sim = Simulation::new(1, SimConfig::default());
     let world = sim.host("h");
     sim.volume("h", "/v", 1 << 30);
     sim.run_until(async {
         let cache = small_cache(&world).await;
-        cache.keep_damaged(true);
+        cache.set_redo(Some(redo_for));
         test(world.clone(), cache).await;
     });
 }
@@ -141,12 +161,12 @@ fn what_redo_has_made_is_not_taken_for_what_the_file_holds() {
 
 /// It was not written since it became dirty, so its changes come next.
 #[test]
-fn a_page_that_the_file_holds_as_logged_stays() {
+fn a_page_that_is_not_newer_in_the_file_is_made_at_once() {
     redoing(|_, cache| async move {
         let redo = Redo(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(FILE_DBTIME, &[]));
-        assert_eq!((redo.seen().unwrap(), redo.dirty()), (Vec::new(), 0));
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (Vec::new(), 1));
     });
 }
 
@@ -224,21 +244,99 @@ fn a_later_image_stands_for_all_that_waits() {
     redoing(|_, cache| async move {
         let redo = Redo(&cache);
         let _pins = redo.held().await;
-        let insert = |slot: u16| {
-            let (flags, key, data) = (0, vec![slot as u8].into(), EntryData::from(&b"x"[..]));
-            PageOp::Insert { slot, flags, key, data }
-        };
         redo.rebuild(logged(FILE_DBTIME - 3, &[b"old"]));
-        assert_eq!(redo.redo(change(FILE_DBTIME - 3, insert(1))), RedoOutcome::Applied);
+        assert_eq!(redo.insert(FILE_DBTIME - 3, 1), RedoOutcome::Applied);
         cache.renew(key(PGNO), logged(FILE_DBTIME - 2, &[b"old", b"x"])).unwrap();
         assert_eq!((redo.seen(), redo.dirty()), (None, 1));
-        assert_eq!(redo.redo(delete(FILE_DBTIME - 2)), RedoOutcome::Applied);
+        let newest = change(FILE_DBTIME - 2, PageOp::Delete { slot: 1 });
+        assert_eq!(redo.redo(newest), RedoOutcome::Applied);
         assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
         assert_eq!((redo.seen(), redo.dirty()), (None, 0), "it is in the file");
         // What was given up comes back from the log.
         cache.renew(key(PGNO), logged(FILE_DBTIME, &[])).unwrap();
         assert_eq!((redo.seen().unwrap(), redo.dirty()), (Vec::new(), 0));
-        assert_eq!(redo.redo(change(FILE_DBTIME, insert(0))), RedoOutcome::Applied);
+        assert_eq!(redo.insert(FILE_DBTIME, 0), RedoOutcome::Applied);
         assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"x".to_vec(), 1));
+    });
+}
+
+#[test]
+fn an_instance_that_opens_keeps_no_bytes_of_what_redo_reads() {
+    opening(|_, cache| async move {
+        let redo = Redo(&cache);
+        let pins = redo.held_for_redo().await;
+        assert_eq!((redo.seen(), cache.version(key(PGNO))), (None, Some(FILE_DBTIME)));
+        let outcome = cache.redo(1, delete(FILE_DBTIME - 1), FILE_DBTIME, Basis::File, at(3), at(4));
+        assert_eq!(outcome, RedoOutcome::AlreadyThere { page_dbtime: FILE_DBTIME });
+        let outcome = cache.redo(1, delete(FILE_DBTIME), FILE_DBTIME + 1, Basis::File, at(3), at(4));
+        assert!(matches!(outcome, RedoOutcome::Unproven(_)), "{outcome:?}");
+        drop(pins);
+        let _pins = redo.held().await;
+        assert_eq!(redo.seen(), Some(Vec::new()), "whoever wants it reads it");
+    });
+}
+
+#[test]
+fn a_passive_copy_keeps_what_redo_reads() {
+    redoing(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held_for_redo().await;
+        assert_eq!(redo.seen(), Some(Vec::new()));
+    });
+}
+
+#[test]
+fn an_instance_that_opens_makes_pages_when_they_are_written() {
+    opening(|_, cache| async move {
+        let redo = Redo(&cache);
+        let pins = redo.held_for_redo().await;
+        redo.rebuild(logged(FILE_DBTIME, &[b"old"]));
+        assert_eq!(redo.redo(replace(FILE_DBTIME, b"new")), RedoOutcome::Applied);
+        assert_eq!((redo.seen(), redo.dirty()), (None, 1));
+        drop(pins);
+        cache.write_all(1).await.unwrap();
+        assert_eq!((redo.in_file().await, redo.dirty()), (b"new".to_vec(), 0));
+        assert!(cache.is_absent(key(PGNO)), "it was made only to be written");
+    });
+}
+
+#[test]
+fn an_instance_that_opens_finds_out_what_the_file_holds_from_the_digest() {
+    opening(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held_for_redo().await;
+        redo.rebuild(logged(FILE_DBTIME - 1, &[b"goes"]));
+        assert_eq!((redo.seen(), redo.dirty()), (None, 1));
+        assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
+        assert_eq!((redo.seen(), redo.dirty()), (None, 0));
+        // The log goes on with it: the file is older from now on.
+        cache.renew(key(PGNO), logged(FILE_DBTIME, &[])).unwrap();
+        assert_eq!(redo.insert(FILE_DBTIME, 0), RedoOutcome::Applied);
+        assert_eq!((redo.seen(), redo.dirty()), (None, 1));
+        cache.write_all(1).await.unwrap();
+        assert_eq!(redo.in_file().await, b"x");
+    });
+    opening(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held_for_redo().await;
+        redo.rebuild(logged(FILE_DBTIME - 1, &[b"old"]));
+        assert_eq!(redo.redo(replace(FILE_DBTIME - 1, b"new")), RedoOutcome::Applied);
+        assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"new".to_vec(), 1), "the file has no nodes");
+    });
+}
+
+/// Redo may have cut it off the file since, as space that was new.
+#[test]
+fn a_page_that_is_made_anew_is_written_whatever_was_read() {
+    opening(|_, cache| async move {
+        let redo = Redo(&cache);
+        let _pins = redo.held_for_redo().await;
+        let page = logged(FILE_DBTIME - 1, &[b"goes"]).decode(PGNO, &PlainCoding { page_bytes: PAGE_BYTES });
+        let format = PageOp::Format { page: page.unwrap().as_slice().into() };
+        let outcome = cache.redo(1, change(0, format), FILE_DBTIME - 1, Basis::File, at(3), at(4));
+        assert_eq!(outcome, RedoOutcome::MadeAnew(Rebuilt::Verified));
+        // That is what was read.
+        assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
+        assert_eq!((redo.seen(), redo.dirty()), (Some(Vec::new()), 1));
     });
 }
