@@ -11,10 +11,10 @@
 //!    must verify and be as new as the last of them; if it is not, a write was lost, and recovery fails.
 //! 2. From the base on every version must be the one that the next record expects; else the log contradicts itself or the
 //!    file lost a write of this recovery.
-//! 3. A base is written back, so what a torn write left is replaced, unless the file holds durably, node by node, what redo
-//!    has made of it: most pages were written before the crash.
+//! 3. A base is written back, so what a torn write left is replaced, unless the file holds durably what redo has made of it, by
+//!    a digest of all that means something on a page: most pages were written before the crash.
 //!
-//! Limits: until redo has come as far as the file, what the file holds is kept in memory beside what the log says of the page.
+//! Limits: what the log says of a page is kept in memory until redo has come as far as the file, or writes the page.
 
 use std::collections::BTreeMap;
 
