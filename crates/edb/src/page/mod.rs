@@ -364,10 +364,10 @@ impl<'a> PageRef<'a> {
     /// What the head says: the version, the neighbours and the tree, the kind of page, its free bytes.
     fn head(self) -> [u64; 7] {
         let flags = self.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);
-        let links = [self.prev(), self.next(), self.objid(), flags].map(u64::from);
-        let [prev, next, objid, flags] = links;
-        let free = [self.free_bytes(), self.uncommitted_free_bytes()].map(|bytes| bytes as u64);
-        [self.dbtime(), prev, next, objid, flags, free[0], free[1]]
+        let [prev, next, objid, flags] = [self.prev(), self.next(), self.objid(), flags].map(u64::from);
+        let [free, uncommitted] =
+            [self.free_bytes(), self.uncommitted_free_bytes()].map(|bytes| bytes as u64);
+        [self.dbtime(), prev, next, objid, flags, free, uncommitted]
     }
 
     /// Where the bytes lie that mean something, behind the head.
