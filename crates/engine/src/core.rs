@@ -172,23 +172,13 @@ impl Core {
         }
         if let Some(transaction) = mini.transaction {
             if mini.compensates {
-                self.compensated(&mut transactions, transaction, start);
+                transactions.compensated(transaction);
+                self.cleanup.notify_all();
             } else {
                 transactions.changed(transaction, db, mini.undo.take(), start);
             }
         }
         Ok(())
-    }
-
-    fn compensated(&self, transactions: &mut Transactions, transaction: u32, position: LogPosition) {
-        let begin = transactions.begin_of(transaction).unwrap_or(position);
-        let Some((db, undo)) = transactions.compensated(transaction) else { return };
-        transactions.unlock(transaction, db, &undo);
-        // An entry that came back to life is flagged deleted again: somebody has to remove it for good.
-        if matches!(undo.was, btree::Before::Deleted { .. }) {
-            transactions.clean_up_later(db, undo, begin);
-            self.cleanup.notify_all();
-        }
     }
 
     /// Adds a record that is about no page.

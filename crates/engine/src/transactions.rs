@@ -5,6 +5,9 @@
 //! 2. Whoever else reads such a row sees its committed state.
 //! 3. The undo list of a transaction is in the order of the log; compensation takes from its end.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -41,6 +44,8 @@ struct Lock {
     transaction: u32,
     /// Knows the committed state of the row: the transaction's first change of it, as a rule.
     first: Rc<Undo>,
+    /// Changes of the row that have not been taken back.
+    changes: u32,
 }
 
 /// All transactions of an instance.
@@ -90,16 +95,29 @@ impl Transactions {
         let undo = Rc::new(undo);
         open.undo.push((db, undo.clone()));
         let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
-        let lock = self.locks.entry(row).or_insert(Lock { transaction, first: undo.clone() });
+        let lock = self.locks.entry(row).or_insert(Lock { transaction, first: undo.clone(), changes: 0 });
+        lock.changes += 1;
         if let (Before::Present, Before::Deleted { data }) = (&lock.first.was, &undo.was) {
             // Deleted and brought back to life: the node has new data now, and the committed data is only here.
             lock.first = Rc::new(Undo { was: Before::Data { data: data.clone() }, ..(*undo).clone() });
         }
     }
 
-    /// The last change of `transaction` has been taken back.
-    pub(crate) fn compensated(&mut self, transaction: u32) -> Option<(u8, Rc<Undo>)> {
-        self.open.get_mut(&transaction)?.undo.pop()
+    /// The last change of `transaction` has been taken back: with its last change a row is free again.
+    pub(crate) fn compensated(&mut self, transaction: u32) {
+        let Some(open) = self.open.get_mut(&transaction) else { return };
+        let (begin, Some((db, undo))) = (open.begin, open.undo.pop()) else { return };
+        let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
+        if let Some(lock) = self.locks.get_mut(&row) {
+            lock.changes -= 1;
+            if lock.changes == 0 {
+                self.locks.remove(&row);
+            }
+        }
+        // An entry that came back to life is flagged deleted again: somebody has to remove it for good.
+        if matches!(undo.was, Before::Deleted { .. }) {
+            self.cleanups.push_back(Cleanup { begin, db, undo });
+        }
     }
 
     /// The change to be taken back next.
@@ -121,25 +139,12 @@ impl Transactions {
                 self.cleanups.push_back(Cleanup { begin: open.begin, db, undo });
             }
         }
-    }
-
-    /// Taking back `undo` of a transaction that began at `begin` has left a deleted entry behind.
-    pub(crate) fn clean_up_later(&mut self, db: u8, undo: Rc<Undo>, begin: LogPosition) {
-        self.cleanups.push_back(Cleanup { begin, db, undo });
+        debug_assert!(!self.open.is_empty() || self.locks.is_empty(), "only open transactions hold rows");
     }
 
     /// The log says that what transactions from before `position` left to be cleaned up is gone.
     pub(crate) fn cleaned_up_before(&mut self, position: LogPosition) {
         self.cleanups.retain(|cleanup| cleanup.begin >= position);
-    }
-
-    /// The transaction's change `undo` has been taken back: if it was the first one of its row, the row is free again.
-    pub(crate) fn unlock(&mut self, transaction: u32, db: u8, undo: &Undo) {
-        let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
-        let is_first = |lock: &Lock| lock.transaction == transaction && std::ptr::eq(&*lock.first, undo);
-        if self.locks.get(&row).is_some_and(is_first) {
-            self.locks.remove(&row);
-        }
     }
 
     /// Where the log must be kept from, for undo and for cleanup.
@@ -152,10 +157,5 @@ impl Transactions {
     /// Transactions that have not ended, oldest first.
     pub(crate) fn open_ids(&self) -> Vec<u32> {
         self.open.keys().copied().collect()
-    }
-
-    /// Where the first record of an open transaction begins.
-    pub(crate) fn begin_of(&self, transaction: u32) -> Option<LogPosition> {
-        self.open.get(&transaction).map(|open| open.begin)
     }
 }

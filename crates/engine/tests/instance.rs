@@ -79,6 +79,31 @@ fn the_first_writer_wins_and_readers_see_committed_rows() {
 }
 
 #[test]
+fn a_row_deleted_and_brought_back_is_free_after_the_rollback() {
+    let (sim, world) = simulation();
+    sim.run_until(async {
+        let config = create(&world, 1, 1).await;
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        let tree = tree_number(0);
+        let mut first = instance.begin();
+        first.insert(1, tree, b"a", b"old").await.unwrap();
+        first.commit(Durability::Lazy).await.unwrap();
+
+        let mut undecided = instance.begin();
+        undecided.delete(1, tree, b"a").await.unwrap();
+        undecided.insert(1, tree, b"a", b"brought back").await.unwrap();
+        undecided.rollback().await.unwrap();
+
+        let mut next = instance.begin();
+        assert_eq!(next.get(1, tree, b"a").await.unwrap(), Some(b"old".to_vec()));
+        next.replace(1, tree, b"a", b"new").await.unwrap();
+        next.commit(Durability::Lazy).await.unwrap();
+        assert_eq!(instance.begin().get(1, tree, b"a").await.unwrap(), Some(b"new".to_vec()));
+        instance.close().await.unwrap();
+    });
+}
+
+#[test]
 fn an_abandoned_instance_recovers_what_was_committed() {
     let (sim, world) = simulation();
     sim.run_until(async {

@@ -466,9 +466,7 @@ impl Recovery<'_> {
                 let Some(transaction) = mini.transaction else { return Ok(()) };
                 if mini.compensates {
                     replay.report.branches.count(RecoveryBranch::CompensationRepeated);
-                    if let Some((db, undo)) = replay.transactions.compensated(transaction) {
-                        replay.transactions.unlock(transaction, db, &undo);
-                    }
+                    replay.transactions.compensated(transaction);
                 } else {
                     replay.transactions.changed(transaction, db, mini.undo, start);
                 }

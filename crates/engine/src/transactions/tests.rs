@@ -1,0 +1,45 @@
+//! What is left of changes that were taken back.
+
+use btree::{Before, EntryName, NodeKey, Undo};
+
+use super::{RowKey, Transactions};
+use crate::log::LogPosition;
+
+const BEGIN: LogPosition = LogPosition::new(3, 5, 7);
+
+fn change(was: Before) -> Undo {
+    Undo { fdp: 31, objid: 9, key: NodeKey::from_slice(b"row"), tail: EntryName::new(), was }
+}
+
+fn after(changes: &[Before]) -> Transactions {
+    let mut transactions = Transactions::default();
+    for was in changes {
+        transactions.changed(7, 1, Some(change(was.clone())), BEGIN);
+    }
+    changes.iter().for_each(|_| transactions.compensated(7));
+    transactions
+}
+
+fn is_locked(transactions: &Transactions) -> bool {
+    transactions.is_locked(&RowKey { db: 1, objid: 9, entry: EntryName::from_slice(b"row") })
+}
+
+#[test]
+fn a_row_is_free_when_its_last_change_has_been_taken_back() {
+    let brought_back = [Before::Present, Before::Deleted { data: b"old".as_slice().into() }];
+    let mut transactions = after(&brought_back);
+    assert!(!is_locked(&transactions));
+    transactions.changed(8, 1, Some(change(Before::Present)), BEGIN);
+    transactions.changed(8, 1, Some(change(brought_back[1].clone())), BEGIN);
+    transactions.compensated(8);
+    assert!(is_locked(&transactions));
+}
+
+/// Live and in redo alike, since redo may begin behind the transaction that had deleted it.
+#[test]
+fn an_entry_that_was_brought_back_in_vain_is_cleaned_up() {
+    let transactions = after(&[Before::Deleted { data: b"old".as_slice().into() }]);
+    let waiting: Vec<_> = transactions.cleanups.iter().map(|cleanup| cleanup.begin).collect();
+    assert_eq!(waiting, [BEGIN]);
+    assert!(after(&[Before::Present]).cleanups.is_empty());
+}
