@@ -258,7 +258,8 @@ fn single_flipped_bit(difference: u64, block_bits: u32) -> Option<u32> {
     let (low, high) = ((difference >> 32) as u32 & 0xFFFF, (difference >> 48) as u32);
     let complementary = low ^ high == block_bits - 1;
     let word = difference as u32;
-    (complementary && word == 1 << (low % 32)).then_some(low)
+    // A sum that was never one may name a bit behind the block, in both halves alike.
+    (complementary && low < block_bits && word == 1 << (low % 32)).then_some(low)
 }
 
 /// Flips back what `verify` finds correctable. After `Correctable` the page verifies; any other verdict is that of

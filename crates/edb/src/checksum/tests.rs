@@ -129,6 +129,20 @@ fn two_flipped_bits_in_one_block_are_refused_and_left_alone() {
     }
 }
 
+/// The stored sum of a block names a bit by its number and by the complement of that; garbage may do so with a number that no
+/// bit has.
+#[test]
+fn a_sum_that_names_a_bit_behind_the_block_corrects_nothing() {
+    for page_bytes in [4096, 16384] {
+        let mut page = stamped(page_bytes, 9);
+        [5000, 47, 63].into_iter().for_each(|bit| flip(&mut page, bit));
+        let found = page.clone();
+        assert_eq!(verify(&page, 9), Verdict::Bad);
+        assert_eq!(correct(&mut page, 9), Verdict::Bad);
+        assert_eq!(page, found);
+    }
+}
+
 #[test]
 fn a_page_of_another_number_is_named_by_that_number() {
     for page_bytes in SIZES {

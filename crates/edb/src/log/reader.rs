@@ -40,7 +40,7 @@ pub fn judge_segment(bytes: &[u8; SEGMENT_BYTES], generation: u32, number: u16) 
             let fits = LogPosition::get(&copy, AT_POSITION) == own;
             if fits { SegmentState::Correctable } else { SegmentState::Bad }
         }
-        Verdict::WrongNumber { claimed } if claimed + 1 == u32::from(number) => {
+        Verdict::WrongNumber { claimed } if claimed.checked_add(1) == Some(number.into()) => {
             let before = LogPosition::new(generation, number - 1, 0);
             match position == before {
                 true => SegmentState::Shadow,

@@ -128,6 +128,14 @@ fn segment(file: &mut [u8], number: usize) -> &mut [u8; SEGMENT_BYTES] {
 }
 
 #[test]
+fn a_segment_with_the_sum_of_the_last_number_there_is_is_bad() {
+    let (mut file, _) = small_log();
+    let segment = segment(&mut file, 2);
+    crate::checksum::stamp(&mut segment[..], u32::MAX);
+    assert_eq!(judge_segment(segment, 1, 2), SegmentState::Bad);
+}
+
+#[test]
 fn a_torn_partial_segment_is_taken_from_its_shadow() {
     let (file, written) = small_log();
     assert_eq!(judge_segment(file[4 * SEGMENT_BYTES..].first_chunk().unwrap(), 1, 4), SegmentState::Shadow);
