@@ -311,6 +311,9 @@ impl PageOp {
             return Ok(());
         }
         let mut page = PageMut::new(bytes);
+        if page.view().is_blank() {
+            return misfit("nobody has made it yet");
+        }
         let nodes = page.view().node_count();
         let no_room = |_| Misfit { pgno, reason: "no room" };
         match self {

@@ -1,4 +1,5 @@
 use edb::identity::LogPosition;
+use edb::page::{PageMut, PageRef, page_flags};
 use proptest::prelude::*;
 use smallvec::SmallVec;
 
@@ -180,4 +181,20 @@ fn a_page_from_the_log_is_used_only_if_it_is_one() {
     // More free bytes than a page has.
     page[28..30].fill(0xFF);
     assert!(!logged(&encode(&page)).decode_page(&CODING), "no page");
+}
+
+/// A page that was allocated ahead of use is valid, and holds nothing that an edit could go by.
+#[test]
+fn nothing_is_edited_on_a_page_that_nobody_has_made() {
+    let ops = [
+        PageOp::Insert { slot: 0, flags: 0, key: b"k".as_slice().into(), data: b"d".as_slice().into() },
+        PageOp::SetExternalHeader { header: [1; 16].as_slice().into() },
+        PageOp::Truncate { slot: 0 },
+    ];
+    for op in ops {
+        let mut page = vec![0; 4096];
+        PageMut::new(&mut page).set_flags(page_flags::LEAF | page_flags::PREINITIALISED);
+        assert!(PageRef::new(&page).validate().is_ok());
+        assert!(PageChange::one(7, 0, op).apply(&mut page, 9).is_err());
+    }
 }
