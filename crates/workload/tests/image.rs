@@ -4,7 +4,7 @@ use edb::checksum::{Verdict, verify};
 use edb::page::{PageRef, page_flags};
 use workload::image::layout::{LARGE_TREES, Place};
 use workload::image::{DatabaseImage, ImageError};
-use workload::schema::{Entry, Tree};
+use workload::schema::{DatabaseShape, Entry, Tree};
 use world::PageImage;
 
 const PAGE_SIZES: [u32; 4] = [4096, 8192, 16384, 32768];
@@ -166,6 +166,23 @@ fn catalog_trees_and_space_of_an_image_are_whole() {
         assert_eq!(usage.leaked_pages, 0);
         assert_eq!(usage.used_pages + usage.available_pages, u64::from(image.schema().shape().pages));
         assert!(usage.available_pages >= 64);
+    }
+}
+
+/// A branch page of so many entries would do, and the root has to hold the space header besides.
+#[test]
+fn trees_whose_top_level_just_fills_a_page_are_whole() {
+    for (page_bytes, rows) in [(4096, 270 * 27), (8192, 543 * 55), (16384, 1086 * 110), (32768, 2178 * 222)] {
+        for rows in [rows, rows - 110] {
+            let shape = DatabaseShape { page_bytes, pages: 100_000, rows, seed: 1, compressibility_pct: 0 };
+            let image = DatabaseImage::new(shape).unwrap();
+            if page_bytes > 8192 {
+                continue;
+            }
+            let pages = Pages { image: &image, read: Default::default() };
+            let trees = btree::database::schema(&pages).unwrap().trees();
+            assert_eq!(btree::check::database(&pages, &trees).unwrap().leaked_pages, 0);
+        }
     }
 }
 

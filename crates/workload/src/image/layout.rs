@@ -16,6 +16,7 @@ pub const LARGE_TREES: [Tree; 3] = [Tree::Rows, Tree::Bodies, Tree::Conversation
 /// Bytes of a node's tag and key length field.
 const NODE_OVERHEAD_BYTES: usize = 4 + 2;
 const CHILD_BYTES: usize = 4;
+const SPACE_HEADER_BYTES: usize = 16;
 /// Index pages are filled to this share, so that inserts at random places find room.
 const INDEX_FILL_PCT: usize = 80;
 /// Branch pages over long values are filled to this share: see "Why these numbers" in docs/schema.md.
@@ -64,10 +65,11 @@ pub struct Run {
 impl Run {
     fn new(tree: Tree, page_bytes: usize, entries: u64, first: u32) -> Run {
         let (leaf, branch) = fan_outs(tree, page_bytes);
+        let root = branch.min(children_of_root_max(tree, page_bytes));
         let mut levels = vec![Level { first, pages: pages_for(entries, leaf), fan_out: leaf, entries }];
         loop {
             let below = levels[levels.len() - 1];
-            if below.pages <= branch {
+            if below.pages <= root {
                 return Run { tree, levels };
             }
             levels.push(Level {
@@ -104,21 +106,34 @@ fn pages_for(entries: u64, fan_out: u32) -> u32 {
     u32::try_from(entries.div_ceil(u64::from(fan_out))).unwrap_or(u32::MAX)
 }
 
+/// Bytes of the keys in a tree's branch pages.
+fn branch_key_bytes(tree: Tree) -> usize {
+    match tree {
+        Tree::Rows | Tree::Folders => 5,
+        Tree::Bodies => 4,
+        Tree::Conversations => 9,
+    }
+}
+
+/// What fits a root: its tag 0 has the space header, and its last entry no key.
+fn children_of_root_max(tree: Tree, page_bytes: usize) -> u32 {
+    let key_bytes = branch_key_bytes(tree);
+    let room = room_bytes(page_bytes) - SPACE_HEADER_BYTES + key_bytes;
+    (room / (NODE_OVERHEAD_BYTES + key_bytes + CHILD_BYTES)) as u32
+}
+
 /// Entries per leaf page and per branch page.
 fn fan_outs(tree: Tree, page_bytes: usize) -> (u32, u32) {
     let room = room_bytes(page_bytes);
-    let branch = |key_bytes: usize| room / (NODE_OVERHEAD_BYTES + key_bytes + CHILD_BYTES);
+    let branch = room / (NODE_OVERHEAD_BYTES + branch_key_bytes(tree) + CHILD_BYTES);
     let (leaf, branch) = match tree {
-        Tree::Rows | Tree::Folders => (room / (NODE_OVERHEAD_BYTES + 5 + ROW_BYTES), branch(5)),
+        Tree::Rows | Tree::Folders => (room / (NODE_OVERHEAD_BYTES + 5 + ROW_BYTES), branch),
         Tree::Bodies => {
             let root_node = NODE_OVERHEAD_BYTES + 4 + 8;
-            (
-                room / (root_node + NODE_OVERHEAD_BYTES + 8 + BODY_BYTES),
-                branch(4) * BODY_BRANCH_FILL_PCT / 100,
-            )
+            (room / (root_node + NODE_OVERHEAD_BYTES + 8 + BODY_BYTES), branch * BODY_BRANCH_FILL_PCT / 100)
         }
         Tree::Conversations => {
-            (room * INDEX_FILL_PCT / 100 / (NODE_OVERHEAD_BYTES + 9 + 5), branch(9) * INDEX_FILL_PCT / 100)
+            (room * INDEX_FILL_PCT / 100 / (NODE_OVERHEAD_BYTES + 9 + 5), branch * INDEX_FILL_PCT / 100)
         }
     };
     (leaf as u32, branch as u32)
