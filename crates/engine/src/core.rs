@@ -116,6 +116,10 @@ impl Core {
             let outcome = step(&self.cache.view(db));
             match outcome {
                 Ok((mut mini, value)) => {
+                    if let Some(arrival) = self.cache.arrival_in(db, &mini) {
+                        arrival.wait().await;
+                        continue;
+                    }
                     mini.transaction = transaction;
                     self.log_and_apply(db, mini)?;
                     return Ok(value);
@@ -234,7 +238,8 @@ impl Core {
         self.append(&LogRecord::Extend { db: database.id, before, pages });
         self.change(database.id, None, |pager| Ok((space::grow_database(pager, before, pages)?, ()))).await?;
         database.pages.set(pages);
-        database.update_header(|_| ()).await?;
+        // It syncs the file: what other pages lack after a failure, no later sync brings.
+        self.fate.require(database.update_header(|_| ()).await)?;
         database.length_logged.set(POSITION_END);
         Ok(())
     }

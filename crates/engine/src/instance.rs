@@ -177,6 +177,7 @@ impl Instance {
         self.stop_tasks().await;
         // The log writer ends with the failure; what it says is that failure.
         let _ = self.core.log.close().await;
+        self.core.cache.writes_ended().await;
     }
 
     async fn stop_tasks(&self) {
@@ -298,6 +299,7 @@ impl Opening {
         self.stop.stop();
         self.cache.wake_scavenger();
         self.scavenger.await;
+        self.cache.writes_ended().await;
     }
 
     async fn second_half(&self, redone: Redone) -> Result<(Rc<Core>, RecoveryReport)> {

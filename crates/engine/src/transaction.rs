@@ -191,13 +191,17 @@ pub trait CommitGate {
     fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
 }
 
-/// Takes back what is left of a transaction, newest change first.
+/// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an instance that closes
+/// may do it at once: each change is taken back by whoever comes first.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
     if !core.transactions.borrow().has_changed(id) {
         return Ok(());
     }
     let taken_back = take_back_all(core, id).await;
     core.fate.require(taken_back)?;
+    if !core.transactions.borrow().has_changed(id) {
+        return Ok(());
+    }
     core.append(&LogRecord::Rollback { transaction: id });
     core.transactions.borrow_mut().end(id, false);
     Ok(())
@@ -208,6 +212,10 @@ async fn take_back_all(core: &Core, id: u32) -> Result<()> {
         let next = core.transactions.borrow().last_undo(id);
         let Some((db, undo)) = next else { return Ok(()) };
         let step = |pager: &dyn Pager| {
+            let last = core.transactions.borrow().last_undo(id);
+            if last.is_none_or(|(_, last)| !Rc::ptr_eq(&last, &undo)) {
+                return Ok((MiniTransaction::default(), ()));
+            }
             if planted!(DeleteNotUndone) && matches!(undo.was, btree::Before::Present) {
                 return Ok((MiniTransaction { compensates: true, ..MiniTransaction::default() }, ()));
             }

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use common::{PAGE_BYTES, SmallDatabase, check_structure, create, scan, tree_number};
-use engine::{Durability, Instance, InstanceConfig, RecoveryBranch};
+use engine::{Durability, Error, Instance, InstanceConfig, RecoveryBranch};
 use world::sim::{
-    Faults, FixedLatency, FixedLatencyTimes, PowerCut, RequestId, SimConfig, Simulation, StorageModel,
-    StorageRequest, VolumeId,
+    Faults, FixedLatency, FixedLatencyTimes, OpKind, PowerCut, RequestId, SimConfig, Simulation,
+    StorageModel, StorageRequest, VolumeId,
 };
 use world::{Time, World};
 
@@ -123,5 +123,23 @@ fn the_checkpoint_does_not_pass_a_length_that_is_not_durable() {
         check_structure(&instance, 1, 1).await.unwrap();
         let found = scan(&instance.begin(), 1, tree_number(0)).await.unwrap().len();
         assert!(found as u32 >= rows, "{found} of {rows} rows");
+    });
+}
+
+/// The sync of the new length is one of the whole file: what it lost no later one brings.
+#[test]
+fn a_sync_of_a_new_length_that_fails_stops_the_instance() {
+    let (sim, world) = simulation();
+    let (_, enough) = sim.run_until(filled(&world, u32::MAX));
+    let (sim, world) = simulation();
+    let (config, rows) = sim.run_until(filled(&world, enough - 1));
+    sim.run_until(async {
+        let (instance, _) = Instance::open(&world, &config).await.unwrap();
+        world.sleep(Duration::from_secs(20)).await;
+        sim.set_faults(Faults { fail_nth: Some((OpKind::Sync, 1)), ..Faults::default() });
+        let mut growing = instance.begin();
+        let inserted = growing.insert(1, tree_number(0), &rows.to_be_bytes(), &[1; 300]).await;
+        assert!(inserted.is_err(), "it grew, and the sync failed");
+        assert!(matches!(instance.check(), Err(Error::Stopped(_))), "{:?}", instance.check());
     });
 }

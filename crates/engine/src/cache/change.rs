@@ -4,6 +4,7 @@ use std::cell::{Cell, Ref};
 
 use btree::{MiniTransaction, Misfit, PageCoding, PageView, Pager, Stop};
 use edb::page::{PageRef, page_flags};
+use world::sync::Notify;
 
 use super::frames::{Frames, Holds, PageKey};
 use super::page::CachedPage;
@@ -61,6 +62,12 @@ impl Cache {
         }
     }
 
+    /// Ends when a page has been read that `mini` makes anew: what the file had there would take the place of the new page.
+    pub(crate) fn arrival_in(&self, db: u8, mini: &MiniTransaction) -> Option<Notify> {
+        let made_anew = mini.changes.iter().filter(|change| change.formats());
+        made_anew.map(|change| PageKey { db, pgno: change.pgno }).find_map(|key| self.arrival_of(key))
+    }
+
     /// Makes the changes of a mini-transaction that the log holds at `start..end` (`start` includes the images).
     ///
     /// # Errors
@@ -75,11 +82,15 @@ impl Cache {
     ) -> Result<(), Misfit> {
         let mut frames = self.0.frames.borrow_mut();
         let now_ns = self.0.world.now().ns;
+        let mut takes_room = false;
         for change in &mini.changes {
             let key = PageKey { db, pgno: change.pgno };
             let frame = match frames.find(key) {
                 Some(frame) => frame,
-                None if change.formats() => frames.occupy(key, Holds::Page),
+                None if change.formats() => {
+                    takes_room = true;
+                    frames.occupy(key, Holds::Page)
+                }
                 None => return Err(Misfit { pgno: change.pgno, reason: "not in memory" }),
             };
             let slot = frames.get_mut(frame);
@@ -88,6 +99,10 @@ impl Cache {
             slot.is_prepared &= !change.formats();
             frames.touch(frame, now_ns);
             frames.mark_changed(frame, start, end);
+        }
+        drop(frames);
+        if takes_room {
+            self.scavenge_if_short();
         }
         Ok(())
     }

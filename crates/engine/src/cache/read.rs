@@ -8,7 +8,7 @@ use world::{Bufs, ErrorKind, PageBuf};
 use super::frames::Holds;
 use super::page::CachedPage;
 use super::redo::Unmade;
-use super::{Cache, PageKey, Pins};
+use super::{Cache, CachedDatabase, PageKey, Pins};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, judge};
 
@@ -156,6 +156,14 @@ impl Cache {
         matches!(self.look_up(key), Found::Absent)
     }
 
+    /// Ends when a page that is on its way has come, or will not.
+    pub(super) fn arrival_of(&self, key: PageKey) -> Option<Notify> {
+        match self.look_up(key) {
+            Found::Arriving(arrival) => Some(arrival),
+            _ => None,
+        }
+    }
+
     fn look_up(&self, key: PageKey) -> Found {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return Found::Absent };
@@ -181,9 +189,7 @@ impl Cache {
             .map(|n| frames.occupy(PageKey { pgno: first.pgno + n, ..first }, Holds::Arriving));
         let arrival = Arrival { cache: self.clone(), frames: expected.collect(), purpose, wanted };
         drop(frames);
-        if self.0.frames.borrow().available() < self.scavenge_start() {
-            self.0.scavenge.notify_all();
-        }
+        self.scavenge_if_short();
         arrival
     }
 
@@ -193,9 +199,8 @@ impl Cache {
         let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
         let pages = match database.file.read(IoClass::TransactionalRead, offset, bufs).await {
             Ok(pages) => pages,
-            // A page behind the end of the file: to recovery it is one more page to be repaired.
-            Err(Error::World(error)) if error.kind == ErrorKind::ShortRead && self.0.redo.get().is_some() => {
-                arrival.frames.iter().map(|_| PageBuf::empty(self.0.page_bytes)).collect()
+            Err(error) if is_short(&error) && self.0.redo.get().is_some() => {
+                self.read_over_the_end(&database, offset, arrival.frames.len()).await?
             }
             Err(error) => return Err(error),
         };
@@ -232,10 +237,28 @@ impl Cache {
         first_damage.map_or(Ok(()), Err)
     }
 
+    /// Pages of which some lie behind the end of the file: to recovery those are pages to be repaired, and the others are whole.
+    async fn read_over_the_end(&self, database: &CachedDatabase, offset: u64, count: usize) -> Result<Bufs> {
+        let page_bytes = self.0.page_bytes;
+        let mut pages = Bufs::new();
+        for n in 0..count {
+            let at = offset + (n * page_bytes) as u64;
+            pages.push(match database.file.read_one(IoClass::TransactionalRead, at, page_bytes).await {
+                Err(error) if is_short(&error) => PageBuf::empty(page_bytes),
+                page => page?,
+            });
+        }
+        Ok(pages)
+    }
+
     pub(super) fn damaged(&self, key: PageKey, reason: String) -> Error {
         let path = self.database(key.db).map_or_else(|_| String::new(), |db| db.file.path().to_owned());
         Error::DamagedPage { path, pgno: key.pgno, reason }
     }
+}
+
+fn is_short(error: &Error) -> bool {
+    matches!(error, Error::World(error) if error.kind == ErrorKind::ShortRead)
 }
 
 impl Drop for Arrival {

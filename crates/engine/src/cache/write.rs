@@ -57,6 +57,13 @@ impl Cache {
         }
     }
 
+    /// A frame was taken: wakes the scavenger if too few are free.
+    pub(super) fn scavenge_if_short(&self) {
+        if self.0.frames.borrow().available() < self.scavenge_start() {
+            self.0.scavenge.notify_all();
+        }
+    }
+
     /// Wakes the scavenger so that it sees a stop.
     pub(crate) fn wake_scavenger(&self) {
         self.0.scavenge.notify_all();
@@ -132,6 +139,13 @@ impl Cache {
             self.0.written.wait().await;
         }
         self.sync_written().await
+    }
+
+    /// Waits until no page write is under way: behind that nothing reaches the files any more.
+    pub(crate) async fn writes_ended(&self) {
+        while self.0.writes_running.get() > 0 {
+            self.0.written.wait().await;
+        }
     }
 
     /// Syncs the files that were written since their last sync; their pages no longer hold the checkpoint.

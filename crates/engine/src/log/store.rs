@@ -254,7 +254,10 @@ impl LogStore {
         }
         let mut end = LogPosition::new(generation, 1, 0);
         for (segment, behind) in log.segments().zip(2..) {
+            let before = end;
             if records.push(segment, |record_end, _| end = record_end).is_err() {
+                // A power cut tore the segment where its own checksum does not see it: all of it goes.
+                end = before;
                 break;
             }
             if records.is_between_records() {
