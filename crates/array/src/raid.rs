@@ -237,14 +237,16 @@ impl Raid {
         let mut lost = false;
         if self.parity_units == 0 {
             self.for_elements(start, bytes, |row, unit, into, take| {
-                let before = writes.len();
+                // A copy that is not rebuilt yet takes writes, but nobody reads it: alone it does not hold them.
+                let mut is_held = false;
                 for copy in 0..self.copies {
                     let (slot, byte) = self.place(row, unit + copy * self.data_units);
                     if self.writable(slot) {
                         writes.push((self.drives[slot], byte + into, take));
                     }
+                    is_held |= self.readable(slot, byte + into, take);
                 }
-                lost |= writes.len() == before;
+                lost |= !is_held;
             });
             return if lost { Err(Lost) } else { Ok((reads, writes)) };
         }

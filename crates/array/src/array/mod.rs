@@ -317,8 +317,9 @@ impl Array {
                 self.read_ahead(id, volume as usize, stream, ahead);
             }
             Kind::Rebuild { rebuild, step } => {
+                let is_lost = self.job(id).lost;
                 self.free_jobs.push(id);
-                self.rebuilt(rebuild as usize, step);
+                self.rebuilt(rebuild as usize, step, is_lost);
             }
             Kind::Segment { controller, store, written } => {
                 self.free_jobs.push(id);

@@ -1,7 +1,8 @@
 //! Rebuild of lost drives, rebalancing onto added ones, and patrol reads.
 //!
 //! A lost slot of a RAID group is rebuilt on a spare, from the outer to the inner tracks; a piece of a dynamic pool on
-//! whatever drive of the pool has room. Only what volumes have used is rebuilt, if the settings say so.
+//! whatever drive of the pool has room. Only what volumes have used is rebuilt, if the settings say so. A slot is good up
+//! to the first byte that cannot be worked out any more: what lies behind needs the same drives.
 //!
 //! Drives that are added to a dynamic pool are empty. Pieces move to them, each from the drive that holds most, until all
 //! hold equally many, with the settings of rebuilds. A piece is read at its new place when all of it is there.
@@ -22,8 +23,8 @@ const PATROL_BYTES: u64 = 1 << 20;
 /// A range that is to be rebuilt or moved.
 #[derive(Debug, Clone, Copy)]
 enum Part {
-    /// Of the lost slot's drive.
-    Drive { start: u64, bytes: u64 },
+    /// Of the drive in a lost slot.
+    Drive { slot: usize, start: u64, bytes: u64 },
     /// A piece of a pool; its first bytes are at their new place already.
     Piece { to: PieceMove, into: u64 },
 }
@@ -56,6 +57,8 @@ pub enum RebuildStatus {
     UnderWay(f64),
     /// Everything is rebuilt, since this time.
     Ended(Time),
+    /// Over, and something could not be rebuilt: too many other drives are lost, too.
+    Lost,
 }
 
 pub(super) struct RebuildState {
@@ -66,24 +69,40 @@ pub(super) struct RebuildState {
     total_bytes: u64,
     begun_bytes: u64,
     parts: VecDeque<Part>,
-    /// Bytes of the first part that have been issued, if it is a drive's.
-    into: u64,
     next_step: u32,
     under_way: BTreeMap<u32, Step>,
     next_step_ns: u64,
     /// Pieces have no place to go to.
     without_room: bool,
+    /// First byte of a drive that cannot be worked out any more.
+    lost_from: Option<u64>,
+    /// The spare that it went to has been lost: its rebuild took the place of this one.
+    lost_spare: Option<usize>,
     ended: bool,
     started: bool,
+}
+
+impl RebuildState {
+    fn is_of(&self, group: usize, slot: usize) -> bool {
+        self.group == group && matches!(self.purpose, Purpose::Lost { slot: lost, .. } if lost == slot)
+    }
 }
 
 impl Array {
     /// How far the rebuild of `drive` is, or the copying of what it held; `None` if it was not lost, or belongs to nothing.
     pub fn rebuild(&self, drive: usize) -> Option<RebuildStatus> {
         let of_drive = |state: &&RebuildState| matches!(state.purpose, Purpose::Lost { drive: lost, .. } if lost == drive);
-        let rebuilt = self.rebuilds.iter().find(of_drive).map(|state| state.status);
-        rebuilt
-            .or_else(|| self.replicated.iter().find_map(|state| state.recopies.status(|lost| lost == drive)))
+        match self.rebuilds.iter().find(of_drive) {
+            Some(RebuildState { lost_spare: Some(spare), .. }) => self.rebuild(*spare),
+            Some(state) => Some(state.status),
+            None => self.replicated.iter().find_map(|state| state.recopies.status(|lost| lost == drive)),
+        }
+    }
+
+    /// Whether the last rebuild of a slot has come to data that are lost.
+    pub(super) fn is_given_up(&self, group: usize, slot: usize) -> bool {
+        let last = self.rebuilds.iter().rfind(|state| state.is_of(group, slot));
+        last.is_some_and(|state| state.status == RebuildStatus::Lost)
     }
 
     /// How far the last rebalancing of `group` is; `None` if no drives were added to it.
@@ -94,6 +113,11 @@ impl Array {
 
     pub(super) fn begin_rebuild(&mut self, group: usize, slot: usize, drive: usize) {
         self.drive_slots[drive] = None;
+        // A slot that is being rebuilt is lost with its spare: steps under way there do not count for the next one.
+        for state in self.rebuilds.iter_mut().filter(|state| !state.ended && state.is_of(group, slot)) {
+            (state.ended, state.lost_spare) = (true, Some(drive));
+            state.under_way.clear();
+        }
         let start_ns = self.now_ns + (self.hardware.rebuild.start_after_ms * 1e6) as u64;
         self.begin(Purpose::Lost { drive, slot }, group, start_ns);
     }
@@ -122,11 +146,12 @@ impl Array {
             total_bytes: 0,
             begun_bytes: 0,
             parts: VecDeque::new(),
-            into: 0,
             next_step: 0,
             under_way: BTreeMap::new(),
             next_step_ns: 0,
             without_room: false,
+            lost_from: None,
+            lost_spare: None,
             ended: false,
             started: false,
         });
@@ -206,7 +231,7 @@ impl Array {
         for (start, end) in ranges {
             let start = start.max(reached);
             if start < end {
-                state.parts.push_back(Part::Drive { start, bytes: end - start });
+                state.parts.push_back(Part::Drive { slot, start, bytes: end - start });
                 state.total_bytes += end - start;
                 reached = end;
             }
@@ -235,71 +260,96 @@ impl Array {
                 self.at(at_ns, Happening::Rebuild(index as u32));
                 return;
             }
-            let Some(part) = state.parts.front().copied() else {
+            let Some(part) = state.parts.pop_front() else {
                 self.end_rebuild(index);
                 return;
             };
             let mut take = settings.step_bytes.max(4096);
-            let raid = &self.groups[group];
-            let (reads, to) = match part {
-                Part::Drive { start, bytes } => {
-                    let Purpose::Lost { slot, .. } = state.purpose else { return };
-                    let into = state.into;
-                    take = take.min(bytes - into);
-                    state.into += take;
-                    if state.into >= bytes {
-                        state.parts.pop_front();
-                        state.into = 0;
+            let start = match part {
+                Part::Drive { slot, start, bytes } => {
+                    take = take.min(bytes);
+                    if take < bytes {
+                        let rest = Part::Drive { slot, start: start + take, bytes: bytes - take };
+                        state.parts.push_front(rest);
                     }
-                    let to = (raid.drives[slot], start + into, take);
-                    (raid.plan_rebuild(slot, start + into, take), to)
+                    start
                 }
                 Part::Piece { to, into } => {
                     // The rest of the piece comes when this step is over, so steps under way are of as many pieces.
-                    state.parts.pop_front();
                     take = take.min(piece_bytes - into);
-                    let byte = u64::from(to.piece) * piece_bytes + into;
-                    let reads = raid.plan_move(&to, into, take);
-                    let to_drive = (raid.drives[to.slot as usize], byte, take);
-                    if reads.is_err() {
-                        self.groups[group].drop_move(&to);
-                    }
-                    (reads, to_drive)
+                    u64::from(to.piece) * piece_bytes + into
                 }
             };
             state.begun_bytes += take;
             state.status = RebuildStatus::UnderWay(state.begun_bytes as f64 / state.total_bytes as f64);
-            // What cannot be read any more, or has nowhere to go, stays as it is.
-            let Ok(reads) = reads else { continue };
             let step = state.next_step;
             state.next_step += 1;
-            state.under_way.insert(step, Step { part, start: to.1, end: to.1 + take });
-            if settings.mb_per_s > 0.0 {
-                let pause_ns = (take as f64 * 1e3 / settings.mb_per_s) as u64;
-                state.next_step_ns = self.now_ns.max(state.next_step_ns) + pause_ns;
-            }
-            let id = self.new_job(Kind::Rebuild { rebuild: index as u32, step });
-            self.job(id).bytes = take * reads.len() as u64;
-            self.job(id).then_write.push(to);
-            self.job(id).remaining = 1;
-            self.issue(id, &reads, false);
-            self.part_done(id);
+            state.under_way.insert(step, Step { part, start, end: start + take });
+            self.issue_step(index, step);
         }
     }
 
-    /// A step is on the drive: what it rebuilt can be read, up to the first step that still is under way.
-    pub(super) fn rebuilt(&mut self, index: usize, step: u32) {
+    /// Reads what a step takes and writes it, or gives the step up.
+    fn issue_step(&mut self, index: usize, step: u32) {
+        let state = &mut self.rebuilds[index];
+        let Some(Step { part, start, end }) = state.under_way.get(&step).copied() else { return };
+        let (raid, take) = (&mut self.groups[state.group], end - start);
+        let (slot, reads) = match part {
+            Part::Drive { slot, .. } => (slot, raid.plan_rebuild(slot, start, take)),
+            Part::Piece { to, into } => (to.slot as usize, raid.plan_move(&to, into, take)),
+        };
+        let Ok(reads) = reads else {
+            // What cannot be read any more, or has nowhere to go, stays as it is.
+            state.under_way.remove(&step);
+            match part {
+                Part::Drive { .. } => {
+                    state.parts.clear();
+                    state.lost_from = Some(state.lost_from.map_or(start, |from| from.min(start)));
+                }
+                Part::Piece { to, .. } => {
+                    raid.drop_move(&to);
+                    if state.purpose != Purpose::Added {
+                        match raid.slots[slot] {
+                            Slot::Lost => state.without_room = true,
+                            _ => state.lost_from = Some(start),
+                        }
+                    }
+                }
+            }
+            return;
+        };
+        let mb_per_s = self.hardware.rebuild.mb_per_s;
+        if mb_per_s > 0.0 {
+            let pause_ns = (take as f64 * 1e3 / mb_per_s) as u64;
+            state.next_step_ns = self.now_ns.max(state.next_step_ns) + pause_ns;
+        }
+        let to = (raid.drives[slot], start, take);
+        let id = self.new_job(Kind::Rebuild { rebuild: index as u32, step });
+        self.job(id).bytes = take * reads.len() as u64;
+        self.job(id).then_write.push(to);
+        self.job(id).remaining = 1;
+        self.issue(id, &reads, false);
+        self.part_done(id);
+    }
+
+    /// A step is on the drive: what it rebuilt can be read, up to the first step that still is under way. One that lost a
+    /// drive begins anew with what is left.
+    pub(super) fn rebuilt(&mut self, index: usize, step: u32, is_lost: bool) {
+        if is_lost {
+            self.issue_step(index, step);
+            self.rebuild_step(index);
+            return;
+        }
         let state = &mut self.rebuilds[index];
         let group = state.group;
         if let Some(Step { part, start, end }) = state.under_way.remove(&step) {
-            match (part, state.purpose) {
-                (Part::Drive { .. }, Purpose::Lost { slot, .. }) => {
-                    let first_open = state.under_way.values().map(|step| step.start).min();
-                    let done_to = first_open.map_or(end, |open| open.min(end));
+            match part {
+                Part::Drive { slot, .. } => {
+                    let open = state.under_way.values().map(|step| step.start).chain(state.lost_from);
+                    let done_to = open.fold(end, u64::min);
                     self.groups[group].slots[slot] = Slot::Rebuilding(done_to);
                 }
-                (Part::Drive { .. }, Purpose::Added) => {}
-                (Part::Piece { to, into }, _) => {
+                Part::Piece { to, into } => {
                     let into = into + (end - start);
                     if into < self.piece_bytes(group) {
                         self.rebuilds[index].parts.push_front(Part::Piece { to, into });
@@ -318,11 +368,14 @@ impl Array {
             return;
         }
         state.ended = true;
-        state.status = match state.without_room {
-            true => RebuildStatus::NoSpare,
-            false => RebuildStatus::Ended(Time { ns: self.now_ns }),
+        state.status = match (state.lost_from, state.without_room) {
+            (Some(_), _) => RebuildStatus::Lost,
+            (None, true) => RebuildStatus::NoSpare,
+            (None, false) => RebuildStatus::Ended(Time { ns: self.now_ns }),
         };
-        if let Purpose::Lost { slot, .. } = state.purpose {
+        if let Purpose::Lost { slot, .. } = state.purpose
+            && state.lost_from.is_none()
+        {
             let place = &mut self.groups[state.group].slots[slot];
             if matches!(place, Slot::Rebuilding(_)) {
                 *place = Slot::Healthy;

@@ -151,8 +151,11 @@ impl Array {
             part.busy_share = statistics.load.busy_ns as f64 / length_ns;
             part.mean_queue = statistics.load.integral_ns as f64 / length_ns;
             part.read_ms = mean_ms(statistics.load.integral_ns, statistics.reads + statistics.writes);
-            part.state = match self.drive_slots[index].map(|(group, slot)| self.groups[group].slots[slot]) {
+            let place = self.drive_slots[index];
+            let is_given_up = place.is_some_and(|(group, slot)| self.is_given_up(group, slot));
+            part.state = match place.map(|(group, slot)| self.groups[group].slots[slot]) {
                 _ if self.drives[index].is_dead() => "lost".into(),
+                Some(Slot::Rebuilding(_)) if is_given_up => "data lost, not rebuilt to the end".into(),
                 Some(Slot::Rebuilding(_)) => "rebuilding".into(),
                 _ => self.replicated.iter().find_map(|state| state.health.words(index)).unwrap_or_default(),
             };

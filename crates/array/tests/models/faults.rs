@@ -1,8 +1,10 @@
 //! What goes wrong: drives, paths, controllers, batteries.
 
 use array::{
-    DestageOrder, Drive, DriveModel, Event, Hardware, Layout, Path, Target, VolumePlacement, WriteCache,
+    DestageOrder, Drive, DriveModel, Event, Hardware, Layout, Path, RebuildStatus, Target, VolumePlacement,
+    WriteCache,
 };
+use world::Time;
 
 use super::load::{GIB, KIB, MIB, Rig, mixed, random_reads};
 use super::parts::{build, controller, link, nearline, one_group, write_cache};
@@ -125,6 +127,91 @@ fn more_losses_than_the_layout_can_miss_fail_requests() {
         assert!(after.failed > 0, "{layout:?} cannot miss {losses} drives");
         rig.drain();
     }
+}
+
+/// Two spares, a rebuild that takes a while, and two drives of which the second is lost before the first is rebuilt.
+fn lost_twice(layout: Layout, disks: usize, second: usize, steps: u32) -> Rig {
+    let mut hardware = with_spare(layout, disks);
+    hardware.drives.push(Drive { name: "second spare".into(), ..hardware.drives[disks].clone() });
+    hardware.spares.push(disks + 1);
+    hardware.controllers[0].write_cache = None;
+    hardware.rebuild =
+        array::Rebuild { start_after_ms: 0.0, mb_per_s: 200.0, steps, step_bytes: MIB, used_only: true };
+    let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
+    rig.schedule(1.0, Event::DriveFails { drive: 0 });
+    rig.schedule(2.0, Event::DriveFails { drive: second });
+    rig
+}
+
+#[test]
+fn data_that_are_lost_before_a_rebuild_is_over_stay_lost() {
+    for (layout, disks) in [(Layout::Raid5, 4), (Layout::Raid1, 2), (Layout::Raid10, 4)] {
+        for steps in [1, 4] {
+            let mut rig = lost_twice(layout, disks, 1, steps);
+            let mut reads = random_reads(3, SPAN, 32 * KIB);
+            rig.run(4, 52.0, &mut reads);
+            let seen = rig.run(4, 10.0, &mut reads);
+            assert!(seen.failed > 0, "{layout:?}, {steps} steps: lost data come back");
+            assert!(seen.failed < seen.reads, "{layout:?}, {steps} steps: what was rebuilt can be read");
+            for drive in 0..2 {
+                let status = rig.array.rebuild(drive);
+                assert_eq!(status, Some(RebuildStatus::Lost), "{layout:?}, {steps} steps: drive {drive}");
+            }
+            let writes = rig.run(4, 10.0, mixed(4, SPAN, 32 * KIB, 100));
+            assert!(writes.failed > 0, "{layout:?}, {steps} steps: a write that could not be read again");
+            rig.drain();
+        }
+    }
+}
+
+#[test]
+fn two_losses_that_the_layout_can_miss_are_both_rebuilt() {
+    for (layout, disks, second, data) in [(Layout::Raid6, 5, 1, 3), (Layout::Raid10, 4, 2, 2)] {
+        for steps in [1, 4] {
+            let mut rig = lost_twice(layout, disks, second, steps);
+            let seen = rig.run(2, 200.0, random_reads(3, SPAN, 32 * KIB));
+            assert_eq!(seen.failed, 0, "{layout:?}");
+            for drive in [0, second] {
+                let status = rig.array.rebuild(drive);
+                assert!(matches!(status, Some(RebuildStatus::Ended(_))), "{layout:?}: {status:?}");
+            }
+            // What was being read from the second drive when it died is read again from the others.
+            let spares = rig.report().parts.into_iter().filter(|part| part.name.contains("spare"));
+            assert!(spares.map(|part| part.write_bytes).min() >= Some(SPAN / data), "{layout:?}");
+            rig.drain();
+        }
+    }
+}
+
+#[test]
+fn a_pool_that_misses_three_drives_says_that_data_are_lost() {
+    let layout = Layout::DynamicPool { width: 6, piece_bytes: 128 * MIB, spare_drives: 3 };
+    let mut hardware = one_group(layout, 12, &nearline(), None, 4 * SPAN);
+    hardware.rebuild.steps = 8;
+    let mut rig = Rig::new(build(hardware), &["/v"], 4 * SPAN);
+    (0..3).for_each(|drive| rig.schedule(1.0, Event::DriveFails { drive }));
+    rig.run(0, 600.0, || unreachable!("no load"));
+    let seen = rig.run(4, 10.0, random_reads(3, 4 * SPAN, 32 * KIB));
+    assert!(seen.failed > 0 && seen.failed < seen.reads, "{} of {}", seen.failed, seen.reads);
+    for drive in 0..3 {
+        assert_eq!(rig.array.rebuild(drive), Some(RebuildStatus::Lost));
+    }
+    rig.drain();
+}
+
+#[test]
+fn the_rebuild_on_a_spare_that_is_lost_begins_again_on_the_next() {
+    // Drive 4 is the first spare.
+    let mut rig = lost_twice(Layout::Raid5, 4, 4, 4);
+    let report = rig.array.report(Time { ns: 200_000_000_000 });
+    let spare = report.parts.iter().find(|part| part.name == "second spare").expect("listed");
+    let (least, most) = (SPAN / 3, SPAN / 3 + 8 * MIB);
+    assert!((least..most).contains(&spare.write_bytes), "{} B rebuilt", spare.write_bytes);
+    assert!(matches!(rig.array.rebuild(0), Some(RebuildStatus::Ended(_))));
+    let mut rig = lost_twice(Layout::Raid5, 4, 4, 4);
+    rig.schedule(3.0, Event::DriveFails { drive: 5 });
+    rig.array.report(Time { ns: 200_000_000_000 });
+    assert_eq!(rig.array.rebuild(0), Some(RebuildStatus::NoSpare));
 }
 
 #[test]

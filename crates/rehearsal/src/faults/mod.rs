@@ -169,6 +169,11 @@ impl Stage<'_, '_> {
                 None => ("its data have other copies".to_owned(), true),
                 Some(RebuildStatus::Waiting) => ("its rebuild has not begun".to_owned(), false),
                 Some(RebuildStatus::NoSpare) => ("no spare is left for a rebuild".to_owned(), true),
+                Some(RebuildStatus::Lost) => {
+                    let text = "data are lost: too many disks are missing to rebuild it";
+                    self.say(test, planned, &format!("{text}: {}", planned.what));
+                    (text.to_owned(), true)
+                }
                 Some(RebuildStatus::UnderWay(share)) => (format!("{:.1} % {}", share * 100.0, done()), false),
                 Some(RebuildStatus::Ended(at)) => {
                     let (seconds, done) = (at.since(begun).as_secs_f64(), done());
