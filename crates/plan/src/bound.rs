@@ -10,7 +10,8 @@ use serde::Serialize;
 use crate::inputs::Inputs;
 use crate::layout::home_counts;
 
-/// Active databases on the fullest server; `None` where the copies do not allow the failure.
+/// Active databases on the fullest server; `None` where the arithmetic has no answer: the copies do not allow the failure,
+/// or too few servers are left to spread over evenly. A layout may still survive it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Bound {
     /// Nothing lost.
@@ -99,7 +100,7 @@ fn spread_one(share: f64, servers: u32) -> f64 {
 }
 
 /// Copies per site that may be activated: lagged ones are the last.
-fn activatable_per_site(inputs: &Inputs<'_>) -> Vec<u32> {
+pub fn activatable_per_site(inputs: &Inputs<'_>) -> Vec<u32> {
     let mut copies = inputs.copies_per_site.clone();
     let mut off = inputs.copies() - inputs.activatable();
     for site in copies.iter_mut().rev() {

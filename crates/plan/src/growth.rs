@@ -35,13 +35,13 @@ pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Result
     for used in &storage.volumes {
         if let Some(kind) = &solution.file.volume[used.entry].disk {
             let disk = solution.disk(kind, &format!("volume[{}].disk", used.entry))?;
-            disks += used.count * used.disks;
-            raw_gb += f64::from(used.count * used.disks) * disk.capacity_gb;
+            disks += used.disks_in_all;
+            raw_gb += f64::from(used.disks_in_all) * disk.capacity_gb;
         }
     }
     for (used, pool) in storage.pools.iter().zip(&solution.file.pool) {
-        disks += used.count * used.disks;
-        raw_gb += f64::from(used.count * used.disks)
+        disks += used.disks_in_all;
+        raw_gb += f64::from(used.disks_in_all)
             * solution.disk(&pool.disk, &format!("pool[{}].disk", used.entry))?.capacity_gb;
     }
     let hosts = inputs.servers.len() as u32 * inputs.dags;

@@ -168,6 +168,19 @@ impl<'a> Inputs<'a> {
         Ok(inputs)
     }
 
+    /// The same with other copies of each database. The I/O of a mailbox may depend on how many there are.
+    pub fn with_copies(&self, per_site: &[u32]) -> Result<Inputs<'a>> {
+        let solution = self.solution;
+        let copies =
+            Copies { per_site: per_site.to_vec(), ..solution.file.copies.clone().unwrap_or_default() };
+        let mut inputs = self.clone();
+        if let Some(profile) = &solution.file.profile {
+            inputs.profile = profile_input(solution, profile, &copies, per_site.iter().sum())?;
+        }
+        inputs.copies_per_site = copies.per_site;
+        Ok(inputs)
+    }
+
     /// Copies of each database.
     pub fn copies(&self) -> u32 {
         self.copies_per_site.iter().sum()

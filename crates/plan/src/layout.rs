@@ -54,6 +54,17 @@ pub struct Layout {
     pub imported: bool,
 }
 
+impl Layout {
+    /// Copies on the fullest of so many servers.
+    pub(crate) fn most_copies(&self, servers: usize) -> u32 {
+        let mut copies = vec![0; servers];
+        for copy in self.databases.iter().flat_map(|database| &database.copies) {
+            copies[usize::from(copy.server)] += 1;
+        }
+        copies.into_iter().max().unwrap_or(0)
+    }
+}
+
 /// Databases that each site is home to, dealt in blocks.
 pub fn home_counts(sites: &[SiteInput], databases: u32) -> Vec<u32> {
     let mut counts = vec![0; sites.len()];

@@ -109,6 +109,7 @@ impl Plan {
 /// Plans a solution. `named` are failures to look at beside the usual ones, each a list of names ([`failure_names`]).
 pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let inputs = Inputs::of(solution)?;
+    storage::resolve(&inputs)?;
     let imported = layout::import(&inputs)?;
     let databases = match (&imported, inputs.wished_databases) {
         (Some(layout), _) => layout.databases.len() as u32,
@@ -126,17 +127,10 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let failures = failure::failures(&inputs, &layout, &named_failures(&inputs, under_test, named)?);
     let tested = failures.scenarios.iter().find(|one| one.kind == Kind::Named && !under_test.is_empty());
     let worst = failures.worst();
-    let most_copies = (0..inputs.servers.len())
-        .map(|server| {
-            let copies = layout.databases.iter().flat_map(|database| &database.copies);
-            copies.filter(|copy| usize::from(copy.server) == server).count()
-        })
-        .max()
-        .unwrap_or(0) as f64;
     let server_by_layout = sizing::server_need(
         &inputs,
         sizing.mailboxes_per_database,
-        most_copies,
+        f64::from(layout.most_copies(inputs.servers.len())),
         f64::from(worst.worst_active),
     );
     let worst_volume =

@@ -2,7 +2,7 @@
 //! possible in disks, in servers and in utilisation.
 //!
 //! A design is judged with the same formulas as a plan, in the calculator's arithmetic, so that 100,000 of them take a second or two;
-//! the designs on the Pareto front are then laid out, and the failure is computed on the real layout. For each of them the
+//! the designs on the Pareto front are then laid out, and failure and servers are judged on the real layout. For each of them the
 //! neighbours that look cheaper are tried, and the reason is given why they are not.
 //!
 //! Invariants
@@ -16,9 +16,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use solution::{Disk, Raid, Result, Solution, SolutionError};
 
-use crate::bound::{Bound, bound};
+use crate::bound::{Bound, activatable_per_site, bound};
 use crate::failure::{self, Kind};
 use crate::inputs::{Inputs, MAX_DATABASES, MAX_MEMBERS, MAX_MOUNTED, ServerInput};
+use crate::sizing::ServerNeed;
 use crate::storage::DiskSet;
 use crate::{formula, layout, sizing};
 
@@ -126,7 +127,7 @@ pub struct Design {
     pub capacity_share: f64,
     /// Back-end I/O of all copies over what a volume's disks give.
     pub iops_share: f64,
-    /// Processor use in the worst failure over the 80 % allowed, where the SPECint rate is given.
+    /// Processor use in the worst failure over the 80 % allowed, by the calculator, where the SPECint rate is given.
     pub cpu_share: Option<f64>,
     /// Active databases on the fullest server, by the calculator.
     pub worst_active_bound: f64,
@@ -183,6 +184,12 @@ impl Catalogue {
         }
         if wish.servers_per_site.contains(&0) || wish.databases_per_volume.contains(&0) {
             return Err(refuse("search", "a number of servers or databases is zero", None));
+        }
+        for (i, volume) in wish.volume.iter().enumerate() {
+            if let Some(lacking) = volume.raid.lacks(volume.disks) {
+                let message = format!("a volume cannot be made of {} disks at this RAID level", volume.disks);
+                return Err(refuse(&format!("search.volume[{i}].disks"), &message, Some(lacking)));
+            }
         }
         for (i, disk) in catalogue.disk.iter().enumerate() {
             let path = format!("disk[{i}]");
@@ -251,6 +258,21 @@ impl Score {
 /// Why a choice does not suffice: a word to count by, and a sentence.
 struct Refusal(&'static str, String);
 
+type Judged<T> = std::result::Result<T, Refusal>;
+
+/// What the real layout of a choice comes to; the same for every kind of disk and server.
+#[derive(Debug, Clone, Copy)]
+struct LaidOut {
+    /// Databases lost in the failure to survive.
+    lost: u32,
+    /// Active databases on the fullest server in it.
+    worst_active: u32,
+    /// The same in the worst failure of any kind that loses nothing: what a plan sizes servers with.
+    worst_of_all: u32,
+    /// Copies on the fullest server.
+    copies: u32,
+}
+
 struct Searcher<'a> {
     catalogue: &'a Catalogue,
     separate_logs: bool,
@@ -258,19 +280,20 @@ struct Searcher<'a> {
     shapes: Vec<Vec<Option<Inputs<'a>>>>,
     /// Bounds already computed, by shape and databases.
     bounds: BTreeMap<(usize, usize, u32), Bound>,
+    /// Layouts already made, by shape, databases and databases per volume.
+    layouts: BTreeMap<(usize, usize, u32, u32), LaidOut>,
 }
 
 /// Searches the catalogue for designs that carry the solution's profile.
 pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
     let base = Inputs::of(solution)?;
     let wish = &catalogue.search;
-    let shapes = wish
-        .servers_per_site
-        .iter()
-        .map(|&servers| wish.copies_per_site.iter().map(|copies| shape(&base, servers, copies)).collect())
-        .collect();
+    let of_servers =
+        |&servers| wish.copies_per_site.iter().map(|copies| shape(&base, servers, copies)).collect();
+    let shapes = wish.servers_per_site.iter().map(of_servers).collect::<Result<_>>()?;
     let separate_logs = crate::inputs::has_role(solution, solution::Role::Log);
-    let mut searcher = Searcher { catalogue, separate_logs, shapes, bounds: BTreeMap::new() };
+    let mut searcher =
+        Searcher { catalogue, separate_logs, shapes, bounds: BTreeMap::new(), layouts: BTreeMap::new() };
     let mut refused = BTreeMap::new();
     let mut good: Vec<(Choice, Score)> = Vec::new();
     let choices = searcher.choices();
@@ -281,52 +304,38 @@ pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
             Err(Refusal(word, _)) => *refused.entry(word).or_insert(0) += 1,
         }
     }
-    let sufficient = good.len();
-    let mut designs = Vec::new();
-    // A design that its own layout refuses leaves the front, and what stood behind it comes forward.
-    loop {
-        let front = pareto(&good);
-        designs.clear();
-        let mut thrown_out = Vec::new();
-        for &(choice, score) in front.iter() {
-            match searcher.lay_out(choice, &score)? {
-                Some(worst) => designs.push(searcher.design(choice, &score, worst)),
-                None => thrown_out.push(choice),
-            }
-        }
-        if thrown_out.is_empty() {
-            break;
-        }
-        *refused.entry("layout").or_insert(0) += thrown_out.len();
-        good.retain(|(choice, _)| !thrown_out.contains(choice));
-    }
-    for (design, (choice, score)) in designs.iter_mut().zip(pareto(&good)) {
-        design.neighbours = searcher.neighbours(choice, &score);
-    }
-    Ok(Found { schema_version: 1, candidates, sufficient, refused, front: designs })
-}
-
-/// The designs that no other one is at least as good as, by disks, servers and utilisation.
-fn pareto(good: &[(Choice, Score)]) -> Vec<(Choice, Score)> {
-    let mut sorted: Vec<&(Choice, Score)> = good.iter().collect();
-    sorted.sort_by(|(a_choice, a), (b_choice, b)| {
+    // Sorted so, nothing later covers anything earlier.
+    good.sort_by(|(a_choice, a), (b_choice, b)| {
         (a.disks, a.servers)
             .cmp(&(b.disks, b.servers))
             .then(a.utilisation().total_cmp(&b.utilisation()))
             .then(a_choice.cmp(b_choice))
     });
-    let mut front: Vec<(Choice, Score)> = Vec::new();
-    // Sorted so, nothing later covers anything earlier.
-    for (choice, score) in sorted {
-        if !front.iter().any(|(_, better)| better.covers(score)) {
-            front.push((*choice, *score));
+    let mut sufficient = good.len();
+    let mut front: Vec<(Choice, Score, u32)> = Vec::new();
+    for (choice, score) in good {
+        if front.iter().any(|(_, better, _)| better.covers(&score)) {
+            continue;
+        }
+        match searcher.lay_out(choice, &score)? {
+            Ok(worst) => front.push((choice, score, worst)),
+            // What its own layout refuses is not on the front, and what stands behind it comes forward.
+            Err(Refusal(word, _)) => {
+                sufficient -= 1;
+                *refused.entry(word).or_insert(0) += 1;
+            }
         }
     }
-    front
+    let mut designs = Vec::with_capacity(front.len());
+    for (choice, score, worst) in front {
+        let neighbours = searcher.neighbours(choice, &score)?;
+        designs.push(Design { neighbours, ..searcher.design(choice, &score, worst) });
+    }
+    Ok(Found { schema_version: 1, candidates, sufficient, refused, front: designs })
 }
 
 /// The solution's inputs with so many servers per site and these copies.
-fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'a>> {
+fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Result<Option<Inputs<'a>>> {
     let total = servers as usize * base.sites.len();
     let fits = copies.len() <= base.sites.len()
         && copies[0] > 0
@@ -334,10 +343,9 @@ fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'
         && copies.iter().sum::<u32>() > base.lagged
         && total <= MAX_MEMBERS;
     if !fits {
-        return None;
+        return Ok(None);
     }
-    let mut inputs = base.clone();
-    inputs.copies_per_site = copies.to_vec();
+    let mut inputs = base.with_copies(copies)?;
     inputs.enclosures.clear();
     inputs.servers.clear();
     for index in 0..inputs.sites.len() {
@@ -355,7 +363,46 @@ fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'
             });
         }
     }
-    Some(inputs)
+    Ok(Some(inputs))
+}
+
+/// Makes all servers of this kind.
+fn equip(inputs: &mut Inputs<'_>, kind: &ServerKind) {
+    for server in &mut inputs.servers {
+        (server.cores, server.specint_rate) = (kind.cores, kind.specint_rate);
+    }
+}
+
+/// Most activatable copies of a database that a failure can take.
+fn most_taken(survive: Survive, activatable: &[u32]) -> u32 {
+    let in_a_site = activatable.iter().copied().max().unwrap_or(0);
+    match survive {
+        Survive::Server => 1,
+        Survive::TwoServers => 2,
+        Survive::Site => in_a_site,
+        Survive::SiteAndServer => in_a_site + 1,
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Processor use over the 80 % allowed.
+fn of_allowed_cpu(need: &ServerNeed) -> Option<f64> {
+    need.cpu_share.map(|share| share / 0.8)
+}
+
+fn server_suffices(kind: &ServerKind, need: &ServerNeed, most: f64) -> Judged<()> {
+    if let Some(share) = of_allowed_cpu(need).filter(|&share| share > most) {
+        return Err(Refusal("processor", format!("processor used to {} of what is allowed", percent(share))));
+    }
+    if let (Some(need), Some(there)) = (need.memory_gb, kind.memory_gib)
+        && need > there
+    {
+        return Err(Refusal("memory", format!("{need:.0} GB of memory needed, {there:.0} there")));
+    }
+    Ok(())
 }
 
 /// Copies that the fullest server gets when every server that hosts actives gets one active database.
@@ -366,6 +413,24 @@ fn copies_per_round(inputs: &Inputs<'_>) -> u32 {
         inputs.active_sites().map(|home| inputs.copies_per_site.get(step(home)).copied().unwrap_or(0)).sum()
     };
     (0..sites).map(arriving).max().unwrap_or(1).max(1)
+}
+
+fn laid_out(inputs: &Inputs<'_>, databases: u32, survive: Survive) -> Result<LaidOut> {
+    let layout = layout::generate(inputs, databases)?;
+    let failures = failure::failures(inputs, &layout, &[]);
+    let kind = match survive {
+        Survive::Server => Kind::Server,
+        Survive::TwoServers => Kind::TwoServers,
+        Survive::Site => Kind::Site,
+        Survive::SiteAndServer => Kind::SiteAndServer,
+    };
+    let class = failures.classes.iter().find(|class| class.kind == kind);
+    Ok(LaidOut {
+        lost: class.map_or(databases, |class| class.lost_databases),
+        worst_active: class.map_or(0, |class| class.worst_active),
+        worst_of_all: failures.worst().worst_active,
+        copies: layout.most_copies(inputs.servers.len()),
+    })
 }
 
 impl<'a> Searcher<'a> {
@@ -397,7 +462,13 @@ impl<'a> Searcher<'a> {
         choices
     }
 
-    fn judge(&mut self, choice: Choice) -> std::result::Result<Score, Refusal> {
+    /// Share of capacity, I/O and processor that may be used.
+    fn most(&self) -> f64 {
+        self.catalogue.search.max_use_percent.unwrap_or(100.0) / 100.0
+    }
+
+    fn judge(&mut self, choice: Choice) -> Judged<Score> {
+        let most = self.most();
         let wish = &self.catalogue.search;
         let Some(inputs) = self.shapes[choice.servers][choice.copies].as_mut() else {
             return Err(Refusal("copies", "so many copies or servers do not go together".into()));
@@ -421,19 +492,13 @@ impl<'a> Searcher<'a> {
         }
         let key = (choice.servers, choice.copies, databases);
         let known = *self.bounds.entry(key).or_insert_with(|| bound(inputs, databases));
-        let survived = match wish.survive {
-            Survive::Server => known.server,
-            Survive::TwoServers => known.two_servers,
-            Survive::Site => known.site,
-            Survive::SiteAndServer => known.site_and_server,
-        };
-        if survived.is_none() {
+        // Where the arithmetic has no answer the layout has one.
+        let activatable = activatable_per_site(inputs);
+        if activatable.iter().sum::<u32>() <= most_taken(wish.survive, &activatable) {
             return Err(Refusal("failure", "the failure to survive takes all copies of a database".into()));
         }
         inputs.sized_databases_per_volume = per_volume;
-        for server in &mut inputs.servers {
-            (server.cores, server.specint_rate) = (kind.cores, kind.specint_rate);
-        }
+        equip(inputs, kind);
         let sized = sizing::size(inputs, databases, &known, self.separate_logs);
         let most_gb = wish.max_database_gb.unwrap_or(2048.0);
         if sized.database_gb > most_gb {
@@ -448,52 +513,48 @@ impl<'a> Searcher<'a> {
             v * formula::with_free_space(sized.database_gb * factor + sized.log_gb, profile.free_percent);
         let back_end =
             formula::back_end_iops(v * sized.database_iops, profile.read_share, disks.write_penalty);
-        let most = wish.max_use_percent.unwrap_or(100.0) / 100.0;
         let score = Score {
             disks: servers * choice.volumes * volume.disks,
             servers,
             databases,
             capacity_share: needed / disks.formatted_gib,
             iops_share: back_end / disks.random_iops.unwrap_or(f64::INFINITY),
-            cpu_share: sized.server.cpu_share.map(|share| share / 0.8),
+            cpu_share: of_allowed_cpu(&sized.server),
             worst_active: known.worst,
         };
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
         if score.capacity_share.is_nan() || score.capacity_share > most {
             return Err(Refusal("capacity", format!("capacity used to {}", percent(score.capacity_share))));
         }
         if score.iops_share > most {
             return Err(Refusal("I/O", format!("I/O used to {}", percent(score.iops_share))));
         }
-        if let Some(share) = score.cpu_share.filter(|&share| share > most) {
-            return Err(Refusal(
-                "processor",
-                format!("processor used to {} of what is allowed", percent(share)),
-            ));
-        }
-        if let (Some(need), Some(there)) = (sized.server.memory_gb, kind.memory_gib)
-            && need > there
-        {
-            return Err(Refusal("memory", format!("{need:.0} GB of memory needed, {there:.0} there")));
-        }
-        Ok(score)
+        server_suffices(kind, &sized.server, most).map(|()| score)
     }
 
-    /// Most active databases on a server in the failure to survive, on the real layout; `None` when a database is lost.
-    fn lay_out(&self, choice: Choice, score: &Score) -> Result<Option<u32>> {
-        let Some(inputs) = self.shapes[choice.servers][choice.copies].as_ref() else { return Ok(None) };
-        let mut inputs = inputs.clone();
-        inputs.databases_per_volume = self.catalogue.search.databases_per_volume[choice.per_volume];
-        let layout = layout::generate(&inputs, score.databases)?;
-        let failures = failure::failures(&inputs, &layout, &[]);
-        let kind = match self.catalogue.search.survive {
-            Survive::Server => Kind::Server,
-            Survive::TwoServers => Kind::TwoServers,
-            Survive::Site => Kind::Site,
-            Survive::SiteAndServer => Kind::SiteAndServer,
+    /// Most active databases on a server in the failure to survive, when the real layout suffices too.
+    fn lay_out(&mut self, choice: Choice, score: &Score) -> Result<Judged<u32>> {
+        let no_layout = || Refusal("layout", "the layout loses a database in the failure to survive".into());
+        let Some(shape) = &self.shapes[choice.servers][choice.copies] else { return Ok(Err(no_layout())) };
+        let wish = &self.catalogue.search;
+        let mut inputs = shape.clone();
+        inputs.databases_per_volume = wish.databases_per_volume[choice.per_volume];
+        let key = (choice.servers, choice.copies, score.databases, inputs.databases_per_volume);
+        let laid = match self.layouts.get(&key) {
+            Some(&laid) => laid,
+            None => laid_out(&inputs, score.databases, wish.survive)?,
         };
-        let class = failures.classes.iter().find(|class| class.kind == kind);
-        Ok(class.filter(|class| class.lost_databases == 0).map(|class| class.worst_active))
+        self.layouts.insert(key, laid);
+        if laid.lost > 0 {
+            return Ok(Err(no_layout()));
+        }
+        // The arithmetic spreads actives in fractions; with few databases the fullest server has more.
+        let kind = &self.catalogue.server[choice.server];
+        equip(&mut inputs, kind);
+        let mailboxes = inputs.mailboxes_per_dag() / f64::from(score.databases);
+        let need =
+            sizing::server_need(&inputs, mailboxes, f64::from(laid.copies), f64::from(laid.worst_of_all));
+        let by_layout = |Refusal(word, sentence)| Refusal(word, format!("{sentence}, by the layout"));
+        Ok(server_suffices(kind, &need, self.most()).map(|()| laid.worst_active).map_err(by_layout))
     }
 
     fn design(&self, choice: Choice, score: &Score, worst_active_layout: u32) -> Design {
@@ -520,7 +581,7 @@ impl<'a> Searcher<'a> {
     }
 
     /// One step in each direction, and why it is no better.
-    fn neighbours(&mut self, choice: Choice, score: &Score) -> Vec<Neighbour> {
+    fn neighbours(&mut self, choice: Choice, score: &Score) -> Result<Vec<Neighbour>> {
         let wish = &self.catalogue.search;
         let mut steps: Vec<(String, Choice)> = Vec::new();
         if choice.volumes > 1 {
@@ -563,7 +624,6 @@ impl<'a> Searcher<'a> {
                         worse.push(format!("{} servers instead of {}", other.servers, score.servers));
                     }
                     if other.utilisation() > score.utilisation() {
-                        let percent = |share: f64| format!("{:.0} %", share * 100.0);
                         worse.push(format!(
                             "used to {} instead of {}",
                             percent(other.utilisation()),
@@ -572,12 +632,15 @@ impl<'a> Searcher<'a> {
                     }
                     if worse.is_empty() { "just as good".into() } else { worse.join(", ") }
                 }
-                // Better in something and worse in something: on the front itself, or behind another design there.
-                Ok(_) => continue,
+                Ok(other) => match self.lay_out(step, &other)? {
+                    Err(Refusal(_, sentence)) => sentence,
+                    // Better in something and worse in something: on the front itself, or behind another design there.
+                    Ok(_) => continue,
+                },
             };
             neighbours.push(Neighbour { change, reason });
         }
-        neighbours
+        Ok(neighbours)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use solution::{Disk, Pool, PoolIo, Raid, Result, Role, Solution, gib_of_disks, name_matches};
+use solution::{Disk, Pool, PoolIo, Raid, Result, Role, Solution, Volume, gib_of_disks, name_matches};
 
 use crate::formula;
 use crate::inputs::Inputs;
@@ -33,6 +33,8 @@ pub struct Use {
     pub count: u32,
     /// Disks in each; 0 for a part of a pool.
     pub disks: u32,
+    /// Disks of all of them in the environment.
+    pub disks_in_all: u32,
     /// Databases on the fullest.
     pub databases: u32,
     /// Formatted capacity of each in GiB, where it is known.
@@ -163,6 +165,38 @@ fn spindle(disk: &Disk) -> (Option<f64>, Option<f64>) {
     (disk.random_iops.or(known.map(|both| both.0)), disk.sequential_iops.or(known.map(|both| both.1)))
 }
 
+/// Whether an entry describes volumes of this host.
+fn lies_on(volume: &Volume, host: &str) -> bool {
+    volume.host.as_deref().is_none_or(|pattern| name_matches(pattern, host))
+}
+
+/// Refuses volumes that a run refuses too, and those of a host or in an enclosure that is not there: not counted at all,
+/// they would make the plan look better.
+pub fn resolve(inputs: &Inputs<'_>) -> Result<()> {
+    let solution = inputs.solution;
+    for (entry, volume) in solution.file.volume.iter().enumerate() {
+        if let Some(pattern) = &volume.host
+            && !inputs.servers.iter().any(|server| lies_on(volume, &server.name))
+        {
+            let known = inputs.servers.iter().map(|server| server.name.as_str());
+            return Err(solution.unknown_name("host", pattern, known, &format!("volume[{entry}].host")));
+        }
+        // As with hosts, any name will do where no enclosure is described.
+        let known = solution.file.enclosure.iter().map(|enclosure| enclosure.name.as_str());
+        if let Some(name) = &volume.enclosure
+            && known.len() > 0
+            && !known.clone().any(|known| known == name)
+        {
+            let path = format!("volume[{entry}].enclosure");
+            return Err(solution.unknown_name("enclosure", name, known, &path));
+        }
+    }
+    for server in &inputs.servers {
+        solution.volumes(&server.name)?;
+    }
+    Ok(())
+}
+
 /// The disks of a volume of its own.
 pub fn volume_disks(solution: &Solution, entry: usize) -> Result<Option<DiskSet>> {
     let volume = &solution.file.volume[entry];
@@ -221,7 +255,7 @@ pub fn fit(
     let solution = inputs.solution;
     let mut volumes = Vec::new();
     for entry in 0..solution.file.volume.len() {
-        volumes.extend(volume_use(inputs, sizing, layout, entry, worst_volume_actives)?);
+        volumes.push(volume_use(inputs, sizing, layout, entry, worst_volume_actives)?);
     }
     let mut pools = Vec::new();
     for (entry, pool) in solution.file.pool.iter().enumerate() {
@@ -250,31 +284,29 @@ fn volume_use(
     layout: &Layout,
     entry: usize,
     worst_volume_actives: u32,
-) -> Result<Option<Use>> {
+) -> Result<Use> {
     let solution = inputs.solution;
     let volume = &solution.file.volume[entry];
     let path = format!("volume[{entry}]");
-    let hosts: Vec<usize> = (0..inputs.servers.len())
-        .filter(|&host| {
-            volume.host.as_deref().is_none_or(|pattern| name_matches(pattern, &inputs.servers[host].name))
-        })
-        .collect();
-    if hosts.is_empty() {
-        return Ok(None);
-    }
+    let hosts: Vec<usize> =
+        (0..inputs.servers.len()).filter(|&host| lies_on(volume, &inputs.servers[host].name)).collect();
     let per_host = volume.count.unwrap_or(1);
     let profile = &inputs.profile;
     let separate_logs = crate::inputs::has_role(solution, Role::Log);
     let free = |gb: f64| formula::with_free_space(gb, profile.free_percent);
-    let (fullest, used_volumes) = most_databases(layout, &hosts);
-    let on_host = |host: usize| {
-        layout
-            .databases
-            .iter()
-            .flat_map(|database| &database.copies)
-            .filter(move |copy| usize::from(copy.server) == host)
+    let (fullest, _) = most_databases(layout, &hosts);
+    let copies_on = |host: usize| {
+        let copies = layout.databases.iter().flat_map(|database| &database.copies);
+        copies.filter(|copy| usize::from(copy.server) == host).count() as f64
     };
-    let copies = hosts.iter().map(|&host| on_host(host).count()).max().unwrap_or(0) as f64;
+    // Several entries may describe volumes of one host for one purpose; they share its databases.
+    let alike = |host: usize| {
+        let on_host = move |(_, other): &(usize, &Volume)| lies_on(other, &inputs.servers[host].name);
+        solution.file.volume.iter().enumerate().filter(|(_, other)| other.role == volume.role).filter(on_host)
+    };
+    let all_alike =
+        |host: usize| alike(host).map(|(_, other)| other.count.unwrap_or(1)).fold(0, u32::saturating_add);
+    let copies = hosts.iter().map(|&host| copies_on(host) / f64::from(all_alike(host))).fold(0.0, f64::max);
     let v = f64::from(fullest);
     let row = |key: &str| sizing.row(key).and_then(|row| row.per_server).unwrap_or(0.0);
     let (role, databases, needed_gib, iops, log_writes) = match volume.role {
@@ -286,7 +318,7 @@ fn volume_use(
             ("database", fullest, needed, v * sizing.database_iops, log_writes)
         }
         Role::Log => {
-            let each = (copies / f64::from(per_host)).ceil();
+            let each = copies.ceil();
             ("log", each as u32, each * free(sizing.log_gb), 0.0, each * sizing.log_writes_per_s)
         }
         Role::Restore => {
@@ -297,10 +329,7 @@ fn volume_use(
             ("auto reseed", 0, v * free(sizing.database_gb * factor + sizing.log_gb), 0.0, 0.0)
         }
         Role::Transport => ("transport", 0, row("transport_gb"), 0.0, 0.0),
-        Role::Backup => {
-            let each = copies * sizing.database_gb / f64::from(per_host);
-            ("backup", 0, each, 0.0, 0.0)
-        }
+        Role::Backup => ("backup", 0, copies * sizing.database_gb, 0.0, 0.0),
         Role::System => ("system", 0, 0.0, 0.0, 0.0),
     };
     let set = volume_disks(solution, entry)?;
@@ -315,10 +344,15 @@ fn volume_use(
         let help = Some("more databases, smaller mailboxes, or a larger volume".into());
         return Err(solution.error(&path, message, help));
     }
-    let mut advice = None;
-    if volume.role == Role::Database && used_volumes > per_host {
-        advice = Some(format!("{used_volumes} volumes per host are needed, there are {per_host}"));
-    }
+    // Said once for each host, with the last of its entries.
+    let crowded = hosts
+        .iter()
+        .filter(|&&host| volume.role == Role::Database && alike(host).all(|(other, _)| other <= entry))
+        .map(|&host| (most_databases(layout, &[host]).1, all_alike(host)))
+        .filter(|(needed, there)| needed > there)
+        .max();
+    let advice =
+        crowded.map(|(needed, there)| format!("{needed} volumes per host are needed, there are {there}"));
     let demand = Demand {
         needed_gib,
         iops,
@@ -331,7 +365,8 @@ fn volume_use(
     let base =
         Use { advice, ..used(name, entry, role, demand, profile.read_share, set, formatted_gib, None) };
     let count = per_host * hosts.len() as u32;
-    Ok(Some(Use { count, disks, databases, ..base }))
+    let disks_in_all = count.saturating_mul(disks).saturating_mul(inputs.dags);
+    Ok(Use { count, disks, disks_in_all, databases, ..base })
 }
 
 struct Demand {
@@ -366,6 +401,7 @@ fn used(
         role,
         count: 1,
         disks: 0,
+        disks_in_all: 0,
         databases: demand.databases as u32,
         formatted_gib,
         effective_gib,
@@ -457,7 +493,10 @@ fn pool_use(inputs: &Inputs<'_>, sizing: &Sizing, pool: &Pool, entry: usize, vol
     let sum = |value: &dyn Fn(&Use) -> f64| {
         parts.iter().map(|part| value(part) * f64::from(part.count)).sum::<f64>()
     };
-    let databases = sum(&|part| f64::from(part.databases)) * shared;
+    // A database whose logs lie in the same pool is one database.
+    let has_databases = parts.iter().any(|part| part.role == "database");
+    let counted = |part: &Use| (part.role == "database") == has_databases;
+    let databases = sum(&|part| if counted(part) { f64::from(part.databases) } else { 0.0 }) * shared;
     let demand = Demand {
         needed_gib: sum(&|part| part.needed_gib) * shared,
         iops: sum(&|part| part.iops) * shared,
@@ -470,7 +509,7 @@ fn pool_use(inputs: &Inputs<'_>, sizing: &Sizing, pool: &Pool, entry: usize, vol
     let read_share = inputs.profile.read_share;
     let formatted = Some(set.formatted_gib);
     let base = used(pool.name.clone(), entry, "pool", demand, read_share, Some(set), formatted, effective);
-    Ok(Use { count, disks: pool.disks, ..base })
+    Ok(Use { count, disks: pool.disks, disks_in_all: count.saturating_mul(pool.disks), ..base })
 }
 
 fn enclosures(inputs: &Inputs<'_>, volumes: &[Use]) -> Vec<EnclosureUse> {
@@ -492,7 +531,7 @@ fn enclosures(inputs: &Inputs<'_>, volumes: &[Use]) -> Vec<EnclosureUse> {
             let here = inputs
                 .servers
                 .iter()
-                .filter(|host| volume.host.as_deref().is_none_or(|pattern| name_matches(pattern, &host.name)))
+                .filter(|host| lies_on(volume, &host.name))
                 .filter(|host| match &volume.enclosure {
                     Some(enclosure) => enclosure == name,
                     None => host.enclosure == Some(index),
@@ -526,37 +565,38 @@ fn ratios(inputs: &Inputs<'_>, sizing: &Sizing, volumes: &[Use], pools: &[Use]) 
     let (mut raw_gb, mut formatted, mut effective, mut databases) = (0.0, 0.0, 0.0, 0.0);
     let mut test_databases = 0.0;
     let test_mib = solution.file.sizing.as_ref().and_then(|sizing| sizing.database_mib);
-    let mut used_pools = Vec::new();
     for used in volumes.iter().filter(|used| used.role == "database") {
         let entry = used.entry;
         let volume = &solution.file.volume[entry];
-        let on = hosts
-            .iter()
-            .filter(|host| volume.host.as_deref().is_none_or(|pattern| name_matches(pattern, &host.name)))
-            .count() as u32;
+        let on = hosts.iter().filter(|host| lies_on(volume, &host.name)).count() as u32;
         let count = f64::from(inputs.dags * on * limit.unwrap_or(u32::MAX).min(volume.count.unwrap_or(1)));
         databases += count * f64::from(used.databases) * sizing.database_gb;
         test_databases += count * f64::from(used.databases) * test_mib.unwrap_or(0) as f64 / 1024.0;
-        if let Some(pool) = &volume.pool {
-            if on > 0 && !used_pools.contains(&pool) {
-                used_pools.push(pool);
-            }
-        } else if let Some(kind) = &volume.disk {
+        if let Some(kind) = &volume.disk {
             let disk = solution.disk(kind, &format!("volume[{entry}].disk"))?;
             raw_gb += count * f64::from(volume.disks.unwrap_or(1)) * disk.capacity_gb;
             formatted += count * used.formatted_gib.unwrap_or(0.0);
         }
     }
-    for (pool, used) in
-        solution.file.pool.iter().zip(pools).filter(|(pool, _)| used_pools.contains(&&pool.name))
-    {
+    for (pool, used) in solution.file.pool.iter().zip(pools) {
+        let on_pool = |host: &str| {
+            let in_pool = |volume: &&Volume| volume.pool.as_deref() == Some(&pool.name);
+            let mut of_pool = solution.file.volume.iter().filter(in_pool);
+            of_pool.any(|volume| volume.role == Role::Database && lies_on(volume, host))
+        };
+        let all = inputs.servers.iter().filter(|server| on_pool(&server.name)).count();
+        let tested = hosts.iter().filter(|host| on_pool(&host.name)).count();
+        // Pools alike share the hosts evenly: as many as the hosts under test need.
+        let count = (f64::from(used.count) * tested as f64 / all.max(1) as f64).ceil();
         let disk = solution.disk(&pool.disk, "pool")?;
-        raw_gb += f64::from(pool.disks) * disk.capacity_gb;
+        raw_gb += count * f64::from(pool.disks) * disk.capacity_gb;
         if let Some(fast) = &pool.fast_disk {
-            raw_gb += f64::from(pool.fast_disks.unwrap_or(0)) * solution.disk(fast, "pool")?.capacity_gb;
+            let disks = count * f64::from(pool.fast_disks.unwrap_or(0));
+            let path = format!("pool[{}].fast_disk", used.entry);
+            raw_gb += disks * solution.disk(fast, &path)?.capacity_gb;
         }
-        formatted += used.formatted_gib.unwrap_or(0.0);
-        effective += used.effective_gib.unwrap_or(0.0);
+        formatted += count * used.formatted_gib.unwrap_or(0.0);
+        effective += count * used.effective_gib.unwrap_or(0.0);
     }
     if raw_gb <= 0.0 || formatted <= 0.0 {
         return Ok(None);

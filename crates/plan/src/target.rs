@@ -35,6 +35,8 @@ pub struct Targets {
     pub worst_case: String,
     /// What `--write-targets` writes: the larger of bound and layout, for the failure under test if one is named.
     pub target_iops: f64,
+    /// The failure that it is for: the one under test if one is named, else the worst.
+    pub target_case: String,
     /// Mailboxes of it.
     pub target_mailboxes: f64,
 }
@@ -80,6 +82,7 @@ pub fn targets(
         worst_active_layout: per_server(f64::from(worst.worst_active)),
         worst_case: worst.label.clone(),
         target_iops: (chosen.iops_as_tested * 100.0).round() / 100.0,
+        target_case: tested.unwrap_or(worst).label.clone(),
         target_mailboxes: chosen.mailboxes,
     }
 }

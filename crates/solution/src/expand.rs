@@ -175,22 +175,11 @@ impl Solution {
         let Some(kind) = &volume.disk else { return Ok(volume.capacity_gib) };
         let disk = self.disk(kind, &format!("volume[{entry}].disk"))?;
         let disks = volume.disks.unwrap_or(1);
-        let least = match volume.raid {
-            Raid::Jbod | Raid::Raid0 => 1,
-            Raid::Raid1 | Raid::Replica2 => 2,
-            Raid::Raid5 | Raid::Replica3 => 3,
-            Raid::Raid10 | Raid::Raid6 | Raid::TripleParity => 4,
-        };
-        let odd = matches!(volume.raid, Raid::Raid1 | Raid::Raid10) && !disks.is_multiple_of(2);
-        if disks < least || odd {
+        if let Some(lacking) = volume.raid.lacks(disks) {
             return Err(self.error(
                 &format!("volume[{entry}].disks"),
                 format!("volume `{}` cannot be made of {disks} disks at this RAID level", volume.name),
-                Some(if odd {
-                    "mirrors need an even number of disks".into()
-                } else {
-                    format!("at least {least}")
-                }),
+                Some(lacking),
             ));
         }
         Ok(volume.capacity_gib.or(Some(gib_of_disks(disk.capacity_gb, disks, volume.raid, disks))))

@@ -100,6 +100,22 @@ pub enum Raid {
     Replica3,
 }
 
+impl Raid {
+    /// What a set of so many disks lacks; `None` when it can be made.
+    pub fn lacks(self, disks: u32) -> Option<String> {
+        let least = match self {
+            Raid::Jbod | Raid::Raid0 => 1,
+            Raid::Raid1 | Raid::Replica2 => 2,
+            Raid::Raid5 | Raid::Replica3 => 3,
+            Raid::Raid10 | Raid::Raid6 | Raid::TripleParity => 4,
+        };
+        if matches!(self, Raid::Raid1 | Raid::Raid10) && !disks.is_multiple_of(2) {
+            return Some("mirrors need an even number of disks".into());
+        }
+        (disks < least).then(|| format!("at least {least}"))
+    }
+}
+
 /// `[[pool]]`: disks that several volumes share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

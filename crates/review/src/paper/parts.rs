@@ -243,7 +243,7 @@ fn column(one: &Use, disk: Option<&Disk>, protection: String) -> [String; 10] {
         (false, Some(rpm)) => format!("{}, {} rpm", disk.name, number(f64::from(rpm), 0)),
         (false, None) => disk.name.clone(),
     };
-    let in_all = one.count * one.disks;
+    let in_all = one.disks_in_all;
     let raw_tb = disk.filter(|_| in_all > 0).map(|disk| f64::from(in_all) * disk.capacity_gb / 1e3);
     let count = |number: u32| if number == 0 { "–".to_owned() } else { number.to_string() };
     [
