@@ -20,7 +20,7 @@ pub struct CompareArguments {
     /// Write the comparison as a page as well.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exit with status 1 if a figure is worse than the baseline by more than this.
+    /// Exit with status 1 if a figure is worse than the baseline by more than this, with 2 if one of the baseline's is missing.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
 }
@@ -68,6 +68,12 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
     for (run, test, row) in &regressions {
         let worse = format!("worse by more than {limit} %: {} in {} of {}", row.name, test.name, run.name);
         eprintln!("{}", printable(&worse));
+    }
+    // A run that did not come to the figure must not pass for having no worse one.
+    if let Some((run, lacks)) = comparison.missing().into_iter().next() {
+        let message = format!("{} has no {} to judge", run.name, lacks.join(", "));
+        let cause = format!("{} has it", comparison.runs[0].name);
+        return Err(Failure::wrong_input(message).because(cause));
     }
     Ok(if regressions.is_empty() { Status::Pass } else { Status::VerdictFail })
 }

@@ -45,7 +45,11 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
         }
         match read(file)? {
             Foreign::Reports(found) => tests.extend(found),
-            Foreign::Solution(text) => solution = text,
+            Foreign::Solution(text) if solution.is_empty() => solution = text,
+            Foreign::Solution(_) => {
+                let message = format!("{} is a second configuration; a run has one", file.display());
+                return Err(Failure::wrong_input(message).help("import the runs one by one"));
+            }
         }
     }
     let evidence = match printed {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use evidence::{Report, RunStore, load};
-use results::Recorder;
+use results::{Recorder, Row};
 
 #[path = "../../evidence/examples/synthetic/mod.rs"]
 mod synthetic;
@@ -157,6 +157,48 @@ fn a_regression_beyond_the_limit_fails() {
     assert_eq!((status, stderr.contains("Read latency")), (1, true), "{stderr}");
 }
 
+/// The baseline's test without one of the run: an `--tests init`, or a run that came to its end before it.
+#[test]
+fn a_run_without_a_figure_of_the_baseline_is_not_judged() {
+    let place = tempfile::tempdir().expect("a folder");
+    let shape = synthetic::Shape { window_s: 60, ..Default::default() };
+    let base = run_folder(&place.path().join("a"), &shape);
+    let mut rows: Vec<Row> = Vec::new();
+    synthetic::record(&shape, &mut rows).expect("recorded");
+    let (of_performance, of_p99) = (
+        |row: &Row| match row {
+            Row::Test(row) => row.ordinal == 3,
+            Row::Sample(row) => row.test == 3,
+            Row::CounterSample(row) => row.test == 3,
+            Row::Histogram(row) => row.test == 3,
+            Row::DatabaseSize(row) => row.test == 3,
+            Row::Verdict(row) => row.test == Some(3),
+            Row::Event(row) => row.test == Some(3),
+            _ => false,
+        },
+        |row: &Row| matches!(row, Row::Histogram(row) if row.test == 3),
+    );
+    let without = |name: &str, left_out: &dyn Fn(&Row) -> bool| {
+        let folder = place.path().join(name);
+        std::fs::create_dir(&folder).expect("a new folder");
+        let mut store = RunStore::create(&folder.join("run.db")).expect("a store");
+        let kept = rows.iter().filter(|row| !left_out(row));
+        kept.for_each(|row| store.record(row.clone()).expect("recorded"));
+        store.close().expect("closed");
+        folder.display().to_string()
+    };
+    let absent = without("absent", &of_performance);
+    let (status, stdout, stderr) = proofload(&["compare", &base, &absent, "--fail-above", "5"]);
+    assert_eq!((status, stderr.contains("no Performance to judge")), (2, true), "{stderr}");
+    assert!(stdout.contains("Transactional I/O"), "the comparison is shown all the same");
+    let coarse = without("coarse", &of_p99);
+    let (status, _, stderr) = proofload(&["compare", &base, &coarse, "--fail-above", "5"]);
+    assert_eq!((status, stderr.contains("no Read latency, p99 of Performance")), (2, true), "{stderr}");
+    // What the baseline does not have is not asked for, nor is anything without a limit.
+    assert_eq!(proofload(&["compare", &absent, &base, "--fail-above", "5"]).0, 0);
+    assert_eq!(proofload(&["compare", &base, &absent]).0, 0);
+}
+
 #[test]
 fn files_of_others_are_refused_in_words_and_a_configuration_is_imported() {
     let place = tempfile::tempdir().expect("a folder");
@@ -173,7 +215,10 @@ fn files_of_others_are_refused_in_words_and_a_configuration_is_imported() {
     let config = "<configuration><TestDesignInfo><Type>Performance</Type></TestDesignInfo><ExchangeProfile><MailboxCount>10\
         </MailboxCount><MailboxQuota>64</MailboxQuota><MailboxIops>0.1</MailboxIops><EseInstances><EseInstance><DatabasePaths><Path>F:\\DB</Path></DatabasePaths>\
         </EseInstance></EseInstances></ExchangeProfile></configuration>";
-    let (status, _, stderr) = proofload(&["import", &file("c.xml", config), "--out", &out]);
+    let (first, second) = (file("c.xml", config), file("d.xml", &config.replace("10", "20")));
+    let (status, _, stderr) = proofload(&["import", &first, &second, "--out", &out]);
+    assert_eq!((status, stderr.contains("d.xml is a second configuration")), (2, true), "{stderr}");
+    let (status, _, stderr) = proofload(&["import", &first, "--out", &out]);
     assert_eq!((status, Path::new(&out).join("solution.toml").is_file()), (0, true), "{stderr}");
     let (status, stdout, stderr) = proofload(&["plan", &format!("{out}/solution.toml")]);
     assert_eq!((status, stdout.contains("0.1000 I/O per second and mailbox")), (0, true), "{stdout}{stderr}");

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::report::RunOutcome;
 use crate::store::{Cell, Query, StoreError};
 
 /// A run that goes on writes at least this often.
@@ -99,7 +100,8 @@ fn entry(id: String, path: &Path) -> RunEntry {
 fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
     const SQL: &str = "SELECT solution, world, started_unix_ms, ended_ms, ending,
         (SELECT name FROM test ORDER BY ordinal DESC LIMIT 1),
-        (SELECT count(*) FROM verdict WHERE outcome = 'pass'), (SELECT count(*) FROM verdict WHERE outcome = 'fail')
+        (SELECT count(*) FROM verdict WHERE outcome = 'pass'), (SELECT count(*) FROM verdict WHERE outcome = 'fail'),
+        (SELECT count(*) FROM test WHERE ended_ms IS NULL)
         FROM run";
     let mut found: Vec<Cell> = Vec::new();
     Query::open(path)?.run(
@@ -119,11 +121,17 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
         _ => None,
     };
     let (passed, failed) = (number(6).unwrap_or(0), number(7).unwrap_or(0));
-    let standing = match text(4).as_deref() {
-        None if is_fresh(path) => Standing::Running,
-        _ if failed > 0 => Standing::Fail,
-        Some("completed") if passed > 0 => Standing::Pass,
-        _ => Standing::Incomplete,
+    let ending = text(4);
+    let standing = if ending.is_none() && is_fresh(path) {
+        Standing::Running
+    } else {
+        let ending = ending.and_then(|name| serde_json::from_value(name.into()).ok());
+        let count = |n: i64| n.unsigned_abs();
+        match RunOutcome::of(count(passed), count(failed), count(number(8).unwrap_or(0)), ending) {
+            RunOutcome::Pass => Standing::Pass,
+            RunOutcome::Fail => Standing::Fail,
+            RunOutcome::Incomplete => Standing::Incomplete,
+        }
     };
     Ok(RunEntry {
         id: id.to_owned(),

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use results::{Event, Recorder, Row, Run, Severity, Test, Verdict};
+use results::{Environment, Event, Recorder, Row, Run, Severity, Test, Verdict};
 
 use crate::store::{RunStore, StoreError, damaged, explain, load, open, runs, tests};
 
@@ -91,7 +91,8 @@ impl HostRuns {
     }
 
     /// Writes one `run.db` with the rows of all hosts and `more`. `run` is taken as it is, but for its end, which is that of
-    /// the last host, and for how its world does I/O. Gives the verdicts of the hosts.
+    /// the last host, and for how its world does I/O; where the hosts differ in that, each has a row of its environment for
+    /// it. Gives the verdicts of the hosts.
     pub fn write(&self, run: Run, more: Vec<Row>, into: &Path) -> Result<Vec<Verdict>, StoreError> {
         let mut store = RunStore::create(into)?;
         let details: Vec<&str> = self.parts.iter().map(|part| part.run.world_detail.as_str()).collect();
@@ -106,6 +107,12 @@ impl HostRuns {
             last_ms = last_ms.max(part.moved(data.last_ms(), None));
             verdicts.extend(data.verdicts.iter().cloned());
             let host = data.hosts.first().map_or(String::new(), |host| host.name.clone());
+            if distinct.len() > 1 {
+                let (area, name, value) =
+                    ("System".to_owned(), "I/O".to_owned(), part.run.world_detail.clone());
+                let (host, severity, note) = (host.clone(), Severity::Info, String::new());
+                store.record(Environment { host, area, name, value, severity, note }.into())?;
+            }
             for row in data.into_rows() {
                 if let Some(row) = moved(row, part) {
                     store.record(row)?;

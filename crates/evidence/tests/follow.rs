@@ -124,6 +124,18 @@ fn runs_are_listed_with_how_they_stand() {
         synthetic::record(&shape, &mut store).unwrap();
         store.close().unwrap();
     }
+    // Completed, but a test of it never ended.
+    std::fs::create_dir(place.path().join("0-open")).unwrap();
+    let mut store = RunStore::create(&place.path().join("0-open/run.db")).unwrap();
+    for mut row in rows(&Shape::default()) {
+        if let Row::Test(test) = &mut row
+            && test.kind == "stress"
+        {
+            test.ended_ms = None;
+        }
+        store.record(row).unwrap();
+    }
+    store.close().unwrap();
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(120);
     let killed = std::fs::File::options().write(true).open(place.path().join("3-killed/run.db")).unwrap();
     killed.set_modified(old).unwrap();
@@ -139,6 +151,7 @@ fn runs_are_listed_with_how_they_stand() {
             ("3-killed", Standing::Incomplete),
             ("2-fail", Standing::Fail),
             ("1-pass", Standing::Pass),
+            ("0-open", Standing::Incomplete),
         ]
     );
     assert!(runs[3].passed > 0 && runs[3].duration_s.is_some() && runs[3].started.starts_with("2026-11-21T"));

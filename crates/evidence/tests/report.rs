@@ -7,8 +7,8 @@ mod synthetic;
 use std::path::Path;
 use std::process::Command;
 
-use evidence::report::RunOutcome;
-use evidence::{Report, RunData, RunStore, load};
+use evidence::report::{CheckOutcome, RunOutcome};
+use evidence::{HostRuns, Report, RunData, RunStore, load};
 use results::*;
 use synthetic::Shape;
 
@@ -197,6 +197,74 @@ fn a_run_is_passed_only_if_it_was_completed_and_judged_and_nothing_failed() {
         verdict.unwrap().outcome = Outcome::Fail;
     };
     assert_eq!(outcome(&one_fails), RunOutcome::Fail);
+}
+
+/// Only what our own I/O says of itself is evidence of it; a host of a fleet answers for itself.
+#[test]
+fn unbuffered_io_is_told_by_the_run_itself_and_for_each_host() {
+    let found = |detail: &str, own: &[(&str, &str)]| {
+        let mut rows = rows(&Shape { hosts: 2, ..Shape::default() });
+        for row in &mut rows {
+            if let Row::Run(run) = row {
+                run.world_detail = detail.into();
+            }
+        }
+        for (host, value) in own {
+            let (area, name) = ("System".to_owned(), "I/O".to_owned());
+            let (severity, note) = (Severity::Info, String::new());
+            rows.push(
+                Environment { host: (*host).into(), area, name, value: (*value).into(), severity, note }
+                    .into(),
+            );
+        }
+        let checks = Report::new(&RunData::from_rows(rows).unwrap()).unwrap().checks;
+        let ours = checks.into_iter().filter(|row| row.name == "Unbuffered I/O");
+        ours.map(|row| (row.host, row.outcome)).collect::<Vec<_>>()
+    };
+    let both = |outcome| vec![("mbx1".to_owned(), outcome), ("mbx2".to_owned(), outcome)];
+    let (direct, buffered) = ("io_uring, direct (O_DIRECT)", "polling, buffered (through the page cache)");
+    assert_eq!(found(direct, &[]), both(CheckOutcome::Good));
+    assert_eq!(found(buffered, &[]), both(CheckOutcome::Warning));
+    for foreign in ["imported from Performance.html", "imported from a, direct, buffered.html", "io", ""] {
+        assert_eq!(found(foreign, &[]), [], "{foreign}");
+    }
+    let fleet = format!("{direct}; {buffered}");
+    assert_eq!(found(&fleet, &[]), [], "whose is whose is not known");
+    let own = [("mbx1", direct), ("mbx2", buffered)];
+    let expected = [("mbx1".to_owned(), CheckOutcome::Good), ("mbx2".to_owned(), CheckOutcome::Warning)];
+    assert_eq!(found(&fleet, &own), expected);
+}
+
+#[test]
+fn hosts_of_a_fleet_that_differ_in_their_io_keep_what_is_theirs() {
+    let checks = |details: [&str; 2]| {
+        let place = tempfile::tempdir().unwrap();
+        let mut dbs = Vec::new();
+        for (n, detail) in details.into_iter().enumerate() {
+            dbs.push(place.path().join(format!("{n}.db")));
+            let mut store = RunStore::create(&dbs[n]).unwrap();
+            for mut row in rows(&Shape::default()) {
+                match &mut row {
+                    Row::Run(run) => run.world_detail = detail.into(),
+                    Row::Host(host) => host.name = format!("host{n}"),
+                    _ => {}
+                }
+                store.record(row).unwrap();
+            }
+            store.close().unwrap();
+        }
+        let run = load(&dbs[0]).unwrap().run;
+        let into = place.path().join("run.db");
+        HostRuns::open(&dbs).unwrap().write(run, Vec::new(), &into).unwrap();
+        let report = Report::new(&load(&into).unwrap()).unwrap();
+        let told = report.environment.iter().filter(|row| row.name == "I/O").count();
+        let ours = report.checks.into_iter().filter(|row| row.name == "Unbuffered I/O");
+        (ours.map(|row| (row.host, row.outcome)).collect::<Vec<_>>(), told)
+    };
+    let (direct, buffered) = ("io_uring, direct (O_DIRECT)", "io_uring, buffered (through the page cache)");
+    let each = |a, b| vec![("host0".to_owned(), a), ("host1".to_owned(), b)];
+    assert_eq!(checks([direct, direct]), (each(CheckOutcome::Good, CheckOutcome::Good), 0));
+    assert_eq!(checks([direct, buffered]), (each(CheckOutcome::Good, CheckOutcome::Warning), 2));
 }
 
 #[test]

@@ -196,6 +196,25 @@ fn the_paper_has_every_section_and_marks_what_the_author_must_write() {
     }
 }
 
+/// R740xd tests what is left in Site A; the worst failure of all would be the loss of Site A itself.
+#[test]
+fn the_paper_names_the_failure_that_its_target_comes_from() {
+    for (name, lost, not_lost) in [
+        ("dell-r740xd-10000.toml", "for the failure of Site B + SiteA-MBX8:", "Site A +"),
+        (
+            "nimble-cs700-100000.toml",
+            "for the worst failure that no database is lost to (",
+            "for the failure of",
+        ),
+    ] {
+        let (solution, plan) = solution(name);
+        let document = paper(&solution, &plan, &[report(&solution, &Shape::default())], false);
+        let text = document.expect("a paper").markdown();
+        let sentence = text.lines().find(|line| line.starts_with("The tests are for")).expect("the sentence");
+        assert!(sentence.contains(lost) && !sentence.contains(not_lost), "{name}: {sentence}");
+    }
+}
+
 /// The tables of the papers and the rows that they print (docs/parity.md), after the heading that they stand under.
 const PAPER_TABLES: &[(&str, &[&str])] = &[
     (

@@ -228,6 +228,50 @@ fn a_solution_with_other_limits_or_a_larger_load_is_found() {
     assert_eq!(found(with(""), 0.001), ["wrong_scenario", "wrong_scenario"]);
 }
 
+/// Two performance tests of two hosts, each with a load and limits of its own, contradict neither each other nor the file.
+#[test]
+fn the_tests_of_a_kind_are_looked_at_one_by_one() {
+    let shape = Shape { hosts: 2, databases: 8, world: WorldKind::Simulated, ..Shape::default() };
+    let mut rows: Vec<Row> = Vec::new();
+    synthetic::record(&shape, &mut rows).expect("memory takes every row");
+    // The second load test becomes a performance test of thrice the load.
+    for row in &mut rows {
+        match row {
+            Row::Test(test) if test.ordinal == 5 => {
+                (test.kind, test.name) = ("performance".into(), "Performance 2".into());
+            }
+            Row::Sample(sample) if sample.test == 5 => {
+                let tally = &mut sample.tally;
+                (tally.count, tally.bytes) = (3 * tally.count, 3 * tally.bytes);
+                tally.latency_ns_sum *= 3;
+            }
+            Row::Verdict(verdict) if verdict.test == Some(5) && verdict.rule == "read_latency_avg" => {
+                verdict.limit = Some(30.0);
+            }
+            _ => {}
+        }
+    }
+    let mut report = Report::new(&RunData::from_rows(rows).expect("a run")).expect("a report");
+    for test in &mut report.tests {
+        test.planned.clear();
+    }
+    let shipped =
+        include_str!("../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
+    let second = |limit: u32| {
+        let test = format!("[[test]]\nkind = \"performance\"\nthresholds = {{ read_avg_ms = {limit} }}\n");
+        format!("{shipped}\n{test}")
+    };
+    report.run.solution_text = second(30);
+    assert_eq!(lint_report(&report), []);
+    report.run.solution_text = second(25);
+    assert_eq!(rules(&lint_report(&report)), ["solution_threshold"], "the second is still looked at");
+    report.run.solution_text = second(30);
+    report.tests[4].throughput.as_mut().expect("a load").log_writes_per_s *= 2.0;
+    assert_eq!(rules(&lint_report(&report)), ["aggregate_sum"], "the first and the second alike");
+    report.tests[2].throughput.as_mut().expect("a load").log_writes_per_s *= 2.0;
+    assert_eq!(rules(&lint_report(&report)), ["aggregate_sum", "aggregate_sum"]);
+}
+
 /// A maximum above that of a performance test is found, unless the solution file of the run asks for it.
 #[test]
 fn a_maximum_that_the_solution_file_sets_is_no_stress_maximum() {

@@ -64,11 +64,8 @@ fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) ->
     let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u32;
     let (passed, failed) = (count(Outcome::Pass), count(Outcome::Fail));
     let unfinished = unfinished(data, tests, passed + failed);
-    let outcome = match (failed, unfinished.is_empty()) {
-        (0, true) => RunOutcome::Pass,
-        (0, false) => RunOutcome::Incomplete,
-        _ => RunOutcome::Fail,
-    };
+    let open_tests = tests.iter().filter(|test| !test.ended).count() as u64;
+    let outcome = RunOutcome::of(passed.into(), failed.into(), open_tests, data.run.ending);
     let mut reasons = text::failures(tests, run_verdicts);
     reasons.extend(unfinished);
     if outcome == RunOutcome::Pass {

@@ -73,6 +73,17 @@ pub enum RunOutcome {
     Incomplete,
 }
 
+impl RunOutcome {
+    /// Of a run with so many judgements that `passed` and `failed`, and so many tests that did not end.
+    pub fn of(passed: u64, failed: u64, open_tests: u64, ending: Option<Ending>) -> RunOutcome {
+        match ending {
+            _ if failed > 0 => RunOutcome::Fail,
+            Some(Ending::Completed) if passed > 0 && open_tests == 0 => RunOutcome::Pass,
+            _ => RunOutcome::Incomplete,
+        }
+    }
+}
+
 /// The judgement of the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overall {

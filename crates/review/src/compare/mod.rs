@@ -4,6 +4,7 @@
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
 //! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
 //! 3. A regression is worse than the baseline by more than the limit, and its interval, where there is one, excludes zero.
+//! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
 
 mod statistics;
 mod view;
@@ -195,11 +196,34 @@ impl Comparison {
         found
     }
 
+    /// What runs lack of the figures that the baseline has and that a regression could be in: a test's name where it is
+    /// all of them, else each figure's.
+    pub fn missing(&self) -> Vec<(&RunHead, Vec<String>)> {
+        let all = self.runs.iter().enumerate().skip(1).map(|(n, run)| {
+            let lacks = self.tests.iter().flat_map(|test| lacking(test, n, run)).collect::<Vec<_>>();
+            (run, lacks)
+        });
+        all.filter(|(_, lacks)| !lacks.is_empty()).collect()
+    }
+
     /// The comparison as JSON.
     pub fn json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a comparison has only text keys");
         text.push('\n');
         text
+    }
+}
+
+fn lacking(test: &TestComparison, n: usize, run: &RunHead) -> Vec<String> {
+    // No printed report has percentiles.
+    let printed = ["imported", "published"].contains(&run.kind);
+    let can_have = |row: &&Row| !(printed && row.name.ends_with("p99"));
+    let judged = test.rows.iter().filter(|row| row.better.is_some() && row.cells[0].value.is_some());
+    let judged: Vec<&Row> = judged.filter(can_have).collect();
+    let lacks: Vec<&&Row> = judged.iter().filter(|row| row.cells[n].value.is_none()).collect();
+    match lacks.len() == judged.len() {
+        true => lacks.first().map(|_| test.name.clone()).into_iter().collect(),
+        false => lacks.iter().map(|row| format!("{} of {}", row.name, test.name)).collect(),
     }
 }
 

@@ -6,7 +6,7 @@ use results::Outcome;
 use serde_json::Value;
 use solution::{Solution, TestKind};
 
-use super::{Finding, Findings, agrees_within, printed, with};
+use super::{Finding, Findings, agrees_within, printed, summary, with};
 use crate::claims::*;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -26,6 +26,10 @@ pub fn lint_report(report: &Report) -> Vec<Finding> {
         }
     }
     printed(&facts, &mut findings);
+    // The summary has one row per server: each further performance test is summed up by itself.
+    for test in report.tests.iter().filter(|test| test.kind == "performance").skip(1) {
+        summary::check(&facts_of(report, |other| other.ordinal == test.ordinal), &mut findings);
+    }
     for test in &report.tests {
         verdicts(test, &mut findings);
     }
@@ -175,7 +179,8 @@ fn shown_figure(test: &TestReport, verdict: &VerdictRow) -> Option<(f64, String)
 fn against_solution(report: &Report, solution: &Solution, findings: &mut Findings) {
     let hosts = report.hosts.len().max(1) as f64;
     let planned = plan::plan(solution, &[]).ok().map(|plan| plan.targets.target_iops * hosts);
-    for test in &report.tests {
+    for (at, test) in report.tests.iter().enumerate() {
+        let nth = report.tests[..at].iter().filter(|other| other.kind == test.kind).count();
         let target =
             test.planned.iter().find(|row| row.name == "Transactional I/O").and_then(|row| row.planned);
         if let (Some(target), Some(planned)) = (target, planned)
@@ -189,7 +194,7 @@ fn against_solution(report: &Report, solution: &Solution, findings: &mut Finding
             );
         }
         for verdict in &test.verdicts {
-            if let (Some(limit), Some(wished)) = (verdict.limit, solution_limit(solution, test, verdict))
+            if let (Some(limit), Some(wished)) = (verdict.limit, solution_limit(solution, test, nth, verdict))
                 && !agrees_within(limit, wished, 1e-9)
             {
                 findings.add(
@@ -211,10 +216,11 @@ fn sets_maximum(solution: &Solution, kind: &str) -> bool {
     of_all.chain(of_kind.filter_map(|test| test.thresholds)).any(|wishes| wishes.read_max_ms.is_some())
 }
 
-fn solution_limit(solution: &Solution, test: &TestReport, verdict: &VerdictRow) -> Option<f64> {
+/// The limit of the `nth` test of a kind, from 0: the file has them in the order in which they are carried out.
+fn solution_limit(solution: &Solution, test: &TestReport, nth: usize, verdict: &VerdictRow) -> Option<f64> {
     let deployment = solution.deployment(Some(&verdict.origin.host)).ok()?;
     let kind = [TestKind::Performance, TestKind::Stress].into_iter().find(|kind| kind.name() == test.kind)?;
-    let thresholds = deployment.tests.iter().find(|spec| spec.kind == kind)?.thresholds;
+    let thresholds = deployment.tests.iter().filter(|spec| spec.kind == kind).nth(nth)?.thresholds;
     match verdict.rule.as_str() {
         "read_latency_avg" => thresholds.read_avg_ms,
         "read_latency_max" => thresholds.read_max_ms,
@@ -226,17 +232,23 @@ fn solution_limit(solution: &Solution, test: &TestReport, verdict: &VerdictRow) 
 
 /// A report of ours as facts as printed, so that the rules for those apply.
 pub fn claims(report: &Report) -> Evidence {
+    facts_of(report, |_| true)
+}
+
+/// The same of some of its tests; the first performance test among them is summed up.
+fn facts_of(report: &Report, wanted: impl Fn(&TestReport) -> bool) -> Evidence {
     let mut evidence = Evidence { schema_version: 1, ..Evidence::default() };
     evidence.solution.title = report.run.solution.clone();
     evidence.solution.servers_tested = Some(report.hosts.len() as f64);
-    for test in &report.tests {
+    let tests = || report.tests.iter().filter(|test| wanted(test));
+    for test in tests() {
         for (n, host) in report.hosts.iter().enumerate() {
             evidence.test.extend(test_claims(test, &host.name, n as u32 + 1));
         }
         evidence.test.extend(recoveries(test));
-        if test.kind == "performance" {
-            summarise(report, test, &mut evidence.summary);
-        }
+    }
+    if let Some(test) = tests().find(|test| test.kind == "performance") {
+        summarise(report, test, &mut evidence.summary);
     }
     evidence
 }

@@ -58,11 +58,16 @@ pub fn description(subject: &Subject<'_>) -> Section {
         ],
         failures,
     );
+    let targets = &plan.targets;
+    let failure = match subject.solution.file.under_test.as_ref().is_some_and(|part| !part.failed.is_empty())
+    {
+        true => format!("the failure of {}", targets.target_case),
+        false => format!("the worst failure that no database is lost to ({} lost)", targets.target_case),
+    };
     section.text(format!(
-        "The tests are for the worst failure that no database is lost to ({} lost): {} I/O per second and server for {}.",
-        plan.targets.worst_case,
-        significant(plan.targets.target_iops),
-        counted(plan.targets.target_mailboxes.round() as u64, "mailbox", "mailboxes")
+        "The tests are for {failure}: {} I/O per second and server for {}.",
+        significant(targets.target_iops),
+        counted(targets.target_mailboxes.round() as u64, "mailbox", "mailboxes")
     ));
     section.heading("Sizing");
     let rows = plan.sizing.rows.iter().map(|row| {
