@@ -75,13 +75,16 @@ impl Bus {
         certificate.write_all(credentials.ca_pem.as_bytes())?;
         certificate.flush()?;
         let (state, connected) = watch::channel(true);
+        // After three of these without a word the connection counts as gone. A controller must know so before it takes its
+        // hosts for lost.
+        let ping_s = if credentials.are_controllers() { 2 } else { 5 };
         let options = ConnectOptions::with_nkey(credentials.seed.clone())
             .name(format!("proofload {}", credentials.name))
             .add_root_certificates(certificate.path().to_owned())
             .require_tls(true)
             .custom_inbox_prefix(inbox(&credentials.name))
             .connection_timeout(Duration::from_secs(5))
-            .ping_interval(Duration::from_secs(5))
+            .ping_interval(Duration::from_secs(ping_s))
             .request_timeout(Some(ANSWER_LIMIT))
             .event_callback(move |event| {
                 match event {

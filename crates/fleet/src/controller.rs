@@ -185,7 +185,7 @@ impl Controller {
                     Wish::Note(text) => watcher.note(&Note { host: None, text }),
                 },
                 _ = ticks.tick() => {
-                    self.roster.tick(self.clock.now_ns(), unix_ns());
+                    self.roster.tick(self.clock.now_ns(), unix_ns(), bus.is_connected());
                     self.save()?;
                     if self.keep_server()? {
                         watcher.note(&Note { host: None, text: "the bus was started again".into() });
@@ -207,6 +207,8 @@ impl Controller {
                 if since.elapsed() >= FAREWELL {
                     return Ok(());
                 }
+            } else {
+                over_since = None;
             }
         }
     }

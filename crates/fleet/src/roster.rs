@@ -126,6 +126,8 @@ pub struct Roster {
     memory: Memory,
     members: BTreeMap<String, Member>,
     started_ns: u64,
+    /// Silence counts from here on at the earliest.
+    hears_since_ns: u64,
     superseded: bool,
     notes: Vec<Note>,
 }
@@ -142,7 +144,8 @@ impl Roster {
     pub fn resume(mut memory: Memory, now_ns: u64) -> Roster {
         memory.epoch += 1;
         let members = memory.plan.hosts.iter().map(|host| (host.clone(), Member::default())).collect();
-        Roster { memory, members, started_ns: now_ns, superseded: false, notes: Vec::new() }
+        let (started_ns, hears_since_ns) = (now_ns, now_ns);
+        Roster { memory, members, started_ns, hears_since_ns, superseded: false, notes: Vec::new() }
     }
 
     /// What must be durable before the next orders go out.
@@ -176,10 +179,16 @@ impl Roster {
     /// Whether nothing more is to be expected: every host is through and its evidence kept, or it is lost.
     pub fn is_over(&self) -> bool {
         self.members.iter().all(|(host, member)| match &self.memory.fates[host] {
-            Fate::Open => member.lost || (member.seen_ns.is_none() && self.memory.stop.is_some()),
+            Fate::Open => member.lost || (self.memory.stop.is_some() && self.has_nothing(member)),
             Fate::Refused { .. } => true,
             Fate::Ended { evidence_kept, .. } => *evidence_kept || member.lost,
         })
+    }
+
+    /// A host that was never heard of; or one without the run before its start: told to stop, it has put it away.
+    fn has_nothing(&self, member: &Member) -> bool {
+        let Some(beat) = &member.last else { return true };
+        !self.memory.go && beat.run.as_ref() != Some(&self.memory.plan.run)
     }
 
     /// Ends the run in good order.
@@ -211,8 +220,11 @@ impl Roster {
         self.orders(&host, nonce, now_unix_ns, refused)
     }
 
-    /// Lets time pass.
-    pub fn tick(&mut self, now_ns: u64, now_unix_ns: u64) {
+    /// Lets time pass. `hears`: the bus is there; without it nobody can be heard, and nobody is silent.
+    pub fn tick(&mut self, now_ns: u64, now_unix_ns: u64, hears: bool) {
+        if !hears {
+            self.hears_since_ns = now_ns;
+        }
         let assembling = !self.memory.go && self.memory.stop.is_none();
         if assembling && now_ns - self.started_ns > self.memory.plan.assemble_limit_ms * 1_000_000 {
             let absent: Vec<&str> =
@@ -224,7 +236,8 @@ impl Roster {
         for (host, member) in &mut self.members {
             // Once the tests have started, one that a new controller has never heard of is as lost as one that fell silent.
             let heard_ns = member.seen_ns.or(started.then_some(self.started_ns));
-            let silent = heard_ns.is_some_and(|heard| now_ns.saturating_sub(heard) > LOST_AFTER_NS);
+            let since_ns = heard_ns.map(|heard| heard.max(self.hears_since_ns));
+            let silent = since_ns.is_some_and(|since| now_ns.saturating_sub(since) > LOST_AFTER_NS);
             let through = match &self.memory.fates[host] {
                 Fate::Open => false,
                 Fate::Refused { .. } => true,

@@ -236,6 +236,38 @@ fn bus_and_controller_die_in_the_middle_and_the_run_goes_on() {
 }
 
 #[test]
+fn a_bus_that_hangs_for_longer_than_a_host_may_be_silent_loses_nobody() {
+    if !has_server() {
+        return;
+    }
+    let (fleet, work) = (Fleet::new(2), Meeting::new(3));
+    in_local(async {
+        let server = fleet.server();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let _agents = fleet.agents(&work);
+        let mut controller = fleet.controller(fleet.plan());
+        let signal = |signal: &str| {
+            let process = server.process_id().unwrap().to_string();
+            assert!(std::process::Command::new("kill").args([signal, &process]).status().unwrap().success());
+        };
+        let story = async {
+            while work.began.lock().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            signal("-STOP");
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            signal("-CONT");
+        };
+        let mut listener = Listener::default();
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        conducted.unwrap();
+        fleet.assert_all_evidence(&controller);
+        let notes = listener.notes.borrow();
+        assert!(notes.iter().all(|note| !note.contains("lost")), "{notes:?}");
+    });
+}
+
+#[test]
 fn an_agent_that_dies_in_the_middle_is_reported_with_what_it_kept() {
     if !has_server() {
         return;

@@ -215,7 +215,7 @@ fn story(seed: u64) -> (u32, usize) {
             story.hosts[host].step(story.now_ns);
             story.check();
         }
-        story.roster.tick(story.now_ns, story.now_ns);
+        story.roster.tick(story.now_ns, story.now_ns, true);
         story.durable = story.roster.memory().clone();
         if story.chance(60) {
             let now_ns = story.now_ns;
@@ -263,6 +263,20 @@ fn ready(host: &str, process: u64) -> Beat {
         calendar_offset_ns: None,
         clock_uncertainty_ns: None,
         refusals: Vec::new(),
+    }
+}
+
+fn running(host: &str, process: u64) -> Beat {
+    Beat {
+        work: Work::Running {
+            waiting_at: Some(points()[0]),
+            doing: String::new(),
+            done: 0.0,
+            iops: 0.0,
+            read_latency_ms: 0.0,
+            log_write_latency_ms: 0.0,
+        },
+        ..ready(host, process)
     }
 }
 
@@ -315,23 +329,15 @@ fn a_host_that_cannot_take_part_stops_the_run_before_it_starts() {
     let orders = roster.beat(0, 0, Beat { work: Work::Refused { why }, ..ready("h1", 2) });
     assert!(orders.stop.is_some_and(|why| why.contains("h1")));
     assert!(!roster.memory().go);
+    assert!(!roster.is_over(), "h0 has not heard of it");
+    roster.beat(1, 1, Beat { run: None, work: Work::Idle, ..ready("h0", 1) });
+    assert!(roster.is_over(), "h0 has put the run away, and has nothing to send of it");
 }
 
 #[test]
 fn the_loss_of_a_host_is_survived_or_ends_the_run_as_planned() {
     for (when_lost, stops) in [(WhenLost::Finish, false), (WhenLost::Stop, true)] {
         let mut roster = Roster::new(Plan { when_lost, ..plan(2) }, 0);
-        let running = |host: &str, process| Beat {
-            work: Work::Running {
-                waiting_at: Some(points()[0]),
-                doing: String::new(),
-                done: 0.0,
-                iops: 0.0,
-                read_latency_ms: 0.0,
-                log_write_latency_ms: 0.0,
-            },
-            ..ready(host, process)
-        };
         roster.beat(0, 0, ready("h0", 1));
         roster.beat(0, 0, ready("h1", 2));
         assert!(roster.beat(1, 1, running("h0", 1)).released.is_none(), "h1 is not there yet");
@@ -339,11 +345,31 @@ fn the_loss_of_a_host_is_survived_or_ends_the_run_as_planned() {
         while now < 30_000 * MS {
             now += 500 * MS;
             roster.beat(now, now, running("h0", 1));
-            roster.tick(now, now);
+            roster.tick(now, now, true);
         }
         assert_eq!(roster.memory().stop.is_some(), stops);
         assert_eq!(roster.memory().released.is_some(), !stops, "h0 goes on alone, or ends");
         assert_eq!(roster.missing(), ["h1"]);
+    }
+}
+
+#[test]
+fn nobody_is_lost_while_the_bus_is_away_and_silence_counts_from_its_return() {
+    for when_lost in [WhenLost::Finish, WhenLost::Stop] {
+        let mut roster = Roster::new(Plan { when_lost, ..plan(2) }, 0);
+        roster.beat(0, 0, ready("h0", 1));
+        roster.beat(0, 0, ready("h1", 2));
+        roster.beat(0, 0, running("h0", 1));
+        let mut pass = |seconds: std::ops::Range<u64>, hears: bool| {
+            for now in seconds.map(|second| second * 1_000 * MS) {
+                roster.tick(now, now, hears);
+            }
+            (roster.is_over(), roster.missing().len(), roster.memory().stop.is_some())
+        };
+        assert_eq!(pass(1..9, true), (false, 0, false));
+        assert_eq!(pass(9..60, false), (false, 0, false));
+        assert_eq!(pass(60..69, true), (false, 0, false));
+        assert_eq!(pass(69..72, true), (true, 2, when_lost == WhenLost::Stop));
     }
 }
 

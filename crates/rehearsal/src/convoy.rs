@@ -1,5 +1,8 @@
 //! Hosts of one simulation that wait for each other.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -46,15 +49,30 @@ impl Member {
     }
 }
 
+/// A host at a point. If it goes before all have come, it was not there.
+struct Arrival {
+    convoy: Convoy,
+    point: u64,
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        let state = &self.convoy.0;
+        if state.point.get() == self.point {
+            state.arrived.set(state.arrived.get() - 1);
+        }
+    }
+}
+
 impl campaign::convoy::Convoy for Member {
     fn arrive(&self) -> LocalFuture<'static, ()> {
-        let convoy = self.0.clone();
-        let point = convoy.0.point.get();
-        convoy.0.arrived.set(convoy.0.arrived.get() + 1);
-        convoy.pass_if_all_are_here();
+        let arrival = Arrival { convoy: self.0.clone(), point: self.0.0.point.get() };
+        self.0.0.arrived.set(self.0.0.arrived.get() + 1);
+        self.0.pass_if_all_are_here();
         Box::pin(async move {
-            while convoy.0.point.get() == point {
-                convoy.0.passed.wait().await;
+            let state = &arrival.convoy.0;
+            while state.point.get() == arrival.point {
+                state.passed.wait().await;
             }
         })
     }

@@ -180,12 +180,16 @@ impl<'a> Stage<'a> {
         due.sort_by_key(|(at_ms, begins, _)| (*at_ms, *begins));
         let end_ms = seconds(self.plan.test.duration_s);
         let mut due = due.into_iter().peekable();
-        while self.now_ms() < end_ms {
+        loop {
             while let Some((_, begins, failure)) = due.next_if(|(at_ms, ..)| *at_ms <= self.now_ms()) {
                 let text = if begins { failure.what.clone() } else { format!("over: {}", failure.what) };
                 line(&format!("{:.0} s: {text}", (self.now_ms() - window_ms) as f64 / 1e3));
                 self.event(begins_ms, failure.hosts.first(), Severity::Warning, &text)?;
                 if begins { self.fail(&failure) } else { self.bring_back(&failure)? }
+            }
+            // Not before: a host that is back at the very end is compared.
+            if self.now_ms() >= end_ms {
+                break;
             }
             self.second(begins_ms)?;
         }

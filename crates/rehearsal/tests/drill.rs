@@ -165,6 +165,19 @@ back_after_s = 2
 }
 
 #[test]
+fn what_is_due_when_the_window_ends_is_carried_out() {
+    let ends_last = KILLED.replace("back_after_s = 20", "back_after_s = 50");
+    let lossy = ends_last.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+    let (_, rows) = passed(&solution("[2]", ONE_SITE, &lossy), 8);
+    let is_event = |row: &Row, text: &str| matches!(row, Row::Event(event) if event.text == text);
+    assert!(rows.iter().any(|row| is_event(row, "over: host h1 is killed")));
+    let late = lossy.replace("at_s = 10", "at_s = 59.5").replace("back_after_s = 50", "");
+    let (rehearsed, rows) = perform(&solution("[2]", ONE_SITE, &late), 8);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    assert!(rows.iter().any(|row| is_event(row, "host h1 is killed")));
+}
+
+#[test]
 fn equal_seeds_give_equal_drills() {
     let solution = solution("[2]", ONE_SITE, KILLED);
     let (first, rows) = perform(&solution, 5);

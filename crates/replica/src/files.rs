@@ -169,11 +169,11 @@ impl Files {
                 self.store.store(&stretch).await?;
             }
             DiskOp::Cut { to } => {
-                self.close_standby().await;
+                self.close().await;
                 engine::cut_back(&self.world, &self.config, &mut self.store, log_position(to)).await?;
             }
             DiskOp::Erase => {
-                self.close_standby().await;
+                self.close().await;
                 self.making = None;
                 for database in &self.config.databases {
                     if self.world.entry(&database.path).await?.is_some() {
@@ -251,10 +251,18 @@ impl Files {
         }
     }
 
-    async fn close_standby(&mut self) {
-        if let Mode::Standby(standby) = std::mem::replace(&mut self.mode, Mode::Closed) {
-            self.taken.extend(standby.taken_pages().map(|(_, pgno)| pgno + 1));
-            standby.abandon().await;
+    /// Closes the engine at once, as a crash would.
+    async fn close(&mut self) {
+        match std::mem::replace(&mut self.mode, Mode::Closed) {
+            Mode::Closed => {}
+            Mode::Standby(standby) => {
+                self.taken.extend(standby.taken_pages().map(|(_, pgno)| pgno + 1));
+                standby.abandon().await;
+            }
+            Mode::Active { instance, hold } => {
+                instance.abandon().await;
+                drop(hold);
+            }
         }
     }
 
@@ -336,7 +344,7 @@ impl Files {
 
     /// The places whose pages the log behind `from` changes.
     pub(crate) async fn list_pages(&mut self, from: Position) -> Result<Vec<u32>> {
-        self.close_standby().await;
+        self.close().await;
         let range = (log_position(from), self.end());
         let pages = engine::changed_pages(&self.world, &self.config, range).await?;
         Ok(pages.into_iter().map(|(_, pgno)| pgno + 1).collect())
@@ -374,18 +382,23 @@ impl Files {
         Ok(digests)
     }
 
-    /// Moves the checkpoint of a passive copy; gives it and the places of pages that nothing proves. `None` if there is
-    /// nothing to move it over.
-    pub(crate) async fn save_checkpoint(&mut self) -> Result<Option<(Position, Vec<u32>)>> {
-        match &mut self.mode {
+    /// The places of pages of a passive copy that nothing proves.
+    pub(crate) fn unproven_pages(&self) -> Vec<u32> {
+        match &self.mode {
             Mode::Standby(standby) => {
-                let at = position(standby.save_checkpoint().await?);
-                let unproven = standby.unproven_pages().into_iter().map(|(_, pgno)| pgno + 1).collect();
-                Ok(Some((at, unproven)))
+                standby.unproven_pages().into_iter().map(|(_, pgno)| pgno + 1).collect()
             }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Moves the checkpoint of a passive copy, and gives it. `None` if there is nothing to move it over.
+    pub(crate) async fn save_checkpoint(&mut self) -> Result<Option<Position>> {
+        match &mut self.mode {
+            Mode::Standby(standby) => Ok(Some(position(standby.save_checkpoint().await?))),
             Mode::Active { instance, .. } => {
                 let at = instance.durable_checkpoint();
-                Ok((at > LogPosition::default()).then(|| (position(at), Vec::new())))
+                Ok((at > LogPosition::default()).then(|| position(at)))
             }
             Mode::Closed => Ok(None),
         }
@@ -409,10 +422,8 @@ impl Files {
     /// Closes it at once; gives the durable end of the log and the checkpoint.
     pub(crate) async fn dismount(&mut self) -> Result<(Position, Position)> {
         self.ahead = None;
-        if let Mode::Active { instance, hold } = std::mem::replace(&mut self.mode, Mode::Closed) {
-            instance.abandon().await;
-            drop(hold);
-        }
+        // A mount that was skipped leaves a standby.
+        self.close().await;
         self.store = LogStore::open(&self.world, &self.config).await?;
         Ok((position(self.end()), self.checkpoint().await?))
     }
@@ -450,6 +461,7 @@ mod tests {
     use world::sim::{Faults, PowerCut, SimConfig, Simulation};
 
     use super::*;
+    use crate::common::create;
 
     /// A leaf with these rows, written `writes` times.
     fn leaf(dbtime: u64, rows: &[(&[u8], &[u8])], writes: u32) -> Vec<u8> {
@@ -478,6 +490,26 @@ mod tests {
             assert_ne!(digest(&once), digest(&leaf(5, other, 1)), "{other:?}");
         }
         assert_ne!(digest(&once), digest(&leaf(6, &rows, 1)));
+    }
+
+    #[test]
+    fn a_standby_that_was_never_mounted_is_given_up_with_what_it_has_taken() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("h");
+        ["/db", "/log"].iter().for_each(|volume| simulation.volume("h", volume, 1 << 30));
+        simulation.run_until(async {
+            let config = create(&world, 1, 1).await;
+            Files::found(&world, &config).await.expect("it is new");
+            let (mut files, _) = Files::open(&world, &config, 7).await.expect("it is there");
+            let standby = files.standby().await.expect("it is passive");
+            let bytes = standby.copy_page(DATABASE, 4).await.expect("it is whole").into();
+            let given = DiskOp::WritePages([PageCopy { page: 5, bytes }].into());
+            files.carry_out(given).await.expect("it is written");
+            assert_eq!(files.taken_pages(), [5]);
+            files.dismount().await.expect("it is closed");
+            assert!(matches!(files.mode, Mode::Closed));
+            assert_eq!(files.taken_pages(), [5]);
+        });
     }
 
     #[test]

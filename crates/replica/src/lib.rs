@@ -14,6 +14,9 @@
 //! Limits: one database per log stream.
 
 mod arbiter_host;
+#[cfg(test)]
+#[path = "../../engine/tests/common/mod.rs"]
+mod common;
 mod files;
 mod network;
 mod replica;

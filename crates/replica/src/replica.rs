@@ -328,6 +328,8 @@ impl Driver {
                     self.enqueue(Job::Replay { to });
                     return Ok(None);
                 }
+                // Before it counts as replayed: as the active copy it would fail over them.
+                self.name_damage(files);
                 Input::Replayed { to }
             }
             Job::Mount { epoch } => {
@@ -358,13 +360,16 @@ impl Driver {
             }
             Job::SaveCheckpoint => {
                 self.saving.set(false);
-                let Some((at, unproven)) = files.save_checkpoint().await? else { return Ok(None) };
-                for page in unproven {
-                    self.input(Input::PageDamaged { page });
-                }
+                let Some(at) = files.save_checkpoint().await? else { return Ok(None) };
+                self.name_damage(files);
                 Input::Checkpoint { at }
             }
         }))
+    }
+
+    /// Tells the machine which pages have to come from another copy.
+    fn name_damage(self: &Rc<Self>, files: &Files) {
+        files.unproven_pages().into_iter().for_each(|page| self.input(Input::PageDamaged { page }));
     }
 
     /// Tells the machine how far the log of the active copy is.
@@ -392,19 +397,21 @@ impl CommitGate for Gate {
     fn pass(&self, end: LogPosition) -> LocalFuture<'static, engine::Result<()>> {
         let driver = self.0.clone();
         Box::pin(async move {
-            let ticket = driver.next_commit.get();
-            driver.next_commit.set(ticket + 1);
-            let (sender, receiver) = oneshot::channel();
-            let takes_commits = driver.machine.borrow().active_epoch(driver.now_ms()).is_some();
-            if takes_commits && !driver.stopped.get() {
-                driver.waiting.borrow_mut().insert(ticket, sender);
-                driver.input(Input::Appended { end: position(end) });
-                driver.input(Input::Commit { ticket, position: position(end) });
-                driver.input(Input::Tick);
-            }
             let lost = || {
                 engine::Error::Stopped("the copy is not active any more; the commit is in doubt".to_owned())
             };
+            let is_active = driver.machine.borrow().active_epoch(driver.now_ms()).is_some();
+            // Nobody would ever answer.
+            if !is_active || driver.stopped.get() {
+                return Err(lost());
+            }
+            let ticket = driver.next_commit.get();
+            driver.next_commit.set(ticket + 1);
+            let (sender, receiver) = oneshot::channel();
+            driver.waiting.borrow_mut().insert(ticket, sender);
+            driver.input(Input::Appended { end: position(end) });
+            driver.input(Input::Commit { ticket, position: position(end) });
+            driver.input(Input::Tick);
             receiver.await.map_err(|_| lost())
         })
     }

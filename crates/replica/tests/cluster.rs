@@ -14,11 +14,12 @@ use common::{PAGE_BYTES, check_structure, create, scan, tree_number};
 use copies::{
     ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Event, HostId, SiteId, Timing,
 };
-use engine::{Durability, Instance, InstanceConfig};
+use engine::{Durability, Instance, InstanceConfig, LogStore, Standby};
 use replica::wire::Message;
 use replica::{ArbiterHost, Links, Network, Replica, ReplicaConfig};
+use smallvec::smallvec;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, Simulation};
-use world::{Duration, World};
+use world::{Duration, OpenMode, PageBuf, World};
 
 const ARBITER: HostId = HostId(99);
 const DATABASE: DatabaseId = DatabaseId(0);
@@ -104,9 +105,11 @@ struct Cluster {
     arbiter: Option<(Rc<ArbiterHost>, Rc<Network>)>,
     /// Commits that were begun, with what became of them.
     begun: Rc<Cell<u32>>,
+    returned: Rc<Cell<u32>>,
     acknowledged: Rc<RefCell<Vec<u32>>>,
     events: BTreeMap<String, u64>,
     clients: Rc<Cell<bool>>,
+    checkpoint_every: Duration,
 }
 
 impl Cluster {
@@ -145,9 +148,11 @@ impl Cluster {
             nodes: BTreeMap::new(),
             arbiter: None,
             begun: Rc::default(),
+            returned: Rc::default(),
             acknowledged: Rc::default(),
             events: BTreeMap::new(),
             clients: Rc::new(Cell::new(true)),
+            checkpoint_every: MS * 700,
         };
         cluster.start_arbiter();
         for host in hosts {
@@ -162,8 +167,8 @@ impl Cluster {
         let boot = Boot(*boot);
         let world = self.worlds[&host].clone();
         let (spec, addresses) = (self.spec.clone(), self.addresses.clone());
-        let config =
-            ReplicaConfig { instance: self.config.clone(), tick: MS * 20, checkpoint_every: MS * 700 };
+        let (instance, checkpoint_every) = (self.config.clone(), self.checkpoint_every);
+        let config = ReplicaConfig { instance, tick: MS * 20, checkpoint_every };
         let node = self.sim.run_until(async move {
             let slot = Rc::new(RefCell::new(None));
             let links = Rc::new(NodeLinks { network: slot.clone() });
@@ -219,6 +224,7 @@ impl Cluster {
         for session in 0..3u32 {
             let (replica, paused) = (replica.clone(), world.clone());
             let (begun, acknowledged, goes_on) = (begun.clone(), acknowledged.clone(), goes_on.clone());
+            let returned = self.returned.clone();
             drop(world.spawn(async move {
                 let mut random = Random::new(u64::from(host.0) * 10 + u64::from(session) + 1);
                 while let Some(copy) = replica.upgrade() {
@@ -227,7 +233,9 @@ impl Cluster {
                     if let Some(instance) = instance {
                         let number = begun.get() + 1;
                         begun.set(number);
-                        if commit(&instance, number, &mut random).await.is_ok() {
+                        let committed = commit(&instance, number, &mut random).await;
+                        returned.set(returned.get() + 1);
+                        if committed.is_ok() {
                             acknowledged.borrow_mut().push(number);
                         }
                     }
@@ -378,6 +386,76 @@ fn copies_are_seeded_and_take_over() {
     cluster.restart(HostId(0));
     cluster.run(1_000).unwrap();
     cluster.check_all().unwrap();
+}
+
+#[test]
+fn every_commit_returns_where_the_active_copy_loses_its_lease() {
+    let mut cluster = Cluster::new(2, 3, Dial::Lossless);
+    for _ in 0..10 {
+        let holder = cluster.settle(20_000).unwrap();
+        cluster.sim.partition(&name(holder), &name(ARBITER));
+        cluster.run(3_000).unwrap();
+        cluster.sim.heal(&name(holder), &name(ARBITER));
+    }
+    cluster.clients.set(false);
+    cluster.run(5_000).unwrap();
+    assert_eq!(cluster.returned.get(), cluster.begun.get());
+}
+
+/// Damages a page of the copy on `host`, which is down, that its log changes and does not have as a whole; if there is one.
+fn damage_unproven(cluster: &Cluster, world: &World) -> bool {
+    let page_bytes = PAGE_BYTES as u64;
+    cluster.sim.run_until(async {
+        let file = world.open(&cluster.config.databases[0].path, OpenMode::ReadWrite).await.unwrap();
+        let mut whole = Vec::new();
+        for place in 5..file.size().await.unwrap() / page_bytes {
+            let (read, bufs) = file.read_at(place * page_bytes, smallvec![PageBuf::empty(PAGE_BYTES)]).await;
+            read.unwrap();
+            let page = bufs[0].as_slice().to_vec();
+            let mut bad = page.clone();
+            bad[100] ^= 0xFF;
+            bad[3000] ^= 0x5A;
+            file.write_at(place * page_bytes, smallvec![PageBuf::copy_of(&bad)]).await.0.unwrap();
+            whole.push((place, page));
+        }
+        let store = LogStore::open(world, &cluster.config).await.unwrap();
+        let mut standby = Standby::open(world, &cluster.config).await.unwrap();
+        standby.replay(store.extent().unwrap().1).await.unwrap();
+        let unproven = standby.unproven_pages().first().map(|(_, pgno)| u64::from(*pgno) + 1);
+        standby.abandon().await;
+        for (place, page) in whole.iter().filter(|(place, _)| Some(*place) != unproven) {
+            file.write_at(place * page_bytes, smallvec![PageBuf::copy_of(page)]).await.0.unwrap();
+        }
+        file.sync().await.unwrap();
+        unproven.is_some()
+    })
+}
+
+#[test]
+fn a_copy_with_a_page_that_nothing_proves_does_not_become_active_right_after_its_start() {
+    let (holder, damaged) = (HostId(0), HostId(1));
+    let found = (1..=20).any(|seed| {
+        let mut cluster = Cluster::new(seed, 3, Dial::Lossless);
+        cluster.settle(20_000).unwrap();
+        cluster.run(3_000).unwrap();
+        assert_eq!(cluster.active(), [holder]);
+        cluster.crash(damaged);
+        let world = cluster.sim.restart(&name(damaged));
+        if !damage_unproven(&cluster, &world) {
+            return false;
+        }
+        cluster.worlds.insert(damaged, world);
+        // It says nothing of its pages when it saves its checkpoint: it does not come to that.
+        cluster.checkpoint_every = MS * 60_000;
+        cluster.clients.set(false);
+        cluster.crash(holder);
+        cluster.start(damaged);
+        cluster.run(10_000).unwrap();
+        cluster.restart(holder);
+        cluster.check_all().unwrap();
+        true
+    });
+    assert!(found, "the log has every page that it changes as a whole");
 }
 
 /// What went wrong over all seeds.
