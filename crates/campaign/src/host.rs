@@ -21,7 +21,7 @@ use workload::image::DatabaseImage;
 use workload::mix::Mix;
 use workload::session::{Mailboxes, SessionError};
 use workload::shard::Shard;
-use world::{Duration, HostUsage, OpenMode, PageBuf, PageImage, Task, Time, World};
+use world::{Duration, ErrorKind, HostUsage, OpenMode, PageBuf, PageImage, Task, Time, World};
 
 use crate::CampaignError;
 use crate::sampler::{DatabaseCounts, HostCounts, LogCounts, UsageCounts};
@@ -187,9 +187,10 @@ impl Host {
         Ok(bad.into_iter().sum())
     }
 
-    /// Stops every open instance as a crash would.
-    pub async fn abandon(&self) -> Result<(), CampaignError> {
-        self.each_instance(|state, instance| async move { state.abandon(instance).await }).await.map(drop)
+    /// Stops every open instance as a crash would. Gives the bad pages that maintenance has found.
+    pub async fn abandon(&self) -> Result<u64, CampaignError> {
+        let bad = self.each_instance(|state, instance| async move { state.abandon(instance).await }).await?;
+        Ok(bad.into_iter().sum())
     }
 
     /// Counts since the last call, in the order of the solution file.
@@ -226,6 +227,15 @@ impl Host {
         });
         self.last_usage.replace(Some(now));
         counts
+    }
+
+    /// A new test begins: how far the work of the last one came is of no interest any more.
+    pub async fn forget_progress(&self) -> Result<(), CampaignError> {
+        let forget = |state: Rc<ShardState>, instance| async move {
+            state.forget_progress(instance);
+            Ok(())
+        };
+        self.each_instance(forget).await.map(drop)
     }
 
     /// Bytes done and to do of the work beside the engine.
@@ -287,7 +297,11 @@ impl ShardState {
     ) -> Result<DatabaseImage, CampaignError> {
         let page_bytes = self.spec(instance).page_bytes;
         let started = self.world.now();
-        let file = self.world.open(path, OpenMode::Read).await?;
+        let no_database = |error: world::Error| match error.kind {
+            ErrorKind::NotFound => CampaignError::NoDatabase { path: path.to_owned() },
+            _ => error.into(),
+        };
+        let file = self.world.open(path, OpenMode::Read).await.map_err(no_database)?;
         let offset = (u64::from(DatabaseImage::SHAPE_PAGE) + 1) * u64::from(page_bytes);
         let (result, bufs) = file.read_at(offset, smallvec![PageBuf::empty(page_bytes as usize)]).await;
         result?;
@@ -413,13 +427,15 @@ impl ShardState {
         config.databases.iter().map(maintain).collect()
     }
 
-    /// Takes the instance out of use, with the bad pages that its maintenance has found; `None` if it is not open.
-    async fn take(&self, instance: usize) -> Result<Option<(Instance, u64)>, CampaignError> {
+    /// Takes the instance out of use, with the bad pages that its maintenance has found or the first error of a background
+    /// job; `None` if it is not open.
+    async fn take(&self, instance: usize) -> Result<Option<(Instance, engine::Result<u64>)>, CampaignError> {
         let Some(open) = self.open.borrow_mut().remove(&instance) else { return Ok(None) };
         open.stop.stop();
-        let mut bad_pages = 0;
+        let mut bad_pages = Ok(0);
         for job in open.jobs.take() {
-            bad_pages += job.await?;
+            let found = job.await;
+            bad_pages = bad_pages.and_then(|sum| Ok(sum + found?));
         }
         let busy = || CampaignError::Busy { instance: self.spec(instance).name.clone() };
         let OpenInstance { instance: engine, mailboxes, .. } = Rc::try_unwrap(open).map_err(|_| busy())?;
@@ -430,15 +446,17 @@ impl ShardState {
 
     async fn close(&self, instance: usize) -> Result<u64, CampaignError> {
         let Some((engine, bad_pages)) = self.take(instance).await? else { return Ok(0) };
-        engine.close().await?;
+        // Databases that can be clean are, whatever a background job met.
+        let closed = engine.close().await;
+        let bad_pages = bad_pages?;
+        closed?;
         Ok(bad_pages)
     }
 
-    async fn abandon(&self, instance: usize) -> Result<(), CampaignError> {
-        if let Some((engine, _)) = self.take(instance).await? {
-            engine.abandon().await;
-        }
-        Ok(())
+    async fn abandon(&self, instance: usize) -> Result<u64, CampaignError> {
+        let Some((engine, bad_pages)) = self.take(instance).await? else { return Ok(0) };
+        engine.abandon().await;
+        Ok(bad_pages?)
     }
 
     /// Counters of its files, and progress of the work beside the engine.
@@ -449,6 +467,13 @@ impl ShardState {
             log: Counters::default(),
         };
         self.side.borrow_mut().entry(instance).or_insert_with(|| Rc::new(new())).clone()
+    }
+
+    fn forget_progress(&self, instance: usize) {
+        let side = self.side(instance);
+        let anew = |(counters, _): &(Counters, Progress)| (counters.clone(), Progress::default());
+        let databases = side.databases.iter().map(anew).collect();
+        self.side.borrow_mut().insert(instance, Rc::new(SideWork { databases, log: side.log.clone() }));
     }
 
     fn take_counts(&self, instance: usize) -> HostCounts {

@@ -63,6 +63,7 @@ pub struct Load<E> {
     done: RefCell<Vec<u64>>,
     sample: RefCell<LoadSample>,
     error: RefCell<Option<E>>,
+    failed: Cell<bool>,
 }
 
 impl<E: 'static> Load<E> {
@@ -82,6 +83,7 @@ impl<E: 'static> Load<E> {
             done: RefCell::new(vec![0; databases as usize]),
             sample: RefCell::default(),
             error: RefCell::new(None),
+            failed: Cell::new(false),
         })
     }
 
@@ -123,6 +125,7 @@ impl<E: 'static> Load<E> {
             let outcome = batch(database, number).await;
             if let Err(error) = outcome {
                 self.stopping.set(true);
+                self.failed.set(true);
                 self.error.borrow_mut().get_or_insert(error);
                 return;
             }
@@ -200,9 +203,9 @@ impl<E: 'static> Load<E> {
         self.stopping.set(true);
     }
 
-    /// Whether a batch has failed.
+    /// Whether a batch has failed; also after [`Load::run`] has given the error away.
     pub fn failed(&self) -> bool {
-        self.error.borrow().is_some()
+        self.failed.get()
     }
 
     /// Batches done per database since the beginning.
@@ -228,6 +231,22 @@ mod tests {
     use world::sim::{SimConfig, Simulation};
 
     use super::*;
+
+    #[test]
+    fn a_load_that_has_failed_says_so_for_good() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("a");
+        simulation.run_until(async {
+            let load: Rc<Load<u64>> = Load::new(&world, 1, 0, None);
+            let mode = Mode::Closed { sessions: 2, idle_factor: 0.0 };
+            let run = load
+                .clone()
+                .run(mode, |_, number| async move { if number < 5 { Ok(()) } else { Err(number) } });
+            assert!(!load.failed());
+            assert_eq!(run.await, Err(5));
+            assert!(load.failed());
+        });
+    }
 
     #[test]
     fn a_held_rate_follows_its_setting_at_once_and_drains_without_it() {

@@ -50,15 +50,23 @@ impl Campaign<'_> {
         self.start_background().await?;
         let driving = self.drive(mode);
         let measured = self.measure(&mut test, spec, mode, &driving).await;
+        // A window that is complete is judged, whatever comes after it.
+        let mut held = Ok(());
+        if measured.is_ok() {
+            test.phase = "waiting for the other hosts".into();
+            held = self.hold(&mut test, &driving.load).await;
+        }
         let (window, batches) = self.stop_load(&mut test, driving, measured).await?;
-        let bad_pages = self.host.close().await?;
+        let closed = self.host.close().await;
         let window = Window { batches, ..window };
-        let verdicts =
-            judge_load(ordinal, self.host_name(), &window, &spec.thresholds, &self.deployment.load);
+        let (thresholds, load) = (&spec.thresholds, &self.deployment.load);
+        let generation = self.deployment.generation;
+        let verdicts = judge_load(ordinal, self.host_name(), &window, thresholds, load, generation);
         self.judge_all(verdicts)?;
-        self.judge_maintenance(ordinal, bad_pages)?;
+        let maintained = closed.and_then(|bad_pages| self.judge_maintenance(ordinal, bad_pages));
         self.report_batches(ordinal, &window)?;
-        self.end(test).await
+        let ended = self.end(test).await;
+        maintained.and(held).and(ended)
     }
 
     /// Load with every log kept until each instance has so many, then a stop as by a crash.
@@ -84,7 +92,7 @@ impl Campaign<'_> {
         }
         let (logs, _) = self.stop_load(&mut test, driving, generated).await?;
         // The logs are to be replayed, so nothing may be written back now.
-        self.host.abandon().await?;
+        let abandoned = self.host.abandon().await;
         let rule = Rule {
             name: "logs_generated",
             text: "every instance generated at least one log to replay within the time".into(),
@@ -100,6 +108,7 @@ impl Campaign<'_> {
             logs.iter().max().unwrap_or(&0)
         );
         self.event(Severity::Info, Some(ordinal), &text)?;
+        self.judge_maintenance(ordinal, abandoned?)?;
         self.end(test).await
     }
 
@@ -233,11 +242,17 @@ impl Campaign<'_> {
         test.phase = "draining".into();
         let drained = driving.task.await;
         self.next_batch = driving.load.next_batch();
-        drained?;
-        Ok((measured?, driving.load.batches()))
+        match drained.and(measured) {
+            Ok(measured) => Ok((measured, driving.load.batches())),
+            Err(error) => {
+                // Why the test cannot go on is the story, not that its last counts could not be kept.
+                let _ = self.give_up(test, Some(&driving.load)).await;
+                Err(error)
+            }
+        }
     }
 
-    /// Warm-up, then the window.
+    /// Warm-up, then the window. What a window that was broken off has measured is kept, too.
     async fn measure(
         &mut self,
         test: &mut Running,
@@ -247,26 +262,48 @@ impl Campaign<'_> {
     ) -> Result<Window, CampaignError> {
         self.warm_up(test, spec, driving).await?;
         self.hold(test, &driving.load).await?;
+        if driving.load.failed() {
+            // The end of the load says why.
+            return Ok(Window::default());
+        }
         let planned = Duration::from_secs_f64(spec.duration_s);
         test.phase = "measuring".into();
+        // I/O from before belongs to no sample of the window.
+        self.collect(test, Some(&driving.load)).await?;
         (test.seen, test.batches) = Default::default();
-        let opened = self.world.now();
+        let opened = test.last_tick;
         test.sampler.open_window(planned, opened, self.recorder)?;
         test.row.window_start_ms = Some(ms(opened));
         test.row.window_planned_ms = Some(planned.as_millis() as u64);
         self.record(test.row.clone())?;
-        let end = opened + planned;
-        while self.world.now() < end && !driving.load.failed() {
-            let elapsed = self.world.now().since(opened).as_secs_f64();
-            self.tick(test, &driving.load, end, elapsed / spec.duration_s).await?;
-            self.keep_pace(test, mode, opened, &driving.load);
-        }
-        let closed = self.world.now();
+        let passed = self.pass_window(test, planned, mode, driving).await;
+        let closed = test.last_tick;
         test.row.window_end_ms = Some(ms(closed));
         let window = test.sampler.close_window(closed, self.recorder)?;
-        test.phase = "waiting for the other hosts".into();
-        self.hold(test, &driving.load).await?;
-        Ok(window)
+        self.record(test.row.clone())?;
+        match passed {
+            // Nothing is missing: whoever asked for the end asks again after this test.
+            Err(CampaignError::Interrupted) if closed >= opened + planned => Ok(window),
+            passed => passed.map(|()| window),
+        }
+    }
+
+    /// From the opening of the window to its end, or to the failure of the load.
+    async fn pass_window(
+        &mut self,
+        test: &mut Running,
+        planned: Duration,
+        mode: Mode,
+        driving: &Driving,
+    ) -> Result<(), CampaignError> {
+        let opened = test.last_tick;
+        let end = opened + planned;
+        while test.last_tick < end && !driving.load.failed() {
+            let elapsed = test.last_tick.since(opened).as_secs_f64();
+            self.tick(test, &driving.load, end, elapsed / planned.as_secs_f64()).await?;
+            self.keep_pace(test, mode, opened, &driving.load);
+        }
+        Ok(())
     }
 
     /// Waits until the caches are filled, or as long as the solution file allows.
@@ -340,7 +377,7 @@ impl Campaign<'_> {
     }
 
     /// Judges what maintenance found while the load ran.
-    fn judge_maintenance(&mut self, test: u32, bad_pages: u64) -> Result<(), CampaignError> {
+    pub fn judge_maintenance(&mut self, test: u32, bad_pages: u64) -> Result<(), CampaignError> {
         if !self.deployment.engine.maintenance {
             return Ok(());
         }

@@ -34,7 +34,7 @@ impl Campaign<'_> {
             .await
         };
         let reports = self.watch(&mut test, job).await?;
-        self.host.close().await?;
+        let closed = self.host.close().await;
         let rule = Rule {
             name: "logs_replayed",
             text: "at least one log was there to replay".into(),
@@ -69,6 +69,7 @@ impl Campaign<'_> {
             );
             self.event(Severity::Info, Some(ordinal), &text)?;
         }
+        closed?;
         self.end(test).await
     }
 }

@@ -62,7 +62,8 @@ pub struct Running {
     pub cache_bytes: u64,
     /// What it is doing.
     pub phase: String,
-    last_tick: Time,
+    /// When the counts were last collected.
+    pub last_tick: Time,
     /// Sizes of the database files when it began.
     sizes: Vec<u64>,
 }
@@ -161,6 +162,7 @@ impl Campaign<'_> {
         self.record(row.clone())?;
         // What was counted between tests belongs to none.
         self.host.take_counts().await?;
+        self.host.forget_progress().await?;
         let sizes = self.record_sizes(ordinal, None).await?;
         Ok(Running {
             row,
@@ -184,6 +186,16 @@ impl Campaign<'_> {
         self.record(test.row)
     }
 
+    /// Makes rows of what was counted so far, for a test that cannot go on.
+    pub async fn give_up<E: 'static>(
+        &mut self,
+        test: &mut Running,
+        load: Option<&Load<E>>,
+    ) -> Result<(), CampaignError> {
+        self.collect(test, load).await?;
+        Ok(test.sampler.finish(test.last_tick, self.recorder)?)
+    }
+
     /// Keeps the size of every database file; with the sizes at the start of the test if it has ended.
     async fn record_sizes(&mut self, test: u32, before: Option<&[u64]>) -> Result<Vec<u64>, CampaignError> {
         let deployment = self.deployment;
@@ -203,7 +215,7 @@ impl Campaign<'_> {
     }
 
     /// Collects the counts since the last tick and shows them.
-    async fn collect<E: 'static>(
+    pub async fn collect<E: 'static>(
         &mut self,
         test: &mut Running,
         load: Option<&Load<E>>,
@@ -252,12 +264,15 @@ impl Campaign<'_> {
         Ok(rates)
     }
 
-    /// Goes on with the load until every host has come to this point.
+    /// Goes on with the load until every host has come to this point. A load that has failed waits for nobody.
     pub async fn hold<E: 'static>(
         &mut self,
         test: &mut Running,
         load: &Load<E>,
     ) -> Result<(), CampaignError> {
+        if load.failed() {
+            return Ok(());
+        }
         let mut all_here = self.convoy.arrive();
         loop {
             let world = self.world.clone();
@@ -267,6 +282,9 @@ impl Campaign<'_> {
                 Either::Right(_) => {}
             }
             self.tick(test, load, self.world.now(), 1.0).await?;
+            if load.failed() {
+                return Ok(());
+            }
         }
     }
 

@@ -179,7 +179,7 @@ impl Sampler {
     }
 
     /// Ends the test: what is pending becomes rows.
-    pub fn finish(mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
+    pub fn finish(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
         self.close_sample(now, recorder)?;
         self.close_heat(now, recorder)
     }
@@ -262,6 +262,8 @@ impl Sampler {
         let (since, from) = (ms(self.pending_since), self.pending_since);
         let interval = interval_ms(from, now);
         self.pending_since = now;
+        // The report leaves out what is shorter, too.
+        let is_sample = now.since(from) * 2 >= self.sample;
         for database in &counts.databases {
             let origin = Origin::database(&self.host, &database.instance, &database.database);
             for class in IoClass::ALL {
@@ -302,7 +304,7 @@ impl Sampler {
             }
         }
         if let Some(open) = &mut self.window {
-            open.add(counts, from);
+            open.add(counts, from, is_sample);
         }
         Ok(())
     }
@@ -351,18 +353,19 @@ fn merge(into: &mut HostCounts, counts: HostCounts) {
 }
 
 impl OpenWindow {
-    fn add(&mut self, counts: HostCounts, from: Time) {
+    fn add(&mut self, counts: HostCounts, from: Time, is_sample: bool) {
         let at = from.since(self.opened);
+        let add = if is_sample { Totals::add_sample } else { Totals::add_rest };
         if self.window.databases.is_empty() {
             let database = |d: &DatabaseCounts| (d.instance.clone(), d.database.clone(), Totals::default());
             self.window.databases = counts.databases.iter().map(database).collect();
             self.window.logs = counts.logs.iter().map(|l| (l.instance.clone(), Totals::default())).collect();
         }
         for ((_, _, totals), sample) in self.window.databases.iter_mut().zip(&counts.databases) {
-            totals.add_sample(&sample.io, at);
+            add(totals, &sample.io, at);
         }
         for ((_, totals), sample) in self.window.logs.iter_mut().zip(&counts.logs) {
-            totals.add_sample(&sample.io, at);
+            add(totals, &sample.io, at);
             self.window.page_fault_stalls += sample.page_fault_stalls;
         }
     }
@@ -375,9 +378,13 @@ mod tests {
     use super::*;
 
     fn counts(reads: u64) -> HostCounts {
+        counts_of(reads, 2)
+    }
+
+    fn counts_of(reads: u64, read_ms: u64) -> HostCounts {
         let mut database =
             DatabaseCounts { instance: "I".into(), database: "D".into(), ..Default::default() };
-        (0..reads).for_each(|_| database.io.record(IoClass::TransactionalRead, 32768, 2_000_000));
+        (0..reads).for_each(|_| database.io.record(IoClass::TransactionalRead, 32768, read_ms * 1_000_000));
         let mut log = LogCounts { instance: "I".into(), page_fault_stalls: 1, ..Default::default() };
         log.io.record(IoClass::LogWrite, 4096, 1_000_000);
         HostCounts { databases: vec![database], logs: vec![log], ..HostCounts::default() }
@@ -425,5 +432,28 @@ mod tests {
             })
             .collect();
         assert_eq!(starts, [0, 3_000, 5_000, 8_000, 11_000, 12_000], "samples begin anew with the window");
+    }
+
+    /// The worst read and the number of reads of a window of 70 s that ends after so many seconds, of which the last one
+    /// has reads of 150 ms.
+    fn worst_of(seconds: u64) -> (f64, u64) {
+        let mut rows: Vec<Row> = Vec::new();
+        let planned = Duration::from_secs(70);
+        let mut sampler = Sampler::new(1, "h", planned, second(0));
+        sampler.open_window(planned, second(0), &mut rows).expect("recorded");
+        for n in 0..seconds {
+            let read_ms = if n + 1 == seconds { 150 } else { 2 };
+            sampler.add(counts_of(10, read_ms), second(n), second(n + 1), &mut rows).expect("recorded");
+        }
+        let window = sampler.close_window(second(seconds), &mut rows).expect("recorded");
+        let totals = &window.databases[0].2;
+        (totals.worst_read.latency_ms, totals.io.class(IoClass::TransactionalRead).tally.count)
+    }
+
+    #[test]
+    fn a_rest_of_a_sample_counts_but_is_no_maximum_unless_it_is_all_there_is() {
+        assert_eq!(worst_of(70), (2.0, 700), "1 s after 23 samples of 3 s");
+        assert_eq!(worst_of(71), (76.0, 710), "2 s are more than half a sample");
+        assert_eq!(worst_of(1), (150.0, 10));
     }
 }

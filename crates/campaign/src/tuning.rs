@@ -1,6 +1,6 @@
 //! Finds the highest load inside the thresholds, or the sessions for the target.
 
-use results::{IoClass, Origin, Outcome, Parameter, Severity, TuningStep, Verdict};
+use results::{IoClass, IoStats, Origin, Outcome, Parameter, Severity, TuningStep, Verdict};
 use solution::{TestSpec, Thresholds};
 use world::Duration;
 
@@ -18,8 +18,9 @@ const STEPS: f64 = 6.0;
 /// What a step measured.
 struct Measured {
     iops: f64,
-    read_ms: f64,
-    log_write_ms: f64,
+    /// Mean latencies; `None` if there was nothing to measure.
+    read_ms: Option<f64>,
+    log_write_ms: Option<f64>,
 }
 
 impl Campaign<'_> {
@@ -39,7 +40,7 @@ impl Campaign<'_> {
         self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
         self.start_background().await?;
         let searched = self.search(&mut test, spec, step_s).await;
-        self.host.close().await?;
+        let closed = self.host.close().await;
         let found = searched?;
         self.tuned_sessions = found.map(|found| found.sessions);
         let outcome = if found.is_some() { Outcome::Pass } else { Outcome::Fail };
@@ -62,6 +63,7 @@ impl Campaign<'_> {
             unit: "sessions".into(),
             outcome,
         })?;
+        self.judge_maintenance(ordinal, closed?)?;
         self.end(test).await
     }
 
@@ -95,8 +97,8 @@ impl Campaign<'_> {
                 ordinal,
                 load: format!("{sessions} sessions"),
                 iops: measured.iops,
-                read_latency_ms: measured.read_ms,
-                log_write_latency_ms: measured.log_write_ms,
+                read_latency_ms: measured.read_ms.unwrap_or(0.0),
+                log_write_latency_ms: measured.log_write_ms.unwrap_or(0.0),
                 outcome: if broken.is_some() { Outcome::Fail } else { Outcome::Pass },
                 note: broken.unwrap_or_else(|| {
                     if reached { "reaches the target" } else { "inside the thresholds" }.into()
@@ -146,19 +148,45 @@ impl Campaign<'_> {
         }
         let (reads, writes) =
             (test.seen.class(IoClass::TransactionalRead), test.seen.class(IoClass::TransactionalWrite));
+        let mean_ms = |stats: &IoStats| (stats.tally.count > 0).then(|| stats.latency_ms_mean());
         Ok(Measured {
             iops: (reads.tally.count + writes.tally.count) as f64
                 / self.world.now().since(started).as_secs_f64(),
-            read_ms: reads.latency_ms_mean(),
-            log_write_ms: test.seen.class(IoClass::LogWrite).latency_ms_mean(),
+            read_ms: mean_ms(reads),
+            log_write_ms: mean_ms(test.seen.class(IoClass::LogWrite)),
         })
     }
 }
 
+/// The threshold that a step breaks. Nothing measured breaks it, as in the verdicts.
 fn broken_threshold(measured: &Measured, thresholds: &Thresholds) -> Option<String> {
-    let over = |limit: Option<f64>, value: f64, what: &str| {
-        limit.filter(|limit| value > *limit).map(|limit| format!("{what} above {limit} ms"))
+    let over = |limit_ms: Option<f64>, mean_ms: Option<f64>, what: &str| {
+        let limit_ms = limit_ms?;
+        match mean_ms {
+            None => Some(format!("no {what} was measured")),
+            Some(mean_ms) => (mean_ms > limit_ms).then(|| format!("mean {what} latency above {limit_ms} ms")),
+        }
     };
-    over(thresholds.read_avg_ms, measured.read_ms, "mean read latency")
-        .or_else(|| over(thresholds.log_write_avg_ms, measured.log_write_ms, "mean log write latency"))
+    over(thresholds.read_avg_ms, measured.read_ms, "read")
+        .or_else(|| over(thresholds.log_write_avg_ms, measured.log_write_ms, "log write"))
+}
+
+#[cfg(test)]
+mod tests {
+    use solution::Generation;
+
+    use super::*;
+
+    #[test]
+    fn a_step_breaks_above_a_threshold_and_without_anything_measured() {
+        let thresholds = Thresholds::published(Generation::E2016, false);
+        let broken = |read_ms, log_write_ms| {
+            broken_threshold(&Measured { iops: 0.0, read_ms, log_write_ms }, &thresholds)
+        };
+        assert_eq!(broken(Some(20.0), Some(10.0)), None, "the limit itself holds");
+        assert_eq!(broken(Some(20.1), Some(1.0)).as_deref(), Some("mean read latency above 20 ms"));
+        assert_eq!(broken(Some(1.0), Some(10.1)).as_deref(), Some("mean log write latency above 10 ms"));
+        assert_eq!(broken(None, Some(1.0)).as_deref(), Some("no read was measured"));
+        assert_eq!(broken(Some(1.0), None).as_deref(), Some("no log write was measured"));
+    }
 }

@@ -46,6 +46,18 @@ impl Totals {
         self.worst_log_write.offer(sample.class(IoClass::LogWrite).latency_ms_mean(), at.as_secs_f64());
         self.io.merge(sample);
     }
+
+    /// Adds what came after the last sample: too short for its mean to be judged, unless there is nothing else.
+    pub fn add_rest(&mut self, rest: &IoCounters, at: Duration) {
+        let (read, log_write) = (self.worst_read, self.worst_log_write);
+        self.add_sample(rest, at);
+        if read != Worst::default() {
+            self.worst_read = read;
+        }
+        if log_write != Worst::default() {
+            self.worst_log_write = log_write;
+        }
+    }
 }
 
 /// A closed window.

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use campaign::drill::{Compared, Entry, HostJournal, Observed, Said, Site, review};
-use copies::Epoch;
-use results::Outcome;
+use campaign::drill::{Compared, CopySample, Entry, HostJournal, Observed, Said, Site, review};
+use copies::{
+    ArbiterEvent, Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report, WhyDismounted,
+};
+use results::{Outcome, Tally, Verdict};
 use solution::Solution;
 
 const TEXT: &str = r#"
@@ -71,6 +73,12 @@ fn compared() -> Said {
 
 /// The rules that are broken by what the two hosts wrote.
 fn broken(first: Vec<Entry>, second: Vec<Entry>) -> Vec<String> {
+    let failed = reviewed(first, second, &[]).into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+    failed.map(|verdict| verdict.rule).collect()
+}
+
+/// The judgements of what the two hosts and the arbiter wrote.
+fn reviewed(first: Vec<Entry>, second: Vec<Entry>, arbiter: &[Entry]) -> Vec<Verdict> {
     let solution = Solution::parse(TEXT, "review.toml").expect("it is valid");
     let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
     let drill = test.drill.clone().expect("a drill");
@@ -81,10 +89,70 @@ fn broken(first: Vec<Entry>, second: Vec<Entry>) -> Vec<String> {
         HostJournal { host, entries }
     };
     let hosts = [journal(0, first), journal(1, second)];
-    let reviewed = review(&site, &test, &drill, 1, &hosts, &[]);
+    let reviewed = review(&site, &test, &drill, 1, &hosts, arbiter);
     assert!(!reviewed.verdicts.is_empty());
-    let failed = reviewed.verdicts.into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
-    failed.map(|verdict| verdict.rule).collect()
+    reviewed.verdicts
+}
+
+fn full_copy(host: u16) -> Said {
+    let report = Report {
+        database: DatabaseId(0),
+        host: HostId(host),
+        boot: Boot(1),
+        promised: Epoch(1),
+        lineage: Lineage::first(),
+        end: Position::START,
+        log_start: 1,
+        replayed: Position::START,
+        health: Health::Healthy,
+        mountable: true,
+        copy_queue: 0,
+        host_tier: 0,
+    };
+    Said::Sample(vec![CopySample {
+        database: 0,
+        active_in: None,
+        report,
+        failure: None,
+        reads: Tally::default(),
+        log_writes: Tally::default(),
+        batches: Tally::default(),
+        events: Vec::new(),
+    }])
+}
+
+#[test]
+fn what_the_arbiter_sees_after_the_hosts_have_ended_counts_for_nothing() {
+    let dismounted = |at_ms| {
+        let event = ArbiterEvent::Dismounted { why: WhyDismounted::NoProof };
+        let arbiter = [entry(at_ms, 0, Said::Decided { database: 0, event })];
+        let first = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 1))];
+        let second = vec![entry(20_000, 0, opened(2, 1)), entry(21_000, 0, acknowledged(2, 2))];
+        let failed = reviewed(first, second, &arbiter).into_iter().filter(|v| v.outcome == Outcome::Fail);
+        failed.map(|verdict| verdict.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(dismounted(70_000), Vec::<String>::new());
+    assert_eq!(dismounted(50_000), ["drill_dismounted"]);
+}
+
+#[test]
+fn a_second_that_a_host_did_not_see_the_end_of_takes_no_redundancy_away() {
+    let last_of_first = |last_s: u64| {
+        let samples = |host: u16, from_s: u64, to_s: u64, ms: u64| {
+            (from_s..=to_s).map(move |s| entry(s * 1000 + ms, 0, full_copy(host)))
+        };
+        let mut first = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 1))];
+        first.extend(samples(0, 6, 9, 0));
+        first.extend(samples(0, 30, last_s, 0));
+        let mut second: Vec<Entry> = samples(1, 1, 19, 300).collect();
+        second.extend([entry(20_000, 0, opened(2, 1)), entry(21_000, 0, acknowledged(2, 2))]);
+        second.extend(samples(1, 21, 94, 300));
+        let verdicts = reviewed(first, second, &[]);
+        let redundancy = verdicts.into_iter().find(|verdict| verdict.rule == "drill_full_redundancy");
+        redundancy.expect("it is stated").measured
+    };
+    assert_eq!(last_of_first(95), Some(20.5));
+    assert_eq!(last_of_first(97), Some(20.5), "it ends a little later");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! The whole programme in the simulated world: seconds of virtual time, small databases, storage with latency.
 
+use std::cell::Cell;
+
+use campaign::convoy::{Alone, Convoy};
 use campaign::progress::{Progress, Watcher};
-use campaign::{CampaignOutcome, run};
-use results::{Direction, IoClass, Measure, Outcome, Row};
-use solution::{Deployment, Solution, TestKind};
-use world::sim::{Faults, FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
-use world::{Duration, OpenMode, PageBuf};
+use campaign::{CampaignError, CampaignOutcome, run_in_convoy};
+use results::{Direction, IoClass, Measure, Outcome, Row, Test};
+use solution::{Deployment, Solution, TestKind, TestSpec};
+use world::sim::{Faults, FixedLatency, FixedLatencyTimes, OpKind, SimConfig, Simulation};
+use world::{Duration, LocalFuture, OpenMode, PageBuf, World};
 
 const SOLUTION: &str = r#"
 [solution]
@@ -128,12 +131,53 @@ fn run_tests(
     seed: u64,
     chosen: impl Fn(TestKind) -> bool,
 ) -> (CampaignOutcome, Vec<Row>) {
-    let deployment = deployment();
-    let tests: Vec<_> = deployment.tests.iter().filter(|test| chosen(test.kind)).cloned().collect();
+    run_specs(simulation, seed, &specs(chosen), &mut Silent, &Alone)
+}
+
+fn run_specs(
+    simulation: &Simulation,
+    seed: u64,
+    tests: &[TestSpec],
+    watcher: &mut dyn Watcher,
+    convoy: &dyn Convoy,
+) -> (CampaignOutcome, Vec<Row>) {
+    run_deployment(simulation, &deployment(), seed, tests, watcher, convoy)
+}
+
+fn specs(chosen: impl Fn(TestKind) -> bool) -> Vec<TestSpec> {
+    deployment().tests.into_iter().filter(|test| chosen(test.kind)).collect()
+}
+
+fn run_deployment(
+    simulation: &Simulation,
+    deployment: &Deployment,
+    seed: u64,
+    tests: &[TestSpec],
+    watcher: &mut dyn Watcher,
+    convoy: &dyn Convoy,
+) -> (CampaignOutcome, Vec<Row>) {
     let mut rows: Vec<Row> = Vec::new();
+    let world = simulation.host("a");
     let outcome =
-        simulation.run_until(run(simulation.host("a"), &deployment, &tests, seed, &mut rows, &mut Silent));
+        simulation.run_until(run_in_convoy(world, deployment, tests, seed, &mut rows, watcher, convoy));
     (outcome, rows)
+}
+
+/// A simulation with databases.
+fn initialised(seed: u64) -> Simulation {
+    let simulation = simulation(seed);
+    let (outcome, _) = run_tests(&simulation, seed, |kind| kind == TestKind::Init);
+    assert!(outcome.passed(), "{:?}", outcome.error);
+    simulation
+}
+
+/// The newest row of the only test of a run.
+fn test_row(rows: &[Row]) -> &Test {
+    let newest = rows.iter().rev().find_map(|row| match row {
+        Row::Test(test) => Some(test),
+        _ => None,
+    });
+    newest.expect("there was a test")
 }
 
 fn failures(outcome: &CampaignOutcome) -> Vec<String> {
@@ -230,10 +274,7 @@ fn fails_and_recovers(
     break_it: impl FnOnce(&Simulation),
     mend: impl FnOnce(&Simulation),
 ) -> String {
-    let simulation = simulation(seed);
-    let (outcome, _) = run_tests(&simulation, seed, |kind| kind == TestKind::Init);
-    assert!(outcome.passed(), "{:?}", outcome.error);
-
+    let simulation = initialised(seed);
     break_it(&simulation);
     let (outcome, rows) = run_tests(&simulation, seed, |kind| kind == TestKind::Stress);
     let error = outcome.error.as_ref().expect("the storage has failed");
@@ -295,4 +336,212 @@ fn a_full_disk_is_a_failed_verdict_and_the_databases_recover() {
     };
     let message = fails_and_recovers(10, full, empty);
     assert!(message.contains("full") || message.contains("no space"), "{message}");
+}
+
+/// Other hosts that are always so much later.
+struct Late(World, Duration);
+
+impl Convoy for Late {
+    fn arrive(&self) -> LocalFuture<'static, ()> {
+        let (world, late) = (self.0.clone(), self.1);
+        Box::pin(async move { world.sleep(late).await })
+    }
+}
+
+#[test]
+fn what_was_counted_before_the_window_is_in_no_sample_of_it() {
+    let straddling = |warmup_limit_s: f64, convoy: fn(&Simulation) -> Box<dyn Convoy>| {
+        let simulation = initialised(11);
+        let mut tests = specs(|kind| kind == TestKind::Performance);
+        tests[0].warmup_limit_s = warmup_limit_s;
+        let (outcome, rows) = run_specs(&simulation, 11, &tests, &mut Silent, &*convoy(&simulation));
+        assert_eq!(failures(&outcome), [""; 0]);
+        let start_ms = test_row(&rows).window_start_ms.expect("the window opened");
+        let straddles = |row: &&Row| match row {
+            Row::Sample(sample) => sample.t_ms < start_ms && start_ms < sample.t_ms + sample.interval_ms,
+            _ => false,
+        };
+        rows.iter().filter(straddles).count()
+    };
+    let late = |simulation: &Simulation| -> Box<dyn Convoy> {
+        Box::new(Late(simulation.host("a"), Duration::from_millis(500)))
+    };
+    assert_eq!(straddling(3.0, late), 0);
+    assert_eq!(straddling(0.0, |_| Box::new(Alone)), 0);
+}
+
+/// Asks for the end of the run when so many moments of a phase have been seen.
+struct Impatient(&'static str, u32);
+
+impl Watcher for Impatient {
+    fn progress(&mut self, progress: &Progress) {
+        self.1 -= u32::from(self.1 > 0 && progress.phase == self.0);
+    }
+    fn line(&mut self, _text: &str) {}
+    fn interrupted(&self) -> bool {
+        self.1 == 0
+    }
+}
+
+#[test]
+fn an_interrupted_window_keeps_its_distributions_and_its_end() {
+    let simulation = initialised(12);
+    let mut tests = specs(|kind| kind == TestKind::Performance);
+    tests[0].duration_s = 120.0;
+    let (outcome, rows) = run_specs(&simulation, 12, &tests, &mut Impatient("measuring", 30), &Alone);
+    assert!(matches!(outcome.error, Some(CampaignError::Interrupted)), "{:?}", outcome.error);
+    assert_eq!(outcome.verdicts, [], "half a window is not judged");
+    let test = test_row(&rows);
+    let window_ms = test.window_end_ms.expect("it ended") - test.window_start_ms.expect("it opened");
+    assert_eq!(window_ms, 30_000);
+    let reads = |is_database: bool| {
+        let of_class = |row: &Row| match row {
+            Row::Histogram(histogram) if histogram.measure == Measure::Io(IoClass::TransactionalRead) => {
+                let whole = histogram.t_ms == test.window_start_ms? && histogram.interval_ms == window_ms;
+                (histogram.origin.database.is_some() == is_database && whole == is_database).then_some(())
+            }
+            _ => None,
+        };
+        rows.iter().filter_map(of_class).count()
+    };
+    assert_eq!(reads(true), 2, "one of each database");
+    assert!(reads(false) >= 15, "cells of 2 s");
+}
+
+#[test]
+fn a_complete_window_is_judged_although_waiting_for_the_others_was_interrupted() {
+    let simulation = initialised(13);
+    let tests = specs(|kind| kind == TestKind::Performance);
+    let late = Late(simulation.host("a"), Duration::from_secs(50));
+    let mut impatient = Impatient("waiting for the other hosts", 3);
+    let (outcome, rows) = run_specs(&simulation, 13, &tests, &mut impatient, &late);
+    assert!(matches!(outcome.error, Some(CampaignError::Interrupted)), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome), [""; 0]);
+    assert!(outcome.verdicts.iter().any(|verdict| verdict.rule == "window_complete"));
+    assert!(test_row(&rows).ended_ms.is_some());
+}
+
+/// Other hosts that come after a very long time, and faults that begin when this one waits for them under load.
+struct FaultsMeanwhile<'a> {
+    simulation: &'a Simulation,
+    late: Duration,
+    faults: Faults,
+    /// Places that it has come to.
+    places: Cell<u32>,
+}
+
+impl Convoy for FaultsMeanwhile<'_> {
+    fn arrive(&self) -> LocalFuture<'static, ()> {
+        let (world, late, place) = (self.simulation.host("a"), self.late, self.places.get());
+        self.places.set(place + 1);
+        if place == 1 {
+            self.simulation.set_faults(self.faults.clone());
+        }
+        Box::pin(async move {
+            if place > 0 {
+                world.sleep(late).await;
+            }
+        })
+    }
+}
+
+#[test]
+fn a_load_that_fails_waits_for_nobody() {
+    for kind in [TestKind::Performance, TestKind::LogGeneration] {
+        let simulation = initialised(14);
+        let convoy = FaultsMeanwhile {
+            simulation: &simulation,
+            late: Duration::from_secs(5_000),
+            faults: Faults { read_error: 0.01, ..Faults::default() },
+            places: Cell::new(0),
+        };
+        let tests = specs(|other| other == kind);
+        let (outcome, _) = run_specs(&simulation, 14, &tests, &mut Silent, &convoy);
+        assert!(outcome.error.as_ref().is_some_and(CampaignError::is_finding), "{:?}", outcome.error);
+        assert!(simulation.now().ns < 300_000_000_000, "{kind:?} waited");
+    }
+}
+
+#[test]
+fn a_background_job_that_fails_costs_neither_the_verdicts_nor_clean_databases() {
+    let simulation = initialised(15);
+    // Under load nobody but maintenance asks for the size of a file.
+    let faults = Faults { fail_nth: Some((OpKind::Size, 1)), ..Faults::default() };
+    let late = Duration::from_millis(10);
+    let convoy = FaultsMeanwhile { simulation: &simulation, late, faults, places: Cell::new(0) };
+    let tests = specs(|kind| kind == TestKind::Performance);
+    let (outcome, rows) = run_specs(&simulation, 15, &tests, &mut Silent, &convoy);
+    assert!(outcome.error.as_ref().is_some_and(CampaignError::is_finding), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
+    assert!(outcome.verdicts.iter().any(|verdict| verdict.rule == "window_complete"));
+    let test = test_row(&rows);
+    assert!(test.window_end_ms.is_some() && test.ended_ms.is_some());
+
+    simulation.set_faults(Faults::default());
+    let (outcome, _) = run_tests(&simulation, 15, |kind| kind == TestKind::SoftRecovery);
+    let replayed = outcome.verdicts.iter().filter(|verdict| verdict.rule == "logs_replayed");
+    let replayed: Vec<_> = replayed.map(|verdict| verdict.measured).collect();
+    assert_eq!(replayed, [Some(0.0), Some(0.0)], "the databases were clean");
+}
+
+fn file_bytes(simulation: &Simulation, path: &str) -> u64 {
+    let world = simulation.host("a");
+    simulation
+        .run_until(async { world.entry(path).await.expect("it is readable").expect("it is there").bytes })
+}
+
+#[test]
+fn what_maintenance_finds_is_judged_whatever_the_load_is_for() {
+    for kind in [TestKind::Tune, TestKind::LogGeneration] {
+        let simulation = initialised(16);
+        let mut deployment = deployment();
+        // Once around in a few seconds.
+        (deployment.engine.maintenance_pause_ms, deployment.engine.maintenance_tick_ms) = (1.0, 1.0);
+        let database = &deployment.instances[0].databases[0];
+        let path = campaign::database_path(&database.dir, &database.name);
+        // The last page is free, so only maintenance looks at it for some time.
+        assert!(simulation.rot("a", &path, file_bytes(&simulation, &path) - 1000, 3));
+        let tests = specs(|other| other == kind);
+        let (outcome, _) = run_deployment(&simulation, &deployment, 16, &tests, &mut Silent, &Alone);
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        let failed = failures(&outcome);
+        assert!(
+            failed.iter().any(|failed| failed.starts_with("maintenance_bad_pages")),
+            "{kind:?}: {failed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_test_without_databases_says_so_and_blames_no_storage() {
+    for kind in [TestKind::LogChecksum, TestKind::DatabaseChecksum, TestKind::Performance] {
+        let (outcome, _) = run_tests(&simulation(17), 17, |other| other == kind);
+        assert!(matches!(outcome.error, Some(CampaignError::NoDatabase { .. })), "{:?}", outcome.error);
+        assert_eq!(outcome.verdicts, [], "{kind:?}");
+    }
+}
+
+/// What was shown in one phase.
+struct Shown(&'static str, Vec<f64>);
+
+impl Watcher for Shown {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.phase == self.0 {
+            self.1.push(progress.done);
+        }
+    }
+    fn line(&mut self, _text: &str) {}
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_progress_of_a_test_is_not_that_of_the_one_before() {
+    let simulation = simulation(18);
+    let tests = specs(|kind| matches!(kind, TestKind::Init | TestKind::BackupToDisk | TestKind::Restore));
+    let mut shown = Shown("changing databases", Vec::new());
+    let (outcome, _) = run_specs(&simulation, 18, &tests, &mut shown, &Alone);
+    assert_eq!(failures(&outcome), [""; 0]);
+    assert!(!shown.1.is_empty() && shown.1.iter().all(|done| *done == 0.0), "{:?}", shown.1);
 }

@@ -163,8 +163,14 @@ impl Solution {
                 vec![name.clone()]
             }
             (None, Some(site)) => {
-                let index = self.site_index(site, &format!("{at}.site"))?;
-                hosts.iter().filter(|host| host.site == index).map(|host| host.name.clone()).collect()
+                let site_at = format!("{at}.site");
+                let index = self.site_index(site, &site_at)?;
+                let in_it = hosts.iter().filter(|host| host.site == index);
+                let names: Vec<String> = in_it.map(|host| host.name.clone()).collect();
+                if names.is_empty() {
+                    return Err(self.error(&site_at, format!("site {site} has no hosts to lose"), None));
+                }
+                names
             }
             (None, None) => {
                 let missing = if site_lost { "site" } else { "host" };
@@ -185,7 +191,7 @@ impl Solution {
         if let Some(after) = event.back_after_s {
             self.in_range(&format!("{at}.back_after_s"), after, 1.0, duration_s - event.at_s)?;
         }
-        let name = event.site.as_ref().unwrap_or(&hit[0]);
+        let name = event.site.as_ref().unwrap_or_else(|| &hit[0]);
         let what = match event.kind {
             DrillEventKind::HostKilled => format!("host {name} is killed"),
             DrillEventKind::HostCutOff => format!("host {name} is cut off"),

@@ -138,7 +138,26 @@ impl Solution {
         } else {
             &self.file.test
         };
+        self.refuse_late_restores(tests)?;
         tests.iter().enumerate().map(|(i, test)| self.test(test, i, generation, volumes)).collect()
+    }
+
+    /// Tests that work on databases with circular logging remove logs that a restore of an older backup needs.
+    fn refuse_late_restores(&self, tests: &[Test]) -> Result<()> {
+        for (index, _) in tests.iter().enumerate().filter(|(_, test)| test.kind == TestKind::Restore) {
+            let before = &tests[..index];
+            let backup = before.iter().rposition(|test| test.kind == TestKind::BackupToDisk);
+            let since = backup.map_or(&[][..], |backup| &before[backup..]);
+            if let Some(between) = removes_logs(since) {
+                let message = format!(
+                    "restore must follow backup_to_disk directly: {} between them removes the logs since the backup",
+                    between.name()
+                );
+                let help = Some("move it to right after backup_to_disk".into());
+                return Err(self.error(&format!("test[{index}].kind"), message, help));
+            }
+        }
+        Ok(())
     }
 
     fn test(
@@ -198,6 +217,21 @@ impl Solution {
             drill,
         })
     }
+}
+
+/// The first of these tests that removes logs.
+fn removes_logs(tests: &[Test]) -> Option<TestKind> {
+    let mut unclean = false;
+    tests.iter().map(|test| test.kind).find(|kind| match kind {
+        TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::SoftRecovery => true,
+        TestKind::LogGeneration => {
+            unclean = true;
+            false
+        }
+        // Only reads, but recovers databases that were not closed.
+        TestKind::Backup => unclean,
+        _ => false,
+    })
 }
 
 /// Rest of a session as a multiple of its batch: published sessions of 2003 keep one read outstanding each, later ones rest half

@@ -158,6 +158,30 @@ fn every_mistake_points_at_its_line() {
 }
 
 #[test]
+fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
+    let programme = |kinds: &[&str]| {
+        kinds.iter().fold(SMALL.to_owned(), |text, kind| format!("{text}\n[[test]]\nkind = \"{kind}\"\n"))
+    };
+    for between in ["tune", "performance", "stress", "soft_recovery"] {
+        let (error, place) =
+            refused(&programme(&["backup_to_disk", between, "database_checksum", "restore"]));
+        assert!(error.message.contains(&format!("directly: {between} between")), "{}", error.message);
+        assert_eq!(place, "\"restore\"");
+    }
+    let (error, _) = refused(&programme(&["backup_to_disk", "log_generation", "backup", "restore"]));
+    assert!(error.message.contains("directly: backup between"), "{}", error.message);
+    for allowed in [
+        &["backup_to_disk", "database_checksum", "log_checksum", "restore", "restore"][..],
+        &["backup_to_disk", "backup", "log_generation", "restore", "soft_recovery"],
+        &["backup_to_disk", "performance", "backup_to_disk", "restore", "stress"],
+        // Of a backup that an earlier run has made.
+        &["restore", "performance"],
+    ] {
+        assert_eq!(parse(&programme(allowed)).deployment(Some("S1")).unwrap().tests.len(), allowed.len());
+    }
+}
+
+#[test]
 fn a_list_of_databases_keeps_the_place_of_a_mistake_in_it() {
     let list =
         "volume = \"V1\"\ndatabases = [{name = \"A{n}\", size_mib = 64}, {name = \"B{n}\", sise_mib = 3}]";
@@ -252,6 +276,12 @@ fn a_lost_site_takes_its_hosts_along() {
     let drill = parse(&text).deployment(Some("S1")).unwrap().tests[1].drill.clone().unwrap();
     assert_eq!(drill.failures[1].what, "site A is lost");
     assert_eq!(drill.failures[1].hosts, ["S1", "S2"]);
+
+    let text = text
+        .replace("[[site]]", "[[site]]\nname = \"B\"\n[[site]]")
+        .replace("\nsite = \"A\"\nat_s", "\nsite = \"B\"\nat_s");
+    let (error, place) = refused(&text);
+    assert_eq!((error.message.as_str(), place.as_str()), ("site B has no hosts to lose", "\"B\""));
 }
 
 #[test]

@@ -5,7 +5,8 @@
 //! 2. Two hosts contradict each other only if they do so however wrong their clocks can be: a batch counts as acknowledged at the
 //!    earliest and a database as mounted at the latest moment that is possible.
 //!
-//! Limits: a journal that is not whole (its host died) counts as far as it goes.
+//! Limits: a journal that is not whole (its host died) counts as far as it goes. What the arbiter decides after the window and
+//! after the last word of the hosts does not count: it outlives the drill, and all it sees is that nobody answers any more.
 
 use std::rc::Rc;
 
@@ -106,13 +107,20 @@ pub fn review(
     for journal in hosts {
         items.extend(of_host(site, journal, &mut compared));
     }
-    for entry in arbiter {
+    let parting_ns = entries().map(|entry| entry.unix_ns).max().unwrap_or(opens_ns).max(closes_ns);
+    for entry in arbiter.iter().filter(|entry| entry.unix_ns <= parting_ns) {
         if let Said::Decided { database, event } = entry.said {
             items.push((entry.unix_ns, Item::Arbiter(database, event)));
         }
     }
-    let last_ns = items.iter().map(|(at_ns, _)| *at_ns).max().unwrap_or(opens_ns);
-    let ends = (opens_ns + SECOND_NS / 2..=last_ns + SECOND_NS).step_by(SECOND_NS as usize);
+    // Hosts that last to the end do not end in the same instant; a second that one of them has left is no second of the drill.
+    let last_sample_ns = |journal: &HostJournal| {
+        let samples = journal.entries.iter().filter(|entry| matches!(entry.said, Said::Sample(_)));
+        samples.map(|entry| entry.unix_ns).max().filter(|at_ns| *at_ns >= closes_ns)
+    };
+    let last_ns = hosts.iter().filter_map(last_sample_ns).min();
+    let last_ns = last_ns.or_else(|| items.iter().map(|(at_ns, _)| *at_ns).max()).unwrap_or(opens_ns);
+    let ends = (opens_ns + SECOND_NS / 2..=last_ns).step_by(SECOND_NS as usize);
     items.extend(ends.map(|at_ns| (at_ns, Item::EndOfSecond)));
     items.sort_by_key(|(at_ns, _)| *at_ns);
 

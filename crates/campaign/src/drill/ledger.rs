@@ -5,12 +5,15 @@ use std::rc::Rc;
 
 use copies::{ArbiterEvent, CopySpec, Dial, Epoch, Event, HostId};
 use results::{Comparison, Origin, Outcome, Tally, Verdict};
-use solution::{DrillSpec, Failure};
+use solution::{DrillEventKind, DrillSpec, Failure};
 
 use super::node::{CopySample, Observed};
 use super::settle::Compared;
-use super::site::{CopyPlace, Site};
+use super::site::{CopyPlace, Site, SiteDatabase};
 use crate::verdict::{Rule, judge_none};
+
+/// Users who should have done so many batches in the window have met a database that serves nobody if none was acknowledged.
+const BATCHES_WANTED_MIN: f64 = 20.0;
 
 /// Latencies of one phase of a drill.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +70,8 @@ pub struct Summary {
     epoch: Epoch,
     promised: BTreeMap<u32, u32>,
     full_copies: BTreeSet<usize>,
+    /// Hosts that are cut off, by an open failure: nobody can use their copies, however whole.
+    cut_off: BTreeSet<usize>,
     acknowledged_ms: Option<u64>,
 }
 
@@ -153,6 +158,11 @@ impl Ledger {
                 summary.acknowledged_ms = Some(now_ms);
             }
             summary.whole_ms = None;
+            // What was full before the failure need not be any more.
+            summary.full_copies.clear();
+            if failure.kind == DrillEventKind::HostCutOff {
+                summary.cut_off.extend(hit_hosts(&self.site, failure, database));
+            }
             if summary.active_on.is_some_and(hit) && summary.out_since.is_none() {
                 summary.out_since = Some((now_ms, Some(summary.epoch)));
             }
@@ -162,6 +172,10 @@ impl Ledger {
     /// Hosts, or a volume of a host, are back. A copy that was cut off for less than its lease is still active.
     pub fn is_over(&mut self, failure: &Failure) {
         for (summary, database) in self.databases.iter_mut().zip(&self.site.databases) {
+            if failure.kind == DrillEventKind::HostCutOff {
+                let back: BTreeSet<usize> = hit_hosts(&self.site, failure, database).collect();
+                summary.cut_off.retain(|host| !back.contains(host));
+            }
             let is_back =
                 |place: &CopyPlace| summary.active_on == Some(place.host) && self.site.hits(failure, place);
             if database.places.iter().any(is_back)
@@ -227,7 +241,7 @@ impl Ledger {
             let summary = &mut self.databases[sample.database];
             let report = &sample.report;
             let is_lagged = database.spec.copy_on(report.host).is_some_and(CopySpec::is_lagged);
-            if sample.is_full(is_lagged) {
+            if sample.is_full(is_lagged) && !summary.cut_off.contains(&host) {
                 summary.full_copies.insert(host);
             }
             if sample.active_in.is_some() {
@@ -327,8 +341,10 @@ impl Ledger {
             verdicts.push(none("drill_copies_compared", "copy that could not be compared", unread));
             let errors = summary.failures.len() as u64;
             verdicts.push(none("drill_errors", "error of users or copies", errors));
-            let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some());
-            verdicts.push(none("drill_dismounted", "database without service at the end", out));
+            let unserved = summary.acknowledged == 0 && self.site.batches_wanted() >= BATCHES_WANTED_MIN;
+            let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some() || unserved);
+            let what = "database without service at the end, or all the time";
+            verdicts.push(none("drill_dismounted", what, out));
             if let Some(since_ms) = summary.hurt_ms {
                 self.judge_latencies(test, origin, summary, &mut verdicts);
                 let outage = summary.outage_ms.max(summary.out_since.map(|(out_ms, _)| now_ms - out_ms));
@@ -389,6 +405,15 @@ impl Ledger {
             verdicts.push(rule.judge(test, origin(), Some(mean_ms), limit_ms));
         }
     }
+}
+
+/// Hosts whose copy of a database a failure takes away.
+fn hit_hosts<'a>(
+    site: &'a Site,
+    failure: &'a Failure,
+    database: &'a SiteDatabase,
+) -> impl Iterator<Item = usize> + 'a {
+    database.places.iter().filter(|place| site.hits(failure, place)).map(|place| place.host)
 }
 
 impl Summary {
@@ -542,7 +567,10 @@ mod tests {
             let digests = digests.iter().map(|digest| digest.map(|digest| BTreeMap::from([digest])));
             let said: Vec<Compared> =
                 digests.map(|digests| Compared { database: 0, changed: 9, digests }).collect();
-            broken(move |ledger| ledger.compare(&drill(), &said))
+            broken(move |ledger| {
+                ledger.observe(0, HostId(0), acknowledged(1, 1));
+                ledger.compare(&drill(), &said);
+            })
         };
         assert_eq!(said(&[Some((7, 1)), Some((7, 1))]), Vec::<String>::new());
         assert_eq!(said(&[Some((7, 1)), Some((7, 2))]), ["drill_copies_equal"]);
@@ -579,6 +607,68 @@ mod tests {
         ledger.observe(24_000, HostId(0), acknowledged(1, 2));
         let summary = &ledger.databases()[0];
         assert_eq!((summary.outage_ms, summary.out_since), (Some(4_000), None));
+    }
+
+    /// A second at the end of which every host has said that its copy is whole.
+    fn full_second(ledger: &mut Ledger, now_ms: u64) {
+        for host in 0..2 {
+            ledger.sample(host, vec![full_copy(host)]);
+        }
+        ledger.end_of_sample(now_ms);
+    }
+
+    fn full_copy(host: usize) -> CopySample {
+        let report = copies::Report {
+            database: copies::DatabaseId(0),
+            host: HostId(host as u16),
+            boot: copies::Boot(1),
+            promised: Epoch(1),
+            lineage: copies::Lineage::first(),
+            end: copies::Position::START,
+            log_start: 1,
+            replayed: copies::Position::START,
+            health: copies::Health::Healthy,
+            mountable: true,
+            copy_queue: 0,
+            host_tier: 0,
+        };
+        CopySample {
+            database: 0,
+            active_in: None,
+            report,
+            failure: None,
+            reads: Tally::default(),
+            log_writes: Tally::default(),
+            batches: Tally::default(),
+            events: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_copy_that_was_full_before_the_failure_or_is_cut_off_is_no_full_one() {
+        let (_, site) = site();
+        let mut ledger = Ledger::new(site);
+        let whole_ms = |ledger: &Ledger| ledger.databases()[0].whole_ms;
+        let killed = drill().failures.remove(0);
+        (0..2).for_each(|host| ledger.sample(host, vec![full_copy(host)]));
+        ledger.fails(10_000, &killed);
+        ledger.end_of_sample(10_500);
+        assert_eq!(whole_ms(&ledger), None, "that was before");
+        full_second(&mut ledger, 11_500);
+        assert_eq!(whole_ms(&ledger), Some(11_500));
+
+        let cut_off = Failure { kind: DrillEventKind::HostCutOff, hosts: vec!["h2".into()], ..killed };
+        ledger.fails(20_000, &cut_off);
+        full_second(&mut ledger, 21_000);
+        assert_eq!(whole_ms(&ledger), None, "nobody reaches it");
+        ledger.is_over(&cut_off);
+        full_second(&mut ledger, 25_000);
+        assert_eq!(whole_ms(&ledger), Some(25_000));
+    }
+
+    #[test]
+    fn a_database_that_served_nobody_all_the_time_fails() {
+        assert_eq!(broken(|ledger| ledger.observe(0, HostId(0), opened(1, 0))), ["drill_dismounted"]);
     }
 
     #[test]

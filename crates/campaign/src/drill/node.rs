@@ -21,7 +21,7 @@ use workload::session::{Mailboxes, SessionError};
 use world::{Duration, World};
 
 use super::making::empty;
-use super::site::{ARBITER, Pace, Site};
+use super::site::{ARBITER, IO_PER_BATCH_GUESS, Pace, Site};
 use crate::CampaignError;
 use crate::load::{Load, Mode};
 
@@ -31,8 +31,6 @@ pub(super) const TICK: Duration = Duration::from_millis(200);
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 /// Batches of one database under way at most.
 const SESSIONS_MAX: u32 = 16;
-/// Transactional I/O per batch until something was measured.
-const IO_PER_BATCH_GUESS: f64 = 30.0;
 /// Batches that have to be measured before the pace follows them.
 const BATCHES_MEASURED_MIN: u64 = 50;
 

@@ -45,6 +45,9 @@ fn timing() -> Timing {
     }
 }
 
+/// I/O of a batch, as long as nothing was measured.
+pub(super) const IO_PER_BATCH_GUESS: f64 = 30.0;
+
 /// Generations that an active copy may begin beyond those on the arbiter's record.
 const RUN_AHEAD_GENERATIONS: u32 = 2;
 
@@ -112,6 +115,8 @@ pub struct Site {
     pub databases: Vec<SiteDatabase>,
     /// Users of one database.
     pub pace: Pace,
+    /// Length of the window.
+    pub duration_s: f64,
     /// Operations of a batch.
     pub mix: Mix,
     /// Latencies that the survivors have to stay inside.
@@ -228,6 +233,7 @@ impl Site {
             hosts: hosts.collect(),
             databases,
             pace,
+            duration_s: test.duration_s,
             mix: mix_of(&base.load),
             thresholds: test.thresholds,
             engine: base.engine,
@@ -269,6 +275,15 @@ impl Site {
         let SiteHost { name, volumes, .. } = &self.hosts[host];
         let (host, volumes) = (name.clone(), volumes.clone());
         Deployment { host, volumes, instances: copies.collect(), ..self.base.clone() }
+    }
+
+    /// About as many batches do the users of one database want in the window.
+    pub fn batches_wanted(&self) -> f64 {
+        let batches_per_s = match self.pace {
+            Pace::Iops(iops) => iops / IO_PER_BATCH_GUESS,
+            Pace::Batches(batches_per_s) => batches_per_s,
+        };
+        batches_per_s * self.duration_s
     }
 
     /// The hosts by the numbers that they have in the protocol.
