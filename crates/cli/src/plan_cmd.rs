@@ -31,7 +31,7 @@ pub struct PlanArguments {
     #[arg(long, requires = "write_targets")]
     yes: bool,
     /// Look for the designs with the fewest disks and servers in a catalogue.
-    #[arg(long, value_name = "CATALOGUE.toml", conflicts_with = "html")]
+    #[arg(long, value_name = "CATALOGUE.toml", conflicts_with_all = ["html", "scenario"])]
     search: Option<PathBuf>,
     /// Print the JSON schema of --json and do nothing else.
     #[arg(long, exclusive = true)]

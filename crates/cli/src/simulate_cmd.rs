@@ -32,7 +32,7 @@ pub struct SimulateArguments {
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = run_cmd::test_kind)]
     tests: Vec<TestKind>,
     /// Sessions on each server, instead of the load of the solution file.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     sessions: Option<u32>,
     /// Length of every test in virtual seconds, instead of what the solution file says.
     #[arg(long, value_name = "SECONDS")]

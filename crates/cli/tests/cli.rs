@@ -146,6 +146,14 @@ fn wrong_input_and_foreign_folders_are_refused_with_the_reason() {
     let (status, _, stderr) = output(at, &["simulate", "small.toml", "--assumptions", "mine.toml"]);
     assert_eq!(status, 2);
     assert!(stderr.contains("mine.toml") && stderr.contains("drive.mine.rpm must be"), "{stderr}");
+
+    for sessions in ["0", "4097"] {
+        let (status, _, stderr) = output(at, &["simulate", "small.toml", "--sessions", sessions]);
+        assert_eq!((status, stderr.contains("1..=4096")), (2, true), "{stderr}");
+    }
+    let (status, _, stderr) =
+        output(at, &["plan", "small.toml", "--search", "c.toml", "--scenario", "Site A"]);
+    assert_eq!((status, stderr.contains("cannot be used with")), (2, true), "{stderr}");
 }
 
 /// A test that needs databases says so instead of making them.
