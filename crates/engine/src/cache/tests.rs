@@ -11,7 +11,7 @@ use smallvec::smallvec;
 use world::sim::{SimConfig, Simulation};
 use world::{OpenMode, PageBuf, World};
 
-use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey, Wanted};
+use super::{Cache, CachedDatabase, FRAMES_MIN, PageKey, RedoFor, Wanted};
 use crate::config::InstanceConfig;
 use crate::io::{Counters, IoFile};
 use crate::log::LogPosition;
@@ -144,5 +144,21 @@ fn a_free_page_that_reading_ahead_does_not_use_goes_to_the_next_who_waits() {
         // All are under way now, and wait for room.
         world.sleep(Duration::from_millis(500)).await;
         prereader.stop().await;
+    });
+}
+
+/// The length of a file may be lost; what lies before its end is as it was written.
+#[test]
+fn redo_finds_the_pages_before_the_end_of_a_file_whole() {
+    let sim = Simulation::new(1, SimConfig::default());
+    let world = sim.host("h");
+    sim.volume("h", "/v", 1 << 30);
+    sim.run_until(async {
+        let cache = small_cache(&world).await;
+        cache.set_redo(Some(RedoFor::Standby));
+        let over_the_end = [FILE_PAGES - 1, FILE_PAGES, FILE_PAGES + 1];
+        cache.preread(1, &over_the_end, Wanted::Bytes).await.unwrap();
+        assert_eq!(over_the_end.map(|pgno| cache.view(1).page(pgno).is_ok()), [true, true, false]);
+        assert_eq!(over_the_end.map(|pgno| cache.is_absent(key(pgno))), [false; 3]);
     });
 }
