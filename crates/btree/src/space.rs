@@ -20,7 +20,8 @@ use crate::tree::{self, Path, Position, Seek, Tree, leaf_of};
 pub const DATABASE_FDP: u32 = 1;
 const MULTIPLE_EXTENTS: u32 = 1;
 const NON_UNIQUE: u32 = 2;
-const HEADER_BYTES: usize = 16;
+/// Bytes of a [`SpaceHeader`] in tag 0 of a root.
+pub const SPACE_HEADER_BYTES: usize = 16;
 
 /// The space header of a tree: the external header of its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl SpaceHeader {
     pub fn read(pager: &dyn Pager, fdp: u32) -> Result<SpaceHeader> {
         let header = tree::view(pager, fdp)?.external_header();
         // Newer formats put a flag byte in front.
-        let header = if header.len() > HEADER_BYTES { &header[1..] } else { header };
+        let header = if header.len() > SPACE_HEADER_BYTES { &header[1..] } else { header };
         let word = |i: usize| Some(u32::from_le_bytes(*header.get(4 * i..)?.first_chunk()?));
         let read = || {
             Some(SpaceHeader { primary_pages: word(0)?, parent: word(1)?, flags: word(2)?, word: word(3)? })
@@ -258,8 +259,8 @@ pub(crate) fn format_space_trees(
 ) -> Result<()> {
     let kind = flags & (page_flags::INDEX | page_flags::LONG_VALUE | page_flags::NON_UNIQUE);
     let flags = kind | page_flags::ROOT | page_flags::LEAF | page_flags::SPACE;
-    overlay.format(owned_root, objid, flags, &[0; HEADER_BYTES])?;
-    overlay.format(owned_root + 1, objid, flags, &[0; HEADER_BYTES])
+    overlay.format(owned_root, objid, flags, &[0; SPACE_HEADER_BYTES])?;
+    overlay.format(owned_root + 1, objid, flags, &[0; SPACE_HEADER_BYTES])
 }
 
 /// Gives a page of a tree back to its space.

@@ -194,11 +194,9 @@ pub trait CommitGate {
 /// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an instance that closes
 /// may do it at once: each change is taken back by whoever comes first.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
-    if !core.transactions.borrow().has_changed(id) {
-        return Ok(());
-    }
     let taken_back = take_back_all(core, id).await;
     core.fate.require(taken_back)?;
+    // It has changed nothing, or somebody else has ended it.
     if !core.transactions.borrow().has_changed(id) {
         return Ok(());
     }

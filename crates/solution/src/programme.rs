@@ -158,7 +158,7 @@ pub enum TestKind {
     Backup,
     /// Copies every database and verifies the copy.
     BackupToDisk,
-    /// Copies the backup back and replays the logs since.
+    /// Copies the backup back and replays the logs since. No test between the two may remove those logs.
     Restore,
     /// Load without circular logging until every instance has so many logs, then an unclean stop.
     LogGeneration,

@@ -8,6 +8,8 @@
 //!
 //! Limits: page numbers are 32 bits.
 
+use btree::space::SPACE_HEADER_BYTES;
+
 use crate::schema::{BODY_BYTES, DatabaseShape, ROW_BYTES, Tree};
 
 /// The trees that are too large to be made entry by entry.
@@ -16,7 +18,6 @@ pub const LARGE_TREES: [Tree; 3] = [Tree::Rows, Tree::Bodies, Tree::Conversation
 /// Bytes of a node's tag and key length field.
 const NODE_OVERHEAD_BYTES: usize = 4 + 2;
 const CHILD_BYTES: usize = 4;
-const SPACE_HEADER_BYTES: usize = 16;
 /// Index pages are filled to this share, so that inserts at random places find room.
 const INDEX_FILL_PCT: usize = 80;
 /// Branch pages over long values are filled to this share: see "Why these numbers" in docs/schema.md.
