@@ -1,13 +1,13 @@
 //! Reads and verifies every page of every database, or the closed logs of every instance; all side by side.
 
-use engine::{ChecksumReport, LogChecksumReport, StreamConfig};
+use engine::{ChecksumReport, LogChecksumReport, RecoveryReport, StreamConfig};
 use futures_util::future::join_all;
 use results::{Checksum, Origin, Outcome, Parameter, Severity, Verdict};
 use solution::TestSpec;
 
 use crate::error::CampaignError;
 use crate::host::{OpenOptions, ShardState};
-use crate::running::Campaign;
+use crate::running::{Campaign, Running};
 use crate::verdict::judge_none;
 
 /// The published checksum reads 64 KiB at a time with about 30 reads outstanding per database.
@@ -24,6 +24,9 @@ impl Campaign<'_> {
         let reads = format!("{} KiB, {} outstanding per database", STREAM.read_bytes >> 10, STREAM.depth);
         let parameters = vec![Parameter { name: "Reads".into(), value: reads }];
         let mut test = self.begin(ordinal, name, spec, parameters).await?;
+        if !self.logs_wait {
+            self.recover_unclosed(&mut test).await?;
+        }
         test.phase = "verifying pages".into();
         let host = self.host.clone();
         let job = async move {
@@ -37,6 +40,30 @@ impl Campaign<'_> {
             }
         }
         self.end(test).await
+    }
+
+    /// Brings databases that an earlier run has not closed to the end of their logs: what a crash has left of their pages is
+    /// no finding.
+    async fn recover_unclosed(&mut self, test: &mut Running) -> Result<(), CampaignError> {
+        test.phase = "recovering what was not closed".into();
+        let (host, options) = (self.host.clone(), OpenOptions::normal(&self.deployment.engine));
+        let job = async move {
+            host.each_instance(move |state, instance| async move {
+                let is_closed = all_closed(&state, instance).await;
+                Ok(if is_closed { None } else { Some(state.open(instance, options).await?) })
+            })
+            .await
+        };
+        let reports = self.watch(test, job).await?;
+        self.host.close().await?;
+        for (instance, report) in self.deployment.instances.iter().zip(reports) {
+            let Some(RecoveryReport { logs_replayed, .. }) = report else { continue };
+            let name = &instance.name;
+            let text =
+                format!("{name}: was not closed, so it was recovered first: {logs_replayed} logs replayed");
+            self.event(Severity::Info, Some(test.row.ordinal), &text)?;
+        }
+        Ok(())
     }
 
     /// Keeps and judges what a check of a database found.
@@ -127,6 +154,16 @@ impl Campaign<'_> {
         let outcome = if files == 0 { Outcome::Info } else { verdict.outcome };
         self.judge(Verdict { outcome, ..verdict })
     }
+}
+
+/// Whether no database of an instance needs recovery, as far as can be told: what cannot be read is for the check to find.
+async fn all_closed(state: &ShardState, instance: usize) -> bool {
+    let page_bytes = state.deployment.instances[instance].page_bytes as usize;
+    let side = state.side(instance);
+    let closed = state.paths(instance).into_iter().zip(&side.databases).map(async |(path, (counters, _))| {
+        engine::is_closed(&state.world, &path, page_bytes, counters).await.unwrap_or(true)
+    });
+    join_all(closed).await.into_iter().all(|is_closed| is_closed)
 }
 
 async fn check_databases(state: &ShardState, instance: usize) -> Result<Vec<ChecksumReport>, CampaignError> {

@@ -93,6 +93,7 @@ impl Campaign<'_> {
         let (logs, _) = self.stop_load(&mut test, driving, generated).await?;
         // The logs are to be replayed, so nothing may be written back now.
         let abandoned = self.host.abandon().await;
+        self.logs_wait = true;
         let rule = Rule {
             name: "logs_generated",
             text: "every instance generated at least one log to replay within the time".into(),

@@ -68,6 +68,7 @@ pub fn run_in_convoy<'a>(
         seed,
         next_batch: 0,
         tuned_sessions: None,
+        logs_wait: false,
         tests: tests.len() as u32,
         verdicts: Vec::new(),
     };

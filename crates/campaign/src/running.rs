@@ -42,6 +42,8 @@ pub struct Campaign<'a> {
     pub next_batch: u64,
     /// Sessions that tuning has found.
     pub tuned_sessions: Option<u32>,
+    /// Logs were generated, and are for soft recovery to replay.
+    pub logs_wait: bool,
     /// Tests in the programme.
     pub tests: u32,
     /// Everything judged so far.

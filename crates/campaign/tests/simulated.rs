@@ -545,3 +545,22 @@ fn the_progress_of_a_test_is_not_that_of_the_one_before() {
     assert_eq!(failures(&outcome), [""; 0]);
     assert!(!shown.1.is_empty() && shown.1.iter().all(|done| *done == 0.0), "{:?}", shown.1);
 }
+
+#[test]
+fn a_checksum_recovers_what_an_earlier_run_has_not_closed_but_leaves_logs_of_its_own_run_to_soft_recovery() {
+    let simulation = initialised(19);
+    let spec = |kind| specs(|other| other == kind).remove(0);
+    let run = |kinds: &[TestKind]| {
+        let tests: Vec<TestSpec> = kinds.iter().copied().map(spec).collect();
+        let (outcome, rows) = run_specs(&simulation, 19, &tests, &mut Silent, &Alone);
+        assert!(outcome.passed(), "{kinds:?}: {:?}, {:?}", failures(&outcome), outcome.error);
+        rows.iter()
+            .filter(|row| matches!(row, Row::Event(event) if event.text.contains("was not closed")))
+            .count()
+    };
+    let with_its_logs = [TestKind::LogGeneration, TestKind::DatabaseChecksum, TestKind::SoftRecovery];
+    assert_eq!(run(&with_its_logs), 0);
+    assert_eq!(run(&[TestKind::LogGeneration]), 0);
+    assert_eq!(run(&[TestKind::DatabaseChecksum]), 2, "one event for each instance");
+    assert_eq!(run(&[TestKind::DatabaseChecksum]), 0, "what is recovered is closed");
+}

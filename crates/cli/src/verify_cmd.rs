@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use edb::checksum;
-use edb::header::{Copy, DatabaseHeader};
+use edb::header::{Copy, DatabaseHeader, State};
 use edb::verify::{
     Counts, Finding, OwnedStep, check_last_page, check_page, last_owned_page, last_page, page_offset,
 };
@@ -50,6 +50,11 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
             .because(damage)
     })?;
     let page_bytes = header.page_bytes();
+    if header.state() == State::Dirty {
+        tell(
+            "the database was not closed, or is in use: what is wrong with it may be what recovery mends\n",
+        )?;
+    }
     let mut lost_header = matches!(from, Copy::Shadow { .. });
     let (first, second) = (&start[..page_bytes], start.get(page_bytes..2 * page_bytes));
     if lost_header {

@@ -134,6 +134,7 @@ fn databases_are_whole(folder: &Path, after: &str) {
     for db in ["DB1", "DB2"] {
         let (status, stdout, _) = output(folder, &["verify", &format!("data/v/{db}/{db}.edb")]);
         assert_eq!(status, 0, "after {after}: {stdout}");
+        assert!(!stdout.contains("was not closed"), "after {after}: {stdout}");
     }
 }
 

@@ -2,13 +2,23 @@
 //!
 //! Invariant: header and shadow are written one after the other with a sync between: a torn write leaves one of them.
 
-use edb::header::DatabaseHeader;
+use edb::header::{DatabaseHeader, State};
 use results::IoClass;
 use smallvec::smallvec;
-use world::PageBuf;
+use world::{OpenMode, PageBuf, World};
 
 use crate::error::{Error, Result};
-use crate::io::IoFile;
+use crate::io::{Counters, IoFile};
+
+/// Whether the database at `path` was closed: one that was not needs recovery, and till then its file tells nothing for certain.
+///
+/// # Errors
+/// If header and shadow cannot be read or are both damaged.
+pub async fn is_closed(world: &World, path: &str, page_bytes: usize, counters: &Counters) -> Result<bool> {
+    let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
+    let (header, _) = read(&file, page_bytes).await?;
+    Ok(header.state() != State::Dirty)
+}
 
 /// Reads the header, or its shadow if the header is not intact; says which copy it was (0 or 1).
 pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<(DatabaseHeader, u64)> {

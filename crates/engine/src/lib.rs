@@ -58,6 +58,7 @@ pub use config::{DatabaseConfig, InstanceConfig};
 pub use create::create_database;
 pub use edb::log::LogPosition;
 pub use error::{Error, Result};
+pub use header::is_closed;
 pub use instance::Instance;
 pub use io::{Counters, FileCounters};
 pub use log::store::{LogStore, LogStretch};
