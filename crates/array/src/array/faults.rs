@@ -1,6 +1,8 @@
 //! What goes wrong on schedule.
 
-use super::{Array, Happening, Kind, NO_DRIVE};
+use std::collections::VecDeque;
+
+use super::{Array, Happening, JobId, Kind, NO_DRIVE};
 use crate::hardware::Event;
 use crate::raid::Slot;
 
@@ -39,7 +41,14 @@ impl Array {
     fn controller_fails(&mut self, controller: usize) {
         let Some(state) = self.controllers.get_mut(controller) else { return };
         state.alive = false;
-        let waiting = std::mem::take(&mut state.waiting);
+        let mut waiting = std::mem::take(&mut state.waiting);
+        let jobs = &self.jobs;
+        for store in &mut self.log_stores {
+            let is_here = |id: &JobId| jobs[*id as usize].controller as usize == controller;
+            let (here, elsewhere) = store.waiting.drain(..).partition::<VecDeque<_>, _>(is_here);
+            store.waiting = elsewhere;
+            waiting.extend(here);
+        }
         if let Some(partner) = self.hardware.controllers[controller].partner {
             let silent_ns = (self.hardware.controllers[partner].failover_ms * 1e6) as u64;
             let partner_state = &mut self.controllers[partner];

@@ -132,7 +132,7 @@ impl Array {
             state.waiting.pop_front();
             let volume = self.job(id).volume as usize;
             let target = self.volumes[volume].placement.target;
-            match self.hardware.group_of(target).filter(|_| !unprotected && !target.is_store()) {
+            match self.hardware.group_of(target).filter(|_| !unprotected) {
                 Some(group) => self.write_cached(id, controller, group),
                 None => self.arrive(id),
             }

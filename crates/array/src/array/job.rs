@@ -29,7 +29,7 @@ pub(super) enum Happening {
     MoveExtent(u32),
     /// The drives of a replicated store are compared.
     LookAtDrives(u32),
-    /// A rebuild goes on.
+    /// The next step of a rebuild is due.
     Rebuild(u32),
     /// A controller's patrol reads on.
     Patrol(u32),
@@ -67,7 +67,6 @@ pub(super) enum Kind {
     },
     /// A segment of a log store goes to its group.
     Segment {
-        controller: u32,
         store: u32,
         written: u64,
     },

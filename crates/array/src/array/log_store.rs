@@ -12,6 +12,8 @@
 //! Left out: where a rewritten block lies (it is read from its first place), snapshots' hold on old blocks, the index
 //! and its reads, checksum time, writes that fill the flash cache, compression that differs from block to block.
 
+use std::collections::VecDeque;
+
 use super::{Array, JobId, Kind};
 use crate::hardware::{LogStore, Target};
 use crate::lru::Lru;
@@ -20,6 +22,8 @@ use crate::residency::Residency;
 
 pub(super) struct LogStoreState {
     memory: Lru,
+    /// Writes that wait for room, of all controllers: the room is the store's. While one waits, a segment is on its way.
+    pub waiting: VecDeque<JobId>,
     /// Written bytes that the write memory holds.
     held_bytes: u64,
     held_max_bytes: u64,
@@ -52,6 +56,7 @@ impl LogStoreState {
         let log_at = (stored as u64).min(group_bytes) / row_bytes * row_bytes;
         LogStoreState {
             memory: Lru::new(store.ram_cache_bytes / store.block_bytes),
+            waiting: VecDeque::new(),
             held_bytes: 0,
             held_max_bytes,
             open_written_bytes: 0,
@@ -70,6 +75,10 @@ impl LogStoreState {
 
     pub fn memory(&mut self) -> &mut Lru {
         &mut self.memory
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        self.held_bytes == 0 || self.held_bytes + bytes <= self.held_max_bytes
     }
 }
 
@@ -136,18 +145,18 @@ impl Array {
 
     pub(super) fn write_log_store(&mut self, id: JobId, controller: usize, store: usize) {
         let bytes = self.job(id).bytes;
-        let state = &self.log_stores[store];
-        let full = state.held_bytes > 0 && state.held_bytes + bytes > state.held_max_bytes;
-        if full || !self.controllers[controller].waiting.is_empty() {
+        let state = &mut self.log_stores[store];
+        if state.waiting.is_empty() && state.has_room(bytes) {
+            self.admit_to_log(id, store);
+        } else {
+            state.waiting.push_back(id);
             self.controllers[controller].waits += 1;
-            self.controllers[controller].waiting.push_back(id);
-            return;
+            self.admit_waiting(store);
         }
-        self.admit_to_log(id, controller, store);
     }
 
-    fn admit_to_log(&mut self, id: JobId, controller: usize, store: usize) {
-        let volume = self.job(id).volume as usize;
+    fn admit_to_log(&mut self, id: JobId, store: usize) {
+        let (controller, volume) = (self.job(id).controller as usize, self.job(id).volume as usize);
         let base = self.volumes[volume].store_base;
         let settings = &self.hardware.log_stores[store];
         let (block_bytes, stored) = (settings.block_bytes, settings.stored_per_written);
@@ -165,11 +174,11 @@ impl Array {
         }
         self.acknowledge(id, controller, volume);
         if self.log_stores[store].open_stored_bytes >= self.log_stores[store].segment_bytes {
-            self.write_segment(controller, store);
+            self.write_segment(store);
         }
     }
 
-    fn write_segment(&mut self, controller: usize, store: usize) {
+    fn write_segment(&mut self, store: usize) {
         let (group, flash) =
             (self.hardware.log_stores[store].group, self.hardware.log_stores[store].flash.clone());
         let capacity = self.groups[group].capacity_bytes;
@@ -187,7 +196,7 @@ impl Array {
         }
         let flash_at = state.flash_at;
         state.flash_at += length;
-        let id = self.new_job(Kind::Segment { controller: controller as u32, store: store as u32, written });
+        let id = self.new_job(Kind::Segment { store: store as u32, written });
         self.job(id).bytes = length;
         self.job(id).remaining = 1;
         self.write_drives(id, group, log_at, length);
@@ -223,16 +232,25 @@ impl Array {
     }
 
     /// A segment is on the drives: room for writes that wait.
-    pub(super) fn segment_written(&mut self, controller: usize, store: usize, written: u64) {
+    pub(super) fn segment_written(&mut self, store: usize, written: u64) {
         self.log_stores[store].held_bytes -= written;
-        while let Some(id) = self.controllers[controller].waiting.front().copied() {
+        self.admit_waiting(store);
+    }
+
+    /// Takes the writes that wait, in their order, as far as there is room.
+    fn admit_waiting(&mut self, store: usize) {
+        while let Some(id) = self.log_stores[store].waiting.front().copied() {
             let bytes = self.job(id).bytes;
-            let state = &self.log_stores[store];
-            if state.held_bytes > 0 && state.held_bytes + bytes > state.held_max_bytes {
+            let state = &mut self.log_stores[store];
+            if !state.has_room(bytes) {
+                // A memory that is full before a segment is: nothing would come of waiting for the rest of it.
+                if state.held_bytes == state.open_written_bytes {
+                    self.write_segment(store);
+                }
                 return;
             }
-            self.controllers[controller].waiting.pop_front();
-            self.admit_to_log(id, controller, store);
+            state.waiting.pop_front();
+            self.admit_to_log(id, store);
         }
     }
 }

@@ -60,7 +60,7 @@ struct ControllerState {
     protected: bool,
     cache: Option<Cache>,
     gather_due_ns: Option<u64>,
-    /// Writes that wait for room.
+    /// Writes to groups that wait for room in the cache.
     waiting: VecDeque<JobId>,
     command_free_ns: u64,
     data_free_ns: u64,
@@ -182,7 +182,7 @@ impl Array {
                     self.hand_to_drive(drive, command);
                 }
                 Happening::Gather(controller) => self.gather_due(controller as usize),
-                Happening::Rebuild(rebuild) => self.rebuild_step(rebuild as usize),
+                Happening::Rebuild(rebuild) => self.rebuild_due(rebuild as usize),
                 Happening::LookAtDrives(store) => self.look_at_drives(store as usize),
                 Happening::MoveExtent(store) => self.move_extent(store as usize),
                 Happening::Patrol(controller) => self.patrol(controller as usize),
@@ -321,9 +321,9 @@ impl Array {
                 self.free_jobs.push(id);
                 self.rebuilt(rebuild as usize, step, is_lost);
             }
-            Kind::Segment { controller, store, written } => {
+            Kind::Segment { store, written } => {
                 self.free_jobs.push(id);
-                self.segment_written(controller as usize, store as usize, written);
+                self.segment_written(store as usize, written);
             }
             Kind::Drain { store, node, at, bytes } => {
                 self.free_jobs.push(id);

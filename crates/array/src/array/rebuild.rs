@@ -10,6 +10,9 @@
 //! Left out: copy-back to a replaced drive, prediction of failures, writes to a piece while it moves (they go to its old
 //! place only), room for more data on added drives.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use world::Time;
@@ -72,6 +75,8 @@ pub(super) struct RebuildState {
     next_step: u32,
     under_way: BTreeMap<u32, Step>,
     next_step_ns: u64,
+    /// Somebody sees to it that it goes on then.
+    is_timed: bool,
     /// Pieces have no place to go to.
     without_room: bool,
     /// First byte of a drive that cannot be worked out any more.
@@ -149,6 +154,7 @@ impl Array {
             next_step: 0,
             under_way: BTreeMap::new(),
             next_step_ns: 0,
+            is_timed: true,
             without_room: false,
             lost_from: None,
             lost_spare: None,
@@ -242,8 +248,14 @@ impl Array {
         self.groups[group].pool().map_or(0, |pool| pool.piece_bytes)
     }
 
+    /// The begin, or the next step, is due.
+    pub(super) fn rebuild_due(&mut self, index: usize) {
+        self.rebuilds[index].is_timed = false;
+        self.rebuild_step(index);
+    }
+
     /// Begins steps while the settings allow more under way.
-    pub(super) fn rebuild_step(&mut self, index: usize) {
+    fn rebuild_step(&mut self, index: usize) {
         if !self.rebuilds[index].started {
             self.rebuilds[index].started = true;
             self.start_rebuild(index);
@@ -256,8 +268,10 @@ impl Array {
         {
             let state = &mut self.rebuilds[index];
             if settings.mb_per_s > 0.0 && self.now_ns < state.next_step_ns {
-                let at_ns = state.next_step_ns;
-                self.at(at_ns, Happening::Rebuild(index as u32));
+                if !std::mem::replace(&mut state.is_timed, true) {
+                    let at_ns = state.next_step_ns;
+                    self.at(at_ns, Happening::Rebuild(index as u32));
+                }
                 return;
             }
             let Some(part) = state.parts.pop_front() else {

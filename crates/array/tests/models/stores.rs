@@ -1,8 +1,9 @@
 //! Log-structured and replicated stores.
 
 use array::{
-    Assumptions, DeviceReport, Drive, DriveModel, Event, Hardware, Layout, LogStore, PartKind, Path,
-    RebuildStatus, ReplicatedStore, StoreNode, Target,
+    Assumptions, Controller, DeviceReport, Drive, DriveModel, Event, Group, Hardware, Layout, LogStore,
+    MirrorReads, PartKind, Path, RebuildStatus, ReplicatedStore, StoreNode, Target, VolumePlacement,
+    WriteCache,
 };
 use world::sim::StorageOp;
 
@@ -78,6 +79,124 @@ fn data_beyond_the_flash_cache_cost_disk_reads() {
     let (inside, twice, eight) = (read_ms(4 << 40), read_ms(8 << 40), read_ms(32 << 40));
     assert!(inside < 0.7, "{inside} ms, 94 of 100 reads from flash");
     assert!(twice > 5.0 * inside && eight > 1.4 * twice, "{inside} {twice} {eight}");
+}
+
+/// A log store with little write memory, which holds three segments, and a volume "/v" on it.
+fn small_log_store(span: u64) -> Hardware {
+    let mut hardware = log_store(span, span);
+    let cache = WriteCache { bytes: 64 * MIB, ..write_cache() };
+    // Nothing but the drives holds writes up.
+    hardware.controllers =
+        vec![Controller { acknowledge_us: 0.0, acknowledge_lanes: 0, ..controller(Some(cache)) }];
+    hardware
+}
+
+/// Writes to two volumes in turn.
+fn writes_to_both(span: u64) -> impl FnMut() -> Wish {
+    let (mut numbers, mut volume) = (Numbers::new(5), 0);
+    move || {
+        volume = 1 - volume;
+        (volume, StorageOp::Write, numbers.below(span / (64 * KIB)) * 64 * KIB, 64 * KIB)
+    }
+}
+
+/// More writes than the drives take, to two volumes in turn: all complete, and many wait.
+fn assert_all_are_served(hardware: Hardware, span: u64) {
+    let mut rig = Rig::new(build(hardware), &["/v", "/w"], span);
+    rig.run(64, 20.0, writes_to_both(span));
+    let report = rig.report();
+    let volumes: Vec<_> = report.parts.iter().filter(|part| part.kind == PartKind::Volume).collect();
+    assert!(volumes.iter().all(|volume| volume.writes > 500), "{volumes:?}");
+    let waits: u64 = report.parts.iter().map(|part| part.write_waits).sum();
+    assert!(waits > 500, "{waits} writes waited for room");
+    rig.drain();
+}
+
+#[test]
+fn writes_of_two_controllers_wait_for_the_room_of_one_store() {
+    let span = 64 * GIB;
+    let mut hardware = small_log_store(span);
+    hardware.controllers.push(hardware.controllers[0].clone());
+    hardware.volumes.push(VolumePlacement { path: "/w".into(), owner: 1, ..hardware.volumes[0].clone() });
+    assert_all_are_served(hardware, span);
+}
+
+#[test]
+fn writes_to_a_group_and_to_a_store_behind_one_controller_wait_each_for_its_own_room() {
+    let span = 64 * GIB;
+    let mut hardware = small_log_store(span);
+    let first = hardware.drives.len();
+    hardware.drives.extend((0..2).map(|k| drive(&format!("own {k}"), DriveModel::Rotating(nearline()))));
+    hardware.groups.push(Group {
+        name: "own".into(),
+        layout: Layout::Raid1,
+        drives: vec![first, first + 1],
+        stripe_element_bytes: 512 * KIB,
+        mirror_reads: MirrorReads::Alternate,
+    });
+    let target = Target::Group { group: 1, first_byte: 0 };
+    hardware.volumes.push(VolumePlacement { path: "/w".into(), target, ..hardware.volumes[0].clone() });
+    assert_all_are_served(hardware, span);
+}
+
+#[test]
+fn writes_to_a_store_with_room_do_not_wait_for_another_store_behind_their_controller() {
+    let span = 64 * GIB;
+    let mut hardware = small_log_store(span);
+    let other = log_store(span, span);
+    let first = hardware.drives.len();
+    hardware.drives.extend(other.drives);
+    hardware.groups.push(Group {
+        name: "other".into(),
+        drives: (first..first + 8).collect(),
+        ..other.groups[0].clone()
+    });
+    hardware.log_stores.push(LogStore {
+        name: "other".into(),
+        group: 1,
+        flash: vec![first + 8, first + 9],
+        ..other.log_stores[0].clone()
+    });
+    let target = Target::LogStore { store: 1 };
+    hardware.volumes.push(VolumePlacement { path: "/w".into(), target, ..hardware.volumes[0].clone() });
+    // Four times as much for the second: only its store is ever full.
+    let mut rig = Rig::new(build(hardware), &["/v", "/w"], span);
+    let mut writes = writes_to_both(span / 4);
+    rig.run(64, 20.0, || {
+        let (volume, op, offset, bytes) = writes();
+        let times = 1 + 3 * u64::from(volume);
+        (volume, op, offset * times, bytes * times)
+    });
+    rig.drain();
+    let report = rig.report();
+    let busy = |name: &str| report.parts.iter().find(|part| part.name == name).expect("listed").busy_share;
+    assert!(busy("h:/v") < 0.1 && busy("h:/w") > 0.9, "{} {}", busy("h:/v"), busy("h:/w"));
+}
+
+#[test]
+fn writes_that_wait_at_a_controller_that_fails_go_on_at_its_partner() {
+    let span = 64 * GIB;
+    let mut hardware = small_log_store(span);
+    hardware.controllers.push(hardware.controllers[0].clone());
+    (0..2).for_each(|number| hardware.controllers[number].partner = Some(1 - number));
+    let mut rig = Rig::new(build(hardware), &["/v"], span);
+    let mut writes = mixed(5, span, 64 * KIB, 100);
+    rig.run(64, 10.0, &mut writes);
+    rig.schedule(10.0, Event::ControllerFails { controller: 0 });
+    let after = rig.run(64, 10.0, &mut writes);
+    assert!(after.writes > 500 && after.failed == 0, "{after:?}");
+    rig.drain();
+}
+
+#[test]
+fn a_memory_that_is_full_before_a_segment_is_does_not_wait_for_the_rest_of_it() {
+    let span = 64 * GIB;
+    let mut hardware = small_log_store(span);
+    hardware.controllers[0].write_cache = Some(WriteCache { bytes: 4 * MIB, ..write_cache() });
+    let mut rig = Rig::new(build(hardware), &["/v"], span);
+    let seen = rig.run(64, 10.0, mixed(5, span, 64 * KIB, 100));
+    assert!(seen.writes > 500, "{seen:?}");
+    rig.drain();
 }
 
 /// Reads of 32 KiB, nine of ten of them in the tenth of the span that begins at `hot`.
