@@ -193,16 +193,18 @@ impl<'a> Stage<'a> {
             }
             self.second(begins_ms)?;
         }
-        row.window_end_ms = Some(begins_ms + self.now_ms());
+        // A host takes time to come back, and seconds are whole: the last failure may come after the planned end.
+        let ended_ms = self.now_ms();
+        row.window_end_ms = Some(begins_ms + ended_ms);
         self.recorder.record(row.clone().into())?;
-        self.ledger.borrow_mut().end_window(self.now_ms());
+        self.ledger.borrow_mut().end_window(ended_ms);
         self.settle(begins_ms)?;
         self.compare();
         for number in 0..self.plan.site.databases.len() {
             let why = self.arbiter.why_dismounted(number).map(|why| why.to_string());
             self.ledger.borrow_mut().dismounted(number, why);
         }
-        let verdicts = self.ledger.borrow().judge(self.plan.ordinal, end_ms);
+        let verdicts = self.ledger.borrow().judge(self.plan.ordinal, ended_ms);
         for verdict in &verdicts {
             self.recorder.record(verdict.clone().into())?;
         }

@@ -55,8 +55,8 @@ pub struct VolumeParts {
     pub pool: Option<usize>,
     /// Its thin pool.
     pub thin_pool: Option<usize>,
-    /// The first link of its host.
-    pub link: usize,
+    /// The ways of its host to controllers, each over a link of its own.
+    pub paths: Vec<Path>,
     /// Its copy at another site, and the link to there.
     pub remote_copy: Option<(usize, usize)>,
     /// The controller that owns it.
@@ -236,7 +236,7 @@ impl Builder<'_> {
                     Target::Thin { pool } => Some(pool),
                     _ => None,
                 },
-                link: paths[0].links[0],
+                paths: paths.clone(),
                 remote_copy: None,
                 controller: owner,
                 node,

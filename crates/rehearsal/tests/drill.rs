@@ -178,6 +178,21 @@ fn what_is_due_when_the_window_ends_is_carried_out() {
 }
 
 #[test]
+fn a_failure_behind_the_planned_end_is_judged_when_the_window_has_ended() {
+    let last = KILLED.replace("at_s = 10", "at_s = 59.4").replace("back_after_s = 20", "");
+    let fraction = text("[2]", ONE_SITE, &last).replace("duration_s = 60", "duration_s = 59.5");
+    // A host that is back took a moment of the second before; the other one fails in the last.
+    let other = "[[test.drill.event]]\nkind = \"host_killed\"\nhost = \"h2\"\nat_s = 60\n";
+    let after_another = text("[2]", ONE_SITE, &format!("{KILLED}{other}"));
+    for text in [fraction, after_another] {
+        let (rehearsed, _) = perform(&parsed(&text), 8);
+        assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+        assert!(failed(&rehearsed).iter().any(|verdict| verdict.rule == "drill_dismounted"));
+        assert_longest_outage(&rehearsed, 0.0..60.0);
+    }
+}
+
+#[test]
 fn equal_seeds_give_equal_drills() {
     let solution = solution("[2]", ONE_SITE, KILLED);
     let (first, rows) = perform(&solution, 5);

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::Question;
 use results::IoClass::{LogWrite, TransactionalRead, TransactionalWrite};
 use results::{Outcome, Row};
@@ -94,6 +96,30 @@ fn a_lost_path_moves_the_volume_to_the_other_controller() {
     assert!(told, "the report says the same");
 }
 
+/// The only way to the disks is gone, and the file does not say until when: users wait for it, and the test for them.
+#[test]
+fn a_fault_that_users_wait_for_is_over_with_the_measured_window() {
+    let fault = "kind = \"path_lost\"\nat_s = 10\ntest = \"performance\"";
+    let answer = Question { links: 1, duration_s: 20, ..busy() }.with_fault(fault).answer();
+    assert_eq!(answer.phase(TransactionalRead, 11, 20).per_s, 0.0);
+    assert_eq!(answer.event("expected fault over: a path to LUN is lost").0, 20.0);
+    let with = Question { duration_s: 20, ..busy() }.with_fault("kind = \"disk_slow\"\nat_s = 10").answer();
+    let over = with.events().into_iter().filter(|(_, text)| text.starts_with("expected fault over"));
+    assert_eq!(over.map(|(at_s, _)| at_s).collect::<Vec<_>>(), [20.0]);
+}
+
+#[test]
+fn what_a_fault_of_a_shared_part_breaks_for_another_host_was_expected() {
+    // Two hosts with disks of their own behind one array, on the same controller of it.
+    let fault = "kind = \"controller_fails\"\nat_s = 30\nhost = \"h1\"\ntest = \"performance\"";
+    let answer = Question { hosts: 2, ..busy() }.with_fault(fault).answer();
+    let broken = answer.verdicts.iter().filter(|verdict| verdict.text.contains("an expected fault broke it"));
+    let of_reads = broken.filter(|verdict| verdict.rule == "read_latency_max");
+    let hosts: BTreeSet<&str> = of_reads.map(|verdict| verdict.origin.host.as_str()).collect();
+    assert_eq!(hosts, BTreeSet::from(["h1", "h2"]));
+    assert!(answer.failed().is_empty(), "{:?}", answer.failed());
+}
+
 #[test]
 fn a_threshold_that_is_broken_without_the_fault_too_fails() {
     let fault = "kind = \"disk_slow\"\nfactor = 6\nat_s = 20\nduration_s = 20\ntest = \"performance\"";
@@ -144,4 +170,32 @@ fn a_fault_that_cannot_be_is_refused_where_it_stands() {
     assert!(refusal("kind = \"disk_fails\"\nduration_s = 3").contains("no end"));
     assert!(refusal("kind = \"bit_rot\"\ndatabase = \"DB9\"").contains("no database"));
     assert!(refusal("kind = \"bit_rot\"\npage = 99_999_999").contains("no database"));
+}
+
+#[test]
+fn what_would_leave_no_way_to_a_volume_is_refused_where_it_stands() {
+    let (one, one_link) = (
+        Question { controllers: 1, ..Question::new("sessions = 1") },
+        Question { links: 1, ..Question::new("sessions = 1") },
+    );
+    let fails = "kind = \"controller_fails\"\nat_s = 5\ntest = \"performance\"";
+    for question in [&one, &one_link] {
+        let refused = question.clone().with_fault(fails).refusal();
+        assert!(
+            refused.starts_with("what_if.toml:") && refused.contains("no way is left to volume `LUN`"),
+            "{refused}"
+        );
+    }
+    // Two hosts, each behind both controllers: one may fail.
+    let volumes = "[[volume]]\nname = \"LUN{n}\"\ncount = 2\ndisk = \"ST4000NM0023\"\ndisks = 2\nraid = \"raid1\"\n\
+                   path = \"/lun{n}\"\n";
+    let both = format!("{fails}\nvolume = \"LUN1\"\n[[fault]]\n{fails}\nvolume = \"LUN2\"");
+    let refused =
+        Question { volumes: volumes.into(), ..Question::new("sessions = 1") }.with_fault(&both).refusal();
+    assert!(refused.contains("no way is left"), "{refused}");
+    // Nothing but the end of the test would end these, and it waits for them.
+    for lost in ["kind = \"path_lost\"", "kind = \"path_lost\"\ntest = \"database_checksum\""] {
+        let refused = one_link.clone().with_fault(lost).refusal();
+        assert!(refused.starts_with("what_if.toml:") && refused.contains("add duration_s"), "{refused}");
+    }
 }

@@ -59,6 +59,17 @@ fn a_copy_that_must_not_be_behind_stalls_users() {
 }
 
 #[test]
+fn a_stall_without_an_end_of_its_own_is_over_with_the_measured_window() {
+    let stalls = "[array.remote_copy]\ndistance_km = 100\nlink = \"fc-8g\"\nwhen_link_lost = \"stall\"";
+    let answer = answer(stalls, "kind = \"remote_copy_lost\"\nat_s = 10\ntest = \"performance\"");
+    assert_eq!(answer.phase(LogWrite, 12, 40).per_s, 0.0);
+    assert_eq!(answer.event("expected fault over: the link to the copy of LUN is lost").0, 40.0);
+    let question = Question { array: stalls, ..Question::new("sessions = 2") };
+    let refused = question.with_fault("kind = \"remote_copy_lost\"\nat_s = 10").refusal();
+    assert!(refused.contains("add duration_s"), "{refused}");
+}
+
+#[test]
 fn a_copy_that_cannot_be_is_refused_where_it_stands() {
     let refused = |array| Question { array, ..Question::new("sessions = 1") }.refused_storage();
     let far = "[array.remote_copy]\ndistance_km = 40_000\nlink = \"fc-8g\"\nwhen_link_lost = \"stall\"";

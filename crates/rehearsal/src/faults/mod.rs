@@ -5,13 +5,15 @@
 //!    the measured window; in a test without one from its begin.
 //! 2. Each fault is an event of the run at the time when it happens, and another when it ends. At the end of its test a
 //!    third one says what users saw: throughput and latency before, during and after it.
-//! 3. A fault that passes is over at the end of its test at the latest. One whose time does not come in its test does not
+//! 3. A fault that passes is over at the end of the measured window at the latest, in a test without one at the end of that:
+//!    while users wait for I/O that waits for it, they do not go home. One whose time does not come before its end does not
 //!    happen.
 //!
 //! Limits: a lost disk, a lost controller and a rotten page stay so. Only parts that the array model has can fail.
 
 mod judged;
 mod plan;
+mod reach;
 mod seen;
 
 use std::cell::RefCell;
@@ -20,15 +22,18 @@ use std::pin::pin;
 use array::{RebuildStatus, SharedArray};
 use futures_util::future::{Either, join_all, pending, select};
 use results::Severity;
+use solution::TestKind;
 use world::sim::Simulation;
 use world::{Duration, Time, World};
 
 use crate::merge::Merger;
 use plan::Effect;
 pub use plan::{PlannedFault, planned};
-use seen::FaultNumber;
+use seen::{End, FaultNumber};
 pub use seen::{Known, Ledger};
 
+/// The tests with a measured window.
+const WINDOWED: [TestKind; 2] = [TestKind::Performance, TestKind::Stress];
 /// How often the rebuild of a lost drive is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -59,8 +64,8 @@ pub async fn happen(stage: &Stage<'_, '_>, faults: &[PlannedFault]) {
 
 impl Stage<'_, '_> {
     /// Waits until `at`; `false` if the test ends before.
-    async fn reaches(&self, at: Time, test: u32) -> bool {
-        let (time, end) = (pin!(self.world.sleep_until(at)), pin!(self.ledger.ended(test)));
+    async fn reaches(&self, at: Time, test: u32, end: End) -> bool {
+        let (time, end) = (pin!(self.world.sleep_until(at)), pin!(self.ledger.over(test, end)));
         // At the end of a test both may be due: then it has ended.
         matches!(select(end, time).await, Either::Right(_))
     }
@@ -70,7 +75,11 @@ impl Stage<'_, '_> {
         let Some(zero_ms) = known.zero_ms else { return };
         let at =
             Time { ns: zero_ms * 1_000_000 } + Duration::from_secs_f64(planned.fault.at_s.unwrap_or(0.0));
-        if !self.reaches(at, test).await {
+        let until = match planned.effect {
+            Effect::Passing { .. } | Effect::Cut { .. } => End::OfWindow,
+            _ => End::OfTest,
+        };
+        if !self.reaches(at, test, until).await {
             self.say(
                 test,
                 planned,
@@ -80,7 +89,7 @@ impl Stage<'_, '_> {
         }
         let note = planned.fault.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
         self.say(test, planned, &format!("expected fault: {}{note}", planned.what));
-        let number = self.ledger.begins(test, &planned.host, &planned.what, self.now_ms());
+        let number = self.ledger.begins(test, planned, self.now_ms());
         let schedule = |event: &array::Event| {
             if let Some(array) = self.array {
                 array.schedule(self.simulation.now(), event.clone());
@@ -93,7 +102,7 @@ impl Stage<'_, '_> {
                     .fault
                     .duration_s
                     .map_or(u64::MAX, |duration_s| (at + Duration::from_secs_f64(duration_s)).ns);
-                self.reaches(Time { ns: over }, test).await;
+                self.reaches(Time { ns: over }, test, until).await;
                 schedule(end);
                 self.ledger.ends(number, self.now_ms());
                 self.say(test, planned, &format!("expected fault over: {}", planned.what));
@@ -116,7 +125,7 @@ impl Stage<'_, '_> {
                 schedule(&array::Event::LinkLost { link: *link });
                 let over =
                     planned.fault.duration_s.map_or(u64::MAX, |s| (at + Duration::from_secs_f64(s)).ns);
-                let is_in_test = self.reaches(Time { ns: over }, test).await;
+                let is_in_test = self.reaches(Time { ns: over }, test, until).await;
                 schedule(&array::Event::LinkRestored { link: *link });
                 self.say(test, planned, &format!("expected fault over: {}", planned.what));
                 if let Some(array) = self.array.filter(|_| is_in_test) {
@@ -183,7 +192,7 @@ impl Stage<'_, '_> {
                 }
             };
             self.ledger.tell(number, text);
-            if is_last || !self.reaches(self.world.now() + LOOK, test).await {
+            if is_last || !self.reaches(self.world.now() + LOOK, test, End::OfTest).await {
                 return;
             }
         }

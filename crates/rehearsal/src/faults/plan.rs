@@ -6,6 +6,7 @@ use array::Event;
 use campaign::database_path;
 use solution::{Deployment, Fault, Solution, SolutionError};
 
+use super::reach::{cut_off, felt_by, holds_its_test};
 use crate::storage::{StoreNode, VolumeParts};
 
 /// A fault with what it hits.
@@ -13,6 +14,8 @@ use crate::storage::{StoreNode, VolumeParts};
 pub struct PlannedFault {
     pub(super) fault: Fault,
     pub(super) host: String,
+    /// The hosts that feel it: this one, and those that share the part that fails.
+    pub(super) felt_by: BTreeSet<String>,
     /// What goes wrong, in words.
     pub(super) what: String,
     pub(super) effect: Effect,
@@ -77,6 +80,9 @@ pub fn planned(
 ) -> Result<Vec<PlannedFault>, Box<SolutionError>> {
     let mut planned = Vec::new();
     let mut dead_nodes = BTreeSet::new();
+    let of_controllers = solution.file.fault.iter().filter(|fault| fault.kind == "controller_fails");
+    let hit_by_them = of_controllers.filter_map(|fault| hit_by(fault, &host_of(fault, deployments), parts));
+    let dead_controllers: BTreeSet<usize> = hit_by_them.map(|hit| hit.controller).collect();
     for (index, fault) in solution.file.fault.iter().enumerate() {
         let at = format!("fault[{index}]");
         let refuse = |field: &str, message: String, help: &str| {
@@ -90,7 +96,7 @@ pub fn planned(
         if fault.duration_s.is_some() && ENDLESS.contains(&fault.kind.as_str()) {
             return refuse(".duration_s", format!("{} has no end", fault.kind), "");
         }
-        let host = fault.host.clone().unwrap_or_else(|| deployments[0].host.clone());
+        let host = host_of(fault, deployments);
         let Some(deployment) = deployments.iter().find(|deployment| deployment.host == host) else {
             continue;
         };
@@ -102,12 +108,15 @@ pub fn planned(
             planned.push(rot);
             continue;
         }
-        let hit = parts.iter().find(|parts| {
-            parts.host == host && fault.volume.as_ref().is_none_or(|volume| *volume == parts.volume)
-        });
-        let Some(hit) = hit else {
+        let Some(hit) = hit_by(fault, &host, parts) else {
             let help = "name host and volume, and describe [array]";
             return refuse("", "no modelled volume is hit by this fault".into(), help);
+        };
+        let disk = fault.disk.unwrap_or(1);
+        let drive = hit.drives.get(disk.saturating_sub(1) as usize).copied();
+        let planned_on = |(what, effect): (String, Effect)| {
+            let felt_by = felt_by(&fault.kind, hit, drive, parts);
+            PlannedFault { fault: fault.clone(), host: host.clone(), felt_by, what, effect }
         };
         if matches!(fault.kind.as_str(), "host_moves" | "node_dies") {
             let Some(own) = hit.node else {
@@ -115,7 +124,7 @@ pub fn planned(
                 return refuse("", format!("{host} is on no node of a replicated store"), help);
             };
             if fault.kind == "host_moves" {
-                planned.push(host_moves(fault, &host, own.node));
+                planned.push(planned_on(host_moves(fault, &host, own.node)));
                 continue;
             }
             let node = fault.node.map_or((own.node + 1) % own.nodes, |node| node.wrapping_sub(1) as usize);
@@ -133,11 +142,9 @@ pub fn planned(
                     format!("a store of {} copies may lose {} of its nodes", own.replicas, own.replicas - 1);
                 return refuse(".kind", message, "");
             }
-            planned.push(node_dies(fault, &host, own, node));
+            planned.push(planned_on(node_dies(&host, own, node)));
             continue;
         }
-        let disk = fault.disk.unwrap_or(1);
-        let drive = hit.drives.get(disk.saturating_sub(1) as usize).copied();
         if drive.is_none() && matches!(fault.kind.as_str(), "disk_fails" | "disk_slow" | "extents_rot") {
             return refuse(".disk", format!("volume `{}` has {} disks", hit.volume, hit.drives.len()), "");
         }
@@ -163,14 +170,39 @@ pub fn planned(
             let message = format!("volume `{}` has no copy at another site", hit.volume);
             return refuse("", message, "add [array.remote_copy]");
         }
-        planned.push(of_array(fault, hit, drive.unwrap_or(0), disk));
+        if fault.kind == "controller_fails"
+            && let Some(volume) = cut_off(parts, &dead_controllers, hit.controller)
+        {
+            let message = format!("no way is left to volume `{}` of {}", volume.volume, volume.host);
+            let help = "controllers and links_per_host in [array]: two of each at least, and one controller that lives";
+            return refuse(".kind", message, help);
+        }
+        if holds_its_test(solution, fault, hit, &dead_controllers) {
+            let message =
+                format!("I/O of {host} waits until {} is over, and its test for the I/O", fault.kind);
+            let help = "add duration_s, or a test with a measured window: performance or stress";
+            return refuse(".kind", message, help);
+        }
+        planned.push(planned_on(of_array(fault, hit, drive.unwrap_or(0), disk)));
     }
     Ok(planned)
 }
 
-fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> PlannedFault {
-    let (volume, controller, link) = (&hit.volume, hit.controller, hit.link);
-    let (what, effect) = match fault.kind.as_str() {
+/// The host that a fault names; the first one if it names none.
+fn host_of(fault: &Fault, deployments: &[Deployment]) -> String {
+    fault.host.clone().unwrap_or_else(|| deployments[0].host.clone())
+}
+
+/// The volume that a fault names, or the first one of its host.
+fn hit_by<'a>(fault: &Fault, host: &str, parts: &'a [VolumeParts]) -> Option<&'a VolumeParts> {
+    parts.iter().find(|parts| {
+        parts.host == host && fault.volume.as_ref().is_none_or(|volume| *volume == parts.volume)
+    })
+}
+
+fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> (String, Effect) {
+    let (volume, controller, link) = (&hit.volume, hit.controller, hit.paths[0].links[0]);
+    match fault.kind.as_str() {
         "disk_fails" => {
             let event = Event::DriveFails { drive };
             (format!("disk {disk} of {volume} fails"), Effect::Lost { event, drive: Some(drive) })
@@ -216,28 +248,18 @@ fn of_array(fault: &Fault, hit: &VolumeParts, drive: usize, disk: u32) -> Planne
             let event = Event::ControllerFails { controller };
             (format!("the controller of {volume} fails"), Effect::Lost { event, drive: None })
         }
-    };
-    PlannedFault { fault: fault.clone(), host: hit.host.clone(), what, effect }
+    }
 }
 
-fn host_moves(fault: &Fault, host: &str, from: usize) -> PlannedFault {
+fn host_moves(fault: &Fault, host: &str, from: usize) -> (String, Effect) {
     let node = fault.node.map_or(from + 1, |node| node.saturating_sub(1) as usize);
     let event = Event::HostMoves { host: host.to_owned(), node };
-    PlannedFault {
-        fault: fault.clone(),
-        host: host.to_owned(),
-        what: format!("{host} moves to another node of its store"),
-        effect: Effect::Lost { event, drive: None },
-    }
+    (format!("{host} moves to another node of its store"), Effect::Lost { event, drive: None })
 }
 
-fn node_dies(fault: &Fault, host: &str, own: StoreNode, node: usize) -> PlannedFault {
-    PlannedFault {
-        fault: fault.clone(),
-        host: host.to_owned(),
-        what: format!("node {} of the store of {host} dies", node + 1),
-        effect: Effect::NodeLost { store: own.store, node },
-    }
+fn node_dies(host: &str, own: StoreNode, node: usize) -> (String, Effect) {
+    let what = format!("node {} of the store of {host} dies", node + 1);
+    (what, Effect::NodeLost { store: own.store, node })
 }
 
 fn rot(fault: &Fault, deployment: &Deployment) -> Option<PlannedFault> {
@@ -259,6 +281,7 @@ fn rot(fault: &Fault, deployment: &Deployment) -> Option<PlannedFault> {
     (page > 0 && start + page_bytes <= database.bytes).then(|| PlannedFault {
         fault: fault.clone(),
         host: deployment.host.clone(),
+        felt_by: BTreeSet::from([deployment.host.clone()]),
         what: format!("page {page} of database {} rots", database.name),
         effect: Effect::Rot {
             path: database_path(&database.dir, &database.name),

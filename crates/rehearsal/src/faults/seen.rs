@@ -3,8 +3,10 @@
 use std::cell::{Cell, Ref, RefCell};
 
 use results::{IoClass, Measure, Sample, Tally, Test};
-use solution::TestKind;
 use world::sync::Notify;
+
+use super::WINDOWED;
+use super::plan::PlannedFault;
 
 /// The tests so far, what was measured in the last one, and the faults that happened in it.
 #[derive(Default)]
@@ -27,11 +29,19 @@ pub struct Known {
 /// A fault that happened.
 struct Happened {
     test: u32,
-    host: String,
-    what: String,
+    planned: PlannedFault,
     begin_ms: u64,
     end_ms: Cell<Option<u64>>,
     outcome: RefCell<String>,
+}
+
+/// What of a test is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The whole test.
+    OfTest,
+    /// Its measured window, or all of it if it has none.
+    OfWindow,
 }
 
 /// Number of a fault in the ledger.
@@ -48,8 +58,7 @@ impl Ledger {
     /// A row of a test, all hosts together: its begin, its window, its end.
     pub fn test(&self, test: &Test) {
         let mut tests = self.tests.borrow_mut();
-        let has_window =
-            [TestKind::Performance, TestKind::Stress].iter().any(|kind| kind.name() == test.kind);
+        let has_window = WINDOWED.iter().any(|kind| kind.name() == test.kind);
         let zero_ms = if has_window { test.window_start_ms } else { Some(test.started_ms) };
         let known = Known { test: test.clone(), zero_ms };
         match tests.iter_mut().find(|known| known.test.ordinal == test.ordinal) {
@@ -82,10 +91,10 @@ impl Ledger {
         })
     }
 
-    /// When the expected faults of a host happened in a test, from and to, as far as they are over.
+    /// When the expected faults that a host feels happened in a test, from and to, as far as they are over.
     pub(super) fn times(&self, test: u32, host: &str) -> Vec<(u64, u64)> {
         let faults = self.faults.borrow();
-        let here = faults.iter().filter(|fault| fault.test == test && fault.host == host);
+        let here = faults.iter().filter(|fault| fault.test == test && fault.planned.felt_by.contains(host));
         here.map(|fault| (fault.begin_ms, fault.end_ms.get().unwrap_or(u64::MAX))).collect()
     }
 
@@ -101,12 +110,16 @@ impl Ledger {
         }
     }
 
-    /// Completes when the test has ended.
-    pub async fn ended(&self, ordinal: u32) {
-        let has_ended = |known: &Known| known.test.ordinal == ordinal && known.test.ended_ms.is_some();
+    /// Completes when the test is over in this sense.
+    pub async fn over(&self, ordinal: u32, end: End) {
+        let is_over = |known: &Known| {
+            let Test { window_end_ms, ended_ms, .. } = known.test;
+            known.test.ordinal == ordinal
+                && (ended_ms.is_some() || (end == End::OfWindow && window_end_ms.is_some()))
+        };
         loop {
             let wait = self.more.wait();
-            if self.tests.borrow().iter().any(has_ended) {
+            if self.tests.borrow().iter().any(is_over) {
                 return;
             }
             wait.await;
@@ -114,13 +127,11 @@ impl Ledger {
     }
 
     /// A fault happens now.
-    pub fn begins(&self, test: u32, host: &str, what: &str, now_ms: u64) -> FaultNumber {
-        let (host, what) = (host.to_owned(), what.to_owned());
+    pub fn begins(&self, test: u32, planned: &PlannedFault, now_ms: u64) -> FaultNumber {
         let mut faults = self.faults.borrow_mut();
         faults.push(Happened {
             test,
-            host,
-            what,
+            planned: planned.clone(),
             begin_ms: now_ms,
             end_ms: Cell::new(None),
             outcome: RefCell::default(),
@@ -142,7 +153,7 @@ impl Ledger {
     pub fn summaries(&self, test: &Test) -> Vec<(String, String)> {
         let faults = self.faults.borrow();
         let of_test = faults.iter().filter(|fault| fault.test == test.ordinal);
-        of_test.map(|fault| (fault.host.clone(), self.summary(fault, test))).collect()
+        of_test.map(|fault| (fault.planned.host.clone(), self.summary(fault, test))).collect()
     }
 
     fn summary(&self, fault: &Happened, test: &Test) -> String {
@@ -154,9 +165,9 @@ impl Ledger {
             ("during", fault.begin_ms, end_ms),
             ("after", end_ms, last_ms),
         ];
-        let mut text = format!("as users saw it: {}", fault.what);
+        let mut text = format!("as users saw it: {}", fault.planned.what);
         for (name, from_ms, to_ms) in phases {
-            if let Some(phase) = self.phase(&fault.host, from_ms, to_ms) {
+            if let Some(phase) = self.phase(&fault.planned.host, from_ms, to_ms) {
                 text += &format!("; {name} ({} s): {phase}", (to_ms - from_ms).div_ceil(1000));
             }
         }

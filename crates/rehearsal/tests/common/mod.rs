@@ -14,11 +14,14 @@ pub const FLASH: &str = "SSDSC2BX800G4";
 /// set otherwise. The cache is so small that it does not come to hold the databases.
 #[derive(Clone)]
 pub struct Question {
+    /// Hosts on one array: `h`, or `h1` to so many.
+    pub hosts: u32,
     pub load: String,
     pub disk: &'static str,
     pub raid: &'static str,
     pub disks: u32,
     pub controller: &'static str,
+    pub controllers: u32,
     pub links: u32,
     pub link: &'static str,
     pub hot_spares: u32,
@@ -42,11 +45,13 @@ pub struct Question {
 impl Question {
     pub fn new(load: &str) -> Question {
         Question {
+            hosts: 1,
             load: load.to_owned(),
             disk: "ST4000NM0023",
             raid: "raid1",
             disks: 2,
             controller: "sas-array-2013",
+            controllers: 2,
             links: 2,
             link: "sas-6g-x4",
             hot_spares: 0,
@@ -70,7 +75,22 @@ impl Question {
 
     fn text(&self) -> String {
         let Question { load, raid, disks, links, link, hot_spares, database_mib, cache_mib, .. } = self;
-        let Question { disk, controller, warmup_s, duration_s, tests, faults, engine, array, .. } = self;
+        let Question {
+            disk,
+            controller,
+            controllers,
+            warmup_s,
+            duration_s,
+            tests,
+            faults,
+            engine,
+            array,
+            ..
+        } = self;
+        let host = match self.hosts {
+            1 => "name = \"h\"".to_owned(),
+            count => format!("name = \"h{{n}}\"\ncount = {count}"),
+        };
         let stripe =
             self.stripe_element_kib.map(|kib| format!("stripe_element_kib = {kib}")).unwrap_or_default();
         let capacity_gb = if *disk == FLASH { 800 } else { 4000 };
@@ -91,7 +111,7 @@ bays = 60
 hot_spares = {hot_spares}
 
 [[host]]
-name = "h"
+{host}
 enclosure = "E"
 
 [[disk]]
@@ -103,7 +123,7 @@ capacity_gb = {capacity_gb}
 [array]
 scope = "shared"
 controller = "{controller}"
-controllers = 2
+controllers = {controllers}
 cache_mib = 64
 {stripe}
 link = "{link}"
@@ -149,6 +169,12 @@ warmup_limit_s = {warmup_s}
         Solution::parse(&self.text(), "what_if.toml").unwrap_or_else(|error| panic!("{error}"))
     }
 
+    fn deployments(solution: &Solution) -> Vec<Deployment> {
+        let hosts = solution.hosts().unwrap_or_else(|error| panic!("{error}"));
+        let of = |host: &str| solution.deployment(Some(host)).unwrap_or_else(|error| panic!("{error}"));
+        hosts.iter().map(|host| of(&host.name)).collect()
+    }
+
     fn storage(&self, solution: &Solution, deployments: &[Deployment]) -> Storage {
         let assumptions = Assumptions::shipped().with(self.assumptions);
         let assumptions = assumptions.unwrap_or_else(|error| panic!("{error}"));
@@ -158,7 +184,7 @@ warmup_limit_s = {warmup_s}
     /// Why its storage cannot be.
     pub fn refused_storage(&self) -> String {
         let solution = self.solution();
-        let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
+        let deployments = Question::deployments(&solution);
         let refused = storage(&solution, &deployments, &Assumptions::shipped(), 1);
         refused.err().expect("it cannot be").to_string()
     }
@@ -166,7 +192,7 @@ warmup_limit_s = {warmup_s}
     /// Why its faults cannot be.
     pub fn refusal(&self) -> String {
         let solution = self.solution();
-        let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
+        let deployments = Question::deployments(&solution);
         let storage = self.storage(&solution, &deployments);
         planned(&solution, &deployments, &storage.parts).expect_err("it cannot be").to_string()
     }
@@ -184,7 +210,7 @@ warmup_limit_s = {warmup_s}
 
     fn outcome(&self) -> (Answer, Option<CampaignError>) {
         let solution = self.solution();
-        let deployments = vec![solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))];
+        let deployments = Question::deployments(&solution);
         let storage = self.storage(&solution, &deployments);
         let faults =
             planned(&solution, &deployments, &storage.parts).unwrap_or_else(|error| panic!("{error}"));

@@ -1,0 +1,90 @@
+//! How far a fault reaches: the hosts that feel it, and the volumes that nobody can reach any more.
+//!
+//! Limits: volumes are taken to be owned as at the start; what moves to another controller in the course of a run feels the
+//! faults of its first one.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use solution::{Fault, Solution, WhenLinkLost};
+
+use super::WINDOWED;
+use crate::storage::VolumeParts;
+
+/// The hosts that feel a fault of a part of the array: those with volumes on the part, which is `drive` if a drive is hit. A
+/// controller that takes over is silent meanwhile.
+pub(super) fn felt_by(
+    kind: &str,
+    hit: &VolumeParts,
+    drive: Option<usize>,
+    parts: &[VolumeParts],
+) -> BTreeSet<String> {
+    let first = &hit.paths[0];
+    let has_another = hit.paths[1..].iter().any(|path| path.controller == first.controller);
+    let others = |lost: usize| {
+        let controllers = hit.paths.iter().map(|path| path.controller);
+        controllers.filter(move |controller| *controller != lost).collect::<BTreeSet<usize>>()
+    };
+    let taking_over = match kind {
+        "controller_fails" => others(hit.controller),
+        "path_lost" if !has_another => others(first.controller),
+        _ => BTreeSet::new(),
+    };
+    let is_on_it = |other: &&VolumeParts| {
+        let shares_store = hit.node.is_some() && store(other) == store(hit);
+        match kind {
+            "disk_fails" | "disk_slow" | "extents_rot" => {
+                shares_store || drive.is_some_and(|drive| other.drives.contains(&drive))
+            }
+            "node_dies" | "host_moves" => shares_store,
+            "disks_added" => other.pool == hit.pool,
+            "clone_read" => other.thin_pool == hit.thin_pool,
+            "remote_copy_lost" => other.remote_copy == hit.remote_copy,
+            "cache_unprotected" | "controller_fails" => other.controller == hit.controller,
+            _ => false,
+        }
+    };
+    let touched = parts
+        .iter()
+        .filter(|other| other.host == hit.host || is_on_it(other) || taking_over.contains(&other.controller));
+    touched.map(|other| other.host.clone()).collect()
+}
+
+fn store(parts: &VolumeParts) -> Option<usize> {
+    parts.node.map(|node| node.store)
+}
+
+/// Whether requests still find a way to a volume without these controllers and, if one is named, this link.
+fn is_reached(volume: &VolumeParts, dead: &BTreeSet<usize>, lost_link: Option<usize>) -> bool {
+    let is_well = |link: &usize| Some(*link) != lost_link;
+    volume.paths.iter().any(|path| !dead.contains(&path.controller) && path.links.iter().all(is_well))
+}
+
+/// A volume that its hosts cannot reach any more when these controllers have failed, `controller` among them.
+pub(super) fn cut_off<'a>(
+    parts: &'a [VolumeParts],
+    dead: &BTreeSet<usize>,
+    controller: usize,
+) -> Option<&'a VolumeParts> {
+    let leads_there = |volume: &&VolumeParts| volume.paths.iter().any(|path| path.controller == controller);
+    parts.iter().filter(leads_there).find(|volume| !is_reached(volume, dead, None))
+}
+
+/// Whether I/O of a host waits for the end of a fault, and the fault for the end of a test that may not come without that I/O.
+pub(super) fn holds_its_test(
+    solution: &Solution,
+    fault: &Fault,
+    hit: &VolumeParts,
+    dead: &BTreeSet<usize>,
+) -> bool {
+    let has_end = fault.duration_s.is_some() || fault.test.is_some_and(|test| WINDOWED.contains(&test));
+    let copy = solution.file.array.as_ref().and_then(|array| array.remote_copy.as_ref());
+    !has_end
+        && match fault.kind.as_str() {
+            "path_lost" => !is_reached(hit, dead, hit.paths[0].links.first().copied()),
+            "remote_copy_lost" => copy.is_some_and(|copy| copy.when_link_lost == WhenLinkLost::Stall),
+            _ => false,
+        }
+}
