@@ -7,7 +7,10 @@
 //!
 //! Limits: a message is at most 1 MiB (the server's default); a host name travels hex-escaped where NATS forbids a character.
 
+use std::fs::File;
 use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use async_nats::{Client, ConnectOptions, Event};
@@ -65,22 +68,21 @@ pub enum BusError {
 pub struct Bus {
     client: Client,
     connected: watch::Receiver<bool>,
-    _certificate: tempfile::NamedTempFile,
+    /// Read each time that it connects.
+    _certificate: File,
 }
 
 impl Bus {
     /// Connects; fails if the bus cannot be reached within a few seconds or does not accept the credentials.
     pub async fn connect(credentials: &Credentials) -> Result<Bus, BusError> {
-        let mut certificate = tempfile::NamedTempFile::new()?;
-        certificate.write_all(credentials.ca_pem.as_bytes())?;
-        certificate.flush()?;
+        let (certificate, path) = without_name(&credentials.ca_pem)?;
         let (state, connected) = watch::channel(true);
         // After three of these without a word the connection counts as gone. A controller must know so before it takes its
         // hosts for lost.
         let ping_s = if credentials.are_controllers() { 2 } else { 5 };
         let options = ConnectOptions::with_nkey(credentials.seed.clone())
             .name(format!("proofload {}", credentials.name))
-            .add_root_certificates(certificate.path().to_owned())
+            .add_root_certificates(path)
             .require_tls(true)
             .custom_inbox_prefix(inbox(&credentials.name))
             .connection_timeout(Duration::from_secs(5))
@@ -136,6 +138,15 @@ impl Bus {
             let _ = self.client.publish(subject, payload.into()).await;
         }
     }
+}
+
+/// A file that nobody can take away while it is open, and where to read it: an agent may live longer than what it leaves
+/// in a folder for temporary files.
+fn without_name(text: &str) -> std::io::Result<(File, PathBuf)> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(text.as_bytes())?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok((file, path.into()))
 }
 
 #[cfg(test)]

@@ -109,6 +109,8 @@ pub struct Note {
 struct Member {
     process: Option<u64>,
     seen_ns: Option<u64>,
+    /// When another process of its host was last refused: it is taken in once this one counts as gone.
+    refused_ns: Option<u64>,
     ready: bool,
     lost: bool,
     running: bool,
@@ -185,10 +187,11 @@ impl Roster {
         })
     }
 
-    /// A host that was never heard of; or one without the run before its start: told to stop, it has put it away.
+    /// Before the start, a host that was never heard of, or one without the run: told to stop, it has put it away. Later
+    /// each of them has evidence, also one that a new controller has not heard of yet.
     fn has_nothing(&self, member: &Member) -> bool {
-        let Some(beat) = &member.last else { return true };
-        !self.memory.go && beat.run.as_ref() != Some(&self.memory.plan.run)
+        let has_it = |beat: &Beat| beat.run.as_ref() == Some(&self.memory.plan.run);
+        !self.memory.go && !member.last.as_ref().is_some_and(has_it)
     }
 
     /// Ends the run in good order.
@@ -235,7 +238,7 @@ impl Roster {
         let (lost, started, mut notes) = (self.memory.plan.when_lost, self.memory.go, Vec::new());
         for (host, member) in &mut self.members {
             // Once the tests have started, one that a new controller has never heard of is as lost as one that fell silent.
-            let heard_ns = member.seen_ns.or(started.then_some(self.started_ns));
+            let heard_ns = member.seen_ns.max(member.refused_ns).or(started.then_some(self.started_ns));
             let since_ns = heard_ns.map(|heard| heard.max(self.hears_since_ns));
             let silent = since_ns.is_some_and(|since| now_ns.saturating_sub(since) > LOST_AFTER_NS);
             let through = match &self.memory.fates[host] {
@@ -276,11 +279,12 @@ impl Roster {
             self.superseded = true;
             return Some(format!("another controller has taken over {run}"));
         }
-        let Some(member) = self.members.get(&beat.host) else {
+        let Some(member) = self.members.get_mut(&beat.host) else {
             return Some(format!("{} takes no part in {run}", beat.host));
         };
         let speaks = member.seen_ns.is_some_and(|seen| now_ns.saturating_sub(seen) <= LOST_AFTER_NS);
         if speaks && member.process.is_some_and(|process| process != beat.process) {
+            member.refused_ns = Some(now_ns);
             return Some(format!(
                 "another agent spoke for {} less than {} s ago: run one agent per host",
                 beat.host,
@@ -331,10 +335,13 @@ impl Roster {
             Work::Ended { how, why, files } if mine => {
                 Fate::Ended { how: *how, why: why.clone(), evidence_kept: files.is_empty() }
             }
-            // Its memory of the run is gone, with the evidence.
-            Work::Idle if self.memory.go => {
-                let why = Some("the agent came back without its part of the run".to_owned());
-                Fate::Ended { how: Ended::AgentDied, why, evidence_kept: true }
+            // Its memory of the run is gone, and nobody can ask it for the evidence any more.
+            work if self.memory.go && (!mine || matches!(work, Work::Idle)) => {
+                let why = match &beat.run {
+                    Some(other) if !mine => format!("the agent has taken up another run, {other}"),
+                    _ => "the agent came back without its part of the run".to_owned(),
+                };
+                Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: true }
             }
             _ => Fate::Open,
         };

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use copies::{DiskOp, Found, LogExtent, Meta, PageCopy, PageRequest, Piece, Position, checksum};
-use edb::log::{DATA_START, SEGMENT_BYTES};
+use edb::log::{DATA_START, LogNames, SEGMENT_BYTES};
 use edb::page::{PageRef, page_flags};
 use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, LogStretch, Standby};
 use serde::{Deserialize, Serialize};
@@ -20,10 +20,14 @@ use smallvec::smallvec;
 use world::channel::oneshot;
 use world::{File, OpenMode, PageBuf, World};
 
-use crate::wire::{load_record, save_record};
+use crate::wire::{FRAME_BYTES_MAX, NEW, load_record, save_record};
 use crate::{Error, Result};
 
 const META: &str = "copy.meta";
+/// Logs that an instance holds in reserve, and more.
+const RESERVES_MAX: u8 = 0xF;
+/// Log that is sent at once. A generation may be longer than a frame.
+const PIECE_BYTES_MAX: u32 = FRAME_BYTES_MAX as u32 / 2;
 /// The only database of its log stream.
 const DATABASE: u8 = 1;
 
@@ -142,6 +146,17 @@ impl Files {
         let (from, bytes) = (LogPosition::new(1, 0, 0), founding.log.clone());
         store.store(&LogStretch { from, bytes, closes: false }).await?;
         save_record(world, &config.log_directory, META, &Meta::first()).await
+    }
+
+    pub(crate) fn makes(config: &InstanceConfig, name: &str) -> bool {
+        let logs = LogNames::new(&config.log_base);
+        let is_record = name.strip_suffix(NEW).unwrap_or(name) == META;
+        let is_database = |path: &str| path.rsplit('/').next() == Some(name);
+        is_record
+            || config.databases.iter().any(|database| is_database(&database.path))
+            || [logs.current(), logs.next(), logs.checkpoint()].iter().any(|own| own == name)
+            || logs.generation_of(name).is_some_and(|generation| logs.closed(generation) == name)
+            || (0..=RESERVES_MAX).any(|number| logs.reserve(number) == name)
     }
 
     async fn checkpoint(&self) -> Result<Position> {
@@ -266,8 +281,12 @@ impl Files {
         }
     }
 
-    /// Log for another copy.
+    /// Log for another copy, as much as fits into a message.
     pub(crate) async fn read_log(&self, from: Position, until: Position) -> Result<Option<Piece>> {
+        let segment = from.offset - from.offset % SEGMENT_BYTES as u32;
+        let reach = Position { offset: segment.saturating_add(PIECE_BYTES_MAX), ..from };
+        let goes_on = reach.offset < self.config.log_bytes;
+        let until = if goes_on { until.min(reach) } else { until };
         let (from, until) = (log_position(from), log_position(until));
         let stretch = match &self.mode {
             Mode::Active { instance, .. } => instance.read_log(from, until).await?,
@@ -461,7 +480,8 @@ mod tests {
     use world::sim::{Faults, PowerCut, SimConfig, Simulation};
 
     use super::*;
-    use crate::common::create;
+    use crate::common::{create, tree_number};
+    use crate::wire::{Frames, Message, frame};
 
     /// A leaf with these rows, written `writes` times.
     fn leaf(dbtime: u64, rows: &[(&[u8], &[u8])], writes: u32) -> Vec<u8> {
@@ -490,6 +510,62 @@ mod tests {
             assert_ne!(digest(&once), digest(&leaf(5, other, 1)), "{other:?}");
         }
         assert_ne!(digest(&once), digest(&leaf(6, &rows, 1)));
+    }
+
+    /// A frame for another copy, taken apart there.
+    fn sent(piece: Piece) -> Piece {
+        let lineage = copies::Lineage::first();
+        let (epoch, end, log_start) = (copies::Epoch(1), piece.end(), 1);
+        let message = copies::PeerMessage::Ship { epoch, lineage, end, log_start, piece: Some(piece) };
+        let mut frames = Frames::default();
+        frames.push(&frame(&Message::Peer { database: copies::DatabaseId(0), message }));
+        match frames.take().expect("it fits into a frame") {
+            Some(Message::Peer { message: copies::PeerMessage::Ship { piece: Some(piece), .. }, .. }) => {
+                piece
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_log_file_that_is_longer_than_a_message_comes_over_in_pieces() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let [source, target] = ["a", "b"].map(|name| {
+            let world = simulation.host(name);
+            ["/db", "/log"].iter().for_each(|volume| simulation.volume(name, volume, 1 << 30));
+            world
+        });
+        simulation.run_until(async {
+            let mut config = create(&source, 1, 1).await;
+            config.log_bytes = 9 << 20;
+            Files::found(&source, &config).await.expect("it is new");
+            let (mut files, _) = Files::open(&source, &config, 7).await.expect("it is there");
+            files.standby().await.expect("it is passive");
+            let instance = files.mount().await.expect("it is whole");
+            let (data, mut number) = (vec![7; 1500], 0u32);
+            while instance.durable_log().generation() == 1 {
+                let mut transaction = instance.begin();
+                for _ in 0..50 {
+                    number += 1;
+                    transaction
+                        .insert(1, tree_number(0), &number.to_be_bytes(), &data)
+                        .await
+                        .expect("there is room");
+                }
+                transaction.commit(engine::Durability::Durable).await.expect("it is open");
+            }
+            let (mut copy, _) = Files::open(&target, &config, 7).await.expect("it is empty");
+            let end = position(instance.durable_log());
+            let mut pieces = Vec::new();
+            while pieces.last().is_none_or(|(_, closes)| !closes) {
+                let from = position(copy.end());
+                let piece = files.read_log(from, end).await.expect("it can be read").expect("it is there");
+                let piece = sent(piece);
+                pieces.push((piece.bytes.len(), piece.closes));
+                copy.carry_out(DiskOp::Store(piece)).await.expect("it is what was written");
+            }
+            assert_eq!(pieces, [(4 << 20, false), (4 << 20, false), (1 << 20, true)]);
+        });
     }
 
     #[test]

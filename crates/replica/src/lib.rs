@@ -9,9 +9,11 @@
 //! 2. The clock is read before each input, so a host that hung finds its lease over before it does anything else.
 //! 3. A durable commit returns only after the machine has acknowledged it; if the copy stops being active first, the
 //!    commit returns an error.
-//! 4. A failed disk operation is the end of the copy's life here: nothing more is written or said.
+//! 4. A failed disk operation, or an instance that has stopped by itself, is the end of the copy's life here: it gives its
+//!    lease back, and nothing more is written or said.
 //!
-//! Limits: one database per log stream.
+//! Limits: one database per log stream. A damaged page of the active copy is not replaced: the machine never hears of it, and
+//! an open instance takes no page from outside.
 
 mod arbiter_host;
 #[cfg(test)]

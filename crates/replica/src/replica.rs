@@ -1,7 +1,7 @@
 //! One copy, running.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use copies::{
@@ -68,6 +68,8 @@ struct Driver {
     jobs: UnboundedSender<Job>,
     /// Saving of the checkpoint is on its way.
     saving: Cell<bool>,
+    /// Reads of pages that are on their way: who asks again meanwhile gets the answer to the first question.
+    reading: RefCell<BTreeSet<(HostId, u64)>>,
     /// Open for users.
     mounted: RefCell<Option<Rc<Instance>>>,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<()>>>,
@@ -97,6 +99,11 @@ impl Replica {
         Files::join(world, config, founding).await
     }
 
+    /// Whether copies make files of this name in the folders that `config` names.
+    pub fn makes_file(config: &InstanceConfig, name: &str) -> bool {
+        Files::makes(config, name)
+    }
+
     /// Starts the copy with what it has on disk.
     ///
     /// # Errors
@@ -118,6 +125,7 @@ impl Replica {
             links,
             jobs,
             saving: Cell::new(false),
+            reading: RefCell::default(),
             mounted: RefCell::default(),
             waiting: RefCell::default(),
             next_commit: Cell::new(0),
@@ -221,7 +229,11 @@ impl Driver {
             Effect::ToPeer(host, message) => self.links.to_peer(host, message),
             Effect::Disk { ticket, op } => self.enqueue(Job::Disk { ticket, op }),
             Effect::ReadLog { to, from, until } => self.enqueue(Job::ReadLog { to, from, until }),
-            Effect::ReadPages { to, nonce, request } => self.enqueue(Job::ReadPages { to, nonce, request }),
+            Effect::ReadPages { to, nonce, request } => {
+                if self.reading.borrow_mut().insert((to, nonce)) {
+                    self.enqueue(Job::ReadPages { to, nonce, request });
+                }
+            }
             Effect::ListPages { from } => self.enqueue(Job::ListPages { from }),
             Effect::Replay { to } => self.enqueue(Job::Replay { to }),
             Effect::Mount { epoch } => self.enqueue(Job::Mount { epoch }),
@@ -308,20 +320,24 @@ impl Driver {
                 let piece = files.read_log(from, until).await?;
                 Input::LogRead { to, piece }
             }
-            Job::ReadPages { to, nonce, request } => match files.read_pages(&request).await {
-                Ok(read) => Input::PagesRead {
-                    to,
-                    nonce,
-                    pages: read.pages,
-                    next: read.next,
-                    position: read.position,
-                },
-                // Whoever asked asks again; the damage itself is found by those who use the page.
-                Err(Error::Engine(engine::Error::DamagedPage { .. } | engine::Error::Refused(_))) => {
-                    return Ok(None);
+            Job::ReadPages { to, nonce, request } => {
+                let read = files.read_pages(&request).await;
+                self.reading.borrow_mut().remove(&(to, nonce));
+                match read {
+                    Ok(read) => Input::PagesRead {
+                        to,
+                        nonce,
+                        pages: read.pages,
+                        next: read.next,
+                        position: read.position,
+                    },
+                    // Whoever asked asks again; the damage itself is found by those who use the page.
+                    Err(Error::Engine(engine::Error::DamagedPage { .. } | engine::Error::Refused(_))) => {
+                        return Ok(None);
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
             Job::ListPages { from } => Input::PagesListed { from, pages: files.list_pages(from).await? },
             Job::Replay { to } => {
                 if !files.replay(to).await? {
@@ -372,7 +388,8 @@ impl Driver {
         files.unproven_pages().into_iter().for_each(|page| self.input(Input::PageDamaged { page }));
     }
 
-    /// Tells the machine how far the log of the active copy is.
+    /// Tells the machine how far the log of the active copy is, and when it goes no further: an instance that has failed at
+    /// its files is the end of this copy, which must not keep its lease.
     fn follow_log(self: &Rc<Self>, instance: &Rc<Instance>) {
         let (driver, instance) = (self.clone(), Rc::downgrade(instance));
         drop(self.world.spawn(async move {
@@ -382,7 +399,17 @@ impl Driver {
                 }
                 driver.input(Input::Appended { end: position(instance.log_end()) });
                 driver.input(Input::LogDurable { end: position(instance.durable_log()) });
-                if instance.log_moved().await.is_err() {
+                // It may have failed before anybody waited for it.
+                let moved = match instance.check() {
+                    Ok(()) => instance.log_moved().await,
+                    failed => failed,
+                };
+                if let Err(error) = moved {
+                    // One that is being closed has stopped, too.
+                    let is_open = |open: &Rc<Instance>| Rc::ptr_eq(open, &instance);
+                    if driver.mounted.borrow().as_ref().is_some_and(is_open) {
+                        driver.fail(error.into());
+                    }
                     return;
                 }
             }

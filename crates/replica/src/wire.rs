@@ -18,8 +18,11 @@ use crate::{Error, Result};
 /// Version of everything in here. Hosts that speak another one do not talk to each other.
 pub const VERSION: u32 = 2;
 
-/// A message with a whole log generation or a stretch of pages, and room to spare.
+/// A message with a piece of log or a stretch of pages, and room to spare.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
+
+/// Ends the name of a record that is being written.
+pub(crate) const NEW: &str = ".new";
 
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,7 +180,7 @@ pub(crate) async fn save_record<T: Serialize>(
     bytes.extend_from_slice(&copies::checksum(&body).to_le_bytes());
     bytes.extend_from_slice(&body);
     bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
-    let (path, fresh) = (format!("{folder}/{name}"), format!("{folder}/{name}.new"));
+    let (path, fresh) = (format!("{folder}/{name}"), format!("{folder}/{name}{NEW}"));
     if world.entry(&fresh).await?.is_some() {
         world.remove(&fresh).await?;
     }

@@ -18,7 +18,7 @@ use engine::{Durability, Instance, InstanceConfig, LogStore, Standby};
 use replica::wire::Message;
 use replica::{ArbiterHost, Links, Network, Replica, ReplicaConfig};
 use smallvec::smallvec;
-use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, Simulation};
+use world::sim::{Faults, FixedLatency, FixedLatencyTimes, OpKind, PowerCut, SimConfig, Simulation};
 use world::{Duration, OpenMode, PageBuf, World};
 
 const ARBITER: HostId = HostId(99);
@@ -400,6 +400,74 @@ fn every_commit_returns_where_the_active_copy_loses_its_lease() {
     cluster.clients.set(false);
     cluster.run(5_000).unwrap();
     assert_eq!(cluster.returned.get(), cluster.begun.get());
+}
+
+#[test]
+fn a_write_that_fails_under_the_active_copy_ends_it_and_another_one_takes_over() {
+    let mut cluster = Cluster::new(3, 3, Dial::Lossless);
+    cluster.settle(20_000).unwrap();
+    cluster.clients.set(false);
+    cluster.run(3_000).unwrap();
+    let holder = cluster.settle(20_000).unwrap();
+    // Nothing else is written by now: the first write is the log of the next commit.
+    let instance = cluster.nodes[&holder].replica.instance().unwrap();
+    let faults = Faults { fail_nth: Some((OpKind::Write, 1)), ..Faults::default() };
+    cluster.sim.set_faults(faults);
+    cluster.sim.run_until(commit(&instance, 1_000_000, &mut Random::new(3))).unwrap_err();
+    drop(instance);
+    let clock = cluster.worlds[&ARBITER].clone();
+    cluster.sim.run_until(clock.sleep(MS * 100));
+    let status = cluster.nodes[&holder].replica.status();
+    assert_eq!(status.active_in, None);
+    assert!(status.failure.is_some(), "it says why");
+    cluster.sim.run_until(clock.sleep(MS * 2_000));
+    assert_ne!(cluster.active(), [], "another copy has taken over");
+    cluster.crash(holder);
+    cluster.restart(holder);
+    cluster.check_all().unwrap();
+}
+
+/// Counts the answers of a copy.
+#[derive(Default)]
+struct Answers(Cell<u32>);
+
+impl Links for Answers {
+    fn to_arbiter(&self, _message: copies::ToArbiter) {}
+
+    fn to_peer(&self, _host: HostId, message: copies::PeerMessage) {
+        self.0.set(self.0.get() + u32::from(matches!(message, copies::PeerMessage::Pages { .. })));
+    }
+}
+
+#[test]
+fn a_question_that_is_repeated_before_it_is_answered_is_answered_once() {
+    let sim = Simulation::new(1, SimConfig::default());
+    let world = sim.host("h");
+    ["/db", "/log"].iter().for_each(|volume| sim.volume("h", volume, 1 << 30));
+    let answers = Rc::new(Answers::default());
+    sim.run_until(async {
+        let instance = create(&world, 1, 1).await;
+        Replica::found(&world, &instance).await.unwrap();
+        let config = ReplicaConfig { instance, tick: MS * 20, checkpoint_every: MS * 700 };
+        let (spec, links) = (spec(2, Dial::Lossless), answers.clone());
+        let copy = Replica::start(&world, spec, HostId(0), Boot(1), config, links).await.unwrap();
+        world.sleep(MS * 1_000).await;
+        let ask = || {
+            let message = copies::PeerMessage::FetchPages {
+                epoch: copies::Epoch(0),
+                nonce: 1,
+                request: copies::PageRequest::List(vec![5]),
+                at_least: copies::Position::START,
+            };
+            copy.from_peer(HostId(1), message);
+        };
+        (0..5).for_each(|_| ask());
+        world.sleep(MS * 1_000).await;
+        assert_eq!(answers.0.get(), 1);
+        ask();
+        world.sleep(MS * 1_000).await;
+        assert_eq!(answers.0.get(), 2, "that answer may have been lost");
+    });
 }
 
 /// Damages a page of the copy on `host`, which is down, that its log changes and does not have as a whole; if there is one.

@@ -68,6 +68,10 @@ pub struct Summary {
     /// Longest time without an acknowledged batch, from the first failure on.
     pub wait_ms: u64,
     epoch: Epoch,
+    /// Whether the activation of an epoch may have lost commits, by the arbiter's word.
+    may_lose: BTreeMap<Epoch, bool>,
+    /// What was lost, with the epochs in which users had worked before and found it missing.
+    losses: Vec<(Epoch, Epoch, u64)>,
     promised: BTreeMap<u32, u32>,
     full_copies: BTreeSet<usize>,
     /// Hosts that are cut off, by an open failure: nobody can use their copies, however whole.
@@ -134,6 +138,7 @@ impl Ledger {
             *summary = Summary {
                 active_on: summary.active_on,
                 epoch: summary.epoch,
+                may_lose: std::mem::take(&mut summary.may_lose),
                 promised: std::mem::take(&mut summary.promised),
                 acknowledged_ms: summary.acknowledged_ms,
                 failures: std::mem::take(&mut summary.failures),
@@ -196,6 +201,9 @@ impl Ledger {
                 };
                 let lost: u64 = summary.promised.iter().map(missing).sum();
                 summary.lost += lost;
+                if lost > 0 {
+                    summary.losses.push((summary.epoch, epoch, lost));
+                }
                 summary.promised = found;
                 summary.epoch = summary.epoch.max(epoch);
                 summary.activations += 1;
@@ -282,6 +290,7 @@ impl Ledger {
         let (summary, name) = (&mut self.databases[database], &self.site.databases[database].name);
         match event {
             ArbiterEvent::Activated { holder, epoch, loss } => {
+                summary.may_lose.insert(epoch, loss.is_some());
                 let mut text = format!("the arbiter activates {name} (epoch {})", epoch.0);
                 if let Some(loss) = loss {
                     summary.lost_generations.0 += loss.missing_generations;
@@ -334,6 +343,8 @@ impl Ledger {
                 };
                 let lost = f64::from(summary.lost_generations.1);
                 verdicts.push(rule.judge(test, origin(), Some(lost), bound.into()));
+                let what = "acknowledged change is lost by an activation that was to lose none";
+                verdicts.push(none("drill_lost_commits", what, summary.lost_unannounced()));
             }
             verdicts.push(none("drill_two_active", "batch acknowledged by two active copies", summary.late));
             verdicts.push(none("drill_copies_equal", "page on which copies differ", summary.compared.2));
@@ -417,6 +428,17 @@ fn hit_hosts<'a>(
 }
 
 impl Summary {
+    /// Acknowledged changes that are gone although no activation since was to lose any. Where the arbiter's word is not known,
+    /// because it died before it wrote that down, nothing is held against the copies.
+    fn lost_unannounced(&self) -> u64 {
+        let is_announced = |before: Epoch, epoch: Epoch| {
+            let mut since = self.may_lose.iter().filter(|(at, _)| before < **at && **at < epoch);
+            self.may_lose.get(&epoch) != Some(&false) || since.any(|(_, may_lose)| *may_lose)
+        };
+        let unannounced = self.losses.iter().filter(|(before, epoch, _)| !is_announced(*before, *epoch));
+        unannounced.map(|(_, _, lost)| lost).sum()
+    }
+
     /// A batch is acknowledged now, or nobody waits for one any more.
     fn waited_until(&mut self, now_ms: u64) {
         if let (Some(since_ms), Some(_)) = (self.acknowledged_ms, self.hurt_ms) {
@@ -507,7 +529,11 @@ mod tests {
     "#;
 
     fn site() -> (DrillSpec, Rc<Site>) {
-        let solution = Solution::parse(TEXT, "ledger.toml").expect("it is valid");
+        site_of(TEXT)
+    }
+
+    fn site_of(text: &str) -> (DrillSpec, Rc<Site>) {
+        let solution = Solution::parse(text, "ledger.toml").expect("it is valid");
         let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
         let drill = test.drill.clone().expect("a drill");
         let site = Site::of(&solution, &test, &drill).expect("it has copies");
@@ -549,6 +575,32 @@ mod tests {
         };
         assert_eq!(broken(found(5)), Vec::<String>::new());
         assert_eq!(broken(found(4)), ["drill_lost_commits"]);
+    }
+
+    #[test]
+    fn a_lossy_dial_excuses_what_an_activation_said_that_it_may_lose_and_nothing_else() {
+        let lossy = TEXT.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+        let fork = copies::Position::of_generation(3);
+        let loss = Some(copies::Loss { fork, missing_generations: 1, bound_generations: 3 });
+        let broken = |said: &[(u32, Option<copies::Loss>)]| {
+            let mut ledger = Ledger::new(site_of(&lossy).1);
+            ledger.observe(0, HostId(0), opened(1, 0));
+            ledger.begin_window();
+            ledger.observe(1, HostId(0), acknowledged(1, 5));
+            for &(epoch, loss) in said {
+                let holder = HostId(1);
+                ledger.decided(0, ArbiterEvent::Activated { holder, epoch: Epoch(epoch), loss });
+            }
+            ledger.observe(2, HostId(1), opened(3, 4));
+            let failed =
+                ledger.judge(1, 60_000).into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+            failed.map(|verdict| verdict.rule).collect::<Vec<_>>()
+        };
+        assert_eq!(broken(&[(3, loss)]), Vec::<String>::new());
+        assert_eq!(broken(&[(2, loss), (3, None)]), Vec::<String>::new(), "nobody has worked in epoch 2");
+        assert_eq!(broken(&[]), Vec::<String>::new(), "nobody knows what the arbiter said");
+        assert_eq!(broken(&[(3, None)]), ["drill_lost_commits"]);
+        assert_eq!(broken(&[(1, loss), (3, None)]), ["drill_lost_commits"], "that was before");
     }
 
     #[test]

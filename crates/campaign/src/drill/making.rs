@@ -40,7 +40,7 @@ pub async fn found_first(site: &Site, host: usize, world: &World) -> Result<(), 
         let Some(place) = site.place(database, host) else { continue };
         make_folders(world, &place.dir).await?;
         make_folders(world, &place.log_dir).await?;
-        empty(world, place).await?;
+        empty(world, site, database, place).await?;
         if site.databases[database].places[0].host == host {
             let config = create(site, database, place, world).await?;
             Replica::found(world, &config).await?;
@@ -49,10 +49,19 @@ pub async fn found_first(site: &Site, host: usize, world: &World) -> Result<(), 
     Ok(())
 }
 
-/// Removes all files of a copy.
-pub(super) async fn empty(world: &World, place: &CopyPlace) -> Result<(), CampaignError> {
+/// Removes all files of a copy. What somebody else has put beside them stays.
+pub(super) async fn empty(
+    world: &World,
+    site: &Site,
+    database: usize,
+    place: &CopyPlace,
+) -> Result<(), CampaignError> {
+    let config = site.instance_config(database, place, &Counters::default(), &Counters::default());
     for folder in [&place.dir, &place.log_dir] {
         for entry in world.list(folder).await? {
+            if !Replica::makes_file(&config, &entry.name) {
+                continue;
+            }
             world.remove(&format!("{folder}/{}", entry.name)).await?;
         }
         world.sync_dir(folder).await?;
@@ -74,4 +83,84 @@ async fn create(
     let path = database_path(&place.dir, &site.databases[database].name);
     engine::create_database(world, &path, image, codec, &counters, &progress, &stop).await?;
     Ok(site.instance_config(database, place, &counters, &Counters::default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use solution::Solution;
+    use world::OpenMode;
+    use world::sim::{SimConfig, Simulation};
+
+    use super::*;
+
+    const TEXT: &str = r#"
+        [solution]
+        name = "making"
+        schema = 1
+        [profile]
+        exchange = "2016"
+        mailboxes = 10
+        messages_per_day = 150
+        quota_mb = 64
+        [dag]
+        databases = 1
+        [copies]
+        per_site = [2]
+        [[layout.database]]
+        name = "DB1"
+        copies = [["h1", 1], ["h2", 2]]
+        [[host]]
+        name = "h{n}"
+        count = 2
+        [[volume]]
+        name = "V"
+        path = "/v"
+        capacity_gib = 100
+        [[instance]]
+        name = "DB"
+        volume = "V"
+        [sizing]
+        database_mib = 64
+        [load]
+        batches_per_s = 1
+        [[test]]
+        kind = "drill"
+        duration_s = 60
+        [test.drill]
+        [[test.drill.event]]
+        kind = "host_killed"
+        host = "h1"
+        at_s = 10
+    "#;
+
+    fn site() -> Site {
+        let solution = Solution::parse(TEXT, "making.toml").expect("it is valid");
+        let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
+        Site::of(&solution, &test, test.drill.as_ref().expect("a drill")).expect("it has copies")
+    }
+
+    #[test]
+    fn only_the_files_of_a_copy_are_removed() {
+        let site = site();
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("h1");
+        simulation.volume("h1", "/v", 1 << 30);
+        let place = site.place(0, 0).expect("it has a copy there");
+        let of_copy = ["DB1.edb", "E00.log", "E00tmp.log", "E000000001A.log", "E00res00001.jrs", "E00.chk"];
+        let of_others = ["thesis.edb", "E00.log.old", "E00000012.log", "DB1.edb.gz", "notes"];
+        let left = simulation.run_until(async {
+            make_folders(&world, &place.dir).await.expect("there is room");
+            for name in of_copy.iter().chain(&of_others).chain(&["copy.meta", "copy.meta.new"]) {
+                let path = format!("{}/{name}", place.dir);
+                world.open(&path, OpenMode::CreateNew).await.expect("it is new");
+            }
+            empty(&world, &site, 0, place).await.expect("they can be removed");
+            world.list(&place.dir).await.expect("it is there")
+        });
+        let mut left: Vec<String> = left.into_iter().map(|entry| entry.name).collect();
+        left.sort();
+        let mut expected = of_others.map(str::to_owned);
+        expected.sort();
+        assert_eq!(left, expected);
+    }
 }

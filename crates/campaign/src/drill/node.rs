@@ -316,7 +316,7 @@ impl Node {
         self.0.boot.set(self.0.boot.get() + 1);
         for database in self.0.on_volume(volume) {
             let Some(place) = self.0.site.place(database, self.0.host) else { continue };
-            empty(&self.0.world, place).await?;
+            empty(&self.0.world, &self.0.site, database, place).await?;
             self.0.start_copy(database).await?;
         }
         Ok(())

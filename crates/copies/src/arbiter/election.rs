@@ -20,6 +20,8 @@ pub(super) struct Election {
     target: Option<HostId>,
     failed: BTreeSet<HostId>,
     catching_up: Option<CatchUp>,
+    /// Candidates that could not fetch in time what others hold more.
+    overdue: BTreeSet<HostId>,
 }
 
 #[derive(Clone, Copy)]
@@ -61,6 +63,7 @@ impl Database {
             target,
             failed,
             catching_up: None,
+            overdue: BTreeSet::new(),
         });
     }
 
@@ -92,8 +95,14 @@ impl Database {
     }
 
     fn decide(&mut self, turn: &mut Turn<'_>) {
+        if let Stage::Electing(election) = &mut self.stage
+            && let Some(late) = election.catching_up.take_if(|current| turn.now_ms >= current.deadline_ms)
+        {
+            election.overdue.insert(late.candidate);
+        }
         let Stage::Electing(election) = &self.stage else { return };
-        let (failed, catching_up, epoch) = (election.failed.clone(), election.catching_up, election.epoch);
+        let (failed, overdue) = (election.failed.clone(), election.overdue.clone());
+        let (catching_up, epoch) = (election.catching_up, election.epoch);
         let reference = match self.reference(election) {
             Ok(reference) => reference,
             Err(why) => return self.stay_dismounted(why, turn),
@@ -102,14 +111,11 @@ impl Database {
         let mut why = WhyDismounted::NoCandidate;
         for candidate in ranked.iter().filter(|candidate| !failed.contains(&candidate.host)) {
             // What others hold more is fetched first, if it can be had in time.
-            if candidate.end < reference.end {
-                match catching_up.filter(|current| current.candidate == candidate.host) {
-                    None => return self.order_catch_up(candidate.host, reference.source, turn),
-                    Some(current) if turn.now_ms < current.deadline_ms => {
-                        return self.repeat_catch_up(current, turn);
-                    }
-                    Some(_) => {}
-                }
+            if candidate.end < reference.end && !overdue.contains(&candidate.host) {
+                return match catching_up.filter(|current| current.candidate == candidate.host) {
+                    None => self.order_catch_up(candidate.host, reference.source, turn),
+                    Some(current) => self.repeat_catch_up(current, turn),
+                };
             }
             match self.mount_loss(candidate, &reference) {
                 Ok(loss) => {
@@ -220,9 +226,7 @@ impl Database {
         if let Stage::Electing(election) = &mut self.stage {
             // Those that failed are tried again when nobody else is left, and so is fetching what they lack.
             election.failed.clear();
-            if election.catching_up.is_some_and(|current| turn.now_ms >= current.deadline_ms) {
-                election.catching_up = None;
-            }
+            election.overdue.clear();
         }
         if self.why_dismounted != Some(why) {
             self.why_dismounted = Some(why);

@@ -45,7 +45,7 @@ enum Pending {
     Erased,
     LogStarted { generation: u32 },
     StretchWritten,
-    PatchWritten { patch: Option<PageRequest>, pages: u32, position: Position },
+    PatchWritten { pages: Vec<u32>, position: Position },
     Repaired { page: u32 },
     Dropped,
 }
@@ -314,9 +314,7 @@ impl Copy {
             Pending::Cut { to } => self.on_cut(to),
             Pending::Erased => self.on_erased(),
             Pending::LogStarted { generation } => self.on_log_started(generation, out),
-            Pending::PatchWritten { patch, pages, position } => {
-                self.on_patch_written(patch, pages, position, out);
-            }
+            Pending::PatchWritten { pages, position } => self.on_patch_written(&pages, position, out),
             Pending::Repaired { page } => {
                 if let Role::Active(active) = &mut self.role {
                     active.repairs.remove(&page);

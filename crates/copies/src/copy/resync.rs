@@ -178,7 +178,11 @@ impl Copy {
                 PageRequest::List(pages[..pages.len().min(PAGES_PER_REQUEST)].to_vec())
             }
         };
-        let nonce = self.nonce();
+        // What is asked again is the same question: an answer that takes longer than the patience is good, too.
+        let nonce = match self.fetching {
+            Some((unanswered, _)) => unanswered,
+            None => self.nonce(),
+        };
         self.fetching = Some((nonce, now_ms));
         let message = PeerMessage::FetchPages { epoch, nonce, request, at_least: self.end() };
         out.push(Effect::ToPeer(source, message));
@@ -204,44 +208,38 @@ impl Copy {
         if !is_expected || !from_active || self.patching || self.settling.is_some() || self.log.is_none() {
             return;
         }
-        let rest = match &self.meta.patch {
-            None => return,
-            Some(PageRequest::From(_)) => next.map(PageRequest::From),
-            Some(PageRequest::List(list)) => {
-                let got = |page: &u32| pages.iter().any(|copy| copy.page == *page);
-                let rest: Vec<u32> = list.iter().copied().filter(|page| !got(page)).collect();
-                (!rest.is_empty()).then_some(PageRequest::List(rest))
-            }
-        };
+        let Some(patch) = &mut self.meta.patch else { return };
         self.meta.needed_to = self.meta.needed_to.max(position);
         self.fetching = None;
-        if let Some(PageRequest::From(_)) = rest {
+        if let (PageRequest::From(first), Some(next)) = (patch, next) {
             // A seeding that is interrupted starts over, so how far it is need not be on disk.
-            self.meta.patch = rest;
+            *first = next;
             self.disk(DiskOp::WritePages(pages), Pending::StretchWritten, out);
             return;
         }
         // The point up to which the log must reach is on disk before the first page that needs it.
         self.save(false, false, false, out);
         self.patching = true;
-        let pending = Pending::PatchWritten { patch: rest, pages: pages.len() as u32, position };
+        let pending = Pending::PatchWritten { pages: pages.iter().map(|copy| copy.page).collect(), position };
         self.disk(DiskOp::WritePages(pages), pending, out);
     }
 
-    pub(super) fn on_patch_written(
-        &mut self,
-        patch: Option<PageRequest>,
-        pages: u32,
-        position: Position,
-        out: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_patch_written(&mut self, written: &[u32], position: Position, out: &mut Vec<Effect>) {
         self.patching = false;
         self.meta.needed_to = self.meta.needed_to.max(position);
-        if patch.is_none() {
-            let was_seeding = matches!(self.meta.patch, Some(PageRequest::From(_)));
-            out.push(Effect::Event(if was_seeding { Event::Seeded } else { Event::Resynced { pages } }));
+        // More pages may have been found damaged since these were asked for.
+        let (rest, event) = match self.meta.patch.take() {
+            Some(PageRequest::List(mut pages)) => {
+                pages.retain(|page| !written.contains(page));
+                (pages, Event::Resynced { pages: written.len() as u32 })
+            }
+            _ => (Vec::new(), Event::Seeded),
+        };
+        if rest.is_empty() {
+            out.push(Effect::Event(event));
+        } else {
+            self.meta.patch = Some(PageRequest::List(rest));
         }
-        self.meta.patch = patch;
         self.save(false, true, false, out);
     }
 }

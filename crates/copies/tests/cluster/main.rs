@@ -10,6 +10,7 @@ mod drills;
 mod faults;
 mod history;
 mod hostile;
+mod machines;
 mod model;
 mod planted;
 mod random;
