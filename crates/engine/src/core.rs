@@ -11,6 +11,7 @@ use std::rc::Rc;
 use btree::log_record::{encode_changes, encode_page_image};
 use btree::space;
 use btree::{LogRecord, MiniTransaction, Pager, PlainCoding, Stop};
+use edb::header::State;
 use world::sync::Notify;
 use world::{LocalFuture, World};
 
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) cleanup: Notify,
     /// Holds durable commits up.
     pub(crate) commit_gate: RefCell<Option<Rc<dyn CommitGate>>>,
+    /// The instance is being closed: transactions of others are taken back, and end in no other way.
+    pub(crate) closing: Cell<bool>,
     /// Where redo would begin after a crash now.
     pub(crate) durable_checkpoint: Cell<LogPosition>,
     /// The bytes of the record being made.
@@ -69,6 +72,7 @@ impl Core {
             rolled: Notify::new(),
             cleanup: Notify::new(),
             commit_gate: RefCell::default(),
+            closing: Cell::new(false),
             durable_checkpoint: Cell::default(),
             scratch: RefCell::default(),
         };
@@ -131,10 +135,18 @@ impl Core {
         }
     }
 
+    /// Fails once the instance is being closed: what comes then would not be taken back, nor written.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closing.get() { Err(Error::Refused("it is being closed".to_owned())) } else { Ok(()) }
+    }
+
     /// Invariant 1 of this module: no wait in here.
     fn log_and_apply(&self, db: u8, mut mini: MiniTransaction) -> Result<()> {
         if mini.changes.is_empty() && mini.undo.is_none() && !mini.compensates {
             return Ok(());
+        }
+        if mini.transaction.is_some() && !mini.compensates {
+            self.check_open()?;
         }
         let mut transactions = self.transactions.borrow_mut();
         if let (Some(undo), false) = (&mini.undo, mini.compensates) {
@@ -213,15 +225,12 @@ impl Core {
     /// Makes a database larger by at least `least_pages` in one piece.
     async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
         let database = self.database(db)?.clone();
-        if database.extending.replace(true) {
+        let Some(_turn) = database.begin_extending() else {
             // Somebody is at it; the caller tries again with what that gave.
-            database.extended.wait().await;
+            database.extended().await;
             return self.fate.check();
-        }
-        let extended = self.extend_alone(&database, least_pages).await;
-        database.extending.set(false);
-        database.extended.notify_all();
-        extended
+        };
+        self.extend_alone(&database, least_pages).await
     }
 
     async fn extend_alone(&self, database: &Database, least_pages: u32) -> Result<()> {
@@ -236,12 +245,16 @@ impl Core {
         database.lengthen_file(pages).await?;
         database.length_logged.set(database.length_logged.get().min(self.log.tip()));
         self.append(&LogRecord::Extend { db: database.id, before, pages });
-        self.change(database.id, None, |pager| Ok((space::grow_database(pager, before, pages)?, ()))).await?;
-        database.pages.set(pages);
-        // It syncs the file: what other pages lack after a failure, no later sync brings.
+        let step = |pager: &dyn Pager| Ok((space::grow_database(pager, before, pages)?, ()));
+        let grown = self.change(database.id, None, step).await;
+        if grown.is_ok() {
+            database.pages.set(pages);
+        }
+        // It syncs the file: what other pages lack after a failure, no later sync brings. A growth that nobody uses must not hold
+        // the checkpoint.
         self.fate.require(database.update_header(|_| ()).await)?;
         database.length_logged.set(POSITION_END);
-        Ok(())
+        grown
     }
 
     /// The position at which redo would have to begin now.
@@ -262,7 +275,12 @@ impl RollHook for Core {
             let first = self.checkpoint_position().generation();
             for database in &self.databases {
                 database
-                    .update_header(|header| header.set_generations(first, generation, generation))
+                    .update_header(|header| {
+                        // One that has been closed needs no log any more.
+                        if header.state() == State::Dirty {
+                            header.set_generations(first, generation, generation);
+                        }
+                    })
                     .await?;
             }
             Ok(())

@@ -10,6 +10,7 @@
 //!    gives that space up and takes it anew, and what lies behind the last page that the trees know of goes.
 
 use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use btree::{NodeFunction, PageCoding};
@@ -41,8 +42,8 @@ pub(crate) struct Database {
     /// Pages that the trees know of; the file may be longer.
     pub(crate) pages: Cell<u32>,
     /// One extension at a time: taken by who extends.
-    pub(crate) extending: Cell<bool>,
-    pub(crate) extended: world::sync::Notify,
+    extending: Cell<bool>,
+    extended: world::sync::Notify,
     /// The oldest record of a new length that may not be durable.
     pub(crate) length_logged: Cell<LogPosition>,
     /// Taken out while it is being written: one writer at a time.
@@ -108,10 +109,7 @@ impl Database {
 
     /// A copy of the header as it is now.
     pub(crate) async fn header(&self) -> DatabaseHeader {
-        let header = self.take_header().await;
-        let copy = header.clone();
-        self.put_header(header);
-        copy
+        self.take_header().await.clone()
     }
 
     /// The next value of the modification counter.
@@ -125,9 +123,26 @@ impl Database {
         let mut header = self.take_header().await;
         header.set_dbtime(self.dbtime.get());
         change(&mut header);
-        let written = header::write(&mut header, &self.file, IoClass::HousekeepingWrite).await;
-        self.put_header(header);
-        written
+        header::write(&mut header, &self.file, IoClass::HousekeepingWrite).await
+    }
+
+    /// The turn to extend the file; `None` if somebody has it.
+    pub(crate) fn begin_extending(&self) -> Option<Extending<'_>> {
+        // Not `then_some`: a turn that is made and dropped gives back that of somebody else.
+        (!self.extending.replace(true)).then(|| Extending(self))
+    }
+
+    /// Waits until whoever extends the file has ended.
+    pub(crate) async fn extended(&self) {
+        self.extended.wait().await;
+    }
+
+    /// Waits until nobody changes the file's length or its header.
+    pub(crate) async fn settled(&self) {
+        while self.extending.get() {
+            self.extended().await;
+        }
+        drop(self.take_header().await);
     }
 
     pub(crate) async fn attach(
@@ -165,17 +180,51 @@ impl Database {
         Ok(is_long)
     }
 
-    async fn take_header(&self) -> DatabaseHeader {
+    async fn take_header(&self) -> TakenHeader<'_> {
         loop {
             if let Some(header) = self.header.take() {
-                return header;
+                return TakenHeader { database: self, header: Some(header) };
             }
             self.header_free.wait().await;
         }
     }
+}
 
-    fn put_header(&self, header: DatabaseHeader) {
-        *self.header.borrow_mut() = Some(header);
-        self.header_free.notify_all();
+/// The turn to extend a file: given back when it is dropped, so that a future that is let go of in the middle stops nobody.
+pub(crate) struct Extending<'a>(&'a Database);
+
+impl Drop for Extending<'_> {
+    fn drop(&mut self) {
+        self.0.extending.set(false);
+        self.0.extended.notify_all();
+    }
+}
+
+/// The header, taken to be read or written; it goes back when it is dropped.
+struct TakenHeader<'a> {
+    database: &'a Database,
+    header: Option<DatabaseHeader>,
+}
+
+const TAKEN: &str = "it is given back only when it is dropped";
+
+impl Deref for TakenHeader<'_> {
+    type Target = DatabaseHeader;
+
+    fn deref(&self) -> &DatabaseHeader {
+        self.header.as_ref().expect(TAKEN)
+    }
+}
+
+impl DerefMut for TakenHeader<'_> {
+    fn deref_mut(&mut self) -> &mut DatabaseHeader {
+        self.header.as_mut().expect(TAKEN)
+    }
+}
+
+impl Drop for TakenHeader<'_> {
+    fn drop(&mut self) {
+        *self.database.header.borrow_mut() = self.header.take();
+        self.database.header_free.notify_all();
     }
 }

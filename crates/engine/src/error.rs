@@ -58,5 +58,12 @@ pub enum Error {
     Stopped(String),
 }
 
+impl Error {
+    /// Whether a read met the end of its file.
+    pub(crate) fn is_short_read(&self) -> bool {
+        matches!(self, Error::World(error) if error.kind == world::ErrorKind::ShortRead)
+    }
+}
+
 /// Result of an engine operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -64,6 +64,7 @@ impl Instance {
         db: u8,
         step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
+        self.core.check_open()?;
         self.core.log.check_space()?;
         self.core.change(db, None, step).await
     }
@@ -138,8 +139,12 @@ impl Instance {
     pub async fn close(self) -> Result<()> {
         self.ended.set(true);
         let core = self.core.clone();
+        core.closing.set(true);
         let closed = self.close_files().await;
-        core.fate.require(closed)?;
+        if let Err(error) = core.fate.require(closed) {
+            self.abandon().await;
+            return Err(error);
+        }
         // Whoever still holds a transaction gets an answer.
         core.fate.fail(&Error::Refused("it was closed".to_owned()));
         Ok(())
@@ -178,6 +183,9 @@ impl Instance {
         // The log writer ends with the failure; what it says is that failure.
         let _ = self.core.log.close().await;
         self.core.cache.writes_ended().await;
+        for database in &self.core.databases {
+            database.settled().await;
+        }
     }
 
     async fn stop_tasks(&self) {
@@ -319,11 +327,23 @@ impl Opening {
         );
         let hook: Rc<dyn crate::log::writer::RollHook> = core.clone();
         core.log.set_hook(Rc::downgrade(&hook));
-        self.undo(&core, &mut report).await?;
-        for database in &self.databases {
-            attach(&core, database).await?;
+        match self.take_into_use(&core, &mut report).await {
+            Ok(()) => Ok((core, report)),
+            Err(error) => {
+                self.fate.fail(&error);
+                // The log writer ends with the failure; what it says is that failure.
+                let _ = core.log.close().await;
+                Err(error)
+            }
         }
-        Ok((core, report))
+    }
+
+    async fn take_into_use(&self, core: &Core, report: &mut RecoveryReport) -> Result<()> {
+        self.undo(core, report).await?;
+        for database in &self.databases {
+            attach(core, database).await?;
+        }
+        Ok(())
     }
 
     fn log_config(&self, signature: Signature) -> LogConfig {

@@ -8,7 +8,7 @@ use results::IoClass;
 use world::{Duration, OpenMode, Time, World};
 
 use crate::config::DatabaseConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::io::IoFile;
 use crate::pieces::{PageFindings, Pieces};
@@ -65,7 +65,7 @@ impl Instance {
             class: IoClass::MaintenanceRead,
             in_use: true,
         };
-        pass_after_pass(&pieces, config, stop, || core.fate.check()).await
+        pass_after_pass(&pieces, config, stop, || core.fate.check(), |_| false).await
     }
 }
 
@@ -90,7 +90,9 @@ pub async fn maintain_in_recovery(
         class: IoClass::MaintenanceRead,
         in_use: true,
     };
-    pass_after_pass(&pieces, config, stop, || Ok(())).await
+    // A file that redo cuts and makes longer at once has its old size again when it is asked.
+    let mends_itself = |error: &Error| error.is_short_read();
+    pass_after_pass(&pieces, config, stop, || Ok(()), mends_itself).await
 }
 
 async fn pass_after_pass(
@@ -98,6 +100,7 @@ async fn pass_after_pass(
     config: &MaintenanceConfig,
     stop: &StopSignal,
     check: impl Fn() -> Result<()>,
+    mends_itself: impl Fn(&Error) -> bool,
 ) -> Result<MaintenanceReport> {
     let mut report = MaintenanceReport::default();
     let mut offset = 0;
@@ -107,7 +110,7 @@ async fn pass_after_pass(
         let bytes = config.read_bytes.min(end.saturating_sub(offset));
         match pieces.read(offset, bytes, &mut report.findings).await {
             // Recovery has given this space back meanwhile.
-            Err(_) if pieces.size().await? < end => continue,
+            Err(error) if mends_itself(&error) || pieces.size().await? < end => continue,
             read => read?,
         };
         offset += bytes;

@@ -135,10 +135,12 @@ impl Transaction {
     /// Ends the transaction; its changes stay.
     ///
     /// # Errors
-    /// If the instance has stopped: then nobody knows before the next recovery whether the commit survived.
+    /// If the instance has stopped: then nobody knows before the next recovery whether the commit survived. If it is being
+    /// closed: then the changes are taken back.
     pub async fn commit(mut self, durability: Durability) -> Result<()> {
         self.ended = true;
         self.core.fate.check()?;
+        self.core.check_open()?;
         if !self.core.transactions.borrow().has_changed(self.id) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{check_structure, create, scan, tree_number};
-use engine::{Durability, Instance, InstanceConfig};
+use engine::{Durability, Error, Instance, InstanceConfig};
 use world::sim::{
     FixedLatency, FixedLatencyTimes, RequestId, SimConfig, Simulation, StorageModel, StorageOp,
     StorageRequest, VolumeId,
@@ -168,5 +168,92 @@ fn a_cache_that_only_grows_is_brought_back_to_its_size() {
         world.sleep(Duration::from_secs(5)).await;
         let status = instance.cache_status();
         assert!(status.resident_bytes <= status.capacity_bytes, "{status:?}");
+    });
+}
+
+/// What closes an instance takes back what is open: nobody else's commit comes between.
+#[test]
+fn a_transaction_that_goes_on_while_the_instance_closes_is_refused_and_taken_back() {
+    let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));
+    sim.run_until(async {
+        const ROWS: u32 = 3000;
+        let (config, instance) = with_rows(&world, ROWS).await;
+        let (mut changed, mut begun, key) = (instance.begin(), instance.begin(), 7u32.to_be_bytes());
+        changed.replace(1, tree_number(0), &key, &[2; 300]).await.unwrap();
+        world.sleep(SLOW_AFTER).await;
+        let closing = world.spawn(instance.close());
+        world.sleep(Duration::from_secs(5)).await;
+        let refused = begun.insert(1, tree_number(0), &ROWS.to_be_bytes(), &[2; 300]).await;
+        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+        let refused = changed.commit(Durability::Durable).await;
+        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
+        closing.await.unwrap();
+        let (instance, report) = Instance::open(&world, &config).await.unwrap();
+        assert_eq!(report.logs_replayed, 0, "it was closed");
+        let rows = scan(&instance.begin(), 1, tree_number(0)).await.unwrap();
+        assert_eq!(rows.len(), ROWS as usize);
+        assert!(rows.iter().all(|(_, data)| data[..] == [1; 300]));
+    });
+}
+
+/// The next instance may already cut the file, or write its header.
+#[test]
+fn nobody_makes_a_file_longer_behind_an_instance_that_was_abandoned() {
+    let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));
+    sim.run_until(async {
+        let (config, instance) = with_rows(&world, 300).await;
+        let instance = std::rc::Rc::new(instance);
+        let size = || async { world.entry(&config.databases[0].path).await.unwrap().unwrap().bytes };
+        world.sleep(SLOW_AFTER).await;
+        let before = size().await;
+        let user = instance.clone();
+        let inserting = world.spawn(async move {
+            for n in 300..100_000u32 {
+                let mut transaction = user.begin();
+                transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 300]).await?;
+                transaction.commit(Durability::Lazy).await?;
+            }
+            Ok::<_, Error>(())
+        });
+        while size().await == before {
+            world.sleep(Duration::from_millis(10)).await;
+        }
+        world.sleep(Duration::from_millis(10)).await;
+        instance.abandon().await;
+        let written = world.io_totals().writes;
+        world.sleep(Duration::from_secs(60)).await;
+        assert_eq!(world.io_totals().writes, written, "header and shadow");
+        assert!(inserting.await.is_err());
+    });
+}
+
+/// Space that two add at once would be there twice.
+#[test]
+fn users_who_run_out_of_space_at_once_make_the_file_longer_one_after_the_other() {
+    const USERS: u32 = 8;
+    const ROWS: u32 = 600;
+    let (sim, world) = plain();
+    sim.run_until(async {
+        let (_, instance) = with_rows(&world, 0).await;
+        let instance = std::rc::Rc::new(instance);
+        let before = instance.database_pages(1).unwrap();
+        let users = (0..USERS).map(|user| {
+            let instance = instance.clone();
+            world.spawn(async move {
+                for n in (0..ROWS).map(|n| n * USERS + user) {
+                    let mut transaction = instance.begin();
+                    transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 300]).await?;
+                    transaction.commit(Durability::Lazy).await?;
+                }
+                Ok::<_, Error>(())
+            })
+        });
+        for user in users.collect::<Vec<_>>() {
+            user.await.unwrap();
+        }
+        assert!(instance.database_pages(1).unwrap() > before);
+        check_structure(&instance, 1, 1).await.unwrap();
+        let rows = scan(&instance.begin(), 1, tree_number(0)).await.unwrap();
+        assert_eq!(rows.len(), (USERS * ROWS) as usize);
     });
 }

@@ -95,6 +95,8 @@ impl Cache {
             };
             let slot = frames.get_mut(frame);
             let page = slot.page.get_or_insert_with(|| CachedPage::empty(self.0.page_bytes));
+            // What is made anew is whole, whatever the file had there.
+            slot.holds = Holds::Page;
             page.apply(change, dbtime)?;
             slot.is_prepared &= !change.formats();
             frames.touch(frame, now_ns);

@@ -3,7 +3,7 @@
 use results::IoClass;
 use smallvec::{SmallVec, smallvec};
 use world::sync::Notify;
-use world::{Bufs, ErrorKind, PageBuf};
+use world::{Bufs, PageBuf};
 
 use super::frames::Holds;
 use super::page::CachedPage;
@@ -199,7 +199,7 @@ impl Cache {
         let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
         let pages = match database.file.read(IoClass::TransactionalRead, offset, bufs).await {
             Ok(pages) => pages,
-            Err(error) if is_short(&error) && self.0.redo.get().is_some() => {
+            Err(error) if error.is_short_read() && self.0.redo.get().is_some() => {
                 self.read_over_the_end(&database, offset, arrival.frames.len()).await?
             }
             Err(error) => return Err(error),
@@ -244,7 +244,7 @@ impl Cache {
         for n in 0..count {
             let at = offset + (n * page_bytes) as u64;
             pages.push(match database.file.read_one(IoClass::TransactionalRead, at, page_bytes).await {
-                Err(error) if is_short(&error) => PageBuf::empty(page_bytes),
+                Err(error) if error.is_short_read() => PageBuf::empty(page_bytes),
                 page => page?,
             });
         }
@@ -255,10 +255,6 @@ impl Cache {
         let path = self.database(key.db).map_or_else(|_| String::new(), |db| db.file.path().to_owned());
         Error::DamagedPage { path, pgno: key.pgno, reason }
     }
-}
-
-fn is_short(error: &Error) -> bool {
-    matches!(error, Error::World(error) if error.kind == ErrorKind::ShortRead)
 }
 
 impl Drop for Arrival {
