@@ -16,6 +16,7 @@ import gzip
 import mmap
 import struct
 import sys
+import zlib
 from collections import namedtuple
 
 MAGIC = 0x89ABCDEF
@@ -215,7 +216,7 @@ class Database:
                 if file.read(2) == b"\x1f\x8b":
                     return gzip.open(path).read()
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, zlib.error) as error:
             raise Unreadable(f"{path}: {error}") from error
 
     def problem(self, text):

@@ -42,11 +42,11 @@ impl Campaign<'_> {
         self.end(test).await
     }
 
-    /// Brings databases that an earlier run has not closed to the end of their logs: what a crash has left of their pages is
-    /// no finding.
+    /// Brings databases that an earlier run has not closed to the end of their logs, which stay: what a crash has left of their
+    /// pages is no finding.
     async fn recover_unclosed(&mut self, test: &mut Running) -> Result<(), CampaignError> {
         test.phase = "recovering what was not closed".into();
-        let (host, options) = (self.host.clone(), OpenOptions::normal(&self.deployment.engine));
+        let (host, options) = (self.host.clone(), OpenOptions::keep_logs(&self.deployment.engine));
         let job = async move {
             host.each_instance(move |state, instance| async move {
                 let is_closed = all_closed(&state, instance).await;
@@ -183,13 +183,12 @@ pub async fn check_database(
         return Err(CampaignError::NoDatabase { path: path.to_owned() });
     }
     let page_bytes = state.deployment.instances[instance].page_bytes;
-    let image_id = world::PageImage::id(&state.image_of_file(instance, number, path).await?);
+    let image = state.image_of_file(instance, number, path).await?;
     let side = state.side(instance);
     let (counters, progress) = &side.databases[number];
     let (world, stop) = (&state.world, &state.stop);
     let page_bytes = page_bytes as usize;
-    Ok(engine::check_database(world, path, page_bytes, Some(image_id), STREAM, counters, progress, stop)
-        .await?)
+    Ok(engine::check_database(world, path, page_bytes, &image, STREAM, counters, progress, stop).await?)
 }
 
 async fn check_logs(

@@ -190,8 +190,12 @@ fn compare(folder: &Path, notes: &Path) -> Result<Status, Failure> {
             data(&story(&found))?;
             Ok(if found.is_kept() { Status::Pass } else { Status::VerdictFail })
         }
-        Err(CrashTestError::Engine(error)) => {
-            data(&format!("NOT KEPT: the database cannot be recovered: {error}\n"))?;
+        Err(error) if error.is_loss() => {
+            let what = match error {
+                CrashTestError::Engine(_) => "the database cannot be recovered: ",
+                _ => "",
+            };
+            data(&format!("NOT KEPT: {what}{error}\n"))?;
             Ok(Status::VerdictFail)
         }
         Err(error) => Err(told(&error)),
@@ -223,10 +227,11 @@ fn story(found: &Findings) -> String {
     text
 }
 
+/// The whole path, without a slash at its end.
 fn text(path: &Path) -> Result<String, Failure> {
     let absolute = std::path::absolute(path)
         .map_err(|error| Failure::wrong_input(format!("{} is no path", path.display())).because(error))?;
-    let text = absolute.to_str().map(str::to_owned);
+    let text = absolute.to_str().map(|text| text.trim_end_matches('/').to_owned());
     text.ok_or_else(|| Failure::wrong_input(format!("{} is not UTF-8", path.display())))
 }
 
@@ -240,5 +245,34 @@ fn told(error: &CrashTestError) -> Failure {
             Failure::could_not_run(error.to_string()).help("start the witness again, and then the writer")
         }
         error => Failure::could_not_run("the crash test has ended early").because(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_identity_is_not_kept_and_another_folder_is_the_callers_mistake() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, notes) = (dir.path().join("disk"), dir.path().join("notes.json"));
+        keep(&notes, &Testimony { run: 7, sessions: BTreeMap::new() }).expect("writable");
+        std::fs::create_dir(&folder).expect("writable");
+        let failed = compare(&folder, &notes).expect_err("no folder of a crash test");
+        assert!(failed.to_string().contains("was not made by a crash test"), "{failed}");
+        for part in ["db", "log"] {
+            std::fs::create_dir(folder.join(part)).expect("writable");
+        }
+        let verdict = || compare(&folder, &notes).expect("it has been compared");
+        assert_eq!(verdict(), Status::VerdictFail, "missing");
+        for bytes in [0, 4096] {
+            std::fs::write(folder.join("crash-test.id"), vec![0; bytes]).expect("writable");
+            assert_eq!(verdict(), Status::VerdictFail, "{bytes} bytes of zeros");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_named_without_a_slash_at_its_end() {
+        assert_eq!(text(Path::new("/mnt/volume/crash-test//")).expect("a path"), "/mnt/volume/crash-test");
     }
 }

@@ -10,17 +10,15 @@ use std::path::PathBuf;
 
 use edb::checksum;
 use edb::header::{Copy, DatabaseHeader, State};
-use edb::verify::{
-    Counts, Finding, OwnedStep, check_last_page, check_page, last_owned_page, last_page, page_offset,
-};
+use edb::verify::{Counts, CutOff, EndSearch, Finding, check_last_page, check_page, last_page, page_offset};
+use workload::image::DatabaseImage;
+use world::PageImage;
 
 use crate::failure::{Failure, Status};
 use crate::output::tell;
 
 /// Pages that are named one by one; all are counted.
 const NAMED_MAX: u64 = 100;
-/// Levels of the tree of owned extents: more means that it is damaged.
-const LEVELS_MAX: usize = 8;
 /// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
 /// Largest page: header and shadow lie in the first two of them.
@@ -70,7 +68,8 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
     if let Some(copy) = &mut copy {
         write_headers(copy, header, second.is_some()).map_err(|error| not_written(arguments, error))?;
     }
-    let counts = check_pages(&mut file, file_bytes, page_bytes, |page| match &mut copy {
+    let image = image_of(&mut file, file_bytes, page_bytes).map_err(wrong)?;
+    let counts = check_pages(&mut file, file_bytes, page_bytes, image.as_ref(), |page| match &mut copy {
         Some(copy) => copy.write_all(page).map_err(|error| not_written(arguments, error)),
         None => Ok(()),
     })
@@ -79,7 +78,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
         copy.sync_all().map_err(|error| not_written(arguments, error))?;
     }
     let cut_off = cut_off_page(&mut file, file_bytes, page_bytes).map_err(wrong)?;
-    tell_totals(&counts, cut_off.as_deref())?;
+    tell_totals(&counts, cut_off)?;
     let clean = counts.is_success() && counts.correctable == 0 && !lost_header && cut_off.is_none();
     Ok(if clean { Status::Pass } else { Status::VerdictFail })
 }
@@ -103,12 +102,24 @@ fn write_headers(copy: &mut File, mut header: DatabaseHeader, shadow: bool) -> s
     if shadow { copy.write_all(page) } else { Ok(()) }
 }
 
+/// What the database was made with, if Proofload made it and the page that tells is as it was.
+fn image_of(file: &mut File, file_bytes: u64, page_bytes: usize) -> std::io::Result<Option<DatabaseImage>> {
+    let pgno = DatabaseImage::SHAPE_PAGE;
+    if pgno > last_page(file_bytes, page_bytes) {
+        return Ok(None);
+    }
+    let page = read_page(file, pgno, page_bytes)?;
+    let is_good = matches!(check_page(&page, pgno), Finding::Good { .. });
+    Ok(if is_good { DatabaseImage::of_shape_page(&page).ok() } else { None })
+}
+
 /// Checks every page behind the headers, names what is wrong, and hands each page on, corrected where that is possible.
 /// `Err(Err(_))` is a failed read.
 fn check_pages(
     file: &mut File,
     file_bytes: u64,
     page_bytes: usize,
+    image: Option<&DatabaseImage>,
     mut keep: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<Counts, Result<Failure, std::io::Error>> {
     let mut counts = Counts::default();
@@ -121,7 +132,10 @@ fn check_pages(
         let piece = &mut piece[..pages * page_bytes];
         file.read_exact(piece).map_err(Err)?;
         for page in piece.chunks_exact_mut(page_bytes) {
-            let finding = if pgno == last { check_last_page(page, pgno) } else { check_page(page, pgno) };
+            let mut finding = if pgno == last { check_last_page(page, pgno) } else { check_page(page, pgno) };
+            if finding == Finding::Uninitialised && image.is_some_and(|image| has_contents(image, pgno)) {
+                finding = Finding::Lost;
+            }
             counts.add(finding);
             if let Some(words) = describe(finding) {
                 named += 1;
@@ -142,10 +156,18 @@ fn check_pages(
     Ok(counts)
 }
 
+/// Whether a new database has anything but zeros on this page: it never has again.
+fn has_contents(image: &DatabaseImage, pgno: u32) -> bool {
+    let mut page = vec![0; image.page_bytes()];
+    image.fill_unsealed(u64::from(pgno) + 1, &mut page);
+    !edb::is_zero(&page)
+}
+
 /// What is wrong with a page, in words; `None` if nothing is.
 fn describe(finding: Finding) -> Option<String> {
     match finding {
         Finding::Good { .. } | Finding::Uninitialised | Finding::Trailer => None,
+        Finding::Lost => Some("was lost: it is zero, and the database was made with it".into()),
         Finding::Correctable { .. } => Some("a single bit is flipped; it can be corrected".into()),
         Finding::WrongNumber { claimed } => Some(format!("holds the bytes of page {claimed}")),
         Finding::Bad => Some("wrong checksum".into()),
@@ -154,31 +176,27 @@ fn describe(finding: Finding) -> Option<String> {
 }
 
 /// Says if the file ends before the last page that the database owns.
-fn cut_off_page(file: &mut File, file_bytes: u64, page_bytes: usize) -> std::io::Result<Option<String>> {
-    let (mut pgno, mut page, last) = (1, vec![0; page_bytes], last_page(file_bytes, page_bytes));
-    for _ in 0..LEVELS_MAX {
-        if pgno > last {
-            return Ok(Some(format!("the file is cut off: page {pgno} is behind its end")));
-        }
-        file.seek(SeekFrom::Start(page_offset(pgno, page_bytes)))?;
-        file.read_exact(&mut page)?;
-        match last_owned_page(&page, pgno) {
-            Ok(OwnedStep::Read(next)) => pgno = next,
-            Ok(OwnedStep::Last(owned)) if owned > last => {
-                return Ok(Some(format!(
-                    "the file is cut off: the database owns {owned} pages, the file has {last}"
-                )));
-            }
-            Ok(OwnedStep::Last(_)) => return Ok(None),
-            Err(error) => return Ok(Some(format!("the end of the database cannot be told: {error}"))),
+fn cut_off_page(file: &mut File, file_bytes: u64, page_bytes: usize) -> std::io::Result<Option<CutOff>> {
+    let mut search = EndSearch::new(last_page(file_bytes, page_bytes));
+    loop {
+        match search.next_page() {
+            Ok(Some(pgno)) => search.look(&read_page(file, pgno, page_bytes)?, pgno),
+            Ok(None) => return Ok(None),
+            Err(cut_off) => return Ok(Some(cut_off)),
         }
     }
-    Ok(Some("the end of the database cannot be told: its tree of owned extents is damaged".into()))
 }
 
-fn tell_totals(counts: &Counts, cut_off: Option<&str>) -> Result<(), Failure> {
-    if let Some(text) = cut_off {
-        tell(&format!("{text}\n"))?;
+fn read_page(file: &mut File, pgno: u32, page_bytes: usize) -> std::io::Result<Vec<u8>> {
+    let mut page = vec![0; page_bytes];
+    file.seek(SeekFrom::Start(page_offset(pgno, page_bytes)))?;
+    file.read_exact(&mut page)?;
+    Ok(page)
+}
+
+fn tell_totals(counts: &Counts, cut_off: Option<CutOff>) -> Result<(), Failure> {
+    if let Some(cut_off) = cut_off {
+        tell(&format!("{cut_off}\n"))?;
     }
     tell(&format!(
         "{} pages seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}\n",

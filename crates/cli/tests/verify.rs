@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use workload::image::DatabaseImage;
+use world::PageImage;
+
 /// Page size of the genuine database that the tests damage.
 const PAGE_BYTES: usize = 32768;
 /// Where a header says how long a page is.
@@ -108,6 +111,24 @@ fn wrong_pages_lost_headers_and_lost_ends_are_named() {
     let mut lost = file;
     lost[..2 * PAGE_BYTES].fill(0);
     assert_eq!(verify(folder.path(), &lost, None).0, 2, "no header at all");
+}
+
+/// A file of ours tells what it was made with.
+#[test]
+fn pages_that_a_database_was_made_with_are_missed_when_they_are_zero() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = DatabaseImage::of_size(PAGE_BYTES as u32, 16 << 20, 64, 7, 25).expect("room");
+    let mut file = vec![0; image.pages() as usize * PAGE_BYTES];
+    for (index, page) in (0..).zip(file.chunks_exact_mut(PAGE_BYTES)) {
+        image.fill(index, page);
+    }
+    let (status, whole) = verify(folder.path(), &file, None);
+    assert!(status == 0 && !whole.contains(" 0 uninitialised"), "free pages are zero: {whole}");
+    let leaf = image.layout().runs[0].first() as usize;
+    file[place_of(leaf)].fill(0);
+    let (status, stdout) = verify(folder.path(), &file, None);
+    let what = format!("page {leaf}: was lost: it is zero, and the database was made with it");
+    assert!(status == 1 && stdout.contains(&what) && stdout.contains(" 1 bad"), "{stdout}");
 }
 
 #[test]

@@ -38,6 +38,9 @@ pub enum Finding {
     },
     /// Never written.
     Uninitialised,
+    /// All zero, though the database was made with it: its write was lost. Only who knows what the database was made with can
+    /// tell, so nothing here finds it.
+    Lost,
     /// The page in header format that a streaming backup leaves behind the last page.
     Trailer,
     /// Single flipped bits that reading would correct.
@@ -91,7 +94,7 @@ pub fn check_last_page(page: &[u8], pgno: u32) -> Finding {
 pub struct Counts {
     /// Pages seen, whatever they are; without trailer.
     pub seen: u64,
-    /// Pages with a wrong checksum or a broken structure.
+    /// Pages with a wrong checksum or a broken structure, and lost ones.
     pub bad: u64,
     /// Among the bad ones, those with a right checksum and a broken structure.
     pub damaged: u64,
@@ -115,7 +118,7 @@ impl Counts {
             Finding::Trailer => {}
             Finding::Correctable { .. } => self.correctable += 1,
             Finding::WrongNumber { .. } => self.wrong_number += 1,
-            Finding::Bad => self.bad += 1,
+            Finding::Bad | Finding::Lost => self.bad += 1,
             Finding::Damaged(_) => {
                 self.bad += 1;
                 self.damaged += 1;
@@ -157,8 +160,8 @@ pub struct NoOwnedExtents {
     pub pgno: u32,
 }
 
-/// Follows the owned extents from page 1, the root of the database, to the last owned page: a file that ends before it
-/// is cut off. Each step goes one level down, so more than a few `Read`s in a row mean a damaged tree.
+/// Follows the owned extents from page 1, the root of the database, to the last owned page, one level down with each
+/// step. [`EndSearch`] goes the whole way.
 ///
 /// # Errors
 /// If the page is neither page 1 nor one of the tree of owned extents.
@@ -189,6 +192,73 @@ pub fn last_owned_page(page: &[u8], pgno: u32) -> Result<OwnedStep, NoOwnedExten
         Ok(OwnedStep::Read((extents_flags >> 32) as u32))
     } else {
         Ok(OwnedStep::Last(pgno.saturating_add(pages).saturating_sub(1)))
+    }
+}
+
+/// What a file lacks of its database, as far as that can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum CutOff {
+    /// A page on the way to the owned extents is not in the file.
+    #[error("the file is cut off: page {pgno} is behind its end")]
+    BeforePage {
+        /// The page.
+        pgno: u32,
+    },
+    /// The database owns more pages than the file has.
+    #[error("the file is cut off: the database owns {owned} pages, the file has {last}")]
+    BeforeEnd {
+        /// The last owned page.
+        owned: u32,
+        /// The last page of the file.
+        last: u32,
+    },
+    /// A page on the way is none of the tree.
+    #[error("the end of the database cannot be told: {0}")]
+    NoWay(#[from] NoOwnedExtents),
+    /// The way does not end.
+    #[error("the end of the database cannot be told: its tree of owned extents is damaged")]
+    NoEnd,
+}
+
+/// Levels of the tree of owned extents, with the root of the database: more means that it is damaged.
+const LEVELS_MAX: usize = 8;
+
+/// Finds out whether a file ends before the last page that its database owns. Whoever has the file reads the pages: as long
+/// as there is a [`next_page`](Self::next_page), give it to [`look`](Self::look).
+#[derive(Clone, Copy, Debug)]
+pub struct EndSearch {
+    last: u32,
+    levels: usize,
+    step: Result<OwnedStep, NoOwnedExtents>,
+}
+
+impl EndSearch {
+    /// In a file whose [`last_page`] is `last`.
+    pub fn new(last: u32) -> EndSearch {
+        EndSearch { last, levels: 0, step: Ok(OwnedStep::Read(1)) }
+    }
+
+    /// The page to look at next; `None`: the file has all pages of its database.
+    ///
+    /// # Errors
+    /// If it lacks some, or if that cannot be told.
+    pub fn next_page(&self) -> Result<Option<u32>, CutOff> {
+        match self.step? {
+            OwnedStep::Read(_) if self.levels == LEVELS_MAX => Err(CutOff::NoEnd),
+            OwnedStep::Read(pgno) if pgno > self.last => Err(CutOff::BeforePage { pgno }),
+            OwnedStep::Read(pgno) => Ok(Some(pgno)),
+            OwnedStep::Last(owned) if owned > self.last => Err(CutOff::BeforeEnd { owned, last: self.last }),
+            OwnedStep::Last(_) => Ok(None),
+        }
+    }
+
+    /// Takes a look at page `pgno`, the [`next_page`](Self::next_page).
+    ///
+    /// # Panics
+    /// If the length is no page size.
+    pub fn look(&mut self, page: &[u8], pgno: u32) {
+        self.levels += 1;
+        self.step = last_owned_page(page, pgno);
     }
 }
 
@@ -274,6 +344,32 @@ mod tests {
         page.insert(1, &510u32.to_be_bytes(), &256u32.to_le_bytes(), 0).expect("room");
         assert_eq!(last_owned_page(&owned, 2), Ok(OwnedStep::Last(510)));
         assert_eq!(last_owned_page(&leaf(3), 3), Err(NoOwnedExtents { pgno: 3 }));
+    }
+
+    #[test]
+    fn a_file_that_ends_before_its_last_owned_page_is_cut_off() {
+        let root = |words: [u32; 4], flags: u32| {
+            let mut bytes = vec![0; 4096];
+            let mut page = PageMut::format(&mut bytes, 1, 1, page_flags::ROOT | page_flags::LEAF | flags, 64);
+            page.set_external_header(&words.map(u32::to_le_bytes).concat()).expect("room");
+            bytes
+        };
+        let mut owned = root([0; 4], page_flags::SPACE);
+        PageMut::new(&mut owned).insert(0, &9u32.to_be_bytes(), &9u32.to_le_bytes(), 0).expect("room");
+        let pages = [root([9, 0, 1, 2], 0), owned, leaf(3), root([9, 0, 1, 4], 0)];
+        let search = |first: u32, last: u32| {
+            let mut search = EndSearch { step: Ok(OwnedStep::Read(first)), ..EndSearch::new(last) };
+            while let Some(pgno) = search.next_page()? {
+                search.look(&pages[pgno as usize - 1], pgno);
+            }
+            Ok(())
+        };
+        assert_eq!(search(1, 9), Ok(()));
+        assert_eq!(search(1, 8), Err(CutOff::BeforeEnd { owned: 9, last: 8 }));
+        assert_eq!(search(1, 1), Err(CutOff::BeforePage { pgno: 2 }));
+        assert_eq!(search(1, 0), Err(CutOff::BeforePage { pgno: 1 }));
+        assert_eq!(search(3, 9), Err(CutOff::NoWay(NoOwnedExtents { pgno: 3 })));
+        assert_eq!(search(4, 9), Err(CutOff::NoEnd), "page 4 leads to itself");
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Checking whole files: every page of a database, every segment of the closed logs.
 //!
-//! Limits: the database must not be in use by another process that writes it; a bad file is a result, not an error.
+//! Limits: the database must not be in use by another process that writes it; a bad file is a result, not an error. A page that
+//! is zero is known to be lost only if the database was made with it: of pages that trees took later nothing is known here.
 
 use edb::log::Records;
+use edb::verify::{CutOff, EndSearch, last_page, page_offset};
 use futures_util::future::join_all;
 use results::IoClass;
-use world::{OpenMode, World};
+use world::{OpenMode, PageImage, World};
 
 use crate::config::InstanceConfig;
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
+use crate::judge::{Finding, judge};
 use crate::log::LogNames;
 use crate::log::reader::{LogContents, LogFiles};
 use crate::pieces::{PageFindings, PieceQueue, Pieces, Progress};
@@ -22,6 +25,25 @@ pub struct StreamConfig {
     pub read_bytes: u64,
     /// Reads under way at once.
     pub depth: usize,
+}
+
+/// What is known of the image that a database was made of: the image itself, its number alone, or nothing.
+#[derive(Clone, Copy)]
+pub struct MadeOf<'a> {
+    image_id: Option<u64>,
+    image: Option<&'a dyn PageImage>,
+}
+
+impl<'a, I: PageImage> From<&'a I> for MadeOf<'a> {
+    fn from(image: &'a I) -> MadeOf<'a> {
+        MadeOf { image_id: Some(image.id()), image: Some(image) }
+    }
+}
+
+impl From<Option<u64>> for MadeOf<'_> {
+    fn from(image_id: Option<u64>) -> Self {
+        MadeOf { image_id, image: None }
+    }
 }
 
 /// What a check of a database found.
@@ -48,22 +70,26 @@ pub struct LogChecksumReport {
     pub seconds: f64,
 }
 
-/// Reads and checks every page of the database file at `path`.
+/// Reads and checks every page of the database file at `path`, and whether the file has all pages that the database owns.
+///
+/// A database that was not closed must be recovered first: till then its file may be shorter, its pages torn or of different
+/// ages, and nothing of that is damage.
 ///
 /// # Errors
 /// A failed read.
 #[expect(clippy::too_many_arguments, reason = "a file, how to read it, and three handles for who watches")]
-pub async fn check_database(
+pub async fn check_database<'a>(
     world: &World,
     path: &str,
     page_bytes: usize,
-    image_id: Option<u64>,
+    made_of: impl Into<MadeOf<'a>>,
     config: StreamConfig,
     counters: &Counters,
     progress: &Progress,
     stop: &StopSignal,
 ) -> Result<ChecksumReport> {
     let started = world.now();
+    let MadeOf { image_id, image } = made_of.into();
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
     let pieces =
         Pieces { world, file: &file, page_bytes, image_id, class: IoClass::VerifyRead, in_use: false };
@@ -73,7 +99,7 @@ pub async fn check_database(
     let reader = || async {
         let mut report = ChecksumReport::default();
         while let Some((offset, bytes)) = queue.take().filter(|_| !stop.is_stopped()) {
-            pieces.read(offset, bytes, &mut report.findings).await?;
+            pieces.read_made_of(image, offset, bytes, &mut report.findings).await?;
             report.bytes += bytes;
             progress.add(bytes);
         }
@@ -86,7 +112,32 @@ pub async fn check_database(
         total.bytes += report.bytes;
     }
     total.seconds = world.now().since(started).as_secs_f64();
+    let last = last_page(end, page_bytes);
+    if !stop.is_stopped()
+        && let Err(cut_off) = find_end(&pieces, last).await?
+    {
+        // Named after the first page that is not there.
+        total.findings.add(last.saturating_add(1), Finding::Bad(cut_off.to_string()));
+    }
     Ok(total)
+}
+
+/// Looks for the end of the database. A damaged page on the way is a finding of its own, and ends the search.
+async fn find_end(pieces: &Pieces<'_>, last: u32) -> Result<Result<(), CutOff>> {
+    let mut search = EndSearch::new(last);
+    loop {
+        let pgno = match search.next_page() {
+            Ok(Some(pgno)) => pgno,
+            Ok(None) => return Ok(Ok(())),
+            Err(cut_off) => return Ok(Err(cut_off)),
+        };
+        let offset = page_offset(pgno, pieces.page_bytes);
+        let page = pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await?;
+        match judge(&page, u64::from(pgno) + 1, pieces.image_id) {
+            Finding::Good | Finding::Uninitialised => search.look(page.as_slice(), pgno),
+            _ => return Ok(Ok(())),
+        }
+    }
 }
 
 /// Reads and checks the newest closed logs of an instance, at most `most` of them.

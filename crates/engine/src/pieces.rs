@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's image is good as
 //!    it stands (design invariant 6).
-//! 2. A page that fails while the database is in use is read again before it is called bad: it may have been read in the
+//! 2. A page that is zero counts as never written, unless the image is at hand and has contents there: then it was lost.
+//! 3. A page that fails while the database is in use is read again before it is called bad: it may have been read in the
 //!    middle of a write.
 //!
 //! Limits: pieces are whole pages; the header pages count as part of the file but are judged by header checksum.
@@ -12,7 +13,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use results::IoClass;
-use world::{Bufs, Duration, PageBuf, World};
+use world::{Bufs, Duration, PageBuf, PageImage, World};
 
 use crate::error::{Error, Result};
 use crate::io::IoFile;
@@ -21,6 +22,7 @@ use crate::judge::{Finding, judge};
 /// Times a page of a database in use is read again, with growing pauses.
 const REREADS: u32 = 5;
 const REREAD_PAUSE: Duration = Duration::from_millis(100);
+const LOST: &str = "it was lost: it is zero, and the database was made with it";
 /// Bad pages listed by number; all are counted.
 const LISTED_MAX: usize = 100;
 
@@ -84,7 +86,7 @@ impl PageFindings {
         self.list.truncate(LISTED_MAX);
     }
 
-    fn add(&mut self, pgno: u32, finding: Finding) {
+    pub(crate) fn add(&mut self, pgno: u32, finding: Finding) {
         let count = match finding {
             Finding::Good => return,
             Finding::Uninitialised => return self.uninitialised += 1,
@@ -113,6 +115,17 @@ pub(crate) struct Pieces<'a> {
 impl Pieces<'_> {
     /// Reads `bytes` bytes at `offset` in one operation, a buffer for each page, and judges them.
     pub(crate) async fn read(&self, offset: u64, bytes: u64, findings: &mut PageFindings) -> Result<Bufs> {
+        self.read_made_of(None, offset, bytes, findings).await
+    }
+
+    /// As [`Self::read`]; pages that `image` has are never zero.
+    pub(crate) async fn read_made_of(
+        &self,
+        image: Option<&dyn PageImage>,
+        offset: u64,
+        bytes: u64,
+        findings: &mut PageFindings,
+    ) -> Result<Bufs> {
         let count = bytes as usize / self.page_bytes;
         let bufs: Bufs = (0..count).map(|_| PageBuf::empty(self.page_bytes)).collect();
         let mut pages = self.file.read(self.class, offset, bufs).await?;
@@ -129,6 +142,9 @@ impl Pieces<'_> {
                     *page = self.file.read_one(self.class, at, self.page_bytes).await?;
                     finding = judge(page, index, self.image_id);
                 }
+            }
+            if finding == Finding::Uninitialised && image.is_some_and(|image| has_contents(image, index)) {
+                finding = Finding::Bad(LOST.to_owned());
             }
             if index >= 2 {
                 findings.pages += 1;
@@ -147,6 +163,17 @@ impl Pieces<'_> {
         }
         Ok(bytes - bytes % self.page_bytes as u64)
     }
+}
+
+/// Whether a new database has anything but zeros at place `index`. What a tree gives back keeps its bytes, and redo clears
+/// only what the file has grown by, so such a page is never zero again.
+fn has_contents(image: &dyn PageImage, index: u64) -> bool {
+    if index >= image.pages() {
+        return false;
+    }
+    let mut page = vec![0; image.page_bytes()];
+    image.fill_unsealed(index, &mut page);
+    !edb::is_zero(&page)
 }
 
 /// The page number at this place of the file; the header pages have none.

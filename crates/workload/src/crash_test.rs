@@ -26,7 +26,7 @@ use engine::{
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 use world::channel::{UnboundedSender, unbounded};
-use world::{Connection, Listener, OpenMode, PageBuf, PageImage, SECTOR_BYTES, World};
+use world::{Connection, ErrorKind, Listener, OpenMode, PageBuf, PageImage, SECTOR_BYTES, World};
 
 use crate::codec::DatabaseCodec;
 use crate::image::{DatabaseImage, ImageError};
@@ -59,8 +59,17 @@ pub enum CrashTestError {
     /// The size of the database.
     #[error(transparent)]
     Image(#[from] ImageError),
+    /// The folder is one of a crash test, and has lost the file that says of which run, which was durable before any witness
+    /// heard of that run.
+    #[error("{folder} has lost what was durable before the first commit: crash-test.id {reason}")]
+    LostIdentity {
+        /// The folder.
+        folder: String,
+        /// What is wrong with the file.
+        reason: String,
+    },
     /// The folder is not one of a crash test.
-    #[error("{folder} was not made by a crash test: {reason}")]
+    #[error("{folder} was not made by a crash test: crash-test.id {reason}")]
     Foreign {
         /// The folder.
         folder: String,
@@ -78,6 +87,29 @@ pub enum CrashTestError {
     /// What came over the connection is not of a crash test's writer.
     #[error("whoever connected is no writer of a crash test")]
     NoWriter,
+}
+
+impl CrashTestError {
+    /// Whether it says that storage has lost or changed what was durable. Everything else (rights, room, the wrong folder) says
+    /// nothing about storage.
+    pub fn is_loss(&self) -> bool {
+        match self {
+            CrashTestError::LostIdentity { .. } => true,
+            CrashTestError::Engine(error) => match error {
+                engine::Error::DamagedPage { .. }
+                | engine::Error::DamagedFile { .. }
+                | engine::Error::MissingLog { .. } => true,
+                engine::Error::World(error) => is_unreadable(error.kind),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+/// Whether a failed operation says that a file, or a part of it, is gone.
+fn is_unreadable(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::ShortRead | ErrorKind::Io)
 }
 
 type Result<T, E = CrashTestError> = std::result::Result<T, E>;
@@ -158,28 +190,58 @@ impl Place {
         file.write_at(0, std::iter::once(identity).collect()).await.0?;
         file.sync().await?;
         world.sync_dir(folder).await?;
-        if let Some((parent, _)) = folder.rsplit_once('/').filter(|(parent, _)| !parent.is_empty()) {
-            world.sync_dir(parent).await?;
-        }
+        world.sync_dir(parent_of(folder)).await?;
         Ok(place)
     }
 
     async fn find(world: &World, folder: &str) -> Result<Place> {
+        match Place::read_identity(world, folder).await? {
+            Ok(place) => Ok(place),
+            Err(reason) => {
+                let (folder, reason) = (folder.to_owned(), reason.to_owned());
+                for part in ["db", "log"] {
+                    if world.entry(&format!("{folder}/{part}")).await?.is_none_or(|entry| !entry.is_dir) {
+                        return Err(CrashTestError::Foreign { folder, reason });
+                    }
+                }
+                Err(CrashTestError::LostIdentity { folder, reason })
+            }
+        }
+    }
+
+    /// What the identity says, or what is wrong with it.
+    async fn read_identity(world: &World, folder: &str) -> Result<Result<Place, &'static str>> {
         let path = format!("{folder}/{IDENTITY}");
-        let foreign =
-            |reason: &str| CrashTestError::Foreign { folder: folder.to_owned(), reason: reason.to_owned() };
         if world.entry(&path).await?.is_none() {
-            return Err(foreign("it has no file crash-test.id"));
+            return Ok(Err("is not there"));
         }
         let file = world.open(&path, OpenMode::Read).await?;
         let (read, pages) = file.read_at(0, std::iter::once(PageBuf::empty(SECTOR_BYTES)).collect()).await;
-        read?;
+        match read {
+            Ok(()) => {}
+            Err(error) if is_unreadable(error.kind) => return Ok(Err("cannot be read")),
+            Err(error) => return Err(error.into()),
+        }
         let bytes = pages[0].as_slice();
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         if bytes[..8] != *HELLO {
-            return Err(foreign("its crash-test.id is not intact"));
+            return Ok(Err("is not intact"));
         }
-        Place::new(folder, word(8), word(16))
+        match Place::new(folder, word(8), word(16)) {
+            Ok(place) => Ok(Ok(place)),
+            // No writer has made a database of such a size.
+            Err(CrashTestError::Image(_)) => Ok(Err("is not intact")),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The directory that a folder lies in.
+fn parent_of(folder: &str) -> &str {
+    match folder.trim_end_matches('/').rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((parent, _)) => parent,
+        None => ".",
     }
 }
 
@@ -326,8 +388,8 @@ async fn more(connection: &Connection, pending: &mut Vec<u8>) -> bool {
 /// Recovers what a crash has left in `folder`, and holds it against the testimony.
 ///
 /// # Errors
-/// A folder that is none of a crash test, or of another run; a database that cannot be recovered, which no disk that keeps its
-/// word can leave behind.
+/// A folder that is none of a crash test, or of another run; what no disk that keeps its word can leave behind
+/// ([`CrashTestError::is_loss`]); anything else that keeps recovery from its work.
 pub async fn verify(world: &World, folder: &str, testimony: &Testimony) -> Result<Findings> {
     let place = Place::find(world, folder).await?;
     if place.run != testimony.run {
@@ -355,10 +417,12 @@ pub async fn verify(world: &World, folder: &str, testimony: &Testimony) -> Resul
     instance.close().await?;
     let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
     let stream = StreamConfig { read_bytes: 256 << 10, depth: 8 };
-    let (path, image_id) = (place.database(), Some(place.image.id()));
+    let (path, image) = (place.database(), &*place.image);
     let checked =
-        check_database(world, &path, PAGE_BYTES as usize, image_id, stream, &counters, &progress, &stop)
-            .await?;
+        check_database(world, &path, PAGE_BYTES as usize, image, stream, &counters, &progress, &stop).await?;
     let acknowledged = testimony.sessions.values().sum();
     Ok(Findings { acknowledged, lost, beyond, recovery, pages: checked.findings })
 }
+
+#[cfg(test)]
+mod tests;

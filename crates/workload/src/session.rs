@@ -28,8 +28,10 @@ pub enum SessionError {
     /// The engine could not do it.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// An entry is not what its key and version call for.
-    #[error("database {database}: entry {key:02x?} of {tree:?} holds other bytes than were written")]
+    /// An entry is not what its key and version call for, or is missing though another one leads to it.
+    #[error(
+        "database {database}: entry {key:02x?} of {tree:?} is missing or holds other bytes than were written"
+    )]
     WrongRow {
         /// Number of the database in its instance.
         database: u8,
@@ -260,18 +262,29 @@ impl Mailboxes {
         }
         let Some((key, data)) = entry else { return Ok(()) };
         let id = self.verified(Tree::Conversations, &key, &data)?.id();
-        let (rows, key) = (self.image.tree(Tree::Rows), row_key(id));
+        let (rows, row_key) = (self.image.tree(Tree::Rows), row_key(id));
         let row = transaction
             .read(self.database, |pager| {
-                let node = tree::get(pager, rows, &key)?.filter(|node| !node.is_deleted());
+                let node = tree::get(pager, rows, &row_key)?.filter(|node| !node.is_deleted());
                 Ok(node.map(|node| node.data.to_vec()))
             })
             .await?;
-        // The row may have been deleted since its entry was read; what is there has to be right.
-        if let Some(data) = row.and_then(|data| self.committed(transaction, rows.objid, &key, data)) {
-            self.verified(Tree::Rows, &key, &data)?;
+        // No wait between the row and the lock table: both tell of the same moment.
+        let is_settled = transaction.changed_by_other(self.database, rows.objid, &row_key).is_none();
+        match row {
+            // What is there has to be right.
+            Some(data) => match self.committed(transaction, rows.objid, &row_key, data) {
+                Some(data) => self.verified(Tree::Rows, &row_key, &data).map(drop),
+                None => Ok(()),
+            },
+            // The row may have been deleted since its entry was read. A deletion takes the row first and gives it up last, and an
+            // id is given out once: the entry of a row that is gone for good is gone, too, and does not come back.
+            None if !is_settled => Ok(()),
+            None => match self.first_alive(transaction, index, &key).await? == Some((key, data)) {
+                true => Err(self.wrong(Tree::Rows, &row_key)),
+                false => Ok(()),
+            },
         }
-        Ok(())
     }
 
     /// A random existing row: the first one at or after a random id.
@@ -332,8 +345,11 @@ impl Mailboxes {
     }
 
     fn verified(&self, tree: Tree, key: &[u8], data: &[u8]) -> Result<Entry> {
-        let wrong = || SessionError::WrongRow { database: self.database, tree, key: key.to_vec() };
-        self.schema().verify(tree, key, data).ok_or_else(wrong)
+        self.schema().verify(tree, key, data).ok_or_else(|| self.wrong(tree, key))
+    }
+
+    fn wrong(&self, tree: Tree, key: &[u8]) -> SessionError {
+        SessionError::WrongRow { database: self.database, tree, key: key.to_vec() }
     }
 }
 
@@ -343,4 +359,73 @@ fn entries_of(schema: &Schema, id: u32, version: u32) -> impl Iterator<Item = En
     [Entry::Row { id, version }, Entry::BodyRoot { id }, Entry::Body { id, version }]
         .into_iter()
         .chain(indexed)
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Counters, DatabaseConfig, InstanceConfig, Progress, StopSignal};
+    use world::PageImage;
+    use world::sim::{SimConfig, Simulation};
+
+    use super::*;
+    use crate::codec::DatabaseCodec;
+
+    #[test]
+    fn an_entry_of_the_index_whose_row_is_gone_is_wrong_unless_somebody_deletes_both() {
+        let sim = Simulation::new(1, SimConfig::default());
+        let world = sim.host("h");
+        sim.volume("h", "/d", 1 << 30);
+        sim.run_until(async {
+            let image = Rc::new(DatabaseImage::of_size(32 << 10, 8 << 20, 16, 1, 25).unwrap());
+            let codec = Rc::new(DatabaseCodec::new(image.clone()));
+            let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
+            let path = "/d/1.edb";
+            let made = image.clone();
+            engine::create_database(&world, path, made, codec.clone(), &counters, &progress, &stop)
+                .await
+                .unwrap();
+            let mut config = InstanceConfig::new("/d", 32 << 10);
+            let image_id = Some(image.id());
+            config.databases.push(DatabaseConfig {
+                codec: Some(codec),
+                image_id,
+                ..DatabaseConfig::new(path)
+            });
+            let instance = Rc::new(Instance::open(&world, &config).await.unwrap().0);
+            let mailboxes = Mailboxes::open(instance.clone(), 1, image.clone()).await.unwrap();
+            let schema = image.schema();
+            let mut ids = (1..=schema.shape().rows).filter(|id| schema.places().has_place(*id));
+            let (whole, half) = (ids.next().unwrap(), ids.next().unwrap());
+            let pick =
+                |id| u64::from_be_bytes(*schema.key(Entry::Conversation { id })[1..].first_chunk().unwrap());
+            let read = |id| {
+                let (mailboxes, transaction) = (&mailboxes, instance.begin());
+                async move { mailboxes.read(&transaction, pick(id)).await }
+            };
+            let delete = async |transaction: &mut Transaction, entry: Entry| {
+                let (key, tree) = (schema.key(entry), image.tree(entry.tree()));
+                let tail = match entry {
+                    Entry::Conversation { .. } => schema.data(entry),
+                    _ => EntryData::default(),
+                };
+                let step = |pager: &dyn Pager| Ok((update::delete(pager, tree, &key, &tail)?, ()));
+                transaction.change(1, step).await.unwrap();
+            };
+
+            let mut transaction = instance.begin();
+            for entry in entries_of(schema, whole, 0) {
+                delete(&mut transaction, entry).await;
+                read(whole).await.unwrap();
+            }
+            transaction.commit(Durability::Lazy).await.unwrap();
+            read(whole).await.unwrap();
+
+            let mut transaction = instance.begin();
+            delete(&mut transaction, Entry::Row { id: half, version: 0 }).await;
+            read(half).await.unwrap();
+            transaction.commit(Durability::Lazy).await.unwrap();
+            let wrong = read(half).await;
+            assert!(matches!(&wrong, Err(SessionError::WrongRow { tree: Tree::Rows, .. })), "{wrong:?}");
+        });
+    }
 }

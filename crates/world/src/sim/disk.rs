@@ -35,7 +35,11 @@ pub(super) struct Volume {
     pub capacity_bytes: Cell<u64>,
     used_bytes: Cell<u64>,
     resized: Rc<Resized>,
+    charged: Rc<Charged>,
 }
+
+/// Files of a disk that take room, whoever still knows of them.
+type Charged = RefCell<BTreeMap<FileId, VolumeId>>;
 
 /// What became of files since the storage model was told last.
 pub(super) type Resized = RefCell<Vec<Resize>>;
@@ -50,12 +54,13 @@ pub(super) struct Resize {
 }
 
 impl Volume {
-    pub fn new(numbers: &Numbers, capacity_bytes: u64) -> Rc<Volume> {
+    fn new(numbers: &Numbers, charged: &Rc<Charged>, capacity_bytes: u64) -> Rc<Volume> {
         Rc::new(Volume {
             id: numbers.volume(),
             capacity_bytes: Cell::new(capacity_bytes),
             used_bytes: Cell::new(0),
             resized: numbers.resized.clone(),
+            charged: charged.clone(),
         })
     }
 
@@ -89,6 +94,11 @@ impl FileNode {
 
     fn set_charged(&self, bytes: u64) {
         if self.charged_bytes.replace(bytes) != bytes {
+            let mut charged = self.volume.charged.borrow_mut();
+            match bytes {
+                0 => charged.remove(&self.id),
+                _ => charged.insert(self.id, self.volume.id),
+            };
             self.tell_size(bytes, false);
         }
     }
@@ -209,6 +219,7 @@ pub(super) struct Disk {
     journal: RefCell<Vec<NameChange>>,
     next_number: Cell<u64>,
     leftovers: RefCell<Vec<Rc<[u8]>>>,
+    charged: Rc<Charged>,
 }
 
 /// Numbers for files, directories and volumes of the whole simulation.
@@ -237,7 +248,8 @@ fn components(path: &str) -> SmallVec<[&str; 8]> {
 
 impl Disk {
     pub fn new(numbers: &Numbers, volume_bytes: u64) -> Disk {
-        let volume = Volume::new(numbers, volume_bytes);
+        let charged = Rc::default();
+        let volume = Volume::new(numbers, &charged, volume_bytes);
         Disk {
             root: Rc::new(Dir {
                 id: numbers.file(),
@@ -248,6 +260,7 @@ impl Disk {
             journal: RefCell::default(),
             next_number: Cell::new(0),
             leftovers: RefCell::default(),
+            charged,
         }
     }
 
@@ -330,7 +343,8 @@ impl Disk {
             return Err(EXISTS);
         }
         let is_volume = mounted || Rc::ptr_eq(&slot.dir, &self.root);
-        let new_volume = if is_volume { Some(Volume::new(numbers, volume_bytes)) } else { None };
+        let new_volume =
+            if is_volume { Some(Volume::new(numbers, &self.charged, volume_bytes)) } else { None };
         let dir = Rc::new(Dir {
             id: numbers.file(),
             volume: new_volume.clone().unwrap_or_else(|| slot.dir.volume.clone()),
@@ -487,6 +501,7 @@ impl Disk {
         }
         let leftovers = self.leftovers.borrow();
         let mut dice = dice.with_leftovers(&leftovers);
+        let mut lost = self.charged.borrow().clone();
         let mut used = BTreeMap::new();
         let mut dirs = vec![self.root.clone()];
         while let Some(dir) = dirs.pop() {
@@ -496,6 +511,7 @@ impl Disk {
                 match node {
                     Node::Dir(child) => dirs.push(child.clone()),
                     Node::File(file) => {
+                        lost.remove(&file.id);
                         let changes = in_flight(file);
                         file.contents.borrow_mut().power_cut(changes, &mut dice);
                         file.handles.set(0);
@@ -510,5 +526,51 @@ impl Disk {
         for (volume, bytes) in used.into_values() {
             volume.used_bytes.set(bytes);
         }
+        // Files whose names are lost, and removed ones that were open, give their room back.
+        self.charged.borrow_mut().retain(|file, _| !lost.contains_key(file));
+        let gone = lost.into_iter().map(|(file, volume)| Resize { volume, file, bytes: 0, is_filled: false });
+        self.root.volume.resized.borrow_mut().extend(gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fault::FaultCounts;
+    use super::super::power_cut::PowerCut;
+    use super::super::random::{self, Use};
+    use super::*;
+
+    #[test]
+    fn a_power_cut_gives_back_the_room_of_every_file_that_it_ends() {
+        let numbers = Numbers::default();
+        let disk = Disk::new(&numbers, 1 << 20);
+        disk.create_dir(&numbers, "/d", 1 << 20, false).unwrap();
+        disk.sync_dir(&disk.dir("/").unwrap(), disk.sync_mark());
+        let make = |path: &str| {
+            let file = disk.open(&numbers, path, OpenMode::CreateNew).unwrap();
+            file.add_handle();
+            assert!(file.charge(4096));
+            file
+        };
+        let [kept, removed] = ["/d/kept", "/d/removed"].map(make);
+        disk.sync_dir(&disk.dir("/d").unwrap(), disk.sync_mark());
+        disk.remove("/d/removed").unwrap();
+        disk.sync_dir(&disk.dir("/d").unwrap(), disk.sync_mark());
+        disk.create_dir(&numbers, "/e", 1 << 20, false).unwrap();
+        let [nameless, without_volume] = ["/d/nameless", "/e/without_volume"].map(make);
+        for file in [&kept, &removed, &nameless, &without_volume] {
+            file.contents.borrow_mut().set_size(4096);
+        }
+        numbers.resized.take();
+        let mut dice = Dice {
+            chances: &PowerCut { lost_size: 0.0, ..PowerCut::lose_all() },
+            random: &mut random::stream(1, Use::PowerCut, 0),
+            counts: &mut FaultCounts::default(),
+            leftovers: &[],
+        };
+        disk.power_cut(|_| Vec::new(), &mut dice);
+        let told: Vec<_> = numbers.resized.take().iter().map(|resize| (resize.file, resize.bytes)).collect();
+        assert_eq!(told, [&removed, &nameless, &without_volume].map(|file| (file.id, 0)));
+        assert_eq!(disk.free_bytes("/d").unwrap(), (1 << 20) - 4096);
     }
 }

@@ -1,0 +1,156 @@
+//! What a verification takes for a loss, and what not.
+
+use smallvec::smallvec;
+use world::Duration;
+use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, Simulation};
+
+use super::*;
+use crate::schema::Tree;
+
+const FILE_BYTES: u64 = 16 << 20;
+const FOLDER: &str = "/disk/test";
+
+/// Some commits in `folder`, ended in order or by a power cut that leaves only what was synced.
+fn commits_in(folder: &'static str, cut: bool) -> (World, Simulation, Testimony) {
+    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes::default()));
+    let faults = Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };
+    let sim = Simulation::new(1, SimConfig { storage, faults, ..SimConfig::default() });
+    let (host, other) = (sim.host("h"), sim.host("w"));
+    sim.volume("h", "/disk", 1 << 40);
+    let heard: Rc<RefCell<Testimony>> = Rc::default();
+    let (noted, listening) = (heard.clone(), other.clone());
+    drop(other.spawn(async move {
+        let listener = listening.listen("w:7700").await.unwrap();
+        let _ = witness(&listener, |testimony| *noted.borrow_mut() = testimony.clone()).await;
+    }));
+    sim.run_until(other.sleep(Duration::from_millis(1)));
+    let stop = StopSignal::new();
+    let (writer, stopping) = (host.clone(), stop.clone());
+    let writing = host.spawn(async move {
+        let _ = write(&writer, folder, FILE_BYTES, 2, "w:7700", &stopping, |_| ()).await;
+    });
+    while heard.borrow().sessions.len() < 2 {
+        sim.run_until(other.sleep(Duration::from_millis(5)));
+    }
+    let world = if cut {
+        sim.crash("h");
+        sim.restart("h")
+    } else {
+        stop.stop();
+        sim.run_until(writing);
+        host
+    };
+    sim.run_until(other.sleep(Duration::from_secs(1)));
+    let testimony = heard.borrow().clone();
+    (world, sim, testimony)
+}
+
+fn page_at(pgno: u32) -> u64 {
+    (u64::from(pgno) + 1) * u64::from(PAGE_BYTES)
+}
+
+#[test]
+fn pages_that_have_become_zero_are_lost() {
+    let (world, sim, testimony) = commits_in(FOLDER, false);
+    sim.run_until(async {
+        assert!(verify(&world, FOLDER, &testimony).await.unwrap().is_kept());
+        let place = Place::find(&world, FOLDER).await.unwrap();
+        let leaves = place.image.layout().run(Tree::Bodies).unwrap().levels[0];
+        let file = world.open(&place.database(), OpenMode::ReadWrite).await.unwrap();
+        let free = place.image.layout().first_free();
+        for pgno in (leaves.first..leaves.first + 7).chain([free]) {
+            file.write_at(page_at(pgno), smallvec![PageBuf::empty(PAGE_BYTES as usize)]).await.0.unwrap();
+        }
+        let found = verify(&world, FOLDER, &testimony).await.unwrap();
+        assert!(!found.is_kept() && found.lost.is_empty());
+        assert_eq!((found.pages.bad, found.pages.uninitialised), (7, 1), "free pages are zero");
+        let (pgno, what) = &found.pages.list[0];
+        assert!(*pgno == leaves.first && what.contains("was lost: it is zero"), "page {pgno}: {what}");
+    });
+}
+
+#[test]
+fn a_database_that_is_cut_off_is_not_kept() {
+    let (world, sim, testimony) = commits_in(FOLDER, false);
+    sim.run_until(async {
+        let place = Place::find(&world, FOLDER).await.unwrap();
+        let file = world.open(&place.database(), OpenMode::ReadWrite).await.unwrap();
+        let pages = file.size().await.unwrap() / u64::from(PAGE_BYTES) - 2;
+        file.set_size(page_at(pages as u32 / 2 + 1)).await.unwrap();
+        let found = verify(&world, FOLDER, &testimony).await.unwrap();
+        assert!(!found.is_kept() && found.lost.is_empty());
+        let text = format!(
+            "the file is cut off: the database owns {pages} pages, the file has {}",
+            pages as u32 / 2
+        );
+        assert_eq!(found.pages.list, [(pages as u32 / 2 + 1, text)]);
+    });
+}
+
+#[test]
+fn a_lost_identity_is_a_loss() {
+    let (world, sim, testimony) = commits_in(FOLDER, false);
+    sim.run_until(async {
+        let path = format!("{FOLDER}/{IDENTITY}");
+        let found = |reason: &'static str| {
+            let (world, testimony) = (&world, &testimony);
+            async move {
+                let error = verify(world, FOLDER, testimony).await.unwrap_err();
+                assert!(matches!(error, CrashTestError::LostIdentity { .. }) && error.is_loss(), "{error}");
+                assert!(error.to_string().ends_with(reason), "{error}");
+            }
+        };
+        let file = world.open(&path, OpenMode::ReadWrite).await.unwrap();
+        let (read, identity) = file.read_at(0, smallvec![PageBuf::empty(SECTOR_BYTES)]).await;
+        read.unwrap();
+        let mut sizeless = identity.clone();
+        sizeless[0].as_mut_slice()[16..24].fill(0);
+        for damaged in [sizeless, smallvec![PageBuf::empty(SECTOR_BYTES)]] {
+            file.write_at(0, damaged).await.0.unwrap();
+            found("is not intact").await;
+        }
+        file.set_size(0).await.unwrap();
+        found("cannot be read").await;
+        world.remove(&path).await.unwrap();
+        found("is not there").await;
+        // Without database and logs it is any folder.
+        let error = verify(&world, "/disk", &testimony).await.unwrap_err();
+        assert!(matches!(error, CrashTestError::Foreign { .. }) && !error.is_loss(), "{error}");
+    });
+}
+
+#[test]
+fn the_folder_itself_is_durable_wherever_it_lies() {
+    for folder in ["/disk/test", "/disk/test/", "/test"] {
+        let (world, sim, testimony) = commits_in(folder, true);
+        let found = sim.run_until(verify(&world, folder, &testimony));
+        assert!(found.as_ref().is_ok_and(Findings::is_kept), "{folder}: {found:?}");
+    }
+}
+
+#[test]
+fn storage_is_blamed_for_what_is_gone_and_for_nothing_else() {
+    let of_kind = |kind| {
+        let [operation, path, reason] = ["read", "1.edb", "so it is"].map(str::to_owned);
+        CrashTestError::Engine(world::Error { kind, operation, path, reason }.into())
+    };
+    let [path, directory, reason] = ["1.edb", "log", "so it is"].map(str::to_owned);
+    let lost = [
+        engine::Error::DamagedPage { path: path.clone(), pgno: 1, reason: reason.clone() }.into(),
+        engine::Error::DamagedFile { path, reason: reason.clone() }.into(),
+        engine::Error::MissingLog { directory: directory.clone(), generation: 1 }.into(),
+        of_kind(ErrorKind::NotFound),
+        of_kind(ErrorKind::ShortRead),
+        of_kind(ErrorKind::Io),
+    ];
+    assert!(lost.iter().all(CrashTestError::is_loss));
+    let hindered = [
+        engine::Error::LogVolumeFull { directory }.into(),
+        engine::Error::Refused(reason.clone()).into(),
+        engine::Error::Stopped(reason).into(),
+        of_kind(ErrorKind::PermissionDenied),
+        of_kind(ErrorKind::NoSpace),
+        of_kind(ErrorKind::AlreadyExists),
+    ];
+    assert!(!hindered.iter().any(CrashTestError::is_loss));
+}
