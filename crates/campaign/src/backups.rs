@@ -8,7 +8,7 @@ use engine::{BackupReport, ChecksumReport, Instance, RecoveryReport, StreamConfi
 use futures_util::future::join_all;
 use results::{Backup, Comparison, IoClass, Origin, Parameter, Recovery, Severity};
 use solution::TestSpec;
-use world::{Bufs, OpenMode, PageBuf, SECTOR_BYTES, Time};
+use world::{Bufs, ErrorKind, OpenMode, PageBuf, SECTOR_BYTES, Time};
 
 use crate::checksums::check_database;
 use crate::error::CampaignError;
@@ -28,8 +28,8 @@ impl Campaign<'_> {
     /// Streams every database once.
     pub async fn backup(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
         let mut test = self.begin(ordinal, name, spec, stream_parameters()).await?;
+        self.open(&mut test, OpenOptions::normal(&self.deployment.engine)).await?;
         test.phase = "reading databases".into();
-        self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
         let host = self.host.clone();
         let job = async move {
             host.each_instance(|state, instance| async move { back_up_all(&state, instance, None).await })
@@ -49,8 +49,9 @@ impl Campaign<'_> {
         spec: &TestSpec,
     ) -> Result<(), CampaignError> {
         let mut test = self.begin(ordinal, name, spec, stream_parameters()).await?;
+        // Logs since a backup are kept until it has been restored.
+        self.open(&mut test, OpenOptions::keep_logs(&self.deployment.engine)).await?;
         test.phase = "copying databases".into();
-        self.host.open(keep_logs(self.deployment.engine.checkpoint_depth_bytes)).await?;
         let (host, folder) = (self.host.clone(), spec.backup_dir.clone());
         let job = async move {
             host.each_instance(move |state, instance| {
@@ -87,8 +88,15 @@ impl Campaign<'_> {
             value: format!("{BATCHES_SINCE_BACKUP} per database"),
         };
         let mut test = self.begin(ordinal, name, spec, vec![batches]).await?;
+        let folder = spec.backup_dir.clone();
+        self.host
+            .each_instance(move |state, instance| {
+                let folder = folder.clone();
+                async move { find_backup(&state, instance, folder.as_deref()).await }
+            })
+            .await?;
+        self.open(&mut test, OpenOptions::keep_logs(&self.deployment.engine)).await?;
         test.phase = "changing databases".into();
-        self.host.open(keep_logs(self.deployment.engine.checkpoint_depth_bytes)).await?;
         let job = self.some_batches();
         let changed = self.watch(&mut test, job).await;
         self.next_batch += BATCHES_SINCE_BACKUP * self.host.databases.len() as u64;
@@ -197,11 +205,6 @@ fn stream_parameters() -> Vec<Parameter> {
     vec![Parameter { name: "Reads".into(), value: reads }]
 }
 
-/// Logs since a backup are kept until it has been restored.
-fn keep_logs(checkpoint_depth_bytes: u64) -> OpenOptions {
-    OpenOptions { circular_logging: false, checkpoint_depth_bytes, maintenance: None }
-}
-
 fn copy_folder(folder: Option<&str>, database_dir: &str) -> String {
     folder.map_or_else(|| format!("{database_dir}/backup"), str::to_owned)
 }
@@ -255,6 +258,25 @@ async fn check_all(
     join_all(checks).await.into_iter().collect()
 }
 
+/// Makes sure that the backup of an instance is there. A copy that was cut off has no header.
+async fn find_backup(state: &ShardState, instance: usize, folder: Option<&str>) -> Result<(), CampaignError> {
+    let page_bytes = state.deployment.instances[instance].page_bytes as usize;
+    let side = state.side(instance);
+    for (path, (counters, _)) in copy_paths(state, instance, folder, COPY).into_iter().zip(&side.databases) {
+        let is_there = state.world.entry(&path).await?.is_some()
+            && match engine::is_closed(&state.world, &path, page_bytes, counters).await {
+                Err(engine::Error::DamagedFile { .. }) => false,
+                Err(engine::Error::World(error)) if error.kind == ErrorKind::ShortRead => false,
+                Ok(_) => true,
+                Err(error) => return Err(error.into()),
+            };
+        if !is_there {
+            return Err(CampaignError::NoBackup { path });
+        }
+    }
+    Ok(())
+}
+
 /// What a restore of an instance did.
 struct Restored {
     /// Bytes and milliseconds of each database's copy.
@@ -277,9 +299,6 @@ async fn restore_all(
     let elapsed_ms = |since: Time| state.world.now().since(since).as_millis() as u64;
     let mut copied = Vec::new();
     for (number, (copy, restored)) in copies.iter().zip(&restored).enumerate() {
-        if state.world.entry(copy).await?.is_none() {
-            return Err(CampaignError::NoBackup { path: copy.clone() });
-        }
         let started = state.world.now();
         let bytes = copy_file(state, instance, number, copy, restored).await?;
         copied.push((bytes, elapsed_ms(started)));
@@ -296,6 +315,7 @@ async fn restore_all(
     state.world.sync_dir(&log_dir).await?;
     let options = OpenOptions::normal(&state.deployment.engine);
     let (config, _) = state.config_in(instance, options, &log_dir, &restored).await?;
+    check_stop(state)?;
     let started = state.world.now();
     let (opened, recovery) = Instance::open(&state.world, &config).await?;
     let replay_ms = elapsed_ms(started);
@@ -307,6 +327,10 @@ async fn restore_all(
     remove_files(state, &log_dir).await?;
     state.world.remove(&log_dir).await?;
     Ok(Restored { copies: copied, recovery, replay_ms, check })
+}
+
+fn check_stop(state: &ShardState) -> Result<(), CampaignError> {
+    if state.stop.is_stopped() { Err(CampaignError::Interrupted) } else { Ok(()) }
 }
 
 /// Removes the files in a folder that only restores use.
@@ -335,6 +359,7 @@ async fn copy_file(
     let bytes = source.size().await?;
     let mut offset = 0;
     while offset < bytes {
+        check_stop(state)?;
         let piece = COPY_BYTES.min(bytes - offset);
         let started = state.world.now();
         // A buffer for each page: a page that a simulated storage knows without its bytes stays so.

@@ -54,8 +54,8 @@ pub enum CampaignError {
         /// The file.
         path: String,
     },
-    /// The backup that a restore needs does not exist.
-    #[error("{path} does not exist; run the test `backup_to_disk` first")]
+    /// The backup that a restore needs does not exist, or was cut off.
+    #[error("there is no complete backup at {path}; run the test `backup_to_disk` first")]
     NoBackup {
         /// The file.
         path: String,

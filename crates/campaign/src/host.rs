@@ -57,6 +57,11 @@ impl OpenOptions {
         OpenOptions { circular_logging: true, checkpoint_depth_bytes, maintenance: None }
     }
 
+    /// As the solution file says, and every log is kept.
+    pub fn keep_logs(engine: &EngineSpec) -> OpenOptions {
+        OpenOptions { circular_logging: false, ..OpenOptions::normal(engine) }
+    }
+
     /// Keeps every log and writes no page back for the checkpoint's sake: what soft recovery is tested with.
     pub fn keep_all_logs() -> OpenOptions {
         OpenOptions { circular_logging: false, checkpoint_depth_bytes: u64::MAX / 2, maintenance: None }

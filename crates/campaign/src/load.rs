@@ -187,6 +187,15 @@ impl<E: 'static> Load<E> {
         self.rate.set(batches_per_s.max(0.001));
     }
 
+    /// Batches that were due more than `backlog` ago and have not begun are due by now: a paced load that could not keep up makes
+    /// up for no more.
+    pub fn make_up_for_at_most(&self, backlog: Duration) {
+        let now = self.world.now();
+        if now.since(self.due.get()) > backlog {
+            self.due.set(Time { ns: now.ns - backlog.as_nanos() as u64 });
+        }
+    }
+
     /// No further batch begins, except that every database is brought to the same count.
     pub fn stop(&self) {
         self.draining.set(true);
@@ -285,6 +294,37 @@ mod tests {
             assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
             let drained = world.now().since(stopped);
             assert!(drained < Duration::from_secs(100), "{drained:?}");
+        });
+    }
+
+    #[test]
+    fn a_held_rate_makes_up_for_no_more_than_it_is_asked_to() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("a");
+        simulation.run_until(async {
+            // The first batches take ten seconds, so that a hundred are due behind them.
+            let load: Rc<Load<()>> = Load::new(&world, 1, 0, None);
+            let batch = {
+                let world = world.clone();
+                move |_, number| {
+                    let world = world.clone();
+                    async move {
+                        world.sleep(Duration::from_secs(if number < 2 { 10 } else { 0 })).await;
+                        Ok(())
+                    }
+                }
+            };
+            let task =
+                world.spawn(load.clone().run(Mode::Paced { batches_per_s: 10.0, sessions_max: 2 }, batch));
+            world.sleep(Duration::from_millis(9_950)).await;
+            load.make_up_for_at_most(Duration::from_secs(2));
+            load.take_sample();
+            world.sleep(Duration::from_secs(1)).await;
+            let sample = load.take_sample();
+            let batches = sample.service.tally.count;
+            assert!((25..=35).contains(&batches), "2 s of backlog and 1 s, not 10: {batches}");
+            load.stop();
+            assert_eq!(task.await, Ok(()));
         });
     }
 }

@@ -46,10 +46,10 @@ impl Campaign<'_> {
         let mut test = self.begin(ordinal, name, spec, self.load_parameters(mode)).await?;
         test.row.limits = limits(&spec.thresholds);
         self.note_load(&mut test, mode)?;
-        self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
+        self.open(&mut test, OpenOptions::normal(&self.deployment.engine)).await?;
         self.start_background().await?;
         let driving = self.drive(mode);
-        let measured = self.measure(&mut test, spec, mode, &driving).await;
+        let measured = self.measure(&mut test, spec, &driving).await;
         // A window that is complete is judged, whatever comes after it.
         let mut held = Ok(());
         if measured.is_ok() {
@@ -81,7 +81,7 @@ impl Campaign<'_> {
         parameters.push(Parameter { name: "Logs per instance".into(), value: spec.logs.to_string() });
         let mut test = self.begin(ordinal, name, spec, parameters).await?;
         self.note_load(&mut test, mode)?;
-        self.host.open(OpenOptions::keep_all_logs()).await?;
+        self.open(&mut test, OpenOptions::keep_all_logs()).await?;
         self.start_background().await?;
         let driving = self.drive(mode);
         let mut generated = self.generate(&mut test, spec, &driving).await;
@@ -93,7 +93,6 @@ impl Campaign<'_> {
         let (logs, _) = self.stop_load(&mut test, driving, generated).await?;
         // The logs are to be replayed, so nothing may be written back now.
         let abandoned = self.host.abandon().await;
-        self.logs_wait = true;
         let rule = Rule {
             name: "logs_generated",
             text: "every instance generated at least one log to replay within the time".into(),
@@ -258,7 +257,6 @@ impl Campaign<'_> {
         &mut self,
         test: &mut Running,
         spec: &TestSpec,
-        mode: Mode,
         driving: &Driving,
     ) -> Result<Window, CampaignError> {
         self.warm_up(test, spec, driving).await?;
@@ -273,11 +271,13 @@ impl Campaign<'_> {
         self.collect(test, Some(&driving.load)).await?;
         (test.seen, test.batches) = Default::default();
         let opened = test.last_tick;
+        // What the warm-up could not do is no part of the load that is judged.
+        driving.load.make_up_for_at_most(Duration::ZERO);
         test.sampler.open_window(planned, opened, self.recorder)?;
         test.row.window_start_ms = Some(ms(opened));
         test.row.window_planned_ms = Some(planned.as_millis() as u64);
         self.record(test.row.clone())?;
-        let passed = self.pass_window(test, planned, mode, driving).await;
+        let passed = self.pass_window(test, planned, driving).await;
         let closed = test.last_tick;
         test.row.window_end_ms = Some(ms(closed));
         let window = test.sampler.close_window(closed, self.recorder)?;
@@ -294,7 +294,6 @@ impl Campaign<'_> {
         &mut self,
         test: &mut Running,
         planned: Duration,
-        mode: Mode,
         driving: &Driving,
     ) -> Result<(), CampaignError> {
         let opened = test.last_tick;
@@ -302,7 +301,7 @@ impl Campaign<'_> {
         while test.last_tick < end && !driving.load.failed() {
             let elapsed = test.last_tick.since(opened).as_secs_f64();
             self.tick(test, &driving.load, end, elapsed / planned.as_secs_f64()).await?;
-            self.keep_pace(test, mode, opened, &driving.load);
+            self.keep_pace(test, Some(opened), &driving.load);
         }
         Ok(())
     }
@@ -320,6 +319,7 @@ impl Campaign<'_> {
         let mut filled = 0.0;
         while filled < CACHE_FILLED && self.world.now() < limit && !driving.load.failed() {
             self.tick(test, &driving.load, limit, 0.0).await?;
+            self.keep_pace(test, None, &driving.load);
             filled = test.cache_bytes as f64 / full.max(1) as f64;
         }
         if filled < CACHE_FILLED && !driving.load.failed() {
@@ -329,12 +329,10 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Steers a paced load towards its target of I/O per second with the I/O per batch that it has measured.
-    fn keep_pace(&self, test: &Running, mode: Mode, opened: Time, load: &Load<CampaignError>) {
-        let (Mode::Paced { .. }, LoadMode::PacedIops { iops }) = (mode, self.deployment.load.mode) else {
-            return;
-        };
-        let elapsed_s = self.world.now().since(opened).as_secs_f64();
+    /// Steers a paced load towards its target of I/O per second with the I/O per batch that it has measured; in the window,
+    /// which began at `opened`, so that the target is reached over all of it.
+    fn keep_pace(&self, test: &Running, opened: Option<Time>, load: &Load<CampaignError>) {
+        let LoadMode::PacedIops { iops } = self.deployment.load.mode else { return };
         let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
             .iter()
             .map(|class| test.seen.class(*class).tally.count)
@@ -343,11 +341,14 @@ impl Campaign<'_> {
             return;
         }
         let io_per_batch = (done / test.batches as f64).max(1.0);
+        let even = iops * PACE_AIM / io_per_batch;
+        let Some(opened) = opened else { return load.set_rate(even) };
+        let elapsed_s = self.world.now().since(opened).as_secs_f64();
         let ahead = PACE_AHEAD_BATCHES * io_per_batch;
         let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) + ahead - done;
         // A load that fell behind does not come back as a burst, and one that is ahead does not stop.
-        let even = iops * PACE_AIM / io_per_batch;
         load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even * 0.5, even * 2.0));
+        load.make_up_for_at_most(Duration::from_secs_f64(PACE_HORIZON_S));
     }
 
     async fn generate(

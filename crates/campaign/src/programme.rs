@@ -93,6 +93,7 @@ impl Campaign<'_> {
         for ((ordinal, spec), name) in (1..).zip(tests).zip(&names) {
             self.convoy.arrive().await;
             self.check_interrupt()?;
+            self.logs_wait = logs_wait(tests, ordinal as usize - 1);
             self.run_one(ordinal, spec, name).await?;
             self.recorder.flush()?;
         }
@@ -131,6 +132,18 @@ impl Campaign<'_> {
         }
         Ok(self.recorder.flush()?)
     }
+}
+
+/// Whether logs that are there before the test `at` are for soft recovery: they were generated in this programme, or the next
+/// test that opens the databases is their recovery.
+fn logs_wait(tests: &[TestSpec], at: usize) -> bool {
+    let (before, from_here) = tests.split_at(at);
+    let opens = |kind: &TestKind| {
+        !matches!(kind, TestKind::Init | TestKind::DatabaseChecksum | TestKind::LogChecksum)
+    };
+    let last = before.iter().rev().map(|test| test.kind).find(opens);
+    let next = from_here.iter().map(|test| test.kind).find(opens);
+    last == Some(TestKind::LogGeneration) || last.is_none() && next == Some(TestKind::SoftRecovery)
 }
 
 /// Titles of the tests, unique in the run: a checksum is named after the test before it.

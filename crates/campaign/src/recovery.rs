@@ -35,7 +35,6 @@ impl Campaign<'_> {
         };
         let reports = self.watch(&mut test, job).await?;
         let closed = self.host.close().await;
-        self.logs_wait = false;
         let rule = Rule {
             name: "logs_replayed",
             text: "at least one log was there to replay".into(),

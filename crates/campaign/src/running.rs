@@ -14,7 +14,7 @@ use world::{Duration, Time, World};
 
 use crate::convoy::Convoy;
 use crate::error::CampaignError;
-use crate::host::{Host, database_path, ms};
+use crate::host::{Host, OpenOptions, database_path, ms};
 use crate::load::Load;
 use crate::progress::{Progress, Rates, Watcher};
 use crate::sampler::Sampler;
@@ -42,7 +42,7 @@ pub struct Campaign<'a> {
     pub next_batch: u64,
     /// Sessions that tuning has found.
     pub tuned_sessions: Option<u32>,
-    /// Logs were generated, and are for soft recovery to replay.
+    /// The logs that the next test may find are for soft recovery to replay.
     pub logs_wait: bool,
     /// Tests in the programme.
     pub tests: u32,
@@ -300,6 +300,13 @@ impl Campaign<'_> {
             left,
             rates,
         });
+    }
+
+    /// Opens every instance, recovering those that need it.
+    pub async fn open(&mut self, test: &mut Running, options: OpenOptions) -> Result<(), CampaignError> {
+        test.phase = "opening databases".into();
+        let host = self.host.clone();
+        self.watch(test, async move { host.open(options).await }).await.map(drop)
     }
 
     /// Ends the programme if someone asked for it.

@@ -151,14 +151,9 @@ impl Sampler {
         Ok(())
     }
 
-    /// Closes the window; what comes later is still recorded, but no longer judged.
+    /// Closes the window and records its distributions; what comes later is still recorded, but no longer judged.
     pub fn close_window(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<Window, RecordError> {
-        self.close_sample(now, recorder)?;
-        self.close_heat(now, recorder)?;
-        let Some(OpenWindow { opened, mut window }) = self.window.take() else {
-            return Ok(Window::default());
-        };
-        window.length = now.since(opened);
+        let Some((opened, window)) = self.take_window(now, recorder)? else { return Ok(Window::default()) };
         let (t_ms, interval_ms) = (ms(opened), window.length.as_millis() as u64);
         let databases = window
             .databases
@@ -176,6 +171,23 @@ impl Sampler {
             }
         }
         Ok(window)
+    }
+
+    /// Closes a window that is one step of several: its distributions are not recorded.
+    pub fn close_step(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<Window, RecordError> {
+        Ok(self.take_window(now, recorder)?.map_or_else(Window::default, |(_, window)| window))
+    }
+
+    fn take_window(
+        &mut self,
+        now: Time,
+        recorder: &mut dyn Recorder,
+    ) -> Result<Option<(Time, Window)>, RecordError> {
+        self.close_sample(now, recorder)?;
+        self.close_heat(now, recorder)?;
+        let taken = self.window.take();
+        Ok(taken
+            .map(|OpenWindow { opened, window }| (opened, Window { length: now.since(opened), ..window })))
     }
 
     /// Ends the test: what is pending becomes rows.

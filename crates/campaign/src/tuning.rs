@@ -1,27 +1,22 @@
 //! Finds the highest load inside the thresholds, or the sessions for the target.
 
 use results::{IoClass, IoStats, Origin, Outcome, Parameter, Severity, TuningStep, Verdict};
-use solution::{TestSpec, Thresholds};
+use solution::TestSpec;
 use world::Duration;
 
 use crate::error::CampaignError;
 use crate::host::OpenOptions;
 use crate::load::Mode;
+use crate::load_tests::Driving;
 use crate::running::{Campaign, Running};
 use crate::tune::{Found, Search, Step};
+use crate::verdict::judge_latencies;
+use crate::window::Window;
 
 /// Most sessions that tuning tries.
 const SESSIONS_MAX: u32 = 256;
 /// Steps that should fit into the time for tuning.
 const STEPS: f64 = 6.0;
-
-/// What a step measured.
-struct Measured {
-    iops: f64,
-    /// Mean latencies; `None` if there was nothing to measure.
-    read_ms: Option<f64>,
-    log_write_ms: Option<f64>,
-}
 
 impl Campaign<'_> {
     /// Runs steps of load until the search ends or its time is up.
@@ -37,17 +32,21 @@ impl Campaign<'_> {
         ];
         let mut test = self.begin(ordinal, name, spec, parameters).await?;
         test.row.target_iops = self.deployment.load.target_iops;
-        self.host.open(OpenOptions::normal(&self.deployment.engine)).await?;
+        self.open(&mut test, OpenOptions::normal(&self.deployment.engine)).await?;
         self.start_background().await?;
         let searched = self.search(&mut test, spec, step_s).await;
         let closed = self.host.close().await;
-        let found = searched?;
+        let search = searched?;
+        let found = search.found();
         self.tuned_sessions = found.map(|found| found.sessions);
         let outcome = if found.is_some() { Outcome::Pass } else { Outcome::Fail };
         let text = match found {
             Some(Found { sessions, bracketed: true }) => format!("{sessions} sessions is the answer"),
             Some(Found { sessions, .. }) => {
                 format!("{sessions} sessions held; the search ended before it found more than enough")
+            }
+            None if search.next().is_some() => {
+                "the time was over before a number of sessions stayed inside the thresholds".into()
             }
             None => "not even one session stays inside the thresholds".into(),
         };
@@ -72,9 +71,14 @@ impl Campaign<'_> {
         test: &mut Running,
         spec: &TestSpec,
         step_s: f64,
-    ) -> Result<Option<Found>, CampaignError> {
-        let started = self.world.now();
+    ) -> Result<Search, CampaignError> {
         let mut search = Search::new(self.host.databases.len() as u32, SESSIONS_MAX);
+        if let Some(sessions) = search.next() {
+            let driving = self.drive(self.closed(sessions));
+            let warmed = self.warm_up(test, spec, &driving).await;
+            self.stop_load(test, driving, warmed).await?;
+        }
+        let started = self.world.now();
         let mut ordinal = 0;
         while let Some(sessions) = search.next() {
             let elapsed_s = self.world.now().since(started).as_secs_f64();
@@ -83,110 +87,135 @@ impl Campaign<'_> {
             }
             ordinal += 1;
             test.phase = format!("trying {sessions} sessions");
-            let measured = self.step(test, spec, sessions, step_s, elapsed_s / spec.duration_s).await?;
-            let broken = broken_threshold(&measured, &spec.thresholds);
-            let reached = self.deployment.load.target_iops.is_some_and(|target| measured.iops >= target);
+            let measured = self.step(test, sessions, step_s, elapsed_s / spec.duration_s).await?;
+            let broken = self.broken_threshold(&measured, spec);
+            let iops = measured.achieved_iops();
+            let reached = self.deployment.load.target_iops.is_some_and(|target| iops >= target);
             let step = match (&broken, reached) {
                 (Some(_), _) => Step::Breaks,
                 (None, true) => Step::Enough,
                 (None, false) => Step::Holds,
             };
             search.record(sessions, step);
+            let io = measured.io();
+            let mean_ms = |class| IoStats::latency_ms_mean(io.class(class));
             self.record(TuningStep {
                 test: test.row.ordinal,
                 ordinal,
                 load: format!("{sessions} sessions"),
-                iops: measured.iops,
-                read_latency_ms: measured.read_ms.unwrap_or(0.0),
-                log_write_latency_ms: measured.log_write_ms.unwrap_or(0.0),
+                iops,
+                read_latency_ms: mean_ms(IoClass::TransactionalRead),
+                log_write_latency_ms: mean_ms(IoClass::LogWrite),
                 outcome: if broken.is_some() { Outcome::Fail } else { Outcome::Pass },
                 note: broken.unwrap_or_else(|| {
                     if reached { "reaches the target" } else { "inside the thresholds" }.into()
                 }),
             })?;
         }
-        Ok(search.found())
+        Ok(search)
     }
 
     /// One step: a fifth of it to settle, the rest to measure.
     async fn step(
         &mut self,
         test: &mut Running,
-        spec: &TestSpec,
         sessions: u32,
         step_s: f64,
         done: f64,
-    ) -> Result<Measured, CampaignError> {
-        let idle_factor = self.deployment.load.idle_factor;
-        let driving = self.drive(Mode::Closed { sessions, idle_factor });
-        let measured = self.settle_and_measure(test, spec, step_s, done, &driving).await;
+    ) -> Result<Window, CampaignError> {
+        let driving = self.drive(self.closed(sessions));
+        let measured = self.settle_and_measure(test, step_s, done, &driving).await;
         Ok(self.stop_load(test, driving, measured).await?.0)
     }
 
     async fn settle_and_measure(
         &mut self,
         test: &mut Running,
-        spec: &TestSpec,
         step_s: f64,
         done: f64,
-        driving: &crate::load_tests::Driving,
-    ) -> Result<Measured, CampaignError> {
-        if test.cache_bytes == 0 {
-            let phase = test.phase.clone();
-            self.warm_up(test, spec, driving).await?;
-            test.phase = phase;
-        }
+        driving: &Driving,
+    ) -> Result<Window, CampaignError> {
         let settled = self.world.now() + Duration::from_secs_f64(step_s / 5.0);
         while self.world.now() < settled && !driving.load.failed() {
             self.tick(test, &driving.load, settled, done).await?;
         }
         test.seen = Default::default();
-        let started = self.world.now();
-        let end = started + Duration::from_secs_f64(step_s * 0.8);
+        let planned = Duration::from_secs_f64(step_s * 0.8);
+        let opened = test.last_tick;
+        test.sampler.open_window(planned, opened, self.recorder)?;
+        let end = opened + planned;
         while self.world.now() < end && !driving.load.failed() {
             self.tick(test, &driving.load, end, done).await?;
         }
-        let (reads, writes) =
-            (test.seen.class(IoClass::TransactionalRead), test.seen.class(IoClass::TransactionalWrite));
-        let mean_ms = |stats: &IoStats| (stats.tally.count > 0).then(|| stats.latency_ms_mean());
-        Ok(Measured {
-            iops: (reads.tally.count + writes.tally.count) as f64
-                / self.world.now().since(started).as_secs_f64(),
-            read_ms: mean_ms(reads),
-            log_write_ms: mean_ms(test.seen.class(IoClass::LogWrite)),
-        })
+        Ok(test.sampler.close_step(test.last_tick, self.recorder)?)
+    }
+
+    fn closed(&self, sessions: u32) -> Mode {
+        Mode::Closed { sessions, idle_factor: self.deployment.load.idle_factor }
+    }
+
+    fn broken_threshold(&self, measured: &Window, spec: &TestSpec) -> Option<String> {
+        broken(judge_latencies(0, self.host_name(), measured, &spec.thresholds))
     }
 }
 
-/// The threshold that a step breaks. Nothing measured breaks it, as in the verdicts.
-fn broken_threshold(measured: &Measured, thresholds: &Thresholds) -> Option<String> {
-    let over = |limit_ms: Option<f64>, mean_ms: Option<f64>, what: &str| {
-        let limit_ms = limit_ms?;
-        match mean_ms {
-            None => Some(format!("no {what} was measured")),
-            Some(mean_ms) => (mean_ms > limit_ms).then(|| format!("mean {what} latency above {limit_ms} ms")),
-        }
-    };
-    over(thresholds.read_avg_ms, measured.read_ms, "read")
-        .or_else(|| over(thresholds.log_write_avg_ms, measured.log_write_ms, "log write"))
+/// What a step breaks. In a step so short that its few sessions have not come to every database, those say nothing; where
+/// nothing at all was measured the step breaks, as in the verdicts.
+fn broken(latencies: Vec<Verdict>) -> Option<String> {
+    let nothing_of = |rule: &str| latencies.iter().all(|of| of.rule != rule || of.measured.is_none());
+    let breaks =
+        |of: &&Verdict| of.outcome == Outcome::Fail && (of.measured.is_some() || nothing_of(&of.rule));
+    let of = latencies.iter().find(breaks)?;
+    let origin = of.origin.database.as_deref().or(of.origin.instance.as_deref()).unwrap_or_default();
+    Some(match of.measured {
+        None => format!("{}: nothing was measured", of.rule),
+        Some(ms) => format!("{} of {origin}: {ms:.1} ms, above {} ms", of.rule, of.limit.unwrap_or_default()),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use solution::Generation;
+    use results::IoCounters;
+    use solution::{Generation, Thresholds};
 
     use super::*;
+    use crate::window::Totals;
+
+    /// A step of two databases with the latencies of one read each, and of one log write; `None`: there was none.
+    fn step(read_ms: [Option<u64>; 2], log_write_ms: Option<u64>) -> Window {
+        let totals = |class, latency_ms: Option<u64>| {
+            let (mut totals, mut io) = (Totals::default(), IoCounters::default());
+            latency_ms.into_iter().for_each(|ms| io.record(class, 4096, ms * 1_000_000));
+            totals.add_sample(&io, Duration::ZERO);
+            totals
+        };
+        let database =
+            |n: usize| ("I".to_owned(), format!("D{n}"), totals(IoClass::TransactionalRead, read_ms[n]));
+        Window {
+            databases: (0..2).map(database).collect(),
+            logs: vec![("I".into(), totals(IoClass::LogWrite, log_write_ms))],
+            ..Window::default()
+        }
+    }
 
     #[test]
-    fn a_step_breaks_above_a_threshold_and_without_anything_measured() {
+    fn a_step_breaks_if_one_database_does_and_without_anything_measured() {
         let thresholds = Thresholds::published(Generation::E2016, false);
         let broken = |read_ms, log_write_ms| {
-            broken_threshold(&Measured { iops: 0.0, read_ms, log_write_ms }, &thresholds)
+            broken(judge_latencies(0, "h", &step(read_ms, log_write_ms), &thresholds))
         };
-        assert_eq!(broken(Some(20.0), Some(10.0)), None, "the limit itself holds");
-        assert_eq!(broken(Some(20.1), Some(1.0)).as_deref(), Some("mean read latency above 20 ms"));
-        assert_eq!(broken(Some(1.0), Some(10.1)).as_deref(), Some("mean log write latency above 10 ms"));
-        assert_eq!(broken(None, Some(1.0)).as_deref(), Some("no read was measured"));
-        assert_eq!(broken(Some(1.0), None).as_deref(), Some("no log write was measured"));
+        assert_eq!(broken([Some(20), Some(20)], Some(10)), None, "the limit itself holds");
+        let one_slow = "read_latency_avg of D1: 21.0 ms, above 20 ms";
+        assert_eq!(
+            broken([Some(1), Some(21)], Some(1)).as_deref(),
+            Some(one_slow),
+            "the mean of both is 11 ms"
+        );
+        assert_eq!(
+            broken([Some(1), Some(1)], Some(11)).as_deref(),
+            Some("log_write_latency_avg of I: 11.0 ms, above 10 ms")
+        );
+        assert_eq!(broken([Some(1), None], Some(1)), None, "few sessions have not come to every database");
+        assert_eq!(broken([None, None], Some(1)).as_deref(), Some("read_latency_avg: nothing was measured"));
     }
 }

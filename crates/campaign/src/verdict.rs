@@ -55,6 +55,34 @@ pub fn judge_load(
     generation: Generation,
 ) -> Vec<Verdict> {
     let mut verdicts = vec![achieved(test, host, window, load), complete(test, host, window)];
+    verdicts.extend(judge_latencies(test, host, window, thresholds));
+    let stalls_max = page_fault_stalls_per_s_max(generation);
+    let stalls = Rule {
+        name: "page_fault_stalls",
+        text: match stalls_max {
+            0.0 => "page reads never wait for a free buffer".into(),
+            _ => "page reads wait for a free buffer at most once per second on average".into(),
+        },
+        comparison: Comparison::AtMost,
+        unit: "1/s",
+    };
+    let stalls_per_s = window.page_fault_stalls as f64 / window.length.as_secs_f64();
+    verdicts.push(stalls.judge(test, Origin::host(host), Some(stalls_per_s), stalls_max));
+    let spread =
+        window.batches.iter().max().zip(window.batches.iter().min()).map(|(max, min)| (max - min) as f64);
+    let even = Rule {
+        name: "batches_even",
+        text: "every database did the same number of batches, give or take one".into(),
+        comparison: Comparison::AtMost,
+        unit: "batches",
+    };
+    verdicts.push(even.judge(test, Origin::host(host), spread, 1.0));
+    verdicts
+}
+
+/// Judges the latencies of each database and each log.
+pub fn judge_latencies(test: u32, host: &str, window: &Window, thresholds: &Thresholds) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
     for (instance, database, totals) in &window.databases {
         let reads = totals.io.class(IoClass::TransactionalRead);
         let any = reads.tally.count > 0;
@@ -84,27 +112,6 @@ pub fn judge_load(
         latency(&mut verdicts, test, origin, avg, any.then(|| writes.latency_ms_mean()), AVG_LOG);
         latency(&mut verdicts, test, origin, max, any.then_some(totals.worst_log_write.latency_ms), MAX_LOG);
     }
-    let stalls_max = page_fault_stalls_per_s_max(generation);
-    let stalls = Rule {
-        name: "page_fault_stalls",
-        text: match stalls_max {
-            0.0 => "page reads never wait for a free buffer".into(),
-            _ => "page reads wait for a free buffer at most once per second on average".into(),
-        },
-        comparison: Comparison::AtMost,
-        unit: "1/s",
-    };
-    let stalls_per_s = window.page_fault_stalls as f64 / window.length.as_secs_f64();
-    verdicts.push(stalls.judge(test, Origin::host(host), Some(stalls_per_s), stalls_max));
-    let spread =
-        window.batches.iter().max().zip(window.batches.iter().min()).map(|(max, min)| (max - min) as f64);
-    let even = Rule {
-        name: "batches_even",
-        text: "every database did the same number of batches, give or take one".into(),
-        comparison: Comparison::AtMost,
-        unit: "batches",
-    };
-    verdicts.push(even.judge(test, Origin::host(host), spread, 1.0));
     verdicts
 }
 

@@ -1,189 +1,20 @@
 //! The whole programme in the simulated world: seconds of virtual time, small databases, storage with latency.
 
+mod programme;
+
 use std::cell::Cell;
 
+use campaign::CampaignError;
 use campaign::convoy::{Alone, Convoy};
 use campaign::progress::{Progress, Watcher};
-use campaign::{CampaignError, CampaignOutcome, run_in_convoy};
-use results::{Direction, IoClass, Measure, Outcome, Row, Test};
-use solution::{Deployment, Solution, TestKind, TestSpec};
-use world::sim::{Faults, FixedLatency, FixedLatencyTimes, OpKind, SimConfig, Simulation};
+use programme::{
+    Impatient, Silent, deployment, failures, initialised, run_deployment, run_specs, run_tests, simulation,
+    specs, test_row,
+};
+use results::{Direction, IoClass, Measure, Row};
+use solution::TestKind;
+use world::sim::{Faults, OpKind, Simulation};
 use world::{Duration, LocalFuture, OpenMode, PageBuf, World};
-
-const SOLUTION: &str = r#"
-[solution]
-name = "Simulated"
-schema = 1
-
-[profile]
-exchange = "2016"
-mailboxes = 40
-messages_per_day = 150
-quota_mb = 40
-
-[[host]]
-name = "a"
-
-[[volume]]
-name = "V{n}"
-count = 2
-path = "/v{n}"
-
-[[instance]]
-name = "DB{n}"
-count = 2
-volume = "V{n}"
-
-[sizing]
-database_mib = 128
-
-[load]
-sessions = 4
-copies = 2
-
-[engine]
-cache_min_mib = 4
-cache_max_mib = 8
-flush_start_percent = 4
-flush_stop_percent = 8
-
-[[test]]
-kind = "init"
-
-[[test]]
-kind = "tune"
-duration_s = 6
-warmup_limit_s = 2
-
-[[test]]
-kind = "performance"
-duration_s = 10
-warmup_limit_s = 3
-
-[[test]]
-kind = "database_checksum"
-
-[[test]]
-kind = "log_checksum"
-logs = 4
-
-[[test]]
-kind = "stress"
-duration_s = 10
-warmup_limit_s = 3
-
-[[test]]
-kind = "database_checksum"
-
-[[test]]
-kind = "backup"
-
-[[test]]
-kind = "backup_to_disk"
-
-[[test]]
-kind = "restore"
-
-[[test]]
-kind = "log_generation"
-duration_s = 60
-logs = 3
-
-[[test]]
-kind = "soft_recovery"
-
-[[test]]
-kind = "database_checksum"
-"#;
-
-struct Silent;
-
-impl Watcher for Silent {
-    fn progress(&mut self, _progress: &Progress) {}
-    fn line(&mut self, _text: &str) {}
-    fn interrupted(&self) -> bool {
-        false
-    }
-}
-
-fn deployment() -> Deployment {
-    let solution = Solution::parse(SOLUTION, "simulated.toml").unwrap_or_else(|error| panic!("{error}"));
-    solution.deployment(None).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn simulation(seed: u64) -> Simulation {
-    let times = FixedLatencyTimes {
-        read_latency: Duration::from_millis(2),
-        write_latency: Duration::from_millis(1),
-        sync_latency: Duration::from_micros(500),
-        ..FixedLatencyTimes::default()
-    };
-    let storage = Box::new(FixedLatency::new(seed, times));
-    let simulation = Simulation::new(seed, SimConfig { storage, ..SimConfig::default() });
-    simulation.host("a");
-    ["/v1", "/v2"].into_iter().for_each(|volume| simulation.volume("a", volume, 16 << 30));
-    simulation
-}
-
-/// Runs the tests of these kinds.
-fn run_tests(
-    simulation: &Simulation,
-    seed: u64,
-    chosen: impl Fn(TestKind) -> bool,
-) -> (CampaignOutcome, Vec<Row>) {
-    run_specs(simulation, seed, &specs(chosen), &mut Silent, &Alone)
-}
-
-fn run_specs(
-    simulation: &Simulation,
-    seed: u64,
-    tests: &[TestSpec],
-    watcher: &mut dyn Watcher,
-    convoy: &dyn Convoy,
-) -> (CampaignOutcome, Vec<Row>) {
-    run_deployment(simulation, &deployment(), seed, tests, watcher, convoy)
-}
-
-fn specs(chosen: impl Fn(TestKind) -> bool) -> Vec<TestSpec> {
-    deployment().tests.into_iter().filter(|test| chosen(test.kind)).collect()
-}
-
-fn run_deployment(
-    simulation: &Simulation,
-    deployment: &Deployment,
-    seed: u64,
-    tests: &[TestSpec],
-    watcher: &mut dyn Watcher,
-    convoy: &dyn Convoy,
-) -> (CampaignOutcome, Vec<Row>) {
-    let mut rows: Vec<Row> = Vec::new();
-    let world = simulation.host("a");
-    let outcome =
-        simulation.run_until(run_in_convoy(world, deployment, tests, seed, &mut rows, watcher, convoy));
-    (outcome, rows)
-}
-
-/// A simulation with databases.
-fn initialised(seed: u64) -> Simulation {
-    let simulation = simulation(seed);
-    let (outcome, _) = run_tests(&simulation, seed, |kind| kind == TestKind::Init);
-    assert!(outcome.passed(), "{:?}", outcome.error);
-    simulation
-}
-
-/// The newest row of the only test of a run.
-fn test_row(rows: &[Row]) -> &Test {
-    let newest = rows.iter().rev().find_map(|row| match row {
-        Row::Test(test) => Some(test),
-        _ => None,
-    });
-    newest.expect("there was a test")
-}
-
-fn failures(outcome: &CampaignOutcome) -> Vec<String> {
-    let failed = outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail);
-    failed.map(|verdict| format!("{} of {:?}: {:?}", verdict.rule, verdict.test, verdict.measured)).collect()
-}
 
 /// Operations and bytes in one direction, as the host's samples have them, without those of one class.
 fn measured_without(dropped: Option<IoClass>, rows: &[Row], direction: Direction) -> (u64, u64) {
@@ -370,19 +201,6 @@ fn what_was_counted_before_the_window_is_in_no_sample_of_it() {
     assert_eq!(straddling(0.0, |_| Box::new(Alone)), 0);
 }
 
-/// Asks for the end of the run when so many moments of a phase have been seen.
-struct Impatient(&'static str, u32);
-
-impl Watcher for Impatient {
-    fn progress(&mut self, progress: &Progress) {
-        self.1 -= u32::from(self.1 > 0 && progress.phase == self.0);
-    }
-    fn line(&mut self, _text: &str) {}
-    fn interrupted(&self) -> bool {
-        self.1 == 0
-    }
-}
-
 #[test]
 fn an_interrupted_window_keeps_its_distributions_and_its_end() {
     let simulation = initialised(12);
@@ -544,23 +362,4 @@ fn the_progress_of_a_test_is_not_that_of_the_one_before() {
     let (outcome, _) = run_specs(&simulation, 18, &tests, &mut shown, &Alone);
     assert_eq!(failures(&outcome), [""; 0]);
     assert!(!shown.1.is_empty() && shown.1.iter().all(|done| *done == 0.0), "{:?}", shown.1);
-}
-
-#[test]
-fn a_checksum_recovers_what_an_earlier_run_has_not_closed_but_leaves_logs_of_its_own_run_to_soft_recovery() {
-    let simulation = initialised(19);
-    let spec = |kind| specs(|other| other == kind).remove(0);
-    let run = |kinds: &[TestKind]| {
-        let tests: Vec<TestSpec> = kinds.iter().copied().map(spec).collect();
-        let (outcome, rows) = run_specs(&simulation, 19, &tests, &mut Silent, &Alone);
-        assert!(outcome.passed(), "{kinds:?}: {:?}, {:?}", failures(&outcome), outcome.error);
-        rows.iter()
-            .filter(|row| matches!(row, Row::Event(event) if event.text.contains("was not closed")))
-            .count()
-    };
-    let with_its_logs = [TestKind::LogGeneration, TestKind::DatabaseChecksum, TestKind::SoftRecovery];
-    assert_eq!(run(&with_its_logs), 0);
-    assert_eq!(run(&[TestKind::LogGeneration]), 0);
-    assert_eq!(run(&[TestKind::DatabaseChecksum]), 2, "one event for each instance");
-    assert_eq!(run(&[TestKind::DatabaseChecksum]), 0, "what is recovered is closed");
 }

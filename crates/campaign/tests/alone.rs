@@ -1,0 +1,105 @@
+//! Tests that are run alone: on databases, backups and logs that an earlier run, or one that was broken off, has left.
+
+mod programme;
+
+use campaign::convoy::Alone;
+use campaign::progress::{Progress, Watcher};
+use campaign::{CampaignError, database_path};
+use programme::{Silent, deployment, failures, initialised, run_specs, run_tests, simulation_of, specs};
+use results::Row;
+use smallvec::smallvec;
+use solution::{TestKind, TestSpec};
+use world::sim::Simulation;
+use world::{Duration, OpenMode, PageBuf, Time};
+
+/// Runs these tests, which must pass, and counts the databases that were recovered before a checksum.
+fn recovered_first(simulation: &Simulation, kinds: &[TestKind]) -> usize {
+    let spec = |kind| specs(|other| other == kind).remove(0);
+    let tests: Vec<TestSpec> = kinds.iter().copied().map(spec).collect();
+    let (outcome, rows) = run_specs(simulation, 19, &tests, &mut Silent, &Alone);
+    assert!(outcome.passed(), "{kinds:?}: {:?}, {:?}", failures(&outcome), outcome.error);
+    rows.iter()
+        .filter(|row| matches!(row, Row::Event(event) if event.text.contains("was not closed")))
+        .count()
+}
+
+#[test]
+fn a_checksum_recovers_what_an_earlier_run_has_not_closed() {
+    let simulation = initialised(19);
+    assert_eq!(recovered_first(&simulation, &[TestKind::LogGeneration]), 0);
+    assert_eq!(recovered_first(&simulation, &[TestKind::DatabaseChecksum]), 2, "both databases");
+    assert_eq!(recovered_first(&simulation, &[TestKind::DatabaseChecksum]), 0, "what is recovered is closed");
+}
+
+#[test]
+fn a_checksum_leaves_logs_to_the_soft_recovery_that_they_are_for() {
+    let simulation = initialised(19);
+    // Soft recovery fails if no log is left to replay.
+    let one_run = [TestKind::LogGeneration, TestKind::DatabaseChecksum, TestKind::SoftRecovery];
+    assert_eq!(recovered_first(&simulation, &one_run), 0);
+    assert_eq!(recovered_first(&simulation, &[TestKind::LogGeneration]), 0);
+    assert_eq!(recovered_first(&simulation, &[TestKind::DatabaseChecksum, TestKind::SoftRecovery]), 0);
+}
+
+fn backup_path(simulation: &Simulation) -> String {
+    let database = &deployment().instances[1].databases[0];
+    let path = database_path(&format!("{}/backup", database.dir), &format!("{}.backup", database.name));
+    let there = simulation.run_until(async { simulation.host("a").entry(&path).await.expect("readable") });
+    assert!(there.is_some(), "{path}");
+    path
+}
+
+#[test]
+fn a_backup_that_was_cut_off_is_no_backup_and_no_fault_of_the_storage() {
+    let simulation = initialised(20);
+    let (outcome, _) = run_tests(&simulation, 20, |kind| kind == TestKind::BackupToDisk);
+    assert_eq!(failures(&outcome), [""; 0]);
+    let path = backup_path(&simulation);
+    let world = simulation.host("a");
+    simulation.run_until(async {
+        let copy = world.open(&path, OpenMode::ReadWrite).await.expect("it is there");
+        // The header and its shadow are written last.
+        let (written, _) = copy.write_at(0, smallvec![PageBuf::empty(64 << 10)]).await;
+        written.expect("writable");
+    });
+    let totals = || simulation.host("a").io_totals();
+    let before = totals();
+    let (outcome, _) = run_tests(&simulation, 20, |kind| kind == TestKind::Restore);
+    assert!(matches!(outcome.error, Some(CampaignError::NoBackup { .. })), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome), [""; 0]);
+    assert_eq!(totals().writes, before.writes, "nothing was changed or copied before that was found");
+}
+
+/// Asks for the end when a phase is seen, and remembers when that was.
+struct EndsAt<'a> {
+    simulation: &'a Simulation,
+    phase: &'static str,
+    asked: Option<Time>,
+}
+
+impl Watcher for EndsAt<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.phase == self.phase {
+            self.asked.get_or_insert(self.simulation.now());
+        }
+    }
+    fn line(&mut self, _text: &str) {}
+    fn interrupted(&self) -> bool {
+        self.asked.is_some()
+    }
+}
+
+#[test]
+fn an_interrupt_ends_a_restore_that_copies() {
+    // A copy takes over ten seconds.
+    let simulation = simulation_of(21, Duration::from_millis(100));
+    let made = |kind| matches!(kind, TestKind::Init | TestKind::BackupToDisk);
+    let (outcome, _) = run_tests(&simulation, 21, made);
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    let mut ends = EndsAt { simulation: &simulation, phase: "copying back and replaying", asked: None };
+    let tests = specs(|kind| kind == TestKind::Restore);
+    let (outcome, _) = run_specs(&simulation, 21, &tests, &mut ends, &Alone);
+    assert!(matches!(outcome.error, Some(CampaignError::Interrupted)), "{:?}", outcome.error);
+    let went_on = simulation.now().since(ends.asked.expect("it was seen"));
+    assert!(went_on < Duration::from_secs(1), "{went_on:?}");
+}
