@@ -20,7 +20,7 @@ pub struct ImportArguments {
     /// Folder to make: run.db with its reports, evidence.toml with the figures as printed, solution.toml.
     #[arg(long, value_name = "RUN")]
     out: PathBuf,
-    /// Title of the solution; otherwise the name of the first file.
+    /// Title of the solution; otherwise that of the published figures, or the name of the first file.
     #[arg(long)]
     title: Option<String>,
 }
@@ -31,9 +31,6 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
         let message = format!("{} exists already", arguments.out.display());
         return Err(Failure::wrong_input(message).help("name a folder that does not exist yet"));
     }
-    let first =
-        arguments.files.first().and_then(|file| file.file_stem()).unwrap_or_default().to_string_lossy();
-    let title = arguments.title.clone().unwrap_or_else(|| first.into_owned());
     let (mut tests, mut solution, mut printed) = (Vec::new(), String::new(), None::<Evidence>);
     for file in &arguments.files {
         if file.extension().is_some_and(|extension| extension == "toml") {
@@ -52,8 +49,13 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
             }
         }
     }
+    let first =
+        arguments.files.first().and_then(|file| file.file_stem()).unwrap_or_default().to_string_lossy();
+    let published = printed.as_ref().map(|evidence| evidence.solution.title.clone());
+    let title = arguments.title.clone().or(published).unwrap_or_else(|| first.into_owned());
     let evidence = match printed {
         Some(mut evidence) => {
+            evidence.solution.title.clone_from(&title);
             evidence.test.extend(tests);
             Some(evidence)
         }

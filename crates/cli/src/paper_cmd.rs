@@ -1,6 +1,7 @@
 //! `proofload paper`: the solution paper.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use evidence::folder;
 use review::Source;
@@ -25,6 +26,9 @@ pub struct PaperArguments {
     /// The runs are simulated, and the paper says so everywhere.
     #[arg(long)]
     simulated: bool,
+    /// Replace what lies in the folder, also where it was changed by hand.
+    #[arg(long)]
+    overwrite: bool,
     /// Print paper.html to paper.pdf with an installed Chromium.
     #[cfg(feature = "pdf")]
     #[arg(long)]
@@ -56,21 +60,53 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
         };
         Failure::wrong_input("no paper is written").because(&error).help(help)
     })?;
-    let papers = ["paper.html", "paper.md", "paper.pdf"].map(str::to_owned).into_iter();
-    let files: Vec<String> = papers.chain((0..reports.len()).map(file_name)).collect();
-    folder::claim(&arguments.out, &solution.file.solution.name, &files)
-        .map_err(|error| Failure::could_not_run("cannot use the folder").because(error))?;
-    write_file(&arguments.out.join("paper.html"), &document.html())?;
-    write_file(&arguments.out.join("paper.md"), &document.markdown())?;
+    let mut pages =
+        vec![("paper.html".to_owned(), document.html()), ("paper.md".to_owned(), document.markdown())];
     for (n, report) in reports.iter().enumerate() {
         let page = report
             .html()
             .map_err(|error| Failure::could_not_run("cannot write an appendix").because(error))?;
-        write_file(&arguments.out.join(file_name(n)), &page)?;
+        pages.push((file_name(n), page));
+    }
+    let unusable = |error| Failure::could_not_run("cannot use the folder").because(error);
+    folder::check(&arguments.out).map_err(unusable)?;
+    if !arguments.overwrite {
+        keep_changes(&arguments.out, &pages)?;
+    }
+    let names = pages.iter().map(|(name, _)| name.clone());
+    let files: Vec<String> = names.chain(["paper.pdf".to_owned()]).collect();
+    folder::claim(&arguments.out, &solution.file.solution.name, &files).map_err(unusable)?;
+    for (name, page) in &pages {
+        write_file(&arguments.out.join(name), page)?;
     }
     #[cfg(feature = "pdf")]
     if arguments.pdf {
         crate::pdf::print(&arguments.out.join("paper.html"))?;
     }
     Ok(Status::Pass)
+}
+
+/// Refuses to replace a file that says something else than its page: the author fills in the paper where it lies.
+fn keep_changes(folder: &Path, pages: &[(String, String)]) -> Result<(), Failure> {
+    let mut changed: Vec<&str> = Vec::new();
+    for (name, page) in pages {
+        let path = folder.join(name);
+        match std::fs::read(&path) {
+            Ok(bytes) if bytes == page.as_bytes() => {}
+            Ok(_) => changed.push(name),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => {
+                let message = format!("cannot read {}", path.display());
+                return Err(Failure::could_not_run(message).because(error));
+            }
+        }
+    }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let message = format!("no paper is written into {}", folder.display());
+    let cause =
+        format!("what was written there by hand would be lost: other text is in {}", changed.join(", "));
+    let help = "write into another folder with --out and take your text over, or replace it with --overwrite";
+    Err(Failure::wrong_input(message).because(cause).help(help))
 }

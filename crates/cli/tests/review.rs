@@ -131,6 +131,15 @@ fn published_figures_are_imported_reported_compared_and_linted_like_a_run() {
     }
     let (status, _, stderr) = proofload(&["import", &paper, "--out", &out]);
     assert_eq!((status, stderr.contains("exists already")), (2, true), "{stderr}");
+    let named = place.path().join("named").display().to_string();
+    for (folder, arguments, title) in [
+        (&out, vec![], "Dell PowerVault MD3260"),
+        (&named, vec!["import", &paper, "--out", &named, "--title", "My title"], "My title"),
+    ] {
+        assert!(arguments.is_empty() || proofload(&arguments).0 == 0);
+        let (status, stdout, _) = proofload(&["sql", folder, "SELECT solution FROM run"]);
+        assert!(status == 0 && stdout.contains(title), "{stdout}");
+    }
     assert_eq!(proofload(&["report", &out]).0, 0);
     let (status, stdout, _) = proofload(&["lint", &out]);
     assert_eq!((status, stdout.contains("stress_as_performance")), (1, true), "{stdout}");
@@ -237,12 +246,25 @@ fn the_paper_is_written_once_for_measured_runs_and_refuses_simulated_ones() {
     let out = place.path().join("paper").display().to_string();
     let (status, _, stderr) = proofload(&["paper", &solution, &run, "--out", &out]);
     assert_eq!(status, 0, "{stderr}");
-    for file in ["paper.html", "paper.md", "appendix-1.html"] {
-        assert!(Path::new(&out).join(file).is_file(), "{file}");
+    let files = ["paper.html", "paper.md", "appendix-1.html"].map(|file| Path::new(&out).join(file));
+    let read = || files.each_ref().map(|file| std::fs::read_to_string(file).expect("written"));
+    let written = read();
+    assert_eq!(proofload(&["paper", &solution, &run, "--out", &out]).0, 0, "what is there already");
+    for (file, text) in files.iter().zip(&written) {
+        let by_hand = format!("{text}\nWritten by the author.\n");
+        std::fs::write(file, &by_hand).expect("writable");
+        let changed = read();
+        let (status, _, stderr) = proofload(&["paper", &solution, &run, "--out", &out]);
+        let name = file.file_name().expect("a file").to_string_lossy().into_owned();
+        assert!(status == 2 && stderr.contains(&name) && stderr.contains("--overwrite"), "{status} {stderr}");
+        assert_eq!(read(), changed, "nothing is written then");
+        let (status, _, stderr) = proofload(&["paper", &solution, &run, "--out", &out, "--overwrite"]);
+        assert_eq!((status, read() == written), (0, true), "{stderr}");
     }
     let world = results::WorldKind::Simulated;
     let simulated = run_folder(&place.path().join("sim"), &synthetic::Shape { world, ..Default::default() });
     let (status, _, stderr) = proofload(&["paper", &solution, &simulated, "--out", &out]);
     assert_eq!((status, stderr.contains("--simulated")), (2, true), "{stderr}");
-    assert_eq!(proofload(&["paper", &solution, &simulated, "--out", &out, "--simulated"]).0, 0);
+    let other = place.path().join("predicted").display().to_string();
+    assert_eq!(proofload(&["paper", &solution, &simulated, "--out", &other, "--simulated"]).0, 0);
 }

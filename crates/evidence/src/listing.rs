@@ -3,13 +3,14 @@
 //! Limits: a run counts as running while its `run.db` has no ending and was written to within [`QUIET`]; one that was
 //! killed a moment ago still does. Links are not followed, and folders whose names are not UTF-8 are left out.
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
 use crate::report::RunOutcome;
-use crate::store::{Cell, Query, StoreError};
+use crate::store::{Cell, Query, StoreError, beside};
 
 /// A run that goes on writes at least this often.
 const QUIET: Duration = Duration::from_secs(30);
@@ -149,10 +150,9 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
 
 /// Whether the run's file, or what SQLite keeps beside it, was written to a moment ago.
 fn is_fresh(path: &Path) -> bool {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push("-wal");
-    [path, Path::new(&beside)].into_iter().any(|path| {
-        let written = std::fs::metadata(path).and_then(|file| file.modified());
-        written.is_ok_and(|at| SystemTime::now().duration_since(at).map_or(true, |age| age < QUIET))
-    })
+    let written = |file: Metadata| {
+        let at = file.modified();
+        at.is_ok_and(|at| SystemTime::now().duration_since(at).map_or(true, |age| age < QUIET))
+    };
+    std::fs::metadata(path).is_ok_and(written) || beside(path, "-wal").is_some_and(written)
 }

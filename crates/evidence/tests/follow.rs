@@ -111,6 +111,59 @@ fn metrics_are_well_formed_and_names_cannot_break_a_label() {
     assert_eq!(open_metrics(&[]), "# EOF\n");
 }
 
+/// Its store is in the mode of a run that goes on, and has neither an ending nor a log.
+#[test]
+fn a_run_whose_writer_failed_is_not_running_and_looking_at_it_leaves_nothing_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("a run # 1?%41");
+    std::fs::create_dir(&folder).unwrap();
+    let path = folder.join("run.db");
+    let mut store = RunStore::create(&path).unwrap();
+    synthetic::record(&cut(), &mut store).unwrap();
+    store.flush().unwrap();
+    let verdict = rows(&Shape::default()).into_iter().find(|row| matches!(row, Row::Verdict(_))).unwrap();
+    let Row::Verdict(verdict) = verdict else { unreachable!() };
+    store.record(Verdict { measured: Some(f64::NAN), ..verdict }.into()).unwrap();
+    assert!(store.flush().is_err());
+    drop(store);
+    assert_eq!(std::fs::read(&path).unwrap()[18..20], [2, 2]);
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(120);
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+    let files = || {
+        let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = files();
+    assert_eq!(before.len(), 1, "{before:?}");
+    let standing = || listing::list(place.path()).unwrap()[0].standing;
+    for _ in 0..2 {
+        assert_eq!(standing(), Standing::Incomplete);
+        let mut live = LiveRun::default();
+        Follower::open(&path).unwrap().rows().unwrap().iter().for_each(|row| live.apply(row));
+        assert_eq!(live.view().unwrap().hosts.len(), 2);
+        assert_eq!(evidence::load(&path).unwrap().hosts.len(), 2);
+    }
+    assert_eq!(files(), before);
+    // What an earlier version of this program left by looking.
+    std::fs::write(folder.join("run.db-wal"), "").unwrap();
+    assert_eq!(standing(), Standing::Incomplete);
+    assert_eq!(files().len(), 2);
+}
+
+/// SQLite keeps the log beside the file itself.
+#[test]
+fn a_running_run_is_read_with_its_log_through_a_link_too() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("run.db");
+    let mut store = RunStore::create(&path).unwrap();
+    synthetic::record(&cut(), &mut store).unwrap();
+    store.flush().unwrap();
+    let link = place.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert_eq!(evidence::load(&link).unwrap(), evidence::load(&path).unwrap());
+    store.close().unwrap();
+}
+
 #[test]
 fn runs_are_listed_with_how_they_stand() {
     let place = tempfile::tempdir().unwrap();

@@ -340,6 +340,51 @@ fn every_published_table_is_made_from_a_simulated_run_of_each_paper() {
     }
 }
 
+/// "Disks tested" of the paper about a shipped solution with other text in places.
+fn disks_tested(name: &str, changes: &[(&str, &str)]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../solutions").join(name);
+    let mut text = std::fs::read_to_string(path).expect("shipped");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{name}: {from}");
+        text = text.replacen(from, to, 1);
+    }
+    let solution = Solution::parse(&text, name).unwrap_or_else(|error| panic!("{name}: {}", error.message));
+    for host in solution.hosts_under_test().expect("hosts") {
+        solution.deployment(Some(&host.name)).unwrap_or_else(|error| panic!("{name}: {}", error.message));
+    }
+    let plan = plan::plan(&solution, &[]).unwrap_or_else(|error| panic!("{name}: {}", error.message));
+    let document = paper(&solution, &plan, &[report(&solution, &Shape::default())], false).expect("a paper");
+    let blocks = document.sections.iter().flat_map(|section| &section.blocks);
+    let rows = blocks.filter_map(|block| if let Block::Table(_, rows) = block { Some(rows) } else { None });
+    let row = rows.flatten().find(|row| row[0] == "Disks tested").expect("a row");
+    row[1].clone()
+}
+
+/// 14 volumes on each of seven hosts, whatever entries they are from; log volumes are not cut.
+#[test]
+fn the_limit_of_volumes_per_host_goes_over_all_entries_for_databases() {
+    let name = "dell-r740xd-10000.toml";
+    let disks =
+        "[[volume]]\nname = \"Disk{n}\"\ncount = 24\ndisk = \"ST8000NM0075\"\npath = \"/exchange/disk{n}\"\n";
+    let entry = |name: &str, count: u32, more: &str| {
+        let path = name.to_lowercase();
+        disks.replace("Disk{n}", name).replace("disk{n}", &path).replace("24", &count.to_string()) + more
+    };
+    let two = entry("Disk{n}", 14, "") + &entry("Shelf{n}", 10, "");
+    assert_eq!(disks_tested(name, &[(disks, &two)]), "98");
+    let logs = entry("Disk{n}", 24, "") + &entry("Log{n}", 20, "role = \"log\"\n");
+    assert_eq!(disks_tested(name, &[(disks, &logs)]), "238", "and 20 for logs on each host");
+}
+
+/// Two pools of 80 disks and 16 of flash, three hosts on each.
+#[test]
+fn pools_alike_count_as_often_as_the_hosts_under_test_need_them() {
+    let name = "lenovo-hx7510-30000.toml";
+    assert_eq!(disks_tested(name, &[]), "96");
+    let all = [("hosts = [\"VM1\", \"VM2\", \"VM3\"]\nfailed = [\"Cluster 2\"]\n", "")];
+    assert_eq!(disks_tested(name, &all), "192");
+}
+
 #[test]
 fn a_simulated_run_is_never_called_tested() {
     let (solution, plan) = solution("lenovo-hx7510-30000.toml");

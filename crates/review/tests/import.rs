@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use evidence::{Report, RunData};
 use proptest::prelude::*;
+use results::Outcome;
 use review::Evidence;
 use review::compare::{Subject, compare};
 use review::import::{About, Foreign, ImportError, gather, parse, rows};
@@ -313,6 +314,62 @@ fn checksums_backups_and_recoveries_come_in_from_html_and_from_text() {
         let report = report_of(&evidence, "all");
         assert_eq!(report.tests[1].backups[0].mib_per_s, Some(50.0));
         assert!((report.tests[2].recoveries[0].s_per_log.unwrap() - 2.5632).abs() < 1e-3);
+    }
+}
+
+/// A checksum report of two databases: bad pages, those with a wrong number, seconds.
+fn checksum(head: [&str; 3], databases: [[&str; 3]; 2]) -> Report {
+    let head = ["Database", "Seen pages", head[0], head[1], head[2]];
+    let rows = databases.map(|[bad, wrong, seconds]| row(&["DB.edb", "32000", bad, wrong, seconds]));
+    let tables = table("Checksum Statistics - All", &head, &rows);
+    let html = format!("<html><body><h2>Database Checksum Test Result Report</h2>{tables}</body></html>");
+    report_of(&gather("Checksum", reports(&html)), "checksum.html")
+}
+
+#[test]
+fn bad_pages_that_are_not_known_are_not_taken_for_none() {
+    let head = ["Bad pages", "Wrong page-number pages", "Elapsed seconds"];
+    let judged = |report: &Report| {
+        let verdict = report.tests[0].verdicts.iter().find(|verdict| verdict.rule == "bad_pages");
+        let verdict = verdict.expect("a verdict");
+        (verdict.outcome, verdict.measured)
+    };
+    let told = |report: &Report, text: &str| report.events.iter().any(|event| event.text.contains(text));
+    let clean = checksum(head, [["0", "0", "20"], ["0", "0", "30"]]);
+    assert_eq!((judged(&clean), clean.events.len()), ((Outcome::Pass, Some(0.0)), 0));
+    // A damaged scan, and a report that does not print the column at all.
+    let unreadable = checksum(head, [["l7", "0", "20"], ["1O", "0", "30"]]);
+    let missing = checksum(["Correctable pages", head[1], head[2]], [["0", "0", "20"], ["0", "0", "30"]]);
+    let one = checksum(head, [["0", "0", "20"], ["0", "2B", "30"]]);
+    for (report, unknown) in [(&unreadable, 2), (&missing, 2), (&one, 1)] {
+        assert_eq!(judged(report), (Outcome::Info, None));
+        assert!(told(report, &format!("{unknown} of 2 databases")), "{:?}", report.events);
+        assert_eq!(report.tests[0].checksums.len(), 2 - unknown, "no row says that there are none");
+    }
+    assert_eq!(unreadable.verdict.outcome, evidence::report::RunOutcome::Incomplete);
+    assert!(!unreadable.html().expect("a page").contains("none is bad"));
+    let found = checksum(head, [["3", "0", "20"], ["l7", "0", "30"]]);
+    assert_eq!(judged(&found), (Outcome::Fail, Some(3.0)), "what is known suffices to fail");
+}
+
+#[test]
+fn an_unreadable_cell_of_any_table_counts_as_the_mean_of_its_column() {
+    let head = ["Bad pages", "Wrong page-number pages", "Elapsed seconds"];
+    let report = checksum(head, [["0", "0", "20"], ["0", "0", "3O"]]);
+    assert_eq!(report.tests[0].checksums[1].elapsed_s, 20.0);
+    assert!(report.events.iter().any(|event| event.text.contains("could not be read: 1.")));
+    let none = checksum(head, [["0", "0", "2O"], ["0", "0", "3O"]]);
+    assert!(none.events.iter().any(|event| event.text.contains("could not be read: 2.")));
+}
+
+#[test]
+fn the_name_of_the_product_is_no_kind_of_test() {
+    for (kind, expected) in
+        [("Performance", "performance"), ("Stress", "stress"), ("Database Checksum", "checksum")]
+    {
+        let title = format!("Microsoft Exchange Jetstress 2013 {kind}");
+        let tests = reports(&modern(&title, "15.00.0775.000", "15.00.0712.008", "HOST-1"));
+        assert_eq!((tests.len(), tests[0].kind.as_str()), (1, expected));
     }
 }
 

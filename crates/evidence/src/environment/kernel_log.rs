@@ -19,30 +19,33 @@ pub struct Line {
     pub text: String,
 }
 
-/// Words of lines about storage. A line must have one to matter: a network card's warnings are not our subject.
-const STORAGE: [&str; 22] = [
+/// What only lines about storage say. A line must have something of it to matter: a network card's warnings are not our
+/// subject.
+const STORAGE: [&str; 18] = [
     "i/o error",
-    "blk_",
     "buffer i/o",
-    "nvme",
-    "ata",
-    "scsi",
-    "sd ",
-    "mpt",
-    "megaraid",
-    "multipath",
-    "device-mapper",
-    "md/",
-    "raid",
-    "ext4",
-    "xfs",
-    "btrfs",
-    "zfs",
-    "nfs",
+    "beyond end of device",
+    "critical medium",
     "hung_task",
     "blocked for more than",
-    "critical medium",
-    "dm-",
+    "blk_",
+    "mmcblk",
+    "nvme",
+    "scsi",
+    "sata",
+    "pata_",
+    "megaraid",
+    "aacraid",
+    "multipath",
+    "device-mapper",
+    "ext4",
+    "btrfs",
+];
+/// Words so short that others hold them (data, preempt, amd/): they count where a word begins, and those of letters and
+/// digits alone where no letter follows (`ata1.00`).
+const STORAGE_WORDS: [&str; 16] = [
+    "ata", "libata", "sd ", "md/", "dm-", "mpt2sas", "mpt3sas", "mptbase", "mptsas", "mptspi", "raid",
+    "jbd2", "xfs", "zfs", "nfs", "nfsd",
 ];
 /// The kernel's number for "error"; higher numbers matter less.
 const ERROR: u32 = 3;
@@ -66,8 +69,17 @@ pub fn since(position: &Position) -> Result<Vec<Line>, String> {
 
 fn judge(sequence: u64, level: u32, text: String) -> Option<Line> {
     let lower = text.to_lowercase();
-    let about_storage = STORAGE.iter().any(|word| lower.contains(word));
+    let about_storage = STORAGE.iter().any(|part| lower.contains(part))
+        || STORAGE_WORDS.iter().any(|word| has_word(&lower, word));
     (about_storage && level <= WARNING).then_some(Line { sequence, is_error: level <= ERROR, text })
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let begins = !text[..at].ends_with(char::is_alphanumeric);
+        let goes_on = text[at + word.len()..].starts_with(char::is_alphabetic);
+        begins && !(goes_on && word.ends_with(char::is_alphanumeric))
+    })
 }
 
 type Record = (u64, u32, String);
@@ -121,5 +133,34 @@ mod tests {
         assert_eq!(judged("6,1203,5140902,-;EXT4-fs (sda1): mounted filesystem"), None, "not a warning");
         assert_eq!(judged("4,1204,5140903,-;usb 1-1: device descriptor read error"), None, "not storage");
         assert_eq!(parse("nonsense"), None);
+    }
+
+    #[test]
+    fn a_short_word_inside_another_is_not_about_storage() {
+        let about_storage = |text: &str| judge(1, WARNING, text.to_owned()).is_some();
+        for text in [
+            "e1000e 0000:00:19.0 eth0: bad data in the receive ring",
+            "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks",
+            "WARNING: CPU: 3 PID: 812 at drivers/gpu/drm/amd/amdgpu/amdgpu_device.c:1512",
+            "[drm:dm_helpers_parse_edid_caps] invalid EDID",
+            "MPTCP: no subflow is left",
+            "systemd/1: attempted to use an empty node",
+        ] {
+            assert!(!about_storage(text), "{text}");
+        }
+        for text in [
+            "ata1.00: failed command: READ FPDMA QUEUED",
+            "ata2: SError: { PHYRdyChg }",
+            "sd 2:0:0:0: [sdb] tag#3 FAILED Result: hostbyte=DID_OK",
+            "mpt3sas_cm0: log_info(0x31110e03)",
+            "md/raid1:md0: Disk failure on sdb1, disabling device.",
+            "XFS (dm-0): metadata corruption detected",
+            "ahci 0000:00:1f.2: SATA link is slow",
+            "nfs: server filer not responding, still trying",
+            "JBD2: Detected IO errors while flushing file data on sda1-8",
+            "sda: attempt to access beyond end of device",
+        ] {
+            assert!(about_storage(text), "{text}");
+        }
     }
 }

@@ -7,6 +7,8 @@
 //! 3. Memory does not grow with the length of the run.
 //! 4. A store that was closed is one file; one that was killed is read together with the `run.db-wal` beside it.
 //! 5. An existing file is never opened for recording.
+//! 6. Reading writes nothing beside a file that has nothing in a `run.db-wal`; with one, SQLite keeps its index
+//!    (`run.db-shm`) there.
 //!
 //! Limits: whole numbers up to 2^63 - 1 (SQLite); NaN is not a measurement and is refused.
 
@@ -25,7 +27,9 @@ use results::{RecordError, Recorder, Row};
 
 pub use query::{Cell, Query};
 pub use read::load;
-pub(crate) use read::{damaged, events_after, explain, hosts, open, runs, sources, tests, verdicts_after};
+pub(crate) use read::{
+    beside, damaged, events_after, explain, hosts, open, runs, sources, tests, verdicts_after,
+};
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// `PRAGMA application_id`: "PLrd".

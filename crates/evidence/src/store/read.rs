@@ -1,6 +1,8 @@
 //! SQLite into rows.
 
-use std::path::Path;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use results::*;
 use rusqlite::types::FromSql;
@@ -46,7 +48,15 @@ pub fn explain(path: &Path, error: rusqlite::Error) -> StoreError {
 /// Opens the `run.db` of a run for reading.
 pub fn open(path: &Path) -> Result<Connection, StoreError> {
     let sqlite = |error| explain(path, error);
-    let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(sqlite)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    // A run that goes on has a log. Where nothing lies beside the file nobody changes it, and unless SQLite is told so it
+    // makes a log and an index beside a file whose writer ended without its last step, and leaves them there.
+    let is_alone = |file: &PathBuf| ["-wal", "-journal"].iter().all(|ending| beside(file, ending).is_none());
+    let db = match path.canonicalize().ok().filter(is_alone) {
+        Some(file) => Connection::open_with_flags(unchanging(&file), flags | OpenFlags::SQLITE_OPEN_URI),
+        None => Connection::open_with_flags(path, flags),
+    };
+    let db = db.map_err(sqlite)?;
     let pragma = |name: &str| db.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
     if pragma("application_id")? != APPLICATION_ID {
         return Err(StoreError::NotARun(path.to_owned()));
@@ -56,6 +66,25 @@ pub fn open(path: &Path) -> Result<Connection, StoreError> {
         return Err(StoreError::Version { path: path.to_owned(), version });
     }
     Ok(db)
+}
+
+/// The file that SQLite keeps beside `path` under this ending; `None` if nothing is in it.
+pub fn beside(path: &Path, ending: &str) -> Option<Metadata> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    std::fs::metadata(name).ok().filter(|file| file.len() > 0)
+}
+
+/// An absolute path as the URI of a file that does not change while it is open.
+fn unchanging(path: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(byte)),
+            _ => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    uri + "?immutable=1"
 }
 
 /// The run; at most one.

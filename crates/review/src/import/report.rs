@@ -282,6 +282,8 @@ fn title(label: &str) -> Option<&'static str> {
     if !label.ends_with("resultreport") && !label.ends_with("testresult") {
         return None;
     }
+    // The name of the product has a kind of test in it.
+    let label = label.replace("jetstress", "");
     let kinds = [
         ("stress", "stress"),
         ("checksum", "checksum"),

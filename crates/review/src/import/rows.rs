@@ -4,6 +4,8 @@
 //! 1. Rates, latencies and sizes of the rows are those printed: one sample covers the whole window.
 //! 2. Every such run says that it was imported, from what, and what that leaves unknown.
 //!
+//! 3. A number of bad pages that is not known is never taken for none.
+//!
 //! Limits: there is no series and no percentile in a printed report. Printed read latencies mix transactional reads with
 //! background maintenance; both get the mixture. A cell that could not be read gets the mean of its column, with an
 //! event that says so. Sizes that were not printed count as zero bytes.
@@ -13,7 +15,7 @@ use std::collections::BTreeMap;
 use results::*;
 
 use crate::Instant;
-use crate::claims::{Evidence, InstanceRow, TestClaims, known};
+use crate::claims::{ChecksumClaims, Evidence, InstanceRow, TestClaims, known};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -126,6 +128,23 @@ fn whole(value: Option<f64>) -> u64 {
 
 fn bounded(value: f64, most: u64) -> u64 {
     (value.max(0.0) as u64).min(most)
+}
+
+/// A printed cell of a table. One that could not be read is counted and gets the mean of its column, if anything of the
+/// column could be read; a missing column gives nothing.
+fn cell<R>(rows: &[R], row: &R, column: fn(&R) -> Option<f64>, unreadable: &mut usize) -> Option<f64> {
+    let value = column(row)?;
+    if value.is_finite() {
+        return Some(value);
+    }
+    *unreadable += 1;
+    let rest: Vec<f64> = rows.iter().filter_map(|row| known(column(row))).collect();
+    (!rest.is_empty()).then(|| rest.iter().sum::<f64>() / rest.len() as f64)
+}
+
+/// Bad pages and those with a wrong number; `None` if one of the two is unreadable or was not printed.
+fn bad_pages(row: &ChecksumClaims) -> Option<(u64, u64)> {
+    Some((whole(Some(known(row.bad)?)), whole(Some(known(row.wrong_page_number)?))))
 }
 
 /// Length of the measured window.
@@ -243,33 +262,13 @@ impl Writer {
             "backup" => IoClass::BackupRead,
             _ => IoClass::TransactionalRead,
         };
-        let doubtful = self.instances(test, &host, place, read_class);
+        let mut unreadable = self.instances(test, &host, place, read_class);
         if test.transactional.is_empty() {
             self.host_figures(test, &host, place);
         }
-        if doubtful > 0 {
-            let text = format!("{doubtful} cells could not be read; each counts as the mean of its column.");
-            self.event(place.t_ms, Severity::Warning, place.ordinal, &host, text);
-        }
-        for row in &test.checksum {
-            let name = format!("Instance{}", row.n);
-            self.rows.push(
-                Checksum {
-                    test: place.ordinal,
-                    origin: Origin::database(&host, &name, &name),
-                    files: 0,
-                    pages: whole(row.pages),
-                    uninitialised_pages: 0,
-                    bad_pages: whole(row.bad),
-                    correctable_pages: whole(row.correctable),
-                    wrong_number_pages: whole(row.wrong_page_number),
-                    bytes: whole(row.size_mb.map(|mb| mb * MIB)),
-                    elapsed_ms: whole(row.seconds.map(|seconds| seconds * 1e3)),
-                }
-                .into(),
-            );
-        }
+        unreadable += self.checksums(test, &host, place);
         for row in &test.backup {
+            let mut cell = |column| cell(&test.backup, row, column, &mut unreadable);
             let name = format!("Instance{}", row.n);
             let destination = (test.kind == "backup_to_disk").then(|| "copy".to_owned());
             self.rows.push(
@@ -277,39 +276,76 @@ impl Writer {
                     test: place.ordinal,
                     origin: Origin::database(&host, &name, &name),
                     destination,
-                    bytes: whole(row.size_mb.map(|mb| mb * MIB)),
-                    elapsed_ms: whole(row.elapsed_s.map(|seconds| seconds * 1e3)),
+                    bytes: whole(cell(|row| row.size_mb).map(|mb| mb * MIB)),
+                    elapsed_ms: whole(cell(|row| row.elapsed_s).map(|seconds| seconds * 1e3)),
                 }
                 .into(),
             );
         }
         for row in &test.recovery {
+            let mut cell = |column| cell(&test.recovery, row, column, &mut unreadable);
             self.rows.push(
                 Recovery {
                     test: place.ordinal,
                     origin: Origin::instance(&host, &format!("Instance{}", row.n)),
-                    logs: whole(row.logs),
-                    elapsed_ms: whole(row.seconds.map(|seconds| seconds * 1e3)),
+                    logs: whole(cell(|row| row.logs)),
+                    elapsed_ms: whole(cell(|row| row.seconds).map(|seconds| seconds * 1e3)),
                 }
                 .into(),
             );
         }
+        if unreadable > 0 {
+            let text = format!(
+                "Cells that could not be read: {unreadable}. Each counts as the mean of its column, or as not printed \
+                 where nothing of the column could be read."
+            );
+            self.event(place.t_ms, Severity::Warning, place.ordinal, &host, text);
+        }
+    }
+
+    /// The checksum table, without databases whose bad pages are not known: nothing there may look like none. Gives the
+    /// number of other cells that could not be read.
+    fn checksums(&mut self, test: &TestClaims, host: &str, place: Place) -> usize {
+        let (mut unreadable, mut unknown) = (0, 0);
+        for row in &test.checksum {
+            let Some((bad_pages, wrong_number_pages)) = bad_pages(row) else {
+                unknown += 1;
+                continue;
+            };
+            let mut cell = |column| cell(&test.checksum, row, column, &mut unreadable);
+            let name = format!("Instance{}", row.n);
+            self.rows.push(
+                Checksum {
+                    test: place.ordinal,
+                    origin: Origin::database(host, &name, &name),
+                    files: 0,
+                    pages: whole(cell(|row| row.pages)),
+                    uninitialised_pages: 0,
+                    bad_pages,
+                    correctable_pages: whole(cell(|row| row.correctable)),
+                    wrong_number_pages,
+                    bytes: whole(cell(|row| row.size_mb).map(|mb| mb * MIB)),
+                    elapsed_ms: whole(cell(|row| row.seconds).map(|seconds| seconds * 1e3)),
+                }
+                .into(),
+            );
+        }
+        if unknown > 0 {
+            let text = format!(
+                "How many pages are bad is not known of {unknown} of {} databases, unreadable or not printed: they have \
+                 no row of their checksum, and cannot pass.",
+                test.checksum.len()
+            );
+            self.event(place.t_ms, Severity::Warning, place.ordinal, host, text);
+        }
+        unreadable
     }
 
     /// The instance tables; gives the number of cells that could not be read.
     fn instances(&mut self, test: &TestClaims, host: &str, place: Place, read_class: IoClass) -> usize {
-        let mut doubtful = 0;
-        // A printed cell; an unreadable one gets the mean of its column; a missing column gives nothing.
-        let mut cell = |column: fn(&InstanceRow) -> Option<f64>, row: &InstanceRow| -> Option<f64> {
-            let value = column(row)?;
-            if value.is_finite() {
-                return Some(value);
-            }
-            let rest: Vec<f64> = test.transactional.iter().filter_map(|row| known(column(row))).collect();
-            (!rest.is_empty()).then(|| {
-                doubtful += 1;
-                rest.iter().sum::<f64>() / rest.len() as f64
-            })
+        let mut unreadable = 0;
+        let mut cell = |column: fn(&InstanceRow) -> Option<f64>, row: &InstanceRow| {
+            cell(&test.transactional, row, column, &mut unreadable)
         };
         let mut samples = Vec::new();
         for row in &test.transactional {
@@ -379,7 +415,7 @@ impl Writer {
             self.instance(host, &name, test);
         }
         self.rows.extend(samples.into_iter().map(Row::from));
-        doubtful
+        unreadable
     }
 
     /// Figures of the whole server, where no instance table was printed.
@@ -401,13 +437,17 @@ impl Writer {
         let mut judge = |rule: &str,
                          text: String,
                          origin: Origin,
-                         measured: f64,
+                         measured: Option<f64>,
                          limit: f64,
                          comparison: Comparison,
                          unit: &str| {
-            let outcome = if comparison.holds(measured, limit) { Outcome::Pass } else { Outcome::Fail };
+            let outcome = match measured {
+                Some(measured) if comparison.holds(measured, limit) => Outcome::Pass,
+                Some(_) => Outcome::Fail,
+                None => Outcome::Info,
+            };
             let (rule, unit) = (rule.to_owned(), unit.to_owned());
-            let (measured, limit) = (Some(measured), Some(limit));
+            let limit = Some(limit);
             self.rows.push(
                 Verdict {
                     test: Some(ordinal),
@@ -427,7 +467,8 @@ impl Writer {
             && test.kind != "backup_to_disk"
         {
             let text = format!("achieved transactional I/O per second reach the target of {target}");
-            judge("achieved_iops", text, Origin::host(&host), achieved, target, Comparison::AtLeast, "1/s");
+            let (host, achieved) = (Origin::host(&host), Some(achieved));
+            judge("achieved_iops", text, host, achieved, target, Comparison::AtLeast, "1/s");
         }
         let limits = test.thresholds.clone().unwrap_or_default();
         for row in &test.transactional {
@@ -453,7 +494,7 @@ impl Writer {
                         rule,
                         text,
                         Origin::instance(&host, &name),
-                        measured,
+                        Some(measured),
                         limit,
                         Comparison::AtMost,
                         "ms",
@@ -461,13 +502,12 @@ impl Writer {
                 }
             }
         }
-        let bad: f64 = test
-            .checksum
-            .iter()
-            .flat_map(|row| [known(row.bad), known(row.wrong_page_number)])
-            .flatten()
-            .sum();
         if !test.checksum.is_empty() {
+            let cells = test.checksum.iter().flat_map(|row| [known(row.bad), known(row.wrong_page_number)]);
+            let found: f64 = cells.flatten().sum();
+            // What is known suffices to fail, but not to pass.
+            let all_known = test.checksum.iter().all(|row| bad_pages(row).is_some());
+            let bad = (all_known || found > 0.0).then_some(found);
             judge("bad_pages", "no bad page".into(), Origin::host(&host), bad, 0.0, Comparison::AtMost, "");
         }
         if !test.result.is_empty() {

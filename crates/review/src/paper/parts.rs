@@ -4,7 +4,7 @@
 use evidence::report::{bytes, number, significant};
 use plan::Use;
 use results::WorldKind;
-use solution::{Disk, Raid, Role};
+use solution::{Disk, Raid, Role, Volume};
 
 use super::Subject;
 use super::document::AUTHOR;
@@ -110,30 +110,49 @@ pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
     ]
 }
 
-/// Disks that hold databases and logs of the servers under test; those of one pool, as the planner counts them.
-fn disks_tested(subject: &Subject<'_>) -> u32 {
+/// Volumes for databases and logs that a test uses on a host, by kind: as in a run, the first `most_databases` database
+/// volumes, whatever entry they are from, and all log volumes.
+fn volumes_used<'a>(volumes: &'a [Volume], host: &str, most_databases: u32) -> Vec<(&'a Volume, u32)> {
+    let mut left = most_databases;
+    let on_host = volumes
+        .iter()
+        .filter(|volume| volume.host.as_deref().is_none_or(|pattern| solution::name_matches(pattern, host)));
+    let used = on_host.map(|volume| {
+        let count = volume.count.unwrap_or(1);
+        match volume.role {
+            Role::Database => {
+                let used = count.min(left);
+                left -= used;
+                (volume, used)
+            }
+            Role::Log => (volume, count),
+            _ => (volume, 0),
+        }
+    });
+    used.filter(|(_, count)| *count > 0).collect()
+}
+
+/// Disks that hold databases and logs of the servers under test; of pools alike as many as the planner counts, those that
+/// these servers need.
+fn disks_tested(subject: &Subject<'_>) -> u64 {
     let file = &subject.solution.file;
     let limit = file.under_test.as_ref().and_then(|part| part.volumes_per_host).unwrap_or(u32::MAX);
-    let mut pools: Vec<&str> = Vec::new();
-    let mut disks = 0;
-    for host in subject.solution.hosts_under_test().unwrap_or_default() {
-        let volumes = file.volume.iter().filter(|volume| matches!(volume.role, Role::Database | Role::Log));
-        let here = volumes.filter(|volume| {
-            volume.host.as_deref().is_none_or(|pattern| solution::name_matches(pattern, &host.name))
-        });
-        for volume in here {
-            match &volume.pool {
-                Some(pool) if !pools.contains(&pool.as_str()) => pools.push(pool),
-                Some(_) => {}
-                None if volume.disk.is_some() => {
-                    disks += volume.count.unwrap_or(1).min(limit) * volume.disks.unwrap_or(1);
-                }
-                None => {}
-            }
-        }
-    }
-    let of_pools = file.pool.iter().filter(|pool| pools.contains(&pool.name.as_str()));
-    disks + of_pools.map(|pool| pool.disks + pool.fast_disks.unwrap_or(0)).sum::<u32>()
+    let hosts = subject.solution.hosts_under_test().unwrap_or_default();
+    let tested: Vec<_> = hosts.iter().map(|host| volumes_used(&file.volume, &host.name, limit)).collect();
+    let servers = subject.plan.servers.iter();
+    let all: Vec<_> = servers.map(|server| volumes_used(&file.volume, &server.name, u32::MAX)).collect();
+    let own = tested.iter().flatten().filter(|(volume, _)| volume.pool.is_none() && volume.disk.is_some());
+    let own = own.map(|(volume, count)| u64::from(*count) * u64::from(volume.disks.unwrap_or(1)));
+    let of_pools = subject.plan.storage.pools.iter().map(|used| {
+        let pool = &file.pool[used.entry];
+        let sharing = |hosts: &[Vec<(&Volume, u32)>]| {
+            let in_pool = |(volume, _): &(&Volume, u32)| volume.pool.as_ref() == Some(&pool.name);
+            hosts.iter().filter(|volumes| volumes.iter().any(in_pool)).count() as u64
+        };
+        let pools = (u64::from(used.count) * sharing(&tested)).div_ceil(sharing(&all).max(1));
+        pools * (u64::from(pool.disks) + u64::from(pool.fast_disks.unwrap_or(0)))
+    });
+    own.sum::<u64>() + of_pools.sum::<u64>()
 }
 
 /// Drivers, queues, paths and versions.
