@@ -9,14 +9,18 @@ use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, Volume};
 use evidence::folder::{self, FolderError};
 use results::{Host, Row, Severity};
-use solution::{Deployment, TestKind, TestSpec};
+use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
 
 use crate::failure::Failure;
 
 /// A test database may grow by this share of its size: what the published load generator reserved.
 const GROWTH: f64 = 0.25;
-/// Logs per instance that circular logging leaves at most, with checkpoint depth and preparation.
+/// Logs per instance that are reckoned with at least, with checkpoint depth and preparation.
 const LOGS_KEPT: u64 = 64;
+/// Logs per instance that circular logging leaves at most beside those of the checkpoint depth.
+const LOGS_BESIDE_DEPTH: u64 = 39;
+/// More log than any batch writes: the published mix writes 31 KiB, other operations up to four times as much.
+const BATCH_LOG_BYTES: f64 = 262_144.0;
 
 /// What [`crate::fleet_cmd`] writes and removes to see that a volume can be written and read.
 pub const PROBE: &str = "proofload.probe";
@@ -147,7 +151,7 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> Vec<(String, u64
         let generated = test(TestKind::LogGeneration).map_or(0, |test| u64::from(test.logs) * 2);
         files.push((
             format!("{}/E00.log", instance.log_dir),
-            (LOGS_KEPT + generated) * instance.log_file_bytes,
+            (logs_kept(deployment, instance, tests) + generated) * instance.log_file_bytes,
         ));
         for database in &instance.databases {
             let bytes = (database.bytes as f64 * (1.0 + GROWTH)) as u64;
@@ -164,6 +168,31 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> Vec<(String, u64
     files
 }
 
+/// Logs that circular logging leaves an instance at most: those of the checkpoint depth, which a load may overrun by a quarter
+/// before pages are written in haste, but no more than are written at all.
+fn logs_kept(deployment: &Deployment, instance: &InstanceSpec, tests: &[TestSpec]) -> u64 {
+    let depth_bytes = deployment.engine.checkpoint_depth_bytes as f64 * 1.25;
+    let databases: usize = deployment.instances.iter().map(|instance| instance.databases.len()).sum();
+    let share = instance.databases.len() as f64 / databases as f64;
+    let written = tests.iter().map(|test| log_bytes_written(deployment.load.mode, test)).reduce(f64::max);
+    // The part of a host in a drill names no test, and nothing limits its log.
+    let written_bytes = written.map_or(f64::INFINITY, |bytes| bytes * share);
+    let logs = (depth_bytes.min(written_bytes) / instance.log_file_bytes as f64).ceil();
+    LOGS_KEPT.max(logs as u64 + LOGS_BESIDE_DEPTH)
+}
+
+/// Most log that a test writes with circular logging on all instances together; infinite where that is not known.
+fn log_bytes_written(load: LoadMode, test: &TestSpec) -> f64 {
+    let batches_per_s = match (test.kind, load) {
+        (TestKind::Performance | TestKind::Stress, LoadMode::PacedBatches { batches_per_s }) => batches_per_s,
+        // A batch is an I/O at least, and the load is steered at up to twice its rate.
+        (TestKind::Performance | TestKind::Stress, LoadMode::PacedIops { iops }) => iops * 2.0,
+        (TestKind::Tune | TestKind::Performance | TestKind::Stress, _) => f64::INFINITY,
+        _ => 0.0,
+    };
+    batches_per_s * (test.warmup_limit_s + test.duration_s) * BATCH_LOG_BYTES
+}
+
 fn refused(error: FolderError) -> Failure {
     let help = match &error {
         FolderError::Foreign(_) => {
@@ -178,7 +207,9 @@ fn refused(error: FolderError) -> Failure {
 fn unfit(error: MountError) -> Failure {
     let help = match &error {
         MountError::Memory { .. } => "name a folder on the disk under test, or say --allow-memory",
-        MountError::NoSpace { .. } => "make room, or make the databases smaller ([sizing])",
+        MountError::NoSpace { .. } => {
+            "make room, or make databases ([sizing]) or checkpoint depth ([engine]) smaller"
+        }
         MountError::Io { .. } => "check the permissions",
     };
     Failure::could_not_run(error.to_string()).help(help)

@@ -12,7 +12,7 @@ use campaign::{CampaignError, CampaignOutcome};
 use evidence::RunStore;
 use evidence::live::LiveRun;
 use results::{Ending, Outcome, RecordError, Recorder, Row, Run, WorldKind};
-use solution::{Deployment, Solution, TestKind, TestSpec};
+use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 use world::World;
 use world::real::{self, RealConfig};
 
@@ -149,7 +149,25 @@ fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<T
         let message = "the solution file has no such test";
         return Err(Failure::wrong_input(message).help("add a [[test]] with this kind"));
     }
+    refuse_untuned(deployment, &chosen)?;
     Ok(chosen)
+}
+
+/// A load that only tuning can find has to be found in the same run, which would otherwise end after the databases are written.
+fn refuse_untuned(deployment: &Deployment, tests: &[TestSpec]) -> Result<(), Failure> {
+    let drives = |kind: &TestKind| {
+        matches!(kind, TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::LogGeneration)
+    };
+    match tests.iter().map(|test| test.kind).find(drives) {
+        Some(kind) if kind != TestKind::Tune && deployment.load.mode == LoadMode::Tuned => {
+            let message =
+                format!("[load] names no load, and no test `tune` finds one before {}", kind.name());
+            let help =
+                "add sessions, iops, batches_per_s or target_iops to [load], or the test tune before it";
+            Err(Failure::wrong_input(message).help(help))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The tests asked for that are no drills; none if only drills were asked for.

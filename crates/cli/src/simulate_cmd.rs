@@ -192,6 +192,10 @@ fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, Failure
         Ok(count) => hosts[..count].iter().map(|host| host.name.as_str()).collect(),
         Err(_) => wanted.split(',').map(str::trim).collect(),
     };
+    // A server that took part twice would have one storage, marked twice, and count double.
+    if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        return Err(Failure::wrong_input(format!("server `{twice}` is named twice")).help("name each once"));
+    }
     names.into_iter().map(|name| Ok(solution.deployment(Some(name))?)).collect()
 }
 
@@ -288,6 +292,7 @@ kind = "backup"
         assert_eq!(names("1"), Some(vec!["a1".to_owned()]));
         assert_eq!(names("a2, a1"), Some(vec!["a2".to_owned(), "a1".to_owned()]));
         assert_eq!((names("3"), names("0"), names("a9")), (None, None, None));
+        assert_eq!(names("a1, a2, a1"), None, "one server does not take part twice");
     }
 
     #[test]

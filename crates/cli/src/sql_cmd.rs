@@ -29,7 +29,7 @@ pub struct SqlArguments {
 enum Format {
     /// A header, then a line per row.
     Csv,
-    /// An object per line.
+    /// An object per line; a column whose name came before gets a number: `a`, `a_2`.
     Json,
 }
 
@@ -81,7 +81,7 @@ fn print(query: &Query, sql: &str, format: Format, out: &mut impl Write) -> Resu
     query.run(
         sql,
         |head| -> Result<(), Stop> {
-            names.replace(head.to_vec());
+            names.replace(keys(head));
             match format {
                 Format::Csv => {
                     Ok(csv::line(&mut **out.borrow_mut(), head.iter().map(|name| csv::quoted(name)))?)
@@ -103,6 +103,18 @@ fn print(query: &Query, sql: &str, format: Format, out: &mut impl Write) -> Resu
     )
 }
 
+/// The columns as keys of one object: none takes the place of another.
+fn keys(columns: &[String]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::with_capacity(columns.len());
+    for name in columns {
+        let is_free = |key: &String| !keys.contains(key) && (key == name || !columns.contains(key));
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        let key = std::iter::once(name.clone()).chain(numbered).find(is_free);
+        keys.extend(key);
+    }
+    keys
+}
+
 fn json(cell: &Cell) -> serde_json::Value {
     match cell {
         Cell::Null => serde_json::Value::Null,
@@ -110,5 +122,16 @@ fn json(cell: &Cell) -> serde_json::Value {
         Cell::Real(number) => (*number).into(),
         Cell::Text(text) => text.as_str().into(),
         Cell::Blob(_) => csv::text(cell).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_repeated_column_gets_a_number_that_is_free() {
+        let keys =
+            |names: &[&str]| super::keys(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(keys(&["a", "b", "a", "a"]), ["a", "b", "a_2", "a_3"]);
+        assert_eq!(keys(&["a", "a", "a_2"]), ["a", "a_3", "a_2"]);
     }
 }

@@ -2,7 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use solution::{Disk, Pool, PoolIo, Raid, Result, Role, Solution, Volume, gib_of_disks, name_matches};
+use solution::{
+    Disk, HostSpec, Pool, PoolIo, Raid, Result, Role, Solution, Volume, gib_of_disks, name_matches,
+};
 
 use crate::formula;
 use crate::inputs::Inputs;
@@ -558,18 +560,35 @@ fn enclosures(inputs: &Inputs<'_>, volumes: &[Use]) -> Vec<EnclosureUse> {
     out
 }
 
+/// Database volumes under test, by host and by entry of the file: as in a run, the first volumes of each host, whatever
+/// entry they are from.
+fn volumes_under_test(solution: &Solution, hosts: &[HostSpec]) -> Vec<Vec<u32>> {
+    let limit = solution.file.under_test.as_ref().and_then(|part| part.volumes_per_host);
+    let of_host = |host: &HostSpec| {
+        let mut left = limit.unwrap_or(u32::MAX);
+        let taken = solution.file.volume.iter().map(|volume| {
+            let is_used = volume.role == Role::Database && lies_on(volume, &host.name);
+            let count = if is_used { volume.count.unwrap_or(1).min(left) } else { 0 };
+            left -= count;
+            count
+        });
+        taken.collect()
+    };
+    hosts.iter().map(of_host).collect()
+}
+
 fn ratios(inputs: &Inputs<'_>, sizing: &Sizing, volumes: &[Use], pools: &[Use]) -> Result<Option<Ratios>> {
     let solution = inputs.solution;
     let hosts = solution.hosts_under_test()?;
-    let limit = solution.file.under_test.as_ref().and_then(|part| part.volumes_per_host);
+    let under_test = volumes_under_test(solution, &hosts);
     let (mut raw_gb, mut formatted, mut effective, mut databases) = (0.0, 0.0, 0.0, 0.0);
     let mut test_databases = 0.0;
     let test_mib = solution.file.sizing.as_ref().and_then(|sizing| sizing.database_mib);
     for used in volumes.iter().filter(|used| used.role == "database") {
         let entry = used.entry;
         let volume = &solution.file.volume[entry];
-        let on = hosts.iter().filter(|host| lies_on(volume, &host.name)).count() as u32;
-        let count = f64::from(inputs.dags * on * limit.unwrap_or(u32::MAX).min(volume.count.unwrap_or(1)));
+        let in_group: u32 = under_test.iter().map(|of_host| of_host[entry]).sum();
+        let count = f64::from(inputs.dags) * f64::from(in_group);
         databases += count * f64::from(used.databases) * sizing.database_gb;
         test_databases += count * f64::from(used.databases) * test_mib.unwrap_or(0) as f64 / 1024.0;
         if let Some(kind) = &volume.disk {
@@ -579,13 +598,16 @@ fn ratios(inputs: &Inputs<'_>, sizing: &Sizing, volumes: &[Use], pools: &[Use]) 
         }
     }
     for (pool, used) in solution.file.pool.iter().zip(pools) {
+        let in_pool = |volume: &Volume| volume.pool.as_deref() == Some(&pool.name);
         let on_pool = |host: &str| {
-            let in_pool = |volume: &&Volume| volume.pool.as_deref() == Some(&pool.name);
-            let mut of_pool = solution.file.volume.iter().filter(in_pool);
-            of_pool.any(|volume| volume.role == Role::Database && lies_on(volume, host))
+            let mut volumes = solution.file.volume.iter().filter(|volume| volume.role == Role::Database);
+            volumes.any(|volume| in_pool(volume) && lies_on(volume, host))
         };
         let all = inputs.servers.iter().filter(|server| on_pool(&server.name)).count();
-        let tested = hosts.iter().filter(|host| on_pool(&host.name)).count();
+        let is_tested = |of_host: &&Vec<u32>| {
+            of_host.iter().zip(&solution.file.volume).any(|(&count, volume)| count > 0 && in_pool(volume))
+        };
+        let tested = under_test.iter().filter(is_tested).count();
         // Pools alike share the hosts evenly: as many as the hosts under test need.
         let count = (f64::from(used.count) * tested as f64 / all.max(1) as f64).ceil();
         let disk = solution.disk(&pool.disk, "pool")?;

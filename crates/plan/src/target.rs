@@ -111,15 +111,13 @@ pub fn write_targets(solution: &Solution, targets: &Targets) -> Result<Edit> {
             let end = text[load.start..].find('\n').map_or(text.len(), |at| load.start + at);
             edits.push((end..end, format!("\ntarget_iops = {iops}")));
         }
-        (None, Some(load)) => {
-            let message = "target_iops cannot be added to a [load] that is written in one line";
-            return Err(solution.error(
-                "load",
-                message,
-                Some(format!("write it as a table near byte {}", load.start)),
-            ));
+        (None, Some(load)) if !is_in_header(&text, load.start) => {
+            let message = "target_iops cannot be added to a `load` that is no table of its own";
+            let help = "write [load] on a line, and its keys on lines below";
+            return Err(solution.error("load", message, Some(help.into())));
         }
-        (None, None) => {
+        // Of [load.mix] alone, [load] may come behind.
+        (None, _) => {
             let gap = if text.ends_with('\n') { "" } else { "\n" };
             edits.push((text.len()..text.len(), format!("{gap}\n[load]\ntarget_iops = {iops}\n")));
         }
@@ -130,6 +128,12 @@ pub fn write_targets(solution: &Solution, targets: &Targets) -> Result<Edit> {
     }
     let diff = line_diff(solution.text(), &text);
     Ok(Edit { text, diff })
+}
+
+/// Whether a name stands in the header of a table.
+fn is_in_header(text: &str, at: usize) -> bool {
+    let line = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    text[line..at].trim_start().starts_with('[')
 }
 
 /// A TOML float.

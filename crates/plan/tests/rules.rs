@@ -359,6 +359,18 @@ fn writing_the_targets_keeps_everything_else() {
     assert_eq!(edit.diff.lines().count(), 1);
     let (edit, _) = write(&with(""));
     assert!(edit.text.ends_with(&format!("\n[load]\ntarget_iops = {iops}\n")));
+    // The mix alone is no [load], and may stand before it.
+    let mix = "[load.mix]\ninsert = 40\ndelete = 20\nreplace = 5\nread = 35\nlazy = 70\n";
+    for load in [mix.to_owned(), format!("{mix}[load]\ncopies = 2\n")] {
+        let (edit, _) = write(&with(&load));
+        let written = Solution::parse(&edit.text, "t").unwrap().file.load.unwrap();
+        assert_eq!((written.target_iops, written.mix.unwrap().lazy), (Some(iops), 70));
+    }
+    let inline = format!("load.copies = 2\n{}", with(""));
+    let solution = Solution::parse(&inline, "t").unwrap();
+    let refused = plan::write_targets(&solution, &plan(&solution, &[]).unwrap().targets).unwrap_err();
+    assert!(refused.message.contains("no table of its own"), "{refused}");
+
     let (edit, _) = write(&with("[sizing]\nmailboxes = 1\n[load]\ntarget_iops = 1\n"));
     let solution = Solution::parse(&edit.text, "t").unwrap();
     assert_eq!(solution.file.load.unwrap().target_iops, Some(iops));

@@ -92,6 +92,24 @@ fn volumes_of_two_kinds_on_a_host_hold_its_databases_together() {
 }
 
 #[test]
+fn the_volumes_under_test_are_the_first_of_each_host_whatever_their_entry() {
+    let raw_tb = |limit: u32| {
+        let extra = volume("count = 4\ndisk = \"d\"")
+            + "[[volume]]\nname = \"w{n}\"\ncount = 4\ndisk = \"d\"\n"
+            + &format!("[under_test]\nvolumes_per_host = {limit}\n");
+        let text = text(1, &extra);
+        let pool = text.find("[[pool]]").unwrap()..text.find("[[volume]]").unwrap();
+        planned(&text.replace(&text[pool], "")).storage.ratios.unwrap().raw_tb
+    };
+    // Disks of 4 TB in four hosts.
+    assert_eq!([raw_tb(2), raw_tb(4), raw_tb(6), raw_tb(8)], [32.0, 64.0, 96.0, 128.0]);
+    let in_second_entry = volume("count = 4\ndisk = \"d\"")
+        + "[[volume]]\nname = \"w{n}\"\ncount = 4\npool = \"Pool\"\n[under_test]\nvolumes_per_host = 4\n";
+    let ratios = planned(&text(1, &in_second_entry)).storage.ratios.unwrap();
+    assert_eq!(ratios.raw_tb, 64.0, "a pool that no tested volume lies in is not under test");
+}
+
+#[test]
 fn a_database_whose_logs_lie_in_its_pool_is_one_database() {
     let extra = volume("count = 8\npool = \"Pool\"")
         + "[[volume]]\nname = \"l{n}\"\ncount = 8\nrole = \"log\"\npool = \"Pool\"\n";

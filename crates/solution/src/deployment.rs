@@ -358,7 +358,7 @@ impl Solution {
         names: Names<'_>,
         volumes: &[VolumeInfo],
     ) -> Result<InstanceParts> {
-        let name = self.name(&instance.name, names, &format!("{path}.name"))?;
+        let name = self.name_on_disk(&instance.name, names, &format!("{path}.name"))?;
         let folder = |template: Option<&String>, at: &str| -> Result<(String, usize)> {
             let index = self.volume_of(template, at, names, volumes)?;
             match &volumes[index].path {
@@ -397,7 +397,7 @@ impl Solution {
                     let wished = database.volume.as_ref().or(instance.volume.as_ref());
                     let (dir, volume) = folder(wished, &format!("{at}.volume"))?;
                     databases.push(DatabaseParts {
-                        name: self.name(&database.name, names, &format!("{at}.name"))?,
+                        name: self.name_on_disk(&database.name, names, &format!("{at}.name"))?,
                         dir,
                         volume,
                         wished_bytes: database.size_mib.map(|mib| (mib.saturating_mul(MIB), at)),

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::template::Names;
 use crate::{HostSpec, Result, Role, Solution, Test, TestKind};
 
 /// How many log generations an activation may lose.
@@ -135,6 +136,7 @@ impl Solution {
             let help = Some("add [[test.drill.event]]".into());
             return Err(self.error(&at, "the drill does not say what fails", help));
         }
+        self.refuse_foreign_copies()?;
         let hosts = self.hosts()?;
         let mut failures: Vec<(Failure, usize)> = Vec::new();
         for (index, event) in drill.event.iter().enumerate() {
@@ -149,6 +151,19 @@ impl Solution {
             partner: drill.partner,
             failures: failures.into_iter().map(|(failure, _)| failure).collect(),
         }))
+    }
+
+    /// The copies of a drill lie in folders that are called as the layout calls its databases.
+    fn refuse_foreign_copies(&self) -> Result<()> {
+        let rows = self.file.layout.iter().flat_map(|layout| &layout.database);
+        for (index, row) in rows.enumerate() {
+            self.refuse_foreign_name(&row.name, &format!("layout.database[{index}].name"))?;
+        }
+        if let Some(template) = self.file.dag.as_ref().and_then(|dag| dag.database_name.as_ref()) {
+            // Its names differ in digits only.
+            self.name_on_disk(template, Names { n: 1, host: None }, "dag.database_name")?;
+        }
+        Ok(())
     }
 
     fn failure(&self, event: &DrillEvent, at: &str, duration_s: f64, hosts: &[HostSpec]) -> Result<Failure> {

@@ -211,4 +211,24 @@ impl Solution {
             )
         })
     }
+
+    /// A template filled in that names a file or a folder below a volume; refused at `path` where it would lie elsewhere.
+    pub(crate) fn name_on_disk(&self, template: &str, names: Names<'_>, path: &str) -> Result<String> {
+        let name = self.name(template, names, path)?;
+        self.refuse_foreign_name(&name, path)?;
+        Ok(name)
+    }
+
+    /// Volumes are marked and cleaned as a whole: a name must not lead out of its volume.
+    pub(crate) fn refuse_foreign_name(&self, name: &str, path: &str) -> Result<()> {
+        if !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) {
+            return Ok(());
+        }
+        let message = format!("no file or folder of a volume can be called `{name}`");
+        Err(self.error(
+            path,
+            message,
+            Some("a name without `/`; the volume's path says where it lies".into()),
+        ))
+    }
 }

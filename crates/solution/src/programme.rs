@@ -201,7 +201,7 @@ pub struct Test {
     pub warmup_limit_s: Option<f64>,
     /// Logs to generate or to verify per instance; 500 (100 for 2003) when not given.
     pub logs: Option<u32>,
-    /// Volume that a backup goes to; beside each database when not given.
+    /// Volume that a backup goes to; beside each database when not given. A restore takes that of the backup before it.
     pub volume: Option<String>,
     /// Thresholds of this test only.
     pub thresholds: Option<ThresholdWishes>,

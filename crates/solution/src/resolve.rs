@@ -3,7 +3,7 @@
 use crate::deployment::MIB;
 use crate::{
     EngineSpec, Generation, Load, LoadMode, LoadSpec, Mix, Result, Solution, Test, TestKind, TestSpec,
-    Thresholds, VolumeSpec,
+    ThresholdWishes, Thresholds, VolumeSpec,
 };
 
 impl Solution {
@@ -111,6 +111,14 @@ impl Solution {
         let copies = load.copies.or(described).unwrap_or(1);
         self.in_range("load.copies", f64::from(copies), 1.0, 16.0)?;
         let profile = self.file.profile.as_ref();
+        for (path, value) in [
+            ("profile.test_iops_per_mailbox", profile.and_then(|p| p.test_iops_per_mailbox)),
+            ("profile.iops_per_mailbox", profile.and_then(|p| p.iops_per_mailbox)),
+        ] {
+            if let Some(value) = value {
+                self.in_range(path, value, 0.0, 1000.0)?;
+            }
+        }
         Ok(LoadSpec {
             mode,
             target_iops: load.target_iops,
@@ -139,7 +147,39 @@ impl Solution {
             &self.file.test
         };
         self.refuse_late_restores(tests)?;
-        tests.iter().enumerate().map(|(i, test)| self.test(test, i, generation, volumes)).collect()
+        self.check_thresholds(self.file.thresholds, "thresholds")?;
+        (0..tests.len()).map(|index| self.test(tests, index, generation, volumes)).collect()
+    }
+
+    fn check_thresholds(&self, wishes: Option<ThresholdWishes>, path: &str) -> Result<()> {
+        let wishes = wishes.unwrap_or_default();
+        for (key, value) in [
+            ("read_avg_ms", wishes.read_avg_ms),
+            ("read_max_ms", wishes.read_max_ms),
+            ("log_write_avg_ms", wishes.log_write_avg_ms),
+            ("log_write_max_ms", wishes.log_write_max_ms),
+        ] {
+            if let Some(value) = value {
+                self.in_range(&format!("{path}.{key}"), value, 0.001, 1e9)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The volume that a test backs up to, or restores from: that of the backup before it.
+    fn backup_volume<'a>(&self, tests: &'a [Test], index: usize) -> Result<Option<&'a String>> {
+        let own = tests[index].volume.as_ref();
+        let backup = tests[..index].iter().rfind(|test| test.kind == TestKind::BackupToDisk);
+        let Some(backup) = backup.filter(|_| tests[index].kind == TestKind::Restore) else { return Ok(own) };
+        if let Some(own) = own.filter(|own| backup.volume.as_ref() != Some(own)) {
+            let there = backup.volume.as_ref();
+            let there = there.map_or("beside each database".into(), |name| format!("on volume `{name}`"));
+            let message =
+                format!("no backup to restore is on volume `{own}`: backup_to_disk leaves it {there}");
+            let help = Some("leave volume out of restore".into());
+            return Err(self.error(&format!("test[{index}].volume"), message, help));
+        }
+        Ok(backup.volume.as_ref())
     }
 
     /// Tests that work on databases with circular logging remove logs that a restore of an older backup needs.
@@ -162,12 +202,13 @@ impl Solution {
 
     fn test(
         &self,
-        test: &Test,
+        tests: &[Test],
         index: usize,
         generation: Generation,
         volumes: &[VolumeSpec],
     ) -> Result<TestSpec> {
         const HOUR: f64 = 3600.0;
+        let test = &tests[index];
         let path = format!("test[{index}]");
         let duration_s = test.duration_s.unwrap_or(match test.kind {
             TestKind::Performance => 2.0 * HOUR,
@@ -179,7 +220,7 @@ impl Solution {
         self.in_range(&format!("{path}.warmup_limit_s"), warmup_limit_s, 0.0, 24.0 * HOUR)?;
         let logs = test.logs.unwrap_or(if generation == Generation::E2003 { 100 } else { 500 });
         self.in_range(&format!("{path}.logs"), f64::from(logs), 1.0, 1e6)?;
-        let backup_dir = match &test.volume {
+        let backup_dir = match self.backup_volume(tests, index)? {
             None => None,
             Some(name) => match volumes.iter().find(|volume| volume.name == *name) {
                 Some(volume) => Some(volume.dir.clone()),
@@ -196,6 +237,7 @@ impl Solution {
         };
         let stress =
             test.kind == TestKind::Stress || (test.kind == TestKind::Performance && duration_s > 6.0 * HOUR);
+        self.check_thresholds(test.thresholds, &format!("{path}.thresholds"))?;
         let thresholds =
             Thresholds::published(generation, stress).with(self.file.thresholds).with(test.thresholds);
         let reads_databases = matches!(test.kind, TestKind::DatabaseChecksum | TestKind::Backup);

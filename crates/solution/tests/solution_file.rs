@@ -146,6 +146,17 @@ fn every_mistake_points_at_its_line() {
         ("[load]", "[under_test]\nvolumes_per_host = 3\n[load]", "3"),
         ("[load]", "[under_test]\nhosts = [\"S1\", \"T*\"]\n[load]", "\"T*\""),
         ("[load]", "[engine]\ncache_max_mib = 1\n[load]", "1"),
+        ("[load]", "[thresholds]\nread_avg_ms = inf\n[load]", "inf"),
+        ("[load]", "[thresholds]\nread_max_ms = nan\n[load]", "nan"),
+        ("[load]", "[thresholds]\nlog_write_avg_ms = 0\n[load]", "0"),
+        ("[load]", "[thresholds]\nlog_write_max_ms = -3\n[load]", "-3"),
+        ("[load]", "[[test]]\nkind = \"tune\"\nthresholds = {read_max_ms = inf}\n[load]", "inf"),
+        ("[load]", "[profile]\nexchange = \"2016\"\nmailboxes = 1\niops_per_mailbox = nan\n[load]", "nan"),
+        (
+            "[load]",
+            "[profile]\nexchange = \"2016\"\nmailboxes = 1\ntest_iops_per_mailbox = inf\n[load]",
+            "inf",
+        ),
         (
             "[load]",
             "[load]\nmix = {insert = 1, delete = 1, replace = 1, read = 1, lazy = 1}",
@@ -179,6 +190,50 @@ fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
     ] {
         assert_eq!(parse(&programme(allowed)).deployment(Some("S1")).unwrap().tests.len(), allowed.len());
     }
+}
+
+#[test]
+fn a_restore_looks_where_the_backup_before_it_went() {
+    let folders = |tests: &str| -> Vec<Option<String>> {
+        let tests = parse(&format!("{SMALL}\n{tests}")).deployment(Some("S1")).unwrap().tests;
+        tests.into_iter().map(|test| test.backup_dir).collect()
+    };
+    let (first, second) = (Some("/data/S1/v1".to_owned()), Some("/data/S1/v2".to_owned()));
+    let [backup, restore] =
+        ["backup_to_disk", "restore"].map(|kind| format!("[[test]]\nkind = \"{kind}\"\n"));
+    let on = |test: &str, volume: &str| format!("{test}volume = \"{volume}\"\n");
+    let both = on(&backup, "V1") + &restore + &on(&backup, "V2") + &restore;
+    assert_eq!(folders(&both), [first.clone(), first.clone(), second.clone(), second]);
+    assert_eq!(folders(&(on(&backup, "V1") + &backup + &restore)), [first.clone(), None, None]);
+    assert_eq!(folders(&(on(&backup, "V1") + &on(&restore, "V1"))), [first.clone(), first.clone()]);
+    // Of a backup that an earlier run has made.
+    assert_eq!(folders(&on(&restore, "V1")), [first]);
+    for before in [backup.clone(), on(&backup, "V2")] {
+        let (error, place) = refused(&format!("{SMALL}\n{before}{}", on(&restore, "V1")));
+        assert!(error.message.contains("no backup to restore is on volume `V1`"), "{}", error.message);
+        assert_eq!(place, "\"V1\"");
+    }
+}
+
+#[test]
+fn a_name_that_leads_out_of_its_volume_is_refused_at_its_line() {
+    for name in ["../../evil{n}", "a/{n}", "/{n}", "", ".", "..", "n{n}\\u0000"] {
+        let (error, place) = refused(&with("\"DB{n:03}\"", &format!("\"{name}\"")));
+        assert!(error.message.contains("can be called"), "{name}: {}", error.message);
+        assert_eq!(place, format!("\"{name}\""));
+        let list = format!("volume = \"V1\"\ndatabases = [{{name = \"{name}\"}}]");
+        assert_eq!(refused(&with("volume = \"V{n/4}\"", &list)).1, format!("\"{name}\""));
+        for by in [
+            format!("[dag]\ndatabase_name = \"{name}\"\n[load]"),
+            format!("[[layout.database]]\nname = \"{name}\"\ncopies = [[\"S1\", 1]]\n[load]"),
+        ] {
+            let text = with("[load]", &by);
+            assert!(parse(&text).deployment(Some("S1")).is_ok(), "in a plan it is only a name");
+            assert_eq!(refused(&format!("{text}{DRILL}")).1, format!("\"{name}\""), "a drill makes files");
+        }
+    }
+    let harmless = parse(&with("\"DB{n:03}\"", "\"..DB {n} é..\"")).deployment(Some("S1")).unwrap();
+    assert_eq!(harmless.instances[0].log_dir, "/data/S1/v1/..DB 1 é..");
 }
 
 #[test]
