@@ -1,10 +1,11 @@
-"""Opens a page in headless Chromium and says, as JSON on stdout, what it shows after some seconds.
+"""Opens a page in headless Chromium and says, as JSON on stdout, what it shows once a condition holds.
 
-usage: browser.py URL WIDTH SECONDS [--do SCRIPT] [--dark] [--picture FILE.png] [--print FILE.pdf]
+usage: browser.py URL WIDTH CONDITION [--do SCRIPT CONDITION] [--dark] [--picture FILE.png] [--print FILE.pdf]
 
---do runs a script in the page and waits again before looking. Speaks the DevTools protocol over a pipe, so that nothing
-but Chromium is needed. Gives the address and the text of the page, its HTML, the number of updates that arrived, how many
-pixels it is wider than the window, and everything it complained of.
+A condition is an expression in the page; one that does not come to hold within a minute is waited for no longer. --do runs a
+script in the page and waits for another one before looking. Speaks the DevTools protocol over a pipe, so that nothing but
+Chromium is needed. Gives the address and the text of the page, its HTML, the number of updates that arrived, how many pixels
+it is wider than the window, and everything it complained of.
 """
 
 import argparse
@@ -14,6 +15,14 @@ import os
 import subprocess
 import tempfile
 import time
+
+WAIT_S = 60
+# What a page loads in vain it complains of a little later.
+SETTLE_S = 0.5
+
+
+class Refused(Exception):
+    """The browser does not do what it was told to."""
 
 
 class Browser:
@@ -61,8 +70,21 @@ class Browser:
             message = self.message()
             if message.get("id") == self.number:
                 if "error" in message:
-                    raise RuntimeError(f"{method}: {message['error']}")
+                    raise Refused(f"{method}: {message['error']}")
                 return message["result"]
+
+    def wait_for(self, condition, session):
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            try:
+                answer = self.call("Runtime.evaluate", session, expression=f"Boolean({condition})")
+                if answer["result"].get("value") is True:
+                    break
+            except Refused:
+                # Between two pages there is nothing to ask.
+                pass
+            time.sleep(0.1)
+        time.sleep(SETTLE_S)
 
 
 LOOK = """JSON.stringify({url: location.href, text: document.body.innerText, html: document.documentElement.outerHTML,
@@ -74,8 +96,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url")
     parser.add_argument("width", type=int)
-    parser.add_argument("seconds", type=float)
-    parser.add_argument("--do")
+    parser.add_argument("condition")
+    parser.add_argument("--do", nargs=2)
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--picture")
     parser.add_argument("--print", dest="paper")
@@ -92,12 +114,13 @@ def main():
             scheme = {"name": "prefers-color-scheme", "value": "dark" if wanted.dark else "light"}
             browser.call("Emulation.setEmulatedMedia", session, features=[scheme])
             browser.call("Page.navigate", session, url=wanted.url)
-            time.sleep(wanted.seconds)
+            browser.wait_for(wanted.condition, session)
             if wanted.do:
-                done = browser.call("Runtime.evaluate", session, expression=wanted.do)
+                script, then = wanted.do
+                done = browser.call("Runtime.evaluate", session, expression=script)
                 if "exceptionDetails" in done:
                     raise RuntimeError(f"--do: {done['exceptionDetails']}")
-                time.sleep(wanted.seconds)
+                browser.wait_for(then, session)
             seen = json.loads(browser.call("Runtime.evaluate", session, expression=LOOK)["result"]["value"])
             if wanted.picture:
                 picture = browser.call("Page.captureScreenshot", session, captureBeyondViewport=True)["data"]

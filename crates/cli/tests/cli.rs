@@ -3,6 +3,7 @@
 
 mod program;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -175,6 +176,45 @@ fn a_dry_run_writes_nothing() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
 }
 
+/// What circular logging leaves is what the checkpoint depth asks for, and no more than the tests can write.
+#[test]
+fn the_announced_need_knows_the_checkpoint_depth() {
+    let need = |text: &str, tests: &str| {
+        let folder = folder_with("small.toml", &format!("{text}\n{ALL}"));
+        let (status, _, stderr) =
+            output(folder.path(), &["run", "small.toml", "--dry-run", "--tests", tests]);
+        assert_eq!(status, 0, "{stderr}");
+        let whole = stderr.split("in all up to ").nth(1).unwrap_or_default();
+        whole.split(" of disk").next().unwrap_or_default().to_owned()
+    };
+    let deep = small().replace("[engine]", "[engine]\ncheckpoint_depth_mib = 256");
+    // Two databases of 24 MiB with room to grow, and 64 logs each.
+    assert_eq!(need(&small(), "init,performance"), "0.2 GiB");
+    assert_eq!(need(&deep, "init,performance"), "0.8 GiB");
+    assert_eq!(need(&deep, "init,backup"), "0.2 GiB");
+    assert_eq!(need(&deep.replace("sessions = 4", "batches_per_s = 5"), "init,performance"), "0.2 GiB");
+}
+
+/// A load that only tuning finds needs a tuning before it: said before anything is written.
+#[test]
+fn a_load_that_nothing_finds_is_refused_at_once() {
+    let folder = folder_with("small.toml", &format!("{}\n{ALL}", small().replace("sessions = 4", "")));
+    for (command, tests, status) in [
+        ("run", "performance", 2),
+        ("run", "init,log_generation,soft_recovery", 2),
+        ("simulate", "stress,performance", 2),
+        ("run", "init,tune,performance", 0),
+        ("run", "init,backup", 0),
+    ] {
+        let mut arguments = vec![command, "small.toml", "--tests", tests];
+        arguments.extend((command == "run").then_some("--dry-run"));
+        let (found, _, stderr) = output(folder.path(), &arguments);
+        assert_eq!(found, status, "{tests}: {stderr}");
+        assert_eq!(stderr.contains("no test `tune`"), status == 2, "{tests}: {stderr}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
+}
+
 /// SIGINT ends the load, closes the databases and keeps the evidence; a SIGKILL keeps it up to the last second.
 #[test]
 fn an_interrupted_run_keeps_its_evidence_and_leaves_clean_databases() {
@@ -183,13 +223,19 @@ fn an_interrupted_run_keeps_its_evidence_and_leaves_clean_databases() {
     );
     for (signal, status) in [(libc::SIGINT, Some(4)), (libc::SIGKILL, None)] {
         let mut child = proofload(folder.path(), &["run", "small.toml"])
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .expect("the program starts");
-        std::thread::sleep(std::time::Duration::from_secs(6));
+        let stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut lines = stderr.lines().map_while(Result::ok);
+        assert!(lines.any(|line| line.starts_with("[ 2/2] Performance")), "the load has not begun");
+        // What is recorded is kept within a second.
+        std::thread::sleep(std::time::Duration::from_secs(2));
         // SAFETY: the process is our own child and has not been waited for.
         unsafe { libc::kill(child.id() as i32, signal) };
+        // What it still says must not block it.
+        lines.for_each(drop);
         assert_eq!(child.wait().expect("it ends").code(), status);
         let run = runs(folder.path()).pop().expect("a run folder");
         let (code, _, stderr) = output(folder.path(), &["report", &run.to_string_lossy()]);

@@ -6,7 +6,7 @@ mod program;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use program::{LATENCIES_NOT_JUDGED, folder_with, output, proofload, small_deployment};
@@ -49,23 +49,23 @@ kind = "soft_recovery"
 enum Moment {
     /// So many milliseconds after the first line of the test.
     InTest(u64),
-    /// At the first line of the test, which may be over before the signal has come.
+    /// At the first line of the test, which may be over before it says one, and before the signal has come.
     AtOnce,
-    /// The test is over sooner than it says a line: so many milliseconds after the start of the program, if it still runs.
-    Early(u64),
+    /// The test is over sooner than it says a line: so many milliseconds after it has opened a file that ends in this.
+    Opened(&'static str, u64),
 }
 
 /// Each test of the programme: its name in the report, what to run for it, when to strike.
 const PHASES: [(&str, &str, Moment); 11] = [
-    ("Initialisation", "init", Moment::Early(120)),
+    ("Initialisation", "init", Moment::Opened(".edb.new", 40)),
     ("Tuning", "tune", Moment::InTest(1500)),
     ("Performance", "performance", Moment::InTest(3500)),
-    ("Checksum", "database_checksum", Moment::Early(120)),
-    ("Log checksum", "log_checksum", Moment::Early(80)),
+    ("Checksum", "database_checksum", Moment::Opened(".edb", 50)),
+    ("Log checksum", "log_checksum", Moment::Opened(".edb", 0)),
     ("Stress", "stress", Moment::InTest(500)),
-    ("Backup", "backup", Moment::Early(150)),
-    ("Backup to disk", "backup_to_disk", Moment::Early(200)),
-    ("Restore", "backup_to_disk,restore", Moment::Early(500)),
+    ("Backup", "backup", Moment::Opened(".edb", 80)),
+    ("Backup to disk", "backup_to_disk", Moment::Opened(".backup.edb", 150)),
+    ("Restore", "backup_to_disk,restore", Moment::Opened(".restored.edb", 300)),
     ("Log generation", "log_generation", Moment::InTest(2000)),
     ("Soft recovery", "log_generation,soft_recovery", Moment::AtOnce),
 ];
@@ -80,6 +80,13 @@ fn newest_run(folder: &Path) -> PathBuf {
     runs.map(|run| run.expect("readable").path()).max().expect("a run folder")
 }
 
+/// Whether a process has a file open whose name ends so.
+fn has_open(process: u32, end: &str) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut files = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+    files.any(|file| file.to_string_lossy().ends_with(end))
+}
+
 /// Starts the tests and sends the signal. Returns the exit status.
 fn strike(folder: &Path, tests: &str, name: &str, moment: Moment, signal: i32) -> Option<i32> {
     let mut child = proofload(folder, &["run", "killed.toml", "--tests", tests])
@@ -92,16 +99,28 @@ fn strike(folder: &Path, tests: &str, name: &str, moment: Moment, signal: i32) -
         let rest = line.starts_with('[').then(|| line.split_once(']')).flatten();
         rest.is_some_and(|(_, rest)| rest.trim_start().starts_with(name))
     };
-    if !matches!(moment, Moment::Early(_)) {
-        assert!(lines.any(|line| is_of_test(&line)), "{name} has not begun");
-    }
+    let is_over = |child: &mut Child| child.try_wait().expect("a child").is_some();
     let pause_ms = match moment {
-        Moment::InTest(pause_ms) | Moment::Early(pause_ms) => pause_ms,
-        Moment::AtOnce => 0,
+        Moment::InTest(pause_ms) => {
+            assert!(lines.any(|line| is_of_test(&line)), "{name} has not begun");
+            pause_ms
+        }
+        Moment::AtOnce => {
+            lines.any(|line| is_of_test(&line));
+            0
+        }
+        Moment::Opened(end, pause_ms) => {
+            while !has_open(child.id(), end) && !is_over(&mut child) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            pause_ms
+        }
     };
     std::thread::sleep(Duration::from_millis(pause_ms));
-    // SAFETY: the process is our own child and has not been waited for.
-    unsafe { libc::kill(child.id() as i32, signal) };
+    if !is_over(&mut child) {
+        // SAFETY: the process is our own child and has not been waited for.
+        unsafe { libc::kill(child.id() as i32, signal) };
+    }
     // What it still says must not block it.
     lines.for_each(drop);
     child.wait().expect("it ends").code()
@@ -148,8 +167,9 @@ fn a_run_killed_in_any_test_can_be_reported_and_the_next_one_recovers() {
         killed += u32::from(status.is_none());
         match moment {
             // Killed so early it may have had nothing to tell of yet.
-            Moment::Early(_) => {}
-            Moment::AtOnce => check_report(at, name),
+            Moment::Opened(..) => {}
+            // Nor of this test, but of the one before it.
+            Moment::AtOnce => check_report(at, "Log generation"),
             Moment::InTest(pause_ms) => {
                 assert_eq!(status, None, "{name}: it ended by itself");
                 check_report(at, name);
@@ -171,7 +191,7 @@ fn an_interrupted_run_closes_its_databases_and_says_so_by_its_status() {
     let at = folder.path();
     expect_pass(at, "init", "nothing");
     for (name, tests, moment) in PHASES {
-        if let Moment::Early(_) = moment {
+        if let Moment::Opened(..) = moment {
             continue;
         }
         let status = strike(at, tests, name, moment, libc::SIGINT);

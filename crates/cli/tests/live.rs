@@ -111,17 +111,23 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The page as the browser has it after some seconds, and after a script in it if there is one (tests/browser.py).
-fn in_browser(url: &str, width: u32, script: Option<&str>) -> serde_json::Value {
+/// The page as the browser has it once a condition holds, and once another one holds after a script in it if there is one
+/// (tests/browser.py).
+fn in_browser(url: &str, width: u32, condition: &str, then: Option<[&str; 2]>) -> serde_json::Value {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py");
     let output = Command::new("python3")
         .arg(program)
-        .args([url, &width.to_string(), "5"])
-        .args(script.iter().flat_map(|script| ["--do", script]))
+        .args([url, &width.to_string(), condition])
+        .args(then.iter().flat_map(|[script, condition]| ["--do", script, condition]))
         .output()
         .expect("python runs");
     let told = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"))
+}
+
+/// A condition in the page.
+fn shows(text: &str) -> String {
+    format!("document.body.innerText.includes({text:?})")
 }
 
 fn has_browser() -> bool {
@@ -155,11 +161,12 @@ fn runs_that_are_ticked_are_compared_and_hostile_names_are_no_markup() {
     }
     let choose = "document.querySelectorAll('input[type=checkbox]').forEach((box) => box.click());
                   document.querySelector('#comparison a').click()";
+    let (listed, compared) = (shows("Tick two"), shows("Read latency, mean"));
     for width in [390, 1440] {
-        let list = in_browser(&format!("http://{address}/"), width, None);
+        let list = in_browser(&format!("http://{address}/"), width, &listed, None);
         assert!(list["text"].as_str().is_some_and(|text| text.contains("Tick two")), "{list}");
         assert_eq!(list["wider_px"], 0, "{width}");
-        let page = in_browser(&format!("http://{address}/"), width, Some(choose));
+        let page = in_browser(&format!("http://{address}/"), width, &listed, Some([choose, &compared]));
         let (url, text) =
             (page["url"].as_str().unwrap_or_default(), page["text"].as_str().unwrap_or_default());
         assert!(url.contains("/compare?run=") && text.contains("Read latency, mean"), "{url}: {text}");
@@ -194,7 +201,11 @@ fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
     if has_browser() {
         for (path, shown) in [("/".to_owned(), "running"), (format!("/runs/{id}/"), "Read latency, ms")] {
             for width in [390, 1440] {
-                let page = in_browser(&format!("http://{address}{path}"), width, None);
+                let mut condition = shows(shown);
+                if path != "/" {
+                    condition += " && document.getElementById('link').dataset.updates > 1";
+                }
+                let page = in_browser(&format!("http://{address}{path}"), width, &condition, None);
                 let text = page["text"].as_str().unwrap_or_default();
                 assert!(text.contains(shown) && text.contains("Small <b>&"), "{path} {width}: {text}");
                 assert_eq!(page["complaints"], serde_json::json!([]), "{path} {width}");
@@ -228,6 +239,8 @@ fn a_run_gives_csv_json_and_answers_in_sql() {
     assert_eq!(status, 0, "{stderr}");
     let row: serde_json::Value = serde_json::from_str(&rows).expect("one object per line");
     assert!(row["seconds"].as_u64() >= Some(2) && row["reads"] == 1, "{row}");
+    let (_, twice, _) = program(&["sql", &run, "SELECT 1 AS a, 2 AS a", "--format", "json"]);
+    assert_eq!(twice, "{\"a\":1,\"a_2\":2}\n");
     // What makes the report's new figures exists in a real run.
     let known = "SELECT (SELECT count(*) FROM volume) AS volumes,
                         (SELECT count(DISTINCT counter) FROM counter_sample WHERE instance IS NULL) AS counters,

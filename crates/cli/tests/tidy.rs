@@ -36,9 +36,14 @@ fn all_sources() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Code before the unit tests of a file: what ships.
+/// Code before the unit tests of a file: what ships. Declarations and imports for tests stand among it.
 fn shipped(text: &str) -> &str {
-    text.split("#[cfg(test)]").next().unwrap_or(text)
+    let has_body = |at: &usize| {
+        let item = text[*at..].lines().skip(1).find(|line| !line.starts_with("#["));
+        item.is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'))
+    };
+    let tests = text.match_indices("#[cfg(test)]\n").map(|(at, _)| at).find(has_body);
+    &text[..tests.unwrap_or(text.len())]
 }
 
 /// A module that is compiled for tests only.

@@ -57,10 +57,11 @@ fn a_day_with_56_databases_stays_small() {
         lap()
     );
     assert!(resident.len() >= 20, "a run long enough to tell");
-    // The first fifth fills the buffers; a recorder that kept its rows would hold half a gigabyte by the end.
+    // The first fifth fills the buffers; a recorder that kept its rows would hold half a gigabyte by the end. Where the disk is
+    // slow at times, 65,536 rows of some 400 bytes may wait for it, and what held them is not given back to the system.
     let (early, late) = resident.split_at(resident.len() / 5);
     let (early, late) = (early.iter().max().expect("some"), late.iter().max().expect("some"));
-    assert!(late - early.min(late) < 24 * 1024, "memory grows from {early} to {late} KiB");
+    assert!(late - early.min(late) < 64 * 1024, "memory grows from {early} to {late} KiB");
     let data = load(&path).expect("readable");
     println!("loaded in {:?}", lap());
     let report = Report::new(&data).expect("a report");

@@ -391,3 +391,63 @@ fn without_its_controller_an_agent_finishes_or_stops_as_planned() {
         assert_eq!(host.duty.alone(host.local(6_000 * MS)), None, "once");
     }
 }
+
+/// The fates of hosts of a run that has started, when its next controller hears these beats; and whether it is over.
+fn resumed(beats: &[Beat], seconds: u64) -> (BTreeMap<String, Fate>, bool) {
+    let mut first = Roster::new(plan(2), 0);
+    first.beat(0, 0, ready("h0", 1));
+    first.beat(0, 0, ready("h1", 2));
+    assert!(first.memory().go);
+    first.stop("asked to");
+    let mut next = Roster::resume(first.memory().clone(), 0);
+    for second in 0..=seconds {
+        let now_ns = second * 1_000 * MS;
+        for beat in beats {
+            next.beat(now_ns, now_ns, beat.clone());
+        }
+        next.tick(now_ns, now_ns, true);
+    }
+    (next.memory().fates.clone(), next.is_over())
+}
+
+#[test]
+fn the_next_controller_of_a_stopped_run_waits_for_hosts_that_have_evidence() {
+    assert!(!resumed(&[], 2).1, "nobody has been heard of yet");
+    assert!(resumed(&[], 12).1, "nobody is there");
+    let ended = |host: &str, process| {
+        let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: host.into() }];
+        Beat { work: Work::Ended { how: Ended::Interrupted, why: None, files }, ..ready(host, process) }
+    };
+    assert!(!resumed(&[ended("h0", 1)], 12).1, "it has still to send it");
+}
+
+#[test]
+fn a_host_that_has_taken_up_another_run_keeps_no_controller_waiting() {
+    let other = |host: &str, process| Beat { run: Some("run-2".into()), ..running(host, process) };
+    let (fates, is_over) = resumed(&[other("h0", 1), other("h1", 2)], 0);
+    assert!(is_over);
+    let Fate::Ended { how: Ended::AgentDied, why: Some(why), .. } = &fates["h1"] else { panic!("{fates:?}") };
+    assert!(why.contains("run-2"), "{why}");
+}
+
+#[test]
+fn an_agent_that_is_started_again_before_the_tests_has_time_to_be_taken_in() {
+    for falls_silent in [false, true] {
+        let mut roster = Roster::new(plan(2), 0);
+        roster.beat(0, 0, ready("h0", 1));
+        let mut now = 0;
+        while now < 25_000 * MS {
+            now += 300 * MS;
+            if now < 9_000 * MS || !falls_silent {
+                roster.beat(now, now, ready("h0", 7));
+            }
+            roster.tick(now, now, true);
+            if now < 18_000 * MS {
+                assert_eq!(roster.memory().stop, None, "at {} ms", now / MS);
+            }
+        }
+        assert_eq!(roster.memory().stop.is_some(), falls_silent);
+        roster.beat(now, now, ready("h1", 2));
+        assert_eq!(roster.memory().go, !falls_silent);
+    }
+}

@@ -1,11 +1,24 @@
-//! What tests share: what they say when something they need is not on this machine, genuine databases, numbers to roll dice with.
-//! For tests only.
+//! What tests share: what they say when something they need is not on this machine, genuine databases, numbers to roll dice with,
+//! and the wait for a server that has been started. For tests only.
 //!
-//! Invariant: where `PROOFLOAD_NO_SKIP=1` is set nothing is skipped in silence: a missing tool fails the test. Only what
+//! Invariant: where `PROOFLOAD_NO_SKIP=1` is set nothing is skipped in silence: what is missing fails the test. Only what
 //! lies beside the project and is no part of it may be missing even there.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Says what is skipped because this machine cannot do it, and why.
+///
+/// # Panics
+/// Where nothing may be skipped.
+pub fn skip(what: &str) {
+    let no_skip = std::env::var("PROOFLOAD_NO_SKIP").is_ok_and(|value| value == "1");
+    assert!(!no_skip, "missing: {what}");
+    eprintln!("SKIPPED: {what}");
+}
 
 /// Whether `command` runs (its arguments should make it end at once); says what is skipped if it does not.
 ///
@@ -16,10 +29,7 @@ pub fn has_tool(command: &str, arguments: &[&str], install_line: &str) -> bool {
     if output.is_ok_and(|output| output.status.success()) {
         return true;
     }
-    let line = format!("{command} {}; install with: {install_line}", arguments.join(" "));
-    let no_skip = std::env::var("PROOFLOAD_NO_SKIP").is_ok_and(|value| value == "1");
-    assert!(!no_skip, "missing: {line}");
-    eprintln!("SKIPPED: {line}");
+    skip(&format!("{command} {}; install with: {install_line}", arguments.join(" ")));
     false
 }
 
@@ -56,6 +66,18 @@ pub fn genuine_databases() -> Vec<(&'static str, u64, Vec<u8>)> {
         }
     }
     found
+}
+
+/// Waits until somebody listens at `address`: a server that was started needs a moment.
+///
+/// # Panics
+/// If nobody does for half a minute.
+pub fn wait_for_listener(address: &str) {
+    let started = Instant::now();
+    while let Err(error) = TcpStream::connect(address) {
+        assert!(started.elapsed() < Duration::from_secs(30), "nobody listens at {address}: {error}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Numbers that look random and are always the same for one seed (xorshift, 64 bits).

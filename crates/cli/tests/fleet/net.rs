@@ -18,7 +18,7 @@ pub fn can_run() -> bool {
         nats && ip && run("ip", &["netns", "add", &name]) && run("ip", &["netns", "del", &name])
     });
     if !can {
-        eprintln!("SKIPPED: fleets in network namespaces; run the tests as root");
+        testkit::skip("fleets in network namespaces; run the tests as root");
     }
     can
 }

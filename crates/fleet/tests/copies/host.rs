@@ -187,7 +187,7 @@ impl CopyWork {
             }
         });
         let known = hosts(self.addresses.len() as u16);
-        let members = Members::new(&self.credentials, &known, |text| panic!("{text}")).expect("made");
+        let members = Members::new(&self.credentials, &known, told).expect("made");
         let addresses = self.addresses.clone();
         let network = Network::start_guarded(world, self.host, addresses, Rc::new(members), receiver).await;
         network.expect("the port is free")
@@ -234,6 +234,14 @@ impl CopyWork {
             }
         }));
     }
+}
+
+/// Connections break and greetings come late where hosts die; nobody here may be refused for what he is.
+fn told(text: String) {
+    eprintln!("{text}");
+    let is_of_who =
+        ["certificate", "version", "another host", "no host"].iter().any(|word| text.contains(word));
+    assert!(!is_of_who, "{text}");
 }
 
 async fn commit(instance: &Instance, row: u32) -> engine::Result<()> {

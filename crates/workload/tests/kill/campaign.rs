@@ -42,7 +42,7 @@ pub struct Said {
     commits: Vec<Vec<Change>>,
     /// So many of the commits must survive.
     durable: usize,
-    /// It came as far as the trigger.
+    /// It came as far as the trigger, and the pause behind it.
     triggered: bool,
 }
 
@@ -124,9 +124,9 @@ pub fn run_and_kill(task: &ChildTask, trigger: &Trigger) -> Result<Said, String>
             }
         }
     }
-    said.triggered = count == trigger.count;
-    if said.triggered {
+    if count == trigger.count {
         std::thread::sleep(trigger.pause);
+        said.triggered = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
     }
     let status = child.wait().unwrap();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use edb::checkpoint::{CHECKPOINT_BYTES, Checkpoint};
 use engine::{Durability, Instance, Progress, StopSignal, StreamConfig};
 use futures_util::future::{join, join_all, pending, select};
 use workload::mix::Random;
@@ -323,7 +324,24 @@ impl Child<'_> {
                 say("closed");
             }
             Mode::Backup => self.back_up(&load.instance).await,
+            Mode::SlowLoad => self.report_checkpoints().await,
             _ => report_rolls(self.world, &load.instance).await,
+        }
+    }
+
+    /// Says when the checkpoint has moved: what the real file holds is durable.
+    #[allow(clippy::disallowed_methods, reason = "looks behind the world of the instance")]
+    async fn report_checkpoints(&self) {
+        let path = self.task.root.join("log/E00.chk");
+        let position = || Checkpoint::read(std::fs::read(&path).ok()?.get(..CHECKPOINT_BYTES)?);
+        let mut known = position();
+        loop {
+            let now = position();
+            if now.is_some() && now != known {
+                say("checkpoint");
+                known = now;
+            }
+            self.world.sleep(Duration::from_millis(5)).await;
         }
     }
 
