@@ -231,7 +231,7 @@ fn nobody_makes_a_file_longer_behind_an_instance_that_was_abandoned() {
 #[test]
 fn users_who_run_out_of_space_at_once_make_the_file_longer_one_after_the_other() {
     const USERS: u32 = 8;
-    const ROWS: u32 = 600;
+    const ROWS: u32 = 100;
     let (sim, world) = plain();
     sim.run_until(async {
         let (_, instance) = with_rows(&world, 0).await;
