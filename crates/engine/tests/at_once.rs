@@ -226,34 +226,3 @@ fn nobody_makes_a_file_longer_behind_an_instance_that_was_abandoned() {
         assert!(inserting.await.is_err());
     });
 }
-
-/// Space that two add at once would be there twice.
-#[test]
-fn users_who_run_out_of_space_at_once_make_the_file_longer_one_after_the_other() {
-    const USERS: u32 = 8;
-    const ROWS: u32 = 100;
-    let (sim, world) = plain();
-    sim.run_until(async {
-        let (_, instance) = with_rows(&world, 0).await;
-        let instance = std::rc::Rc::new(instance);
-        let before = instance.database_pages(1).unwrap();
-        let users = (0..USERS).map(|user| {
-            let instance = instance.clone();
-            world.spawn(async move {
-                for n in (0..ROWS).map(|n| n * USERS + user) {
-                    let mut transaction = instance.begin();
-                    transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 300]).await?;
-                    transaction.commit(Durability::Lazy).await?;
-                }
-                Ok::<_, Error>(())
-            })
-        });
-        for user in users.collect::<Vec<_>>() {
-            user.await.unwrap();
-        }
-        assert!(instance.database_pages(1).unwrap() > before);
-        check_structure(&instance, 1, 1).await.unwrap();
-        let rows = scan(&instance.begin(), 1, tree_number(0)).await.unwrap();
-        assert_eq!(rows.len(), (USERS * ROWS) as usize);
-    });
-}
