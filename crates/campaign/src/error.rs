@@ -80,4 +80,9 @@ impl CampaignError {
     pub fn is_finding(&self) -> bool {
         matches!(self, CampaignError::Engine(_) | CampaignError::World(_) | CampaignError::WrongData(_))
     }
+
+    /// Whether the engine did not do what was asked, as when it was told to stop.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, CampaignError::Engine(engine::Error::Refused(_)))
+    }
 }

@@ -148,8 +148,10 @@ impl<E: 'static> Load<E> {
         if self.is_over() {
             return None;
         }
-        let due = if self.draining.get() { self.world.now() } else { self.due.get() };
-        self.world.sleep_until(due).await;
+        let due = || if self.draining.get() { self.world.now() } else { self.due.get() };
+        self.world.sleep_until(due()).await;
+        // Meanwhile somebody may have cut what is to be made up for.
+        let due = due();
         let number = self.take_number()?;
         self.due.set(due + Duration::from_secs_f64(1.0 / self.rate.get()));
         Some((number, due))
@@ -294,6 +296,37 @@ mod tests {
             assert!(counts.iter().all(|count| *count == counts[0]), "{counts:?}");
             let drained = world.now().since(stopped);
             assert!(drained < Duration::from_secs(100), "{drained:?}");
+        });
+    }
+
+    #[test]
+    fn a_session_whose_turn_it_is_brings_no_backlog_back() {
+        let simulation = Simulation::new(1, SimConfig::default());
+        let world = simulation.host("a");
+        simulation.run_until(async {
+            let load: Rc<Load<()>> = Load::new(&world, 1, 0, None);
+            let batch = {
+                let world = world.clone();
+                move |_, number| {
+                    let world = world.clone();
+                    async move {
+                        world.sleep(Duration::from_secs(if number == 0 { 10 } else { 0 })).await;
+                        Ok(())
+                    }
+                }
+            };
+            let task =
+                world.spawn(load.clone().run(Mode::Paced { batches_per_s: 10.0, sessions_max: 1 }, batch));
+            // The alarm of the first batch comes before this one, at the same time.
+            world.sleep(Duration::from_secs(1)).await;
+            world.sleep(Duration::from_secs(9)).await;
+            load.make_up_for_at_most(Duration::ZERO);
+            load.take_sample();
+            world.sleep(Duration::from_secs(1)).await;
+            let batches = load.take_sample().service.tally.count;
+            assert!((8..=13).contains(&batches), "what is due in 1 s, not in 11: {batches}");
+            load.stop();
+            assert_eq!(task.await, Ok(()));
         });
     }
 

@@ -11,7 +11,7 @@ use crate::convoy::{Alone, Convoy};
 use crate::error::CampaignError;
 use crate::host::Host;
 use crate::progress::Watcher;
-use crate::running::Campaign;
+use crate::running::{Campaign, Logs};
 use crate::verdict::{all_pass, judge_none};
 
 /// How a campaign came out.
@@ -68,7 +68,7 @@ pub fn run_in_convoy<'a>(
         seed,
         next_batch: 0,
         tuned_sessions: None,
-        logs_wait: false,
+        logs: Logs::Free,
         tests: tests.len() as u32,
         verdicts: Vec::new(),
     };
@@ -93,7 +93,7 @@ impl Campaign<'_> {
         for ((ordinal, spec), name) in (1..).zip(tests).zip(&names) {
             self.convoy.arrive().await;
             self.check_interrupt()?;
-            self.logs_wait = logs_wait(tests, ordinal as usize - 1);
+            self.logs = logs_before(tests, ordinal as usize - 1);
             self.run_one(ordinal, spec, name).await?;
             self.recorder.flush()?;
         }
@@ -134,16 +134,19 @@ impl Campaign<'_> {
     }
 }
 
-/// Whether logs that are there before the test `at` are for soft recovery: they were generated in this programme, or the next
-/// test that opens the databases is their recovery.
-fn logs_wait(tests: &[TestSpec], at: usize) -> bool {
+/// Whose the logs are that are there before the test `at`.
+fn logs_before(tests: &[TestSpec], at: usize) -> Logs {
     let (before, from_here) = tests.split_at(at);
     let opens = |kind: &TestKind| {
         !matches!(kind, TestKind::Init | TestKind::DatabaseChecksum | TestKind::LogChecksum)
     };
     let last = before.iter().rev().map(|test| test.kind).find(opens);
     let next = from_here.iter().map(|test| test.kind).find(opens);
-    last == Some(TestKind::LogGeneration) || last.is_none() && next == Some(TestKind::SoftRecovery)
+    match (last, next) {
+        (Some(TestKind::LogGeneration), _) => Logs::Generated,
+        (None, Some(TestKind::SoftRecovery)) => Logs::Left,
+        _ => Logs::Free,
+    }
 }
 
 /// Titles of the tests, unique in the run: a checksum is named after the test before it.

@@ -42,8 +42,8 @@ pub struct Campaign<'a> {
     pub next_batch: u64,
     /// Sessions that tuning has found.
     pub tuned_sessions: Option<u32>,
-    /// The logs that the next test may find are for soft recovery to replay.
-    pub logs_wait: bool,
+    /// Whose the logs are that the next test may find.
+    pub logs: Logs,
     /// Tests in the programme.
     pub tests: u32,
     /// Everything judged so far.
@@ -68,6 +68,17 @@ pub struct Running {
     pub last_tick: Time,
     /// Sizes of the database files when it began.
     sizes: Vec<u64>,
+}
+
+/// Logs that a test finds, of databases that were not closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logs {
+    /// Nobody waits for them: whoever looks at the databases may recover them first.
+    Free,
+    /// They were generated in this programme, for soft recovery to replay. No write was cut off, so no page is torn.
+    Generated,
+    /// An earlier run has left them, and soft recovery comes before any other test that would replay them.
+    Left,
 }
 
 impl Campaign<'_> {
@@ -306,7 +317,10 @@ impl Campaign<'_> {
     pub async fn open(&mut self, test: &mut Running, options: OpenOptions) -> Result<(), CampaignError> {
         test.phase = "opening databases".into();
         let host = self.host.clone();
-        self.watch(test, async move { host.open(options).await }).await.map(drop)
+        self.watch(test, async move { host.open(options).await }).await?;
+        // What recovery read and wrote is no I/O of batches.
+        (test.seen, test.batches) = Default::default();
+        Ok(())
     }
 
     /// Ends the programme if someone asked for it.
@@ -368,9 +382,11 @@ impl Campaign<'_> {
                     }
                     if self.watcher.interrupted() {
                         self.host.stop_jobs().await;
-                        // What the job says after it was told to stop is of no interest; that it has ended is.
-                        let _ = job.as_mut().await;
-                        return Err(CampaignError::Interrupted);
+                        // That it did not do all is no news; what it has found is.
+                        return Err(match job.as_mut().await {
+                            Err(error) if error.is_finding() && !error.is_refusal() => error,
+                            _ => CampaignError::Interrupted,
+                        });
                     }
                 }
             }

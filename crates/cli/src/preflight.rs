@@ -144,23 +144,24 @@ fn needs(parts: &[(&Deployment, &[TestSpec])]) -> Vec<(PathBuf, u64)> {
 }
 
 /// Files that the tests will make, with the most bytes each may take.
-fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> Vec<(String, u64)> {
-    let test = |kind: TestKind| tests.iter().find(|test| test.kind == kind);
-    let mut files = Vec::new();
+fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String, u64> {
+    let of_kind = |kind: TestKind| tests.iter().filter(move |test| test.kind == kind);
+    let mut files = BTreeMap::new();
     for instance in &deployment.instances {
-        let generated = test(TestKind::LogGeneration).map_or(0, |test| u64::from(test.logs) * 2);
-        files.push((
+        let generated =
+            of_kind(TestKind::LogGeneration).map(|test| u64::from(test.logs) * 2).max().unwrap_or(0);
+        files.insert(
             format!("{}/E00.log", instance.log_dir),
             (logs_kept(deployment, instance, tests) + generated) * instance.log_file_bytes,
-        ));
+        );
         for database in &instance.databases {
             let bytes = (database.bytes as f64 * (1.0 + GROWTH)) as u64;
-            files.push((database_path(&database.dir, &database.name), bytes));
+            files.insert(database_path(&database.dir, &database.name), bytes);
             for (kind, end) in [(TestKind::BackupToDisk, "backup.edb"), (TestKind::Restore, "restored.edb")] {
-                if let Some(test) = test(kind) {
+                for test in of_kind(kind) {
                     let folder =
                         test.backup_dir.clone().unwrap_or_else(|| format!("{}/backup", database.dir));
-                    files.push((format!("{folder}/{}.{end}", database.name), bytes));
+                    files.insert(format!("{folder}/{}.{end}", database.name), bytes);
                 }
             }
         }

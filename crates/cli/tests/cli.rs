@@ -195,6 +195,32 @@ fn the_announced_need_knows_the_checkpoint_depth() {
     assert_eq!(need(&deep.replace("sessions = 4", "batches_per_s = 5"), "init,performance"), "0.2 GiB");
 }
 
+/// Each backup takes room where it goes, and each restore where it reads from; one that comes again takes no more.
+#[test]
+fn the_announced_need_knows_every_backup() {
+    let two =
+        "[[volume]]\nname = \"B{n}\"\ncount = 2\npath = \"data/b{n}\"\nrole = \"backup\"\n\n[[instance]]";
+    let small = small().replace("[[instance]]", two).replace("database_mib = 24", "database_mib = 200");
+    let need = |volumes: &[&str]| {
+        let backup = |volume: &&str| {
+            format!(
+                "[[test]]\nkind = \"backup_to_disk\"\nvolume = \"{volume}\"\n[[test]]\nkind = \"restore\"\n"
+            )
+        };
+        let tests: String = volumes.iter().map(backup).collect();
+        let folder = folder_with("small.toml", &format!("{small}\n{tests}"));
+        let (status, _, stderr) = output(folder.path(), &["run", "small.toml", "--dry-run"]);
+        assert_eq!(status, 0, "{stderr}");
+        ["b1", "b2"].map(|dir| {
+            let line = stderr.lines().find(|line| line.contains(&format!("data/{dir}"))).unwrap_or_default();
+            !line.contains("up to 0.0 GiB")
+        })
+    };
+    assert_eq!(need(&["B1"]), [true, false]);
+    assert_eq!(need(&["B1", "B2"]), [true, true]);
+    assert_eq!(need(&["B2", "B2"]), [false, true]);
+}
+
 /// A load that only tuning finds needs a tuning before it: said before anything is written.
 #[test]
 fn a_load_that_nothing_finds_is_refused_at_once() {

@@ -250,6 +250,10 @@ impl Core {
         if grown.is_ok() {
             database.pages.set(pages);
         }
+        if self.fate.check().is_err() {
+            // The instance has ended meanwhile: its files are not its own any more.
+            return grown;
+        }
         // It syncs the file: what other pages lack after a failure, no later sync brings. A growth that nobody uses must not hold
         // the checkpoint.
         self.fate.require(database.update_header(|_| ()).await)?;

@@ -147,6 +147,7 @@ impl Instance {
         }
         // Whoever still holds a transaction gets an answer.
         core.fate.fail(&Error::Refused("it was closed".to_owned()));
+        self.databases_settled().await;
         Ok(())
     }
 
@@ -183,6 +184,11 @@ impl Instance {
         // The log writer ends with the failure; what it says is that failure.
         let _ = self.core.log.close().await;
         self.core.cache.writes_ended().await;
+        self.databases_settled().await;
+    }
+
+    /// Waits until nobody changes a file's length or header any more.
+    async fn databases_settled(&self) {
         for database in &self.core.databases {
             database.settled().await;
         }

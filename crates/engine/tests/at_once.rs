@@ -226,3 +226,33 @@ fn nobody_makes_a_file_longer_behind_an_instance_that_was_abandoned() {
         assert!(inserting.await.is_err());
     });
 }
+
+/// The next instance may already have marked its header.
+#[test]
+fn nobody_makes_a_file_longer_behind_an_instance_that_was_closed() {
+    let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));
+    sim.run_until(async {
+        let (_, instance) = with_rows(&world, 300).await;
+        let mut user = instance.begin();
+        world.sleep(SLOW_AFTER).await;
+        let closing = world.spawn(instance.close());
+        let extending = world.spawn(async move {
+            loop {
+                let mut asked = false;
+                let step = |_: &dyn btree::Pager| match std::mem::replace(&mut asked, true) {
+                    false => Err(btree::Stop::NoSpace { pages: 1 }),
+                    true => Ok((btree::MiniTransaction::default(), ())),
+                };
+                if let Err(error) = user.change(1, step).await {
+                    return error;
+                }
+            }
+        });
+        closing.await.unwrap();
+        let written = world.io_totals().writes;
+        world.sleep(Duration::from_secs(60)).await;
+        assert_eq!(world.io_totals().writes, written, "header and shadow");
+        let error = extending.await;
+        assert!(matches!(error, Error::Stopped(_)), "{error:?}");
+    });
+}

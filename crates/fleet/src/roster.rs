@@ -359,6 +359,16 @@ impl Roster {
 
     fn settle(&mut self, host: &str, fate: Fate) {
         let known = self.memory.fates.get_mut(host).expect("every host has a fate");
+        if let (
+            Fate::Ended { evidence_kept: kept @ false, .. },
+            Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: true },
+        ) = (&mut *known, &fate)
+        {
+            // How it ended is known; what it measured nobody will send any more.
+            *kept = true;
+            self.note(Some(host), format!("its evidence stays there: {why}"));
+            return;
+        }
         if *known != Fate::Open || fate == Fate::Open {
             return;
         }

@@ -482,7 +482,11 @@ fn an_agent_reconnects_after_the_folder_for_temporary_files_was_cleaned() {
         };
         let ca_pem = fleet.credentials("host.0").ca_pem;
         for file in std::fs::read_dir(std::env::temp_dir()).unwrap().flatten() {
-            if std::fs::read_to_string(file.path()).is_ok_and(|text| text == ca_pem) {
+            // Others have files there, too, of any size and kind.
+            let may_be_it = |entry: std::fs::Metadata| entry.is_file() && entry.len() == ca_pem.len() as u64;
+            if file.metadata().is_ok_and(may_be_it)
+                && std::fs::read_to_string(file.path()).is_ok_and(|text| text == ca_pem)
+            {
                 std::fs::remove_file(file.path()).unwrap();
             }
         }

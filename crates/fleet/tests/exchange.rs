@@ -431,6 +431,30 @@ fn a_host_that_has_taken_up_another_run_keeps_no_controller_waiting() {
 }
 
 #[test]
+fn evidence_that_stays_on_a_host_with_another_run_keeps_no_controller_waiting() {
+    let mut first = Roster::new(plan(2), 0);
+    first.beat(0, 0, ready("h0", 1));
+    first.beat(0, 0, ready("h1", 2));
+    for (host, process) in [("h0", 1), ("h1", 2)] {
+        let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: host.into() }];
+        first.beat(
+            0,
+            0,
+            Beat { work: Work::Ended { how: Ended::Passed, why: None, files }, ..ready(host, process) },
+        );
+    }
+    assert!(!first.is_over(), "evidence is still to come");
+    let mut next = Roster::resume(first.memory().clone(), 0);
+    next.beat(0, 0, Beat { run: Some("run-2".into()), ..running("h0", 1) });
+    next.beat(0, 0, Beat { work: Work::Idle, run: None, ..ready("h1", 2) });
+    assert!(next.is_over());
+    let fates = &next.memory().fates;
+    assert!(fates.values().all(|fate| matches!(fate, Fate::Ended { how: Ended::Passed, .. })), "{fates:?}");
+    let notes = next.take_notes();
+    assert_eq!(notes.iter().filter(|note| note.text.starts_with("its evidence stays there")).count(), 2);
+}
+
+#[test]
 fn an_agent_that_is_started_again_before_the_tests_has_time_to_be_taken_in() {
     for falls_silent in [false, true] {
         let mut roster = Roster::new(plan(2), 0);

@@ -271,7 +271,7 @@ impl Solution {
             load: self.load(generation)?,
             tests: self.tests(generation, &used)?,
             volumes: used,
-            faults: self.file.fault.clone(),
+            faults: self.faults()?,
         })
     }
 

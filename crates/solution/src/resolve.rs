@@ -2,9 +2,11 @@
 
 use crate::deployment::MIB;
 use crate::{
-    EngineSpec, Generation, Load, LoadMode, LoadSpec, Mix, Result, Solution, Test, TestKind, TestSpec,
+    EngineSpec, Fault, Generation, Load, LoadMode, LoadSpec, Mix, Result, Solution, Test, TestKind, TestSpec,
     ThresholdWishes, Thresholds, VolumeSpec,
 };
+
+const LONGEST_TEST_S: f64 = 366.0 * 24.0 * 3600.0;
 
 impl Solution {
     pub(crate) fn engine(&self) -> Result<EngineSpec> {
@@ -151,6 +153,22 @@ impl Solution {
         (0..tests.len()).map(|index| self.test(tests, index, generation, volumes)).collect()
     }
 
+    /// `[[fault]]`, whose times and factors are possible ones. Which parts they hit is known to who models them.
+    pub(crate) fn faults(&self) -> Result<Vec<Fault>> {
+        for (index, fault) in self.file.fault.iter().enumerate() {
+            for (key, value, least, most) in [
+                ("at_s", fault.at_s, 0.0, LONGEST_TEST_S),
+                ("duration_s", fault.duration_s, 0.0, LONGEST_TEST_S),
+                ("factor", fault.factor, 1.0, 1e6),
+            ] {
+                value.map_or(Ok(()), |value| {
+                    self.in_range(&format!("fault[{index}].{key}"), value, least, most)
+                })?;
+            }
+        }
+        Ok(self.file.fault.clone())
+    }
+
     fn check_thresholds(&self, wishes: Option<ThresholdWishes>, path: &str) -> Result<()> {
         let wishes = wishes.unwrap_or_default();
         for (key, value) in [
@@ -215,7 +233,7 @@ impl Solution {
             TestKind::Tune | TestKind::Drill => 600.0,
             _ => 24.0 * HOUR,
         });
-        self.in_range(&format!("{path}.duration_s"), duration_s, 1.0, 366.0 * 24.0 * HOUR)?;
+        self.in_range(&format!("{path}.duration_s"), duration_s, 1.0, LONGEST_TEST_S)?;
         let warmup_limit_s = test.warmup_limit_s.unwrap_or(0.5 * HOUR);
         self.in_range(&format!("{path}.warmup_limit_s"), warmup_limit_s, 0.0, 24.0 * HOUR)?;
         let logs = test.logs.unwrap_or(if generation == Generation::E2003 { 100 } else { 500 });

@@ -169,6 +169,18 @@ fn every_mistake_points_at_its_line() {
 }
 
 #[test]
+fn a_fault_at_no_time_or_for_no_time_is_refused_at_its_line() {
+    for wrong in
+        ["at_s = -1.0", "at_s = inf", "duration_s = -5.0", "duration_s = nan", "factor = 0.0", "factor = inf"]
+    {
+        let (error, place) = refused(&format!("{SMALL}\n[[fault]]\nkind = \"disk_slow\"\n{wrong}\n"));
+        let (_, value) = wrong.split_once(" = ").expect("is a pair");
+        assert!(error.to_string().contains("cannot be"), "{error}");
+        assert_eq!(place, value);
+    }
+}
+
+#[test]
 fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
     let programme = |kinds: &[&str]| {
         kinds.iter().fold(SMALL.to_owned(), |text, kind| format!("{text}\n[[test]]\nkind = \"{kind}\"\n"))

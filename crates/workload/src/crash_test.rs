@@ -175,6 +175,10 @@ impl Place {
     async fn create(world: &World, folder: &str, file_bytes: u64) -> Result<Place> {
         let place = Place::new(folder, world.random_u64(), file_bytes)?;
         world.create_dir(folder).await?;
+        // The identity comes first: where it is missing beside the rest, storage has lost it.
+        place.write_identity(world, file_bytes).await?;
+        world.sync_dir(folder).await?;
+        world.sync_dir(parent_of(folder)).await?;
         for part in ["db", "log"] {
             world.create_dir(&format!("{folder}/{part}")).await?;
         }
@@ -182,16 +186,18 @@ impl Place {
         let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
         let image = place.image.clone();
         engine::create_database(world, &place.database(), image, codec, &counters, &progress, &stop).await?;
+        world.sync_dir(folder).await?;
+        Ok(place)
+    }
+
+    async fn write_identity(&self, world: &World, file_bytes: u64) -> Result<()> {
         let mut identity = PageBuf::empty(SECTOR_BYTES);
         identity.as_mut_slice()[..8].copy_from_slice(HELLO);
-        identity.as_mut_slice()[8..16].copy_from_slice(&place.run.to_le_bytes());
+        identity.as_mut_slice()[8..16].copy_from_slice(&self.run.to_le_bytes());
         identity.as_mut_slice()[16..24].copy_from_slice(&file_bytes.to_le_bytes());
-        let file = world.open(&format!("{folder}/{IDENTITY}"), OpenMode::CreateNew).await?;
+        let file = world.open(&format!("{}/{IDENTITY}", self.folder), OpenMode::CreateNew).await?;
         file.write_at(0, std::iter::once(identity).collect()).await.0?;
-        file.sync().await?;
-        world.sync_dir(folder).await?;
-        world.sync_dir(parent_of(folder)).await?;
-        Ok(place)
+        Ok(file.sync().await?)
     }
 
     async fn find(world: &World, folder: &str) -> Result<Place> {

@@ -40,7 +40,9 @@ impl Array {
 
     fn controller_fails(&mut self, controller: usize) {
         let Some(state) = self.controllers.get_mut(controller) else { return };
-        state.alive = false;
+        if !std::mem::replace(&mut state.alive, false) {
+            return;
+        }
         let mut waiting = std::mem::take(&mut state.waiting);
         let jobs = &self.jobs;
         for store in &mut self.log_stores {

@@ -276,6 +276,21 @@ fn the_partner_takes_over_and_writes_through() {
 }
 
 #[test]
+fn a_controller_that_is_dead_fails_no_second_time() {
+    let mut rig = Rig::new(build(dual(Some(write_cache()))), &["/v"], SPAN);
+    let mut load = mixed(5, SPAN, 32 * KIB, 30);
+    for at_s in [5.0, 15.0] {
+        rig.schedule(at_s, Event::ControllerFails { controller: 0 });
+    }
+    rig.run(4, 12.0, &mut load);
+    let before = rig.run(4, 3.0, &mut load);
+    let second = rig.run(4, 3.0, &mut load);
+    let (before, second) = (before.reads + before.writes, second.reads + second.writes);
+    assert!(second * 10 > before * 8, "its partner is silent again: {second} after {before}");
+    rig.drain();
+}
+
+#[test]
 fn a_lost_path_moves_the_volume_and_no_path_holds_it() {
     let mut rig = Rig::new(build(dual(None)), &["/v"], SPAN);
     let mut load = random_reads(5, SPAN, 32 * KIB);

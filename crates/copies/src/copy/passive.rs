@@ -50,7 +50,10 @@ impl Copy {
             }
             PeerMessage::Rejected { promised } => self.promise(promised, out),
             PeerMessage::FetchLog { epoch, from: position } => {
-                let is_fenced = epoch == self.promised_durably && epoch == self.meta.promised;
+                let is_fenced = epoch == self.promised_durably
+                    && epoch == self.meta.promised
+                    // Once this copy has log of the epoch there is an active copy to ask.
+                    && epoch != self.meta.lineage.epoch();
                 let has_it = self.log.is_some_and(|log| log.start <= position.generation);
                 if is_fenced && has_it && matches!(self.role, Role::Passive) && self.meta.patch.is_none() {
                     let until = self.end();
@@ -96,6 +99,10 @@ impl Copy {
         }
         let catches_up =
             self.catch_up.is_some_and(|(source, epoch, _)| (source, epoch) == (offer.source, offer.epoch));
+        if offer.is_active() {
+            // The election is over, another copy has won it.
+            self.catch_up = None;
+        }
         if !offer.is_active() && !catches_up {
             return;
         }

@@ -159,3 +159,33 @@ fn a_page_that_is_found_damaged_while_another_is_written_is_fetched_next() {
     assert_eq!(passive.copy.report().health, Health::Healthy);
     assert!(passive.effects.contains(&Effect::Event(Event::Resynced { pages: 1 })));
 }
+
+/// A candidate that was told to fetch what another copy holds, and was passed over for one that had it sooner.
+#[test]
+fn a_candidate_that_was_passed_over_asks_for_log_no_more() {
+    let mut passive = Passive::new();
+    let (epoch, source) = (Epoch(2), HostId(2));
+    passive.input(Input::FromArbiter(FromArbiter::Fence { epoch }));
+    passive.finish_disk();
+    passive.input(Input::FromArbiter(FromArbiter::CatchUp { epoch, source }));
+    let asks = |passive: &mut Passive| {
+        passive.effects.clear();
+        passive.now_ms += single_database(Dial::Lossless).timing.resend_ms;
+        passive.input(Input::Tick);
+        let asks = |effect: &Effect| matches!(effect, Effect::ToPeer(_, PeerMessage::FetchLog { .. }));
+        passive.effects.iter().any(asks)
+    };
+    assert!(asks(&mut passive), "it is in the election");
+    let lineage = Lineage::first().continued(EPOCH, Position::START).continued(epoch, Position::START);
+    let (end, log_start) = (Position::START, 1);
+    passive.hear(PeerMessage::Ship { epoch, lineage, end, log_start, piece: None });
+    passive.finish_disk();
+    assert!(!asks(&mut passive), "another copy is active");
+    passive.effects.clear();
+    passive
+        .input(Input::Peer { from: source, message: PeerMessage::FetchLog { epoch, from: Position::START } });
+    assert!(
+        !passive.effects.iter().any(|effect| matches!(effect, Effect::ReadLog { .. })),
+        "the active one has it"
+    );
+}

@@ -120,6 +120,25 @@ fn a_lost_identity_is_a_loss() {
 }
 
 #[test]
+fn a_folder_that_was_never_finished_is_no_loss() {
+    let sim = Simulation::new(1, SimConfig::default());
+    let (host, other) = (sim.host("h"), sim.host("w"));
+    // Room for a half of the database.
+    sim.volume("h", "/disk", FILE_BYTES / 2);
+    let listening = other.clone();
+    drop(other.spawn(async move {
+        let listener = listening.listen("w:7700").await.unwrap();
+        let _ = witness(&listener, |_| ()).await;
+    }));
+    sim.run_until(other.sleep(Duration::from_millis(1)));
+    let stop = StopSignal::new();
+    sim.run_until(write(&host, FOLDER, FILE_BYTES, 2, "w:7700", &stop, |_| ())).unwrap_err();
+    let earlier = Testimony { run: 1, sessions: [(1, 5)].into() };
+    let error = sim.run_until(verify(&host, FOLDER, &earlier)).unwrap_err();
+    assert!(!error.is_loss(), "{error}");
+}
+
+#[test]
 fn the_folder_itself_is_durable_wherever_it_lies() {
     for folder in ["/disk/test", "/disk/test/", "/test"] {
         let (world, sim, testimony) = commits_in(folder, true);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::rc::Rc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::{Instance, RecoveryReport};
 use futures_util::future::{Either, select};
@@ -42,7 +42,7 @@ pub struct Said {
     commits: Vec<Vec<Change>>,
     /// So many of the commits must survive.
     durable: usize,
-    /// It came as far as the trigger, and the pause behind it.
+    /// It came as far as the trigger, and still ran after the pause behind it.
     triggered: bool,
 }
 
@@ -125,7 +125,10 @@ pub fn run_and_kill(task: &ChildTask, trigger: &Trigger) -> Result<Said, String>
         }
     }
     if count == trigger.count {
-        std::thread::sleep(trigger.pause);
+        let began = Instant::now();
+        while child.try_wait().unwrap().is_none() && began.elapsed() < trigger.pause {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         said.triggered = child.try_wait().unwrap().is_none();
         child.kill().unwrap();
     }

@@ -163,7 +163,7 @@ fn a_power_cut_before_the_log_that_the_checkpoint_names_loses_nothing() {
         campaign.start_over(&nearly_full, &rows);
         let (task, mut trigger) = campaign.aimed(Mode::Recover, aim(Phase::Open, DiskEvent::Name, number, 0));
         // The names change behind the opening. Some of the times fewer of them do: the kill comes when they have.
-        trigger.pause = Duration::from_millis(200);
+        trigger.pause = Duration::from_secs(1);
         campaign.kill(&task, &trigger).unwrap();
         let task = campaign.task(Mode::Load);
         let done = campaign.round_of(&task, &Trigger { line: "durable", count: 3, pause: Duration::ZERO });
