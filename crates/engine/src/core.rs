@@ -6,7 +6,7 @@
 //! 2. A clean page's contents are in the log before its first change: a torn write of it can be repaired.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use btree::log_record::{encode_changes, encode_page_image};
 use btree::space;
@@ -27,6 +27,8 @@ use crate::transactions::{RowKey, Transactions};
 
 /// The shared state of an open instance.
 pub(crate) struct Core {
+    /// For work that goes on without whoever asked for it.
+    me: Weak<Core>,
     pub(crate) world: World,
     pub(crate) config: InstanceConfig,
     pub(crate) fate: Fate,
@@ -60,7 +62,8 @@ impl Core {
         transactions: Transactions,
         stop: StopSignal,
     ) -> Rc<Core> {
-        let core = Core {
+        let core = Rc::new_cyclic(|me| Core {
+            me: me.clone(),
             world: world.clone(),
             config: config.clone(),
             fate: cache.fate().clone(),
@@ -75,10 +78,10 @@ impl Core {
             closing: Cell::new(false),
             durable_checkpoint: Cell::default(),
             scratch: RefCell::default(),
-        };
+        });
         core.fate.wake_on_failure(&core.rolled);
         core.fate.wake_on_failure(&core.cleanup);
-        Rc::new(core)
+        core
     }
 
     /// The database with this number (from 1).
@@ -222,18 +225,23 @@ impl Core {
         Error::DamagedPage { path, pgno, reason: reason.to_owned() }
     }
 
-    /// Makes a database larger by at least `least_pages` in one piece.
+    /// Makes a database larger by at least `least_pages` in one piece. That goes on when the caller lets go of it: a growth left
+    /// half made would hold the checkpoint, and its header would still be on its way when the next one is written.
     async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
-        let database = self.database(db)?.clone();
-        let Some(_turn) = database.begin_extending() else {
-            // Somebody is at it; the caller tries again with what that gave.
-            database.extended().await;
-            return self.fate.check();
+        let (core, database) = (self.me.upgrade().expect("the caller has it"), self.database(db)?.clone());
+        let extending = async move {
+            let Some(_turn) = database.begin_extending() else {
+                // Somebody is at it; the caller tries again with what that gave.
+                database.extended().await;
+                return core.fate.check();
+            };
+            core.extend_alone(&database, least_pages).await
         };
-        self.extend_alone(&database, least_pages).await
+        self.world.spawn(extending).await
     }
 
     async fn extend_alone(&self, database: &Database, least_pages: u32) -> Result<()> {
+        self.fate.check()?;
         let before = database.pages.get();
         let step = (database.extension_bytes / self.config.page_bytes as u64) as u32;
         let step = step.max(1);

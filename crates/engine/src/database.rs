@@ -190,7 +190,7 @@ impl Database {
     }
 }
 
-/// The turn to extend a file: given back when it is dropped, so that a future that is let go of in the middle stops nobody.
+/// The turn to extend a file, given back when it is dropped.
 pub(crate) struct Extending<'a>(&'a Database);
 
 impl Drop for Extending<'_> {

@@ -256,3 +256,40 @@ fn nobody_makes_a_file_longer_behind_an_instance_that_was_closed() {
         assert!(matches!(error, Error::Stopped(_)), "{error:?}");
     });
 }
+
+/// A growth goes on without whoever asked for it: half made it would hold the checkpoint, and the logs with it.
+#[test]
+fn a_growth_whose_user_has_let_go_of_it_holds_no_checkpoint() {
+    let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));
+    sim.run_until(async {
+        let (config, instance) = with_rows(&world, 300).await;
+        let instance = std::rc::Rc::new(instance);
+        let size = || async { world.entry(&config.databases[0].path).await.unwrap().unwrap().bytes };
+        world.sleep(SLOW_AFTER).await;
+        let before = size().await;
+        let user = instance.clone();
+        let (stop, stopped) = futures_util::future::abortable(async move {
+            for n in 300..100_000u32 {
+                let mut transaction = user.begin();
+                transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 300]).await.unwrap();
+                transaction.commit(Durability::Lazy).await.unwrap();
+            }
+        });
+        let inserting = world.spawn(stop);
+        while size().await == before {
+            world.sleep(Duration::from_millis(10)).await;
+        }
+        world.sleep(Duration::from_millis(10)).await;
+        let then = instance.log_end();
+        stopped.abort();
+        assert!(inserting.await.is_err(), "it was let go of");
+        world.sleep(Duration::from_secs(3600)).await;
+        for n in 0..300u32 {
+            let mut transaction = instance.begin();
+            transaction.replace(1, tree_number(0), &n.to_be_bytes(), &[2; 300]).await.unwrap();
+            transaction.commit(Durability::Durable).await.unwrap();
+            world.sleep(Duration::from_secs(60)).await;
+        }
+        assert!(instance.durable_checkpoint() > then, "{:?}", instance.durable_checkpoint());
+    });
+}
