@@ -170,55 +170,69 @@ def in_window(point, window):
     return window[0] <= point[0] + point[1] // 2 < window[1]
 
 
-def sample_starts(run, test, window):
+def spans_of_host(taken, sample):
+    """The samples of one host, from start and length of its rows: (start, end) each."""
+    spans = []
+    for start, length in sorted(taken):
+        end = start + max(length, 1)
+        if spans and (start - spans[-1][0]) * 2 < sample:
+            spans[-1][1] = max(spans[-1][1], end)
+        else:
+            spans.append([start, end])
+    # A rest of less than half a sample is none, unless it is all there is.
+    if len(spans) > 1 and (spans[-1][1] - spans[-1][0]) * 2 < sample:
+        spans.pop()
+    for one, following in zip(spans, spans[1:]):
+        one[1] = following[0]
+    return spans
+
+
+def sample_spans(run, test, window):
+    """(start, end) of each sample: those of the host that has most of them, of equals the first by name."""
     sample = max(test["sample_ms"], 1)
-    taken = sorted((p[0], p[1]) for s, points in run.of(test) if s["instance"] is not None
-                   for p in points if in_window(p, window))
-    kept = []
-    for point in taken:
-        if not kept or point[0] - kept[-1][0] >= sample // 2:
-            kept.append(point)
-    if not kept:
-        return [window[0] + n * sample for n in range((window[1] - window[0]) // sample)]
-    if len(kept) > 1 and kept[-1][1] < sample // 2:
-        kept.pop()
-    return [t for t, _ in kept]
+    taken = collections.defaultdict(list)
+    for source, points in run.of(test):
+        if source["instance"] is not None:
+            taken[source["host"]] += [(p[0], p[1]) for p in points if in_window(p, window)]
+    each = [spans_of_host(taken[host], sample) for host in sorted(taken)]
+    spans = max(each, key=len, default=[])
+    if not spans:
+        starts = [window[0] + n * sample for n in range((window[1] - window[0]) // sample)]
+        spans = [(start, start + sample) for start in starts]
+    return spans
 
 
-def sample_index(starts, sample, point):
+def sample_index(spans, point):
     middle = point[0] + point[1] // 2
-    low, high = 0, len(starts)
+    low, high = 0, len(spans)
     while low < high:
         mid = (low + high) // 2
-        if starts[mid] <= middle:
+        if spans[mid][0] <= middle:
             low = mid + 1
         else:
             high = mid
     index = low - 1
-    if index < 0 or (index == len(starts) - 1 and middle >= starts[index] + sample + sample // 2):
-        return None
-    return index
+    return index if index >= 0 and middle < spans[index][1] else None
 
 
-def figures(run, test, window, starts, measures, scope):
+def figures(run, test, window, spans, measures, scope):
     key = ("figures", test["ordinal"], tuple(measures), tuple(sorted(scope.items(), key=str)))
     if key not in run.known:
         sources = [s for measure in measures for s in run.chosen(test, measure, scope)]
-        run.known[key] = figures_of(run, test, window, starts, sources)
+        run.known[key] = figures_of(run, test, window, spans, sources)
     return run.known[key]
 
 
-def figures_of(run, test, window, starts, sources):
-    sample = max(test["sample_ms"], 1)
+def figures_of(run, test, window, spans, sources):
     total = [0, 0, 0, 0]
-    each = [[0, 0, 0] for _ in starts]
+    each = [[0, 0, 0] for _ in spans]
     for source in sources:
         for point in run.points.get(source["id"], []):
             if not in_window(point, window):
                 continue
             _, _, count, size, latency, longest = point
             total = [total[0] + count, total[1] + size, total[2] + latency, max(total[3], longest)]
-            index = sample_index(starts, sample, point)
+            index = sample_index(spans, point)
             if index is not None:
                 each[index] = [each[index][0] + count, each[index][1] + size, each[index][2] + latency]
     if total[0] == 0:
@@ -236,7 +250,7 @@ def figures_of(run, test, window, starts, sources):
         "latency_ms_mean": total[2] / total[0] / 1e6,
         "latency_ms_sample_mean": sum(latencies) / len(latencies) if latencies else None,
         "latency_ms_sample_max": None if worst is None else latencies[worst],
-        "worst_sample_window_s": None if worst is None else max(0, starts[worst] - window[0]) / 1e3,
+        "worst_sample_window_s": None if worst is None else max(0, spans[worst][0] - window[0]) / 1e3,
         "latency_ms_max": total[3] / 1e6,
         "outstanding": total[2] / 1e9 / seconds,
     }
@@ -281,7 +295,7 @@ def same_fields(what, ours, theirs):
 def check_test(run, test, report):
     name = f"test {test['ordinal']}"
     window = run.window(test)
-    starts = sample_starts(run, test, window)
+    spans = sample_spans(run, test, window)
     seconds = (window[1] - window[0]) / 1e3
     until = max(test["started_ms"], window[1] if test["ended_ms"] is None else test["ended_ms"])
     same_row(f"test: {name}", report, ordinal=test["ordinal"], kind=test["kind"], name=test["name"],
@@ -292,12 +306,12 @@ def check_test(run, test, report):
         planned = test["window_planned_ms"]
         same_row(f"window: {name}", report["window"], start_s=window[0] / 1e3, duration_s=seconds,
                  planned_s=None if planned is None else planned / 1e3, sample_s=test["sample_ms"] / 1e3,
-                 samples=len(starts), cut=test["window_end_ms"] is None)
+                 samples=len(spans), cut=test["window_end_ms"] is None)
     seen = set()
     for row in report["measures"]:
         measure = row["measure"]
         seen.add(measure)
-        same_fields(f"figures: {name} {measure}", figures(run, test, window, starts, [measure], {}), row["figures"])
+        same_fields(f"figures: {name} {measure}", figures(run, test, window, spans, [measure], {}), row["figures"])
         same_fields(f"percentiles: {name} {measure}", percentiles(run, test, window, measure, {}), row["percentiles"])
     for source, points in run.of(test):
         counted = any(in_window(p, window) and p[2] for p in points)
@@ -306,7 +320,7 @@ def check_test(run, test, report):
     for row in report["hosts"]:
         scope = {"host": row["host"]}
         what = f"host figures: {name} {row['host']} {row['measure']}"
-        same_fields(what, figures(run, test, window, starts, [row["measure"]], scope), row["figures"])
+        same_fields(what, figures(run, test, window, spans, [row["measure"]], scope), row["figures"])
         same_fields(what, percentiles(run, test, window, row["measure"], scope), row["percentiles"])
     columns = {"reads": ["transactional_read"], "writes": ["transactional_write"], "maintenance": ["maintenance_read"],
                "all_reads": ["transactional_read", "maintenance_read"], "log_writes": ["log_write"],
@@ -316,16 +330,16 @@ def check_test(run, test, report):
             scope = {key: row[key] for key in keys}
             for column, measures in columns.items():
                 what = f"{kind} figures: {name} {row['instance']} {column}"
-                same_fields(what, figures(run, test, window, starts, measures, scope), row[column])
+                same_fields(what, figures(run, test, window, spans, measures, scope), row[column])
             for column, measure in [("read_percentiles", "transactional_read"), ("log_write_percentiles", "log_write")]:
                 what = f"{kind} percentiles: {name} {row['instance']} {column}"
                 same_fields(what, percentiles(run, test, window, measure, scope), row[column])
             same(f"{kind} batches: {name}", totals(run, test, window, ["batch"], scope)[0], row["batches"])
     check_sums(name, report)
-    check_load(run, test, report, window, starts, name)
+    check_load(run, test, report, window, spans, name)
     check_pictures(run, test, report, window, name)
     check_hosts(run, test, report, window, name)
-    check_volumes(run, test, report, window, starts, name)
+    check_volumes(run, test, report, window, spans, name)
     check_planned(run, test, report, window, name)
     check_statistics(run, test, report, window, name)
 
@@ -367,9 +381,9 @@ PUBLISHED = {
 }
 
 
-def check_load(run, test, report, window, starts, name):
+def check_load(run, test, report, window, spans, name):
     load = report["throughput"]
-    check_levels(run, test, report, window, starts, name)
+    check_levels(run, test, report, window, spans, name)
     if load is None:
         same(f"shape: {name} rows", 0, len(report["load_shape"]))
         return
@@ -421,52 +435,51 @@ def check_load(run, test, report, window, starts, name):
     for row in report["load_shape"]:
         low, high = PUBLISHED[row["name"]]
         same_row(f"shape: {name} {row['name']}", row, measured=wanted[row["name"]], published_min=low, published_max=high)
-    check_steadiness(run, test, report, window, starts, name)
+    check_steadiness(run, test, report, window, spans, name)
 
 
-def sample_seconds(test, starts, index):
-    end = starts[index + 1] if index + 1 < len(starts) else starts[index] + max(test["sample_ms"], 1)
-    return (end - starts[index]) / 1e3
+def sample_seconds(spans, index):
+    return (spans[index][1] - spans[index][0]) / 1e3
 
 
-def counter_samples(run, test, window, starts, measure):
+def counter_samples(run, test, window, spans, measure):
     """A counter of all instances together, by sample; None if nothing was counted."""
-    values, seen = [0] * len(starts), False
+    values, seen = [0] * len(spans), False
     for source in run.chosen(test, measure, {}):
         for point in run.points.get(source["id"], []):
             if in_window(point, window):
                 seen = True
-                index = sample_index(starts, max(test["sample_ms"], 1), point)
+                index = sample_index(spans, point)
                 if index is not None:
                     values[index] += point[2]
     return values if seen else None
 
 
-def check_levels(run, test, report, window, starts, name):
+def check_levels(run, test, report, window, spans, name):
     """Page fault stalls and the page cache."""
-    stalls = counter_samples(run, test, window, starts, "page_fault_stalls")
-    rates = [stall / sample_seconds(test, starts, n) for n, stall in enumerate(stalls or [])]
+    stalls = counter_samples(run, test, window, spans, "page_fault_stalls")
+    rates = [stall / sample_seconds(spans, n) for n, stall in enumerate(stalls or [])]
     same(f"stalls: {name} known", bool(rates), report["page_fault_stalls"] is not None)
     if rates:
         same_row(f"stalls: {name}", report["page_fault_stalls"], per_s_mean=sum(rates) / len(rates), per_s_min=min(rates),
                  per_s_max=max(rates), samples_with_stalls=sum(1 for stall in stalls if stall))
-    cache = max(counter_samples(run, test, window, starts, "cache_bytes") or [0], default=0)
+    cache = max(counter_samples(run, test, window, spans, "cache_bytes") or [0], default=0)
     same(f"cache: {name}", cache or None, report["cache_bytes_max"])
 
 
-def check_steadiness(run, test, report, window, starts, name):
-    count = len(starts)
+def check_steadiness(run, test, report, window, spans, name):
+    count = len(spans)
     known = count >= 4 and test["window_start_ms"] is not None
     same(f"steadiness: {name} known", known, report["steadiness"] is not None)
     if not known:
         return
     seconds, io, reads = [0.0] * 4, [0] * 4, [[0, 0] for _ in range(4)]
     for n in range(count):
-        seconds[n * 4 // count] += sample_seconds(test, starts, n)
+        seconds[n * 4 // count] += sample_seconds(spans, n)
     for measure in ["transactional_read", "transactional_write"]:
         for source in run.chosen(test, measure, {}):
             for point in run.points.get(source["id"], []):
-                index = sample_index(starts, max(test["sample_ms"], 1), point) if in_window(point, window) else None
+                index = sample_index(spans, point) if in_window(point, window) else None
                 if index is not None:
                     quarter = index * 4 // count
                     io[quarter] += point[2]
@@ -627,7 +640,7 @@ def check_hosts(run, test, report, window, name):
         same(f"generator: {name} limit", str(program > 0.9 or thread > 0.9 or host > 0.95), str(generator["was_limit"]))
 
 
-def check_volumes(run, test, report, window, starts, name):
+def check_volumes(run, test, report, window, spans, name):
     """What the databases and logs of each volume did. A copy counts where the backup wrote it."""
     if test["kind"] == "restore":
         same(f"volumes: {name} rows", 0, len(report["volumes"]))
@@ -660,7 +673,7 @@ def check_volumes(run, test, report, window, starts, name):
     for key, columns in wanted.items():
         row = told.get(key, {"reads": None, "writes": None})
         for column in ["reads", "writes"]:
-            ours = figures_of(run, test, window, starts, columns[column]) if column in columns else None
+            ours = figures_of(run, test, window, spans, columns[column]) if column in columns else None
             same_fields(f"volumes: {name} {key} {column}", ours, row[column])
         on = [origin for origin, path in files if (origin[0], volume_of(origin[0], path)) == key]
         databases = sum(1 for origin in on if origin[2] is not None)

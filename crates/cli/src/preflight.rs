@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use campaign::database_path;
 use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, Volume};
-use evidence::folder::{self, FolderError};
+use evidence::folder::{self, Claim, FolderError};
 use results::{Host, Row, Severity};
 use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
 
@@ -92,12 +92,13 @@ impl Preflight {
         text
     }
 
-    /// Makes and marks the folders.
-    pub fn claim(&self) -> Result<(), Failure> {
-        self.needs.iter().try_for_each(|(dir, _)| {
+    /// Makes and marks the folders, which nobody else may use while the claims are kept.
+    pub fn claim(&self) -> Result<Vec<Claim>, Failure> {
+        let claims = self.needs.iter().map(|(dir, _)| {
             let files = self.files.get(dir).map_or(&[][..], Vec::as_slice);
             folder::claim(dir, &self.solution, files).map_err(refused)
-        })
+        });
+        claims.collect()
     }
 
     /// The folders that the run writes to.
@@ -199,6 +200,7 @@ fn refused(error: FolderError) -> Failure {
         FolderError::Foreign(_) => {
             "name a folder that does not exist yet; proofload writes only to folders it has made"
         }
+        FolderError::InUse(_) => "wait until it has ended, or name another folder",
         FolderError::NoFolder(_) => "name another folder",
         FolderError::Io { .. } => "check the permissions",
     };

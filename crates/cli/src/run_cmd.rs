@@ -30,7 +30,8 @@ pub struct RunArguments {
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// Only these kinds of tests, in the order of the solution file, on databases that exist: init, tune, performance,
-    /// stress, database_checksum, log_checksum, backup, backup_to_disk, restore, log_generation, soft_recovery.
+    /// stress, database_checksum, log_checksum, backup, backup_to_disk, restore, log_generation, soft_recovery; and drill with
+    /// --fleet, on databases of its own.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = test_kind)]
     pub tests: Vec<TestKind>,
     /// Folder of the run folders.
@@ -100,7 +101,7 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
         eprintln!("nothing was written (--dry-run)");
         return Ok(Status::Pass);
     }
-    preflight.claim()?;
+    let _claims = preflight.claim()?;
     let folder = new_run_folder(&arguments.out, &deployment.solution)?;
     let started = std::time::Instant::now();
     let interrupts = Arc::new(AtomicU32::new(0));

@@ -5,11 +5,13 @@
 //! 2. The marker lists what a run may make below the folder. [`clean`] removes what is listed, and folders that were made
 //!    for it when they are empty; the marked folder goes only when nothing but our marker is left. What else lies there
 //!    stays and is named.
+//! 3. Who has claimed a folder has it alone until the [`Claim`] is dropped or the process ends: nobody else uses or cleans it.
 //!
-//! Limits: a file that someone else put there under one of the listed names cannot be told from ours.
+//! Limits: a file that someone else put there under one of the listed names cannot be told from ours. Folders on file systems
+//! that cannot lock them are shared.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +61,9 @@ pub enum FolderError {
     /// It is not ours.
     #[error("{} exists and was not made by proofload", .0.display())]
     Foreign(PathBuf),
+    /// A run goes on in it.
+    #[error("{} is in use by another run", .0.display())]
+    InUse(PathBuf),
     /// Something of that name is not a folder.
     #[error("{} is not a folder", .0.display())]
     NoFolder(PathBuf),
@@ -92,9 +97,25 @@ pub fn check(folder: &Path) -> Result<(), FolderError> {
     }
 }
 
+/// A folder that nobody else may use meanwhile.
+#[derive(Debug)]
+#[must_use = "the folder is free again when it is dropped"]
+pub struct Claim {
+    _lock: File,
+}
+
+fn lock(folder: &Path) -> Result<Claim, FolderError> {
+    let lock = File::open(folder).map_err(io(folder))?;
+    match lock.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(FolderError::InUse(folder.to_owned())),
+        // Not every network file system locks folders.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(Claim { _lock: lock }),
+    }
+}
+
 /// Makes and marks `folder`, or takes it again if it is ours. `files` are the paths below it of what will be made, `#`
 /// standing for one hexadecimal digit; what earlier runs have listed stays listed.
-pub fn claim(folder: &Path, solution: &str, files: &[String]) -> Result<(), FolderError> {
+pub fn claim(folder: &Path, solution: &str, files: &[String]) -> Result<Claim, FolderError> {
     check(folder)?;
     let known = if folder.exists() { read_marker(folder)? } else { None };
     let mut marker = match known {
@@ -116,8 +137,10 @@ pub fn claim(folder: &Path, solution: &str, files: &[String]) -> Result<(), Fold
             }
         }
     };
+    let claim = lock(folder)?;
     marker.files.extend(files.iter().cloned());
-    write_marker(folder, &marker)
+    write_marker(folder, &marker)?;
+    Ok(claim)
 }
 
 /// Replaces the marker in one step: a power cut leaves the old one or the new one.
@@ -125,10 +148,10 @@ fn write_marker(folder: &Path, marker: &Marker) -> Result<(), FolderError> {
     let (path, new) = (folder.join(MARKER), folder.join(NEW_MARKER));
     let text = serde_json::to_string_pretty(marker).expect("a marker has only text keys");
     fs::write(&new, text + "\n")
-        .and_then(|()| fs::File::open(&new)?.sync_all())
+        .and_then(|()| File::open(&new)?.sync_all())
         .and_then(|()| fs::rename(&new, &path))
         .map_err(io(&path))?;
-    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(folder))
 }
 
 fn read_marker(folder: &Path) -> Result<Option<Marker>, FolderError> {
@@ -157,6 +180,7 @@ pub fn clean(folder: &Path, dry_run: bool) -> Result<Cleaned, FolderError> {
         return Ok(cleaned);
     }
     check(folder)?;
+    let _claim = lock(folder)?;
     let Some(marker) = read_marker(folder)? else { return Err(FolderError::Foreign(folder.to_owned())) };
     let mut folders = BTreeSet::new();
     walk(folder, "", &marker, &mut cleaned, &mut folders)?;
@@ -241,8 +265,8 @@ mod tests {
     fn what_we_made_is_used_again_and_removed_with_the_folders_made_for_it() {
         let root = tempfile::tempdir().unwrap();
         let ours = root.path().join("demo/v1");
-        claim(&ours, "s", &files(&["a.edb"])).unwrap();
-        claim(&ours, "s", &files(&["logs/E00.log", "logs/E00########.log"])).unwrap();
+        drop(claim(&ours, "s", &files(&["a.edb"])).unwrap());
+        drop(claim(&ours, "s", &files(&["logs/E00.log", "logs/E00########.log"])).unwrap());
         fs::create_dir(ours.join("logs")).unwrap();
         for made in ["a.edb", "logs/E00.log", "logs/E000000A1F0.log"] {
             fs::write(ours.join(made), "x").unwrap();
@@ -256,10 +280,24 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_a_run_uses_is_used_and_cleaned_by_nobody_else() {
+        let root = tempfile::tempdir().unwrap();
+        let ours = root.path().join("v1");
+        let claimed = claim(&ours, "s", &files(&["a.edb"])).unwrap();
+        fs::write(ours.join("a.edb"), "x").unwrap();
+        assert!(matches!(claim(&ours, "s", &[]), Err(FolderError::InUse(_))));
+        assert!(matches!(clean(&ours, false), Err(FolderError::InUse(_))));
+        assert!(ours.join("a.edb").exists());
+        drop(claimed);
+        drop(claim(&ours, "s", &[]).unwrap());
+        assert_eq!(clean(&ours, false).unwrap().files, [ours.join("a.edb")]);
+    }
+
+    #[test]
     fn what_is_not_listed_in_our_folder_stays_and_is_named() {
         let root = tempfile::tempdir().unwrap();
         let ours = root.path().join("v1");
-        claim(&ours, "s", &files(&["a.edb", "logs/E00########.log"])).unwrap();
+        drop(claim(&ours, "s", &files(&["a.edb", "logs/E00########.log"])).unwrap());
         let outside = root.path().join("outside.edb");
         fs::write(&outside, "x").unwrap();
         fs::create_dir(ours.join("logs")).unwrap();

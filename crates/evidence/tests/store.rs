@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use evidence::live::Follower;
 use evidence::{Report, RunData, RunStore, StoreError, load};
 use results::*;
 use synthetic::Shape;
@@ -55,6 +56,36 @@ fn a_closed_store_is_one_file_and_is_never_recorded_into_again() {
     // File format 1: a reader needs no right to write beside it, as it would in WAL mode (2).
     assert_eq!(std::fs::read(&path).unwrap()[18..20], [1, 1]);
     assert!(matches!(RunStore::create(&path), Err(StoreError::Exists(_))));
+}
+
+#[test]
+fn a_run_that_somebody_reads_to_its_end_and_beyond_keeps_all_of_it() {
+    let place = tempfile::tempdir().unwrap();
+    for (name, leaves) in [("stays", false), ("leaves", true)] {
+        let path = place.path().join(name);
+        let mut store = RunStore::create(&path).unwrap();
+        synthetic::record(&Shape::default(), &mut store).unwrap();
+        store.flush().unwrap();
+        let mut follower = Follower::open(&path).unwrap();
+        assert!(!follower.rows().unwrap().is_empty());
+        let closing = std::thread::spawn(move || store.close());
+        let reader = match leaves {
+            true => {
+                std::thread::sleep(Duration::from_millis(300));
+                drop(follower);
+                None
+            }
+            false => Some(follower),
+        };
+        closing.join().unwrap().unwrap();
+        assert!(load(&path).unwrap().run.ended_ms.is_some(), "{name}");
+        // Whoever copies the file alone has everything.
+        let copy = place.path().join("copy.db");
+        std::fs::copy(&path, &copy).unwrap();
+        assert!(load(&copy).unwrap().run.ended_ms.is_some(), "{name}");
+        std::fs::remove_file(copy).unwrap();
+        drop(reader);
+    }
 }
 
 #[test]

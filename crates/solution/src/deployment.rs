@@ -8,6 +8,9 @@ use crate::{
     TestKind, ThresholdWishes, VolumeInfo,
 };
 
+/// Databases of one instance: log records name them by a byte.
+const DATABASES_MAX: usize = 255;
+
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// Everything that a run on one host needs.
@@ -300,6 +303,10 @@ impl Solution {
         volumes: &[VolumeInfo],
     ) -> Result<Vec<InstanceSpec>> {
         let mut parts: Vec<InstanceParts> = Vec::new();
+        let volume_patterns = self.file.volume.iter().map(|volume| ("volume", &volume.host));
+        let instance_patterns = self.file.instance.iter().map(|instance| ("instance", &instance.host));
+        self.refuse_foreign_hosts(volume_patterns.enumerate())?;
+        self.refuse_foreign_hosts(instance_patterns.enumerate())?;
         for (entry, instance) in self.file.instance.iter().enumerate() {
             if !instance.host.as_deref().is_none_or(|pattern| matches(pattern, host)) {
                 continue;
@@ -351,6 +358,22 @@ impl Solution {
             .collect()
     }
 
+    /// What belongs to a host that nobody is called belongs to none, and would be missed without a word.
+    fn refuse_foreign_hosts<'a>(
+        &self,
+        patterns: impl Iterator<Item = (usize, (&'a str, &'a Option<String>))>,
+    ) -> Result<()> {
+        let hosts = self.hosts()?;
+        for (entry, (table, pattern)) in patterns {
+            let Some(pattern) = pattern else { continue };
+            if !hosts.iter().any(|host| matches(pattern, &host.name)) {
+                let known = hosts.iter().map(|host| host.name.as_str());
+                return Err(self.unknown_name("host", pattern, known, &format!("{table}[{entry}].host")));
+            }
+        }
+        Ok(())
+    }
+
     fn instance_parts(
         &self,
         instance: &Instance,
@@ -375,15 +398,20 @@ impl Solution {
             None => folder(instance.volume.as_ref(), &format!("{path}.volume"))?,
         };
         let mut databases = Vec::new();
-        match instance.databases.as_ref().unwrap_or(&Databases::Count(1)) {
-            Databases::Count(0) => {
-                let message = format!("instance `{name}` has no database");
-                return Err(self.error(
-                    &format!("{path}.databases"),
-                    message,
-                    Some("write 1 or more".into()),
-                ));
-            }
+        let described = instance.databases.as_ref().unwrap_or(&Databases::Count(1));
+        let count = match described {
+            Databases::Count(count) => *count as usize,
+            Databases::List(list) => list.len(),
+        };
+        if !(1..=DATABASES_MAX).contains(&count) {
+            let message = format!("instance `{name}` cannot have {count} databases");
+            return Err(self.error(
+                &format!("{path}.databases"),
+                message,
+                Some(format!("from 1 to {DATABASES_MAX}")),
+            ));
+        }
+        match described {
             Databases::Count(count) => {
                 for number in self.numbers(Some(*count), 1, &format!("{path}.databases"), 0)? {
                     let (dir, volume) = folder(instance.volume.as_ref(), &format!("{path}.volume"))?;

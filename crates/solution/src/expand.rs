@@ -221,14 +221,15 @@ impl Solution {
 
     /// Volumes are marked and cleaned as a whole: a name must not lead out of its volume.
     pub(crate) fn refuse_foreign_name(&self, name: &str, path: &str) -> Result<()> {
-        if !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']) {
+        // Markers of folders have `#` for any digit of a log's number.
+        if !matches!(name, "" | "." | "..") && !name.contains(['/', '\0', '#']) {
             return Ok(());
         }
         let message = format!("no file or folder of a volume can be called `{name}`");
         Err(self.error(
             path,
             message,
-            Some("a name without `/`; the volume's path says where it lies".into()),
+            Some("a name without `/` and `#`; the volume's path says where it lies".into()),
         ))
     }
 }

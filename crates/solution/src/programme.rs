@@ -87,7 +87,7 @@ impl Mix {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
-    /// Smallest page cache per database in MiB.
+    /// Smallest page cache per database in MiB: recorded, since published reports print it, and without effect.
     pub cache_min_mib: u64,
     /// Largest page cache per database in MiB.
     pub cache_max_mib: u64,
@@ -215,11 +215,11 @@ pub struct Test {
 pub struct Fault {
     /// What goes wrong, in one word that the fault injector or the operator knows.
     pub kind: String,
-    /// Test during which it happens; any when not given.
+    /// Test during which it happens; every one but drills when not given.
     pub test: Option<TestKind>,
-    /// Host that it happens on; any when not given.
+    /// Host that it happens on; the first that takes part when not given.
     pub host: Option<String>,
-    /// Volume that it happens on; any when not given.
+    /// Volume that it happens on; the first of the host when not given.
     pub volume: Option<String>,
     /// Disk of the volume that it happens to, from 1; the first when not given. In a replicated store those of the host's
     /// node, disks before flash.

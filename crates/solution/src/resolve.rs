@@ -109,9 +109,13 @@ impl Solution {
                 Some("operations to 100, lazy to at most 100".into()),
             ));
         }
-        let described = self.file.copies.as_ref().map(|copies| copies.per_site.iter().sum::<u32>());
+        let described =
+            self.file.copies.as_ref().map(|copies| {
+                copies.per_site.iter().fold(0, |sum: u32, of_site| sum.saturating_add(*of_site))
+            });
         let copies = load.copies.or(described).unwrap_or(1);
-        self.in_range("load.copies", f64::from(copies), 1.0, 16.0)?;
+        let path = if load.copies.is_some() { "load.copies" } else { "copies.per_site" };
+        self.in_range(path, f64::from(copies), 1.0, 16.0)?;
         let profile = self.file.profile.as_ref();
         for (path, value) in [
             ("profile.test_iops_per_mailbox", profile.and_then(|p| p.test_iops_per_mailbox)),
@@ -153,9 +157,20 @@ impl Solution {
         (0..tests.len()).map(|index| self.test(tests, index, generation, volumes)).collect()
     }
 
-    /// `[[fault]]`, whose times and factors are possible ones. Which parts they hit is known to who models them.
+    /// `[[fault]]`, of hosts that there are, with times and factors that can be. Which parts they hit is known to who models them.
     pub(crate) fn faults(&self) -> Result<Vec<Fault>> {
+        let hosts = self.hosts()?;
         for (index, fault) in self.file.fault.iter().enumerate() {
+            let known = hosts.iter().map(|host| host.name.as_str());
+            if let Some(host) = &fault.host
+                && !known.clone().any(|name| name == host)
+            {
+                return Err(self.unknown_name("host", host, known, &format!("fault[{index}].host")));
+            }
+            if fault.test == Some(TestKind::Drill) {
+                let help = Some("a drill has failures of its own: [[test.drill.event]]".to_owned());
+                return Err(self.error(&format!("fault[{index}].test"), "no fault happens in a drill", help));
+            }
             for (key, value, least, most) in [
                 ("at_s", fault.at_s, 0.0, LONGEST_TEST_S),
                 ("duration_s", fault.duration_s, 0.0, LONGEST_TEST_S),

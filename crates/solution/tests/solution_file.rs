@@ -1,5 +1,7 @@
 //! What a solution file may say, what it becomes, and how mistakes are pointed at.
 
+use std::collections::BTreeSet;
+
 use solution::{Generation, LoadMode, Solution, SolutionError, TestKind};
 
 const LAPTOP: &str = include_str!("../../../solutions/laptop.toml");
@@ -143,6 +145,11 @@ fn every_mistake_points_at_its_line() {
         ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\npage_kib = 5", "5"),
         ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\ndatabases = 0", "0"),
         ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\ndatabases = -1", "-1"),
+        ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\ndatabases = 256", "256"),
+        ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\ndatabases = []", "[]"),
+        ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\nhost = \"T*\"", "\"T*\""),
+        ("count = 2\npath", "count = 2\nhost = \"T\"\npath", "\"T\""),
+        ("[load]", "[copies]\nper_site = [4294967295, 2]\n[load]", "[4294967295, 2]"),
         ("[load]", "[under_test]\nvolumes_per_host = 3\n[load]", "3"),
         ("[load]", "[under_test]\nhosts = [\"S1\", \"T*\"]\n[load]", "\"T*\""),
         ("[load]", "[engine]\ncache_max_mib = 1\n[load]", "1"),
@@ -176,6 +183,16 @@ fn a_fault_at_no_time_or_for_no_time_is_refused_at_its_line() {
         let (error, place) = refused(&format!("{SMALL}\n[[fault]]\nkind = \"disk_slow\"\n{wrong}\n"));
         let (_, value) = wrong.split_once(" = ").expect("is a pair");
         assert!(error.to_string().contains("cannot be"), "{error}");
+        assert_eq!(place, value);
+    }
+}
+
+#[test]
+fn a_fault_that_would_never_happen_is_refused_at_its_line() {
+    for (wrong, message) in [("host = \"S9\"", "no host is called"), ("test = \"drill\"", "in a drill")] {
+        let (error, place) = refused(&format!("{SMALL}\n[[fault]]\nkind = \"disk_slow\"\n{wrong}\n"));
+        let (_, value) = wrong.split_once(" = ").expect("is a pair");
+        assert!(error.to_string().contains(message), "{error}");
         assert_eq!(place, value);
     }
 }
@@ -229,7 +246,7 @@ fn a_restore_looks_where_the_backup_before_it_went() {
 
 #[test]
 fn a_name_that_leads_out_of_its_volume_is_refused_at_its_line() {
-    for name in ["../../evil{n}", "a/{n}", "/{n}", "", ".", "..", "n{n}\\u0000"] {
+    for name in ["../../evil{n}", "a/{n}", "/{n}", "", ".", "..", "n{n}\\u0000", "n#{n}"] {
         let (error, place) = refused(&with("\"DB{n:03}\"", &format!("\"{name}\"")));
         assert!(error.message.contains("can be called"), "{name}: {}", error.message);
         assert_eq!(place, format!("\"{name}\""));
@@ -282,6 +299,31 @@ fn the_schema_knows_every_table() {
     for table in ["solution", "profile", "host", "volume", "instance", "load", "test", "array", "fleet"] {
         assert!(schema["properties"].get(table).is_some(), "{table}");
     }
+}
+
+/// Keys of all tables below a schema.
+fn keys(schema: &serde_json::Value, found: &mut BTreeSet<String>) {
+    if let Some(properties) = schema.get("properties").and_then(|properties| properties.as_object()) {
+        found.extend(properties.keys().cloned());
+    }
+    match schema {
+        serde_json::Value::Object(members) => members.values().for_each(|member| keys(member, found)),
+        serde_json::Value::Array(members) => members.iter().for_each(|member| keys(member, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_is_in_the_documents() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let texts = ["solution", "arrays", "simulate", "drills", "planning", "fleet"]
+        .map(|name| std::fs::read_to_string(format!("{docs}/{name}.md")).expect("a document"));
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let known: BTreeSet<&str> = texts.iter().flat_map(|text| text.split(|c| !word(c))).collect();
+    let mut found = BTreeSet::new();
+    keys(&Solution::json_schema(), &mut found);
+    let missing: Vec<&String> = found.iter().filter(|key| !known.contains(key.as_str())).collect();
+    assert!(found.len() > 150 && missing.is_empty(), "{} keys, undocumented: {missing:?}", found.len());
 }
 
 proptest::proptest! {

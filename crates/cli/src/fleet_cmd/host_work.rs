@@ -121,7 +121,7 @@ fn look(assignment: &Assignment, credentials: &Path) -> Result<Vec<String>, Fail
         Some(drill) => Some(look_at_port(drill, &assignment.host, credentials)?),
         None => None,
     };
-    preflight.claim()?;
+    let _claims = preflight.claim()?;
     let config = RealConfig { direct: preflight.direct(), shards: 1, ..RealConfig::new(&deployment.host) };
     let folders: Vec<String> = preflight.folders().map(|dir| dir.display().to_string()).collect();
     let probes = real::run(config, |world| async move {
@@ -180,7 +180,7 @@ fn carry_out(
 ) -> Result<CampaignOutcome, Failure> {
     let (solution, deployment, chosen) = read(assignment)?;
     let preflight = preflight(assignment, &deployment, &chosen)?;
-    preflight.claim()?;
+    let _claims = preflight.claim()?;
     let (direct, titles) = (preflight.direct(), campaign::titles(&chosen.all()));
     let FleetTests { tests, drill } = chosen;
     let finale = async |world: World, convoy: &GateConvoy, recorder: &mut dyn Recorder| match &drill {

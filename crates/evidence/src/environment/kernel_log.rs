@@ -19,6 +19,15 @@ pub struct Line {
     pub text: String,
 }
 
+/// What was logged after a [`Position`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Since {
+    /// Warnings and errors about storage.
+    pub lines: Vec<Line>,
+    /// Records are missing: the kernel keeps so many, and overwrites the oldest.
+    pub overwritten: bool,
+}
+
 /// What only lines about storage say. A line must have something of it to matter: a network card's warnings are not our
 /// subject.
 const STORAGE: [&str; 18] = [
@@ -57,14 +66,20 @@ pub fn position() -> Result<Position, String> {
     Ok(Position { last_sequence: lines.last().map(|(sequence, ..)| *sequence) })
 }
 
-/// Warnings and errors about storage since then.
-pub fn since(position: &Position) -> Result<Vec<Line>, String> {
-    let lines = read_all()?;
-    Ok(lines
-        .into_iter()
-        .filter(|(sequence, ..)| position.last_sequence.is_none_or(|last| *sequence > last))
-        .filter_map(|(sequence, level, text)| judge(sequence, level, text))
-        .collect())
+/// Warnings and errors about storage since then, and whether the kernel still had everything.
+pub fn since(position: &Position) -> Result<Since, String> {
+    Ok(after(position.last_sequence, read_all()?))
+}
+
+/// What of these records, the oldest first, came after the one with the number `last`.
+pub fn after(last: Option<u64>, records: Vec<Record>) -> Since {
+    // The kernel counts records from 0 and leaves no number out.
+    let first = last.map_or(0, |last| last + 1);
+    let newer: Vec<Record> = records.into_iter().filter(|(sequence, ..)| *sequence >= first).collect();
+    let overwritten = newer.iter().zip(first..).any(|((sequence, ..), expected)| *sequence != expected);
+    let lines =
+        newer.into_iter().filter_map(|(sequence, level, text)| judge(sequence, level, text)).collect();
+    Since { lines, overwritten }
 }
 
 fn judge(sequence: u64, level: u32, text: String) -> Option<Line> {
@@ -82,7 +97,8 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-type Record = (u64, u32, String);
+/// Number, level and message.
+pub type Record = (u64, u32, String);
 
 /// Every record that the kernel still has.
 fn read_all() -> Result<Vec<Record>, String> {
@@ -133,6 +149,31 @@ mod tests {
         assert_eq!(judged("6,1203,5140902,-;EXT4-fs (sda1): mounted filesystem"), None, "not a warning");
         assert_eq!(judged("4,1204,5140903,-;usb 1-1: device descriptor read error"), None, "not storage");
         assert_eq!(parse("nonsense"), None);
+    }
+
+    #[test]
+    fn what_the_kernel_has_overwritten_is_not_taken_for_silence() {
+        let records = |sequences: &[u64]| -> Vec<Record> {
+            sequences.iter().map(|n| (*n, ERROR, format!("sda: I/O error {n}"))).collect()
+        };
+        let found = |last: Option<u64>, sequences: &[u64]| {
+            let since = after(last, records(sequences));
+            (since.overwritten, since.lines.iter().map(|line| line.sequence).collect::<Vec<u64>>())
+        };
+        assert_eq!(found(Some(10), &[8, 9, 10]), (false, vec![]), "nothing was logged");
+        assert_eq!(found(Some(10), &[9, 10, 11, 12]), (false, vec![11, 12]));
+        assert_eq!(found(Some(10), &[11, 12]), (false, vec![11, 12]), "what came before may be gone");
+        assert_eq!(found(Some(10), &[15, 16]), (true, vec![15, 16]), "11 to 14 are gone");
+        assert_eq!(found(Some(10), &[11, 15]), (true, vec![11, 15]), "overwritten while it was read");
+        assert_eq!(found(None, &[0, 1]), (false, vec![0, 1]), "the log was empty");
+        assert_eq!(found(None, &[3, 4]), (true, vec![3, 4]));
+        let of_others =
+            after(Some(10), vec![(15, WARNING, "usb 1-1: device descriptor read error".to_owned())]);
+        assert_eq!(
+            (of_others.overwritten, of_others.lines),
+            (true, vec![]),
+            "also where nothing else is found"
+        );
     }
 
     #[test]

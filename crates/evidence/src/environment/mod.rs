@@ -34,9 +34,14 @@ pub struct Capture {
     /// What was found, ready to record.
     pub rows: Vec<Environment>,
     kernel_log: Result<kernel_log::Position, String>,
-    /// Counters of errors by disk and name.
-    smart: BTreeMap<(String, String), u64>,
+    smart: SmartCounters,
 }
+
+/// Counters of errors by disk and name.
+type SmartCounters = BTreeMap<(String, String), u64>;
+
+/// Area of the rows of a comparison.
+const AFTER: &str = "After the tests";
 
 /// Looks at the host and at what its volumes stand on.
 pub fn capture(host: &str, volumes: &[Volume]) -> Capture {
@@ -76,33 +81,56 @@ pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Environment
     let mut found = Findings { host, rows: Vec::new() };
     if let Ok(position) = &before.kernel_log {
         match kernel_log::since(position) {
-            Ok(lines) if lines.is_empty() => {
-                found.row("After the tests", "Kernel log", "no storage error or warning")
-            }
-            Ok(lines) => {
-                for line in lines {
-                    let severity = if line.is_error { Severity::Error } else { Severity::Warning };
-                    found.doubt(
-                        "After the tests",
-                        "Kernel log",
-                        &line.text,
-                        severity,
-                        "logged during the tests",
-                    );
-                }
-            }
-            Err(why) => found.row("After the tests", "Kernel log", &format!("not readable ({why})")),
+            Ok(since) => kernel_log_rows(&mut found, &since),
+            Err(why) => found.row(AFTER, "Kernel log", &format!("not readable ({why})")),
         }
     }
-    for ((disk, counter), value) in &after.smart {
-        match before.smart.get(&(disk.clone(), counter.clone())) {
+    smart_changes(&mut found, &before.smart, &after.smart);
+    found.rows
+}
+
+fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since) {
+    if since.overwritten {
+        found.doubt(
+            AFTER,
+            "Kernel log",
+            "part of the kernel log was overwritten",
+            Severity::Warning,
+            "whether that part had errors or warnings about storage is not known",
+        );
+    } else if since.lines.is_empty() {
+        found.row(AFTER, "Kernel log", "no storage error or warning");
+    }
+    for line in &since.lines {
+        let severity = if line.is_error { Severity::Error } else { Severity::Warning };
+        found.doubt(AFTER, "Kernel log", &line.text, severity, "logged during the tests");
+    }
+}
+
+fn smart_changes(found: &mut Findings<'_>, before: &SmartCounters, after: &SmartCounters) {
+    let lost = disks_with_more(before, after);
+    for disk in &lost {
+        found.doubt(
+            AFTER,
+            &format!("{disk}: SMART counters"),
+            "was readable before, not after",
+            Severity::Warning,
+            "whether the disk counted errors during the tests is not known",
+        );
+    }
+    let new = disks_with_more(after, before);
+    for disk in &new {
+        found.row(AFTER, "SMART counters", &format!("{disk}: not readable before the tests, not compared"));
+    }
+    let mut rose = false;
+    for ((disk, counter), value) in after {
+        match before.get(&(disk.clone(), counter.clone())) {
             Some(old) if value > old => {
-                let change = format!("{old} before, {value} after");
-                let name = format!("{disk}: {counter}");
+                rose = true;
                 found.doubt(
-                    "After the tests",
-                    &name,
-                    &change,
+                    AFTER,
+                    &format!("{disk}: {counter}"),
+                    &format!("{old} before, {value} after"),
                     Severity::Error,
                     "the disk counted errors during the tests",
                 );
@@ -110,10 +138,14 @@ pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Environment
             _ => {}
         }
     }
-    if !after.smart.is_empty() && found.rows.iter().all(|row| row.name == "Kernel log") {
-        found.row("After the tests", "SMART counters", "unchanged");
+    if lost.is_empty() && new.is_empty() && !rose && !after.is_empty() {
+        found.row(AFTER, "SMART counters", "unchanged");
     }
-    found.rows
+}
+
+/// Disks with a counter in `these` that `those` lack.
+fn disks_with_more<'a>(these: &'a SmartCounters, those: &SmartCounters) -> BTreeSet<&'a str> {
+    these.keys().filter(|key| !those.contains_key(*key)).map(|(disk, _)| disk.as_str()).collect()
 }
 
 /// Rows of one host as they are found.
@@ -266,11 +298,8 @@ fn device_rows(found: &mut Findings<'_>, area: &str, device: &Device) {
     }
 }
 
-fn smart_rows<'d>(
-    found: &mut Findings<'_>,
-    disks: impl Iterator<Item = &'d String>,
-) -> BTreeMap<(String, String), u64> {
-    let mut counters = BTreeMap::new();
+fn smart_rows<'d>(found: &mut Findings<'_>, disks: impl Iterator<Item = &'d String>) -> SmartCounters {
+    let mut counters = SmartCounters::new();
     for disk in disks {
         match smart::counters(disk) {
             Ok(of_disk) => {
@@ -318,5 +347,58 @@ mod tests {
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].severity, rows[0].value.as_str()), (Severity::Error, "3 before, 4 after"));
         assert_eq!(compare("host", &after, &after)[0].value, "unchanged");
+    }
+
+    fn counters(of: &[(&str, &str, u64)]) -> SmartCounters {
+        of.iter().map(|(disk, name, value)| (((*disk).to_owned(), (*name).to_owned()), *value)).collect()
+    }
+
+    /// Name, value and severity of the rows that a comparison of counters gives.
+    fn changes(before: &SmartCounters, after: &SmartCounters) -> Vec<(String, String, Severity)> {
+        let mut found = Findings { host: "host", rows: Vec::new() };
+        smart_changes(&mut found, before, after);
+        found.rows.into_iter().map(|row| (row.name, row.value, row.severity)).collect()
+    }
+
+    #[test]
+    fn a_disk_that_cannot_be_read_any_more_is_named_and_nothing_is_called_unchanged() {
+        let two = counters(&[("sda", "crc_errors", 7), ("sdb", "crc_errors", 0), ("sdb", "media_errors", 0)]);
+        let one = counters(&[("sda", "crc_errors", 7)]);
+        let lost = |disk: &str| {
+            let (name, value) =
+                (format!("{disk}: SMART counters"), "was readable before, not after".to_owned());
+            (name, value, Severity::Warning)
+        };
+        assert_eq!(changes(&two, &one), [lost("sdb")], "once for a disk");
+        assert_eq!(changes(&two, &SmartCounters::new()), [lost("sda"), lost("sdb")]);
+        let fewer = counters(&[("sda", "crc_errors", 7), ("sdb", "crc_errors", 0)]);
+        assert_eq!(changes(&two, &fewer), [lost("sdb")], "one of its counters is gone");
+        assert!(changes(&SmartCounters::new(), &SmartCounters::new()).is_empty(), "nothing could be read");
+        let rose = counters(&[("sda", "crc_errors", 8)]);
+        let rows = changes(&two, &rose);
+        assert_eq!((rows[0].2, rows[1].2, rows.len()), (Severity::Warning, Severity::Error, 2), "{rows:?}");
+        let rows = changes(&one, &two);
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        assert_eq!(
+            (rows[0].1.as_str(), rows[0].2),
+            ("sdb: not readable before the tests, not compared", Severity::Info)
+        );
+    }
+
+    #[test]
+    fn a_kernel_log_of_which_part_is_gone_is_not_called_clean() {
+        let said = |last: u64, records: Vec<kernel_log::Record>| {
+            let mut found = Findings { host: "host", rows: Vec::new() };
+            kernel_log_rows(&mut found, &kernel_log::after(Some(last), records));
+            found.rows.into_iter().map(|row| (row.value, row.severity)).collect::<Vec<_>>()
+        };
+        let line = |sequence: u64| (sequence, 3, "sda: I/O error".to_owned());
+        let row = |value: &str, severity: Severity| (value.to_owned(), severity);
+        let gone = || row("part of the kernel log was overwritten", Severity::Warning);
+        let error = || row("sda: I/O error", Severity::Error);
+        assert_eq!(said(10, vec![line(10)]), [row("no storage error or warning", Severity::Info)]);
+        assert_eq!(said(10, vec![line(10), line(11)]), [error()]);
+        assert_eq!(said(10, vec![line(12)]), [gone(), error()], "what was found is still listed");
+        assert_eq!(said(10, vec![(12, 6, "usb 1-1: new device".to_owned())]), [gone()]);
     }
 }

@@ -4,6 +4,8 @@
 //! 1. A point counts where the middle of its interval lies, so ticks that come a little early or late change nothing.
 //! 2. A measure of a host is taken from its host rows if it has any, else from its instances and databases: never both.
 //! 3. A sample without an operation is a sample of zero.
+//! 4. A sample ends where the next begins, the last one where it was taken. A rest of the window that is too short for a
+//!    sample belongs to none, as in the campaign's judgement.
 
 use std::collections::BTreeMap;
 
@@ -119,9 +121,10 @@ pub struct TestView<'a> {
     pub span: Span,
     /// Whether the run ended before the window or the test did.
     pub cut: bool,
-    /// Starts of the whole samples in the window.
+    /// Starts of the samples in the window.
     pub samples: Vec<u64>,
-    sample_ms: u64,
+    /// End of the last sample.
+    samples_end_ms: u64,
 }
 
 impl<'a> TestView<'a> {
@@ -132,9 +135,8 @@ impl<'a> TestView<'a> {
             None => (test.started_ms, test.ended_ms),
         };
         let span = Span { start_ms, end_ms: end_ms.unwrap_or(known_until).max(start_ms) };
-        let sample_ms = test.sample_ms.max(1);
-        let samples = sample_starts(data, test.ordinal, span, sample_ms);
-        TestView { data, test, span, cut: end_ms.is_none(), samples, sample_ms }
+        let (samples, samples_end_ms) = samples_taken(data, test.ordinal, span, test.sample_ms.max(1));
+        TestView { data, test, span, cut: end_ms.is_none(), samples, samples_end_ms }
     }
 
     /// Points of any of `measures` in the window.
@@ -183,14 +185,16 @@ impl<'a> TestView<'a> {
     pub fn sample_of(&self, moment: &impl Moment) -> Option<usize> {
         let middle = moment.middle_ms();
         let index = self.samples.partition_point(|&start| start <= middle).checked_sub(1)?;
-        let is_last = index + 1 == self.samples.len();
-        (!is_last || middle < self.samples[index] + self.sample_ms + self.sample_ms / 2).then_some(index)
+        (middle < self.sample_end_ms(index)).then_some(index)
     }
 
     /// Length of a sample.
     pub fn sample_seconds(&self, index: usize) -> f64 {
-        let end = self.samples.get(index + 1).copied().unwrap_or(self.samples[index] + self.sample_ms);
-        (end - self.samples[index]) as f64 / 1e3
+        (self.sample_end_ms(index) - self.samples[index]) as f64 / 1e3
+    }
+
+    fn sample_end_ms(&self, index: usize) -> u64 {
+        self.samples.get(index + 1).copied().unwrap_or(self.samples_end_ms)
     }
 
     /// Figures of `measures` taken together; `None` if nothing was counted.
@@ -307,25 +311,200 @@ fn last_point_ms(data: &RunData, test: u32) -> Option<u64> {
     points.map(|p| p.t_ms + p.interval_ms).chain(counters.map(|p| p.t_ms + p.interval_ms)).max()
 }
 
-/// The samples as they were taken: where the rows of instances and databases begin, else at even steps.
-fn sample_starts(data: &RunData, test: u32, span: Span, sample_ms: u64) -> Vec<u64> {
-    let points = of_test(&data.series, test)
-        .filter(|((_, origin, _), _)| origin.instance.is_some())
-        .flat_map(|(_, points)| points.iter().filter(|p| span.holds(*p)).map(|p| (p.t_ms, p.interval_ms)));
-    let counters = of_test(&data.counters, test)
-        .filter(|((_, origin, _), _)| origin.instance.is_some())
-        .flat_map(|(_, points)| points.iter().filter(|p| span.holds(*p)).map(|p| (p.t_ms, p.interval_ms)));
-    let mut taken: Vec<(u64, u64)> = points.chain(counters).collect();
-    taken.sort_unstable();
-    // Hosts do not tick at the same moment: what begins within half a sample is the same sample.
-    taken.dedup_by(|next, first| next.0 - first.0 < sample_ms / 2);
-    if taken.is_empty() {
+/// The samples as they were taken, by the rows of instances and databases of one host, else at even steps: where each
+/// begins, and where the last one ends.
+///
+/// Hosts do not tick at the same moment. Starts of several hosts would cut each other's samples into pieces in which a
+/// host has no row, so the host with the most samples sets them, among equals the first by name.
+fn samples_taken(data: &RunData, test: u32, span: Span, sample_ms: u64) -> (Vec<u64>, u64) {
+    let mut by_host: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
+    for ((_, origin, _), points) in of_test(&data.series, test) {
+        if origin.instance.is_some() {
+            let held = points.iter().filter(|p| span.holds(*p)).map(|p| (p.t_ms, p.interval_ms));
+            by_host.entry(origin.host.as_str()).or_default().extend(held);
+        }
+    }
+    for ((_, origin, _), points) in of_test(&data.counters, test) {
+        if origin.instance.is_some() {
+            let held = points.iter().filter(|p| span.holds(*p)).map(|p| (p.t_ms, p.interval_ms));
+            by_host.entry(origin.host.as_str()).or_default().extend(held);
+        }
+    }
+    let of_hosts = by_host.into_values().map(|rows| samples_of_host(rows, sample_ms));
+    // The last of equals is taken: the first by name, from behind.
+    let most = of_hosts.rev().max_by_key(|(starts, _)| starts.len());
+    most.filter(|(starts, _)| !starts.is_empty()).unwrap_or_else(|| {
         let whole = (span.end_ms - span.start_ms) / sample_ms;
-        return (0..whole).map(|n| span.start_ms + n * sample_ms).collect();
+        let starts = (0..whole).map(|n| span.start_ms + n * sample_ms).collect();
+        (starts, span.start_ms + whole * sample_ms)
+    })
+}
+
+/// The samples of one host out of starts and lengths of its rows: where each begins, and where the last one ends.
+fn samples_of_host(mut rows: Vec<(u64, u64)>, sample_ms: u64) -> (Vec<u64>, u64) {
+    let is_short = |ms: u64| ms < sample_ms.div_ceil(2);
+    rows.sort_unstable();
+    let mut samples: Vec<Span> = Vec::new();
+    for (start_ms, interval_ms) in rows {
+        let end_ms = start_ms + interval_ms.max(1);
+        match samples.last_mut() {
+            // What begins within half a sample is the same sample.
+            Some(sample) if is_short(start_ms - sample.start_ms) => {
+                sample.end_ms = sample.end_ms.max(end_ms);
+            }
+            _ => samples.push(Span { start_ms, end_ms }),
+        }
     }
-    // The rest of a window that is not a whole number of samples is no sample.
-    if taken.len() > 1 && taken.last().is_some_and(|last| last.1 < sample_ms / 2) {
-        taken.pop();
+    // A rest of less than half a sample is none, unless it is all there is.
+    if samples.len() > 1 && samples.last().is_some_and(|rest| is_short(rest.end_ms - rest.start_ms)) {
+        samples.pop();
     }
-    taken.into_iter().map(|(t_ms, _)| t_ms).collect()
+    let end_ms = samples.last().map_or(0, |last| last.end_ms);
+    (samples.into_iter().map(|sample| sample.start_ms).collect(), end_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use results::{CounterSample, IoClass, Row, Run, Sample, WorldKind};
+
+    use super::*;
+    use crate::report::{Report, samples};
+
+    const READ: Measure = Measure::Io(IoClass::TransactionalRead);
+
+    /// A run of one test that is all window, with these rows.
+    fn run_of(window_s: u64, sample_s: u64, rows: impl IntoIterator<Item = Row>) -> RunData {
+        let run = Run {
+            id: "run".into(),
+            solution: "solution".into(),
+            solution_text: String::new(),
+            started_unix_ms: 0,
+            tool_version: "1".into(),
+            world: WorldKind::Real,
+            world_detail: "io_uring, direct".into(),
+            seed: 1,
+            ended_ms: Some(window_s * 1_000),
+            ending: None,
+        };
+        let test = Test {
+            ordinal: 1,
+            kind: "performance".into(),
+            name: "Performance".into(),
+            started_ms: 0,
+            ended_ms: Some(window_s * 1_000),
+            window_start_ms: Some(0),
+            window_end_ms: Some(window_s * 1_000),
+            window_planned_ms: Some(window_s * 1_000),
+            sample_ms: sample_s * 1_000,
+            sessions: None,
+            target_iops: Some(100.0),
+            target_batches_per_s: None,
+            iops_per_mailbox: None,
+            copies: 1,
+            parameters: Vec::new(),
+            limits: Vec::new(),
+        };
+        RunData::from_rows([Row::from(run), Row::from(test)].into_iter().chain(rows)).unwrap()
+    }
+
+    /// 100 reads a second of 32 KiB and 10 ms.
+    fn reads(origin: &Origin, from_s: u64, seconds: u64) -> Row {
+        let count = 100 * seconds;
+        let tally = Tally {
+            count,
+            bytes: count * 32_768,
+            latency_ns_sum: count * 10_000_000,
+            latency_ns_max: 10_000_000,
+        };
+        Sample::new(1, origin.clone(), READ, from_s * 1_000, seconds * 1_000, tally).into()
+    }
+
+    /// 10 stalls a second.
+    fn stalls(origin: &Origin, from_s: u64, seconds: u64) -> Row {
+        CounterSample {
+            test: 1,
+            origin: origin.clone(),
+            counter: Counter::PageFaultStalls,
+            t_ms: from_s * 1_000,
+            interval_ms: seconds * 1_000,
+            value: 10 * seconds,
+        }
+        .into()
+    }
+
+    /// Starts and lengths of samples that begin with a window and end with it.
+    fn steps(window_s: u64, sample_s: u64) -> impl Iterator<Item = (u64, u64)> {
+        (0..window_s.div_ceil(sample_s)).map(move |n| (n * sample_s, sample_s.min(window_s - n * sample_s)))
+    }
+
+    #[test]
+    fn a_rest_at_the_end_of_a_window_counts_over_its_own_length_or_in_no_sample() {
+        let (host, instance) = (Origin::host("h"), Origin::instance("h", "I"));
+        let database = Origin::database("h", "I", "D");
+        // A rest of 1 s after 23 samples is none, one of 2 s after 22 samples is one.
+        for (window_s, sample_s, number) in [(60, 3, 20), (70, 3, 23), (90, 4, 23)] {
+            let seconds = steps(window_s, 1).map(|(from, length)| reads(&host, from, length));
+            let of_database = steps(window_s, sample_s).map(|(from, length)| reads(&database, from, length));
+            let of_log = steps(window_s, sample_s).map(|(from, length)| stalls(&instance, from, length));
+            let data = run_of(window_s, sample_s, seconds.chain(of_database).chain(of_log));
+            let figures = samples(&data, &data.tests[&1], &[READ]);
+            assert_eq!(figures.len(), number);
+            assert!(figures.iter().all(|sample| sample.per_s == 100.0), "{window_s} s: {figures:?}");
+            let report = Report::new(&data).unwrap();
+            let steadiness = report.tests[0].steadiness.as_ref().unwrap();
+            assert!(steadiness.steady, "{window_s} s");
+            assert_eq!(steadiness.quarter_iops, [100.0; 4], "{window_s} s");
+            let stalls = report.tests[0].page_fault_stalls.as_ref().unwrap();
+            assert_eq!((stalls.per_s_min, stalls.per_s_max), (10.0, 10.0), "{window_s} s");
+            assert_eq!(report.tests[0].measures[0].figures.count, window_s * 100, "the window has all");
+        }
+    }
+
+    #[test]
+    fn samples_at_even_steps_leave_the_rest_out_as_well() {
+        let host = Origin::host("h");
+        let data = run_of(70, 3, steps(70, 1).map(|(from, length)| reads(&host, from, length)));
+        let figures = samples(&data, &data.tests[&1], &[READ]);
+        assert_eq!(figures.len(), 23);
+        assert!(figures.iter().all(|sample| sample.per_s == 100.0), "{figures:?}");
+    }
+
+    #[test]
+    fn a_rest_that_is_all_there_is_is_a_sample_of_its_own_length() {
+        let data = run_of(1, 3, [reads(&Origin::database("h", "I", "D"), 0, 1)]);
+        let figures = samples(&data, &data.tests[&1], &[READ]);
+        assert_eq!((figures.len(), figures[0].per_s), (1, 100.0));
+    }
+
+    #[test]
+    fn samples_of_hosts_that_are_shifted_against_each_other_do_not_cut_each_other_to_pieces() {
+        let hosts = [("a", 0), ("b", 4), ("c", 8)];
+        let rows = hosts.into_iter().flat_map(|(host, shift_s)| {
+            let database = Origin::database(host, "I", "D");
+            (0..20).map(move |n| reads(&database, shift_s + n * 15, 15))
+        });
+        let data = run_of(300, 15, rows);
+        let view = TestView::new(&data, &data.tests[&1]);
+        assert_eq!(view.samples, (0..20).map(|n| n * 15_000).collect::<Vec<u64>>(), "those of a");
+        for scope in [Scope::All, Scope::Host("a"), Scope::Host("b")] {
+            let figures = view.figures(scope, &[READ]).unwrap();
+            assert_eq!(figures.latency_ms_sample_mean, Some(10.0), "{scope:?}");
+            assert_eq!(figures.bytes_sample_mean, Some(32_768.0), "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn the_host_with_the_most_samples_sets_them() {
+        // The first by name died after three samples.
+        let hosts = [("a", 0, 3), ("b", 4, 19), ("c", 2, 19)];
+        let rows = hosts.into_iter().flat_map(|(host, shift_s, number)| {
+            let database = Origin::database(host, "I", "D");
+            (0..number).map(move |n| reads(&database, shift_s + n * 15, 15))
+        });
+        let data = run_of(300, 15, rows);
+        let view = TestView::new(&data, &data.tests[&1]);
+        assert_eq!((view.samples.len(), view.samples[0]), (19, 4_000), "b comes before c");
+        let figures = view.figures(Scope::All, &[READ]).unwrap();
+        assert_eq!(figures.latency_ms_sample_mean, Some(10.0));
+    }
 }

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use results::{Origin, Row, Run};
 use rusqlite::{Connection, OpenFlags, ToSql, params};
 use serde::Serialize;
 
 use super::{APPLICATION_ID, SCHEMA, StoreError, VERSION, pack};
+
+/// How long a run that has ended waits for those who read its rows.
+const READERS_LEAVE_WITHIN: Duration = Duration::from_secs(3);
+const RETRY: Duration = Duration::from_millis(50);
 
 type SourceKey = (u32, Origin, &'static str);
 
@@ -70,13 +75,23 @@ impl Writer {
         self.commit_rows().map_err(|source| StoreError::Sqlite { path: self.path.clone(), source })
     }
 
-    /// Commits and makes the database one file.
+    /// Commits and makes the database one file, unless somebody reads it all the time: then the file beside it stays.
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.commit()?;
-        let closed = self
-            .db
-            .pragma_update(None, "journal_mode", "DELETE")
-            .and_then(|()| self.db.close().map_err(|(_, error)| error));
+        // SQLite's own patience does not cover this. Who follows a run lets go of it a second after its end.
+        let deadline = Instant::now() + READERS_LEAVE_WITHIN;
+        let one_file = loop {
+            match self.db.pragma_update(None, "journal_mode", "DELETE") {
+                Err(error) if is_locked(&error) && Instant::now() < deadline => std::thread::sleep(RETRY),
+                // All is in the file even so, unless a reader is in the middle of something: then it is in the one beside it.
+                Err(error) if is_locked(&error) => {
+                    let _ = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+                    break Ok(());
+                }
+                done => break done,
+            }
+        };
+        let closed = one_file.and_then(|()| self.db.close().map_err(|(_, error)| error));
         closed.map_err(|source| StoreError::Sqlite { path: self.path, source })
     }
 
@@ -377,4 +392,9 @@ fn has_nan(row: &Row) -> bool {
         Row::Verdict(r) => [r.measured, r.limit].into_iter().flatten().any(|x| !x.is_finite()),
         _ => false,
     }
+}
+
+fn is_locked(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+    error.sqlite_error_code().is_some_and(|code| matches!(code, DatabaseBusy | DatabaseLocked))
 }

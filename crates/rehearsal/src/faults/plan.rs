@@ -1,6 +1,7 @@
 //! `[[fault]]` of the solution file on the parts of the model.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use array::Event;
 use campaign::database_path;
@@ -273,7 +274,7 @@ fn rot(fault: &Fault, deployment: &Deployment) -> Option<PlannedFault> {
     });
     let mut hit = databases.filter(|(_, database)| {
         fault.database.as_ref().is_none_or(|name| *name == database.name)
-            && volume.is_none_or(|volume| database.dir.starts_with(&volume.dir))
+            && volume.is_none_or(|volume| Path::new(&database.dir).starts_with(&volume.dir))
     });
     let (page_bytes, database) = hit.next()?;
     // Two pages of header come first.

@@ -1,7 +1,7 @@
 //! A configuration of the load generator (XML) into a solution file.
 //!
 //! What has no counterpart is written as a comment, so that nothing is lost silently. Windows paths become folders below
-//! `./volumes`, which the user replaces by the mount points.
+//! `./volumes`, which the user replaces by folders that do not exist yet, below the mount points.
 
 use std::fmt::Write;
 
@@ -156,7 +156,9 @@ fn head(
     let mailboxes = figure(profile, "MailboxCount")?.unwrap_or(0.0);
     let _ = write!(
         text,
-        "# Imported from a configuration of Jetstress {}.\n# Replace the paths of the volumes by mount points.\n\n\
+        "# Imported from a configuration of Jetstress {}.\n\
+         # Replace the paths of the volumes by folders that do not exist yet, below the mount points\n\
+         # (`/mnt/lun{{n}}/proofload`).\n\n\
          [solution]\nname = {}\nschema = 1\n\n[profile]\nexchange = \"{generation}\"\nmailboxes = {}\n",
         comment(version),
         quoted(described),

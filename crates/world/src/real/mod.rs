@@ -13,6 +13,7 @@
 //! Limits: Linux. Thread-pool operations (open, rename, list, ...) are not meant for the measured path.
 #![allow(clippy::disallowed_methods, reason = "this module is where the operating system's API is wrapped")]
 
+mod cores;
 #[cfg(any(test, feature = "kill-test"))]
 pub mod durable_shadow;
 mod failure;

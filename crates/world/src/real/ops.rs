@@ -14,6 +14,7 @@ use compio::driver::OpCode;
 use compio::driver::op::Asyncify;
 use compio::runtime::{Runtime, Submit};
 
+use super::cores::Cores;
 use crate::LocalFuture;
 
 /// Operations go to the kernel at the end of a turn of the executor, or with the next one when the turn has taken so long.
@@ -24,6 +25,8 @@ const HELD_BACK_MAX: Duration = Duration::from_micros(5);
 
 /// The operations of one thread.
 pub(super) struct Ops {
+    /// Those that work on the thread pool may use.
+    cores: Option<Cores>,
     /// When the kernel was last given what there was.
     handed_over: Cell<Instant>,
     in_flight: Cell<usize>,
@@ -36,8 +39,9 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    pub fn new() -> Ops {
+    pub fn new(cores: Option<Cores>) -> Ops {
         Ops {
+            cores,
             handed_over: Cell::new(Instant::now()),
             in_flight: Cell::default(),
             closing: Cell::default(),
@@ -77,7 +81,14 @@ impl Ops {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let BufResult(_, op) = self.submit(Asyncify::new(move || BufResult(Ok(0), call()))).await;
+        let cores = self.cores;
+        let work = move || {
+            if let Some(cores) = cores {
+                cores.release_thread();
+            }
+            BufResult(Ok(0), call())
+        };
+        let BufResult(_, op) = self.submit(Asyncify::new(work)).await;
         op.into_inner()
     }
 

@@ -19,6 +19,7 @@ use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_util::task::AtomicWaker;
 use futures_util::{FutureExt, StreamExt};
 
+use super::cores::Cores;
 use super::failure::failed;
 use super::host::{Counters, Driver, RealConfig, RealHost};
 use super::ops::Ops;
@@ -37,6 +38,8 @@ pub(super) struct Run {
     shards: Mutex<Shards>,
     panic: Mutex<Option<Panic>>,
     main: AtomicWaker,
+    /// Those that this process may use; `None` if the system does not say.
+    cores: Option<Cores>,
     /// Memory for page buffers.
     slabs: Arc<Stock>,
 }
@@ -67,6 +70,7 @@ where
         shards: Mutex::new(Shards::Open(BTreeMap::new())),
         panic: Mutex::default(),
         main: AtomicWaker::new(),
+        cores: Cores::allowed(),
         slabs: Arc::new(slab_stock()),
     });
     let thread =
@@ -115,7 +119,9 @@ impl Run {
             let (starts, queue) = unbounded();
             let run = self.clone();
             let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
-                pin_to_core(index);
+                if let Some(core) = run.cores.and_then(|cores| cores.one(index)) {
+                    core.bind_thread();
+                }
                 let body = AssertUnwindSafe(|| serve(&run, queue));
                 if let Err(panic) = std::panic::catch_unwind(body) {
                     run.fail(panic);
@@ -180,7 +186,7 @@ impl Thread {
         take_slabs_from(Some(run.slabs.clone()));
         let runtime = runtime(run.config.driver)?;
         let driver = if runtime.driver_type().is_iouring() { "io_uring" } else { "polling" };
-        let ops = Rc::new(Ops::new());
+        let ops = Rc::new(Ops::new(run.cores));
         let world = World::new(Rc::new(RealHost::new(run, &ops, driver)?));
         Ok(Thread { runtime, ops, world })
     }
@@ -213,26 +219,6 @@ fn runtime(driver: Driver) -> io::Result<Runtime> {
         Driver::Auto => uring().or_else(|_| polling()),
         Driver::IoUring => uring(),
         Driver::Polling => polling(),
-    }
-}
-
-/// Pins the current thread to the `index`-th core that this process may use. A system that refuses costs speed only.
-fn pin_to_core(index: usize) {
-    // SAFETY: `cpu_set_t` is plain data for which all zeros is the empty set; both calls get its true size, and
-    // CPU_ISSET and CPU_SET stay below CPU_SETSIZE.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed) != 0 {
-            return;
-        }
-        let cores = (0..libc::CPU_SETSIZE as usize).filter(|core| libc::CPU_ISSET(*core, &allowed));
-        let cores = cores.collect::<Vec<_>>();
-        if cores.is_empty() {
-            return;
-        }
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cores[index % cores.len()], &mut one);
-        libc::sched_setaffinity(0, size_of_val(&one), &one);
     }
 }
 

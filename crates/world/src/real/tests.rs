@@ -14,6 +14,7 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use smallvec::smallvec;
 
+use super::cores::Cores;
 use super::{Driver, RealConfig, run};
 use crate::channel::{oneshot, unbounded};
 use crate::{Bufs, Duration, ErrorKind, OpenMode, PageBuf, SECTOR_BYTES, World};
@@ -280,22 +281,22 @@ fn a_shard_does_io_of_its_own_and_the_totals_cover_all_shards() {
 }
 
 #[test]
-fn a_shard_stays_on_one_core() {
-    let cores = run(config(Driver::Auto), async |world| {
-        let (tell, told) = oneshot::channel();
-        world.spawn_shard(0, move |_| {
-            // SAFETY: `cpu_set_t` is plain data for which all zeros is a value, and the call gets its true size.
-            let cores = unsafe {
-                let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-                assert_eq!(libc::sched_getaffinity(0, size_of_val(&allowed), &mut allowed), 0);
-                libc::CPU_COUNT(&allowed)
-            };
-            tell.send(cores).unwrap();
-            Box::pin(async {})
+fn a_shard_stays_on_one_core_and_its_work_may_use_all() {
+    let cores = || Cores::allowed().expect("the system says").numbers().count();
+    let all = cores();
+    for driver in [Driver::Auto, Driver::Polling] {
+        let seen = run(config(driver), async |world| {
+            let (tell, told) = oneshot::channel();
+            world.spawn_shard(0, move |world| {
+                Box::pin(async move {
+                    let of_work = world.compute(cores).await;
+                    tell.send((cores(), of_work)).unwrap();
+                })
+            });
+            told.await.unwrap()
         });
-        told.await
-    });
-    assert_eq!(cores.unwrap(), Ok(1));
+        assert_eq!(seen.unwrap(), (1, all), "{driver:?}");
+    }
 }
 
 /// Says when it is dropped.
