@@ -239,9 +239,29 @@ impl<E: 'static> Load<E> {
 mod tests {
     use std::time::Duration;
 
+    use world::Task;
     use world::sim::{SimConfig, Simulation};
 
     use super::*;
+
+    /// A load whose batches take as long as `takes` says for their number.
+    fn driven(
+        world: &World,
+        databases: u32,
+        mode: Mode,
+        takes: impl Fn(u64) -> Duration + 'static,
+    ) -> (Rc<Load<()>>, Task<Result<(), ()>>) {
+        let load = Load::new(world, databases, 0, None);
+        let sleeper = world.clone();
+        let batch = move |_, number| {
+            let (world, takes) = (sleeper.clone(), takes(number));
+            async move {
+                world.sleep(takes).await;
+                Ok(())
+            }
+        };
+        (load.clone(), world.spawn(load.run(mode, batch)))
+    }
 
     #[test]
     fn a_load_that_has_failed_says_so_for_good() {
@@ -264,19 +284,8 @@ mod tests {
         let simulation = Simulation::new(1, SimConfig::default());
         let world = simulation.host("a");
         simulation.run_until(async {
-            let load: Rc<Load<()>> = Load::new(&world, 7, 0, None);
-            let batch = {
-                let world = world.clone();
-                move |_, _| {
-                    let world = world.clone();
-                    async move {
-                        world.sleep(Duration::from_millis(30)).await;
-                        Ok(())
-                    }
-                }
-            };
-            let task =
-                world.spawn(load.clone().run(Mode::Paced { batches_per_s: 0.2, sessions_max: 50 }, batch));
+            let mode = Mode::Paced { batches_per_s: 0.2, sessions_max: 50 };
+            let (load, task) = driven(&world, 7, mode, |_| Duration::from_millis(30));
             let in_ten_seconds = || async {
                 load.take_sample();
                 world.sleep(Duration::from_secs(10)).await;
@@ -304,19 +313,9 @@ mod tests {
         let simulation = Simulation::new(1, SimConfig::default());
         let world = simulation.host("a");
         simulation.run_until(async {
-            let load: Rc<Load<()>> = Load::new(&world, 1, 0, None);
-            let batch = {
-                let world = world.clone();
-                move |_, number| {
-                    let world = world.clone();
-                    async move {
-                        world.sleep(Duration::from_secs(if number == 0 { 10 } else { 0 })).await;
-                        Ok(())
-                    }
-                }
-            };
-            let task =
-                world.spawn(load.clone().run(Mode::Paced { batches_per_s: 10.0, sessions_max: 1 }, batch));
+            let mode = Mode::Paced { batches_per_s: 10.0, sessions_max: 1 };
+            let takes = |number| Duration::from_secs(if number == 0 { 10 } else { 0 });
+            let (load, task) = driven(&world, 1, mode, takes);
             // The alarm of the first batch comes before this one, at the same time.
             world.sleep(Duration::from_secs(1)).await;
             world.sleep(Duration::from_secs(9)).await;
@@ -336,19 +335,9 @@ mod tests {
         let world = simulation.host("a");
         simulation.run_until(async {
             // The first batches take ten seconds, so that a hundred are due behind them.
-            let load: Rc<Load<()>> = Load::new(&world, 1, 0, None);
-            let batch = {
-                let world = world.clone();
-                move |_, number| {
-                    let world = world.clone();
-                    async move {
-                        world.sleep(Duration::from_secs(if number < 2 { 10 } else { 0 })).await;
-                        Ok(())
-                    }
-                }
-            };
-            let task =
-                world.spawn(load.clone().run(Mode::Paced { batches_per_s: 10.0, sessions_max: 2 }, batch));
+            let mode = Mode::Paced { batches_per_s: 10.0, sessions_max: 2 };
+            let takes = |number| Duration::from_secs(if number < 2 { 10 } else { 0 });
+            let (load, task) = driven(&world, 1, mode, takes);
             world.sleep(Duration::from_millis(9_950)).await;
             load.make_up_for_at_most(Duration::from_secs(2));
             load.take_sample();
