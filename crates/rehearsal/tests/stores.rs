@@ -55,6 +55,22 @@ fn a_host_that_moves_reads_over_the_network() {
 }
 
 #[test]
+fn a_store_keeps_as_many_copies_as_its_pool_says_on_nodes_that_are_alike() {
+    const ON_FIVE: &str = "store = { kind = \"replicated\", model = \"2016\", nodes = 5 }";
+    let base = Question { array: ON_FIVE, ..question_on(5, "sessions = 1") };
+    let dead = |node: u32| format!("[[fault]]\nkind = \"node_dies\"\nnode = {node}\n");
+    let three = Question { volumes: base.volumes.replace("replica2", "replica3"), ..base.clone() };
+    for (base, copies) in [(&base, 2), (&three, 3)] {
+        let faults: String = (2..=copies + 1).map(dead).collect();
+        let refused = base.clone().with_fault(faults.trim_start_matches("[[fault]]\n")).refusal();
+        assert!(refused.contains(&format!("a store of {copies} copies may lose")), "{refused}");
+    }
+    let uneven = Question { volumes: base.volumes.replace("disks = 10", "disks = 12"), ..base };
+    let refused = uneven.refused_storage();
+    assert!(refused.contains("12 disks of pool `Pool`") && refused.contains("5 nodes"), "{refused}");
+}
+
+#[test]
 fn tiers_that_follow_reads_hold_the_rows_and_the_index() {
     // Flash for a seventh of all extents; most reads go to a twelfth of the databases.
     let little = "[replicated_store.2016]\n\
@@ -139,8 +155,8 @@ fn strips_that_cannot_be_are_refused_at_their_line() {
         erasure_coding = { delay_days = 0.001 } }";
     let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 6, erasure_coding = {\n\
         delay_days = -1 } }";
-    for (array, complaint) in [(few, "4 nodes at least"), (delay, "above 0 days")] {
-        let refused = Question { array, ..question("sessions = 1") }.refused_storage();
+    for (nodes, array, complaint) in [(3, few, "4 nodes at least"), (6, delay, "above 0 days")] {
+        let refused = Question { array, ..question_on(nodes, "sessions = 1") }.refused_storage();
         let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);
         assert!(refused.starts_with(&line) && refused.contains(complaint), "{refused}");
     }

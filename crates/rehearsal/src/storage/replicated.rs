@@ -1,7 +1,7 @@
 //! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does with cold data.
 
 use array::{Compression, Deduplication, ErasureCoding, Link, ReplicatedStore, StoreNode};
-use solution::ReplicatedStore as Spec;
+use solution::{Raid, ReplicatedStore as Spec};
 
 use super::{Builder, Outcome};
 
@@ -18,6 +18,12 @@ impl Builder<'_> {
     ) -> Outcome<usize> {
         let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
         let count = spec.nodes.max(1);
+        let drives = [Some(described.disks), described.fast_disks];
+        if let Some(drives) = drives.into_iter().flatten().find(|drives| drives % count != 0) {
+            let message =
+                format!("{drives} disks of pool `{pool}` cannot be the same on each of {count} nodes");
+            return Err(self.solution.error(at, message, Some("nodes in [array] are alike".into())));
+        }
         let mut nodes = Vec::new();
         for node in 1..=count {
             let node_name = format!("{name} node {node}");
@@ -32,7 +38,13 @@ impl Builder<'_> {
             nodes.push(StoreNode { flash, disks, link: self.hardware.links.len() - 1 });
         }
         let store = self.assumptions.replicated_store(&spec.model);
-        let store = store.map_err(|error| self.bad("array.store", error))?;
+        let mut store = store.map_err(|error| self.bad("array.store", error))?;
+        match described.raid {
+            Raid::Replica2 => store.replicas = 2,
+            Raid::Replica3 => store.replicas = 3,
+            // What the kind of store does as it comes.
+            _ => {}
+        }
         let resident_bytes = self.resident_bytes(place)?;
         let tiers_by_reads = spec.tiers_by_reads.unwrap_or(store.tiers_by_reads);
         let (compression, erasure_coding) =
