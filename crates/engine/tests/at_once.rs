@@ -2,13 +2,16 @@
 
 mod common;
 
+use std::rc::Rc;
+
 use common::{check_structure, create, scan, tree_number};
 use engine::{Durability, Error, Instance, InstanceConfig};
+use futures_util::future::abortable;
 use world::sim::{
     FixedLatency, FixedLatencyTimes, RequestId, SimConfig, Simulation, StorageModel, StorageOp,
     StorageRequest, VolumeId,
 };
-use world::{Duration, Time, World};
+use world::{Duration, Task, Time, World};
 
 fn simulation(storage: impl StorageModel + 'static) -> (Simulation, World) {
     let sim = Simulation::new(1, SimConfig { storage: Box::new(storage), ..SimConfig::default() });
@@ -196,29 +199,41 @@ fn a_transaction_that_goes_on_while_the_instance_closes_is_refused_and_taken_bac
     });
 }
 
+/// Inserts rows behind the first 300 till that fails.
+async fn insert_more(instance: Rc<Instance>) -> Result<(), Error> {
+    for n in 300..100_000u32 {
+        let mut transaction = instance.begin();
+        transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 300]).await?;
+        transaction.commit(Durability::Lazy).await?;
+    }
+    Ok(())
+}
+
+/// Starts `user`, and comes back when it is in the middle of making the file longer.
+async fn until_it_grows<T: 'static>(
+    world: &World,
+    config: &InstanceConfig,
+    user: impl Future<Output = T> + 'static,
+) -> Task<T> {
+    let size = || async { world.entry(&config.databases[0].path).await.unwrap().unwrap().bytes };
+    let before = size().await;
+    let user = world.spawn(user);
+    while size().await == before {
+        world.sleep(Duration::from_millis(10)).await;
+    }
+    world.sleep(Duration::from_millis(10)).await;
+    user
+}
+
 /// The next instance may already cut the file, or write its header.
 #[test]
 fn nobody_makes_a_file_longer_behind_an_instance_that_was_abandoned() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));
     sim.run_until(async {
         let (config, instance) = with_rows(&world, 300).await;
-        let instance = std::rc::Rc::new(instance);
-        let size = || async { world.entry(&config.databases[0].path).await.unwrap().unwrap().bytes };
+        let instance = Rc::new(instance);
         world.sleep(SLOW_AFTER).await;
-        let before = size().await;
-        let user = instance.clone();
-        let inserting = world.spawn(async move {
-            for n in 300..100_000u32 {
-                let mut transaction = user.begin();
-                transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 300]).await?;
-                transaction.commit(Durability::Lazy).await?;
-            }
-            Ok::<_, Error>(())
-        });
-        while size().await == before {
-            world.sleep(Duration::from_millis(10)).await;
-        }
-        world.sleep(Duration::from_millis(10)).await;
+        let inserting = until_it_grows(&world, &config, insert_more(instance.clone())).await;
         instance.abandon().await;
         let written = world.io_totals().writes;
         world.sleep(Duration::from_secs(60)).await;
@@ -263,23 +278,10 @@ fn a_growth_whose_user_has_let_go_of_it_holds_no_checkpoint() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));
     sim.run_until(async {
         let (config, instance) = with_rows(&world, 300).await;
-        let instance = std::rc::Rc::new(instance);
-        let size = || async { world.entry(&config.databases[0].path).await.unwrap().unwrap().bytes };
+        let instance = Rc::new(instance);
         world.sleep(SLOW_AFTER).await;
-        let before = size().await;
-        let user = instance.clone();
-        let (stop, stopped) = futures_util::future::abortable(async move {
-            for n in 300..100_000u32 {
-                let mut transaction = user.begin();
-                transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 300]).await.unwrap();
-                transaction.commit(Durability::Lazy).await.unwrap();
-            }
-        });
-        let inserting = world.spawn(stop);
-        while size().await == before {
-            world.sleep(Duration::from_millis(10)).await;
-        }
-        world.sleep(Duration::from_millis(10)).await;
+        let (user, stopped) = abortable(insert_more(instance.clone()));
+        let inserting = until_it_grows(&world, &config, user).await;
         let then = instance.log_end();
         stopped.abort();
         assert!(inserting.await.is_err(), "it was let go of");

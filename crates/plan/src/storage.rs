@@ -176,13 +176,8 @@ fn lies_on(volume: &Volume, host: &str) -> bool {
 /// they would make the plan look better.
 pub fn resolve(inputs: &Inputs<'_>) -> Result<()> {
     let solution = inputs.solution;
+    solution.refuse_foreign_hosts()?;
     for (entry, volume) in solution.file.volume.iter().enumerate() {
-        if let Some(pattern) = &volume.host
-            && !inputs.servers.iter().any(|server| lies_on(volume, &server.name))
-        {
-            let known = inputs.servers.iter().map(|server| server.name.as_str());
-            return Err(solution.unknown_name("host", pattern, known, &format!("volume[{entry}].host")));
-        }
         // As with hosts, any name will do where no enclosure is described.
         let known = solution.file.enclosure.iter().map(|enclosure| enclosure.name.as_str());
         if let Some(name) = &volume.enclosure

@@ -303,10 +303,7 @@ impl Solution {
         volumes: &[VolumeInfo],
     ) -> Result<Vec<InstanceSpec>> {
         let mut parts: Vec<InstanceParts> = Vec::new();
-        let volume_patterns = self.file.volume.iter().map(|volume| ("volume", &volume.host));
-        let instance_patterns = self.file.instance.iter().map(|instance| ("instance", &instance.host));
-        self.refuse_foreign_hosts(volume_patterns.enumerate())?;
-        self.refuse_foreign_hosts(instance_patterns.enumerate())?;
+        self.refuse_foreign_hosts()?;
         for (entry, instance) in self.file.instance.iter().enumerate() {
             if !instance.host.as_deref().is_none_or(|pattern| matches(pattern, host)) {
                 continue;
@@ -358,13 +355,17 @@ impl Solution {
             .collect()
     }
 
-    /// What belongs to a host that nobody is called belongs to none, and would be missed without a word.
-    fn refuse_foreign_hosts<'a>(
-        &self,
-        patterns: impl Iterator<Item = (usize, (&'a str, &'a Option<String>))>,
-    ) -> Result<()> {
+    /// Refuses volumes and instances of a host that nobody is called: they belong to none, and would be missed without a word.
+    ///
+    /// # Errors
+    /// The first of them.
+    pub fn refuse_foreign_hosts(&self) -> Result<()> {
         let hosts = self.hosts()?;
-        for (entry, (table, pattern)) in patterns {
+        let volumes = self.file.volume.iter().map(|volume| &volume.host).enumerate();
+        let instances = self.file.instance.iter().map(|instance| &instance.host).enumerate();
+        let of_volumes = volumes.map(|(entry, pattern)| ("volume", entry, pattern));
+        let of_instances = instances.map(|(entry, pattern)| ("instance", entry, pattern));
+        for (table, entry, pattern) in of_volumes.chain(of_instances) {
             let Some(pattern) = pattern else { continue };
             if !hosts.iter().any(|host| matches(pattern, &host.name)) {
                 let known = hosts.iter().map(|host| host.name.as_str());

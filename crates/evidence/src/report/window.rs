@@ -318,17 +318,14 @@ fn last_point_ms(data: &RunData, test: u32) -> Option<u64> {
 /// host has no row, so the host with the most samples sets them, among equals the first by name.
 fn samples_taken(data: &RunData, test: u32, span: Span, sample_ms: u64) -> (Vec<u64>, u64) {
     let mut by_host: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
-    for ((_, origin, _), points) in of_test(&data.series, test) {
-        if origin.instance.is_some() {
-            let held = points.iter().filter(|p| span.holds(*p)).map(|p| (p.t_ms, p.interval_ms));
-            by_host.entry(origin.host.as_str()).or_default().extend(held);
-        }
-    }
-    for ((_, origin, _), points) in of_test(&data.counters, test) {
-        if origin.instance.is_some() {
-            let held = points.iter().filter(|p| span.holds(*p)).map(|p| (p.t_ms, p.interval_ms));
-            by_host.entry(origin.host.as_str()).or_default().extend(held);
-        }
+    let points = of_test(&data.series, test).flat_map(|((_, origin, _), points)| {
+        points.iter().filter(|p| span.holds(*p)).map(move |p| (origin, (p.t_ms, p.interval_ms)))
+    });
+    let counters = of_test(&data.counters, test).flat_map(|((_, origin, _), points)| {
+        points.iter().filter(|p| span.holds(*p)).map(move |p| (origin, (p.t_ms, p.interval_ms)))
+    });
+    for (origin, row) in points.chain(counters).filter(|(origin, _)| origin.instance.is_some()) {
+        by_host.entry(origin.host.as_str()).or_default().push(row);
     }
     let of_hosts = by_host.into_values().map(|rows| samples_of_host(rows, sample_ms));
     // The last of equals is taken: the first by name, from behind.

@@ -69,7 +69,7 @@ pub struct Trigger {
     pub line: &'static str,
     /// ... has been said so often ...
     pub count: u64,
-    /// ... and this time has passed.
+    /// ... and this time has passed, in which it may end by itself.
     pub pause: Duration,
 }
 
