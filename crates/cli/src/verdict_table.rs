@@ -42,10 +42,13 @@ pub fn of_verdicts(
     }
     let _ = writeln!(text, "{}", "-".repeat(78));
     let count = |outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
-    let said = unfinished.unwrap_or_else(|| match (count(Outcome::Pass), count(Outcome::Fail)) {
-        (0, 0) => "NOT PROVED: nothing was judged".to_owned(),
-        (_, 0) => "PASS".to_owned(),
-        (_, failed) => format!("FAIL: {failed} verdicts failed"),
+    let said = unfinished.unwrap_or_else(|| {
+        match (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Unproved)) {
+            (0, 0, 0) => "NOT PROVED: nothing was judged".to_owned(),
+            (_, 0, 0) => "PASS".to_owned(),
+            (_, 0, unproved) => format!("NOT PROVED: {unproved} rules could not be judged"),
+            (_, failed, _) => format!("FAIL: {failed} verdicts failed"),
+        }
     });
     let _ = writeln!(text, "{said}  ({} verdicts, {})", verdicts.len(), short_duration(elapsed));
     text
@@ -71,9 +74,8 @@ fn worst_by_rule(verdicts: &[Verdict]) -> Vec<&Verdict> {
 }
 
 fn is_worse(one: &Verdict, other: &Verdict) -> bool {
-    let failed = |verdict: &Verdict| verdict.outcome == Outcome::Fail;
-    if failed(one) != failed(other) {
-        return failed(one);
+    if one.outcome != other.outcome {
+        return Outcome::worst([one.outcome, other.outcome]) == Some(one.outcome);
     }
     match one.comparison {
         Comparison::AtLeast => one.measured < other.measured,
@@ -98,6 +100,7 @@ fn word(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Pass => "pass",
         Outcome::Fail => "FAIL",
+        Outcome::Unproved => "not proved",
         Outcome::Info => "-",
     }
 }

@@ -102,7 +102,8 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
     const SQL: &str = "SELECT solution, world, started_unix_ms, ended_ms, ending,
         (SELECT name FROM test ORDER BY ordinal DESC LIMIT 1),
         (SELECT count(*) FROM verdict WHERE outcome = 'pass'), (SELECT count(*) FROM verdict WHERE outcome = 'fail'),
-        (SELECT count(*) FROM test WHERE ended_ms IS NULL)
+        (SELECT count(*) FROM test WHERE ended_ms IS NULL),
+        (SELECT count(*) FROM verdict WHERE outcome = 'unproved')
         FROM run";
     let mut found: Vec<Cell> = Vec::new();
     Query::open(path)?.run(
@@ -128,7 +129,8 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
     } else {
         let ending = ending.and_then(|name| serde_json::from_value(name.into()).ok());
         let count = |n: i64| n.unsigned_abs();
-        match RunOutcome::of(count(passed), count(failed), count(number(8).unwrap_or(0)), ending) {
+        let (open_tests, unproved) = (count(number(8).unwrap_or(0)), count(number(9).unwrap_or(0)));
+        match RunOutcome::of(count(passed), count(failed), unproved, open_tests, ending) {
             RunOutcome::Pass => Standing::Pass,
             RunOutcome::Fail => Standing::Fail,
             RunOutcome::Incomplete => Standing::Incomplete,

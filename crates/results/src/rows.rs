@@ -31,8 +31,22 @@ pub enum Outcome {
     Pass,
     /// Beyond the limit.
     Fail,
+    /// The rule could not be judged, because what it needs is missing. It proves nothing, and it blames nobody.
+    Unproved,
     /// Not judged, only stated.
     Info,
+}
+
+impl Outcome {
+    /// The one that counts most among several: a failure, then a rule that is not proved, then a pass.
+    pub fn worst(outcomes: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
+        outcomes.into_iter().min_by_key(|outcome| match outcome {
+            Outcome::Fail => 0,
+            Outcome::Unproved => 1,
+            Outcome::Pass => 2,
+            Outcome::Info => 3,
+        })
+    }
 }
 
 /// How a run ended. The verdicts say whether the storage passed; this says whether the programme was carried out.
@@ -639,6 +653,15 @@ mod tests {
             assert_eq!(Counter::from_name(counter.name()), Some(counter));
         }
         assert_eq!(Measure::try_from("reads".to_owned()), Err("`reads` is not a measure".to_owned()));
+    }
+
+    #[test]
+    fn a_failure_counts_more_than_an_unproved_rule_and_that_more_than_a_pass() {
+        use Outcome::*;
+        assert_eq!(Outcome::worst([Info, Pass, Unproved, Fail]), Some(Fail));
+        assert_eq!(Outcome::worst([Pass, Unproved, Info]), Some(Unproved));
+        assert_eq!(Outcome::worst([Info, Pass]), Some(Pass));
+        assert_eq!(Outcome::worst([]), None);
     }
 
     #[test]

@@ -293,14 +293,12 @@ impl LiveRun {
             let until = test.window_end_ms.or(test.ended_ms).unwrap_or(self.now_ms);
             (until.saturating_sub(start) as f64 / planned.max(1) as f64).min(1.0)
         });
-        let verdicts = || self.verdicts.iter().filter(|v| v.test == Some(test.ordinal));
+        let verdicts = self.verdicts.iter().filter(|verdict| verdict.test == Some(test.ordinal));
         LiveTest {
             ordinal: test.ordinal,
             name: test.name.clone(),
             phase,
-            outcome: [Outcome::Fail, Outcome::Pass, Outcome::Info]
-                .into_iter()
-                .find(|outcome| verdicts().any(|verdict| verdict.outcome == *outcome)),
+            outcome: Outcome::worst(verdicts.map(|verdict| verdict.outcome)),
             elapsed_s: test.ended_ms.unwrap_or(self.now_ms).saturating_sub(test.started_ms) as f64 / 1e3,
             window_done,
             target_iops: test.target_iops,

@@ -62,11 +62,12 @@ pub fn verdict_row(verdict: &Verdict) -> VerdictRow {
 fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Overall {
     let all = || tests.iter().flat_map(|test| &test.verdicts).chain(run_verdicts);
     let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u32;
-    let (passed, failed) = (count(Outcome::Pass), count(Outcome::Fail));
+    let (passed, failed, unproved) = (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Unproved));
     let unfinished = unfinished(data, tests, passed + failed);
     let open_tests = tests.iter().filter(|test| !test.ended).count() as u64;
-    let outcome = RunOutcome::of(passed.into(), failed.into(), open_tests, data.run.ending);
+    let outcome = RunOutcome::of(passed.into(), failed.into(), unproved.into(), open_tests, data.run.ending);
     let mut reasons = text::failures(tests, run_verdicts);
+    reasons.extend(text::unproved(tests, run_verdicts));
     reasons.extend(unfinished);
     if outcome == RunOutcome::Pass {
         reasons.push(format!(

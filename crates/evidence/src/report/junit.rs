@@ -53,8 +53,15 @@ fn case(suite: &str, verdict: &VerdictRow) -> String {
         escape(&format!("{suite}.{place}")),
         escape(&verdict.rule)
     );
-    if verdict.outcome != Outcome::Fail {
-        return format!("{head}/>\n");
+    match verdict.outcome {
+        Outcome::Pass | Outcome::Info => return format!("{head}/>\n"),
+        Outcome::Unproved => {
+            return format!(
+                "{head}><skipped message=\"not proved: {}\"/></testcase>\n",
+                escape(&verdict.text)
+            );
+        }
+        Outcome::Fail => {}
     }
     let figure = |value: Option<f64>| value.map_or("nothing".to_owned(), significant);
     let message = format!(

@@ -74,11 +74,17 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// Of a run with so many judgements that `passed` and `failed`, and so many tests that did not end.
-    pub fn of(passed: u64, failed: u64, open_tests: u64, ending: Option<Ending>) -> RunOutcome {
+    /// Of a run with so many judgements that `passed`, `failed` and are `unproved`, and so many tests that did not end.
+    pub fn of(
+        passed: u64,
+        failed: u64,
+        unproved: u64,
+        open_tests: u64,
+        ending: Option<Ending>,
+    ) -> RunOutcome {
         match ending {
             _ if failed > 0 => RunOutcome::Fail,
-            Some(Ending::Completed) if passed > 0 && open_tests == 0 => RunOutcome::Pass,
+            Some(Ending::Completed) if passed > 0 && unproved == 0 && open_tests == 0 => RunOutcome::Pass,
             _ => RunOutcome::Incomplete,
         }
     }

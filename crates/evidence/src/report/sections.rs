@@ -78,9 +78,7 @@ fn seconds(ms: u64) -> f64 {
 }
 
 fn worst(verdicts: &[VerdictRow]) -> Option<Outcome> {
-    [Outcome::Fail, Outcome::Pass, Outcome::Info]
-        .into_iter()
-        .find(|outcome| verdicts.iter().any(|verdict| verdict.outcome == *outcome))
+    Outcome::worst(verdicts.iter().map(|verdict| verdict.outcome))
 }
 
 fn window(view: &TestView<'_>) -> Window {

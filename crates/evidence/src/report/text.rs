@@ -153,6 +153,15 @@ pub fn failures(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String
     sentences
 }
 
+/// The rules that could not be judged, a sentence each.
+pub fn unproved(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
+    let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
+    let rows = named.chain([("The run", run_verdicts)]).flat_map(|(name, verdicts)| {
+        verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved).map(move |row| (name, row))
+    });
+    rows.map(|(name, row)| format!("{name}: “{}” is not proved.", row.text)).collect()
+}
+
 fn failure(test: &str, rule: &str, verdicts: &[VerdictRow]) -> String {
     let judged: Vec<_> = verdicts.iter().filter(|verdict| verdict.rule == rule).collect();
     let failed: Vec<_> = judged.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();

@@ -141,6 +141,7 @@ fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Pass => "pass",
         Outcome::Fail => "fail",
+        Outcome::Unproved => "unproved",
         Outcome::Info => "info",
     }
 }

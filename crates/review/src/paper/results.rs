@@ -227,6 +227,7 @@ fn verdicts(test: &TestReport) -> Vec<Vec<String>> {
             let outcome = match verdict.outcome {
                 Outcome::Pass => "pass",
                 Outcome::Fail => "FAIL",
+                Outcome::Unproved => "not proved",
                 Outcome::Info => "–",
             };
             vec![
