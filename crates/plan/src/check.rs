@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::doubt::doubts;
 use crate::failure::{Failures, Scenario};
-use crate::inputs::{Inputs, MAX_MOUNTED};
+use crate::inputs::{Inputs, MAX_MOUNTED, ServerInput};
 use crate::layout::Layout;
-use crate::sizing::ServerNeed;
+use crate::sizing::{ServerNeed, Sizing};
 use crate::storage::Storage;
 
 /// Outcome of a check.
@@ -17,6 +18,8 @@ pub enum Outcome {
     Pass,
     /// Does not hold: the plan fails.
     Fail,
+    /// Neither holds nor fails: the file does not say what the check needs.
+    NotJudged,
     /// Worth knowing; fails nothing.
     Note,
 }
@@ -38,19 +41,123 @@ struct Held {
     active: usize,
 }
 
+/// What the checks look at.
+pub struct Findings<'a> {
+    /// The solution as the planner understands it.
+    pub inputs: &'a Inputs<'a>,
+    /// Where copies lie.
+    pub layout: &'a Layout,
+    /// What failures do.
+    pub failures: &'a Failures,
+    /// The failure under test.
+    pub tested: Option<&'a Scenario>,
+    /// The sizing table.
+    pub sizing: &'a Sizing,
+    /// Use of the storage.
+    pub storage: &'a Storage,
+    /// Needs of the fullest server.
+    pub needs: [&'a ServerNeed; 2],
+    /// Why a derived number of databases is what it is.
+    pub derived: Option<String>,
+}
+
 /// All checks of a plan.
-pub fn checks(
-    inputs: &Inputs<'_>,
-    layout: &Layout,
-    failures: &Failures,
-    tested: Option<&Scenario>,
-    storage: &Storage,
-    needs: [&ServerNeed; 2],
-) -> Vec<Check> {
+pub fn checks(findings: &Findings<'_>) -> Vec<Check> {
+    let Findings { inputs, layout, failures, sizing, storage, .. } = *findings;
     let mut checks = Vec::new();
-    let mut judge = |name, holds: bool, detail: String| {
-        checks.push(Check { name, outcome: if holds { Outcome::Pass } else { Outcome::Fail }, detail });
+    let mut judge = |name, outcome, detail: String| checks.push(Check { name, outcome, detail });
+    placement(inputs, layout, failures, &mut |name, holds, detail| judge(name, of(holds), detail));
+    named_failures(findings, &mut |name, holds, detail| judge(name, of(holds), detail));
+    let too_large = database_too_large(inputs, sizing);
+    judge(
+        "database size",
+        of(too_large.is_none()),
+        too_large.unwrap_or_else(|| {
+            let most = inputs.largest_database_gb();
+            format!("databases of {:.0} GB, {most:.0} GB is the most", sizing.database_gb)
+        }),
+    );
+    servers_suffice(inputs, findings.needs, &mut judge);
+    storage_fits(inputs, storage, &mut judge);
+    for enclosure in &storage.enclosures {
+        if let Some(bays) = enclosure.bays {
+            let disks = enclosure.database_disks + enclosure.other_disks;
+            let detail = format!("{}: {disks} disks in {bays} bays", enclosure.name);
+            judge("enclosure bays", of(disks <= bays), detail);
+        }
+    }
+    notes(findings, &mut checks);
+    checks
+}
+
+/// The checks in a sentence: what failed, and what could not be judged.
+pub fn verdict(checks: &[Check]) -> String {
+    let names = |outcome: Outcome| {
+        let mut names: Vec<&str> =
+            checks.iter().filter(|check| check.outcome == outcome).map(|check| check.name).collect();
+        names.dedup();
+        names.join(", ")
     };
+    let (failed, open) = (names(Outcome::Fail), names(Outcome::NotJudged));
+    match (failed.as_str(), open.as_str()) {
+        ("", "") => "The plan holds.".into(),
+        ("", open) => format!("The plan holds as far as it can be judged; not judged: {open}."),
+        (failed, "") => format!("The plan fails: {failed}."),
+        (failed, open) => format!("The plan fails: {failed}; not judged: {open}."),
+    }
+}
+
+fn of(holds: bool) -> Outcome {
+    if holds { Outcome::Pass } else { Outcome::Fail }
+}
+
+/// A sentence about databases that are larger than the plan accepts.
+pub fn database_too_large(inputs: &Inputs<'_>, sizing: &Sizing) -> Option<String> {
+    let (gb, most) = (sizing.database_gb, inputs.largest_database_gb());
+    // Bits that arithmetic leaves are no gigabyte.
+    (gb > most * (1.0 + 1e-9)).then(|| {
+        let by = match inputs.max_database_gb {
+            Some(_) => "max_database_gb allows".to_owned(),
+            None if inputs.copies() > 1 => format!("is recommended with {} copies", inputs.copies()),
+            None => "is recommended with one copy".to_owned(),
+        };
+        format!("databases of {gb:.0} GB, at most {most:.0} GB {by}: more databases are needed")
+    })
+}
+
+/// Every named failure, the one under test first, must leave every database active.
+fn named_failures(findings: &Findings<'_>, judge: Judge<'_>) {
+    let databases = findings.layout.databases.len();
+    for (index, one) in findings.failures.named().enumerate() {
+        let is_tested = index == 0 && findings.tested.is_some();
+        let name = if is_tested { "failure under test" } else { "named failure" };
+        let loss = one.loss(databases);
+        let said = loss.as_deref().unwrap_or("every database stays active");
+        judge(name, loss.is_none(), format!("{}: {said}", one.label));
+    }
+}
+
+fn storage_fits(
+    inputs: &Inputs<'_>,
+    storage: &Storage,
+    judge: &mut dyn FnMut(&'static str, Outcome, String),
+) {
+    let (misfits, mut unknowns) = (storage.misfits(), storage.unknowns(inputs.solution));
+    if storage.volumes.is_empty() {
+        unknowns.push("no volume is described ([[volume]])".into());
+    }
+    if !misfits.is_empty() {
+        judge("storage fits", Outcome::Fail, misfits.join("; "));
+    }
+    if !unknowns.is_empty() {
+        judge("storage fits", Outcome::NotJudged, unknowns.join("; "));
+    }
+    if misfits.is_empty() && unknowns.is_empty() {
+        judge("storage fits", Outcome::Pass, "every volume and pool has the space and the I/O".into());
+    }
+}
+
+fn placement(inputs: &Inputs<'_>, layout: &Layout, failures: &Failures, judge: Judge<'_>) {
     let held: Vec<Held> = (0..inputs.servers.len())
         .map(|server| {
             let here = |copy: &crate::layout::CopyPlace| usize::from(copy.server) == server;
@@ -76,7 +183,7 @@ pub fn checks(
             Some(database) => format!("`{}` has two copies on one server", database.name),
         },
     );
-    copies_wished(inputs, layout, &mut judge);
+    copies_wished(inputs, layout, judge);
     let (fullest, mixed) = volume_balance(inputs, layout);
     judge(
         "databases per volume",
@@ -91,14 +198,14 @@ pub fn checks(
             mixed.0, mixed.1
         ),
     );
-    balance(inputs, &held, &mut judge);
+    balance(inputs, &held, judge);
     let most = held.iter().map(|held| held.copies).max().unwrap_or(0);
     judge(
         "databases per server",
         most <= MAX_MOUNTED as usize,
         format!("at most {most} copies on a server, {MAX_MOUNTED} can be mounted"),
     );
-    enclosures_apart(inputs, layout, &mut judge);
+    enclosures_apart(inputs, layout, judge);
     let normal = &failures.scenarios[0];
     judge(
         "every database is active",
@@ -109,34 +216,6 @@ pub fn checks(
             layout.databases.len()
         ),
     );
-    if let Some(tested) = tested {
-        let gone = tested.lost_databases;
-        judge("failure under test", gone == 0, format!("{}: {gone} databases without a copy", tested.label));
-    }
-    servers_suffice(inputs, needs, &mut judge);
-    let misfits: Vec<String> =
-        storage.volumes.iter().chain(&storage.pools).flat_map(|used| used.misfits()).collect();
-    judge(
-        "storage fits",
-        misfits.is_empty(),
-        if misfits.is_empty() {
-            "every volume and pool has the space and the I/O".into()
-        } else {
-            misfits.join("; ")
-        },
-    );
-    for enclosure in &storage.enclosures {
-        if let Some(bays) = enclosure.bays {
-            let disks = enclosure.database_disks + enclosure.other_disks;
-            judge(
-                "enclosure bays",
-                disks <= bays,
-                format!("{}: {disks} disks in {bays} bays", enclosure.name),
-            );
-        }
-    }
-    notes(inputs, failures, storage, &mut checks);
-    checks
 }
 
 type Judge<'a> = &'a mut dyn FnMut(&'static str, bool, String);
@@ -239,34 +318,56 @@ fn enclosures_apart(inputs: &Inputs<'_>, layout: &Layout, judge: Judge<'_>) {
     );
 }
 
-fn servers_suffice(inputs: &Inputs<'_>, needs: [&ServerNeed; 2], judge: Judge<'_>) {
+fn servers_suffice(
+    inputs: &Inputs<'_>,
+    needs: [&ServerNeed; 2],
+    judge: &mut dyn FnMut(&'static str, Outcome, String),
+) {
     /// Share of the processor that the worst failure may use.
     const MOST_CPU: f64 = 0.8;
-    let cpu = needs.iter().filter_map(|need| need.cpu_share).reduce(f64::max);
-    if let Some(cpu) = cpu {
-        judge(
-            "processor",
-            cpu <= MOST_CPU,
-            format!("{:.0} % used in the worst failure, 80 % allowed", cpu * 100.0),
-        );
+    if let Some(cpu) = needs.iter().filter_map(|need| need.cpu_share).reduce(f64::max) {
+        let detail = format!("{:.0} % used in the worst failure, 80 % allowed", cpu * 100.0);
+        judge("processor", of(cpu <= MOST_CPU), detail);
     }
     let memory = needs.iter().filter_map(|need| need.memory_gb).reduce(f64::max);
     let least = inputs.servers.iter().filter_map(|server| server.memory_gib).reduce(f64::min);
     if let (Some(need), Some(there)) = (memory, least) {
-        judge("memory", need <= there, format!("{need:.0} GB are needed, {there:.0} GB are there"));
+        judge("memory", of(need <= there), format!("{need:.0} GB are needed, {there:.0} GB are there"));
+    }
+    // Before Exchange 2013 neither is sized.
+    if needs.iter().all(|need| need.mcycles.is_none()) {
+        return;
+    }
+    let mut unknown = |name, key: &str, says: &dyn Fn(&ServerInput) -> bool| {
+        let silent = inputs.servers.iter().filter(|server| !says(server)).count();
+        if silent > 0 {
+            let detail = format!("{silent} of {} servers do not say {key}", inputs.servers.len());
+            judge(name, Outcome::NotJudged, detail);
+        }
+    };
+    unknown("processor", "specint_rate", &|server| server.specint_rate.is_some());
+    if inputs.profile.multi_role {
+        unknown("memory", "cores and memory_gib", &|server| {
+            server.cores.is_some() && server.memory_gib.is_some()
+        });
+    } else {
+        unknown("memory", "memory_gib", &|server| server.memory_gib.is_some());
     }
 }
 
-fn notes(inputs: &Inputs<'_>, failures: &Failures, storage: &Storage, checks: &mut Vec<Check>) {
+fn notes(findings: &Findings<'_>, checks: &mut Vec<Check>) {
+    let Findings { inputs, failures, storage, .. } = *findings;
     let mut note = |name, detail| checks.push(Check { name, outcome: Outcome::Note, detail });
-    if inputs.profile.logs_per_day <= 0.0 {
-        note("logs", "the messages per day are not given, so only moved mailboxes count as logs".into());
+    let profile = inputs.solution.file.profile.as_ref();
+    for doubt in profile.map(doubts).unwrap_or_default() {
+        note("doubtful figure", doubt);
     }
-    for pool in storage.pools.iter().filter(|pool| pool.iops > 0.0 && pool.disk_iops.is_none()) {
-        note(
-            "I/O",
-            format!("{}: its I/O does not follow from its disks, the tests have to show it", pool.name),
-        );
+    if let Some(reason) = &findings.derived {
+        note("number of databases", format!("{} databases: {reason}", findings.sizing.databases));
+    }
+    if profile.is_some_and(|profile| profile.messages_per_day.is_none()) && inputs.profile.logs_per_day <= 0.0
+    {
+        note("logs", "the messages per day are not given, so only moved mailboxes count as logs".into());
     }
     for used in storage.volumes.iter().chain(&storage.pools) {
         if let Some(share) = used.iops_share_rebuilding.filter(|&share| share > 1.0) {

@@ -62,8 +62,10 @@ pub struct Scenario {
     pub lost_servers: u32,
     /// Active databases per server.
     pub active: Vec<u32>,
-    /// Databases without a copy.
+    /// Databases that are active nowhere.
     pub lost_databases: u32,
+    /// Databases of which no copy is left; the rest of `lost_databases` keep one that may not be active.
+    pub lost_data: u32,
     /// Active databases on the fullest server.
     pub worst_active: u32,
     /// Active databases on the fullest volume.
@@ -71,6 +73,19 @@ pub struct Scenario {
     /// The copy of each database that is active, by preference from 0.
     #[serde(skip)]
     pub active_copy: Vec<Option<u8>>,
+}
+
+impl Scenario {
+    /// What the failure takes of so many databases; `None` when every database is active after it.
+    pub fn loss(&self, databases: usize) -> Option<String> {
+        let without_service = self.lost_databases.saturating_sub(self.lost_data);
+        let parts =
+            [(self.lost_data, "have no copy left"), (without_service, "keep a copy that may not be active")];
+        let parts = parts.into_iter().filter(|&(count, _)| count > 0);
+        let said: Vec<String> =
+            parts.map(|(count, what)| format!("{count} of {databases} databases {what}")).collect();
+        (!said.is_empty()).then(|| said.join(", "))
+    }
 }
 
 /// All failures of a kind, or one named set.
@@ -88,6 +103,8 @@ pub struct Class {
     pub worst_volume: u32,
     /// Most databases lost.
     pub lost_databases: u32,
+    /// Most databases of which no copy is left.
+    pub lost_data: u32,
     /// The failure that `worst_active` comes from.
     pub worst: String,
 }
@@ -110,6 +127,29 @@ pub struct Failures {
 }
 
 impl Failures {
+    /// The failures that the user named.
+    pub fn named(&self) -> impl Iterator<Item = &Scenario> {
+        self.scenarios.iter().filter(|one| one.kind == Kind::Named)
+    }
+
+    /// One sentence for each kind of failure that takes databases out of service; empty when none does.
+    pub fn losses(&self, databases: usize) -> Vec<String> {
+        let losing = self.classes.iter().filter(|class| class.lost_databases > 0);
+        losing
+            .map(|class| {
+                let name = if class.kind == Kind::Named { &class.worst } else { class.kind.label() };
+                let (lost, data) = (class.lost_databases, class.lost_data);
+                let kept =
+                    if data < lost { format!(" ({data} of them with no copy left)") } else { "".into() };
+                format!(
+                    "{name}: {} of {} cases lose databases, at most {lost} of {databases}{kept}",
+                    class.scenarios - class.survived,
+                    class.scenarios
+                )
+            })
+            .collect()
+    }
+
     /// The worst failure that loses no database.
     pub fn worst(&self) -> &Scenario {
         &self.scenarios[self.worst_survived]
@@ -122,6 +162,8 @@ struct Compact {
     copies: Vec<(u8, u32)>,
     /// Where each database starts in `copies`; one more than databases.
     starts: Vec<u32>,
+    /// Servers with a copy of each database, one that may not be activated included.
+    holders: Vec<u32>,
     slots: usize,
     limits: Option<Vec<u32>>,
     servers: usize,
@@ -144,7 +186,9 @@ impl Compact {
         let off = if inputs.lagged_can_activate { 0 } else { layout.lagged as usize };
         let mut copies = Vec::new();
         let mut starts = vec![0];
+        let mut holders = Vec::with_capacity(layout.databases.len());
         for database in &layout.databases {
+            holders.push(mask(database.copies.iter().map(|copy| usize::from(copy.server))));
             let usable = database.copies.len().saturating_sub(off).max(1);
             copies.extend(database.copies[..usable.min(database.copies.len())].iter().map(|copy| {
                 (copy.server, first_slot[usize::from(copy.server)] + u32::from(copy.volume) - 1)
@@ -154,7 +198,7 @@ impl Compact {
         let limited = inputs.servers.iter().any(|server| server.max_active.is_some());
         let limits = limited
             .then(|| inputs.servers.iter().map(|server| server.max_active.unwrap_or(u32::MAX)).collect());
-        Compact { copies, starts, slots: slots as usize, limits, servers }
+        Compact { copies, starts, holders, slots: slots as usize, limits, servers }
     }
 
     fn databases(&self) -> impl Iterator<Item = &[(u8, u32)]> {
@@ -197,6 +241,7 @@ impl Compact {
             lost_servers: lost,
             active,
             lost_databases,
+            lost_data: self.holders.iter().filter(|&&holders| holders & !lost == 0).count() as u32,
             worst_active,
             worst_volume,
             active_copy,
@@ -307,6 +352,7 @@ fn class(kind: Kind, all: &[&Scenario]) -> Class {
         worst_active: worst.map_or(0, |one| one.worst_active),
         worst_volume: judged.iter().map(|one| one.worst_volume).max().unwrap_or(0),
         lost_databases: all.iter().map(|one| one.lost_databases).max().unwrap_or(0),
+        lost_data: all.iter().map(|one| one.lost_data).max().unwrap_or(0),
         worst: worst.map_or_else(String::new, |one| one.label.clone()),
     }
 }

@@ -115,6 +115,8 @@ pub struct Inputs<'a> {
     pub databases_per_volume: u32,
     /// Databases per volume of the sizing table.
     pub sized_databases_per_volume: u32,
+    /// Largest database in GB that the file allows, if it says so.
+    pub max_database_gb: Option<f64>,
     /// Template of the database names.
     pub database_name: String,
     /// Copies in the home site, then in the sites after it.
@@ -156,6 +158,7 @@ impl<'a> Inputs<'a> {
             symmetric: dag.symmetric.unwrap_or(false),
             databases_per_volume,
             sized_databases_per_volume: positive(solution, "dag.sized_databases_per_volume", sized, 1, 100)?,
+            max_database_gb: dag.max_database_gb,
             database_name: dag.database_name.unwrap_or_else(|| "DB{n}".into()),
             copies_per_site: copies.per_site.clone(),
             lagged: copies.lagged.unwrap_or(0),
@@ -184,6 +187,11 @@ impl<'a> Inputs<'a> {
     /// Copies of each database.
     pub fn copies(&self) -> u32 {
         self.copies_per_site.iter().sum()
+    }
+
+    /// Largest database in GB that the plan accepts.
+    pub fn largest_database_gb(&self) -> f64 {
+        self.max_database_gb.unwrap_or_else(|| formula::largest_database_gb(self.copies()))
     }
 
     /// Copies that may be activated.

@@ -14,6 +14,8 @@
 
 mod bound;
 mod check;
+mod derive;
+mod doubt;
 mod failure;
 pub mod formula;
 mod growth;
@@ -62,6 +64,12 @@ pub struct Plan {
     pub schema_version: u32,
     /// Name of the solution.
     pub solution: String,
+    /// No check failed.
+    pub passed: bool,
+    /// The same in a sentence, with the checks that failed or could not be judged.
+    pub verdict: String,
+    /// One sentence for each kind of failure that takes databases out of service.
+    pub losses: Vec<String>,
     /// Generation of Exchange.
     pub exchange: u32,
     /// Mailboxes in the environment.
@@ -86,8 +94,6 @@ pub struct Plan {
     pub targets: Targets,
     /// The checks.
     pub checks: Vec<Check>,
-    /// No check failed.
-    pub passed: bool,
     /// Failures of the layout.
     pub failures: Failures,
     /// Copies on servers and volumes.
@@ -111,10 +117,13 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let inputs = Inputs::of(solution)?;
     storage::resolve(&inputs)?;
     let imported = layout::import(&inputs)?;
-    let databases = match (&imported, inputs.wished_databases) {
-        (Some(layout), _) => layout.databases.len() as u32,
-        (None, Some(databases)) => databases,
-        (None, None) => affordable(&inputs, storage::databases_from_storage(&inputs)?)?,
+    let (databases, derived) = match (&imported, inputs.wished_databases) {
+        (Some(layout), _) => (layout.databases.len() as u32, None),
+        (None, Some(databases)) => (databases, None),
+        (None, None) => {
+            let derived = derive::databases(&inputs)?;
+            (affordable(&inputs, &derived)?, Some(derived.reason))
+        }
     };
     let layout = match imported {
         Some(layout) => layout,
@@ -125,22 +134,36 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let sizing = sizing::size(&inputs, databases, &bound, separate_logs);
     let under_test = solution.file.under_test.as_ref().map(|part| part.failed.as_slice()).unwrap_or_default();
     let failures = failure::failures(&inputs, &layout, &named_failures(&inputs, under_test, named)?);
-    let tested = failures.scenarios.iter().find(|one| one.kind == Kind::Named && !under_test.is_empty());
+    let tested = failures.named().next().filter(|_| !under_test.is_empty());
     let worst = failures.worst();
+    // A named failure may load a server more than any that is enumerated.
+    let named_active = failures.named().filter(|one| one.lost_databases == 0).map(|one| one.worst_active);
+    let worst_active = named_active.fold(worst.worst_active, u32::max);
     let server_by_layout = sizing::server_need(
         &inputs,
         sizing.mailboxes_per_database,
         f64::from(layout.most_copies(inputs.servers.len())),
-        f64::from(worst.worst_active),
+        f64::from(worst_active),
     );
     let worst_volume =
         failures.classes.iter().filter(|class| class.survived > 0).map(|class| class.worst_volume).max();
     let storage = storage::fit(&inputs, &sizing, &layout, worst_volume.unwrap_or(0))?;
-    let needs = [&sizing.server, &server_by_layout];
-    let checks = check::checks(&inputs, &layout, &failures, tested, &storage, needs);
+    let checks = check::checks(&check::Findings {
+        inputs: &inputs,
+        layout: &layout,
+        failures: &failures,
+        tested,
+        sizing: &sizing,
+        storage: &storage,
+        needs: [&sizing.server, &server_by_layout],
+        derived,
+    });
     Ok(Plan {
         schema_version: PLAN_SCHEMA,
         solution: solution.file.solution.name.clone(),
+        passed: checks.iter().all(|check| check.outcome != Outcome::Fail),
+        verdict: check::verdict(&checks),
+        losses: failures.losses(layout.databases.len()),
         exchange: inputs.profile.generation.year(),
         mailboxes: inputs.profile.mailboxes as u64,
         dags: inputs.dags,
@@ -156,7 +179,6 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
             .collect(),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
         growth: growth::growth(&inputs, &sizing, &storage)?,
-        passed: checks.iter().all(|check| check.outcome != Outcome::Fail),
         sizing,
         bound,
         server_by_layout,
@@ -168,7 +190,8 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
 }
 
 /// Refuses a number of databases that no group can mount.
-fn affordable(inputs: &Inputs<'_>, databases: u32) -> Result<u32> {
+fn affordable(inputs: &Inputs<'_>, derived: &derive::Derived) -> Result<u32> {
+    let databases = derived.databases;
     if databases <= inputs::MAX_DATABASES {
         return Ok(databases);
     }

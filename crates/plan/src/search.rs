@@ -52,7 +52,7 @@ pub struct Wish {
     pub databases_per_volume: Vec<u32>,
     /// Protection and number of disks of a volume.
     pub volume: Vec<VolumeKind>,
-    /// Largest database in GB; 2,048 when not given.
+    /// Largest database in GB; as in a plan when not given.
     pub max_database_gb: Option<f64>,
     /// Share of capacity, I/O and processor that may be used, in percent; 100 when not given.
     pub max_use_percent: Option<f64>,
@@ -500,7 +500,7 @@ impl<'a> Searcher<'a> {
         inputs.sized_databases_per_volume = per_volume;
         equip(inputs, kind);
         let sized = sizing::size(inputs, databases, &known, self.separate_logs);
-        let most_gb = wish.max_database_gb.unwrap_or(2048.0);
+        let most_gb = wish.max_database_gb.unwrap_or_else(|| inputs.largest_database_gb());
         if sized.database_gb > most_gb {
             let text = format!("databases of {:.0} GB, {most_gb:.0} GB is the most", sized.database_gb);
             return Err(Refusal("database size", text));

@@ -168,7 +168,7 @@ fn spindle(disk: &Disk) -> (Option<f64>, Option<f64>) {
 }
 
 /// Whether an entry describes volumes of this host.
-fn lies_on(volume: &Volume, host: &str) -> bool {
+pub(crate) fn lies_on(volume: &Volume, host: &str) -> bool {
     volume.host.as_deref().is_none_or(|pattern| name_matches(pattern, host))
 }
 
@@ -203,43 +203,6 @@ pub fn volume_disks(solution: &Solution, entry: usize) -> Result<Option<DiskSet>
     let mut set = DiskSet::new(disk, disks, volume.raid, disks);
     set.formatted_gib = volume.capacity_gib.unwrap_or(set.formatted_gib);
     Ok(Some(set))
-}
-
-/// How many databases the storage asks for, when the file does not say.
-pub fn databases_from_storage(inputs: &Inputs<'_>) -> Result<u32> {
-    let solution = inputs.solution;
-    let missing = |what: &str| {
-        let message =
-            format!("the number of databases is not given and does not follow from the storage: {what}");
-        solution.error("dag", message, Some("add databases to [dag]".into()))
-    };
-    let Some(entry) = solution.file.volume.iter().position(|volume| volume.role == Role::Database) else {
-        return Err(missing("no volume for databases is described"));
-    };
-    let disks =
-        volume_disks(solution, entry)?.ok_or_else(|| missing("the volume has no disks of its own"))?;
-    let iops = disks
-        .front_end_iops(inputs.profile.read_share)
-        .ok_or_else(|| missing("the I/O of its disks is not known"))?;
-    Ok(databases_for(inputs, disks.formatted_gib, iops, inputs.databases_per_volume))
-}
-
-/// Databases of a group on volumes of this size and speed.
-pub fn databases_for(inputs: &Inputs<'_>, formatted_gib: f64, front_end_iops: f64, per_volume: u32) -> u32 {
-    let profile = &inputs.profile;
-    let v = f64::from(per_volume);
-    let factor = formula::index_factor(profile.index_percent, profile.merge_percent, v);
-    let most_gb = formula::max_database_gb(formatted_gib, profile.free_percent, v, factor);
-    let by_io = formula::mailboxes_by_io(front_end_iops, profile.iops_with_headroom, v);
-    let by_capacity = formula::mailboxes_by_capacity(most_gb, profile.mailbox_mb);
-    let needed = formula::databases_needed(inputs.mailboxes_per_dag(), by_io, by_capacity).min(1e6) as u32;
-    if !inputs.symmetric {
-        return needed;
-    }
-    let sites = inputs.active_sites().count() as u32;
-    let largest =
-        inputs.active_sites().map(|site| inputs.sites[site].servers.len() as u32).max().unwrap_or(1);
-    formula::even_databases(needed, largest, sites)
 }
 
 /// Fits the layout on the storage of the file.
@@ -424,7 +387,38 @@ fn used(
     }
 }
 
+impl Storage {
+    /// Sentences about what does not fit; empty when all does.
+    pub fn misfits(&self) -> Vec<String> {
+        self.volumes.iter().chain(&self.pools).flat_map(Use::misfits).collect()
+    }
+
+    /// Sentences about what cannot be judged because the file does not say it; empty when it says everything.
+    pub fn unknowns(&self, solution: &Solution) -> Vec<String> {
+        // Parts of a pool are judged with it.
+        let own = self.volumes.iter().filter(|used| solution.file.volume[used.entry].pool.is_none());
+        own.filter_map(|used| used.unknown("capacity_gib, or disk"))
+            .chain(self.pools.iter().filter_map(|used| used.unknown("random_iops of its disk")))
+            .collect()
+    }
+}
+
 impl Use {
+    /// What is not known of it although the plan needs it, and the keys that would say so.
+    fn unknown(&self, keys: &str) -> Option<String> {
+        let space = self.needed_gib > 0.0 && self.capacity_share.is_none();
+        let logs_alone = self.role == "log" && self.log_share.is_none();
+        let io = (self.iops > 0.0 && self.iops_share.is_none()) || logs_alone;
+        let what = match (space, io) {
+            (true, true) => "its space and its I/O",
+            (true, false) => "its space",
+            (false, true) => "its I/O",
+            (false, false) => return None,
+        };
+        let keys = if space { keys } else { "random_iops and sequential_iops of its disk" };
+        Some(format!("{}: {what} are not known ({keys})", self.name))
+    }
+
     /// Sentences about what does not fit; empty when all does.
     pub fn misfits(&self) -> Vec<String> {
         let mut sentences: Vec<String> = self.advice.iter().cloned().collect();
@@ -452,6 +446,9 @@ impl Use {
                 self.back_end_iops,
                 self.disks.max(1)
             ));
+        }
+        if let Some(share) = self.log_share.filter(|&share| self.role == "log" && share > 1.0) {
+            sentences.push(format!("{name}: log writes are {share:.2} times what the disks give"));
         }
         sentences
     }

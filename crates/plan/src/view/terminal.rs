@@ -47,7 +47,9 @@ fn head(out: &mut String, plan: &Plan) -> Written {
         plan.sizing.iops_per_mailbox_with_headroom,
         plan.sizing.mailbox_mb,
         plan.sizing.logs_per_mailbox_day,
-    )
+    )?;
+    wrapped(out, &plan.verdict)?;
+    plan.losses.iter().try_for_each(|loss| wrapped(out, &format!("Loses service - {loss}")))
 }
 
 fn title(out: &mut String, text: &str) -> Written {
@@ -281,16 +283,13 @@ fn checks(out: &mut String, plan: &Plan) -> Written {
         let mark = match check.outcome {
             Outcome::Pass => "pass",
             Outcome::Fail => "FAIL",
+            Outcome::NotJudged => "not judged",
             Outcome::Note => "note",
         };
         wrapped(out, &format!("{mark}  {}: {}", check.name, check.detail))?;
     }
-    let failed = plan.checks.iter().filter(|check| check.outcome == Outcome::Fail).count();
-    match failed {
-        0 => writeln!(out, "\nThe plan holds."),
-        1 => writeln!(out, "\nThe plan fails: one check."),
-        _ => writeln!(out, "\nThe plan fails: {failed} checks."),
-    }
+    writeln!(out)?;
+    wrapped(out, &plan.verdict)
 }
 
 fn counted(count: u32, one: &str, many: &str) -> String {
