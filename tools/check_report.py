@@ -730,7 +730,9 @@ def check_statistics(run, test, report, window, name):
 
     def timed(row):
         seconds = row["elapsed_ms"] / 1e3
-        return {"bytes": row["bytes"], "elapsed_s": seconds, "mib_per_s": row["bytes"] / MIB / seconds if seconds else None}
+        there = row["bytes_expected"] if "bytes_expected" in row.keys() else None
+        return {"bytes": row["bytes"], "bytes_expected": there, "read_share": row["bytes"] / there if there else None,
+                "elapsed_s": seconds, "mib_per_s": row["bytes"] / MIB / seconds if seconds else None}
 
     for ours, theirs in stored("database_size", report["sizes"]):
         same_row(f"sizes: {name}", theirs, bytes_before=ours["bytes_before"], bytes_after=ours["bytes_after"], **place(ours))

@@ -303,10 +303,10 @@ class Check:
             [*self.origin(c), num(c["files"], 0) if c["files"] else "",
              *(num(c[key], 0) for key in ["pages", "uninitialised_pages", "bad_pages", "correctable_pages",
                                           "wrong_number_pages"]),
-             size(c["bytes"]), f"{num(c['elapsed_s'], 1)} s", num(c["mib_per_s"], 1)] for c in test["checksums"]])
+             size(c["bytes"]), percent(c["read_share"]), f"{num(c['elapsed_s'], 1)} s", num(c["mib_per_s"], 1)] for c in test["checksums"]])
         restore = test["kind"] == "restore"
         self.table(section, "Restore" if restore else "Backup", [
-            [*self.origin(b), size(b["bytes"]), f"{num(b['elapsed_s'], 1)} s", num(b["mib_per_s"], 1),
+            [*self.origin(b), size(b["bytes"]), percent(b["read_share"]), f"{num(b['elapsed_s'], 1)} s", num(b["mib_per_s"], 1),
              b["destination"] or "nowhere: read only"] for b in test["backups"]])
         self.table(section, "Replay of the logs since the backup" if restore else "Soft recovery", [
             [*self.origin(r), num(r["logs"], 0), f"{num(r['elapsed_s'], 1)} s", num(r["s_per_log"], 3),

@@ -16,7 +16,7 @@ use crate::host::{OpenOptions, ShardState};
 use crate::init::make_folders;
 use crate::load::Mode;
 use crate::running::Campaign;
-use crate::verdict::Rule;
+use crate::verdict::{Coverage, Rule};
 
 /// The published backup reads 256 KiB at a time with up to two reads outstanding per database.
 const STREAM: StreamConfig = StreamConfig { read_bytes: 256 << 10, depth: 2 };
@@ -123,9 +123,18 @@ impl Campaign<'_> {
             self.deployment.instances.iter().zip(restored)
         {
             for (database, (bytes, elapsed_ms)) in instance.databases.iter().zip(copies) {
+                let bytes_expected = Some(bytes);
                 let origin = Origin::database(self.host_name(), &instance.name, &database.name);
                 let path = copy_path(spec.backup_dir.as_deref(), &database.dir, &database.name, RESTORED);
-                self.record(Backup { test: ordinal, origin, destination: Some(path), bytes, elapsed_ms })?;
+                let destination = Some(path);
+                self.record(Backup {
+                    test: ordinal,
+                    origin,
+                    destination,
+                    bytes,
+                    bytes_expected,
+                    elapsed_ms,
+                })?;
             }
             let origin = Origin::instance(self.host_name(), &instance.name);
             let logs = u64::from(report.logs_replayed);
@@ -160,6 +169,7 @@ impl Campaign<'_> {
         reports: Vec<Vec<BackupReport>>,
         to: Option<&TestSpec>,
     ) -> Result<(), CampaignError> {
+        let mut coverage = Coverage::default();
         for (instance, reports) in self.deployment.instances.iter().zip(reports) {
             for (database, report) in instance.databases.iter().zip(reports) {
                 let origin = Origin::database(self.host_name(), &instance.name, &database.name);
@@ -171,27 +181,30 @@ impl Campaign<'_> {
                     origin: origin.clone(),
                     destination,
                     bytes: report.bytes,
+                    bytes_expected: Some(report.bytes_there),
                     elapsed_ms,
                 })?;
                 let found = ChecksumReport {
                     findings: report.findings,
                     bytes: report.bytes,
+                    bytes_there: report.bytes_there,
                     seconds: report.seconds,
                 };
-                self.judge_pages(test, origin, &found)?;
+                coverage.add(self.judge_pages(test, origin, &found)?);
             }
         }
-        Ok(())
+        self.judge_coverage(test, coverage)
     }
 
     fn judge_copies(&mut self, test: u32, reports: Vec<Vec<ChecksumReport>>) -> Result<(), CampaignError> {
+        let mut coverage = Coverage::default();
         for (instance, reports) in self.deployment.instances.iter().zip(reports) {
             for (database, report) in instance.databases.iter().zip(reports) {
                 let origin = Origin::database(self.host_name(), &instance.name, &database.name);
-                self.judge_pages(test, origin, &report)?;
+                coverage.add(self.judge_pages(test, origin, &report)?);
             }
         }
-        Ok(())
+        self.judge_coverage(test, coverage)
     }
 }
 

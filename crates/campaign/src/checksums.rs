@@ -8,7 +8,7 @@ use solution::TestSpec;
 use crate::error::CampaignError;
 use crate::host::{OpenOptions, ShardState};
 use crate::running::{Campaign, Logs, Running};
-use crate::verdict::judge_none;
+use crate::verdict::{Coverage, judge_none};
 
 /// The published checksum reads 64 KiB at a time with about 30 reads outstanding per database.
 const STREAM: StreamConfig = StreamConfig { read_bytes: 64 << 10, depth: 30 };
@@ -42,17 +42,28 @@ impl Campaign<'_> {
             .await
         };
         let reports = self.watch_within(&mut test, spec.limit_s, job).await?;
+        let mut coverage = None;
         for (instance, reports) in self.deployment.instances.iter().zip(reports) {
             let Some(reports) = reports else {
                 self.pass_by(ordinal, &instance.name)?;
                 continue;
             };
+            let all = coverage.get_or_insert_with(Coverage::default);
             for (database, report) in instance.databases.iter().zip(reports) {
                 let origin = Origin::database(self.host_name(), &instance.name, &database.name);
-                self.judge_pages(ordinal, origin, &report)?;
+                all.add(self.judge_pages(ordinal, origin, &report)?);
             }
         }
+        if let Some(coverage) = coverage {
+            self.judge_coverage(ordinal, coverage)?;
+        }
         self.end(test).await
+    }
+
+    /// Judges how much of the databases a test has read.
+    pub fn judge_coverage(&mut self, test: u32, coverage: Coverage) -> Result<(), CampaignError> {
+        let text = "every page of every database was read and verified";
+        self.judge(coverage.judge(test, Origin::host(self.host_name()), "pages_verified", text))
     }
 
     /// Databases that an earlier run has not closed, and whose logs soft recovery wants to replay: till then nobody can tell
@@ -91,13 +102,13 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Keeps and judges what a check of a database found.
+    /// Keeps and judges what a check of a database found, and gives how much of it was read.
     pub fn judge_pages(
         &mut self,
         test: u32,
         origin: Origin,
         report: &ChecksumReport,
-    ) -> Result<(), CampaignError> {
+    ) -> Result<Coverage, CampaignError> {
         let findings = &report.findings;
         for (page, reason) in findings.list.iter().take(10) {
             let place = origin.database.as_deref().unwrap_or_default();
@@ -113,10 +124,13 @@ impl Campaign<'_> {
             correctable_pages: findings.correctable,
             wrong_number_pages: findings.wrong_number,
             bytes: report.bytes,
+            bytes_expected: Some(report.bytes_there),
             elapsed_ms: (report.seconds * 1e3).round() as u64,
         })?;
         let bad = findings.bad + findings.correctable + findings.wrong_number;
-        self.judge(judge_none(test, origin, "bad_pages", BAD_PAGES, bad))
+        let coverage = Coverage { read: report.bytes, there: report.bytes_there };
+        self.judge(coverage.limit(judge_none(test, origin, "bad_pages", BAD_PAGES, bad)))?;
+        Ok(coverage)
     }
 
     /// The newest closed logs of every instance.
@@ -165,15 +179,16 @@ impl Campaign<'_> {
             correctable_pages: 0,
             wrong_number_pages: 0,
             bytes: report.bytes,
+            bytes_expected: Some(u64::from(report.logs_there) * log_file_bytes),
             elapsed_ms: (report.seconds * 1e3).round() as u64,
         })?;
-        let verdict = judge_none(
-            test,
-            origin,
-            "bad_logs",
-            "closed log is damaged or out of its chain",
-            report.bad.len() as u64,
-        );
+        let what = match report.logs_there {
+            there if there > report.logs => {
+                format!("closed log of the newest {files} of {there} is damaged or out of its chain")
+            }
+            _ => "closed log is damaged or out of its chain".to_owned(),
+        };
+        let verdict = judge_none(test, origin, "bad_logs", &what, report.bad.len() as u64);
         // With circular logging there may be no closed log left: nothing is wrong then, but nothing is proved either.
         let outcome = if files == 0 { Outcome::Info } else { verdict.outcome };
         self.judge(Verdict { outcome, ..verdict })

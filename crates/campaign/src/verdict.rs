@@ -185,6 +185,52 @@ pub fn judge_none(test: u32, origin: Origin, rule_name: &str, what: &str, seen: 
     rule.judge(test, origin, Some(seen as f64), 0.0)
 }
 
+/// How much a test read of what was there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Bytes read and verified.
+    pub read: u64,
+    /// Bytes that were there when the test began.
+    pub there: u64,
+}
+
+impl Coverage {
+    /// Adds what was read elsewhere.
+    pub fn add(&mut self, other: Coverage) {
+        self.read += other.read;
+        self.there += other.there;
+    }
+
+    /// Whether nothing was left out.
+    pub fn is_whole(self) -> bool {
+        self.read >= self.there
+    }
+
+    /// Share that was read; `None` if nothing was there.
+    pub fn percent(self) -> Option<f64> {
+        (self.there > 0).then(|| 100.0 * self.read as f64 / self.there as f64)
+    }
+
+    /// Judges a claim about everything that was there: what was left out is not proved, and blames no storage.
+    pub fn judge(self, test: u32, origin: Origin, rule_name: &str, text: &str) -> Verdict {
+        let rule = Rule { name: rule_name, text: text.into(), comparison: Comparison::AtLeast, unit: "%" };
+        let outcome = if self.is_whole() { Outcome::Pass } else { Outcome::Unproved };
+        Verdict { outcome, ..rule.judge(test, origin, self.percent(), 100.0) }
+    }
+
+    /// What becomes of the verdict that nothing is bad: it holds only if everything was read.
+    pub fn limit(self, verdict: Verdict) -> Verdict {
+        match self.percent() {
+            Some(percent) if !self.is_whole() && verdict.outcome == Outcome::Pass => Verdict {
+                text: format!("{}: only {percent:.1} % was read", verdict.text),
+                outcome: Outcome::Unproved,
+                ..verdict
+            },
+            _ => verdict,
+        }
+    }
+}
+
 /// Whether every rule that was to be judged holds.
 pub fn all_pass(verdicts: &[Verdict]) -> bool {
     verdicts.iter().all(|verdict| matches!(verdict.outcome, Outcome::Pass | Outcome::Info))

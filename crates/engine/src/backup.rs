@@ -25,6 +25,8 @@ pub struct BackupReport {
     pub findings: PageFindings,
     /// Bytes read.
     pub bytes: u64,
+    /// Bytes of the file when the backup began.
+    pub bytes_there: u64,
     /// Time it took.
     pub seconds: f64,
     /// The first log that a copy needs to be restored.
@@ -91,7 +93,7 @@ impl Instance {
             }
             Ok(report)
         };
-        let mut total = BackupReport::default();
+        let mut total = BackupReport { bytes_there: end, ..BackupReport::default() };
         for report in join_all((0..config.depth.max(1)).map(|_| stream())).await {
             let report = report?;
             total.findings.merge(report.findings);

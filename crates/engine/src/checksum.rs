@@ -53,6 +53,8 @@ pub struct ChecksumReport {
     pub findings: PageFindings,
     /// Bytes read.
     pub bytes: u64,
+    /// Bytes of the file when the check began.
+    pub bytes_there: u64,
     /// Time it took.
     pub seconds: f64,
 }
@@ -62,6 +64,8 @@ pub struct ChecksumReport {
 pub struct LogChecksumReport {
     /// Logs read.
     pub logs: u32,
+    /// Closed logs that were there.
+    pub logs_there: u32,
     /// Logs that are damaged or out of the chain: generation and what is wrong.
     pub bad: Vec<(u32, String)>,
     /// Bytes read.
@@ -105,7 +109,7 @@ pub async fn check_database<'a>(
         }
         Ok::<_, Error>(report)
     };
-    let mut total = ChecksumReport::default();
+    let mut total = ChecksumReport { bytes_there: end, ..ChecksumReport::default() };
     for report in join_all((0..config.depth.max(1)).map(|_| reader())).await {
         let report = report?;
         total.findings.merge(report.findings);
@@ -156,7 +160,8 @@ pub async fn check_logs(
     let files = LogFiles::find(world, &names).await?;
     let segments = config.segments()?;
     let first = files.archives.len().saturating_sub(most);
-    let mut report = LogChecksumReport::default();
+    let mut report =
+        LogChecksumReport { logs_there: files.archives.len() as u32, ..LogChecksumReport::default() };
     let mut previous = None;
     let mut records = Records::new();
     for &generation in &files.archives[first..] {

@@ -506,6 +506,8 @@ pub struct Checksum {
     pub wrong_number_pages: u64,
     /// Bytes read.
     pub bytes: u64,
+    /// Bytes of the database file, or of all closed logs, when the check began; `None` where nobody recorded them.
+    pub bytes_expected: Option<u64>,
     /// Time it took.
     pub elapsed_ms: u64,
 }
@@ -519,8 +521,10 @@ pub struct Backup {
     pub origin: Origin,
     /// File that was written; `None` if the database was only read.
     pub destination: Option<String>,
-    /// Bytes of the database.
+    /// Bytes read of the database.
     pub bytes: u64,
+    /// Bytes of the file that was read, when the backup began; `None` where nobody recorded them.
+    pub bytes_expected: Option<u64>,
     /// Time it took.
     pub elapsed_ms: u64,
 }

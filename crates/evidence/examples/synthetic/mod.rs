@@ -509,6 +509,7 @@ impl Generator<'_> {
                     correctable_pages: 0,
                     wrong_number_pages: 0,
                     bytes: 1 << 40,
+                    bytes_expected: Some(1 << 40),
                     elapsed_ms: elapsed_ms - u64::from(n) * 7,
                 }
                 .into(),
@@ -538,7 +539,9 @@ impl Generator<'_> {
             let origin = self.database_origin(n);
             let name = origin.database.clone().unwrap_or_default();
             let destination = copies.then(|| format!("/srv/backup/{name}.edb"));
-            let row = Backup { test: test.ordinal, origin, destination, bytes: 1 << 40, elapsed_ms };
+            let bytes = 1 << 40;
+            let bytes_expected = Some(bytes);
+            let row = Backup { test: test.ordinal, origin, destination, bytes, bytes_expected, elapsed_ms };
             self.to.record(row.into())?;
         }
         self.end(test)

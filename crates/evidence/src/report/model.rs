@@ -623,6 +623,12 @@ pub struct ChecksumRow {
     pub wrong_number_pages: u64,
     /// Bytes read.
     pub bytes: u64,
+    /// Bytes of the database file, or of all closed logs, when the check began; null where nobody recorded them.
+    #[serde(default)]
+    pub bytes_expected: Option<u64>,
+    /// Bytes read by bytes expected.
+    #[serde(default)]
+    pub read_share: Option<f64>,
     /// Time it took.
     pub elapsed_s: f64,
     /// Bytes by time.
@@ -637,8 +643,14 @@ pub struct BackupRow {
     pub origin: Origin,
     /// File written; null if it was only read.
     pub destination: Option<String>,
-    /// Bytes of the database.
+    /// Bytes read of the database.
     pub bytes: u64,
+    /// Bytes of the file that was read, when the backup began; null where nobody recorded them.
+    #[serde(default)]
+    pub bytes_expected: Option<u64>,
+    /// Bytes read by bytes expected.
+    #[serde(default)]
+    pub read_share: Option<f64>,
     /// Time it took.
     pub elapsed_s: f64,
     /// Bytes by time.

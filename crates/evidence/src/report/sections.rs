@@ -368,6 +368,11 @@ fn mib_per_s(bytes: u64, elapsed_ms: u64) -> Option<f64> {
     (elapsed_ms > 0).then(|| bytes as f64 / MIB / seconds(elapsed_ms))
 }
 
+/// Share of what was there that was read.
+fn read_share(bytes: u64, expected: Option<u64>) -> Option<f64> {
+    expected.filter(|expected| *expected > 0).map(|expected| bytes as f64 / expected as f64)
+}
+
 fn sizes(data: &RunData, test: u32) -> Vec<SizeRow> {
     let rows = data.sizes.iter().filter(|row| row.test == test);
     rows.map(|row| SizeRow {
@@ -426,6 +431,8 @@ fn checksums(data: &RunData, test: u32) -> Vec<ChecksumRow> {
         correctable_pages: row.correctable_pages,
         wrong_number_pages: row.wrong_number_pages,
         bytes: row.bytes,
+        bytes_expected: row.bytes_expected,
+        read_share: read_share(row.bytes, row.bytes_expected),
         elapsed_s: seconds(row.elapsed_ms),
         mib_per_s: mib_per_s(row.bytes, row.elapsed_ms),
     })
@@ -438,6 +445,8 @@ fn backups(data: &RunData, test: u32) -> Vec<BackupRow> {
         origin: row.origin.clone(),
         destination: row.destination.clone(),
         bytes: row.bytes,
+        bytes_expected: row.bytes_expected,
+        read_share: read_share(row.bytes, row.bytes_expected),
         elapsed_s: seconds(row.elapsed_ms),
         mib_per_s: mib_per_s(row.bytes, row.elapsed_ms),
     })

@@ -185,6 +185,16 @@ fn failure(test: &str, rule: &str, verdicts: &[VerdictRow]) -> String {
     format!("{test}: “{}” does not hold: {measured}{share}.", worst.text)
 }
 
+/// What a test that did not read everything says behind the bytes that it read.
+fn of_all(read: u64, expected: Option<u64>) -> String {
+    match expected.filter(|expected| read < *expected) {
+        Some(expected) => {
+            format!(" ({} % of {})", number(100.0 * read as f64 / expected as f64, 1), bytes(expected as f64))
+        }
+        None => String::new(),
+    }
+}
+
 /// What a test did and found.
 pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
     let length = duration(test.window.map_or(test.duration_s, |window| window.duration_s));
@@ -209,9 +219,11 @@ pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
         let bad = sum(|row| row.bad_pages + row.wrong_number_pages);
         let found =
             if bad == 0 { "none is bad".to_owned() } else { format!("{} bad", number(bad as f64, 0)) };
+        let expected = test.checksums.iter().map(|row| row.bytes_expected).sum::<Option<u64>>();
         sentences.push(format!(
-            "{} were read and verified in {}, {}: {found}.",
+            "{}{} were read and verified in {}, {}: {found}.",
             bytes(sum(|row| row.bytes) as f64),
+            of_all(sum(|row| row.bytes), expected),
             duration(test.duration_s),
             counted(sum(|row| row.pages), "page"),
         ));
@@ -220,9 +232,11 @@ pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
         let total: u64 = test.backups.iter().map(|row| row.bytes).sum();
         let copied = test.backups.iter().any(|row| row.destination.is_some());
         let verb = if copied { "copied" } else { "read" };
+        let expected = test.backups.iter().map(|row| row.bytes_expected).sum::<Option<u64>>();
         sentences.push(format!(
-            "{} of {} were {verb} in {}.",
+            "{}{} of {} were {verb} in {}.",
             bytes(total as f64),
+            of_all(total, expected),
             counted(test.backups.len() as u64, "database"),
             duration(test.duration_s)
         ));

@@ -163,6 +163,7 @@ fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
             origin: origin(r)?,
             destination: get(r, "destination")?,
             bytes: int(r, "bytes")?,
+            bytes_expected: later_int(r, "bytes_expected")?,
             elapsed_ms: int(r, "elapsed_ms")?,
         })
     })?;
@@ -331,6 +332,7 @@ fn checksum(r: &SqlRow<'_>) -> rusqlite::Result<Checksum> {
         correctable_pages: int(r, "correctable_pages")?,
         wrong_number_pages: int(r, "wrong_number_pages")?,
         bytes: int(r, "bytes")?,
+        bytes_expected: later_int(r, "bytes_expected")?,
         elapsed_ms: int(r, "elapsed_ms")?,
     })
 }
@@ -402,7 +404,15 @@ fn int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<u64> {
 }
 
 fn maybe_int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
-    let number: Option<i64> = r.get(column)?;
+    whole(r.get(column)?, column)
+}
+
+/// A number in a column that files of earlier builds do not have.
+fn later_int(r: &SqlRow<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
+    whole(get_later::<Option<i64>>(r, column)?.flatten(), column)
+}
+
+fn whole(number: Option<i64>, column: &str) -> rusqlite::Result<Option<u64>> {
     number.map(|n| u64::try_from(n).map_err(|_| damaged(&format!("{column} is {n}")))).transpose()
 }
 

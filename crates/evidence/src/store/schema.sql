@@ -51,11 +51,11 @@ CREATE TABLE checksum (
     test INTEGER NOT NULL, host TEXT NOT NULL, world TEXT NOT NULL, instance TEXT, database TEXT,
     files INTEGER NOT NULL, pages INTEGER NOT NULL, uninitialised_pages INTEGER NOT NULL, bad_pages INTEGER NOT NULL,
     correctable_pages INTEGER NOT NULL, wrong_number_pages INTEGER NOT NULL, bytes INTEGER NOT NULL,
-    elapsed_ms INTEGER NOT NULL
+    elapsed_ms INTEGER NOT NULL, bytes_expected INTEGER
 );
 CREATE TABLE backup (
     test INTEGER NOT NULL, host TEXT NOT NULL, world TEXT NOT NULL, instance TEXT, database TEXT,
-    destination TEXT, bytes INTEGER NOT NULL, elapsed_ms INTEGER NOT NULL
+    destination TEXT, bytes INTEGER NOT NULL, elapsed_ms INTEGER NOT NULL, bytes_expected INTEGER
 );
 CREATE TABLE recovery (
     test INTEGER NOT NULL, host TEXT NOT NULL, world TEXT NOT NULL, instance TEXT, database TEXT,

@@ -218,7 +218,7 @@ impl Writer {
                 &[&int(r.bytes_before)?, &r.bytes_after.map(int).transpose()?],
             ),
             Row::Checksum(r) => self.insert_at(
-                "INSERT INTO checksum VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO checksum VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 r.test,
                 &r.origin,
                 &[
@@ -230,13 +230,19 @@ impl Writer {
                     &int(r.wrong_number_pages)?,
                     &int(r.bytes)?,
                     &int(r.elapsed_ms)?,
+                    &r.bytes_expected.map(int).transpose()?,
                 ],
             ),
             Row::Backup(r) => self.insert_at(
-                "INSERT INTO backup VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO backup VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 r.test,
                 &r.origin,
-                &[&r.destination, &int(r.bytes)?, &int(r.elapsed_ms)?],
+                &[
+                    &r.destination,
+                    &int(r.bytes)?,
+                    &int(r.elapsed_ms)?,
+                    &r.bytes_expected.map(int).transpose()?,
+                ],
             ),
             Row::Recovery(r) => self.insert_at(
                 "INSERT INTO recovery VALUES (?, ?, ?, ?, ?, ?, ?)",

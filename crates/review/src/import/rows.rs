@@ -277,6 +277,7 @@ impl Writer {
                     origin: Origin::database(&host, &name, &name),
                     destination,
                     bytes: whole(cell(|row| row.size_mb).map(|mb| mb * MIB)),
+                    bytes_expected: None,
                     elapsed_ms: whole(cell(|row| row.elapsed_s).map(|seconds| seconds * 1e3)),
                 }
                 .into(),
@@ -325,6 +326,7 @@ impl Writer {
                     correctable_pages: whole(cell(|row| row.correctable)),
                     wrong_number_pages,
                     bytes: whole(cell(|row| row.size_mb).map(|mb| mb * MIB)),
+                    bytes_expected: None,
                     elapsed_ms: whole(cell(|row| row.seconds).map(|seconds| seconds * 1e3)),
                 }
                 .into(),
