@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use annotate_snippets::{AnnotationKind, Element, Level, Renderer, Snippet};
-use solution::SolutionError;
+use solution::{Mistake, SolutionError};
 
 use crate::output::printable;
 
@@ -39,12 +39,21 @@ pub struct Failure {
     place: Option<Box<Place>>,
 }
 
-/// The part of a file that is meant.
+/// The part of a file that is meant, and what else is wrong with the file.
 #[derive(Debug)]
 struct Place {
     file_name: String,
     text: String,
     span: Range<usize>,
+    others: Vec<Mistake>,
+}
+
+impl Place {
+    /// The lines of the file around a span of it.
+    fn shown(&self, span: &Range<usize>) -> Element<'_> {
+        let span = AnnotationKind::Primary.span(span.clone()).label("asked for here");
+        Element::from(Snippet::source(&self.text).path(&self.file_name).annotation(span))
+    }
 }
 
 impl Failure {
@@ -83,21 +92,25 @@ impl Failure {
     pub fn tell(self) -> ExitCode {
         // Causes quote what files say.
         let title = Level::ERROR.primary_title(printable(&self.to_string()));
-        let place = self.place.as_ref().map(|place| {
-            let span = AnnotationKind::Primary.span(place.span.clone()).label("asked for here");
-            Element::from(Snippet::source(&place.text).path(&place.file_name).annotation(span))
-        });
+        let place = self.place.as_ref().map(|place| place.shown(&place.span));
         let help = self.help.as_deref().map(|help| Level::HELP.message(printable(help)).into());
         let story = title.elements(place.into_iter().chain(help));
         anstream::eprintln!("{}", Renderer::styled().render(&[story]));
+        for (place, other) in self.place.iter().flat_map(|place| place.others.iter().map(move |o| (place, o)))
+        {
+            let help = other.help.as_deref().map(|help| Level::HELP.message(printable(help)).into());
+            let title = Level::ERROR.primary_title(printable(&other.message));
+            let story = title.elements(std::iter::once(place.shown(&other.span)).chain(help));
+            anstream::eprintln!("{}", Renderer::styled().render(&[story]));
+        }
         ExitCode::from(self.exit)
     }
 }
 
 impl From<Box<SolutionError>> for Failure {
     fn from(error: Box<SolutionError>) -> Failure {
-        let SolutionError { message, help, span, file_name, text } = *error;
-        let place = Place { file_name: printable(&file_name), text: harmless(&text), span };
+        let SolutionError { message, help, span, others, file_name, text } = *error;
+        let place = Place { file_name: printable(&file_name), text: harmless(&text), span, others };
         Failure { help, place: Some(Box::new(place)), ..Failure::wrong_input(message) }
     }
 }

@@ -147,17 +147,15 @@ impl<'a> Inputs<'a> {
         let copies = file.copies.clone().unwrap_or(Copies { per_site: vec![1], ..Copies::default() });
         let (sites, servers, enclosures) = topology(solution)?;
         let total = check_copies(solution, &copies, &sites, servers.len())?;
-        let databases_per_volume =
-            positive(solution, "dag.databases_per_volume", dag.databases_per_volume, 1, 100)?;
-        let sized = dag.sized_databases_per_volume.or(Some(databases_per_volume));
+        let databases_per_volume = dag.databases_per_volume.unwrap_or(1);
         let inputs = Inputs {
             solution,
             profile: profile_input(solution, profile, &copies, total)?,
-            dags: positive(solution, "dag.count", dag.count, 1, 1000)?,
+            dags: dag.count.unwrap_or(1),
             wished_databases: wished_databases(solution, &dag, total)?,
             symmetric: dag.symmetric.unwrap_or(false),
             databases_per_volume,
-            sized_databases_per_volume: positive(solution, "dag.sized_databases_per_volume", sized, 1, 100)?,
+            sized_databases_per_volume: dag.sized_databases_per_volume.unwrap_or(databases_per_volume),
             max_database_gb: dag.max_database_gb,
             database_name: dag.database_name.unwrap_or_else(|| "DB{n}".into()),
             copies_per_site: copies.per_site.clone(),
@@ -322,16 +320,12 @@ fn check_copies(solution: &Solution, copies: &Copies, sites: &[SiteInput], serve
         let message = format!("{lagged} of {total} copies cannot be lagged, one has to be current");
         return refuse("copies.lagged", message, None);
     }
-    if let Some(days) = copies.lag_days {
-        number(solution, "copies.lag_days", days, 0.0, 14.0)?;
-    }
     Ok(total as u32)
 }
 
 fn wished_databases(solution: &Solution, dag: &Dag, copies: u32) -> Result<Option<u32>> {
-    if let Some(databases) = dag.databases {
-        positive(solution, "dag.databases", Some(databases), 1, MAX_DATABASES)?;
-        return Ok(Some(databases));
+    if dag.databases.is_some() {
+        return Ok(dag.databases);
     }
     if let Some(layout) = solution.file.layout.as_ref().filter(|layout| !layout.database.is_empty()) {
         return Ok(Some(layout.database.len() as u32));
@@ -353,11 +347,15 @@ fn wished_databases(solution: &Solution, dag: &Dag, copies: u32) -> Result<Optio
             }
         }
     }
-    if count == 0 {
-        Ok(None)
-    } else {
-        positive(solution, "instance[0].count", Some(count), 1, MAX_DATABASES).map(Some)
+    if count > MAX_DATABASES {
+        let message = format!("{count} databases in one group cannot be, {MAX_DATABASES} is the most");
+        return Err(solution.error(
+            "instance[0].count",
+            message,
+            Some("use more groups: count in [dag]".into()),
+        ));
     }
+    Ok((count > 0).then_some(count))
 }
 
 fn profile_input(
@@ -368,14 +366,8 @@ fn profile_input(
 ) -> Result<ProfileInput> {
     let generation = profile.exchange;
     let modern = generation >= Generation::E2013;
-    let value = |key: &str, given: Option<f64>, default: f64, least: f64, most: f64| -> Result<f64> {
-        number(solution, &format!("profile.{key}"), given.unwrap_or(default), least, most)
-    };
-    if profile.mailboxes == 0 {
-        return Err(solution.error("profile.mailboxes", "a solution for no mailboxes needs nothing", None));
-    }
-    let messages = value("messages_per_day", profile.messages_per_day, 0.0, 0.0, 100_000.0)?;
-    let message_kb = value("message_kb", profile.message_kb, 75.0, 0.1, 1_000_000.0)?;
+    let messages = profile.messages_per_day.unwrap_or(0.0);
+    let message_kb = profile.message_kb.unwrap_or(75.0);
     let derived = profile.messages_per_day.and_then(|m| formula::iops_per_mailbox(generation, m, total));
     let Some(iops) = profile.iops_per_mailbox.or(derived) else {
         let (message, help) = if generation < Generation::E2010 {
@@ -394,13 +386,12 @@ fn profile_input(
         };
         return Err(solution.error("profile", message, Some(format!("add {help}"))));
     };
-    number(solution, "profile.iops_per_mailbox", iops, 0.0, 1000.0)?;
-    let headroom = value("headroom_percent", profile.headroom_percent, 20.0, 0.0, 1000.0)?;
-    let multiplier = value("iops_multiplier", profile.iops_multiplier, 1.0, 0.0, 1000.0)?;
-    let multiplied = value("iops_multiplied_percent", profile.iops_multiplied_percent, 100.0, 0.0, 100.0)?;
+    let headroom = profile.headroom_percent.unwrap_or(20.0);
+    let multiplier = profile.iops_multiplier.unwrap_or(1.0);
+    let multiplied = profile.iops_multiplied_percent.unwrap_or(100.0);
     let iops_with_headroom = formula::iops_with_headroom(iops, multiplier, multiplied, headroom);
     let quota_mb = match (profile.quota_mb, profile.mailbox_mb) {
-        (Some(quota), _) => number(solution, "profile.quota_mb", quota, 1.0, 1e8)?,
+        (Some(quota), _) => quota,
         (None, Some(_)) => 0.0,
         (None, None) => {
             return Err(solution.error(
@@ -414,12 +405,11 @@ fn profile_input(
         quota_mb,
         messages_per_day: messages,
         message_kb,
-        deleted_item_days: value("deleted_item_days", profile.deleted_item_days, 14.0, 0.0, 3650.0)?,
+        deleted_item_days: profile.deleted_item_days.unwrap_or(14.0),
         single_item_recovery: profile.single_item_recovery.unwrap_or(generation >= Generation::E2010),
         calendar_versions: profile.calendar_versions.unwrap_or(generation >= Generation::E2010),
     };
-    let tolerance = value("truncation_days", profile.truncation_days, 3.0, 0.0, 365.0)?
-        + value("network_days", profile.network_days, 0.0, 0.0, 365.0)?;
+    let tolerance = profile.truncation_days.unwrap_or(3.0) + profile.network_days.unwrap_or(0.0);
     let lag = (copies.lagged.unwrap_or(0) > 0).then(|| copies.lag_days.unwrap_or(7.0));
     let rule = copies.lag_log_rule.unwrap_or(LagLogRule::BeyondLag);
     let multi_role = profile.multi_role.unwrap_or(modern);
@@ -432,78 +422,31 @@ fn profile_input(
         message_kb,
         iops,
         iops_with_headroom,
-        test_iops: value(
-            "test_iops_per_mailbox",
-            profile.test_iops_per_mailbox,
-            iops_with_headroom,
-            0.0,
-            1e4,
-        )?,
-        extra_iops_per_server: value("extra_iops_per_server", profile.extra_iops_per_server, 0.0, 0.0, 1e9)?,
-        read_share: value("read_percent", profile.read_percent, 60.0, 0.0, 100.0)? / 100.0,
-        logs_per_day: value(
-            "logs_per_mailbox_day",
-            profile.logs_per_mailbox_day,
-            formula::user_logs_per_day(messages, message_kb),
-            0.0,
-            1e9,
-        )?,
-        moves_percent: value("moves_percent_per_week", profile.moves_percent_per_week, 1.0, 0.0, 100.0)?,
-        mailbox_mb: value("mailbox_mb", profile.mailbox_mb, formula::mailbox_mb(content), 1.0, 1e9)?,
-        overhead_percent: value(
-            "data_overhead_percent",
-            profile.data_overhead_percent,
-            overhead,
-            0.0,
-            1000.0,
-        )?,
-        index_percent: value("content_index_percent", profile.content_index_percent, index, 0.0, 1000.0)?,
-        merge_percent: value("index_merge_percent", profile.index_merge_percent, index, 0.0, 1000.0)?,
-        free_percent: value("free_percent", profile.free_percent, 5.0, 0.0, 99.0)?,
+        test_iops: profile.test_iops_per_mailbox.unwrap_or(iops_with_headroom),
+        extra_iops_per_server: profile.extra_iops_per_server.unwrap_or(0.0),
+        read_share: profile.read_percent.unwrap_or(60.0) / 100.0,
+        logs_per_day: profile
+            .logs_per_mailbox_day
+            .unwrap_or(formula::user_logs_per_day(messages, message_kb)),
+        moves_percent: profile.moves_percent_per_week.unwrap_or(1.0),
+        mailbox_mb: profile.mailbox_mb.unwrap_or(formula::mailbox_mb(content)),
+        overhead_percent: profile.data_overhead_percent.unwrap_or(overhead),
+        index_percent: profile.content_index_percent.unwrap_or(index),
+        merge_percent: profile.index_merge_percent.unwrap_or(index),
+        free_percent: profile.free_percent.unwrap_or(5.0),
         log_days: formula::log_days(tolerance, lag, rule),
-        maintenance_mb_per_s: value("maintenance_mb_per_s", profile.maintenance_mb_per_s, 1.0, 0.0, 1e6)?,
-        queue_days: value("queue_days", profile.queue_days, 2.0, 0.0, 365.0)?,
-        safety_net_days: value("safety_net_days", profile.safety_net_days, 2.0, 0.0, 365.0)?,
-        cache_mb: value(
-            "cache_mb_per_mailbox",
-            profile.cache_mb_per_mailbox,
-            formula::cache_mb_per_mailbox(messages),
-            0.0,
-            1e6,
-        )?,
-        active_mcycles: value(
-            "active_mcycles",
-            profile.active_mcycles,
-            formula::active_mcycles(messages, multi_role),
-            0.0,
-            1e6,
-        )?,
-        passive_mcycles: value(
-            "passive_mcycles",
-            profile.passive_mcycles,
-            formula::passive_mcycles(messages),
-            0.0,
-            1e6,
-        )?,
+        maintenance_mb_per_s: profile.maintenance_mb_per_s.unwrap_or(1.0),
+        queue_days: profile.queue_days.unwrap_or(2.0),
+        safety_net_days: profile.safety_net_days.unwrap_or(2.0),
+        cache_mb: profile.cache_mb_per_mailbox.unwrap_or(formula::cache_mb_per_mailbox(messages)),
+        active_mcycles: profile.active_mcycles.unwrap_or(formula::active_mcycles(messages, multi_role)),
+        passive_mcycles: profile.passive_mcycles.unwrap_or(formula::passive_mcycles(messages)),
         multi_role,
-        peak_hour_percent: value("peak_hour_log_percent", profile.peak_hour_log_percent, 10.0, 0.0, 100.0)?,
+        peak_hour_percent: profile.peak_hour_log_percent.unwrap_or(10.0),
     })
 }
 
 /// True when the file has a volume of a role on any host.
 pub(crate) fn has_role(solution: &Solution, role: Role) -> bool {
     solution.file.volume.iter().any(|volume| volume.role == role)
-}
-
-fn number(solution: &Solution, path: &str, value: f64, least: f64, most: f64) -> Result<f64> {
-    if value.is_finite() && (least..=most).contains(&value) {
-        return Ok(value);
-    }
-    let key = path.rsplit('.').next().unwrap_or(path);
-    Err(solution.error(path, format!("{key} = {value} cannot be"), Some(format!("from {least} to {most}"))))
-}
-
-fn positive(solution: &Solution, path: &str, value: Option<u32>, default: u32, most: u32) -> Result<u32> {
-    let value = value.unwrap_or(default);
-    number(solution, path, f64::from(value), 1.0, f64::from(most)).map(|_| value)
 }

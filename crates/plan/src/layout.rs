@@ -374,7 +374,7 @@ pub fn import(inputs: &Inputs<'_>) -> Result<Option<Layout>> {
                 .zip(made)
                 .map(|(&server, volume)| CopyPlace {
                     server,
-                    volume: given.volume.map_or(volume, |volume| volume.clamp(1, u32::from(u16::MAX)) as u16),
+                    volume: given.volume.map_or(volume, |volume| volume as u16),
                 })
                 .collect(),
         })

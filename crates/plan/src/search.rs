@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use solution::ranges::Allowed::{Above, From, Whole};
+use solution::ranges::Rows;
 use solution::{Disk, Raid, Result, Solution, SolutionError};
 
 use crate::bound::{Bound, activatable_per_site, bound};
@@ -25,6 +27,25 @@ use crate::{formula, layout, sizing};
 
 /// Most designs that a search looks at.
 pub const MAX_CANDIDATES: usize = 5_000_000;
+
+/// The numeric keys of a catalogue.
+const NUMBERS: &Rows = &[
+    ("search.servers_per_site", Whole(1.0, 16.0)),
+    ("search.copies_per_site", Whole(0.0, 16.0)),
+    ("search.copies_per_site.0", Whole(1.0, 16.0)),
+    ("search.databases_per_volume", Whole(1.0, 100.0)),
+    ("search.volume.disks", Whole(1.0, 10_000.0)),
+    ("search.max_database_gb", Above(0.0, 1e6)),
+    ("search.max_use_percent", Above(0.0, 100.0)),
+    ("disk.capacity_gb", From(1.0, 1e6)),
+    ("disk.random_iops", Above(0.0, 1e8)),
+    ("disk.sequential_iops", Above(0.0, 1e8)),
+    ("disk.rpm", Whole(1.0, 100_000.0)),
+    ("server.bays", Whole(0.0, 100_000.0)),
+    ("server.cores", Whole(1.0, 65_536.0)),
+    ("server.specint_rate", Above(0.0, 1e6)),
+    ("server.memory_gib", Above(0.0, 1e6)),
+];
 
 /// What to choose from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -164,7 +185,7 @@ pub struct Found {
 impl Catalogue {
     /// Reads a catalogue. `file_name` is only for messages.
     pub fn parse(text: &str, file_name: &str) -> Result<Catalogue> {
-        let catalogue: Catalogue = solution::read_toml(text, file_name)?;
+        let catalogue: Catalogue = solution::read_toml(text, file_name, NUMBERS)?;
         let refuse = |path: &str, message: &str, help: Option<String>| -> Box<SolutionError> {
             solution::error_at(text, file_name, path, message, help)
         };
@@ -182,9 +203,6 @@ impl Catalogue {
                 return Err(refuse(key, "there is nothing to choose from", None));
             }
         }
-        if wish.servers_per_site.contains(&0) || wish.databases_per_volume.contains(&0) {
-            return Err(refuse("search", "a number of servers or databases is zero", None));
-        }
         for (i, volume) in wish.volume.iter().enumerate() {
             if let Some(lacking) = volume.raid.lacks(volume.disks) {
                 let message = format!("a volume cannot be made of {} disks at this RAID level", volume.disks);
@@ -196,9 +214,6 @@ impl Catalogue {
             if DiskSet::new(disk, 1, Raid::Jbod, 1).random_iops.is_none() {
                 let message = format!("the I/O of disk `{}` is not known", disk.name);
                 return Err(refuse(&path, &message, Some("add random_iops".into())));
-            }
-            if disk.capacity_gb.is_nan() || disk.capacity_gb <= 0.0 {
-                return Err(refuse(&format!("{path}.capacity_gb"), "a disk needs a capacity", None));
             }
         }
         let combinations = [

@@ -469,13 +469,6 @@ fn pool_use(inputs: &Inputs<'_>, sizing: &Sizing, pool: &Pool, entry: usize, vol
         return Err(solution.error(&format!("{path}.disks"), message, None));
     }
     let saving = pool.saving_percent.unwrap_or(0.0);
-    if !(0.0..100.0).contains(&saving) {
-        return Err(solution.error(
-            &format!("{path}.saving_percent"),
-            format!("{saving} percent cannot be saved"),
-            None,
-        ));
-    }
     let effective =
         pool.effective_gib.or((saving > 0.0).then_some(set.formatted_gib / (1.0 - saving / 100.0)));
     let count = pool.count.unwrap_or(1);

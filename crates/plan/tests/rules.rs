@@ -270,9 +270,9 @@ fn what_cannot_be_is_refused_at_its_line() {
         (
             base(&[4], &[2]).replace("databases = 48", "databases = 0"),
             "databases = 0",
-            "databases = 0 cannot be",
+            "`databases` must be a whole number from 1",
         ),
-        (base(&[4], &[2]).replace("9000", "0"), "mailboxes = 0", "no mailboxes"),
+        (base(&[4], &[2]).replace("9000", "0"), "mailboxes = 0", "`mailboxes` must be"),
         (base(&[4], &[2]).replace("quota_mb = 1024\n", ""), "[profile]", "size of a mailbox"),
         (base(&[4], &[2]).replace("2016", "2003"), "[profile]", "sized with the I/O of a mailbox"),
         (base(&[4], &[2]) + disk, "[[volume]]", "does not fit on volume `v`"),

@@ -36,7 +36,6 @@ fn a_volume_that_cannot_be_is_refused_at_its_line() {
             "cannot be made of 3 disks",
             true,
         ),
-        ("disk = \"d\"\ncount = 0", "count = 0", "0 of these cannot be", true),
         (
             "count = 8\ndisk = \"d\"\nenclosure = \"Shell\"",
             "enclosure = \"Shell\"",

@@ -193,7 +193,7 @@ impl Builder<'_> {
         let host = deployment.host.as_str();
         let place = self.place_of(host);
         let controllers = self.controllers_at(&place);
-        let links = self.spec.links_per_host.unwrap_or(1).max(1) as usize;
+        let links = self.spec.links_per_host.unwrap_or(1) as usize;
         let paths: Vec<Path> = (0..links)
             .map(|index| {
                 let name = format!("{host} link {}", index + 1);
@@ -262,9 +262,6 @@ impl Builder<'_> {
         };
         if self.spec.scope == Scope::Host {
             return refuse("", "adapters in a host have no copy at another site");
-        }
-        if !(0.0..=10_000.0).contains(&spec.distance_km) {
-            return refuse(".distance_km", "a distance lies between 0 and 10,000 km");
         }
         if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_))) {
             return refuse("", "volumes of a store are not modelled with a copy at another site");
@@ -341,8 +338,7 @@ impl Builder<'_> {
         if let Some(known) = self.arrays.get(place) {
             return known.clone();
         }
-        let (first, count) =
-            (self.hardware.controllers.len(), self.spec.controllers.unwrap_or(1).max(1) as usize);
+        let (first, count) = (self.hardware.controllers.len(), self.spec.controllers.unwrap_or(1) as usize);
         for number in 0..count {
             self.hardware.controllers.push(Controller {
                 name: format!("{place} controller {}", number + 1),
@@ -406,7 +402,7 @@ impl Builder<'_> {
                 let store = self.shared(place, pool_name, |builder| {
                     builder.replicated_store(place, pool_name, &spec, &at)
                 })?;
-                Target::ReplicatedStore { store, node: number % spec.nodes.max(1) as usize }
+                Target::ReplicatedStore { store, node: number % spec.nodes as usize }
             }
             Some(Store::DynamicPool { model, spare_disks }) => {
                 let pool = self.assumptions.dynamic_pool(&model);

@@ -248,7 +248,7 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     };
     let fast = "fast_disk = \"ST4000NM0023\"\nfast_disks = 4";
     assert!(refused(tiering("2011", 60.0, "")).contains("needs a faster tier"));
-    assert!(refused(tiering("2011", 0.01, fast)).contains("every second at most"));
+    assert!(refused(tiering("2011", 0.01, fast)).contains("`every_min` must be a number from 0.02"));
     let error = refused(tiering("2011", 60.0, fast).replace("256", "25000"));
     assert!(error.contains("does not fit into E Pool: 25000.0 of 40208.0 GiB"), "{error}");
     let of_two =
@@ -266,7 +266,9 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     let error = Question { array: unknown, ..question(pool(12, "raid6", "")) }.refused_storage();
     assert!(error.contains("dynamic_pool") && error.contains("2012"), "{error}");
     assert!(refused(pool(12, "raid6", "snapshots = { every_min = 5, keep = 1 }")).contains("thin_chunk_kib"));
-    assert!(refused(pool(12, "raid6", "thin_chunk_kib = 3")).contains("multiple of 4 KiB"));
+    assert!(
+        refused(pool(12, "raid6", "thin_chunk_kib = 3")).contains("`thin_chunk_kib` must be a multiple of 4")
+    );
     let promised = pool(2, "raid1", "thin_chunk_kib = 1024").replace("256", "3000");
     let error = Question { database_mib: 2_000_000, ..question(promised) }.refused_storage();
     assert!(error.contains("databases of 3906.2 GiB do not fit into pool `Pool`"), "{error}");
@@ -287,5 +289,5 @@ fn a_pool_that_cannot_be_is_refused_where_it_stands() {
     assert!(error.contains("lies in no thin pool"), "{error}");
     let fault = "kind = \"clone_read\"\nmib_per_s = 0.0";
     let error = question(pool(12, "raid6", "thin_chunk_kib = 256")).with_fault(fault).refusal();
-    assert!(error.contains("at a rate above 0"), "{error}");
+    assert!(error.contains("`mib_per_s` must be a number above 0"), "{error}");
 }

@@ -73,7 +73,7 @@ fn a_stall_without_an_end_of_its_own_is_over_with_the_measured_window() {
 fn a_copy_that_cannot_be_is_refused_where_it_stands() {
     let refused = |array| Question { array, ..Question::new("sessions = 1") }.refused_storage();
     let far = "[array.remote_copy]\ndistance_km = 40_000\nlink = \"fc-8g\"\nwhen_link_lost = \"stall\"";
-    assert!(refused(far).contains("between 0 and 10,000 km"));
+    assert!(refused(far).contains("`distance_km` must be a number from 0 to 10,000"));
     let error =
         refused("[array.remote_copy]\ndistance_km = 1\nlink = \"tin can\"\nwhen_link_lost = \"stall\"");
     assert!(

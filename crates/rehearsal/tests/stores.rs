@@ -100,7 +100,9 @@ fn compression_of_cold_data_has_room_for_more_on_flash() {
         compression = { stored_per_written = 1.5, delay_min = 60 } }";
     let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 3, compression = { stored_per_written = 0.3,\n\
         delay_min = 0 } }";
-    for (array, complaint) in [(share, "above 0 and up to 1"), (delay, "above 0 minutes")] {
+    for (array, complaint) in
+        [(share, "must be a number above 0, up to 1,"), (delay, "must be a number above 0")]
+    {
         let refused = Question { array, ..question("sessions = 1") }.refused_storage();
         let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);
         assert!(refused.starts_with(&line) && refused.contains(complaint), "{refused}");
@@ -155,7 +157,7 @@ fn strips_that_cannot_be_are_refused_at_their_line() {
         erasure_coding = { delay_days = 0.001 } }";
     let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 6, erasure_coding = {\n\
         delay_days = -1 } }";
-    for (nodes, array, complaint) in [(3, few, "4 nodes at least"), (6, delay, "above 0 days")] {
+    for (nodes, array, complaint) in [(3, few, "4 nodes at least"), (6, delay, "must be a number above 0")] {
         let refused = Question { array, ..question_on(nodes, "sessions = 1") }.refused_storage();
         let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);
         assert!(refused.starts_with(&line) && refused.contains(complaint), "{refused}");
@@ -180,7 +182,7 @@ fn a_disk_of_a_node_that_fails_is_slow_or_rots_is_felt_and_loses_nothing() {
     let rotten = reads("kind = \"extents_rot\"\none_in = 2");
     assert!(lost > 1.02 && slow > 1.5 && rotten > 1.1, "{lost} {slow} {rotten}");
     let refused = question("sessions = 1").with_fault("kind = \"extents_rot\"\none_in = 0").refusal();
-    assert!(refused.contains("one_in is 1 at least"), "{refused}");
+    assert!(refused.contains("`one_in` must be a whole number from 1"), "{refused}");
     let elsewhere = Question::new("sessions = 1").with_fault("kind = \"extents_rot\"").refusal();
     assert!(elsewhere.contains("no copies"), "{elsewhere}");
 }
@@ -232,7 +234,7 @@ fn equal_data_that_are_kept_once_have_room_for_more_on_flash() {
     let delay = "store = { kind = \"replicated\", model = \"2016\", nodes = 3,\n\
         deduplication = { equal_share = 0.3, copies = 4, delay_min = 0 } }";
     for (array, complaint) in
-        [(share, "above 0 and up to 1"), (copies, "from 2 to 1,000"), (delay, "above 0 minutes")]
+        [(share, "above 0, up to 1,"), (copies, "from 2 to 1,000"), (delay, "must be a number above 0")]
     {
         let refused = Question { array, ..question("sessions = 1") }.refused_storage();
         let line = format!("what_if.toml:{}:", question("").line_of_array() + 1);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::template::{Names, matches};
 use crate::{
-    Databases, DrillSpec, Fault, Fleet, Generation, HostSpec, Instance, Mix, Result, Role, Sizing, Solution,
+    Databases, DrillSpec, Fault, Generation, HostSpec, Instance, Mix, Result, Role, Sizing, Solution,
     TestKind, ThresholdWishes, VolumeInfo,
 };
 
@@ -212,25 +212,6 @@ impl Solution {
         Ok(hosts.into_iter().filter(|host| all || wanted.iter().any(|p| matches(p, &host.name))).collect())
     }
 
-    /// What a run on several hosts does when one of its parts is lost.
-    pub fn fleet(&self) -> Result<Fleet> {
-        /// Fewer seconds than this a busy network may be silent for.
-        const LEAST_S: u32 = 5;
-        let fleet = self.file.fleet;
-        let limits = [
-            ("controller_lost_after_s", fleet.controller_lost_after_s),
-            ("assemble_limit_s", fleet.assemble_limit_s),
-        ];
-        match limits.into_iter().find(|(_, seconds)| *seconds < LEAST_S) {
-            None => Ok(fleet),
-            Some((name, seconds)) => Err(self.error(
-                &format!("fleet.{name}"),
-                format!("{seconds} s are too short to tell a lost part from a slow one"),
-                Some(format!("{LEAST_S} or more")),
-            )),
-        }
-    }
-
     /// Resolves the file for one host; `None` is allowed when only one host is tested.
     pub fn deployment(&self, host: Option<&str>) -> Result<Deployment> {
         let hosts = self.hosts_under_test()?;
@@ -284,7 +265,7 @@ impl Solution {
         let mut volumes = self.volumes(host)?;
         let Some(limit) = limit else { return Ok(volumes) };
         let there = volumes.iter().filter(|volume| volume.role == Role::Database).count();
-        if limit == 0 || limit as usize > there {
+        if limit as usize > there {
             let message = format!("{limit} volumes are to be tested on `{host}`, which has {there}");
             return Err(self.error("under_test.volumes_per_host", message, None));
         }
@@ -328,9 +309,8 @@ impl Solution {
             .into_iter()
             .map(|part| {
                 let instance = &self.file.instance[part.entry];
-                let path = format!("instance[{}]", part.entry);
-                let page_bytes = self.page_bytes(instance, &path, generation)?;
-                let log_file_bytes = self.log_file_bytes(instance, &path, generation)?;
+                let page_bytes = instance.page_kib.unwrap_or(generation.page_kib()) * 1024;
+                let log_file_kib = instance.log_file_kib.unwrap_or(generation.log_file_kib());
                 let databases: Vec<DatabaseSpec> = part
                     .databases
                     .into_iter()
@@ -345,7 +325,7 @@ impl Solution {
                 Ok(InstanceSpec {
                     name: part.name,
                     log_dir: part.log_dir,
-                    log_file_bytes,
+                    log_file_bytes: u64::from(log_file_kib) * 1024,
                     page_bytes,
                     cache_min_bytes: self.file.engine.cache_min_mib * MIB * count,
                     cache_max_bytes: self.file.engine.cache_max_mib * MIB * count,
@@ -526,10 +506,6 @@ impl Solution {
 
     /// The published rule: of the share that the databases fill in the end, one fifth is left for growth.
     fn percent_of_capacity(&self, percent: f64, volume: &VolumeInfo, sharing: usize) -> Result<u64> {
-        const PATH: &str = "sizing.percent_of_capacity";
-        if !(percent > 0.0 && percent <= 100.0) {
-            return Err(self.error(PATH, format!("{percent} percent of a volume cannot be filled"), None));
-        }
         let Some(gib) = volume.capacity_gib else {
             return Err(self.error(
                 &format!("volume[{}]", volume.entry),
@@ -541,7 +517,7 @@ impl Solution {
             ));
         };
         let bytes = gib * (1u64 << 30) as f64 * percent / 100.0 / 1.25 / sharing as f64;
-        self.sized(bytes as u64, PATH)
+        self.sized(bytes as u64, "sizing.percent_of_capacity")
     }
 
     fn sized(&self, bytes: u64, path: &str) -> Result<u64> {
@@ -552,28 +528,6 @@ impl Solution {
         }
         let message = format!("a database of {} MiB cannot be made", bytes / MIB);
         Err(self.error(path, message, Some("from 16 MiB to 16 TiB".into())))
-    }
-
-    fn page_bytes(&self, instance: &Instance, path: &str, generation: Generation) -> Result<u32> {
-        let kib = instance.page_kib.unwrap_or(generation.page_kib());
-        if matches!(kib, 4 | 8 | 16 | 32) {
-            return Ok(kib * 1024);
-        }
-        let message = format!("a database page of {kib} KiB does not exist");
-        Err(self.error(&format!("{path}.page_kib"), message, Some("4, 8, 16 or 32".into())))
-    }
-
-    fn log_file_bytes(&self, instance: &Instance, path: &str, generation: Generation) -> Result<u64> {
-        let kib = instance.log_file_kib.unwrap_or(generation.log_file_kib());
-        if (128..=65536).contains(&kib) && kib.is_multiple_of(64) {
-            return Ok(u64::from(kib) * 1024);
-        }
-        let message = format!("a log generation of {kib} KiB cannot be made");
-        Err(self.error(
-            &format!("{path}.log_file_kib"),
-            message,
-            Some("128 to 65536, a multiple of 64".into()),
-        ))
     }
 }
 

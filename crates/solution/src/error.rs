@@ -3,6 +3,17 @@
 use std::fmt;
 use std::ops::Range;
 
+/// A mistake beside the first one of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Mistake {
+    /// One sentence in the words of the field.
+    pub message: String,
+    /// What to write instead, where that is known.
+    pub help: Option<String>,
+    /// Bytes of the text that are meant.
+    pub span: Range<usize>,
+}
+
 /// A wish that cannot be granted: one sentence, the place in the file that asks for it, and what to do instead.
 ///
 /// The text of the file is carried along so that a terminal can underline the place without reading the file again.
@@ -14,6 +25,8 @@ pub struct SolutionError {
     pub help: Option<String>,
     /// Bytes of `text` that ask for it.
     pub span: Range<usize>,
+    /// What else is wrong with the file, in its order, where that can be told at once.
+    pub others: Vec<Mistake>,
     /// Name of the file, as given to [`crate::Solution::parse`].
     pub file_name: String,
     /// The whole file.
@@ -26,18 +39,35 @@ pub type Result<T> = std::result::Result<T, Box<SolutionError>>;
 impl SolutionError {
     /// The line of the place, counted from 1.
     pub fn line(&self) -> usize {
-        let start = self.span.start.min(self.text.len());
+        self.line_of(&self.span)
+    }
+
+    fn line_of(&self, span: &Range<usize>) -> usize {
+        let start = span.start.min(self.text.len());
         1 + self.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count()
     }
-}
 
-impl fmt::Display for SolutionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file_name, self.line(), self.message)?;
-        match &self.help {
+    fn write(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        (span, message, help): (&Range<usize>, &str, Option<&String>),
+    ) -> fmt::Result {
+        write!(f, "{}:{}: {message}", self.file_name, self.line_of(span))?;
+        match help {
             Some(help) => write!(f, " ({help})"),
             None => Ok(()),
         }
+    }
+}
+
+/// One line for each mistake.
+impl fmt::Display for SolutionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, (&self.span, &self.message, self.help.as_ref()))?;
+        self.others.iter().try_for_each(|other| {
+            writeln!(f)?;
+            self.write(f, (&other.span, &other.message, other.help.as_ref()))
+        })
     }
 }
 

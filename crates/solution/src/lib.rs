@@ -7,7 +7,8 @@
 //! Invariants
 //! 1. Every error names one place in the text: the line that asks for what cannot be.
 //! 2. An unknown key is an error, never ignored.
-//! 3. Nothing here touches a file: text in, data out.
+//! 3. The range of a number is checked when the file is read ([`ranges`]), so it is the same for every command.
+//! 4. Nothing here touches a file: text in, data out.
 //!
 //! Limits: at most [`MAX_NAMES`] hosts, and as many volumes and instances per host.
 
@@ -20,6 +21,7 @@ mod hardware;
 mod locate;
 mod profile;
 mod programme;
+pub mod ranges;
 mod resolve;
 mod template;
 
@@ -31,7 +33,7 @@ pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
 };
 pub use drill::{Drill, DrillEvent, DrillEventKind, DrillSpec, Failure, MountDial, Partner};
-pub use error::{Result, SolutionError, did_you_mean};
+pub use error::{Mistake, Result, SolutionError, did_you_mean};
 pub use expand::{HostSpec, VolumeInfo, gib_of_disks};
 pub use hardware::{
     BuildingBlock, Database, Databases, Disk, Enclosure, Host, Instance, Pool, PoolIo, Raid, Role, Site,
@@ -39,7 +41,7 @@ pub use hardware::{
 };
 pub use profile::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, Profile, RemoteRule};
 pub use programme::{
-    Engine, Fault, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
+    Engine, Fault, FaultKind, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
 };
 
 pub use template::matches as name_matches;
@@ -140,7 +142,7 @@ pub struct Solution {
 impl Solution {
     /// Reads the text of a solution file. `file_name` is only for messages.
     pub fn parse(text: &str, file_name: &str) -> Result<Solution> {
-        let file: SolutionFile = read_toml(text, file_name)?;
+        let file: SolutionFile = read_toml(text, file_name, ranges::SOLUTION)?;
         let solution = Solution { file, text: text.to_owned(), file_name: file_name.to_owned() };
         if solution.file.solution.schema != SCHEMA {
             let wrong = solution.file.solution.schema;
@@ -150,6 +152,7 @@ impl Solution {
                 Some(format!("write schema = {SCHEMA}")),
             ));
         }
+        solution.faults()?;
         Ok(solution)
     }
 
@@ -202,37 +205,110 @@ pub fn error_at(
         message: message.into(),
         help,
         span: locate::locate(text, path).span,
+        others: Vec::new(),
         file_name: file_name.to_owned(),
         text: text.to_owned(),
     })
 }
 
-/// Reads any TOML file of ours, with the same messages as a solution file. `file_name` is only for messages.
-pub fn read_toml<T: serde::de::DeserializeOwned>(text: &str, file_name: &str) -> Result<T> {
-    toml::from_str(text).map_err(|error| syntax_error(&error, text, file_name))
+/// Reads any TOML file of ours, with the same messages as a solution file, and numbers in their ranges. All mistakes that do not
+/// hide each other are told at once. `file_name` is only for messages.
+pub fn read_toml<T: serde::de::DeserializeOwned>(
+    text: &str,
+    file_name: &str,
+    rows: &ranges::Rows,
+) -> Result<T> {
+    let mut mistakes = ranges::mistakes(text, rows);
+    let read = toml::from_str(text);
+    if let Err(error) = &read {
+        let other = syntax_error(error, text);
+        // The reader stops at a number that its type cannot hold; the range says it better, and at its place.
+        if mistakes.is_empty() || !is_of_number(error.message()) {
+            mistakes.push(other);
+            mistakes.sort_by_key(|mistake| mistake.span.start);
+        }
+    }
+    let mut mistakes = mistakes.into_iter();
+    match (mistakes.next(), read) {
+        (None, Ok(read)) => Ok(read),
+        (first, read) => {
+            let first = first.or_else(|| read.err().map(|error| syntax_error(&error, text)));
+            let Mistake { message, help, span } = first.unwrap_or_default();
+            Err(Box::new(SolutionError {
+                message,
+                help,
+                span,
+                others: mistakes.collect(),
+                file_name: file_name.to_owned(),
+                text: text.to_owned(),
+            }))
+        }
+    }
 }
 
 /// An error of the TOML reader in the words and with the place of ours.
-fn syntax_error(error: &toml::de::Error, text: &str, file_name: &str) -> Box<SolutionError> {
+fn syntax_error(error: &toml::de::Error, text: &str) -> Mistake {
     let message = error.message();
+    let span = error.span().unwrap_or(0..0);
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
     let (message, help) = match quoted.split_first() {
         Some((wrong, known)) if unknown => {
             let what = if message.starts_with("unknown field") { "key" } else { "value" };
-            let help = match did_you_mean(wrong, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("known here: {}", known.join(", ")),
-            };
-            (format!("unknown {what} `{wrong}`"), Some(help))
+            let all = || format!("known here: {}", known.join(", "));
+            let near = did_you_mean(wrong, known.iter().copied());
+            // The nearest number is seldom the one that is meant.
+            let near = near.filter(|_| wrong.parse::<f64>().is_err());
+            (
+                format!("unknown {what} `{wrong}`"),
+                Some(near.map_or_else(all, |near| format!("did you mean `{near}`?"))),
+            )
         }
-        _ => (message.lines().next().unwrap_or_default().to_owned(), None),
+        _ if text.trim().is_empty() => {
+            ("the file is empty".into(), Some("begin with [solution], its name, and schema = 1".into()))
+        }
+        Some((missing, _)) if message.starts_with("missing field") => {
+            (format!("`{missing}` is missing here"), None)
+        }
+        _ => (plain(message.lines().next().unwrap_or_default()), None),
     };
-    Box::new(SolutionError {
-        message,
-        help,
-        span: error.span().unwrap_or(0..0),
-        file_name: file_name.to_owned(),
-        text: text.to_owned(),
-    })
+    Mistake { message, help, span }
+}
+
+/// Types of numbers as the reader calls them.
+const NUMBERS: [&str; 6] =
+    ["u32", "u64", "f64", "i64", "a number of databases", "a positive number of databases"];
+
+/// Whether the reader wanted a number and found something else.
+fn is_of_number(message: &str) -> bool {
+    let wanted = message.lines().next().and_then(|line| line.rsplit_once("expected "));
+    wanted.is_some_and(|(_, wanted)| NUMBERS.iter().any(|number| wanted.starts_with(number)))
+}
+
+/// A message about a wrong type without the types of this program.
+fn plain(message: &str) -> String {
+    if message == "wanted string or table" {
+        return "this must be one of the known words, in quotes".into();
+    }
+    let Some((found, wanted)) =
+        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
+    else {
+        return message.to_owned();
+    };
+    let wanted = match wanted {
+        "u32" | "u64" => "a whole number of at least 0",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a string" | "string" => "text in quotes",
+        "a sequence" => "a list",
+        wanted if wanted.starts_with("struct ") => "a table of keys",
+        wanted if wanted.starts_with("a tuple of size ") => "a list of fixed length",
+        wanted => wanted,
+    };
+    let found = match found {
+        "sequence" => "a list",
+        "map" => "a table",
+        found => found,
+    };
+    format!("this must be {wanted}, not {found}")
 }

@@ -209,12 +209,68 @@ pub struct Test {
     pub drill: Option<Drill>,
 }
 
+/// What goes wrong on purpose in simulated time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// A disk is lost.
+    DiskFails,
+    /// A disk takes longer for everything.
+    DiskSlow,
+    /// Disks come to a dynamic pool.
+    DisksAdded,
+    /// A clone of a thin pool is read.
+    CloneRead,
+    /// A link between a host and its storage is lost.
+    PathLost,
+    /// The link to the copy at the other site is lost.
+    RemoteCopyLost,
+    /// The write cache of a controller has no battery.
+    CacheUnprotected,
+    /// A controller is lost.
+    ControllerFails,
+    /// A host goes on on another node of its store.
+    HostMoves,
+    /// A node of a store is lost.
+    NodeDies,
+    /// Extents of a store fail their checksum.
+    ExtentsRot,
+    /// Bits of a page change.
+    BitRot,
+}
+
+impl FaultKind {
+    /// The name in the solution file.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultKind::DiskFails => "disk_fails",
+            FaultKind::DiskSlow => "disk_slow",
+            FaultKind::DisksAdded => "disks_added",
+            FaultKind::CloneRead => "clone_read",
+            FaultKind::PathLost => "path_lost",
+            FaultKind::RemoteCopyLost => "remote_copy_lost",
+            FaultKind::CacheUnprotected => "cache_unprotected",
+            FaultKind::ControllerFails => "controller_fails",
+            FaultKind::HostMoves => "host_moves",
+            FaultKind::NodeDies => "node_dies",
+            FaultKind::ExtentsRot => "extents_rot",
+            FaultKind::BitRot => "bit_rot",
+        }
+    }
+
+    /// It ends after a time, and not only when its work is done or never.
+    pub fn has_end(self) -> bool {
+        use FaultKind::*;
+        matches!(self, DiskSlow | PathLost | RemoteCopyLost | CacheUnprotected)
+    }
+}
+
 /// `[[fault]]`: something that will go wrong on purpose, and therefore does not fail the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What goes wrong, in one word that the fault injector or the operator knows.
-    pub kind: String,
+    /// What goes wrong.
+    pub kind: FaultKind,
     /// Test during which it happens; every one but drills when not given.
     pub test: Option<TestKind>,
     /// Host that it happens on; the first that takes part when not given.

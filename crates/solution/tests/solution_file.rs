@@ -149,7 +149,8 @@ fn every_mistake_points_at_its_line() {
         ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\ndatabases = []", "[]"),
         ("volume = \"V{n/4}\"", "volume = \"V{n/4}\"\nhost = \"T*\"", "\"T*\""),
         ("count = 2\npath", "count = 2\nhost = \"T\"\npath", "\"T\""),
-        ("[load]", "[copies]\nper_site = [4294967295, 2]\n[load]", "[4294967295, 2]"),
+        ("[load]", "[copies]\nper_site = [4294967295, 2]\n[load]", "4294967295"),
+        ("[load]", "[copies]\nper_site = [16, 2]\n[load]", "[16, 2]"),
         ("[load]", "[under_test]\nvolumes_per_host = 3\n[load]", "3"),
         ("[load]", "[under_test]\nhosts = [\"S1\", \"T*\"]\n[load]", "\"T*\""),
         ("[load]", "[engine]\ncache_max_mib = 1\n[load]", "1"),
@@ -182,7 +183,7 @@ fn a_fault_at_no_time_or_for_no_time_is_refused_at_its_line() {
     {
         let (error, place) = refused(&format!("{SMALL}\n[[fault]]\nkind = \"disk_slow\"\n{wrong}\n"));
         let (_, value) = wrong.split_once(" = ").expect("is a pair");
-        assert!(error.to_string().contains("cannot be"), "{error}");
+        assert!(error.to_string().contains("must be a number"), "{error}");
         assert_eq!(place, value);
     }
 }
@@ -284,13 +285,13 @@ fn a_list_of_databases_keeps_the_place_of_a_mistake_in_it() {
 #[test]
 fn a_fleet_says_what_it_does_without_a_part() {
     use solution::WhenLost;
-    let of = |text: &str| parse(&with("[load]", &format!("{text}\n[load]"))).fleet();
-    let usual = of("").unwrap();
+    let of = |text: &str| parse(&with("[load]", &format!("{text}\n[load]"))).file.fleet;
+    let usual = of("");
     assert_eq!((usual.when_host_lost, usual.when_controller_lost), (WhenLost::Finish, WhenLost::Finish));
-    let chosen = of("[fleet]\nwhen_host_lost = \"stop\"\ncontroller_lost_after_s = 5").unwrap();
+    let chosen = of("[fleet]\nwhen_host_lost = \"stop\"\ncontroller_lost_after_s = 5");
     assert_eq!((chosen.when_host_lost, chosen.controller_lost_after_s), (WhenLost::Stop, 5));
-    let error = of("[fleet]\nassemble_limit_s = 1").unwrap_err();
-    assert!(error.text[error.span.clone()].contains('1'), "{}", error.message);
+    let (error, place) = refused(&with("[load]", "[fleet]\nassemble_limit_s = 1\n[load]"));
+    assert!(place == "1" && error.message.contains("from 5 to"), "{}", error.message);
 }
 
 #[test]

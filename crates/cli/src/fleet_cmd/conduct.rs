@@ -144,7 +144,7 @@ impl FleetRun<'_> {
     }
 
     fn plan(&self, folder: &Path, hosts: Vec<String>) -> Result<Plan, Failure> {
-        let policy = self.solution.fleet()?;
+        let policy = self.solution.file.fleet;
         let finish = solution::WhenLost::Finish;
         Ok(Plan {
             run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),

@@ -8,7 +8,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use solution::{Fault, Solution, WhenLinkLost};
+use solution::{Fault, FaultKind, Solution, WhenLinkLost};
 
 use super::WINDOWED;
 use crate::storage::VolumeParts;
@@ -16,7 +16,7 @@ use crate::storage::VolumeParts;
 /// The hosts that feel a fault of a part of the array: those with volumes on the part, which is `drive` if a drive is hit. A
 /// controller that takes over is silent meanwhile.
 pub(super) fn felt_by(
-    kind: &str,
+    kind: FaultKind,
     hit: &VolumeParts,
     drive: Option<usize>,
     parts: &[VolumeParts],
@@ -28,21 +28,21 @@ pub(super) fn felt_by(
         controllers.filter(move |controller| *controller != lost).collect::<BTreeSet<usize>>()
     };
     let taking_over = match kind {
-        "controller_fails" => others(hit.controller),
-        "path_lost" if !has_another => others(first.controller),
+        FaultKind::ControllerFails => others(hit.controller),
+        FaultKind::PathLost if !has_another => others(first.controller),
         _ => BTreeSet::new(),
     };
     let is_on_it = |other: &&VolumeParts| {
         let shares_store = hit.node.is_some() && store(other) == store(hit);
         match kind {
-            "disk_fails" | "disk_slow" | "extents_rot" => {
+            FaultKind::DiskFails | FaultKind::DiskSlow | FaultKind::ExtentsRot => {
                 shares_store || drive.is_some_and(|drive| other.drives.contains(&drive))
             }
-            "node_dies" | "host_moves" => shares_store,
-            "disks_added" => other.pool == hit.pool,
-            "clone_read" => other.thin_pool == hit.thin_pool,
-            "remote_copy_lost" => other.remote_copy == hit.remote_copy,
-            "cache_unprotected" | "controller_fails" => other.controller == hit.controller,
+            FaultKind::NodeDies | FaultKind::HostMoves => shares_store,
+            FaultKind::DisksAdded => other.pool == hit.pool,
+            FaultKind::CloneRead => other.thin_pool == hit.thin_pool,
+            FaultKind::RemoteCopyLost => other.remote_copy == hit.remote_copy,
+            FaultKind::CacheUnprotected | FaultKind::ControllerFails => other.controller == hit.controller,
             _ => false,
         }
     };
@@ -82,9 +82,9 @@ pub(super) fn holds_its_test(
     let has_end = fault.duration_s.is_some() || fault.test.is_some_and(|test| WINDOWED.contains(&test));
     let copy = solution.file.array.as_ref().and_then(|array| array.remote_copy.as_ref());
     !has_end
-        && match fault.kind.as_str() {
-            "path_lost" => !is_reached(hit, dead, hit.paths[0].links.first().copied()),
-            "remote_copy_lost" => copy.is_some_and(|copy| copy.when_link_lost == WhenLinkLost::Stall),
+        && match fault.kind {
+            FaultKind::PathLost => !is_reached(hit, dead, hit.paths[0].links.first().copied()),
+            FaultKind::RemoteCopyLost => copy.is_some_and(|copy| copy.when_link_lost == WhenLinkLost::Stall),
             _ => false,
         }
 }

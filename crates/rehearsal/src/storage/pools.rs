@@ -80,20 +80,10 @@ impl Builder<'_> {
             (Some(_), Some(_)) if layout.is_some() => {
                 return refuse("tiering", "tiers are RAID groups, no dynamic pools", "leave store out");
             }
-            (_, Some(tiering)) if tiering.every_min.is_nan() || tiering.every_min * 60.0 < 1.0 => {
-                return refuse(
-                    "tiering.every_min",
-                    "slices are relocated every second at most",
-                    "60, for example",
-                );
-            }
             _ => {}
         }
         if described.snapshots.is_some() && described.thin_chunk_kib.is_none() {
             return refuse("snapshots", "snapshots are modelled in chunks", "add thin_chunk_kib");
-        }
-        if described.thin_chunk_kib.is_some_and(|kib| kib == 0 || !kib.is_multiple_of(4)) {
-            return refuse("thin_chunk_kib", "a chunk must be a multiple of 4 KiB", "1024, for example");
         }
         let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
         let name = format!("{place} {pool}");

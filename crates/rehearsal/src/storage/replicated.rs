@@ -17,7 +17,7 @@ impl Builder<'_> {
         at: &str,
     ) -> Outcome<usize> {
         let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
-        let count = spec.nodes.max(1);
+        let count = spec.nodes;
         let drives = [Some(described.disks), described.fast_disks];
         if let Some(drives) = drives.into_iter().flatten().find(|drives| drives % count != 0) {
             let message =
@@ -47,51 +47,20 @@ impl Builder<'_> {
         }
         let resident_bytes = self.resident_bytes(place)?;
         let tiers_by_reads = spec.tiers_by_reads.unwrap_or(store.tiers_by_reads);
-        let (compression, erasure_coding) =
-            (self.compression(spec)?, self.erasure_coding(spec, store.replicas)?);
-        let deduplication = self.deduplication(spec)?;
+        let compression = spec.compression.map(|wished| Compression {
+            stored_per_written: wished.stored_per_written,
+            delay_s: wished.delay_min * 60.0,
+        });
+        let deduplication = spec.deduplication.map(|wished| Deduplication {
+            equal_share: wished.equal_share,
+            copies: wished.copies,
+            delay_s: wished.delay_min * 60.0,
+        });
+        let erasure_coding = self.erasure_coding(spec, store.replicas)?;
         let cold = ReplicatedStore { compression, erasure_coding, deduplication, ..store };
         let store = ReplicatedStore { name, nodes, resident_bytes, tiers_by_reads, ..cold };
         self.hardware.replicated_stores.push(store);
         Ok(self.hardware.replicated_stores.len() - 1)
-    }
-
-    fn compression(&self, spec: &Spec) -> Outcome<Option<Compression>> {
-        let Some(wished) = spec.compression else { return Ok(None) };
-        let refuse = |field: &str, message: &str| {
-            let at = format!("array.store.compression.{field}");
-            Err(self.solution.error(&at, message.to_owned(), None))
-        };
-        if !(wished.stored_per_written > 0.0 && wished.stored_per_written <= 1.0) {
-            return refuse(
-                "stored_per_written",
-                "compressed data take a share of their size above 0 and up to 1",
-            );
-        }
-        if !(wished.delay_min > 0.0 && wished.delay_min.is_finite()) {
-            return refuse("delay_min", "data are compressed after a delay above 0 minutes");
-        }
-        let stored_per_written = wished.stored_per_written;
-        Ok(Some(Compression { stored_per_written, delay_s: wished.delay_min * 60.0 }))
-    }
-
-    fn deduplication(&self, spec: &Spec) -> Outcome<Option<Deduplication>> {
-        let Some(wished) = spec.deduplication else { return Ok(None) };
-        let refuse = |field: &str, message: &str| {
-            let at = format!("array.store.deduplication.{field}");
-            Err(self.solution.error(&at, message.to_owned(), None))
-        };
-        if !(wished.equal_share > 0.0 && wished.equal_share <= 1.0) {
-            return refuse("equal_share", "a share of the data above 0 and up to 1 has equals");
-        }
-        if !(2..=1000).contains(&wished.copies) {
-            return refuse("copies", "from 2 to 1,000 are equal, each time");
-        }
-        if !(wished.delay_min > 0.0 && wished.delay_min.is_finite()) {
-            return refuse("delay_min", "equal data are kept once after a delay above 0 minutes");
-        }
-        let (equal_share, copies) = (wished.equal_share, wished.copies);
-        Ok(Some(Deduplication { equal_share, copies, delay_s: wished.delay_min * 60.0 }))
     }
 
     /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one that is left.
@@ -103,10 +72,6 @@ impl Builder<'_> {
             let message = format!("{replicas} copies on {} nodes leave none for strips", spec.nodes);
             let help = format!("{} nodes at least", 2 + 2 * parities);
             return Err(self.solution.error("array.store.erasure_coding", message, Some(help)));
-        }
-        if !(wished.delay_days > 0.0 && wished.delay_days.is_finite()) {
-            let message = "strips are made after a delay above 0 days";
-            return Err(self.solution.error("array.store.erasure_coding.delay_days", message, None));
         }
         Ok(Some(ErasureCoding { data, delay_s: wished.delay_days * 86_400.0 }))
     }

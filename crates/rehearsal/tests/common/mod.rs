@@ -183,7 +183,10 @@ warmup_limit_s = {warmup_s}
 
     /// Why its storage cannot be.
     pub fn refused_storage(&self) -> String {
-        let solution = self.solution();
+        let solution = match Solution::parse(&self.text(), "what_if.toml") {
+            Ok(solution) => solution,
+            Err(error) => return error.to_string(),
+        };
         let deployments = Question::deployments(&solution);
         let refused = storage(&solution, &deployments, &Assumptions::shipped(), 1);
         refused.err().expect("it cannot be").to_string()
@@ -191,7 +194,10 @@ warmup_limit_s = {warmup_s}
 
     /// Why its faults cannot be.
     pub fn refusal(&self) -> String {
-        let solution = self.solution();
+        let solution = match Solution::parse(&self.text(), "what_if.toml") {
+            Ok(solution) => solution,
+            Err(error) => return error.to_string(),
+        };
         let deployments = Question::deployments(&solution);
         let storage = self.storage(&solution, &deployments);
         planned(&solution, &deployments, &storage.parts).expect_err("it cannot be").to_string()

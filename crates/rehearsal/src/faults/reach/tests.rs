@@ -22,7 +22,7 @@ fn volume(host: usize) -> VolumeParts {
 }
 
 /// The numbers of the hosts that feel a fault of the first volume.
-fn felt(kind: &str, parts: &[VolumeParts]) -> String {
+fn felt(kind: FaultKind, parts: &[VolumeParts]) -> String {
     let felt = felt_by(kind, &parts[0], parts[0].drives.first().copied(), parts);
     felt.iter().map(|host| host.trim_start_matches('h')).collect()
 }
@@ -36,20 +36,20 @@ fn a_fault_is_felt_by_the_hosts_that_share_what_it_hits() {
     };
     let parts = [volume(1), volume(2), VolumeParts { controller: 1, ..volume(3) }, other_array()];
     let wanted = [
-        ("disk_slow", "1"),
-        ("cache_unprotected", "12"),
-        ("remote_copy_lost", "123"),
+        (FaultKind::DiskSlow, "1"),
+        (FaultKind::CacheUnprotected, "12"),
+        (FaultKind::RemoteCopyLost, "123"),
         // Who takes over is silent meanwhile, too.
-        ("controller_fails", "123"),
-        ("path_lost", "13"),
+        (FaultKind::ControllerFails, "123"),
+        (FaultKind::PathLost, "13"),
     ];
     for (kind, hosts) in wanted {
-        assert_eq!(felt(kind, &parts), hosts, "{kind}");
+        assert_eq!(felt(kind, &parts), hosts, "{kind:?}");
     }
     let two_links = Path { links: vec![50], controller: 0 };
     let mut parts = parts;
     parts[0].paths.push(two_links);
-    assert_eq!(felt("path_lost", &parts), "1", "the other link to the controller carries everything");
+    assert_eq!(felt(FaultKind::PathLost, &parts), "1", "the other link to the controller carries everything");
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn a_fault_of_a_pool_or_store_is_felt_by_all_its_hosts() {
         ..volume(host)
     };
     let parts = [shared(1, 0), shared(2, 0), shared(3, 1)];
-    for kind in ["disk_fails", "disks_added", "clone_read"] {
-        assert_eq!(felt(kind, &parts), "12", "{kind}");
+    for kind in [FaultKind::DiskFails, FaultKind::DisksAdded, FaultKind::CloneRead] {
+        assert_eq!(felt(kind, &parts), "12", "{kind:?}");
     }
     let on_node = |host, store| VolumeParts {
         drives: vec![host],
@@ -70,7 +70,7 @@ fn a_fault_of_a_pool_or_store_is_felt_by_all_its_hosts() {
         ..volume(host)
     };
     let parts = [on_node(1, 0), on_node(2, 0), on_node(3, 1)];
-    for kind in ["disk_fails", "extents_rot", "node_dies", "host_moves"] {
-        assert_eq!(felt(kind, &parts), "12", "{kind}");
+    for kind in [FaultKind::DiskFails, FaultKind::ExtentsRot, FaultKind::NodeDies, FaultKind::HostMoves] {
+        assert_eq!(felt(kind, &parts), "12", "{kind:?}");
     }
 }
