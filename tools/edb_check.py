@@ -353,7 +353,8 @@ class Database:
         for slot, node in enumerate(page.nodes):
             child = page.child(slot)
             upper = high if slot == last else node.key
-            if (slot == last) != (not node.key):
+            # The last entry of the rightmost page of a level is open; other pages keep their parent's separator there.
+            if node.key and slot == last and node.key != high or not node.key and slot != last:
                 self.problem(f"{name}: branch page {page.pgno} entry {slot} has a key of {len(node.key)} bytes")
             if slot < last and (low is not None and upper <= low or high is not None and upper > high):
                 self.problem(f"{name}: branch page {page.pgno} separator {slot} is out of order")

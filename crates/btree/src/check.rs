@@ -86,7 +86,11 @@ impl Walk<'_> {
             let node = page.node(slot);
             let Some(child) = node.child() else { return damaged(pgno, "branch entry without a child") };
             let key = node.key();
-            let upper = if slot + 1 < page.node_count() { Some(&key[..]) } else { high };
+            let is_last = slot + 1 == page.node_count();
+            if is_last && !key.is_empty() && high != Some(&key[..]) {
+                return damaged(pgno, "its last separator is not that of its parent");
+            }
+            let upper = if is_last { high } else { Some(&key[..]) };
             if upper.zip(low.as_deref()).is_some_and(|(upper, low)| upper <= low)
                 || upper.zip(high).is_some_and(|(upper, high)| upper > high)
             {

@@ -2,7 +2,7 @@
 
 use edb::page::{page_flags, usable_bytes};
 
-use crate::change::PageOp;
+use crate::change::{NodeKey, PageOp};
 use crate::overlay::Overlay;
 use crate::pager::{Result, Stop};
 use crate::space;
@@ -106,11 +106,32 @@ fn drop_page(overlay: &mut Overlay, tree: Tree, path: &Path, height: usize) -> R
         overlay.edit(parent.pgno, PageOp::Delete { slot: parent.slot as u16 })?;
     } else {
         // The range goes to the page on the left, which becomes the last one.
-        let left = branch.node(parent.slot - 1).data.into();
-        overlay.edit(parent.pgno, PageOp::Replace { slot: parent.slot as u16, data: left })?;
+        let left = branch.node(parent.slot - 1);
+        let (first_below, data) = (left.child(), left.data.into());
+        let bound = branch.node(parent.slot).key().into();
+        overlay.edit(parent.pgno, PageOp::Replace { slot: parent.slot as u16, data })?;
         overlay.edit(parent.pgno, PageOp::Delete { slot: parent.slot as u16 - 1 })?;
+        raise_bound(overlay, first_below, height, &bound)?;
     }
     if height == 0 { release_leaf(overlay, tree, pgno) } else { release(overlay, tree, pgno) }
+}
+
+/// Gives the last entries of the branch pages down the right edge of a subtree their new upper bound. `height` levels of them
+/// lie below and including page `first`. A page without room for the key gets none, which readers take for open.
+fn raise_bound(overlay: &mut Overlay, first: Option<u32>, height: usize, bound: &NodeKey) -> Result<()> {
+    let mut below = first;
+    for _ in 0..height {
+        let Some(pgno) = below else { return Ok(()) };
+        let page = overlay.view(pgno)?;
+        let Some(last) = page.node_count().checked_sub(1) else { return Ok(()) };
+        below = page.child(last);
+        let Some(child) = below.map(u32::to_le_bytes) else { return Ok(()) };
+        overlay.edit(pgno, PageOp::Delete { slot: last as u16 })?;
+        let fits = overlay.view(pgno)?.fits(bound, child.len());
+        let key = if fits { bound.clone() } else { NodeKey::new() };
+        overlay.edit(pgno, PageOp::Insert { slot: last as u16, flags: 0, key, data: child.into() })?;
+    }
+    Ok(())
 }
 
 /// Takes a leaf out of the chain and gives it back.

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A split moves a tail of a page to a new page on its right and puts a separator in front of it into the parent.
-//! 2. The last entry of every branch page has an empty key.
+//! 2. As in ESE, the last entry of the rightmost branch page of a level has an empty key. On every other branch page it keeps its
+//!    separator, which is that of the entry that leads to the page. Older databases of ours have empty keys there: both are read.
 //! 3. An insert at the end of a tree leaves the last page as full as the tree's density and starts a new one.
 
 use edb::page::{page_flags, usable_bytes};
@@ -191,18 +192,8 @@ fn move_tail(overlay: &mut Overlay, pgno: u32, keep: usize, right: u32) -> Resul
         if next != 0 {
             overlay.edit(next, PageOp::SetPrevious { pgno: right })?;
         }
-        return Ok(());
     }
-    open_last_entry(overlay, pgno)
-}
-
-/// Gives the last entry of a branch page the empty key.
-pub(crate) fn open_last_entry(overlay: &mut Overlay, pgno: u32) -> Result<()> {
-    let page = overlay.view(pgno)?;
-    let Some(last) = page.node_count().checked_sub(1) else { return Ok(()) };
-    let data = page.node(last).data.into();
-    overlay.edit(pgno, PageOp::Delete { slot: last as u16 })?;
-    overlay.edit(pgno, PageOp::Insert { slot: last as u16, flags: 0, key: NodeKey::new(), data })
+    Ok(())
 }
 
 /// How many entries the left page gets, the incoming one counted in its place.

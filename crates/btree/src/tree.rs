@@ -1,7 +1,7 @@
 //! Reading B+ trees: descent, seeking, walking the leaves.
 //!
 //! Invariants
-//! 1. A separator is an exclusive upper bound of its child; the last entry of a branch page is open.
+//! 1. A separator is an exclusive upper bound of its child; the last entry of a branch page is taken as open, with or without a key.
 //! 2. Keys ascend along the leaf chain; where keys repeat, key and data as one string do.
 //! 3. A page that contradicts its tree (wrong tree, wrong level, neighbours that do not lead back) gives `Stop::Damaged`,
 //!    never a panic.

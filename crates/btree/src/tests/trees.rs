@@ -371,4 +371,25 @@ fn branch_pages_split_wherever_entries_arrive() {
     assert!(levels >= 4, "{levels} levels");
     assert_eq!(entries(&mut database, tree).len(), keys.len());
     database.assert_redo_gives_the_same_pages();
+    // As ESE has it, one branch page per level is open, the rightmost one, also while pages leave the tree.
+    assert_one_open_page_per_level(&mut database, tree);
+    for (i, key) in keys.iter().enumerate() {
+        database.run(|pager| update::delete(pager, tree, key, &[])).unwrap();
+        let purge = database.ask(|pager| update::purge(pager, tree, key, &[])).unwrap();
+        database.apply(&purge.expect("it is deleted"));
+        if i % 500 == 0 {
+            assert_whole(&mut database, &[tree]);
+            assert_one_open_page_per_level(&mut database, tree);
+        }
+    }
+    database.assert_redo_gives_the_same_pages();
+}
+
+fn assert_one_open_page_per_level(database: &mut MemoryDatabase, tree: Tree) {
+    let pages = database.ask(|pager| check::tree(pager, tree)).unwrap().pages;
+    let levels = database.ask(|pager| Ok(tree::descend(pager, tree, &[], &[])?.path.len())).unwrap();
+    let page = |pgno: &u32| edb::page::PageRef::new(&database.pages()[*pgno as usize]);
+    let branches = pages.iter().map(page).filter(|page| !page.is_leaf());
+    let open = branches.filter(|page| page.nodes().next_back().is_some_and(|node| node.key_len() == 0));
+    assert_eq!(open.count(), levels - 1);
 }

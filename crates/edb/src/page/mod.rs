@@ -484,7 +484,8 @@ impl<'a> PageRef<'a> {
         self.partition(self.prefix(), self.node_count(), key, |node| node.compare_entry(key, data))
     }
 
-    /// Branch page: the slot whose child covers `key`. Separators are exclusive upper bounds, the last one is open.
+    /// Branch page: the slot whose child covers `key`. Separators are exclusive upper bounds; whatever is above all others goes
+    /// to the last child.
     /// An empty page gives slot 0.
     pub fn child_slot(self, key: &[u8]) -> usize {
         self.child_slot_of_entry(key, &[])

@@ -261,6 +261,45 @@ fn a_branch_sends_an_exact_match_to_the_next_child_and_what_is_above_all_to_the_
     }
 }
 
+/// Only the last page of a level is open; the root is the last page of its level. Old databases of ours left each page open.
+#[test]
+fn a_branch_page_may_keep_its_last_separator_unless_it_is_the_root() {
+    for size in SIZES {
+        for (last, flags, expected) in [
+            (&b"kk"[..], page_flags::PARENT_OF_LEAF, Ok(())),
+            (b"kk", 0, Ok(())),
+            (b"", 0, Ok(())),
+            (b"kk", page_flags::ROOT, Err(Damage::BranchEntry { slot: 2 })),
+            (b"", page_flags::ROOT, Ok(())),
+        ] {
+            let mut bytes = vec![0; size];
+            let mut page = PageMut::format(&mut bytes, 5, 9, flags, 100);
+            page.set_external_header(
+                &[0; SPLIT_BUFFER_BYTES][..if flags == page_flags::ROOT { 16 } else { 0 }],
+            )
+            .unwrap();
+            for (slot, separator) in [&b"dd"[..], b"gg", last].iter().enumerate() {
+                page.insert(slot, separator, &(slot as u32 + 40).to_le_bytes(), 0).unwrap();
+            }
+            let page = page.view();
+            assert_eq!(page.validate(), expected, "{last:?} {flags}");
+            assert_eq!(page.check_order(), Ok(()));
+            assert_eq!(page.child_slot(b"zz"), 2, "what is above all goes to the last child");
+        }
+    }
+    let mut bytes = vec![0; 4096];
+    let mut page = PageMut::format(&mut bytes, 5, 9, page_flags::PARENT_OF_LEAF, 100);
+    for (slot, separator) in [&b"dd"[..], b"", b"gg"].iter().enumerate() {
+        page.insert(slot, separator, &[0; 4], 0).unwrap();
+    }
+    assert_eq!(page.view().validate(), Err(Damage::BranchEntry { slot: 1 }), "open in the middle");
+    let mut page = PageMut::format(&mut bytes, 5, 9, page_flags::PARENT_OF_LEAF, 100);
+    for (slot, separator) in [&b"dd"[..], b"cc"].iter().enumerate() {
+        page.insert(slot, separator, &[0; 4], 0).unwrap();
+    }
+    assert_eq!(page.view().check_order(), Err(Damage::Order { slot: 1 }), "the last separator falls");
+}
+
 #[test]
 fn a_prefix_saves_space_and_recompress_undoes_the_holes() {
     let mut bytes = vec![0; 32768];
@@ -323,7 +362,7 @@ fn damaged(size: usize, break_it: impl Fn(&mut [u8])) -> Result<(), Damage> {
 
 #[test]
 fn validate_names_each_broken_rule() {
-    use crate::bytes::{put_u16, put_u32};
+    use crate::bytes::put_u16;
     for size in SIZES {
         let tag = |index: usize| size - 4 * (index + 1);
         let data = header_bytes(size);
@@ -342,9 +381,6 @@ fn validate_names_each_broken_rule() {
         check(|d| matches!(d, Damage::Node { slot: 0 }), &|b| b[data + 8] = 200);
         check(|d| matches!(d, Damage::Node { slot: 0 }), &|b| b[data + 6] = 2);
         check(|d| matches!(d, Damage::Node { slot: 0 }), &|b| b[data + 6] = 7);
-        check(|d| matches!(d, Damage::BranchEntry { slot: 1 }), &|b| {
-            put_u32(b, FLAGS, page_flags::PARENT_OF_LEAF)
-        });
         check(|d| matches!(d, Damage::ExternalHeader { bytes: 6 }), &|b| b[FLAGS] |= 1);
     }
 }

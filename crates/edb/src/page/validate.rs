@@ -67,7 +67,7 @@ pub enum Damage {
         /// Its slot.
         slot: usize,
     },
-    /// A branch entry without a child, or a branch page without an open last entry.
+    /// A branch entry without a child, one without a key that is not the last, or a root whose last entry has a key.
     #[error("branch entry {slot} is malformed")]
     BranchEntry {
         /// Its slot.
@@ -208,11 +208,18 @@ impl PageRef<'_> {
             if node.data.is_empty() || compressed && node.prefix.len() < MIN_PREFIX_BYTES {
                 return Err(Damage::Node { slot });
             }
-            if !self.is_leaf() && (node.child().is_none() || (slot + 1 == count) != (node.key_len() == 0)) {
+            if !self.is_leaf() && !self.is_sound_branch_entry(node, slot + 1 == count) {
                 return Err(Damage::BranchEntry { slot });
             }
         }
         Ok(())
+    }
+
+    /// A branch entry names a child. Only the last one may have no key; on the root, the rightmost page of its level, it has
+    /// none. Which other page is the rightmost one a page alone cannot tell.
+    fn is_sound_branch_entry(self, node: Node, is_last: bool) -> bool {
+        let key_fits = if node.key_len() == 0 { is_last } else { !is_last || !self.is_root() };
+        node.child().is_some() && key_fits
     }
 
     /// Whether `check_each_node` finds nothing on a leaf: by lengths alone and without a way out, since nearly all pages pass.
@@ -244,7 +251,7 @@ impl PageRef<'_> {
         let mut key = Vec::new();
         let mut last: Option<Node> = None;
         for (slot, node) in self.nodes().enumerate() {
-            let open_end = !self.is_leaf() && slot + 1 == self.node_count();
+            let open_end = !self.is_leaf() && slot + 1 == self.node_count() && node.key_len() == 0;
             if let Some(last) = last
                 && !open_end
             {

@@ -15,7 +15,7 @@ mod nodes;
 mod system;
 mod tables;
 
-use edb::page::{BulkPage, page_flags};
+use edb::page::{BulkPage, Node, PageRef, page_flags};
 use world::PageImage;
 
 use crate::payload::mix;
@@ -56,6 +56,13 @@ impl DatabaseImage {
         if matches!(self.layout.place(pgno), Place::Tree { .. }) {
             edb::checksum::stamp(page, pgno);
         }
+    }
+
+    /// Whether every entry of a leaf is one that a load writes, byte for byte. Pages without payloads pass.
+    pub fn has_sound_payloads(&self, page: PageRef) -> bool {
+        let tree = self.tree_of(page.objid()).filter(|_| page.is_leaf() && !page.is_space());
+        let is_sound = |tree, node: Node| self.schema.verify(tree, &node.key(), node.data).is_some();
+        tree.is_none_or(|tree| page.nodes().all(|node| is_sound(tree, node)))
     }
 
     fn fill_tree_page(&self, run: &Run, level: usize, ordinal: u32, page: &mut [u8]) {
@@ -123,7 +130,7 @@ fn push_node<'a, const KEY: usize>(
     &mut node[2 + KEY..]
 }
 
-/// Branch entries for `children`, page ordinals of `level`. The last one of a page is open.
+/// Branch entries for `children`, page ordinals of `level`. The last one of the level is open.
 fn push_children(
     schema: &Schema,
     run: &Run,
@@ -134,7 +141,7 @@ fn push_children(
     let first = run.levels[level].first;
     for child in children.start..children.end {
         let pgno = (first + child as u32).to_le_bytes();
-        if child + 1 == children.end {
+        if child + 1 == u64::from(run.levels[level].pages) {
             let node = bulk.push(2 + 4);
             node[..2].fill(0);
             node[2..].copy_from_slice(&pgno);

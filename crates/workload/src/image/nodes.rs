@@ -3,6 +3,8 @@
 //! Invariants
 //! 1. Nodes and header are those of the page that `fill` writes (a test compares every kind of page).
 
+use std::ops::Range;
+
 use btree::NodeKey;
 use btree::sparse::{NodeFunction, Outline};
 use edb::page::{header_bytes, page_flags};
@@ -59,18 +61,15 @@ impl DatabaseImage {
         spot.first_entry() + slot as u64
     }
 
-    fn is_last(&self, spot: &Spot, slot: usize) -> bool {
-        let children = spot.run.levels[spot.level].entries_of(spot.ordinal);
-        self.child(spot, slot) + 1 == children.end
-    }
-
-    /// Bytes of all nodes of a page with this many entries, and their number.
-    fn node_bytes(&self, run: &Run, level: usize, entries: u64) -> (usize, usize) {
-        let entries = entries as usize;
+    /// Bytes of all nodes of a page with these entries, and their number.
+    fn node_bytes(&self, run: &Run, level: usize, entries: Range<u64>) -> (usize, usize) {
+        // The last entry of a level is open.
+        let open = usize::from(entries.end == run.levels[level].entries);
+        let entries = (entries.end - entries.start) as usize;
         let node = TAG_BYTES + KEY_LENGTH_BYTES;
         if level > 0 {
             let key_bytes = separator_bytes(run.tree);
-            return (entries * (node + CHILD_BYTES) + (entries - 1) * key_bytes, entries);
+            return (entries * (node + CHILD_BYTES) + (entries - open) * key_bytes, entries);
         }
         match run.tree {
             Tree::Rows | Tree::Folders => (entries * (node + 5 + ROW_BYTES), entries),
@@ -94,7 +93,7 @@ impl NodeFunction for DatabaseImage {
         let Place::Tree { run, level, ordinal } = self.layout.place(pgno) else { return None };
         let here = &run.levels[level];
         let entries = here.entries_of(ordinal);
-        let (bytes, nodes) = self.node_bytes(run, level, entries.end - entries.start);
+        let (bytes, nodes) = self.node_bytes(run, level, entries);
         let page_bytes = self.schema.shape().page_bytes as usize;
         let (mut prev, mut next) = (0, 0);
         if level == 0 {
@@ -119,10 +118,10 @@ impl NodeFunction for DatabaseImage {
     fn key(&self, page: &Outline, slot: usize) -> NodeKey {
         let spot = self.spot(page);
         if spot.level > 0 {
-            if self.is_last(&spot, slot) {
+            let child = self.child(&spot, slot) as u32;
+            if child + 1 == spot.run.levels[spot.level - 1].pages {
                 return NodeKey::new();
             }
-            let child = self.child(&spot, slot) as u32;
             let entry = spot.run.first_entry_under(spot.level - 1, child + 1);
             return separator(&self.schema, spot.run, entry).into();
         }
