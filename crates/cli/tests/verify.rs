@@ -113,15 +113,64 @@ fn wrong_pages_lost_headers_and_lost_ends_are_named() {
     assert_eq!(verify(folder.path(), &lost, None).0, 2, "no header at all");
 }
 
-/// A file of ours tells what it was made with.
-#[test]
-fn pages_that_a_database_was_made_with_are_missed_when_they_are_zero() {
-    let folder = tempfile::tempdir().expect("a folder");
+/// A file of ours, whole.
+fn ours() -> (DatabaseImage, Vec<u8>) {
     let image = DatabaseImage::of_size(PAGE_BYTES as u32, 16 << 20, 64, 7, 25).expect("room");
     let mut file = vec![0; image.pages() as usize * PAGE_BYTES];
     for (index, page) in (0..).zip(file.chunks_exact_mut(PAGE_BYTES)) {
         image.fill(index, page);
     }
+    (image, file)
+}
+
+/// Bits 1 of two words cancel out in the checksum, so the third bit, of another place, seems to be the only flipped one.
+#[test]
+fn three_flipped_payload_bits_that_look_like_one_are_not_repaired_into_a_wrong_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (image, mut file) = ours();
+    let leaf = image.layout().runs[1].first() as usize;
+    for bit in [9000 * 8 + 1, 9400 * 8 + 1, 9800 * 8] {
+        file[place_of(leaf)][bit / 8] ^= 1 << (bit % 8);
+    }
+    let repaired = folder.path().join("repaired.edb");
+    let (status, stdout) = verify(folder.path(), &file, Some(&repaired));
+    let what = format!("page {leaf}: looks like a single flipped bit, but more are wrong");
+    assert!(status == 1 && stdout.contains(&what) && stdout.contains(" 1 bad, 0 correctable"), "{stdout}");
+    assert!(std::fs::read(&repaired).expect("there is a copy") == file, "nothing is made worse");
+}
+
+#[test]
+fn a_tail_that_is_no_whole_page_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, mut file) = ours();
+    file.extend_from_slice(&[7; 1000]);
+    let (status, stdout) = verify(folder.path(), &file, None);
+    assert!(status == 1 && stdout.contains("1000 bytes behind the last whole page"), "{stdout}");
+}
+
+/// With pages of 4 KiB a few MiB make trees of three levels. ESE leaves only the last entry of a level without a key.
+#[test]
+fn a_database_with_three_levels_of_pages_is_whole() {
+    const SMALL: usize = 4096;
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = DatabaseImage::of_size(SMALL as u32, 24 << 20, 64, 7, 25).expect("room");
+    let mut file = vec![0; image.pages() as usize * SMALL];
+    for (index, page) in (0..).zip(file.chunks_exact_mut(SMALL)) {
+        image.fill(index, page);
+    }
+    let run = image.layout().runs.iter().find(|run| run.levels.len() > 1).expect("a tree of three levels");
+    let first = run.levels[1].first as usize + 1;
+    let page = edb::page::PageRef::new(&file[first * SMALL..(first + 1) * SMALL]);
+    assert!(page.nodes().all(|node| node.key_len() > 0), "it is not the last page of its level");
+    let (status, stdout) = verify(folder.path(), &file, None);
+    assert!(status == 0 && stdout.contains(" 0 bad"), "{stdout}");
+}
+
+/// A file of ours tells what it was made with.
+#[test]
+fn pages_that_a_database_was_made_with_are_missed_when_they_are_zero() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (image, mut file) = ours();
     let (status, whole) = verify(folder.path(), &file, None);
     assert!(status == 0 && !whole.contains(" 0 uninitialised"), "free pages are zero: {whole}");
     let leaf = image.layout().runs[0].first() as usize;
