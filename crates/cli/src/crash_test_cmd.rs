@@ -11,12 +11,12 @@ use engine::StopSignal;
 use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 use workload::crash_test::{CrashTestError, Findings, SESSIONS_MAX, Testimony, verify, witness, write};
-use world::World;
 use world::real::RealConfig;
+use world::{ErrorKind, World};
 
 use crate::failure::{Failure, Status};
 use crate::output::data;
-use crate::run_cmd::count_interrupts;
+use crate::signals::count_interrupts;
 
 /// Finds out whether storage keeps what it says is durable: commit, pull the plug, compare with what another host heard.
 #[derive(clap::Args)]
@@ -50,6 +50,9 @@ enum Part {
         /// Size of the database.
         #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=1 << 20))]
         size_mib: u64,
+        /// Write through the page cache, with a sync for each commit: for file systems without unbuffered I/O.
+        #[arg(long)]
+        buffered: bool,
     },
     /// When the host is back: recover, and compare with the witness's notes.
     Verify {
@@ -59,6 +62,9 @@ enum Part {
         /// The witness's file.
         #[arg(long, value_name = "NOTES.json")]
         notes: PathBuf,
+        /// Read through the page cache: for file systems without unbuffered I/O. Proves nothing unless the host has restarted.
+        #[arg(long)]
+        buffered: bool,
     },
 }
 
@@ -77,15 +83,19 @@ struct Notes {
 pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
     match &arguments.part {
         Part::Witness { listen, out } => hear(listen, out),
-        Part::Write { folder, witness, sessions, size_mib } => {
-            commit(folder, witness, *sessions, size_mib << 20)
+        Part::Write { folder, witness, sessions, size_mib, buffered } => {
+            commit(folder, witness, *sessions, size_mib << 20, *buffered)
         }
-        Part::Verify { folder, notes } => compare(folder, notes),
+        Part::Verify { folder, notes, buffered } => compare(folder, notes, *buffered),
     }
 }
 
-fn on_this_host<T, F: Future<Output = T>>(main: impl FnOnce(World) -> F) -> Result<T, Failure> {
-    world::real::run(RealConfig::new("crash-test"), main)
+fn on_this_host<T, F: Future<Output = T>>(
+    buffered: bool,
+    main: impl FnOnce(World) -> F,
+) -> Result<T, Failure> {
+    let config = RealConfig { direct: !buffered, ..RealConfig::new("crash-test") };
+    world::real::run(config, main)
         .map_err(|error| Failure::could_not_run("the I/O driver does not start").because(error))
 }
 
@@ -99,11 +109,11 @@ fn hear(listen: &str, out: &Path) -> Result<Status, Failure> {
     }
     let failed: RefCell<Option<std::io::Error>> = RefCell::default();
     let kept_at = Cell::new(None);
-    let heard = on_this_host(|world| {
+    let heard = on_this_host(false, |world| {
         let (failed, kept_at) = (&failed, &kept_at);
         async move {
             let listener = world.listen(listen).await?;
-            eprintln!("listening on {listen}; start the writer, then pull its plug");
+            say!("listening on {listen}; start the writer, then pull its plug");
             let heard = witness(&listener, |testimony| {
                 // Once a second: what was heard since is kept when the connection ends.
                 let is_due = kept_at.get().is_none_or(|at| world.now() >= at + Duration::from_secs(1));
@@ -123,7 +133,7 @@ fn hear(listen: &str, out: &Path) -> Result<Status, Failure> {
         return Err(not_kept(error));
     }
     let total: u64 = heard.sessions.values().sum();
-    eprintln!("the writer is gone; {total} durable commits heard of, noted in {}", out.display());
+    say!("the writer is gone; {total} durable commits heard of, noted in {}", out.display());
     Ok(Status::Pass)
 }
 
@@ -137,7 +147,13 @@ fn keep(out: &Path, testimony: &Testimony) -> std::io::Result<()> {
     std::fs::rename(&fresh, out)
 }
 
-fn commit(folder: &Path, witness: &str, sessions: u32, file_bytes: u64) -> Result<Status, Failure> {
+fn commit(
+    folder: &Path,
+    witness: &str,
+    sessions: u32,
+    file_bytes: u64,
+    buffered: bool,
+) -> Result<Status, Failure> {
     if folder.exists() {
         let message = format!("{} exists; the crash test makes its folder itself", folder.display());
         return Err(Failure::wrong_input(message)
@@ -146,15 +162,15 @@ fn commit(folder: &Path, witness: &str, sessions: u32, file_bytes: u64) -> Resul
     let folder = text(folder)?;
     let interrupts = Arc::new(AtomicU32::new(0));
     count_interrupts(&interrupts)?;
-    eprintln!("writes {} MiB and logs below {folder}; nothing else is touched", file_bytes >> 20);
-    let written = on_this_host(|world| async move {
+    say!("writes {} MiB and logs below {folder}; nothing else is touched", file_bytes >> 20);
+    let written = on_this_host(buffered, |world| async move {
         let stop = StopSignal::new();
         let shown = Cell::new(world.now());
         let clock = world.clone();
         let writing = write(&world, &folder, file_bytes, sessions, witness, &stop, |committed| {
             if clock.now() >= shown.get() + Duration::from_secs(1) {
                 shown.set(clock.now());
-                eprintln!("{committed} durable commits; pull the plug at any time");
+                say!("{committed} durable commits; pull the plug at any time");
             }
         });
         let mut writing = std::pin::pin!(writing);
@@ -168,11 +184,11 @@ fn commit(folder: &Path, witness: &str, sessions: u32, file_bytes: u64) -> Resul
         }
     })?;
     let total = written.map_err(|error| told(&error))?;
-    eprintln!("ended in order after {total} durable commits: nothing has been proved without a crash");
+    say!("ended in order after {total} durable commits: nothing has been proved without a crash");
     Ok(Status::Interrupted)
 }
 
-fn compare(folder: &Path, notes: &Path) -> Result<Status, Failure> {
+fn compare(folder: &Path, notes: &Path, buffered: bool) -> Result<Status, Failure> {
     let wrong = |cause: String| {
         Failure::wrong_input(format!("{} holds no notes of a witness", notes.display())).because(cause)
     };
@@ -184,7 +200,7 @@ fn compare(folder: &Path, notes: &Path) -> Result<Status, Failure> {
     let run = u64::from_str_radix(&parsed.run, 16).map_err(|error| wrong(error.to_string()))?;
     let testimony = Testimony { run, sessions: parsed.sessions };
     let folder = text(folder)?;
-    let found = on_this_host(|world| async move { verify(&world, &folder, &testimony).await })?;
+    let found = on_this_host(buffered, |world| async move { verify(&world, &folder, &testimony).await })?;
     match found {
         Ok(found) => {
             data(&story(&found))?;
@@ -244,7 +260,14 @@ fn told(error: &CrashTestError) -> Failure {
         CrashTestError::NoWriter => {
             Failure::could_not_run(error.to_string()).help("start the witness again, and then the writer")
         }
-        error => Failure::could_not_run("the crash test has ended early").because(error),
+        CrashTestError::World(error) | CrashTestError::Engine(engine::Error::World(error))
+            if error.kind == ErrorKind::Unsupported =>
+        {
+            Failure::could_not_run("nothing is proved: the crash test has ended early")
+                .because(error)
+                .help("add --buffered, or use a file system with unbuffered I/O")
+        }
+        error => Failure::could_not_run("nothing is proved: the crash test has ended early").because(error),
     }
 }
 
@@ -258,12 +281,12 @@ mod tests {
         let (folder, notes) = (dir.path().join("disk"), dir.path().join("notes.json"));
         keep(&notes, &Testimony { run: 7, sessions: BTreeMap::new() }).expect("writable");
         std::fs::create_dir(&folder).expect("writable");
-        let failed = compare(&folder, &notes).expect_err("no folder of a crash test");
+        let failed = compare(&folder, &notes, false).expect_err("no folder of a crash test");
         assert!(failed.to_string().contains("was not made by a crash test"), "{failed}");
         for part in ["db", "log"] {
             std::fs::create_dir(folder.join(part)).expect("writable");
         }
-        let verdict = || compare(&folder, &notes).expect("it has been compared");
+        let verdict = || compare(&folder, &notes, false).expect("it has been compared");
         assert_eq!(verdict(), Status::VerdictFail, "missing");
         for bytes in [0, 4096] {
             std::fs::write(folder.join("crash-test.id"), vec![0; bytes]).expect("writable");

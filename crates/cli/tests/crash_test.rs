@@ -23,7 +23,13 @@ fn wait_for(child: &mut Child, text: &str) -> BufReader<std::process::ChildStder
 }
 
 fn verify(folder: &Path, notes: &Path) -> Output {
-    proofload().arg("verify").arg(folder).arg("--notes").arg(notes).output().unwrap()
+    let mut command = proofload();
+    command.arg("verify").arg(folder).arg("--notes").arg(notes).output().unwrap()
+}
+
+fn verify_buffered(folder: &Path, notes: &Path) -> Output {
+    let mut command = proofload();
+    command.args(["verify", "--buffered"]).arg(folder).arg("--notes").arg(notes).output().unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -60,6 +66,9 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     let kept = verify(&folder, &notes);
     assert_eq!(kept.status.code(), Some(0), "{}{}", text(&kept.stdout), text(&kept.stderr));
     assert!(text(&kept.stdout).contains("KEPT: everything"), "{}", text(&kept.stdout));
+
+    let kept = verify_buffered(&folder, &notes);
+    assert_eq!(kept.status.code(), Some(0), "through the page cache: {}", text(&kept.stderr));
 
     // A witness that heard of commits which no disk has.
     let heard = std::fs::read_to_string(&notes).unwrap();

@@ -90,8 +90,8 @@ pub enum CrashTestError {
 }
 
 impl CrashTestError {
-    /// Whether it says that storage has lost or changed what was durable. Everything else (rights, room, the wrong folder) says
-    /// nothing about storage.
+    /// Whether it proves that storage has lost or changed what was durable. Everything else proves nothing about storage: rights,
+    /// room, the wrong folder, a file system without unbuffered I/O, a device that cannot be reached.
     pub fn is_loss(&self) -> bool {
         match self {
             CrashTestError::LostIdentity { .. } => true,
@@ -99,17 +99,18 @@ impl CrashTestError {
                 engine::Error::DamagedPage { .. }
                 | engine::Error::DamagedFile { .. }
                 | engine::Error::MissingLog { .. } => true,
-                engine::Error::World(error) => is_unreadable(error.kind),
+                engine::Error::World(error) => is_gone(error.kind),
                 _ => false,
             },
+            CrashTestError::World(error) => error.kind == ErrorKind::Damaged,
             _ => false,
         }
     }
 }
 
-/// Whether a failed operation says that a file, or a part of it, is gone.
-fn is_unreadable(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::NotFound | ErrorKind::ShortRead | ErrorKind::Io)
+/// Whether a failed operation proves that a file, or a part of it, is gone.
+fn is_gone(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::NotFound | ErrorKind::ShortRead | ErrorKind::Damaged)
 }
 
 type Result<T, E = CrashTestError> = std::result::Result<T, E>;
@@ -225,7 +226,7 @@ impl Place {
         let (read, pages) = file.read_at(0, std::iter::once(PageBuf::empty(SECTOR_BYTES)).collect()).await;
         match read {
             Ok(()) => {}
-            Err(error) if is_unreadable(error.kind) => return Ok(Err("cannot be read")),
+            Err(error) if is_gone(error.kind) => return Ok(Err("cannot be read")),
             Err(error) => return Err(error.into()),
         }
         let bytes = pages[0].as_slice();

@@ -154,13 +154,21 @@ fn storage_is_blamed_for_what_is_gone_and_for_nothing_else() {
         CrashTestError::Engine(world::Error { kind, operation, path, reason }.into())
     };
     let [path, directory, reason] = ["1.edb", "log", "so it is"].map(str::to_owned);
+    // Met while the folder is looked for, ahead of the engine.
+    let damaged_file_system = world::Error {
+        kind: ErrorKind::Damaged,
+        operation: "look up".to_owned(),
+        path: directory.clone(),
+        reason: "Structure needs cleaning".to_owned(),
+    };
     let lost = [
         engine::Error::DamagedPage { path: path.clone(), pgno: 1, reason: reason.clone() }.into(),
         engine::Error::DamagedFile { path, reason: reason.clone() }.into(),
         engine::Error::MissingLog { directory: directory.clone(), generation: 1 }.into(),
         of_kind(ErrorKind::NotFound),
         of_kind(ErrorKind::ShortRead),
-        of_kind(ErrorKind::Io),
+        of_kind(ErrorKind::Damaged),
+        damaged_file_system.into(),
     ];
     assert!(lost.iter().all(CrashTestError::is_loss));
     let hindered = [
@@ -170,6 +178,10 @@ fn storage_is_blamed_for_what_is_gone_and_for_nothing_else() {
         of_kind(ErrorKind::PermissionDenied),
         of_kind(ErrorKind::NoSpace),
         of_kind(ErrorKind::AlreadyExists),
+        // A file system that refuses unbuffered I/O.
+        of_kind(ErrorKind::Unsupported),
+        // A device whose path has failed.
+        of_kind(ErrorKind::Io),
     ];
     assert!(!hindered.iter().any(CrashTestError::is_loss));
 }

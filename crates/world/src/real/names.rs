@@ -32,7 +32,7 @@ pub(super) fn open(path: &str, mode: OpenMode, direct: bool) -> Result<fs::File>
             return failed("open", path, &cause);
         }
         Error {
-            kind: ErrorKind::Io,
+            kind: ErrorKind::Unsupported,
             operation: "open".into(),
             path: path.into(),
             reason: "the file system refuses unbuffered I/O (O_DIRECT); use another file system, or ask for \

@@ -130,6 +130,8 @@ fn the_systems_reasons_are_told_apart() {
     assert_eq!(kinds[..2], [ErrorKind::NoSpace; 2]);
     assert_eq!(kinds[2..4], [ErrorKind::PermissionDenied; 2]);
     assert_eq!(kinds[4..], [ErrorKind::Io; 2], "a disk that times out is not a cut connection");
+    let damaged = [libc::EUCLEAN, libc::EBADMSG, libc::ENODATA, libc::EILSEQ].map(kind);
+    assert_eq!(damaged, [ErrorKind::Damaged; 4]);
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn a_file_system_without_unbuffered_io_is_an_error_that_tells_the_remedy() {
     // Files of /proc refuse O_DIRECT on every kernel.
     let open = async |world: World| world.open("/proc/self/status", OpenMode::Read).await.map(drop);
     let error = run(config(Driver::Auto), open).unwrap().unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Io);
+    assert_eq!(error.kind, ErrorKind::Unsupported);
     assert!(error.reason.contains("buffered"), "{error}");
     let buffered = RealConfig { direct: false, ..config(Driver::Auto) };
     run(buffered, open).unwrap().unwrap();
