@@ -1,6 +1,6 @@
 //! Reads and verifies every page of every database, or the closed logs of every instance; all side by side.
 
-use engine::{ChecksumReport, LogChecksumReport, RecoveryReport, StreamConfig};
+use engine::{ChecksumReport, LogChecksumReport, StreamConfig};
 use futures_util::future::join_all;
 use results::{Checksum, Origin, Outcome, Parameter, Severity, Verdict};
 use solution::TestSpec;
@@ -92,14 +92,7 @@ impl Campaign<'_> {
         };
         let reports = self.watch(test, job).await?;
         self.host.close().await?;
-        for (instance, report) in self.deployment.instances.iter().zip(reports) {
-            let Some(RecoveryReport { logs_replayed, .. }) = report else { continue };
-            let name = &instance.name;
-            let text =
-                format!("{name}: was not closed, so it was recovered first: {logs_replayed} logs replayed");
-            self.event(Severity::Info, Some(test.row.ordinal), &text)?;
-        }
-        Ok(())
+        self.tell_recovered(test.row.ordinal, reports)
     }
 
     /// Keeps and judges what a check of a database found, and gives how much of it was read.

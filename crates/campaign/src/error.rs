@@ -54,6 +54,17 @@ pub enum CampaignError {
         /// The file.
         path: String,
     },
+    /// Neither header of a database can be read.
+    #[error(
+        "{path} cannot be used again: header and shadow are both damaged ({damage}); remove it with `proofload clean` and \
+         run again"
+    )]
+    NoHeader {
+        /// The file.
+        path: String,
+        /// What is wrong with the header.
+        damage: edb::header::HeaderDamage,
+    },
     /// The backup that a restore needs does not exist, or was cut off.
     #[error("there is no complete backup at {path}; run the test `backup_to_disk` first")]
     NoBackup {

@@ -5,10 +5,12 @@
 
 use std::rc::Rc;
 
-use results::{Origin, Parameter, Severity};
+use edb::header::DatabaseHeader;
+use results::{IoClass, Origin, Parameter, Severity};
+use smallvec::smallvec;
 use solution::TestSpec;
 use workload::codec::DatabaseCodec;
-use world::{PageImage, World};
+use world::{OpenMode, PageBuf, PageImage, World};
 
 use crate::error::CampaignError;
 use crate::host::{ShardState, database_path};
@@ -74,6 +76,7 @@ async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignE
         if state.world.entry(&path).await?.is_some() {
             let existing = state.image_of_file(instance, number, &path).await;
             if existing.is_ok_and(|existing| existing.id() == image.id()) {
+                check_headers(state, instance, number, &path).await?;
                 made.reused += 1;
                 continue;
             }
@@ -94,6 +97,27 @@ async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignE
         made.created += 1;
     }
     Ok(made)
+}
+
+/// Refuses a database whose header and shadow are both damaged: nothing could open it.
+async fn check_headers(
+    state: &ShardState,
+    instance: usize,
+    number: usize,
+    path: &str,
+) -> Result<(), CampaignError> {
+    let page_bytes = state.deployment.instances[instance].page_bytes;
+    let page = || PageBuf::empty(page_bytes as usize);
+    let started = state.world.now();
+    let file = state.world.open(path, OpenMode::Read).await?;
+    let (read, pages) = file.read_at(0, smallvec![page(), page()]).await;
+    read?;
+    let latency_ns = state.world.now().since(started).as_nanos() as u64;
+    let (counters, _) = &state.side(instance).databases[number];
+    counters.record(IoClass::HousekeepingRead, 2 * u64::from(page_bytes), latency_ns);
+    let start = pages.iter().flat_map(|page| page.as_slice()).copied().collect::<Vec<u8>>();
+    let header = DatabaseHeader::read(&start);
+    header.map(drop).map_err(|damage| CampaignError::NoHeader { path: path.to_owned(), damage })
 }
 
 /// Makes a folder and those above it that do not exist, durably.

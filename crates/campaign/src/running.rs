@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::rc::Rc;
 
+use engine::RecoveryReport;
 use futures_util::future::{Either, select};
 use results::{
     Database, DatabaseSize, Event, Instance, IoClass, IoCounters, Origin, Parameter, Recorder, Row, Severity,
@@ -317,9 +318,28 @@ impl Campaign<'_> {
     pub async fn open(&mut self, test: &mut Running, options: OpenOptions) -> Result<(), CampaignError> {
         test.phase = "opening databases".into();
         let host = self.host.clone();
-        self.watch(test, async move { host.open(options).await }).await?;
+        let reports = self.watch(test, async move { host.open(options).await }).await?;
+        let replayed = |report: &RecoveryReport| report.logs_replayed > 0;
+        let recovered = reports.into_iter().map(|report| Some(report).filter(replayed)).collect();
+        self.tell_recovered(test.row.ordinal, recovered)?;
         // What recovery read and wrote is no I/O of batches.
         (test.seen, test.batches) = Default::default();
+        Ok(())
+    }
+
+    /// Says which instances an earlier run had not closed, from the reports of those that were recovered.
+    pub fn tell_recovered(
+        &mut self,
+        test: u32,
+        reports: Vec<Option<RecoveryReport>>,
+    ) -> Result<(), CampaignError> {
+        for (instance, report) in self.deployment.instances.iter().zip(reports) {
+            let Some(RecoveryReport { logs_replayed, .. }) = report else { continue };
+            let name = &instance.name;
+            let text =
+                format!("{name}: was not closed, so it was recovered first: {logs_replayed} logs replayed");
+            self.event(Severity::Info, Some(test), &text)?;
+        }
         Ok(())
     }
 

@@ -34,6 +34,33 @@ fn a_checksum_recovers_what_an_earlier_run_has_not_closed() {
 }
 
 #[test]
+fn a_load_says_which_databases_it_recovered_first() {
+    let simulation = initialised(19);
+    assert_eq!(recovered_first(&simulation, &[TestKind::LogGeneration]), 0);
+    assert_eq!(recovered_first(&simulation, &[TestKind::Performance]), 2, "both databases");
+    assert_eq!(recovered_first(&simulation, &[TestKind::Performance]), 0, "a load closes its databases");
+}
+
+#[test]
+fn a_database_without_a_header_is_not_used_again() {
+    let simulation = initialised(19);
+    let (host, deployment) = (simulation.host("a"), deployment());
+    let database = &deployment.instances[0].databases[0];
+    let path = database_path(&database.dir, &database.name);
+    let page_bytes = deployment.instances[0].page_bytes as usize;
+    simulation.run_until(async {
+        let file = host.open(&path, OpenMode::ReadWrite).await.unwrap();
+        let mut junk = PageBuf::empty(page_bytes);
+        junk.as_mut_slice().fill(0x5A);
+        file.write_at(0, smallvec![junk.clone(), junk]).await.0.unwrap();
+        file.sync().await.unwrap();
+    });
+    let init = specs(|kind| kind == TestKind::Init);
+    let (outcome, _) = run_specs(&simulation, 19, &init, &mut Silent, &Alone);
+    assert!(matches!(outcome.error, Some(CampaignError::NoHeader { .. })), "{:?}", outcome.error);
+}
+
+#[test]
 fn a_checksum_leaves_logs_to_the_soft_recovery_that_they_are_for() {
     let simulation = initialised(19);
     // Soft recovery fails if no log is left to replay.
