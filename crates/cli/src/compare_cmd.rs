@@ -67,7 +67,7 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
     let regressions = comparison.regressions(limit);
     for (run, test, row) in &regressions {
         let worse = format!("worse by more than {limit} %: {} in {} of {}", row.name, test.name, run.name);
-        eprintln!("{}", printable(&worse));
+        say!("{}", printable(&worse));
     }
     // A run that did not come to the figure must not pass for having no worse one.
     if let Some((run, lacks)) = comparison.missing().into_iter().next() {

@@ -1,5 +1,6 @@
 //! How a command ends: a status, or one story with the cause and the remedy.
 
+use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
 
@@ -90,18 +91,20 @@ impl Failure {
 
     /// Prints the story on stderr and gives the exit status.
     pub fn tell(self) -> ExitCode {
+        // A stderr that is closed or full must not change the exit status.
+        let show = |story: &str| drop(writeln!(anstream::stderr(), "{story}"));
         // Causes quote what files say.
         let title = Level::ERROR.primary_title(printable(&self.to_string()));
         let place = self.place.as_ref().map(|place| place.shown(&place.span));
         let help = self.help.as_deref().map(|help| Level::HELP.message(printable(help)).into());
         let story = title.elements(place.into_iter().chain(help));
-        anstream::eprintln!("{}", Renderer::styled().render(&[story]));
+        show(&Renderer::styled().render(&[story]));
         for (place, other) in self.place.iter().flat_map(|place| place.others.iter().map(move |o| (place, o)))
         {
             let help = other.help.as_deref().map(|help| Level::HELP.message(printable(help)).into());
             let title = Level::ERROR.primary_title(printable(&other.message));
             let story = title.elements(std::iter::once(place.shown(&other.span)).chain(help));
-            anstream::eprintln!("{}", Renderer::styled().render(&[story]));
+            show(&Renderer::styled().render(&[story]));
         }
         ExitCode::from(self.exit)
     }

@@ -103,6 +103,6 @@ fn record(evidence: &Evidence, solution: &str, arguments: &ImportArguments) -> R
     let text = evidence.to_toml().map_err(|error| failed(&error))?;
     write_file(&arguments.out.join(review::PRINTED), &text)?;
     crate::report_cmd::render(&arguments.out)?;
-    eprintln!("imported {} tests into {}", evidence.test.len(), arguments.out.display());
+    say!("imported {} tests into {}", evidence.test.len(), arguments.out.display());
     Ok(())
 }

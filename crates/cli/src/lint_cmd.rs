@@ -51,7 +51,7 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
         tell(&text(&all))?;
     }
     let plural = |count: usize| if count == 1 { "" } else { "s" };
-    eprintln!("{count} finding{} in {} piece{} of evidence", plural(count), all.len(), plural(all.len()));
+    say!("{count} finding{} in {} piece{} of evidence", plural(count), all.len(), plural(all.len()));
     Ok(if count == 0 { Status::Pass } else { Status::VerdictFail })
 }
 

@@ -11,7 +11,7 @@
 mod frame;
 
 use std::cell::RefCell;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -31,7 +31,16 @@ const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 /// Gives the terminal back. May be called at any time, from any thread.
 pub fn leave() {
     if ON_SCREEN.swap(false, Ordering::SeqCst) {
-        eprint!("{LEAVE}");
+        show!("{LEAVE}");
+    }
+}
+
+/// Shows a message, unless the screen of the run says the same at its foot.
+pub fn beside_screen(text: &str) {
+    if !ON_SCREEN.load(Ordering::SeqCst) {
+        // A progress line may stand on the terminal.
+        let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+        say!("{clear}{text}");
     }
 }
 
@@ -50,7 +59,7 @@ impl RunWatcher {
             return RunWatcher::Screen(LiveScreen::enter(interrupts, evidence));
         }
         if live {
-            eprintln!("--live needs a terminal: plain lines instead");
+            say!("--live needs a terminal: plain lines instead");
         }
         RunWatcher::Lines(TerminalWatcher::new(interrupts))
     }
@@ -106,7 +115,7 @@ pub struct LiveScreen {
 impl LiveScreen {
     fn enter(interrupts: Arc<AtomicU32>, evidence: String) -> LiveScreen {
         ON_SCREEN.store(true, Ordering::SeqCst);
-        eprint!("{ENTER}\x1b[2J");
+        show!("{ENTER}\x1b[2J");
         LiveScreen { live: Rc::default(), interrupts, evidence }
     }
 
@@ -120,9 +129,7 @@ impl LiveScreen {
         };
         let lines = frame::draw(&view, progress, &footer, size());
         // From the top left corner; each line erases what is left of the old one, the last what is below.
-        let text = format!("\x1b[H{}\x1b[J", lines.join("\x1b[K\r\n"));
-        let mut out = std::io::stderr().lock();
-        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        show!("\x1b[H{}\x1b[J", lines.join("\x1b[K\r\n"));
     }
 }
 

@@ -1,10 +1,15 @@
 //! The `proofload` command: arguments, progress, exit status. Everything else is in the crates below.
 //!
-//! stdout is data, stderr is talk. Exit status: 0 pass, 1 verdict fail, 2 wrong input, 3 could not run, 4 interrupted.
+//! stdout is data, stderr is messages. Exit status: 0 pass, 1 verdict fail, 2 wrong input, 3 could not run, 4 interrupted.
+#![deny(clippy::print_stderr)]
 #![allow(
     clippy::disallowed_methods,
     reason = "the binary faces the operating system: it reads the solution file and writes to the terminal"
 )]
+
+// First: its macros are for all others.
+#[macro_use]
+mod output;
 
 mod compare_cmd;
 mod crash_test_cmd;
@@ -14,7 +19,6 @@ mod fleet_cmd;
 mod import_cmd;
 mod lint_cmd;
 mod live;
-mod output;
 mod paper_cmd;
 #[cfg(feature = "pdf")]
 mod pdf;
@@ -23,6 +27,7 @@ mod preflight;
 mod report_cmd;
 mod run_cmd;
 mod serve_cmd;
+mod signals;
 mod simulate_cmd;
 mod sql_cmd;
 mod verdict_table;

@@ -56,7 +56,7 @@ pub fn print(page: &Path) -> Result<(), Failure> {
     if !std::fs::read(&pdf).is_ok_and(|bytes| bytes.starts_with(b"%PDF-")) {
         return Err(failed(&"the browser wrote no PDF").help("print the page by hand"));
     }
-    eprintln!("wrote {}", pdf.display());
+    say!("wrote {}", pdf.display());
     Ok(())
 }
 

@@ -63,7 +63,7 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
         std::fs::write(page, plan::html(&planned)).map_err(|error| {
             Failure::could_not_run(format!("cannot write {}", page.display())).because(error)
         })?;
-        eprintln!("wrote {}", page.display());
+        say!("wrote {}", page.display());
     }
     if arguments.write_targets {
         write_targets(path, &solution, &planned, arguments.yes)?;
@@ -101,17 +101,17 @@ fn find(solution: &Solution, path: &Path, json: bool) -> Result<Status, Failure>
 fn write_targets(path: &Path, solution: &Solution, planned: &plan::Plan, yes: bool) -> Result<(), Failure> {
     let edit = plan::write_targets(solution, &planned.targets)?;
     if edit.diff.is_empty() {
-        eprintln!("{} says so already", path.display());
+        say!("{} says so already", path.display());
         return Ok(());
     }
     data(&edit.diff)?;
     if !yes {
-        eprintln!("not written; add --yes to write {}", path.display());
+        say!("not written; add --yes to write {}", path.display());
         return Ok(());
     }
     replace(path, &edit.text)
         .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))?;
-    eprintln!("wrote {}", path.display());
+    say!("wrote {}", path.display());
     Ok(())
 }
 

@@ -236,16 +236,27 @@ pub struct CleanArguments {
 pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failure> {
     let solution = crate::run_cmd::read_solution(&arguments.solution)?;
     let deployment = solution.deployment(arguments.host.as_deref())?;
-    for volume in &deployment.volumes {
-        let dir = Path::new(&volume.dir);
+    let dirs: Vec<&Path> = deployment.volumes.iter().map(|volume| Path::new(&volume.dir)).collect();
+    if !dirs.iter().any(|dir| dir.exists()) {
+        let looked: Vec<String> = dirs.iter().map(|dir| absolute(dir)).collect();
+        let message = format!("nothing of {} is here; looked for {}", deployment.solution, looked.join(", "));
+        return Err(Failure::wrong_input(message).help(
+            "relative paths of a solution file count from the current folder: change to the one of the run",
+        ));
+    }
+    for dir in dirs {
         let cleaned = folder::clean(dir, arguments.dry_run).map_err(refused)?;
         let verb = if arguments.dry_run { "would remove" } else { "removed" };
-        eprintln!("{}: {verb} {} files", dir.display(), cleaned.files.len());
+        say!("{}: {verb} {} files", dir.display(), cleaned.files.len());
         for kept in &cleaned.kept {
-            eprintln!("  left alone, not made by proofload: {}", kept.display());
+            say!("  left alone, not made by proofload: {}", kept.display());
         }
     }
     Ok(crate::failure::Status::Pass)
+}
+
+fn absolute(dir: &Path) -> String {
+    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string()
 }
 
 /// What the tests of a deployment may make below `dir`, as the marker of that folder lists it.

@@ -41,13 +41,13 @@ pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
         };
         std::fs::create_dir_all(folder).map_err(|error| failed(&error))?;
         for path in evidence::csv::write_series(&db, folder).map_err(|error| failed(&error))? {
-            eprintln!("wrote {}", path.display());
+            say!("wrote {}", path.display());
         }
     } else if arguments.json {
         data(&rendered(run)?.json())?;
     } else {
         render(run)?;
-        eprintln!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", run.display());
+        say!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", run.display());
         #[cfg(feature = "pdf")]
         if arguments.pdf {
             crate::pdf::print(&run.join("report.html"))?;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use campaign::convoy::{Alone, Convoy};
 use campaign::progress::Watcher;
@@ -19,6 +19,7 @@ use world::real::{self, RealConfig};
 use crate::failure::{Failure, Status};
 use crate::live::{RunWatcher, Tee};
 use crate::preflight::Preflight;
+use crate::signals::count_interrupts;
 
 /// Runs the tests of a solution on this host's storage.
 #[derive(clap::Args)]
@@ -96,9 +97,9 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let deployment = solution.deployment(arguments.host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;
     let preflight = Preflight::new(&[(&deployment, tests.as_slice())], arguments.allow_memory)?;
-    eprint!("{}", preflight.announcement());
+    show!("{}", preflight.announcement());
     if arguments.dry_run {
-        eprintln!("nothing was written (--dry-run)");
+        say!("nothing was written (--dry-run)");
         return Ok(Status::Pass);
     }
     let _claims = preflight.claim()?;
@@ -132,7 +133,7 @@ pub fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<T
         return Err(Failure::wrong_input(message).help(help));
     }
     if kinds.is_empty() && deployment.tests.iter().any(|test| test.kind == TestKind::Drill) {
-        eprintln!("drills are left out on one host; {help}");
+        say!("drills are left out on one host; {help}");
     }
     tests_but_drills(deployment, kinds)
 }
@@ -297,6 +298,8 @@ impl Measured<'_> {
             let mut recorder = Tee { store: &mut store, live };
             recorder.record(row.clone().into())?;
             self.preflight.rows().into_iter().try_for_each(|row| recorder.record(row))?;
+            // From here on a run that is killed can be told from no run at all.
+            recorder.flush()?;
             let convoy = convoy(&world);
             let (deployment, tests) = (&self.deployment, &self.tests);
             let mut outcome = CampaignOutcome::default();
@@ -324,18 +327,6 @@ impl Measured<'_> {
     }
 }
 
-/// Ctrl-C is counted: the first asks for an orderly end, the third ends at once.
-pub fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
-    let counter = interrupts.clone();
-    ctrlc::set_handler(move || {
-        if counter.fetch_add(1, Ordering::SeqCst) >= 2 {
-            crate::live::leave();
-            std::process::exit(4);
-        }
-    })
-    .map_err(|error| Failure::could_not_run("Ctrl-C cannot be handled").because(error))
-}
-
 /// Renders the report, prints the verdicts, gives the status.
 pub fn tell(
     outcome: &CampaignOutcome,
@@ -345,7 +336,7 @@ pub fn tell(
 ) -> Result<Status, Failure> {
     crate::report_cmd::render(folder)?;
     crate::output::data(&crate::verdict_table::table(outcome, titles, elapsed))?;
-    eprintln!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
+    say!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
     match &outcome.error {
         None if outcome.passed() => Ok(Status::Pass),
         None => Ok(Status::VerdictFail),

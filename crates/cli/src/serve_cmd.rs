@@ -65,8 +65,11 @@ pub fn run(arguments: &ServeArguments) -> Result<Status, Failure> {
             .because(error)
             .help("--listen 127.0.0.1:0 takes any free port")
     })?;
+    let server = Arc::new(server);
+    let ended = server.clone();
+    crate::signals::on_request(move || ended.unblock())?;
     let address = server.server_addr().to_ip().unwrap_or(arguments.listen);
-    eprintln!("{} at http://{address}/ (Ctrl-C ends it)", arguments.runs.display());
+    say!("{} at http://{address}/ (Ctrl-C ends it)", arguments.runs.display());
     let site = Arc::new(Site { runs: arguments.runs.clone(), loopback: address.ip().is_loopback() });
     let busy = Arc::new(AtomicUsize::new(0));
     for request in server.incoming_requests() {

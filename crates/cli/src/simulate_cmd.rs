@@ -68,7 +68,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         run_cmd::new_run_folder(&arguments.runs, &format!("{}-simulated", solution.file.solution.name))?;
     let started = Instant::now();
     let interrupts = Arc::new(AtomicU32::new(0));
-    run_cmd::count_interrupts(&interrupts)?;
+    crate::signals::count_interrupts(&interrupts)?;
     let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), test: None };
     let mut store = RunStore::create(&folder.join("run.db"))
         .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
@@ -135,7 +135,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     row.ending = Some(run_cmd::ending(&outcome));
     store.record(row.into()).map_err(kept)?;
     store.close().map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
-    eprintln!(
+    say!(
         "{} of virtual time in {:.1} s; trace {}",
         crate::watch::short_duration(elapsed),
         started.elapsed().as_secs_f64(),

@@ -60,7 +60,7 @@ pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
         let tables = query.tables().map_err(failed)?;
         let lines = tables.iter().map(|(table, columns)| format!("{table}({})\n", columns.join(", ")));
         data(&lines.collect::<String>())?;
-        eprintln!("what they mean: docs/run-db.md");
+        say!("what they mean: docs/run-db.md");
         return Ok(Status::Pass);
     };
     let mut out = BufWriter::new(std::io::stdout().lock());

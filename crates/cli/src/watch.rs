@@ -1,6 +1,6 @@
 //! Progress of a run on stderr: one line that rewrites itself on a terminal, a plain line now and then elsewhere.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ impl TerminalWatcher {
     /// Ends a line that is still being rewritten.
     pub fn close_line(&mut self) {
         if std::mem::take(&mut self.line_open) {
-            eprintln!();
+            say!();
         }
     }
 }
@@ -38,8 +38,7 @@ impl Watcher for TerminalWatcher {
         let text = describe(progress);
         if self.is_terminal {
             // Carriage return, the text, erase what is left of the old line.
-            eprint!("\r{text}\x1b[K");
-            let _ = std::io::stderr().flush();
+            show!("\r{text}\x1b[K");
             self.line_open = true;
             return;
         }
@@ -48,16 +47,16 @@ impl Watcher for TerminalWatcher {
             .is_none_or(|(ordinal, at)| ordinal != progress.ordinal || at.elapsed() >= PLAIN_INTERVAL);
         if due {
             self.last_plain = Some((progress.ordinal, Instant::now()));
-            eprintln!("{text}");
+            say!("{text}");
         }
     }
 
     fn line(&mut self, text: &str) {
         if self.line_open {
-            eprint!("\r\x1b[K");
+            show!("\r\x1b[K");
             self.line_open = false;
         }
-        eprintln!("{text}");
+        say!("{text}");
     }
 
     fn interrupted(&self) -> bool {

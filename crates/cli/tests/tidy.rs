@@ -119,6 +119,25 @@ fn no_crate_above_world_asks_which_world_it_is() {
     assert_none(findings, "code above `world` must not know which world it runs in");
 }
 
+/// `eprintln!` panics where stderr is closed or full, and with it a run would end.
+#[test]
+fn messages_go_through_the_writer_that_never_panics() {
+    let is_shipped = |path: &str| {
+        path.starts_with("crates/") && path.contains("/src/") && !path.starts_with("crates/testkit/")
+    };
+    let mut findings = Vec::new();
+    for (path, text) in all_sources() {
+        if is_shipped(&path) && path.ends_with(".rs") && !is_test_module(&path) {
+            let lines = shipped(&text).lines().enumerate();
+            let prints = |line: &str| line.split("//").next().unwrap_or(line).contains("eprint");
+            findings.extend(
+                lines.filter(|(_, line)| prints(line)).map(|(number, _)| format!("{path}:{}", number + 1)),
+            );
+        }
+    }
+    assert_none(findings, "say it with `say!` of the command, or hand it to the caller");
+}
+
 /// A file that cannot be taken in at one sitting wants splitting.
 #[test]
 fn files_stay_readable() {

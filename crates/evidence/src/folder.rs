@@ -198,7 +198,9 @@ pub fn clean(folder: &Path, dry_run: bool) -> Result<Cleaned, FolderError> {
         let path = folder.join(MARKER);
         fs::remove_file(&path).map_err(io(&path))?;
         fs::remove_dir(folder).map_err(io(folder))?;
-        for parent in marker.parents.iter().rev() {
+        // A marker may have been edited: only folders above this one can have been made for it.
+        for parent in folder.ancestors().skip(1).take_while(|above| marker.parents.iter().any(|p| p == above))
+        {
             let _ = fs::remove_dir(parent);
         }
     }
@@ -277,6 +279,19 @@ mod tests {
         assert!(!root.path().join("demo").exists());
         assert!(root.path().exists());
         assert_eq!(clean(&ours, false).unwrap(), Cleaned::default());
+    }
+
+    #[test]
+    fn an_edited_marker_removes_no_folder_beside_the_way_to_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (root.path().join("demo/v1"), root.path().join("theirs"));
+        fs::create_dir(&theirs).unwrap();
+        drop(claim(&ours, "s", &[]).unwrap());
+        let mut marker = read_marker(&ours).unwrap().unwrap();
+        marker.parents.push(theirs.clone());
+        write_marker(&ours, &marker).unwrap();
+        clean(&ours, false).unwrap();
+        assert!(theirs.exists() && !root.path().join("demo").exists());
     }
 
     #[test]

@@ -114,6 +114,9 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
             Ok(())
         },
     )?;
+    if found.is_empty() && !is_fresh(path) {
+        return Err(StoreError::NoRun(path.to_owned()));
+    }
     let text = |n: usize| match found.get(n) {
         Some(Cell::Text(text)) => Some(text.clone()),
         _ => None,

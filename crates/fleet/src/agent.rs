@@ -100,6 +100,8 @@ pub struct Agent {
     copies: Rc<RefCell<Option<Copies>>>,
     speaking: (mpsc::UnboundedSender<Vec<u8>>, Option<mpsc::UnboundedReceiver<Vec<u8>>>),
     sending: bool,
+    /// Tests are under way.
+    working: bool,
     done: (mpsc::UnboundedSender<Done>, mpsc::UnboundedReceiver<Done>),
 }
 
@@ -147,12 +149,18 @@ impl Agent {
                 (speak, Some(spoken))
             },
             sending: false,
+            working: false,
             done: mpsc::unbounded_channel(),
         })
     }
 
-    /// Serves until dropped. Says on `say` what a person wants to read.
-    pub async fn serve(mut self, mut say: impl FnMut(String)) -> Result<(), AgentError> {
+    /// Serves until `end_asked` says so, and the tests that are under way then have ended in order. Says on `say` what a person
+    /// wants to read.
+    pub async fn serve(
+        mut self,
+        mut say: impl FnMut(String),
+        end_asked: impl Fn() -> bool,
+    ) -> Result<(), AgentError> {
         let mut bus: Option<Arc<Bus>> = None;
         let (mut told, mut told_refusals): (Option<String>, Vec<String>) = Default::default();
         let mut beats = interval(BEAT);
@@ -164,6 +172,12 @@ impl Agent {
             tokio::select! {
                 _ = beats.tick() => {}
                 Some(done) = self.done.1.recv() => self.take_in(done)?,
+            }
+            if end_asked() {
+                if !self.working {
+                    return Ok(());
+                }
+                self.gate.stop("the agent was asked to end".into());
             }
             if bus.is_none() && Instant::now() >= next_try {
                 match Bus::connect(&self.credentials).await {
@@ -258,6 +272,7 @@ impl Agent {
         match done {
             Done::Prepared(outcome) => self.duty.prepared(outcome),
             Done::Ended(how, why, files) => {
+                self.working = false;
                 self.copies.take();
                 self.duty.ended(how, why, files);
             }
@@ -286,6 +301,7 @@ impl Agent {
             }
             Action::Start(assignment) => {
                 say(format!("{} has started", assignment.run));
+                self.working = true;
                 let (work, gate) = (self.work.clone(), self.gate.clone());
                 let folder = self.folder.join("runs").join(&assignment.run);
                 let (link, hear) = ArbiterLink::new(self.speaking.0.clone());

@@ -127,7 +127,7 @@ impl Fleet {
     fn agent(&self, host: &str, work: Arc<dyn HostWork>) -> JoinHandle<()> {
         let folder = self.root.path().join("state").join(fleet::bus::token(host));
         let agent = Agent::new(self.credentials(host), &folder, "1.0", work).unwrap();
-        tokio::task::spawn_local(async move { agent.serve(|_| {}).await.unwrap() })
+        tokio::task::spawn_local(async move { agent.serve(|_| {}, || false).await.unwrap() })
     }
 
     fn agents(&self, work: &Arc<Meeting>) -> Vec<JoinHandle<()>> {

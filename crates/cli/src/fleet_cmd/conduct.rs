@@ -4,7 +4,7 @@
 //! again when more has come.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,8 @@ use super::read_credentials;
 use super::story::{self, Story};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
-use crate::run_cmd::{count_interrupts, new_run_folder, unix_ms};
+use crate::run_cmd::{new_run_folder, unix_ms};
+use crate::signals::count_interrupts;
 
 /// Lines about the hosts come at most this often where there is no terminal.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
@@ -92,7 +93,7 @@ impl FleetRun<'_> {
             None => {
                 self.announce(&hosts)?;
                 if self.dry_run {
-                    eprintln!("nothing was written (--dry-run)");
+                    say!("nothing was written (--dry-run)");
                     return Ok(Status::Pass);
                 }
                 new_run_folder(self.out, &self.solution.file.solution.name)?
@@ -131,14 +132,14 @@ impl FleetRun<'_> {
     /// What will be written where.
     fn announce(&self, hosts: &[String]) -> Result<(), Failure> {
         let chosen = FleetTests::chosen(self.solution, self.tests)?;
-        eprintln!("{}: will write on {} hosts", self.solution.file.solution.name, hosts.len());
+        say!("{}: will write on {} hosts", self.solution.file.solution.name, hosts.len());
         for host in hosts {
             let deployment = match &chosen.drill {
                 Some(drill) => drill.site.holdings(drill.host(host)?),
                 None => self.solution.deployment(Some(host))?,
             };
             let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
-            eprintln!("  {host}: below {}", dirs.join(", "));
+            say!("  {host}: below {}", dirs.join(", "));
         }
         Ok(())
     }
@@ -248,13 +249,13 @@ impl FleetRun<'_> {
         tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, said, elapsed))?;
         let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
         if late > 0 {
-            eprintln!(
+            say!(
                 "{late} hosts have not sent their evidence; when they are back: proofload run SOLUTION.toml --fleet {} --resume {}",
                 self.fleet.display(),
                 folder.display()
             );
         }
-        eprintln!(
+        say!(
             "evidence: {0}/report.html, {0}/report.json, {0}/run.db; of each host: {0}/hosts",
             folder.display()
         );
@@ -368,7 +369,7 @@ impl Desk {
     fn clear(&mut self) {
         let shown = std::mem::take(&mut self.shown);
         if shown > 0 {
-            eprint!("\x1b[{shown}A\x1b[J");
+            show!("\x1b[{shown}A\x1b[J");
         }
     }
 }
@@ -377,11 +378,11 @@ impl Watcher for Desk {
     fn note(&mut self, note: &Note) {
         self.clear();
         let host = note.host.as_ref().map_or(String::new(), |host| format!("{host}: "));
-        eprintln!("{host}{}", note.text);
+        say!("{host}{}", note.text);
         let entry = story::Entry { unix_ms: unix_ms(), host: note.host.clone(), text: note.text.clone() };
         // The run is worth more than its log; what cannot be written was at least shown.
         if let Err(error) = self.story.add(&entry) {
-            eprintln!("fleet.log cannot be written: {error}");
+            say!("fleet.log cannot be written: {error}");
         }
     }
 
@@ -390,7 +391,7 @@ impl Watcher for Desk {
         let Some(journal) = &mut self.journal else { return };
         if let Err(error) = journal.add(&Entry { unix_ns, error_ns: 0, said }) {
             self.clear();
-            eprintln!("the journal of the arbiter cannot be written: {error}");
+            say!("the journal of the arbiter cannot be written: {error}");
         }
     }
 
@@ -398,16 +399,15 @@ impl Watcher for Desk {
         if !self.is_terminal {
             if self.last_plain.is_none_or(|last| last.elapsed() >= PLAIN_EVERY) {
                 self.last_plain = Some(Instant::now());
-                lines(roster).iter().for_each(|line| eprintln!("{line}"));
+                lines(roster).iter().for_each(|line| say!("{line}"));
             }
             return;
         }
         self.clear();
         let lines = lines(roster);
         self.shown = lines.len();
-        let mut out = std::io::stderr().lock();
         // No wrapping: a wrapped line would count as two.
-        let _ = write!(out, "\x1b[?7l{}\n\x1b[?7h", lines.join("\n")).and_then(|()| out.flush());
+        show!("\x1b[?7l{}\n\x1b[?7h", lines.join("\n"));
     }
 
     fn interrupts(&self) -> u32 {

@@ -317,7 +317,7 @@ impl Watcher for GateWatcher {
     }
 
     fn line(&mut self, text: &str) {
-        eprintln!("{text}");
+        say!("{text}");
     }
 
     fn interrupted(&self) -> bool {

@@ -12,6 +12,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use fleet::agent::{Agent, AgentError};
 use fleet::credentials::{Credentials, CredentialsError, make};
@@ -80,21 +81,18 @@ pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> R
 pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
     let FleetCommand::Init(InitArguments { folder, hosts, address }) = &arguments.command;
     make(folder, hosts, address).map_err(refused)?;
-    eprintln!("made {}:", folder.display());
+    say!("made {}:", folder.display());
     for host in hosts {
-        eprintln!(
-            "  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER",
-            fleet::bus::token(host)
-        );
+        say!("  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER", fleet::bus::token(host));
     }
-    eprintln!("  controller.toml  stays here: proofload run SOLUTION.toml --fleet {}", folder.display());
-    eprintln!(
+    say!("  controller.toml  stays here: proofload run SOLUTION.toml --fleet {}", folder.display());
+    say!(
         "  nats-server.conf  for the bus at {address}: nats-server -c nats-server.conf, started in that folder"
     );
     Ok(Status::Pass)
 }
 
-/// Runs the command `agent`; it ends only when it cannot go on.
+/// Runs the command `agent`, until it is asked to end or cannot go on.
 pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
     let credentials = read_credentials(&arguments.credentials)?;
     let host = credentials.name.clone();
@@ -111,8 +109,11 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
                 _ => failure,
             }
         })?;
-    eprintln!("agent of {host}, proofload {}", env!("CARGO_PKG_VERSION"));
-    let served = fleet::run(agent.serve(|text| eprintln!("{text}")));
+    say!("agent of {host}, proofload {}", env!("CARGO_PKG_VERSION"));
+    let interrupts = Arc::new(AtomicU32::new(0));
+    crate::signals::count_interrupts(&interrupts)?;
+    let end_asked = || interrupts.load(Ordering::SeqCst) > 0;
+    let served = fleet::run(agent.serve(|text| say!("{text}"), end_asked));
     served
         .map_err(|error| Failure::could_not_run("the agent cannot start").because(error))?
         .map_err(|error| Failure::could_not_run("the agent cannot go on").because(error))?;

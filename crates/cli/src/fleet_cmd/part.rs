@@ -10,6 +10,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::BufReader;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -357,6 +358,8 @@ impl Running<'_> {
             .arg("drill-work")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // A Ctrl-C for the agent is none for the copies, which the agent still has to end in order.
+            .process_group(0)
             .spawn()
             .map_err(cannot)?;
         let (Some(orders), Some(said)) = (child.stdin.take(), child.stdout.take()) else {

@@ -192,7 +192,7 @@ async fn serve(
     if order.is_new {
         found_first(site, order.host, &world).await?;
     }
-    let members = Members::new(credentials, &site.names(), |text| eprintln!("{text}"))
+    let members = Members::new(credentials, &site.names(), |text| say!("{text}"))
         .map_err(|error| CampaignError::Drill(error.to_string()))?;
     let routes = Routes {
         addresses: planned.addresses(),

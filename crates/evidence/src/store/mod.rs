@@ -66,6 +66,9 @@ pub enum StoreError {
         /// Its version.
         version: i64,
     },
+    /// The run was killed before its first row was kept.
+    #[error("{} holds no run: it ended before it had begun; run it again, and remove this folder", .0.display())]
+    NoRun(PathBuf),
     /// The file holds something that was never written there.
     #[error("{} is damaged: {what}", path.display())]
     Damaged {

@@ -27,7 +27,7 @@ pub fn load(path: &Path) -> Result<RunData, StoreError> {
     };
     match read() {
         Ok(Some(data)) => Ok(data),
-        Ok(None) => Err(StoreError::Damaged { path: path.to_owned(), what: "it holds no run".to_owned() }),
+        Ok(None) => Err(StoreError::NoRun(path.to_owned())),
         Err(error) => Err(explain(path, error)),
     }
 }

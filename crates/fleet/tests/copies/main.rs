@@ -226,7 +226,7 @@ fn no_acknowledged_commit_is_lost_when_the_active_copy_and_then_the_controller_d
         let addresses: BTreeMap<HostId, String> = addresses.collect();
         for host in hosts(3).into_keys() {
             let agent = agent(&site.folder, host, addresses.clone());
-            drop(spawn_local(async move { agent.serve(|_| {}).await.expect("it serves") }));
+            drop(spawn_local(async move { agent.serve(|_| {}, || false).await.expect("it serves") }));
         }
         let (first, _) = site.controller(true);
         site.more("copies are made and one is active", 0, 100).await;
@@ -271,7 +271,7 @@ fn agent_process() {
     let Ok(agents) = std::env::var(AGENT) else { return };
     let (host, folder) = agents.split_once(' ').expect("two words");
     let agent = agent(Path::new(folder), HostId(host.parse().expect("a number")), addresses_on_the_net(4));
-    in_local(async { agent.serve(|text| eprintln!("{text}")).await.expect("it serves") });
+    in_local(async { agent.serve(|text| eprintln!("{text}"), || false).await.expect("it serves") });
 }
 
 #[test]
