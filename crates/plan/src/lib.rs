@@ -13,6 +13,7 @@
 //! Limits: 16 members and 1,600 databases per group, as many groups as wished.
 
 mod bound;
+mod catalogue;
 mod check;
 mod derive;
 mod doubt;
@@ -168,15 +169,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         mailboxes: inputs.profile.mailboxes as u64,
         dags: inputs.dags,
         copies: inputs.copies(),
-        servers: inputs
-            .servers
-            .iter()
-            .map(|server| Server {
-                name: server.name.clone(),
-                site: inputs.sites[server.site].name.clone(),
-                enclosure: server.enclosure.map(|enclosure| inputs.enclosures[enclosure].clone()),
-            })
-            .collect(),
+        servers: servers(&inputs),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
         growth: growth::growth(&inputs, &sizing, &storage)?,
         sizing,
@@ -187,6 +180,16 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         failures,
         layout,
     })
+}
+
+/// The servers of a group with the names of where they stand.
+fn servers(inputs: &Inputs<'_>) -> Vec<Server> {
+    let named = inputs.servers.iter().map(|server| Server {
+        name: server.name.clone(),
+        site: inputs.sites[server.site].name.clone(),
+        enclosure: server.enclosure.map(|enclosure| inputs.enclosures[enclosure].clone()),
+    });
+    named.collect()
 }
 
 /// Refuses a number of databases that no group can mount.
