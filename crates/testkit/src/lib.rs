@@ -5,10 +5,14 @@
 //! lies beside the project and is no part of it may be missing even there.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
+mod fuzz;
+
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+pub use fuzz::fuzz;
 
 /// Says what is skipped because this machine cannot do it, and why.
 ///
