@@ -21,6 +21,7 @@
 pub mod change;
 pub mod check;
 pub mod database;
+pub mod in_use;
 pub mod log_record;
 mod merge;
 mod overlay;
@@ -43,8 +44,9 @@ pub use change::{
     Before, Committed, EntryData, EntryName, MiniTransaction, Misfit, NodeKey, PageChange, PageOp, Redo,
     Undo, committed_state,
 };
+pub use in_use::PagesInUse;
 pub use log_record::{LogRecord, PageCoding, PlainCoding};
-pub use pager::{Pager, Result, Stop};
+pub use pager::{FilePages, Pager, Result, Stop};
 pub use row::{Latest, View};
 pub use row_op::{RowOp, Step};
 pub use sparse::{NodeFunction, Outline, SparsePage, Taken};

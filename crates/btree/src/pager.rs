@@ -1,5 +1,7 @@
 //! How operations see pages, and why they stop.
 
+use std::collections::BTreeMap;
+
 use thiserror::Error;
 
 use crate::view::PageView;
@@ -60,6 +62,34 @@ pub enum Stop {
         /// What is wrong with it.
         reason: &'static str,
     },
+}
+
+/// Pages of a file that nobody changes, as far as they have been read.
+pub struct FilePages {
+    page_bytes: usize,
+    pages: BTreeMap<u32, Box<[u8]>>,
+}
+
+impl FilePages {
+    /// None read so far.
+    pub fn new(page_bytes: usize) -> FilePages {
+        FilePages { page_bytes, pages: BTreeMap::new() }
+    }
+
+    /// Page `pgno`, whose checksum and structure are right.
+    pub fn add(&mut self, pgno: u32, page: &[u8]) {
+        self.pages.insert(pgno, page.into());
+    }
+}
+
+impl Pager for FilePages {
+    fn page(&self, pgno: u32) -> Result<PageView<'_>, Stop> {
+        self.pages.get(&pgno).map(|page| PageView::of_bytes(page)).ok_or(Stop::Missing(pgno))
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
 }
 
 /// Result of an operation over pages.

@@ -83,6 +83,15 @@ impl SpaceHeader {
         free.map(|bit| Extent { first: fdp + 1 + bit, pages: 1 }).collect()
     }
 
+    /// Single extent: every page that no tree uses. Pages behind those that have a bit are never used.
+    pub(crate) fn unused_extents(&self, fdp: u32) -> Vec<Extent> {
+        let mut unused = self.free_extents(fdp);
+        if self.primary_pages > 33 {
+            unused.push(Extent { first: fdp + 33, pages: self.primary_pages - 33 });
+        }
+        unused
+    }
+
     /// Root of the owned-extents tree, if the tree has one. The available-extents tree is at the page behind.
     pub fn owned_root(&self) -> Option<u32> {
         (self.flags & MULTIPLE_EXTENTS != 0).then_some(self.word)
@@ -123,7 +132,8 @@ pub(crate) fn extent_at(pager: &dyn Pager, at: Position) -> Result<Extent> {
     Ok(Extent { first: last - pages + 1, pages })
 }
 
-/// All entries of a space tree: for validation and reports.
+/// All entries of a space tree: for validation and reports. Those flagged deleted do not count: the genuine engine removes them
+/// later.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -132,10 +142,21 @@ pub fn extents(pager: &dyn Pager, root: u32, objid: u32) -> Result<Vec<Extent>> 
     let mut found = Vec::new();
     let mut at = tree::first(pager, space)?;
     while let Some(position) = at {
-        found.push(extent_at(pager, position)?);
+        if !position.node(pager)?.is_deleted() {
+            found.push(extent_at(pager, position)?);
+        }
         at = tree::next(pager, space, position)?;
     }
     Ok(found)
+}
+
+/// The pages that the space tree at `root` keeps for its own splits: its external header names them, no tree does.
+pub(crate) fn split_buffer(pager: &dyn Pager, root: u32) -> Result<Vec<Extent>> {
+    let header = tree::view(pager, root)?.external_header();
+    let (words, _) = header.as_chunks::<4>();
+    let pairs = words.chunks_exact(2).map(|pair| (u32::from_le_bytes(pair[0]), u32::from_le_bytes(pair[1])));
+    let kept = pairs.filter(|(last, pages)| *pages > 0 && pages <= last);
+    Ok(kept.map(|(last, pages)| Extent { first: last - pages + 1, pages }).collect())
 }
 
 fn space_tree(root: u32, objid: u32) -> Tree {

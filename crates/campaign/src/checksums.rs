@@ -1,6 +1,6 @@
 //! Reads and verifies every page of every database, or the closed logs of every instance; all side by side.
 
-use engine::{ChecksumReport, LogChecksumReport, StreamConfig};
+use engine::{ChecksumReport, InstanceConfig, LogChecksumReport, StreamConfig};
 use futures_util::future::join_all;
 use results::{Checksum, Origin, Outcome, Parameter, Severity, Verdict};
 use solution::TestSpec;
@@ -13,7 +13,7 @@ use crate::verdict::{Coverage, judge_none};
 /// The published checksum reads 64 KiB at a time with about 30 reads outstanding per database.
 const STREAM: StreamConfig = StreamConfig { read_bytes: 64 << 10, depth: 30 };
 
-const BAD_PAGES: &str = "page is damaged, even correctably, or carries another page's number";
+const BAD_PAGES: &str = "page is damaged, even correctably, was lost, or carries another page's number";
 
 impl Campaign<'_> {
     /// Every page of every database.
@@ -37,6 +37,7 @@ impl Campaign<'_> {
                 if are_left && !all_closed(&state, instance).await {
                     return Ok(None);
                 }
+                check_identity(&state, instance).await?;
                 check_databases(&state, instance).await.map(Some)
             })
             .await
@@ -62,7 +63,8 @@ impl Campaign<'_> {
 
     /// Judges how much of the databases a test has read.
     pub fn judge_coverage(&mut self, test: u32, coverage: Coverage) -> Result<(), CampaignError> {
-        let text = "every page of every database was read and verified";
+        let text = "every page of every database was read and verified; no checksum sees an older version of a page, \
+                    unless this run has changed the page";
         self.judge(coverage.judge(test, Origin::host(self.host_name()), "pages_verified", text))
     }
 
@@ -161,6 +163,11 @@ impl Campaign<'_> {
         for (generation, reason) in &report.bad {
             self.event(Severity::Error, Some(test), &format!("log {generation:08X}: {reason}"))?;
         }
+        for (generation, segments) in &report.corrected {
+            let text = format!("log {generation:08X}: {segments} segments with a flipped bit were corrected");
+            self.event(Severity::Warning, Some(test), &text)?;
+        }
+        let corrected: u64 = report.corrected.iter().map(|(_, segments)| u64::from(*segments)).sum();
         let files = u64::from(report.logs);
         self.record(Checksum {
             test,
@@ -169,7 +176,7 @@ impl Campaign<'_> {
             pages: files * log_file_bytes / world::SECTOR_BYTES as u64,
             uninitialised_pages: 0,
             bad_pages: report.bad.len() as u64,
-            correctable_pages: 0,
+            correctable_pages: corrected,
             wrong_number_pages: 0,
             bytes: report.bytes,
             bytes_expected: Some(u64::from(report.logs_there) * log_file_bytes),
@@ -181,10 +188,17 @@ impl Campaign<'_> {
             }
             _ => "closed log is damaged or out of its chain".to_owned(),
         };
-        let verdict = judge_none(test, origin, "bad_logs", &what, report.bad.len() as u64);
+        let verdict = judge_none(test, origin.clone(), "bad_logs", &what, report.bad.len() as u64);
         // With circular logging there may be no closed log left: nothing is wrong then, but nothing is proved either.
         let outcome = if files == 0 { Outcome::Info } else { verdict.outcome };
-        self.judge(Verdict { outcome, ..verdict })
+        self.judge(Verdict { outcome, ..verdict })?;
+        self.judge_corrected(test, origin, corrected)
+    }
+
+    /// Judges flipped bits that reading logs has corrected: the storage did not give back what was written, as with a page.
+    pub fn judge_corrected(&mut self, test: u32, origin: Origin, segments: u64) -> Result<(), CampaignError> {
+        let what = "log segment had a flipped bit, even one that reading corrects";
+        self.judge(judge_none(test, origin, "corrected_logs", what, segments))
     }
 }
 
@@ -196,6 +210,18 @@ async fn all_closed(state: &ShardState, instance: usize) -> bool {
         engine::is_closed(&state.world, &path, page_bytes, counters).await.unwrap_or(true)
     });
     join_all(closed).await.into_iter().all(|is_closed| is_closed)
+}
+
+/// Makes sure that closed databases are those that the logs beside them closed.
+async fn check_identity(state: &ShardState, instance: usize) -> Result<(), CampaignError> {
+    Ok(engine::check_closed(&state.world, &config_of(state, instance).await?).await?)
+}
+
+async fn config_of(state: &ShardState, instance: usize) -> Result<InstanceConfig, CampaignError> {
+    let options = OpenOptions::normal(&state.deployment.engine);
+    let log_dir = state.deployment.instances[instance].log_dir.clone();
+    let (config, _) = state.config_in(instance, options, &log_dir, &state.paths(instance)).await?;
+    Ok(config)
 }
 
 async fn check_databases(state: &ShardState, instance: usize) -> Result<Vec<ChecksumReport>, CampaignError> {
@@ -220,7 +246,9 @@ pub async fn check_database(
     let (counters, progress) = &side.databases[number];
     let (world, stop) = (&state.world, &state.stop);
     let page_bytes = page_bytes as usize;
-    Ok(engine::check_database(world, path, page_bytes, &image, STREAM, counters, progress, stop).await?)
+    let versions = state.versions_of(instance, number, path);
+    let made_of = engine::MadeOf::from(&image).changed(&versions);
+    Ok(engine::check_database(world, path, page_bytes, made_of, STREAM, counters, progress, stop).await?)
 }
 
 async fn check_logs(
@@ -228,9 +256,7 @@ async fn check_logs(
     instance: usize,
     most: usize,
 ) -> Result<LogChecksumReport, CampaignError> {
-    let options = OpenOptions::normal(&state.deployment.engine);
-    let log_dir = state.deployment.instances[instance].log_dir.clone();
-    let (config, _) = state.config_in(instance, options, &log_dir, &state.paths(instance)).await?;
+    let config = config_of(state, instance).await?;
     let side = state.side(instance);
     Ok(engine::check_logs(&state.world, &config, most, &side.log, &state.stop).await?)
 }

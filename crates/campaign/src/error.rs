@@ -92,6 +92,19 @@ impl CampaignError {
         matches!(self, CampaignError::Engine(_) | CampaignError::World(_) | CampaignError::WrongData(_))
     }
 
+    /// The rule that a finding breaks: its stable name, and what must not be.
+    pub fn rule(&self) -> (&'static str, &'static str) {
+        match self {
+            CampaignError::Engine(engine::Error::LogCutOff { .. }) => {
+                ("log_as_left", "log that ends before where the last run left it")
+            }
+            CampaignError::Engine(engine::Error::NotAsLeft { .. }) => {
+                ("database_as_left", "database that is not the one that its log stream closed")
+            }
+            _ => ("no_errors", "error of the storage or the engine"),
+        }
+    }
+
     /// Whether the engine did not do what was asked, as when it was told to stop.
     pub fn is_refusal(&self) -> bool {
         matches!(self, CampaignError::Engine(engine::Error::Refused(_)))

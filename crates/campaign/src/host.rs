@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use engine::{
-    Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, Progress, RecoveryReport,
-    StopSignal, maintain_in_recovery,
+    Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, PageVersions, Progress,
+    RecoveryReport, StopSignal, maintain_in_recovery,
 };
 use futures_util::future::join_all;
 use results::IoClass;
@@ -109,6 +109,8 @@ pub struct ShardState {
 pub struct SideWork {
     /// One per database.
     pub databases: Vec<(Counters, Progress)>,
+    /// What this process made of the pages of each database.
+    pub versions: Vec<PageVersions>,
     /// For logs.
     pub log: Counters,
 }
@@ -192,7 +194,8 @@ impl Host {
         Ok(bad.into_iter().sum())
     }
 
-    /// Stops every open instance as a crash would. Gives the bad pages that maintenance has found.
+    /// Stops every open instance as a crash would, but with its log durable; the databases say how far it reaches. Gives the bad
+    /// pages that maintenance has found.
     pub async fn abandon(&self) -> Result<u64, CampaignError> {
         let bad = self.each_instance(|state, instance| async move { state.abandon(instance).await }).await?;
         Ok(bad.into_iter().sum())
@@ -359,11 +362,19 @@ impl ShardState {
                 image_id: Some(image.id()),
                 nodes: Some(image.clone()),
                 counters: side.databases[number].0.clone(),
+                versions: self.versions_of(instance, number, path),
                 ..DatabaseConfig::new(path)
             });
             images.push(image);
         }
         Ok((config, images))
+    }
+
+    /// What this process made of the pages of the file `path`, used as database `number` of an instance; a copy has its own.
+    pub fn versions_of(&self, instance: usize, number: usize, path: &str) -> PageVersions {
+        let spec = &self.spec(instance).databases[number];
+        let is_own = database_path(&spec.dir, &spec.name) == path;
+        if is_own { self.side(instance).versions[number].clone() } else { PageVersions::default() }
     }
 
     /// Paths of the databases of an instance.
@@ -460,7 +471,7 @@ impl ShardState {
 
     async fn abandon(&self, instance: usize) -> Result<u64, CampaignError> {
         let Some((engine, bad_pages)) = self.take(instance).await? else { return Ok(0) };
-        engine.abandon().await;
+        engine.leave_for_recovery().await?;
         Ok(bad_pages?)
     }
 
@@ -469,6 +480,7 @@ impl ShardState {
         let databases = self.spec(instance).databases.len();
         let new = || SideWork {
             databases: (0..databases).map(|_| Default::default()).collect(),
+            versions: (0..databases).map(|_| PageVersions::default()).collect(),
             log: Counters::default(),
         };
         self.side.borrow_mut().entry(instance).or_insert_with(|| Rc::new(new())).clone()
@@ -478,7 +490,10 @@ impl ShardState {
         let side = self.side(instance);
         let anew = |(counters, _): &(Counters, Progress)| (counters.clone(), Progress::default());
         let databases = side.databases.iter().map(anew).collect();
-        self.side.borrow_mut().insert(instance, Rc::new(SideWork { databases, log: side.log.clone() }));
+        self.side.borrow_mut().insert(
+            instance,
+            Rc::new(SideWork { databases, versions: side.versions.clone(), log: side.log.clone() }),
+        );
     }
 
     fn take_counts(&self, instance: usize) -> HostCounts {

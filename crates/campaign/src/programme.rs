@@ -126,8 +126,8 @@ impl Campaign<'_> {
         self.event(severity, None, &error.to_string())?;
         if error.is_finding() {
             let origin = Origin::host(self.host_name());
-            let what = "error of the storage or the engine";
-            let verdict = Verdict { test: None, ..judge_none(0, origin, "no_errors", what, 1) };
+            let (rule, what) = error.rule();
+            let verdict = Verdict { test: None, ..judge_none(0, origin, rule, what, 1) };
             self.judge(verdict)?;
         }
         Ok(self.recorder.flush()?)

@@ -47,6 +47,7 @@ impl Campaign<'_> {
             let elapsed_ms = elapsed.as_millis() as u64;
             self.record(Recovery { test: ordinal, origin: origin.clone(), logs, elapsed_ms })?;
             self.judge(rule.judge(ordinal, origin.clone(), Some(logs as f64), 1.0))?;
+            self.judge_corrected(ordinal, origin.clone(), report.segments_corrected)?;
             let per_log = (logs > 0).then(|| elapsed.as_secs_f64() / logs as f64);
             self.judge(Verdict {
                 test: Some(ordinal),

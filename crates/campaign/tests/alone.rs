@@ -2,7 +2,11 @@
 
 mod programme;
 
-use campaign::convoy::Alone;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use campaign::convoy::{Alone, Convoy};
 use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, database_path};
 use programme::{
@@ -12,7 +16,7 @@ use results::{Outcome, Row};
 use smallvec::smallvec;
 use solution::{LoadMode, TestKind, TestSpec};
 use world::sim::Simulation;
-use world::{Duration, OpenMode, PageBuf, Time};
+use world::{Duration, LocalFuture, OpenMode, PageBuf, Time, World};
 
 /// Runs these tests, which must pass, and counts the databases that were recovered before a checksum.
 fn recovered_first(simulation: &Simulation, kinds: &[TestKind]) -> usize {
@@ -82,6 +86,65 @@ fn a_checksum_leaves_logs_to_the_soft_recovery_that_they_are_for() {
     assert_eq!((judged(1), judged(3)), (vec![Outcome::Info; 2], vec![Outcome::Pass; 2]));
     let checked = rows.iter().filter(|row| matches!(row, Row::Checksum(checksum) if checksum.test == 1));
     assert_eq!(checked.count(), 0);
+}
+
+fn first_database() -> String {
+    let database = &deployment().instances[0].databases[0];
+    database_path(&database.dir, &database.name)
+}
+
+/// Places of a file's pages that hold anything but zeros.
+fn written_pages(simulation: &Simulation, path: &str) -> BTreeSet<u64> {
+    let world = simulation.host("a");
+    let page_bytes = deployment().instances[0].page_bytes as usize;
+    simulation.run_until(async {
+        let file = world.open(path, OpenMode::Read).await.expect("it is there");
+        let pages = file.size().await.expect("it has a size") as usize / page_bytes;
+        let bufs = (0..pages).map(|_| PageBuf::empty(page_bytes)).collect();
+        let (read, bufs) = file.read_at(0, bufs).await;
+        read.expect("it is readable");
+        (0..).zip(&bufs).filter(|(_, page)| !edb::is_zero(page.as_slice())).map(|(index, _)| index).collect()
+    })
+}
+
+/// Zeroes these pages of a file.
+fn lose_pages(simulation: &Simulation, path: &str, pages: &BTreeSet<u64>) {
+    let world = simulation.host("a");
+    let page_bytes = deployment().instances[0].page_bytes as usize;
+    simulation.run_until(async {
+        let file = world.open(path, OpenMode::ReadWrite).await.expect("it is there");
+        for index in pages {
+            let zero = smallvec![PageBuf::empty(page_bytes)];
+            let (written, _) = file.write_at(index * page_bytes as u64, zero).await;
+            written.expect("writable");
+        }
+        file.sync().await.expect("it can be synced");
+    });
+}
+
+/// The space trees know of pages that a load appended, so a disk that loses them all is found out.
+#[test]
+fn checksum_and_backup_miss_every_page_that_a_load_appended_and_the_disk_lost() {
+    let simulation = initialised(24);
+    let path = first_database();
+    let made = written_pages(&simulation, &path);
+    let (outcome, _) = run_tests(&simulation, 24, |kind| kind == TestKind::Performance);
+    assert_eq!(failures(&outcome), [""; 0]);
+    let appended: BTreeSet<u64> = &written_pages(&simulation, &path) - &made;
+    assert!(appended.len() > 10, "{appended:?}");
+    // Opening the database for a backup reads some of the newest pages.
+    let older = appended.iter().copied().take(appended.len() / 2).collect();
+    for (kind, lost) in [(TestKind::Backup, older), (TestKind::DatabaseChecksum, appended)] {
+        lose_pages(&simulation, &path, &lost);
+        let tests = vec![specs(|other| other == kind).remove(0)];
+        let (outcome, rows) = run_specs(&simulation, 24, &tests, &mut Silent, &Alone);
+        assert!(outcome.error.is_none(), "{kind:?}: {:?}", outcome.error);
+        let bad: u64 = rows
+            .iter()
+            .map(|row| if let Row::Checksum(checksum) = row { checksum.bad_pages } else { 0 })
+            .sum();
+        assert_eq!(bad, lost.len() as u64, "{kind:?}: {:?}", failures(&outcome));
+    }
 }
 
 fn backup_path(simulation: &Simulation) -> String {
@@ -179,4 +242,162 @@ fn a_recovery_that_fails_after_an_interrupt_is_a_finding() {
     assert!(ends.asked.is_some(), "the end was asked for while databases were opened");
     assert!(matches!(outcome.error, Some(CampaignError::Engine(_))), "{:?}", outcome.error);
     assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
+}
+
+fn first_log_dir() -> String {
+    deployment().instances[0].log_dir.clone()
+}
+
+/// Runs one test of this kind and gives the names of the rules that failed, and why the run ended if it ended early.
+fn failed_rules(simulation: &Simulation, kind: TestKind) -> (Vec<String>, String) {
+    let tests = vec![specs(|other| other == kind).remove(0)];
+    let (outcome, _) = run_specs(simulation, 25, &tests, &mut Silent, &Alone);
+    let failed = outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+    let rules = failed.map(|verdict| verdict.rule.clone()).collect();
+    (rules, outcome.error.map(|error| error.to_string()).unwrap_or_default())
+}
+
+/// Soft recovery knows how far the log reached when the test before left it.
+#[test]
+fn soft_recovery_fails_when_the_end_of_the_log_is_gone() {
+    for zeroed in [false, true] {
+        let simulation = initialised(25);
+        assert_eq!(failed_rules(&simulation, TestKind::LogGeneration).0, [""; 0]);
+        let (world, log) = (simulation.host("a"), format!("{}/E00.log", first_log_dir()));
+        simulation.run_until(async {
+            if !zeroed {
+                return world.remove(&log).await.expect("it is there");
+            }
+            let file = world.open(&log, OpenMode::ReadWrite).await.expect("it is there");
+            let rest = file.size().await.expect("it has a size") as usize - 4096;
+            let (written, _) = file.write_at(4096, smallvec![PageBuf::empty(rest)]).await;
+            written.expect("writable");
+            file.sync().await.expect("it can be synced");
+        });
+        let (rules, error) = failed_rules(&simulation, TestKind::SoftRecovery);
+        assert!(rules == ["log_as_left"] && error.contains(&first_log_dir()), "{rules:?}: {error}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_closed_log_fails_the_log_checksum_though_it_can_be_corrected() {
+    let simulation = initialised(26);
+    assert_eq!(failed_rules(&simulation, TestKind::LogGeneration).0, [""; 0]);
+    assert_eq!(failed_rules(&simulation, TestKind::LogChecksum).0, [""; 0]);
+    let world = simulation.host("a");
+    let logs = simulation.run_until(async { world.list(&first_log_dir()).await.expect("readable") });
+    let closed = logs.iter().map(|entry| &entry.name).filter(|name| name.len() > 7 && name.ends_with(".log"));
+    let newest = closed.max().expect("there is a closed log");
+    assert!(simulation.rot("a", &format!("{}/{newest}", first_log_dir()), 6000, 3));
+    assert_eq!(failed_rules(&simulation, TestKind::LogChecksum).0, ["corrected_logs"]);
+    assert_eq!(failed_rules(&simulation, TestKind::SoftRecovery).0, ["corrected_logs"]);
+}
+
+fn copy(simulation: &Simulation, from: &str, to: &str) {
+    let (world, page_bytes) = (simulation.host("a"), deployment().instances[0].page_bytes as usize);
+    simulation.run_until(async {
+        if world.entry(to).await.expect("readable").is_some() {
+            world.remove(to).await.expect("removable");
+        }
+        let source = world.open(from, OpenMode::Read).await.expect("it is there");
+        let target = world.open(to, OpenMode::CreateNew).await.expect("it can be made");
+        target.keep_like(from);
+        let pages = source.size().await.expect("it has a size") as usize / page_bytes;
+        let (read, bufs) = source.read_at(0, (0..pages).map(|_| PageBuf::empty(page_bytes)).collect()).await;
+        read.expect("it is readable");
+        let (written, _) = target.write_at(0, bufs).await;
+        written.expect("writable");
+        target.sync().await.expect("it can be synced");
+    });
+}
+
+/// The log stream knows which databases it closed last, and when.
+#[test]
+fn a_closed_database_that_was_replaced_is_refused_by_name() {
+    let other = &deployment().instances[1].databases[0];
+    let other = database_path(&other.dir, &other.name);
+    for by_own_copy in [true, false] {
+        let simulation = initialised(27);
+        let path = first_database();
+        copy(&simulation, &path, "/v1/as-made.edb");
+        assert_eq!(failed_rules(&simulation, TestKind::Performance).0, [""; 0]);
+        assert_eq!(failed_rules(&simulation, TestKind::DatabaseChecksum).0, [""; 0]);
+        copy(&simulation, if by_own_copy { "/v1/as-made.edb" } else { &other }, &path);
+        for kind in [TestKind::DatabaseChecksum, TestKind::Performance] {
+            let (rules, error) = failed_rules(&simulation, kind);
+            assert!(rules == ["database_as_left"] && error.contains(&path), "{kind:?}: {rules:?}: {error}");
+        }
+    }
+}
+
+/// Other hosts, whose arrival gives the disk the time to put an older version of a file's pages back.
+struct OldPagesReturn {
+    world: World,
+    path: String,
+    /// Places that this host has come to; the last one of them is ahead of the checksum.
+    places: Cell<u32>,
+    last: u32,
+    old: Rc<RefCell<Vec<Vec<u8>>>>,
+    /// Pages that were put back.
+    returned: Rc<Cell<u64>>,
+}
+
+impl Convoy for OldPagesReturn {
+    fn arrive(&self) -> LocalFuture<'static, ()> {
+        let (world, path, old) = (self.world.clone(), self.path.clone(), self.old.clone());
+        let (place, last, returned) = (self.places.get(), self.last, self.returned.clone());
+        self.places.set(place + 1);
+        Box::pin(async move {
+            if place != 0 && place != last {
+                return;
+            }
+            let page_bytes = deployment().instances[0].page_bytes as usize;
+            let file = world.open(&path, OpenMode::ReadWrite).await.expect("it is there");
+            let pages = file.size().await.expect("it has a size") as usize / page_bytes;
+            let (read, bufs) =
+                file.read_at(0, (0..pages).map(|_| PageBuf::empty(page_bytes)).collect()).await;
+            read.expect("it is readable");
+            if place == 0 {
+                *old.borrow_mut() = bufs.iter().map(|page| page.as_slice().to_vec()).collect();
+                return;
+            }
+            let is_leaf = |page: &[u8]| !edb::is_zero(page) && page[36] == 2;
+            let old = old.borrow().clone();
+            for (index, (old, new)) in old.iter().zip(&bufs).enumerate().skip(2) {
+                if is_leaf(old) && old != new.as_slice() {
+                    let (written, _) =
+                        file.write_at((index * page_bytes) as u64, smallvec![PageBuf::copy_of(old)]).await;
+                    written.expect("writable");
+                    returned.set(returned.get() + 1);
+                }
+            }
+            file.sync().await.expect("it can be synced");
+        })
+    }
+}
+
+/// The page checksum cannot tell an older version of a page from the newest; the run that wrote it can.
+#[test]
+fn the_checksum_of_a_run_finds_pages_that_lost_the_writes_of_its_load() {
+    let run = |last| {
+        let simulation = initialised(28);
+        let convoy = OldPagesReturn {
+            world: simulation.host("a"),
+            path: first_database(),
+            places: Cell::new(0),
+            last,
+            old: Rc::default(),
+            returned: Rc::default(),
+        };
+        let of = |kind| specs(|other| other == kind).remove(0);
+        let tests = [TestKind::Performance, TestKind::DatabaseChecksum].map(of);
+        let (outcome, rows) = run_specs(&simulation, 28, &tests, &mut Silent, &convoy);
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        let bad = rows.iter().map(|row| if let Row::Checksum(row) = row { row.bad_pages } else { 0 });
+        (bad.sum::<u64>(), convoy.returned.get(), convoy.places.get())
+    };
+    let (bad, _, places) = run(u32::MAX);
+    assert_eq!(bad, 0, "nothing is wrong with what the load left");
+    let (bad, returned, _) = run(places - 1);
+    assert!(returned > 10 && bad == returned, "{bad} of {returned}");
 }

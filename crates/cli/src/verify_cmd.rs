@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
+use btree::{FilePages, PagesInUse, Stop};
 use edb::checksum;
 use edb::header::{Copy, DatabaseHeader, State};
 use edb::page::PageRef;
@@ -51,6 +52,7 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
             .because(damage)
     })?;
     let page_bytes = header.page_bytes();
+    let is_closed = header.state() == State::Clean;
     if header.state() == State::Dirty {
         tell(
             "the database was not closed, or is in use: what is wrong with it may be what recovery mends\n",
@@ -71,8 +73,11 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
     if let Some(copy) = &mut copy {
         write_headers(copy, header, second.is_some()).map_err(|error| not_written(arguments, error))?;
     }
-    let image = image_of(&mut file, file_bytes, page_bytes).map_err(wrong)?;
-    let counts = check_pages(&mut file, file_bytes, page_bytes, image.as_ref(), |page| match &mut copy {
+    let known = Known::of(&mut file, file_bytes, page_bytes, is_closed).map_err(wrong)?;
+    if let Some(reason) = &known.untold {
+        tell(&format!("which pages are in use cannot be told: {reason}; zero pages may be lost ones\n"))?;
+    }
+    let counts = check_pages(&mut file, file_bytes, page_bytes, &known, |page| match &mut copy {
         Some(copy) => copy.write_all(page).map_err(|error| not_written(arguments, error)),
         None => Ok(()),
     })
@@ -117,6 +122,64 @@ fn write_headers(copy: &mut File, mut header: DatabaseHeader, shadow: bool) -> s
     if shadow { copy.write_all(page) } else { Ok(()) }
 }
 
+/// What is known of the pages that the database has written.
+#[derive(Default)]
+struct Known {
+    /// What it was made with, if Proofload made it and the page that tells is as it was.
+    image: Option<DatabaseImage>,
+    /// The pages that its trees use.
+    used: Option<PagesInUse>,
+    /// A page that is zero, though the space trees cannot do without it.
+    lost: Option<u32>,
+    /// Why the space trees do not say which pages are in use.
+    untold: Option<String>,
+}
+
+impl Known {
+    /// Of a database that was not closed its trees tell nothing: its pages may be of different ages.
+    fn of(file: &mut File, file_bytes: u64, page_bytes: usize, is_closed: bool) -> std::io::Result<Known> {
+        let image = image_of(file, file_bytes, page_bytes)?;
+        let mut known = Known { image, ..Known::default() };
+        let last = last_page(file_bytes, page_bytes);
+        if !is_closed {
+            return Ok(known);
+        }
+        let mut pages = FilePages::new(page_bytes);
+        loop {
+            let pgno = match PagesInUse::read(&pages) {
+                Err(Stop::Missing(pgno)) if (1..=last).contains(&pgno) => pgno,
+                // That the file ends too early is said elsewhere.
+                Err(Stop::Missing(_)) => break,
+                Err(stop) => {
+                    known.untold = Some(stop.to_string());
+                    break;
+                }
+                Ok(used) => {
+                    known.used = used;
+                    break;
+                }
+            };
+            let page = read_page(file, pgno, page_bytes)?;
+            match check_page(&page, pgno) {
+                Finding::Good { .. } => pages.add(pgno, &page),
+                finding => {
+                    // Any other damage is named with that of the other pages.
+                    known.lost = (finding == Finding::Uninitialised).then_some(pgno);
+                    break;
+                }
+            }
+        }
+        Ok(known)
+    }
+
+    /// Whether the page cannot be zero.
+    fn was_written(&self, pgno: u32) -> bool {
+        self.lost == Some(pgno)
+            || self.used.as_ref().is_some_and(|used| used.contains(pgno))
+            || self.image.as_ref().is_some_and(|image| has_contents(image, pgno))
+    }
+}
+
 /// What the database was made with, if Proofload made it and the page that tells is as it was.
 fn image_of(file: &mut File, file_bytes: u64, page_bytes: usize) -> std::io::Result<Option<DatabaseImage>> {
     let pgno = DatabaseImage::SHAPE_PAGE;
@@ -134,7 +197,7 @@ fn check_pages(
     file: &mut File,
     file_bytes: u64,
     page_bytes: usize,
-    image: Option<&DatabaseImage>,
+    known: &Known,
     mut keep: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<Counts, Result<Failure, std::io::Error>> {
     let mut counts = Counts::default();
@@ -148,13 +211,14 @@ fn check_pages(
         file.read_exact(piece).map_err(Err)?;
         for page in piece.chunks_exact_mut(page_bytes) {
             let mut finding = if pgno == last { check_last_page(page, pgno) } else { check_page(page, pgno) };
-            if finding == Finding::Uninitialised && image.is_some_and(|image| has_contents(image, pgno)) {
+            if finding == Finding::Uninitialised && known.was_written(pgno) {
                 finding = Finding::Lost;
             }
             if matches!(finding, Finding::Correctable { .. }) {
                 let mut corrected = page.to_vec();
                 checksum::correct(&mut corrected, pgno);
-                if image.is_none_or(|image| image.has_sound_payloads(PageRef::new(&corrected))) {
+                if known.image.as_ref().is_none_or(|image| image.has_sound_payloads(PageRef::new(&corrected)))
+                {
                     page.copy_from_slice(&corrected);
                 } else {
                     finding = Finding::Miscorrected;
@@ -188,7 +252,7 @@ fn has_contents(image: &DatabaseImage, pgno: u32) -> bool {
 fn describe(finding: Finding) -> Option<String> {
     match finding {
         Finding::Good { .. } | Finding::Uninitialised | Finding::Trailer => None,
-        Finding::Lost => Some("was lost: it is zero, and the database was made with it".into()),
+        Finding::Lost => Some("was lost: it is zero, and the database uses it".into()),
         Finding::Correctable { .. } => Some("a single bit is flipped; it can be corrected".into()),
         Finding::Miscorrected => {
             Some("looks like a single flipped bit, but more are wrong; it cannot be corrected".into())

@@ -176,8 +176,30 @@ fn pages_that_a_database_was_made_with_are_missed_when_they_are_zero() {
     let leaf = image.layout().runs[0].first() as usize;
     file[place_of(leaf)].fill(0);
     let (status, stdout) = verify(folder.path(), &file, None);
-    let what = format!("page {leaf}: was lost: it is zero, and the database was made with it");
+    let what = format!("page {leaf}: was lost: it is zero, and the database uses it");
     assert!(status == 1 && stdout.contains(&what) && stdout.contains(" 1 bad"), "{stdout}");
+}
+
+/// The space trees of a genuine database say which pages are in use.
+#[test]
+fn verify_finds_every_used_page_of_a_genuine_database_that_became_zero() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some((pages, file)) = large() else { return };
+    let mut damaged = file.clone();
+    pages.iter().skip(1).step_by(20).for_each(|pgno| damaged[place_of(*pgno)].fill(0));
+    let lost: Vec<_> = pages.iter().skip(1).step_by(20).collect();
+    let (status, stdout) = verify(folder.path(), &damaged, None);
+    assert!(status == 1 && stdout.contains("was lost"), "{stdout}");
+    // Where a lost page is one that the space trees need, they do not tell of others.
+    let mut alone = 0;
+    for pgno in lost {
+        let mut damaged = file.clone();
+        damaged[place_of(*pgno)].fill(0);
+        let (status, stdout) = verify(folder.path(), &damaged, None);
+        assert!(status == 1 && stdout.contains(&format!("page {pgno}: was lost")), "{stdout}");
+        alone += 1;
+    }
+    assert!(alone > 10, "{alone}");
 }
 
 #[test]

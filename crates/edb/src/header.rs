@@ -39,6 +39,8 @@ mod at {
     pub const OS_VERSION: usize = 216;
     pub const UPDATE: usize = 232;
     pub const PAGE_BYTES: usize = 236;
+    /// Reserved in the format. Of a database that was left for recovery: how far its log reaches.
+    pub const LEFT: usize = 252;
     pub const FIRST_REQUIRED: usize = 296;
     pub const LAST_REQUIRED: usize = 300;
     pub const CREATED_VERSION: usize = 340;
@@ -315,6 +317,16 @@ impl DatabaseHeader {
         self.put(at::BACKUP, &position.to_bytes());
     }
 
+    /// How far the log reaches that the database was left with for recovery; zero if nobody left it in order.
+    pub fn left_position(&self) -> LogPosition {
+        LogPosition::get(&self.bytes, at::LEFT)
+    }
+
+    /// See `left_position`.
+    pub fn set_left_position(&mut self, position: LogPosition) {
+        self.put(at::LEFT, &position.to_bytes());
+    }
+
     /// First and last log generation that a dirty database needs, and the last that may have been committed.
     pub fn generations(&self) -> (u32, u32, u32) {
         let field = |at| get_u32(&self.bytes, at);
@@ -351,6 +363,7 @@ impl DatabaseHeader {
         self.set_generations(0, 0, 0);
         self.set_recovering_generation(0);
         self.set_backup_position(LogPosition::default());
+        self.set_left_position(LogPosition::default());
         self.put(at::REQUIRED_TIME, &LogTime::default().to_bytes());
         // The three high bytes of the file type lie here too; they are 0 in every type.
         self.bytes[at::ZERO_WHEN_CLEAN..].fill(0);

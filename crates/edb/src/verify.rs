@@ -38,8 +38,8 @@ pub enum Finding {
     },
     /// Never written.
     Uninitialised,
-    /// All zero, though the database was made with it: its write was lost. Only who knows what the database was made with can
-    /// tell, so nothing here finds it.
+    /// All zero, though the database uses the page: its write was lost. Only the space trees tell, or what the database was made
+    /// with, so nothing here finds it.
     Lost,
     /// The page in header format that a streaming backup leaves behind the last page.
     Trailer,

@@ -6,16 +6,18 @@
 //! 2. The logs that the copy needs are kept until the backup is over; whoever wants to restore later keeps them longer.
 //! 3. The copy is synced, and its header written last: a copy that was cut off has no header and cannot be opened.
 
+use btree::PagesInUse;
 use futures_util::future::join_all;
 use results::IoClass;
 use world::{Bufs, OpenMode};
 
+use crate::cache::PageKey;
 use crate::checksum::StreamConfig;
 use crate::error::{Error, Result};
 use crate::header;
 use crate::instance::Instance;
 use crate::io::IoFile;
-use crate::pieces::{PageFindings, PieceQueue, Pieces, Progress};
+use crate::pieces::{Known, PageFindings, PieceQueue, Pieces, Progress};
 use crate::signal::StopSignal;
 
 /// What a backup did.
@@ -71,6 +73,11 @@ impl Instance {
             class: IoClass::BackupRead,
             in_use: true,
         };
+        // Pages that are taken into use from now on need not be in the file.
+        let used = core.read(db, PagesInUse::read).await?;
+        let is_unwritten = |pgno| core.cache.is_unwritten(PageKey { db, pgno });
+        let known =
+            Known { image: None, used: used.as_ref(), unwritten: Some(&is_unwritten), versions: None };
         let end = pieces.size().await?;
         let queue = PieceQueue::new(end, config.read_bytes);
         progress.begin(end);
@@ -84,7 +91,7 @@ impl Instance {
                     return Err(Error::Refused("the backup was stopped".to_owned()));
                 }
                 core.fate.check()?;
-                let mut pages = pieces.read(offset, bytes, &mut report.findings).await?;
+                let mut pages = pieces.read_known(known, offset, bytes, &mut report.findings).await?;
                 if let Some(copy) = &copy {
                     write_copy(copy, offset, &mut pages, page_bytes).await?;
                 }

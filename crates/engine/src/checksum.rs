@@ -1,8 +1,10 @@
 //! Checking whole files: every page of a database, every segment of the closed logs.
 //!
-//! Limits: the database must not be in use by another process that writes it; a bad file is a result, not an error. A page that
-//! is zero is known to be lost only if the database was made with it: of pages that trees took later nothing is known here.
+//! Limits: the database must not be in use by another process that writes it; a bad file is a result, not an error. Of a database
+//! that was not closed, a page that is zero is known to be lost only if the database was made with it.
 
+use btree::{FilePages, PagesInUse, Stop};
+use edb::header::State;
 use edb::log::Records;
 use edb::verify::{CutOff, EndSearch, last_page, page_offset};
 use futures_util::future::join_all;
@@ -11,12 +13,14 @@ use world::{OpenMode, PageImage, World};
 
 use crate::config::InstanceConfig;
 use crate::error::{Error, Result};
+use crate::header;
 use crate::io::{Counters, IoFile};
 use crate::judge::{Finding, judge};
 use crate::log::LogNames;
 use crate::log::reader::{LogContents, LogFiles};
-use crate::pieces::{PageFindings, PieceQueue, Pieces, Progress};
+use crate::pieces::{Known, PageFindings, PieceQueue, Pieces, Progress};
 use crate::signal::StopSignal;
+use crate::versions::PageVersions;
 
 /// How a file is read from end to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,17 +36,25 @@ pub struct StreamConfig {
 pub struct MadeOf<'a> {
     image_id: Option<u64>,
     image: Option<&'a dyn PageImage>,
+    versions: Option<&'a PageVersions>,
+}
+
+impl<'a> MadeOf<'a> {
+    /// As it was made, and then changed by instances of this process.
+    pub fn changed(self, versions: &'a PageVersions) -> MadeOf<'a> {
+        MadeOf { versions: Some(versions), ..self }
+    }
 }
 
 impl<'a, I: PageImage> From<&'a I> for MadeOf<'a> {
     fn from(image: &'a I) -> MadeOf<'a> {
-        MadeOf { image_id: Some(image.id()), image: Some(image) }
+        MadeOf { image_id: Some(image.id()), image: Some(image), versions: None }
     }
 }
 
 impl From<Option<u64>> for MadeOf<'_> {
     fn from(image_id: Option<u64>) -> Self {
-        MadeOf { image_id, image: None }
+        MadeOf { image_id, image: None, versions: None }
     }
 }
 
@@ -66,6 +78,8 @@ pub struct LogChecksumReport {
     pub logs: u32,
     /// Closed logs that were there.
     pub logs_there: u32,
+    /// Segments with a flipped bit that was corrected: generation, and how many.
+    pub corrected: Vec<(u32, u16)>,
     /// Logs that are damaged or out of the chain: generation and what is wrong.
     pub bad: Vec<(u32, String)>,
     /// Bytes read.
@@ -93,17 +107,22 @@ pub async fn check_database<'a>(
     stop: &StopSignal,
 ) -> Result<ChecksumReport> {
     let started = world.now();
-    let MadeOf { image_id, image } = made_of.into();
+    let MadeOf { image_id, image, versions } = made_of.into();
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
     let pieces =
         Pieces { world, file: &file, page_bytes, image_id, class: IoClass::VerifyRead, in_use: false };
     let end = pieces.size().await?;
+    let last = last_page(end, page_bytes);
+    let used = pages_in_use(&pieces, last).await?;
+    let closed = used.as_ref().ok().and_then(Option::as_ref);
+    let versions = versions.filter(|_| closed.is_some());
+    let known = Known { image, used: closed, unwritten: None, versions };
     let queue = PieceQueue::new(end, config.read_bytes);
     progress.begin(end);
     let reader = || async {
         let mut report = ChecksumReport::default();
         while let Some((offset, bytes)) = queue.take().filter(|_| !stop.is_stopped()) {
-            pieces.read_made_of(image, offset, bytes, &mut report.findings).await?;
+            pieces.read_known(known, offset, bytes, &mut report.findings).await?;
             report.bytes += bytes;
             progress.add(bytes);
         }
@@ -116,7 +135,13 @@ pub async fn check_database<'a>(
         total.bytes += report.bytes;
     }
     total.seconds = world.now().since(started).as_secs_f64();
-    let last = last_page(end, page_bytes);
+    if let Err((pgno, reason)) = used
+        && !stop.is_stopped()
+        && total.findings.list.iter().all(|(bad, _)| *bad != pgno)
+    {
+        let reason = format!("{reason}, so nobody can tell which pages are in use");
+        total.findings.add(pgno, Finding::Bad(reason));
+    }
     if !stop.is_stopped()
         && let Err(cut_off) = find_end(&pieces, last).await?
     {
@@ -124,6 +149,34 @@ pub async fn check_database<'a>(
         total.findings.add(last.saturating_add(1), Finding::Bad(cut_off.to_string()));
     }
     Ok(total)
+}
+
+/// The pages that the trees of a closed database use; `None` of one that was not closed, whose pages may be of different ages,
+/// or whose trees nobody names.
+/// `Err`: the page that keeps the trees from saying so, and what is wrong with it.
+async fn pages_in_use(pieces: &Pieces<'_>, last: u32) -> Result<Result<Option<PagesInUse>, (u32, String)>> {
+    match header::read(pieces.file, pieces.page_bytes).await {
+        Ok((header, _)) if header.state() == State::Clean => {}
+        // A header that is not intact is a finding of its own.
+        Ok(_) | Err(Error::DamagedFile { .. }) => return Ok(Ok(None)),
+        Err(error) => return Err(error),
+    }
+    let mut pages = FilePages::new(pieces.page_bytes);
+    loop {
+        let pgno = match PagesInUse::read(&pages) {
+            Ok(used) => return Ok(Ok(used)),
+            Err(Stop::Missing(pgno)) if (1..=last).contains(&pgno) => pgno,
+            Err(Stop::Missing(pgno)) => return Ok(Err((pgno, "it is not in the file".to_owned()))),
+            Err(Stop::Damaged { pgno, reason }) => return Ok(Err((pgno, reason.to_owned()))),
+            Err(stop) => return Ok(Err((1, stop.to_string()))),
+        };
+        let offset = page_offset(pgno, pieces.page_bytes);
+        let page = pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await?;
+        match judge(&page, u64::from(pgno) + 1, pieces.image_id) {
+            Finding::Good => pages.add(pgno, page.as_slice()),
+            finding => return Ok(Err((pgno, finding.reason()))),
+        }
+    }
 }
 
 /// Looks for the end of the database. A damaged page on the way is a finding of its own, and ends the search.
@@ -182,6 +235,9 @@ pub async fn check_logs(
             Err(error) => return Err(error),
         };
         let header = *log.header();
+        if log.corrected() > 0 {
+            report.corrected.push((generation, log.corrected()));
+        }
         if !log.is_complete() {
             report.bad.push((generation, format!("segment {} is not valid", log.next_segment())));
         } else if header.generation != generation || previous.is_some_and(|before| !header.follows(&before)) {

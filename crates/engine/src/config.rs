@@ -8,6 +8,7 @@ use world::PageCodec;
 use crate::cache::CodecCoding;
 use crate::error::{Error, Result};
 use crate::io::Counters;
+use crate::versions::PageVersions;
 
 /// An instance: one log stream and its databases.
 #[derive(Clone)]
@@ -55,6 +56,8 @@ pub struct DatabaseConfig {
     pub extension_bytes: u64,
     /// Counts the I/O on the file, as `log_counters` do for the log.
     pub counters: Counters,
+    /// Remembers the versions of changed pages, for a check of the closed file.
+    pub versions: PageVersions,
 }
 
 impl InstanceConfig {
@@ -98,6 +101,7 @@ impl DatabaseConfig {
             nodes: None,
             extension_bytes: 8 << 20,
             counters: Counters::default(),
+            versions: PageVersions::default(),
         }
     }
 

@@ -189,6 +189,7 @@ impl Core {
             self.fate.fail(&error);
             return Err(error);
         }
+        mini.changes.iter().for_each(|change| database.versions.note(change.pgno, dbtime));
         if let Some(transaction) = mini.transaction {
             if mini.compensates {
                 transactions.compensated(transaction);

@@ -24,12 +24,14 @@ use crate::error::Result;
 use crate::header;
 use crate::io::{Counters, IoFile};
 use crate::log::{LogPosition, LogTime, POSITION_END, Signature};
+use crate::versions::PageVersions;
 
 /// A database of an open instance.
 pub(crate) struct Database {
     pub(crate) id: u8,
     pub(crate) file: IoFile,
     pub(crate) counters: Counters,
+    pub(crate) versions: PageVersions,
     pub(crate) coding: Rc<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) image_id: Option<u64>,
@@ -67,6 +69,7 @@ impl Database {
             id,
             file,
             counters,
+            versions: config.versions.clone(),
             coding,
             codec: config.codec.clone(),
             image_id: config.image_id,

@@ -42,6 +42,28 @@ pub enum Error {
         /// Its number.
         generation: u32,
     },
+    /// The log ends before where an instance left it.
+    #[error(
+        "the log in {directory} ends before generation {generation}, segment {segment}, up to which it was durable when the last \
+         run left it for recovery: put the log files back, or remove the databases with `proofload clean` and make new ones"
+    )]
+    LogCutOff {
+        /// The log directory.
+        directory: String,
+        /// Where it ended.
+        generation: u32,
+        /// Where in that generation.
+        segment: u16,
+    },
+    /// A closed database lacks changes of its log stream.
+    #[error(
+        "{path} is not the database that its log stream closed: it was replaced by another file or by an older copy of itself; \
+         put the right file back, or remove the databases with `proofload clean` and make new ones"
+    )]
+    NotAsLeft {
+        /// The file.
+        path: String,
+    },
     /// There is no space for the next log. What is open can still be committed or rolled back, and the instance closed.
     #[error(
         "no space for the next log in {directory}: close the instance, make room there, and open it again"

@@ -187,6 +187,27 @@ impl Instance {
         self.databases_settled().await;
     }
 
+    /// Stops as [`Self::abandon`] does, but with all of the log durable, and says in every header how far the log reaches: an
+    /// opening that finds less of it fails.
+    ///
+    /// # Errors
+    /// If something cannot be written; the instance has stopped all the same.
+    pub async fn leave_for_recovery(&self) -> Result<()> {
+        let left = self.tell_log_end().await;
+        self.abandon().await;
+        left
+    }
+
+    async fn tell_log_end(&self) -> Result<()> {
+        let core = &self.core;
+        core.log.flush_to(core.log.tip()).await?;
+        let end = core.log.durable_segments();
+        for database in &core.databases {
+            database.update_header(|header| header.set_left_position(end)).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until nobody changes a file's length or header any more.
     async fn databases_settled(&self) {
         for database in &self.core.databases {
@@ -406,6 +427,9 @@ impl Opening {
             // A file that was lengthened in vain. The next writing of the header makes the cut durable; till then the next
             // recovery would make it again.
             let is_recovered = database.header().await.state() == State::Dirty;
+            if is_recovered {
+                database.versions.forget();
+            }
             if is_recovered && database.cut_file(pages).await? {
                 report.branches.count(RecoveryBranch::NewSpaceCleared);
             }
@@ -444,6 +468,7 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
         let recovered = |header: &mut DatabaseHeader| {
             header.set_recovering_generation(0);
             header.set_backup_position(LogPosition::default());
+            header.set_left_position(LogPosition::default());
         };
         return database.update_header(recovered).await;
     }

@@ -1,8 +1,12 @@
 //! Whether a page is what was written in its place.
 
+use std::any::Any;
+
 use edb::checksum::{Verdict, header_is_intact, verify};
 use edb::page::PageRef;
 use world::PageBuf;
+
+use crate::cache::ImagePage;
 
 /// What a look at a page found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +28,18 @@ impl Finding {
             Finding::WrongNumber(claimed) => format!("it is page {claimed}"),
             Finding::Bad(what) => what.clone(),
         }
+    }
+}
+
+/// The modification count of a good page. A page of the image that was never changed has none.
+pub(crate) fn dbtime(page: &PageBuf) -> u64 {
+    if page.pristine().is_some() {
+        return 0;
+    }
+    let known = page.known().map(|known| -> &dyn Any { &**known });
+    match known.and_then(|known| known.downcast_ref::<ImagePage>()) {
+        Some(known) => known.page().outline().dbtime,
+        None => PageRef::new(page.as_slice()).dbtime(),
     }
 }
 

@@ -50,10 +50,11 @@ mod replication;
 mod signal;
 mod transaction;
 mod transactions;
+mod versions;
 
 pub use backup::BackupReport;
 pub use cache::{CacheStatus, ImagePage};
-pub use checksum::{ChecksumReport, LogChecksumReport, StreamConfig, check_database, check_logs};
+pub use checksum::{ChecksumReport, LogChecksumReport, MadeOf, StreamConfig, check_database, check_logs};
 pub use config::{DatabaseConfig, InstanceConfig};
 pub use create::create_database;
 pub use edb::log::LogPosition;
@@ -66,8 +67,10 @@ pub use log::writer::LogHold;
 pub use maintenance::{MaintenanceConfig, MaintenanceReport, maintain_in_recovery};
 pub use pieces::{PageFindings, Progress};
 pub use recovery::{
-    BranchCounts, RecoveryBranch, RecoveryReport, Standby, changed_pages, cut_back, saved_checkpoint,
+    BranchCounts, RecoveryBranch, RecoveryReport, Standby, changed_pages, check_closed, cut_back,
+    saved_checkpoint,
 };
 pub use replication::ReplicationReport;
 pub use signal::StopSignal;
 pub use transaction::{CommitGate, Durability, Transaction};
+pub use versions::PageVersions;

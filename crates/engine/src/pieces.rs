@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's image is good as
 //!    it stands (design invariant 6).
-//! 2. A page that is zero counts as never written, unless the image is at hand and has contents there: then it was lost.
+//! 2. A page that is zero counts as never written, unless the image has contents there or a tree uses the page: then it was
+//!    lost. Of a database in use only what the trees used when the reading began is known.
 //! 3. A page that fails while the database is in use is read again before it is called bad: it may have been read in the
 //!    middle of a write.
 //!
@@ -12,17 +13,20 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use btree::PagesInUse;
 use results::IoClass;
 use world::{Bufs, Duration, PageBuf, PageImage, World};
 
 use crate::error::{Error, Result};
 use crate::io::IoFile;
-use crate::judge::{Finding, judge};
+use crate::judge::{Finding, dbtime, judge};
+use crate::versions::PageVersions;
 
 /// Times a page of a database in use is read again, with growing pauses.
 const REREADS: u32 = 5;
 const REREAD_PAUSE: Duration = Duration::from_millis(100);
-const LOST: &str = "it was lost: it is zero, and the database was made with it";
+const LOST: &str = "it was lost: it is zero, and the database uses it";
+const STALE: &str = "it is not the version that this run left there";
 /// Bad pages listed by number; all are counted.
 const LISTED_MAX: usize = 100;
 
@@ -101,6 +105,35 @@ impl PageFindings {
     }
 }
 
+/// What is known of the pages that a database has.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Known<'a> {
+    /// What the database was made of.
+    pub(crate) image: Option<&'a dyn PageImage>,
+    /// Pages that trees use.
+    pub(crate) used: Option<&'a PagesInUse>,
+    /// Pages that the file may lack because a cache has not written them yet.
+    pub(crate) unwritten: Option<&'a dyn Fn(u32) -> bool>,
+    /// Versions that this process gave pages of the closed file.
+    pub(crate) versions: Option<&'a PageVersions>,
+}
+
+impl Known<'_> {
+    /// Whether a page that is good by itself is not the one that was written there last.
+    fn is_stale(&self, index: u64, page: &PageBuf) -> bool {
+        let is_other = |versions: &PageVersions| versions.contradict(page_number(index), dbtime(page));
+        index >= 2 && self.versions.is_some_and(is_other)
+    }
+
+    /// Whether the page at place `index` of the file cannot be zero.
+    fn was_written(&self, index: u64) -> bool {
+        let pgno = page_number(index);
+        let is_used = self.used.is_some_and(|used| used.contains(pgno))
+            && self.unwritten.is_none_or(|is_unwritten| !is_unwritten(pgno));
+        is_used || self.image.is_some_and(|image| has_contents(image, index))
+    }
+}
+
 /// A database file read in pieces.
 pub(crate) struct Pieces<'a> {
     pub(crate) world: &'a World,
@@ -115,13 +148,13 @@ pub(crate) struct Pieces<'a> {
 impl Pieces<'_> {
     /// Reads `bytes` bytes at `offset` in one operation, a buffer for each page, and judges them.
     pub(crate) async fn read(&self, offset: u64, bytes: u64, findings: &mut PageFindings) -> Result<Bufs> {
-        self.read_made_of(None, offset, bytes, findings).await
+        self.read_known(Known::default(), offset, bytes, findings).await
     }
 
-    /// As [`Self::read`]; pages that `image` has are never zero.
-    pub(crate) async fn read_made_of(
+    /// As [`Self::read`]; pages that are known to have been written are never zero.
+    pub(crate) async fn read_known(
         &self,
-        image: Option<&dyn PageImage>,
+        known: Known<'_>,
         offset: u64,
         bytes: u64,
         findings: &mut PageFindings,
@@ -138,13 +171,20 @@ impl Pieces<'_> {
                         break;
                     }
                     self.world.sleep(REREAD_PAUSE * attempt).await;
-                    let at = index * self.page_bytes as u64;
-                    *page = self.file.read_one(self.class, at, self.page_bytes).await?;
-                    finding = judge(page, index, self.image_id);
+                    finding = self.judge_again(page, index).await?;
                 }
             }
-            if finding == Finding::Uninitialised && image.is_some_and(|image| has_contents(image, index)) {
-                finding = Finding::Bad(LOST.to_owned());
+            if finding == Finding::Good && known.is_stale(index, page) {
+                finding = Finding::Bad(STALE.to_owned());
+            }
+            if finding == Finding::Uninitialised && known.was_written(index) {
+                // It may have been written since it was read.
+                if self.in_use {
+                    finding = self.judge_again(page, index).await?;
+                }
+                if finding == Finding::Uninitialised {
+                    finding = Finding::Bad(LOST.to_owned());
+                }
             }
             if index >= 2 {
                 findings.pages += 1;
@@ -152,6 +192,12 @@ impl Pieces<'_> {
             findings.add(page_number(index), finding);
         }
         Ok(pages)
+    }
+
+    async fn judge_again(&self, page: &mut PageBuf, index: u64) -> Result<Finding> {
+        let at = index * self.page_bytes as u64;
+        *page = self.file.read_one(self.class, at, self.page_bytes).await?;
+        Ok(judge(page, index, self.image_id))
     }
 
     /// Size of the file in whole pages' bytes.

@@ -98,7 +98,9 @@ impl CrashTestError {
             CrashTestError::Engine(error) => match error {
                 engine::Error::DamagedPage { .. }
                 | engine::Error::DamagedFile { .. }
-                | engine::Error::MissingLog { .. } => true,
+                | engine::Error::LogCutOff { .. }
+                | engine::Error::MissingLog { .. }
+                | engine::Error::NotAsLeft { .. } => true,
                 engine::Error::World(error) => is_gone(error.kind),
                 _ => false,
             },

@@ -5,7 +5,7 @@ use edb::column::ColumnType;
 
 use crate::database::{self, ColumnDefinition, IndexDefinition, LEAST_PAGES, Schema, TableDefinition};
 use crate::testing::MemoryDatabase;
-use crate::{Stop, check, update};
+use crate::{PagesInUse, Stop, check, update};
 
 pub(super) const PAGE_SIZES: [usize; 4] = [4096, 8192, 16384, 32768];
 
@@ -42,6 +42,12 @@ pub(super) fn assert_sound(database: &mut MemoryDatabase) -> Schema {
     let schema = database.ask(database::schema).unwrap();
     let usage = database.ask(|pager| check::database(pager, &schema.trees())).unwrap();
     assert_eq!(usage.leaked_pages, 0);
+    let in_use = database.ask(PagesInUse::read).unwrap().expect("it has a catalog");
+    let file = database.file();
+    let pages = file.chunks_exact(database.coding.page_bytes).skip(2);
+    let used: Vec<_> = (1..).zip(pages).filter(|(pgno, _)| in_use.contains(*pgno)).collect();
+    assert_eq!(used.len() as u64, usage.used_pages);
+    assert!(used.iter().all(|(_, page)| !edb::is_zero(page)), "a page in use has been written");
     run_independent_checker(&database.file());
     schema
 }

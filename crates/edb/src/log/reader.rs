@@ -100,6 +100,7 @@ pub struct LogFile {
     end: u16,
     tail: Tail,
     repaired: u16,
+    corrected: u16,
 }
 
 impl LogFile {
@@ -116,6 +117,7 @@ impl LogFile {
             return Err(short(&bytes, header.segments));
         }
         let (mut end, mut repaired, mut tail) = (header.segments - 1, 0, Tail::Full);
+        let mut corrected = 0;
         for number in 1..header.segments - 1 {
             let index = usize::from(number);
             let state = judge_segment(&segments[index], header.generation, number);
@@ -129,6 +131,7 @@ impl LogFile {
                 segments[index] = segments[index + 1];
             } else if state == SegmentState::Correctable && next == SegmentState::Good {
                 checksum::correct(&mut segments[index], number.into());
+                corrected += 1;
             } else {
                 tail = match state {
                     // The shadow of the last segment is where the log ends, not a torn write.
@@ -141,7 +144,7 @@ impl LogFile {
             }
             repaired += 1;
         }
-        Ok(LogFile { header, bytes, end, tail, repaired })
+        Ok(LogFile { header, bytes, end, tail, repaired, corrected })
     }
 
     /// The header.
@@ -173,6 +176,11 @@ impl LogFile {
     /// Segments that were corrected or taken from their shadow.
     pub fn repaired(&self) -> u16 {
         self.repaired
+    }
+
+    /// Segments with a flipped bit that was corrected.
+    pub fn corrected(&self) -> u16 {
+        self.corrected
     }
 
     /// The bytes of the file, with what was repaired.

@@ -233,6 +233,13 @@ impl Cache {
         unwritten.min(unsynced.unwrap_or(POSITION_END))
     }
 
+    /// Whether the file may lack what this page is now.
+    pub(crate) fn is_unwritten(&self, key: PageKey) -> bool {
+        let frames = self.0.frames.borrow();
+        let frame = frames.find(key).map(|frame| frames.get(frame));
+        frame.is_some_and(|frame| frame.is_dirty() || frame.writing)
+    }
+
     /// Free frames below which the scavenger starts.
     fn scavenge_start(&self) -> usize {
         self.share(self.0.flush_start)

@@ -120,6 +120,11 @@ impl LogContents {
         self.file.end()
     }
 
+    /// Segments with a flipped bit that was corrected.
+    pub(crate) fn corrected(&self) -> u16 {
+        self.file.corrected()
+    }
+
     /// Whether every segment that carries records is usable.
     pub(crate) fn is_complete(&self) -> bool {
         self.file.tail() == edb::log::Tail::Full

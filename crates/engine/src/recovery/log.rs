@@ -51,6 +51,8 @@ pub(super) struct LogTakenApart {
     /// Of the last log only.
     pub(super) tail: Option<Tail>,
     pub(super) chain: Chain,
+    /// Segments with a flipped bit that was corrected.
+    pub(super) corrected: u16,
     /// For the next log.
     pub(super) memory: Vec<u8>,
 }
@@ -95,7 +97,8 @@ impl Chain {
         self.newest = Some(header);
         let from = LogPosition::new(number, 0, 0);
         let generation = Generation::read(&path, &mut self.records, from, log.segments(), scope)?;
-        Ok(LogTakenApart { path, generation, tail, chain: self, memory: log.into_bytes() })
+        let corrected = log.corrected();
+        Ok(LogTakenApart { path, generation, tail, chain: self, corrected, memory: log.into_bytes() })
     }
 }
 

@@ -13,6 +13,7 @@
 //! Limits: while a generation is replayed, the next one is read and taken apart (`log`), and then its pages are read.
 
 mod branch;
+mod left;
 mod log;
 mod pages;
 mod preread;
@@ -42,6 +43,8 @@ use crate::log::{LogNames, LogPosition, Signature};
 use crate::transactions::Transactions;
 
 pub use branch::{BranchCounts, RecoveryBranch};
+use left::Closed;
+pub use left::check_closed;
 use log::{Chain, Generation, LogTakenApart, Scope};
 use pages::PageStates;
 pub(crate) use preread::Prereader;
@@ -62,6 +65,8 @@ pub struct RecoveryReport {
     pub changes_applied: u64,
     /// Pages that had failed their check and were repaired from the log.
     pub pages_repaired: u64,
+    /// Log segments with a flipped bit that was corrected.
+    pub segments_corrected: u64,
     /// Transactions taken back.
     pub transactions_rolled_back: u32,
     /// Time to replay the logs.
@@ -110,6 +115,8 @@ struct Replay {
     pages: PageStates,
     /// The newest checkpoint that the log itself names.
     logged_checkpoint: LogPosition,
+    /// What must not change any more.
+    closed: Closed,
     report: RecoveryReport,
 }
 
@@ -121,6 +128,7 @@ impl Replay {
             transactions: Transactions::default(),
             pages: PageStates::default(),
             logged_checkpoint: LogPosition::default(),
+            closed: Closed::default(),
             report,
         }
     }
@@ -144,10 +152,12 @@ impl Recovery<'_> {
         let start = self.start(files, &header, &participants.0, &mut report).await?;
         report.log_end = start;
         let mut replay = Replay::new(participants, report);
+        replay.closed = self.closed(header.signature).await;
         self.cache.set_redo(Some(RedoFor::Opening));
         let replayed = self.replay_all(start, &header, &mut replay).await;
         self.cache.set_redo(None);
         let (next_segment, chain) = replayed?;
+        self.check_reaches(last, next_segment).await?;
         self.judge_pages(&replay.pages)?;
         replay.report.redo_seconds = self.world.now().since(started).as_secs_f64();
 
@@ -339,6 +349,7 @@ impl Recovery<'_> {
         let mut next = self.log(Vec::new(), number, last, &chain, &scope, prereader).await?;
         while let Some(log) = next {
             chain = log.chain;
+            replay.report.segments_corrected += u64::from(log.corrected);
             if let Some(tail) = log.tail {
                 if tail.is_cut {
                     replay.report.branches.count(RecoveryBranch::TailCutByRecord);
@@ -459,6 +470,7 @@ impl Recovery<'_> {
         record: LogRecord,
         replay: &mut Replay,
     ) -> Result<()> {
+        replay.closed.check(end, &record)?;
         match record {
             LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.participants, db, end) => {
                 let Replay { pages, report, .. } = replay;
