@@ -83,6 +83,9 @@ impl Raid {
         }
         let striped = data_units > 1;
         let element_bytes = if striped { group.stripe_element_bytes } else { drive_bytes };
+        if drive_bytes < element_bytes {
+            return Err(format!("a drive of {drive_bytes} bytes holds no stripe element of {element_bytes}"));
+        }
         let mut raid = Raid {
             drives: group.drives.clone(),
             slots: vec![Slot::Healthy; group.drives.len()],

@@ -11,6 +11,7 @@
 //!
 //! Limits: of hosts that take no part nothing lies in a group. A spare stands in for any drive, of any enclosure.
 
+mod capacity;
 mod pools;
 mod replicated;
 
@@ -90,6 +91,7 @@ pub fn storage(
     assumptions: &Assumptions,
     seed: u64,
 ) -> Outcome<Storage> {
+    capacity::check_volumes(solution, deployments)?;
     let Some(spec) = &solution.file.array else {
         let times = FixedLatencyTimes::default();
         return Ok(Storage {
@@ -163,7 +165,7 @@ fn hardware(
     for (number, deployment) in deployments.iter().enumerate() {
         builder.add_host(number, deployment)?;
     }
-    builder.check_thin_pools(deployments)?;
+    builder.check_pools(deployments)?;
     builder.add_read_caches()?;
     builder.add_remote_copies()?;
     Ok((builder.hardware, builder.parts))

@@ -220,6 +220,9 @@ fn check(hardware: &Hardware) -> Result<(), ArrayError> {
         if !names.insert((&volume.host, &volume.path)) {
             return Err(bad(&part, "is placed twice"));
         }
+        if volume.bytes < 4096 {
+            return Err(bad(&part, format!("holds {} bytes: it must hold 4096 at least", volume.bytes)));
+        }
         known.check("controller", volume.owner, controllers)?;
         for path in &volume.paths {
             known.check("controller", path.controller, controllers)?;

@@ -344,6 +344,11 @@ fn what_does_not_fit_together_is_refused_in_words() {
     refuse(&|h| h.groups[0].drives = vec![0, 0], "belongs to group");
     refuse(&|h| h.groups[0].drives = vec![0], "1 drives do not make RAID 1");
     refuse(&|h| h.volumes[0].bytes = 1 << 50, "make it smaller");
+    refuse(&|h| h.volumes[0].bytes = 0, "it must hold 4096 at least");
+    refuse(
+        &|h| (h.groups[0].layout, h.groups[0].stripe_element_bytes) = (Layout::Raid0, 1 << 50),
+        "holds no stripe element",
+    );
     refuse(&|h| h.volumes[0].owner = 3, "no controller 3");
     refuse(
         &|h| {

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use array::{DriveModel, Layout, LogStore, ReadCache, Snapshots, Target, ThinPool, TieredPool};
-use solution::{Deployment, Store, VolumeInfo};
+use solution::{Store, VolumeInfo};
 
 use super::{Builder, Outcome, STRIPE_ELEMENT_BYTES};
 
@@ -155,40 +155,6 @@ impl Builder<'_> {
             }
         }
         Ok(bytes)
-    }
-
-    /// Databases have their room from the start, so what a thin pool may promise too much is the room for their growth.
-    pub(super) fn check_thin_pools(&self, deployments: &[Deployment]) -> Outcome<()> {
-        let mut held_bytes = vec![0; self.hardware.thin_pools.len()];
-        for deployment in deployments {
-            let databases = deployment.instances.iter().flat_map(|instance| &instance.databases);
-            for database in databases {
-                let volumes = self.hardware.volumes.iter().filter(|volume| {
-                    volume.host == deployment.host && database.dir.starts_with(&volume.path)
-                });
-                if let Some(Target::Thin { pool }) =
-                    volumes.max_by_key(|volume| volume.path.len()).map(|volume| volume.target)
-                {
-                    held_bytes[pool] += database.bytes;
-                }
-            }
-        }
-        for ((_, name), group) in &self.pools {
-            let pool = self.hardware.thin_pools.iter().position(|thin| thin.group == *group);
-            let Some(pool) = pool.filter(|pool| held_bytes[*pool] > self.group_bytes(*group)) else {
-                continue;
-            };
-            let entry = self.solution.file.pool.iter().position(|known| known.name == *name);
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
-            let message = format!(
-                "databases of {:.1} GiB do not fit into pool `{name}` of {:.1} GiB",
-                gib(held_bytes[pool]),
-                gib(self.group_bytes(*group))
-            );
-            let at = format!("pool[{}].disks", entry.unwrap_or_default());
-            return Err(self.solution.error(&at, message, Some("more disks, or smaller databases".into())));
-        }
-        Ok(())
     }
 
     /// The flash caches for reads, one for each array.
