@@ -2,6 +2,7 @@
 
 use results::RecordError;
 use workload::image::ImageError;
+use world::ErrorKind;
 
 /// Why a campaign could not go on.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +81,21 @@ pub enum CampaignError {
     /// A host could not do its part of a drill.
     #[error("{0}")]
     Drill(String),
+    /// A volume would soon be full, so the load was ended in order.
+    #[error(
+        "{dir} has {} MiB left, and the load may need {} MiB before it has ended: it was ended before the volume is full; \
+         make the volume larger, or the databases ([sizing]) or the test smaller",
+        free_bytes >> 20,
+        needed_bytes >> 20
+    )]
+    NearlyFull {
+        /// Folder of the volume.
+        dir: String,
+        /// Free.
+        free_bytes: u64,
+        /// What must be free for an end in order.
+        needed_bytes: u64,
+    },
     /// Someone asked for the end.
     #[error("interrupted")]
     Interrupted,
@@ -87,9 +103,27 @@ pub enum CampaignError {
 
 impl CampaignError {
     /// Whether the storage or the engine failed under test, as opposed to a wish that could not be granted: that is a
-    /// failed verdict, not only a campaign that could not run.
+    /// failed verdict, not only a campaign that could not run. A full volume is not: it may be fast all the same.
     pub fn is_finding(&self) -> bool {
-        matches!(self, CampaignError::Engine(_) | CampaignError::World(_) | CampaignError::WrongData(_))
+        match self {
+            _ if self.is_lack_of_room() => false,
+            CampaignError::World(error) => !matches!(error.kind, ErrorKind::ClockJumped { .. }),
+            CampaignError::Engine(_) | CampaignError::WrongData(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a volume has no room left.
+    pub fn is_lack_of_room(&self) -> bool {
+        match self {
+            CampaignError::World(error) | CampaignError::Engine(engine::Error::World(error)) => {
+                error.kind == ErrorKind::NoSpace
+            }
+            CampaignError::Engine(engine::Error::LogVolumeFull { .. }) | CampaignError::NearlyFull { .. } => {
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The rule that a finding breaks: its stable name, and what must not be.

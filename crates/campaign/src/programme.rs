@@ -11,6 +11,7 @@ use crate::convoy::{Alone, Convoy};
 use crate::error::CampaignError;
 use crate::host::Host;
 use crate::progress::Watcher;
+use crate::room::no_room;
 use crate::running::{Campaign, Logs};
 use crate::verdict::{all_pass, judge_none};
 
@@ -124,6 +125,10 @@ impl Campaign<'_> {
             _ => Severity::Error,
         };
         self.event(severity, None, &error.to_string())?;
+        if error.is_lack_of_room() {
+            let verdict = no_room(self.host_name(), error);
+            self.judge(verdict)?;
+        }
         if error.is_finding() {
             let origin = Origin::host(self.host_name());
             let (rule, what) = error.rule();

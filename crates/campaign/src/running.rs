@@ -18,6 +18,7 @@ use crate::error::CampaignError;
 use crate::host::{Host, OpenOptions, database_path, ms};
 use crate::load::Load;
 use crate::progress::{Progress, Rates, Watcher};
+use crate::room::Room;
 use crate::sampler::Sampler;
 
 /// Counters are collected this often.
@@ -69,6 +70,8 @@ pub struct Running {
     pub last_tick: Time,
     /// Sizes of the database files when it began.
     sizes: Vec<u64>,
+    /// Looks at the room that is left on the volumes.
+    room: Room,
 }
 
 /// Logs that a test finds, of databases that were not closed.
@@ -187,6 +190,7 @@ impl Campaign<'_> {
             phase: String::new(),
             last_tick: now,
             sizes,
+            room: Room::new(&self.world, self.deployment),
         })
     }
 
@@ -248,6 +252,7 @@ impl Campaign<'_> {
         test.batches += batches;
         test.cache_bytes = counts.logs.iter().map(|log| log.cache_bytes).sum();
         test.sampler.add(counts, from, to, self.recorder)?;
+        self.note_lapses(test)?;
         test.seen.merge(&io);
         let seconds = to.since(from).as_secs_f64().max(1e-9);
         let transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
@@ -270,11 +275,14 @@ impl Campaign<'_> {
         until: Time,
         done: f64,
     ) -> Result<Rates, CampaignError> {
-        self.world.sleep_until((test.last_tick + TICK).min(until)).await;
+        let due = (test.last_tick + TICK).min(until).max(self.world.now());
+        self.world.sleep_until(due).await;
         let rates = self.collect(test, Some(load)).await?;
+        self.note_late_sample(test, test.last_tick.since(due))?;
         let left = Some(until.since(self.world.now()));
         self.show(test, done, left, rates);
         self.check_interrupt()?;
+        test.room.check()?;
         Ok(rates)
     }
 

@@ -104,6 +104,7 @@ pub struct Sampler {
     heat_pending: HeatCell,
     heat_since: Time,
     window: Option<OpenWindow>,
+    gaps: Duration,
 }
 
 #[derive(Default)]
@@ -130,6 +131,20 @@ impl Sampler {
             heat_pending: HeatCell::default(),
             heat_since: now,
             window: None,
+            gaps: Duration::ZERO,
+        }
+    }
+
+    /// Time within the windows of this test in which nothing was measured.
+    pub fn gaps(&self) -> Duration {
+        self.gaps
+    }
+
+    /// Notes that nothing was measured for so long; counts in an open window.
+    pub fn add_gap(&mut self, length: Duration) {
+        if let Some(open) = &mut self.window {
+            open.window.gaps += length;
+            self.gaps += length;
         }
     }
 

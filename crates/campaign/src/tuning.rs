@@ -6,6 +6,7 @@ use world::Duration;
 
 use crate::error::CampaignError;
 use crate::host::OpenOptions;
+use crate::lapses::judge_gaps;
 use crate::load::Mode;
 use crate::load_tests::Driving;
 use crate::running::{Campaign, Running};
@@ -62,6 +63,8 @@ impl Campaign<'_> {
             unit: "sessions".into(),
             outcome,
         })?;
+        let gaps = judge_gaps(ordinal, self.host_name(), test.sampler.gaps());
+        self.judge(gaps)?;
         self.judge_maintenance(ordinal, closed?)?;
         self.end(test).await
     }

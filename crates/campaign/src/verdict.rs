@@ -8,6 +8,7 @@
 use results::{Comparison, IoClass, Origin, Outcome, Verdict};
 use solution::{Generation, LoadSpec, Thresholds};
 
+use crate::lapses::judge_gaps;
 use crate::window::Window;
 
 /// Average waits for a free buffer per second that still pass.
@@ -43,9 +44,20 @@ impl Rule<'_> {
             outcome: if holds { Outcome::Pass } else { Outcome::Fail },
         }
     }
+
+    /// As [`Rule::judge`], for a rule about the run itself: where it does not hold nothing is proved, and nobody is blamed.
+    pub fn require(&self, test: u32, origin: Origin, measured: f64, limit: f64) -> Verdict {
+        unproved_if_failed(self.judge(test, origin, Some(measured), limit))
+    }
 }
 
-/// Judges the window of a load test.
+fn unproved_if_failed(verdict: Verdict) -> Verdict {
+    let outcome = if verdict.outcome == Outcome::Fail { Outcome::Unproved } else { verdict.outcome };
+    Verdict { outcome, ..verdict }
+}
+
+/// Judges the window of a load test. A window with gaps fails no rule: while the load generator did not run, nobody took the
+/// answers of the storage, so latencies and rates are not those of the storage.
 pub fn judge_load(
     test: u32,
     host: &str,
@@ -55,6 +67,7 @@ pub fn judge_load(
     generation: Generation,
 ) -> Vec<Verdict> {
     let mut verdicts = vec![achieved(test, host, window, load), complete(test, host, window)];
+    verdicts.push(judge_gaps(test, host, window.gaps));
     verdicts.extend(judge_latencies(test, host, window, thresholds));
     let stalls_max = page_fault_stalls_per_s_max(generation);
     let stalls = Rule {
@@ -77,7 +90,7 @@ pub fn judge_load(
         unit: "batches",
     };
     verdicts.push(even.judge(test, Origin::host(host), spread, 1.0));
-    verdicts
+    if window.gaps.is_zero() { verdicts } else { verdicts.into_iter().map(unproved_if_failed).collect() }
 }
 
 /// Judges the latencies of each database and each log.
@@ -150,7 +163,8 @@ fn complete(test: u32, host: &str, window: &Window) -> Verdict {
         comparison: Comparison::AtLeast,
         unit: "s",
     };
-    rule.judge(test, Origin::host(host), Some(window.length.as_secs_f64()), window.planned.as_secs_f64())
+    let measured = window.length.saturating_sub(window.gaps);
+    rule.require(test, Origin::host(host), measured.as_secs_f64(), window.planned.as_secs_f64())
 }
 
 type LatencyRule = (&'static str, &'static str);
@@ -269,6 +283,7 @@ mod tests {
         Window {
             length: Duration::from_secs(10),
             planned: Duration::from_secs(10),
+            gaps: Duration::ZERO,
             databases: vec![("I".into(), "D".into(), database)],
             logs: vec![("I".into(), log)],
             page_fault_stalls: 0,
@@ -284,6 +299,12 @@ mod tests {
         let thresholds = Thresholds::published(generation, false);
         let verdicts = judge_load(1, "h", window, &thresholds, load, generation);
         verdicts.into_iter().filter(|v| v.outcome == Outcome::Fail).map(|v| v.rule).collect()
+    }
+
+    fn unproved(window: &Window) -> Vec<String> {
+        let thresholds = Thresholds::published(Generation::E2016, false);
+        let verdicts = judge_load(1, "h", window, &thresholds, &load(None, 0.0), Generation::E2016);
+        verdicts.into_iter().filter(|v| v.outcome == Outcome::Unproved).map(|v| v.rule).collect()
     }
 
     #[test]
@@ -302,7 +323,19 @@ mod tests {
         let uneven = Window { batches: vec![7, 9], ..window(1, 1) };
         assert_eq!(failed(&uneven, &load(None, 0.0)), ["batches_even"]);
         let cut = Window { planned: Duration::from_secs(11), ..window(1, 1) };
-        assert_eq!(failed(&cut, &load(None, 0.0)), ["window_complete"]);
+        assert_eq!(
+            (failed(&cut, &load(None, 0.0)), unproved(&cut)),
+            (vec![], vec!["window_complete".into()])
+        );
+    }
+
+    #[test]
+    fn a_window_with_gaps_proves_nothing_and_blames_nobody() {
+        let held_up = |read_ms| Window { gaps: Duration::from_secs(3), ..window(read_ms, 1) };
+        let run = ["window_complete", "window_without_gaps"];
+        assert_eq!(unproved(&held_up(1)), run);
+        assert_eq!(unproved(&held_up(101)), [&run[..], &["read_latency_avg", "read_latency_max"]].concat());
+        assert!(failed(&held_up(101), &load(None, 0.0)).is_empty());
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub struct Window {
     pub length: Duration,
     /// The length it was to have.
     pub planned: Duration,
+    /// Time in it in which nothing was measured.
+    pub gaps: Duration,
     /// Per database: instance name, database name, counts.
     pub databases: Vec<(String, String, Totals)>,
     /// Per instance: name, counts of its log.

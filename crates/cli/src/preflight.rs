@@ -22,6 +22,11 @@ const LOGS_BESIDE_DEPTH: u64 = 39;
 /// More log than any batch writes: the published mix writes 31 KiB, other operations up to four times as much.
 const BATCH_LOG_BYTES: f64 = 262_144.0;
 
+/// What a database grew by per batch in the published runs (13,882 to 14,019 bytes, docs/accuracy.md).
+const BATCH_GROWTH_BYTES: f64 = 14_000.0;
+/// Transactional I/O of a batch in the published runs, whose databases are large against their caches (docs/schema.md).
+const BATCH_IO: f64 = 41.0;
+
 /// What [`crate::fleet_cmd`] writes and removes to see that a volume can be written and read.
 pub const PROBE: &str = "proofload.probe";
 
@@ -33,6 +38,8 @@ pub struct Preflight {
     needs: Vec<(PathBuf, u64)>,
     /// What may be made in each of them.
     files: BTreeMap<PathBuf, Vec<String>>,
+    /// What the databases will grow by, in words; empty without a load.
+    growth: String,
     volumes: Vec<Volume>,
     direct: bool,
     before: Capture,
@@ -71,9 +78,10 @@ impl Preflight {
             host: deployment.host.clone(),
             solution: deployment.solution.clone(),
             direct: !dirs.iter().any(in_memory),
-            before: environment::capture(&deployment.host, &volumes),
+            before: environment::capture(&deployment.host, &volumes, world::real::try_io_uring()),
             files: dirs.iter().map(|dir| (dir.clone(), files_below(dir, parts))).collect(),
             needs,
+            growth: parts.iter().map(|(deployment, tests)| growth_in_words(deployment, tests)).collect(),
             volumes,
         })
     }
@@ -86,6 +94,7 @@ impl Preflight {
         }
         let total = self.needs.iter().map(|(_, bytes)| bytes).sum();
         let _ = writeln!(text, "in all up to {} of disk; nothing else is touched", gib(total));
+        text.push_str(&self.growth);
         for row in self.before.rows.iter().filter(|row| row.severity != Severity::Info) {
             let _ = writeln!(text, "warning: {}, {}: {} ({})", row.area, row.name, row.value, row.note);
         }
@@ -107,6 +116,11 @@ impl Preflight {
         self.needs.iter().map(|(dir, _)| dir.as_path())
     }
 
+    /// The host.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     /// Whether I/O is unbuffered.
     pub fn direct(&self) -> bool {
         self.direct
@@ -124,8 +138,8 @@ impl Preflight {
 
     /// What has changed since, for the evidence.
     pub fn rows_after(&self) -> Vec<Row> {
-        let after = environment::capture(&self.host, &self.volumes);
-        environment::compare(&self.host, &self.before, &after).into_iter().map(Row::from).collect()
+        let after = environment::capture(&self.host, &self.volumes, world::real::try_io_uring());
+        environment::compare(&self.host, &self.before, &after)
     }
 }
 
@@ -148,6 +162,8 @@ fn needs(parts: &[(&Deployment, &[TestSpec])]) -> Vec<(PathBuf, u64)> {
 fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String, u64> {
     let of_kind = |kind: TestKind| tests.iter().filter(move |test| test.kind == kind);
     let mut files = BTreeMap::new();
+    let databases: usize = deployment.instances.iter().map(|instance| instance.databases.len()).sum();
+    let growth = growth(deployment, tests).unwrap_or(0.0) / databases.max(1) as f64;
     for instance in &deployment.instances {
         let generated =
             of_kind(TestKind::LogGeneration).map(|test| u64::from(test.logs) * 2).max().unwrap_or(0);
@@ -156,7 +172,7 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String,
             (logs_kept(deployment, instance, tests) + generated) * instance.log_file_bytes,
         );
         for database in &instance.databases {
-            let bytes = (database.bytes as f64 * (1.0 + GROWTH)) as u64;
+            let bytes = database.bytes + growth.max(database.bytes as f64 * GROWTH) as u64;
             files.insert(database_path(&database.dir, &database.name), bytes);
             for (kind, end) in [(TestKind::BackupToDisk, "backup.edb"), (TestKind::Restore, "restored.edb")] {
                 for test in of_kind(kind) {
@@ -168,6 +184,38 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String,
         }
     }
     files
+}
+
+/// Seconds that the tests drive the databases at their load.
+fn load_seconds(tests: &[TestSpec]) -> f64 {
+    let loads = tests.iter().filter(|test| matches!(test.kind, TestKind::Performance | TestKind::Stress));
+    loads.map(|test| test.duration_s).sum()
+}
+
+/// What all databases together grow by if the load reaches its target, at the shape of the published runs; `None` where no
+/// target is set: such a load is as fast as the storage.
+fn growth(deployment: &Deployment, tests: &[TestSpec]) -> Option<f64> {
+    let load = &deployment.load;
+    let batches_per_s = match load.mode {
+        LoadMode::PacedBatches { batches_per_s } => Some(batches_per_s),
+        LoadMode::PacedIops { iops } => Some(iops / BATCH_IO),
+        LoadMode::Closed { .. } | LoadMode::Tuned => load.target_iops.map(|iops| iops / BATCH_IO),
+    };
+    Some(batches_per_s? * load_seconds(tests) * BATCH_GROWTH_BYTES)
+}
+
+fn growth_in_words(deployment: &Deployment, tests: &[TestSpec]) -> String {
+    match (load_seconds(tests), growth(deployment, tests)) {
+        (0.0, _) => String::new(),
+        (seconds, Some(bytes)) => {
+            format!("databases will grow by about {} in {seconds} s of load\n", gib(bytes as u64))
+        }
+        (_, None) => {
+            "growth of the databases is not predicted, since the load has no target; it ends before a \
+                      volume is full\n"
+                .to_owned()
+        }
+    }
 }
 
 /// Logs that circular logging leaves an instance at most: those of the checkpoint depth, which a load may overrun by a quarter

@@ -11,10 +11,10 @@ use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use evidence::RunStore;
 use evidence::live::LiveRun;
-use results::{Ending, Outcome, RecordError, Recorder, Row, Run, WorldKind};
+use results::{Ending, Event, Outcome, RecordError, Recorder, Row, Run, Severity, Verdict, WorldKind};
 use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
-use world::World;
 use world::real::{self, RealConfig};
+use world::{Duration, ErrorKind, Time, World};
 
 use crate::failure::{Failure, Status};
 use crate::live::{RunWatcher, Tee};
@@ -291,9 +291,11 @@ impl Measured<'_> {
         };
         let mut store = RunStore::create(&self.folder.join("run.db")).map_err(|error| not_kept(&error))?;
         let config = RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
+        let mut kept_row = self.row.clone();
         let body = |world: World| async {
             let clock = world.clone();
-            let mut row = Run { world_detail: world.describe(), ..self.row };
+            kept_row.world_detail = world.describe();
+            let mut row = kept_row.clone();
             let seed = row.seed;
             let mut recorder = Tee { store: &mut store, live };
             recorder.record(row.clone().into())?;
@@ -315,16 +317,57 @@ impl Measured<'_> {
             }
             let ended_ms = clock.now().ns / 1_000_000;
             (row.ended_ms, row.ending) = (Some(ended_ms), Some(ending(&outcome)));
-            let rest = self.preflight.rows_after().into_iter().chain(last_rows(ended_ms)).chain([row.into()]);
+            let after = self.preflight.rows_after();
+            outcome.verdicts.extend(after.iter().filter_map(verdict));
+            let rest = after.into_iter().chain(last_rows(ended_ms)).chain([row.into()]);
             rest.into_iter().try_for_each(|row| recorder.record(row))?;
             Ok::<_, RecordError>(outcome)
         };
-        let outcome = real::run(config, body)
-            .map_err(|error| Failure::could_not_run("the tests could not be started").because(error))?
-            .map_err(|error| not_kept(&error))?;
+        let outcome = match real::run(config, body) {
+            Ok(ended) => ended,
+            Err(error) => match error.kind {
+                ErrorKind::ClockJumped { at, by } => {
+                    cut_off(&mut store, &self.preflight, kept_row, at, by, error)
+                }
+                _ => {
+                    return Err(Failure::could_not_run("the tests could not be started").because(error));
+                }
+            },
+        };
+        let outcome = outcome.map_err(|error| not_kept(&error))?;
         store.close().map_err(|error| not_kept(&error))?;
         Ok(outcome)
     }
+}
+
+fn verdict(row: &Row) -> Option<Verdict> {
+    match row {
+        Row::Verdict(verdict) => Some(verdict.clone()),
+        _ => None,
+    }
+}
+
+/// Keeps why a run was cut off by its clock, which jumped `by` so much at a time `at` of the run.
+fn cut_off(
+    store: &mut RunStore,
+    preflight: &Preflight,
+    row: Run,
+    at: Time,
+    by: Duration,
+    error: world::Error,
+) -> Result<CampaignOutcome, RecordError> {
+    let (host, t_ms) = (preflight.host().to_owned(), at.ns / 1_000_000);
+    let clock = campaign::lapses::clock_jumped(&host, by);
+    let event = Event { t_ms, severity: Severity::Error, test: None, host, text: error.to_string() };
+    let ended = Run { ended_ms: Some(t_ms), ending: Some(Ending::Aborted), ..row };
+    let rows: Vec<Row> = [event.into(), clock.into()]
+        .into_iter()
+        .chain(preflight.rows_after())
+        .chain([ended.into()])
+        .collect();
+    let verdicts = rows.iter().filter_map(verdict).collect();
+    rows.into_iter().try_for_each(|row| store.record(row))?;
+    Ok(CampaignOutcome { verdicts, error: Some(CampaignError::World(error)) })
 }
 
 /// Renders the report, prints the verdicts, gives the status.

@@ -231,23 +231,17 @@ fn a_disk_of_the_faster_tier_is_a_disk_of_its_volumes() {
 }
 
 /// Disks that are smaller than the model that answers for them.
-fn small_disk(capacity_gb: f64) -> String {
-    format!("[[disk]]\nname = \"small\"\nmodel = \"ST4000NM0023\"\ncapacity_gb = {capacity_gb:e}\n")
-}
+const SMALL_DISK: &str = "[[disk]]\nname = \"small\"\nmodel = \"ST4000NM0023\"\ncapacity_gb = 1\n";
 
 #[test]
 fn databases_that_are_larger_than_the_disks_of_the_solution_are_refused() {
-    let on_disks = |capacity_gb| {
-        let volume =
-            "[[volume]]\nname = \"LUN{n}\"\ncount = 2\ndisk = \"small\"\ndisks = 2\nraid = \"raid1\"\n";
-        let volumes = format!("{}{volume}path = \"/lun{{n}}\"\n", small_disk(capacity_gb));
-        Question { database_mib: 1_000_000, ..question(volumes) }.refused_storage()
-    };
-    let error = on_disks(1.0);
+    let volume = "[[volume]]\nname = \"LUN{n}\"\ncount = 2\ndisk = \"small\"\ndisks = 2\nraid = \"raid1\"\n";
+    let volumes = format!("{SMALL_DISK}{volume}path = \"/lun{{n}}\"\n");
+    let error = Question { database_mib: 1_000_000, ..question(volumes) }.refused_storage();
     assert!(error.contains("need 976.6 GiB, and it holds 0.9 GiB (2 x `small` of 1 GB)"), "{error}");
     assert!(error.contains("what_if.toml:"), "{error}");
     let in_pool = pool(12, "raid6", "").replace("disk = \"ST4000NM0023\"", "disk = \"small\"");
-    let error = question(format!("{}{in_pool}", small_disk(1.0))).refused_storage();
+    let error = question(format!("{SMALL_DISK}{in_pool}")).refused_storage();
     assert!(error.contains("databases of 32.0 GiB do not fit into pool `Pool` of 9.3 GiB"), "{error}");
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong outside the program.
 
+use crate::{Duration, Time};
+
 /// A failed operation: what was tried, on what, and why it failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot {operation} {path}: {reason}")]
@@ -38,6 +40,13 @@ pub enum ErrorKind {
     Damaged,
     /// A connection was refused, reset or cut.
     Disconnected,
+    /// The clock that times everything jumped.
+    ClockJumped {
+        /// When it was last right.
+        at: Time,
+        /// How far it jumped, ahead or back.
+        by: Duration,
+    },
 }
 
 /// Result of a world operation.

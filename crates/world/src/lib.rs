@@ -37,7 +37,7 @@ pub use buf::{Bufs, KnownPage, PageBuf, PageCodec, PageImage, SECTOR_BYTES, Stow
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
 pub use task::Task;
-pub use time::{Duration, Time, WallClock};
+pub use time::{Duration, LAPSE_MIN, Lapse, LapseKind, Time, WallClock};
 
 /// A boxed future of this thread. One allocation per operation: about 1 % of the CPU cost of an I/O.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -149,6 +149,10 @@ pub trait Host {
     /// Processor time and memory of the host; `None` where they are not known.
     fn host_usage(&self) -> Option<HostUsage> {
         None
+    }
+    /// Holes in the time of this run that were found since this was last asked, by any thread. Simulated time has none.
+    fn lapses(&self) -> Vec<Lapse> {
+        Vec::new()
     }
 }
 
@@ -370,6 +374,11 @@ impl World {
     /// Processor time and memory of the host; `None` where they are not known.
     pub fn host_usage(&self) -> Option<HostUsage> {
         self.0.host_usage()
+    }
+
+    /// Holes in the time of this run that were found since this was last asked.
+    pub fn lapses(&self) -> Vec<Lapse> {
+        self.0.lapses()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Time as the host sees it: monotonic nanoseconds since it started.
 
+use std::fmt;
 use std::ops::{Add, Sub};
 pub use std::time::Duration;
 
@@ -15,6 +16,57 @@ pub struct Time {
 pub struct WallClock {
     /// Milliseconds since 1970-01-01T00:00:00Z.
     pub unix_ms: i64,
+}
+
+/// A program that did not run for longer than this has a hole in its time. Busy hosts keep threads waiting for less.
+pub const LAPSE_MIN: Duration = Duration::from_secs(2);
+
+/// A hole in the time of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lapse {
+    /// What happened.
+    pub kind: LapseKind,
+    /// For how long the program did not run, or how far the clock was moved.
+    pub length: Duration,
+}
+
+/// What happened to the time of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LapseKind {
+    /// The program was stopped or got no processor, for longer than [`LAPSE_MIN`].
+    Stopped,
+    /// The whole host was suspended; the monotonic clock stood still.
+    Suspended,
+    /// The monotonic clock jumped ahead.
+    ClockAhead,
+    /// The monotonic clock went back.
+    ClockBack,
+    /// The wall clock alone was set ahead.
+    WallAhead,
+    /// The wall clock alone was set back.
+    WallBack,
+}
+
+impl fmt::Display for Lapse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.length.as_secs_f64();
+        match self.kind {
+            LapseKind::Stopped => {
+                write!(f, "the program did not run for {seconds:.1} s: it was stopped or got no processor")
+            }
+            LapseKind::Suspended => write!(f, "the host was suspended for {seconds:.1} s"),
+            LapseKind::ClockAhead => {
+                write!(f, "the host's monotonic clock jumped ahead by {seconds:.1} s")
+            }
+            LapseKind::ClockBack => write!(f, "the host's monotonic clock went back by {seconds:.1} s"),
+            LapseKind::WallAhead => {
+                write!(f, "the wall clock was set ahead by {seconds:.1} s; nothing is measured with it")
+            }
+            LapseKind::WallBack => {
+                write!(f, "the wall clock was set back by {seconds:.1} s; nothing is measured with it")
+            }
+        }
+    }
 }
 
 impl Time {

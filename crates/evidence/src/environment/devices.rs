@@ -19,6 +19,58 @@ pub struct Device {
     pub is_leaf: bool,
 }
 
+/// Names of the block devices under test, with their partitions and NVMe controllers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names(BTreeSet<String>);
+
+impl Names {
+    /// The devices that these mounts stand on.
+    pub fn below<'m>(root: &Path, mounts: impl Iterator<Item = &'m Mount>) -> Names {
+        let mut names = BTreeSet::new();
+        for device in mounts.flat_map(|mount| below(root, mount)) {
+            let dir = root.join("sys/class/block").join(&device.name);
+            let parts = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+            let parts = parts.filter(|part| part.path().join("partition").exists());
+            names.extend(parts.map(|part| part.file_name().to_string_lossy().into_owned()));
+            names.extend(controller(&device.name).map(str::to_owned));
+            names.insert(device.name);
+        }
+        Names(names)
+    }
+
+    /// Whether a message names block devices, and none of those under test. Where those are not known, as in a container that
+    /// does not see its disks, each message may be about them.
+    pub fn means_another(&self, message: &str) -> bool {
+        let tokens = message.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+        // `dm-0` is a name; in `sda1-8` the number of an inode follows the name.
+        let names = tokens.map(|token| match token.split_once('-') {
+            Some((name, _)) if name != "dm" => name,
+            _ => token,
+        });
+        let named: Vec<&str> = names.filter(|name| is_device_name(name)).collect();
+        let is_known = !self.0.is_empty() && !named.is_empty();
+        is_known && !named.iter().any(|name| self.0.contains(*name))
+    }
+}
+
+/// The controller of an NVMe device: `nvme0` of `nvme0n1`.
+fn controller(name: &str) -> Option<&str> {
+    let number = name.strip_prefix("nvme")?;
+    Some(&name[.."nvme".len() + number.find('n')?])
+}
+
+/// Whether the kernel names block devices like this.
+fn is_device_name(name: &str) -> bool {
+    let lettered = ["sd", "vd", "xvd", "hd"];
+    let numbered = ["nvme", "loop", "dm-", "md", "nbd", "zram", "ram", "mmcblk", "rbd", "zd", "sr"];
+    let after = |prefixes: &[&str], is_next: fn(char) -> bool| {
+        prefixes.iter().any(|prefix| name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(is_next)))
+    };
+    let is_lettered = after(&lettered, |c| c.is_ascii_lowercase())
+        && name.trim_end_matches(|c: char| c.is_ascii_digit()).len() <= "xvdzz".len();
+    is_lettered || after(&numbered, |c| c.is_ascii_digit())
+}
+
 /// Every device that a mount stands on, from the top down, each once.
 pub fn below(root: &Path, mount: &Mount) -> Vec<Device> {
     let mut found = Vec::new();
@@ -183,6 +235,26 @@ mod tests {
             source: "/dev/mapper/a".into(),
             options: "rw".into(),
         };
+        for name in ["sda", "sdb", "dm-0", "dm-1"] {
+            let dir = if name.starts_with('d') { "virtual/block" } else { "pci" };
+            link(root, &format!("sys/class/block/{name}"), &format!("sys/devices/{dir}/{name}"));
+        }
+        let known = Names::below(root, std::iter::once(&mount));
+        for text in [
+            "I/O error, dev sda, sector 1",
+            "EXT4-fs error (device sda1): x",
+            "Aborting journal on device sda1-8.",
+            "dm-0: lost async page write",
+            "XFS (dm-1): log I/O error -5",
+            "ata1.00: failed command: READ FPDMA QUEUED",
+            "sd 2:0:0:0: rejecting I/O to offline device",
+        ] {
+            assert!(!known.means_another(text), "{text}");
+        }
+        assert!(known.means_another("I/O error, dev nvme7n1, sector 1"));
+        assert!(known.means_another("nvme nvme7: I/O 12 QID 3 timeout, aborting"));
+        assert!(known.means_another("md/raid1:md0: Disk failure on sdc1, disabling device."));
+        assert_eq!(controller("nvme12n1"), Some("nvme12"));
         let devices = below(root, &mount);
         let names: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
         assert_eq!(names, ["dm-1", "dm-0", "sda", "sdb"], "a partition counts as its disk");

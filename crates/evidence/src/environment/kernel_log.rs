@@ -3,6 +3,10 @@
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
+use results::Severity;
+
+use super::kernel_messages;
+
 /// A place in the kernel log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
@@ -13,8 +17,10 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     sequence: u64,
-    /// Logged as an error or worse.
-    pub is_error: bool,
+    /// An error, or a warning.
+    pub severity: Severity,
+    /// The file of Linux that writes it, where that is known.
+    pub source: Option<&'static str>,
     /// The message.
     pub text: String,
 }
@@ -27,38 +33,6 @@ pub struct Since {
     /// Records are missing: the kernel keeps so many, and overwrites the oldest.
     pub overwritten: bool,
 }
-
-/// What only lines about storage say. A line must have something of it to matter: a network card's warnings are not our
-/// subject.
-const STORAGE: [&str; 18] = [
-    "i/o error",
-    "buffer i/o",
-    "beyond end of device",
-    "critical medium",
-    "hung_task",
-    "blocked for more than",
-    "blk_",
-    "mmcblk",
-    "nvme",
-    "scsi",
-    "sata",
-    "pata_",
-    "megaraid",
-    "aacraid",
-    "multipath",
-    "device-mapper",
-    "ext4",
-    "btrfs",
-];
-/// Words so short that others hold them (data, preempt, amd/): they count where a word begins, and those of letters and
-/// digits alone where no letter follows (`ata1.00`).
-const STORAGE_WORDS: [&str; 16] = [
-    "ata", "libata", "sd ", "md/", "dm-", "mpt2sas", "mpt3sas", "mptbase", "mptsas", "mptspi", "raid",
-    "jbd2", "xfs", "zfs", "nfs", "nfsd",
-];
-/// The kernel's number for "error"; higher numbers matter less.
-const ERROR: u32 = 3;
-const WARNING: u32 = 4;
 
 /// The end of the log as it is now.
 pub fn position() -> Result<Position, String> {
@@ -83,18 +57,8 @@ pub fn after(last: Option<u64>, records: Vec<Record>) -> Since {
 }
 
 fn judge(sequence: u64, level: u32, text: String) -> Option<Line> {
-    let lower = text.to_lowercase();
-    let about_storage = STORAGE.iter().any(|part| lower.contains(part))
-        || STORAGE_WORDS.iter().any(|word| has_word(&lower, word));
-    (about_storage && level <= WARNING).then_some(Line { sequence, is_error: level <= ERROR, text })
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| {
-        let begins = !text[..at].ends_with(char::is_alphanumeric);
-        let goes_on = text[at + word.len()..].starts_with(char::is_alphabetic);
-        begins && !(goes_on && word.ends_with(char::is_alphanumeric))
-    })
+    let (severity, source) = kernel_messages::judge(level, &text)?;
+    Some(Line { sequence, severity, source, text })
 }
 
 /// Number, level and message.
@@ -137,24 +101,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn storage_errors_and_warnings_matter_and_others_do_not() {
-        let judged = |record: &str| {
-            let (sequence, level, text) = parse(record).unwrap();
-            judge(sequence, level, text).map(|line| line.is_error)
-        };
-        let error =
+    fn a_record_is_taken_apart_and_its_first_line_is_the_message() {
+        let record =
             "3,1201,5140900,-;blk_update_request: I/O error, dev sdb, sector 4096\n SUBSYSTEM=block\n";
-        assert_eq!(judged(error), Some(true));
-        assert_eq!(judged("4,1202,5140901,-;nvme nvme0: I/O 12 QID 3 timeout, aborting"), Some(false));
-        assert_eq!(judged("6,1203,5140902,-;EXT4-fs (sda1): mounted filesystem"), None, "not a warning");
-        assert_eq!(judged("4,1204,5140903,-;usb 1-1: device descriptor read error"), None, "not storage");
+        let message = "blk_update_request: I/O error, dev sdb, sector 4096".to_owned();
+        assert_eq!(parse(record), Some((1201, 3, message)));
         assert_eq!(parse("nonsense"), None);
     }
 
     #[test]
     fn what_the_kernel_has_overwritten_is_not_taken_for_silence() {
         let records = |sequences: &[u64]| -> Vec<Record> {
-            sequences.iter().map(|n| (*n, ERROR, format!("sda: I/O error {n}"))).collect()
+            sequences.iter().map(|n| (*n, 3, format!("sda: I/O error {n}"))).collect()
         };
         let found = |last: Option<u64>, sequences: &[u64]| {
             let since = after(last, records(sequences));
@@ -167,41 +125,11 @@ mod tests {
         assert_eq!(found(Some(10), &[11, 15]), (true, vec![11, 15]), "overwritten while it was read");
         assert_eq!(found(None, &[0, 1]), (false, vec![0, 1]), "the log was empty");
         assert_eq!(found(None, &[3, 4]), (true, vec![3, 4]));
-        let of_others =
-            after(Some(10), vec![(15, WARNING, "usb 1-1: device descriptor read error".to_owned())]);
+        let of_others = after(Some(10), vec![(15, 4, "usb 1-1: device descriptor read error".to_owned())]);
         assert_eq!(
             (of_others.overwritten, of_others.lines),
             (true, vec![]),
             "also where nothing else is found"
         );
-    }
-
-    #[test]
-    fn a_short_word_inside_another_is_not_about_storage() {
-        let about_storage = |text: &str| judge(1, WARNING, text.to_owned()).is_some();
-        for text in [
-            "e1000e 0000:00:19.0 eth0: bad data in the receive ring",
-            "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks",
-            "WARNING: CPU: 3 PID: 812 at drivers/gpu/drm/amd/amdgpu/amdgpu_device.c:1512",
-            "[drm:dm_helpers_parse_edid_caps] invalid EDID",
-            "MPTCP: no subflow is left",
-            "systemd/1: attempted to use an empty node",
-        ] {
-            assert!(!about_storage(text), "{text}");
-        }
-        for text in [
-            "ata1.00: failed command: READ FPDMA QUEUED",
-            "ata2: SError: { PHYRdyChg }",
-            "sd 2:0:0:0: [sdb] tag#3 FAILED Result: hostbyte=DID_OK",
-            "mpt3sas_cm0: log_info(0x31110e03)",
-            "md/raid1:md0: Disk failure on sdb1, disabling device.",
-            "XFS (dm-0): metadata corruption detected",
-            "ahci 0000:00:1f.2: SATA link is slow",
-            "nfs: server filer not responding, still trying",
-            "JBD2: Detected IO errors while flushing file data on sda1-8",
-            "sda: attempt to access beyond end of device",
-        ] {
-            assert!(about_storage(text), "{text}");
-        }
     }
 }

@@ -8,15 +8,18 @@
 
 mod devices;
 mod kernel_log;
+mod kernel_messages;
+mod memory;
 pub mod mounts;
 mod smart;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use results::{Environment, Severity};
+use results::{Comparison, Environment, Origin, Outcome, Row, Severity, Verdict};
 
-use devices::Device;
+use devices::{Device, Names};
+use memory::{InMemory, in_memory};
 use mounts::{Mount, Nature};
 
 /// A folder on the storage under test.
@@ -34,6 +37,7 @@ pub struct Capture {
     /// What was found, ready to record.
     pub rows: Vec<Environment>,
     kernel_log: Result<kernel_log::Position, String>,
+    names: Names,
     smart: SmartCounters,
 }
 
@@ -43,11 +47,12 @@ type SmartCounters = BTreeMap<(String, String), u64>;
 /// Area of the rows of a comparison.
 const AFTER: &str = "After the tests";
 
-/// Looks at the host and at what its volumes stand on.
-pub fn capture(host: &str, volumes: &[Volume]) -> Capture {
+/// Looks at the host and at what its volumes stand on. `io_uring` is what came of trying it: the kernel may allow it and a
+/// sandbox refuse it.
+pub fn capture(host: &str, volumes: &[Volume], io_uring: Result<(), String>) -> Capture {
     let mut found = Findings { host, rows: Vec::new() };
     let root = Path::new("/");
-    system(&mut found, root);
+    system(&mut found, root, io_uring);
     let mounts = mounts::parse(&read(root, "proc/self/mountinfo").unwrap_or_default());
     let mut disks: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for volume in volumes {
@@ -73,23 +78,48 @@ pub fn capture(host: &str, volumes: &[Volume]) -> Capture {
         Err(why) => found.row("Kernel log", "Compared", &format!("no: not readable ({why})")),
     }
     let smart = smart_rows(&mut found, disks.keys());
-    Capture { rows: found.rows, kernel_log, smart }
+    let names = Names::below(root, volumes.iter().filter_map(|volume| mounts::of(&mounts, &volume.dir)));
+    Capture { rows: found.rows, kernel_log, names, smart }
 }
 
-/// What changed between two captures that says something about the storage; rows ready to record.
-pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Environment> {
+/// What changed between two captures that says something about the storage; rows ready to record. Among them is a verdict on
+/// the kernel log, unless it holds no storage error.
+pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Row> {
     let mut found = Findings { host, rows: Vec::new() };
-    if let Ok(position) = &before.kernel_log {
-        match kernel_log::since(position) {
-            Ok(since) => kernel_log_rows(&mut found, &since),
-            Err(why) => found.row(AFTER, "Kernel log", &format!("not readable ({why})")),
+    let since = before.kernel_log.clone().and_then(|position| kernel_log::since(&position));
+    let errors = match &since {
+        Ok(since) => kernel_log_rows(&mut found, since, &before.names),
+        Err(why) => {
+            // That it could not be read before either is said there.
+            if before.kernel_log.is_ok() {
+                found.row(AFTER, "Kernel log", &format!("not readable ({why})"));
+            }
+            None
         }
-    }
+    };
     smart_changes(&mut found, &before.smart, &after.smart);
-    found.rows
+    let verdict = (errors != Some(0)).then(|| kernel_log_verdict(host, errors).into());
+    found.rows.into_iter().map(Row::from).chain(verdict).collect()
 }
 
-fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since) {
+/// Judges the errors that the kernel logged about the storage under test; only stated if the log could not be read in full.
+fn kernel_log_verdict(host: &str, errors: Option<u64>) -> Verdict {
+    Verdict {
+        test: None,
+        origin: Origin::host(host),
+        rule: "kernel_log_storage_errors".into(),
+        text: "the kernel logs no error of the storage under test".into(),
+        measured: errors.map(|errors| errors as f64),
+        limit: Some(0.0),
+        comparison: Comparison::AtMost,
+        unit: "messages".into(),
+        outcome: if errors.is_some() { Outcome::Fail } else { Outcome::Info },
+    }
+}
+
+/// Says what the kernel logged. How many errors were about the storage under test; `None` if records are missing and those
+/// that are left hold none.
+fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since, names: &Names) -> Option<u64> {
     if since.overwritten {
         found.doubt(
             AFTER,
@@ -101,10 +131,21 @@ fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since) {
     } else if since.lines.is_empty() {
         found.row(AFTER, "Kernel log", "no storage error or warning");
     }
+    let mut errors = 0;
     for line in &since.lines {
-        let severity = if line.is_error { Severity::Error } else { Severity::Warning };
-        found.doubt(AFTER, "Kernel log", &line.text, severity, "logged during the tests");
+        let of_another = names.means_another(&line.text);
+        let severity = if of_another { Severity::Warning } else { line.severity };
+        errors += u64::from(severity == Severity::Error);
+        let mut note = "logged during the tests".to_owned();
+        if of_another {
+            note += " about a device that is not under test";
+        }
+        if let Some(source) = line.source {
+            note += &format!(" ({source})");
+        }
+        found.doubt(AFTER, "Kernel log", &line.text, severity, &note);
     }
+    (errors > 0 || !since.overwritten).then_some(errors)
 }
 
 fn smart_changes(found: &mut Findings<'_>, before: &SmartCounters, after: &SmartCounters) {
@@ -178,7 +219,7 @@ fn read(root: &Path, path: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-fn system(found: &mut Findings<'_>, root: &Path) {
+fn system(found: &mut Findings<'_>, root: &Path, io_uring: Result<(), String>) {
     const AREA: &str = "System";
     if let Some(kernel) = read(root, "proc/sys/kernel/osrelease") {
         found.row(AREA, "Kernel", &format!("Linux {kernel}"));
@@ -216,15 +257,20 @@ fn system(found: &mut Findings<'_>, root: &Path) {
         found.row(AREA, "Memory", &crate::report::bytes((total * 1024) as f64));
     }
     clock(found, root);
-    match read(root, "proc/sys/kernel/io_uring_disabled").as_deref() {
-        None | Some("0") => found.row(AREA, "io_uring", "allowed"),
-        Some(value) => found.doubt(
-            AREA,
-            "io_uring",
-            &format!("restricted (kernel.io_uring_disabled = {value})"),
-            Severity::Warning,
-            "slower ways of I/O take its place, and the load generator may become the limit",
-        ),
+    match io_uring {
+        Ok(()) => found.row(AREA, "io_uring", "works"),
+        Err(why) => {
+            let setting = read(root, "proc/sys/kernel/io_uring_disabled").filter(|value| value != "0");
+            let setting =
+                setting.map_or(String::new(), |value| format!("; kernel.io_uring_disabled = {value}"));
+            found.doubt(
+                AREA,
+                "io_uring",
+                &format!("refused ({why}{setting})"),
+                Severity::Warning,
+                "polling threads take its place, and the load generator may become the limit",
+            );
+        }
     }
     if let Some(load) =
         read(root, "proc/loadavg").and_then(|text| text.split(' ').next()?.parse::<f64>().ok())
@@ -264,8 +310,8 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
     };
     let text = format!("{} on {} ({})", mount.file_system, mount.point.display(), mount.options);
     let (severity, note) = match mount.nature() {
-        Nature::Plain => (Severity::Info, ""),
-        Nature::Memory => (Severity::Error, "memory, not storage: the results say nothing about disks"),
+        // What is memory has a row of its own.
+        Nature::Plain | Nature::Memory => (Severity::Info, ""),
         Nature::CopyOnWrite => (
             Severity::Warning,
             "copy-on-write: every page written moves, so files become fragmented as the tests go on",
@@ -276,6 +322,7 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
         }
     };
     found.doubt(&area, "File system", &text, severity, note);
+    memory_row(found, &area, &in_memory(root, mounts, &volume.dir));
     let unsafe_options = ["nobarrier", "barrier=0", "data=writeback", "async_flush"];
     for option in mount.options.split(',').filter(|option| unsafe_options.contains(option)) {
         let note = "with this option a power cut may lose or mix up what was synced";
@@ -289,6 +336,23 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
         device_rows(found, &area, device);
     }
     devices.into_iter().filter(|device| device.is_leaf).map(|device| device.name).collect()
+}
+
+/// Name of the row that says of each volume whether its files are in memory.
+pub const STORAGE_IS_MEMORY: &str = "Storage is memory";
+
+fn memory_row(found: &mut Findings<'_>, area: &str, in_memory: &InMemory) {
+    match in_memory {
+        InMemory::No => found.row(area, STORAGE_IS_MEMORY, "no"),
+        InMemory::Yes(what) => found.doubt(
+            area,
+            STORAGE_IS_MEMORY,
+            &format!("yes: {what}"),
+            Severity::Error,
+            "memory, not storage: the results say nothing about disks",
+        ),
+        InMemory::Unknown(why) => found.row(area, STORAGE_IS_MEMORY, &format!("not known: {why}")),
+    }
 }
 
 fn device_rows(found: &mut Findings<'_>, area: &str, device: &Device) {
@@ -322,17 +386,33 @@ mod tests {
     use super::*;
 
     fn empty() -> Capture {
-        Capture { rows: Vec::new(), kernel_log: Err("not allowed".to_owned()), smart: BTreeMap::new() }
+        let (kernel_log, names) = (Err("not allowed".to_owned()), Names::default());
+        Capture { rows: Vec::new(), kernel_log, names, smart: BTreeMap::new() }
+    }
+
+    /// What a comparison found out about the environment, and its verdict.
+    fn compared(before: &Capture, after: &Capture) -> (Vec<Environment>, Option<Verdict>) {
+        let (mut rows, mut verdict) = (Vec::new(), None);
+        for row in compare("host", before, after) {
+            match row {
+                Row::Environment(row) => rows.push(row),
+                Row::Verdict(of_kernel) => verdict = Some(of_kernel),
+                other => panic!("{other:?}"),
+            }
+        }
+        (rows, verdict)
     }
 
     #[test]
     fn this_host_can_be_captured_and_says_what_it_could_not_read() {
         let volume = Volume { name: "here".to_owned(), dir: std::env::temp_dir().join("not-there-yet") };
-        let capture = capture("host", &[volume]);
+        let capture = capture("host", &[volume], Err("not tried".into()));
         let value =
             |name: &str| capture.rows.iter().find(|row| row.name == name).map(|row| row.value.as_str());
         assert!(value("Kernel").is_some_and(|kernel| kernel.starts_with("Linux ")));
         assert!(value("File system").is_some(), "{:?}", capture.rows);
+        assert!(value(STORAGE_IS_MEMORY).is_some(), "{:?}", capture.rows);
+        assert_eq!(value("io_uring"), Some("refused (not tried)"));
         assert!(value("Compared").is_some(), "the kernel log is compared, or it is said why not");
         assert!(capture.rows.iter().all(|row| row.host == "host"));
     }
@@ -343,10 +423,11 @@ mod tests {
         let (mut before, mut after) = (empty(), empty());
         before.smart = BTreeMap::from([(key("media_errors"), 3), (key("crc_errors"), 7)]);
         after.smart = BTreeMap::from([(key("media_errors"), 4), (key("crc_errors"), 7)]);
-        let rows = compare("host", &before, &after);
+        let (rows, verdict) = compared(&before, &after);
         assert_eq!(rows.len(), 1);
+        assert_eq!(verdict.map(|verdict| verdict.outcome), Some(Outcome::Info), "nobody could read the log");
         assert_eq!((rows[0].severity, rows[0].value.as_str()), (Severity::Error, "3 before, 4 after"));
-        assert_eq!(compare("host", &after, &after)[0].value, "unchanged");
+        assert_eq!(compared(&after, &after).0[0].value, "unchanged");
     }
 
     fn counters(of: &[(&str, &str, u64)]) -> SmartCounters {
@@ -389,7 +470,7 @@ mod tests {
     fn a_kernel_log_of_which_part_is_gone_is_not_called_clean() {
         let said = |last: u64, records: Vec<kernel_log::Record>| {
             let mut found = Findings { host: "host", rows: Vec::new() };
-            kernel_log_rows(&mut found, &kernel_log::after(Some(last), records));
+            kernel_log_rows(&mut found, &kernel_log::after(Some(last), records), &Names::default());
             found.rows.into_iter().map(|row| (row.value, row.severity)).collect::<Vec<_>>()
         };
         let line = |sequence: u64| (sequence, 3, "sda: I/O error".to_owned());
@@ -400,5 +481,25 @@ mod tests {
         assert_eq!(said(10, vec![line(10), line(11)]), [error()]);
         assert_eq!(said(10, vec![line(12)]), [gone(), error()], "what was found is still listed");
         assert_eq!(said(10, vec![(12, 6, "usb 1-1: new device".to_owned())]), [gone()]);
+    }
+
+    #[test]
+    fn a_kernel_error_fails_the_run_and_a_log_with_a_hole_is_not_clean() {
+        let judged = |records: &[(u64, u32, &str)]| {
+            let mut found = Findings { host: "host", rows: Vec::new() };
+            let records = records.iter().map(|(n, level, text)| (*n, *level, (*text).to_owned())).collect();
+            kernel_log_rows(&mut found, &kernel_log::after(Some(10), records), &Names::default())
+        };
+        let no_space = "critical space allocation error, dev loop1, sector 8 op 0x1:(WRITE) flags 0x8800";
+        assert_eq!(judged(&[(11, 3, no_space)]), Some(1));
+        assert_eq!(
+            judged(&[(11, 4, "mpt3sas_cm0: log_info(0x31110e03)")]),
+            Some(0),
+            "a warning fails nothing"
+        );
+        assert_eq!(judged(&[(12, 3, no_space)]), Some(1), "what is left says enough");
+        assert_eq!(judged(&[(12, 6, "usb 1-1: new device")]), None);
+        let outcome = |errors| kernel_log_verdict("host", errors).outcome;
+        assert_eq!((outcome(Some(1)), outcome(None)), (Outcome::Fail, Outcome::Info));
     }
 }

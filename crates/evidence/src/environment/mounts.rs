@@ -7,16 +7,18 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::memory::{InMemory, in_memory};
+
 /// Why a campaign may not use a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The file system keeps its files in memory.
-    #[error("{} is on {file_system}, which is memory, not storage", path.display())]
+    #[error("{} is on {what}, which is memory, not storage", path.display())]
     Memory {
         /// The folder.
         path: PathBuf,
-        /// Its file system.
-        file_system: String,
+        /// What the memory is: a file system, or a device.
+        what: String,
     },
     /// The files do not fit.
     #[error(
@@ -112,7 +114,7 @@ fn parse_line(line: &str) -> Option<Mount> {
 }
 
 /// Undoes the octal escapes of blanks in mount tables.
-fn unescape(text: &str) -> String {
+pub fn unescape(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
@@ -186,10 +188,8 @@ pub fn check_space(mounts: &[Mount], needs: &[(PathBuf, u64)]) -> Result<(), Mou
 /// Refuses folders whose files would be in memory.
 pub fn check_memory(mounts: &[Mount], dirs: &[PathBuf]) -> Result<(), MountError> {
     for dir in dirs {
-        if let Some(mount) = of(mounts, dir)
-            && mount.nature() == Nature::Memory
-        {
-            return Err(MountError::Memory { path: dir.clone(), file_system: mount.file_system.clone() });
+        if let InMemory::Yes(what) = in_memory(Path::new("/"), mounts, dir) {
+            return Err(MountError::Memory { path: dir.clone(), what });
         }
     }
     Ok(())

@@ -13,11 +13,11 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::file::RealFile;
 use super::names;
 use super::ops::{Ops, give_way};
-use super::shard::Run;
+use super::shard::{Run, lock};
 use super::usage;
 use crate::{
-    Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, LocalFuture, OpenMode, Result,
-    ShardStart, Time, WallClock, Work,
+    Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, Lapse, LocalFuture, OpenMode,
+    Result, ShardStart, Time, WallClock, Work,
 };
 
 /// How a real world works.
@@ -244,10 +244,14 @@ impl Host for RealHost {
     }
 
     fn thread_cpu(&self) -> Option<Duration> {
-        usage::cpu_of(libc::CLOCK_THREAD_CPUTIME_ID)
+        usage::clock(libc::CLOCK_THREAD_CPUTIME_ID)
     }
 
     fn host_usage(&self) -> Option<HostUsage> {
         usage::of_host()
+    }
+
+    fn lapses(&self) -> Vec<Lapse> {
+        std::mem::take(&mut *lock(&self.run.lapses))
     }
 }

@@ -22,6 +22,7 @@ mod host;
 mod names;
 mod net;
 mod ops;
+mod pulse;
 mod shard;
 mod usage;
 
@@ -34,7 +35,8 @@ use crate::{Result, World};
 /// Runs `main` on the current thread with a [`World`] on this machine.
 ///
 /// # Errors
-/// When no runtime can be made, for example because io_uring was demanded and is refused.
+/// When no runtime can be made, for example because io_uring was demanded and is refused. When the monotonic clock jumps:
+/// timers would end too early, or wait for that much longer, so the run ends at once, as if the program had been killed.
 ///
 /// # Panics
 /// When `main`, a spawned task or a shard panics.
@@ -43,6 +45,12 @@ where
     F: Future<Output = T>,
 {
     shard::run(config, main)
+}
+
+/// Tries whether this process may use io_uring; the system's words if not. A kernel that allows it may be told by a sandbox
+/// to refuse it.
+pub fn try_io_uring() -> std::result::Result<(), String> {
+    shard::try_io_uring().map_err(|cause| cause.to_string())
 }
 
 #[cfg(test)]

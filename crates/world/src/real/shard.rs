@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::pin::pin;
 use std::rc::Rc;
@@ -23,9 +24,10 @@ use super::cores::Cores;
 use super::failure::failed;
 use super::host::{Counters, Driver, RealConfig, RealHost};
 use super::ops::Ops;
+use super::pulse::{Lapses, Pulse};
 use crate::buf::{slab_stock, take_slabs_from};
 use crate::stock::Stock;
-use crate::{IoTotals, LocalFuture, Result, ShardStart, World};
+use crate::{Error, ErrorKind, IoTotals, Lapse, LocalFuture, Result, ShardStart, Time, World};
 
 /// Wake-ups from other threads that fit into a thread's queue; a full one makes the waking thread spin.
 const REMOTE_WAKES: usize = 4096;
@@ -36,15 +38,37 @@ pub(super) struct Run {
     pub started: Instant,
     counters: Mutex<Vec<Arc<Counters>>>,
     shards: Mutex<Shards>,
-    panic: Mutex<Option<Panic>>,
-    main: AtomicWaker,
+    ending: Arc<Ending>,
+    /// Holes in the time of the run.
+    pub lapses: Lapses,
     /// Those that this process may use; `None` if the system does not say.
     cores: Option<Cores>,
     /// Memory for page buffers.
     slabs: Arc<Stock>,
 }
 
-type Panic = Box<dyn Any + Send>;
+/// Ends the run before its main future does.
+#[derive(Default)]
+struct Ending {
+    failure: Mutex<Option<Failure>>,
+    main: AtomicWaker,
+}
+
+impl Ending {
+    /// Keeps the first failure and wakes the main thread.
+    fn fail(&self, failure: Failure) {
+        lock(&self.failure).get_or_insert(failure);
+        self.main.wake();
+    }
+}
+
+/// Why a run cannot go on, whatever its tasks do.
+enum Failure {
+    /// A thread or a task panicked.
+    Panic(Box<dyn Any + Send>),
+    /// Timers would not end.
+    Clock(Error),
+}
 
 /// The shards that have been used so far.
 enum Shards {
@@ -63,13 +87,15 @@ pub(super) fn run<T, F>(config: RealConfig, main: impl FnOnce(World) -> F) -> Re
 where
     F: Future<Output = T>,
 {
+    let ending = Arc::<Ending>::default();
+    let pulse = watch_clock(&ending)?;
     let run = Arc::new(Run {
         config,
         started: Instant::now(),
         counters: Mutex::default(),
         shards: Mutex::new(Shards::Open(BTreeMap::new())),
-        panic: Mutex::default(),
-        main: AtomicWaker::new(),
+        lapses: pulse.lapses(),
+        ending,
         cores: Cores::allowed(),
         slabs: Arc::new(slab_stock()),
     });
@@ -77,10 +103,25 @@ where
         Thread::new(&run).map_err(|cause| failed("start the I/O driver of", "this process", &cause))?;
     let result = thread.run(|world| run.unless_panicked(main(world)));
     run.join_shards();
-    if let Some(panic) = lock(&run.panic).take() {
-        resume_unwind(panic);
+    match lock(&run.ending.failure).take() {
+        Some(Failure::Panic(panic)) => resume_unwind(panic),
+        Some(Failure::Clock(error)) => Err(error),
+        None => Ok(result.expect("the main future ends without a result only by a failure")),
     }
-    Ok(result.expect("the main future ends without a result only by a panic"))
+}
+
+/// A clock that jumps ends the run: its timers end too early, or wait for that much longer.
+fn watch_clock(ending: &Arc<Ending>) -> Result<Pulse> {
+    let ending = ending.clone();
+    let jumped = move |lapse: Lapse, before: Time| {
+        ending.fail(Failure::Clock(Error {
+            kind: ErrorKind::ClockJumped { at: before, by: lapse.length },
+            operation: "time".into(),
+            path: "the run".into(),
+            reason: lapse.to_string(),
+        }));
+    };
+    Pulse::start(jumped).map_err(|cause| failed("watch the clock of", "this process", &cause))
 }
 
 impl Run {
@@ -105,7 +146,7 @@ impl Run {
         let run = self.clone();
         let watched = async move {
             if let Err(panic) = AssertUnwindSafe(task).catch_unwind().await {
-                run.fail(panic);
+                run.ending.fail(Failure::Panic(panic));
             }
         };
         compio::runtime::spawn(watched).detach();
@@ -124,7 +165,7 @@ impl Run {
                 }
                 let body = AssertUnwindSafe(|| serve(&run, queue));
                 if let Err(panic) = std::panic::catch_unwind(body) {
-                    run.fail(panic);
+                    run.ending.fail(Failure::Panic(panic));
                 }
             });
             Shard { starts, thread: thread.expect("the system has threads left") }
@@ -133,21 +174,16 @@ impl Run {
         let _ = shard.starts.unbounded_send(start);
     }
 
-    /// Keeps the first panic and wakes the main thread.
-    fn fail(&self, panic: Panic) {
-        lock(&self.panic).get_or_insert(panic);
-        self.main.wake();
-    }
-
-    /// Runs `main` until it ends or some task panics.
+    /// Runs `main` until it ends or something else ends the run.
     async fn unless_panicked<T>(&self, main: impl Future<Output = T>) -> Option<T> {
         let mut main = pin!(AssertUnwindSafe(main).catch_unwind());
         std::future::poll_fn(|cx| {
-            self.main.register(cx.waker());
-            if lock(&self.panic).is_some() {
+            self.ending.main.register(cx.waker());
+            if lock(&self.ending.failure).is_some() {
                 return Poll::Ready(None);
             }
-            main.as_mut().poll(cx).map(|result| result.map_err(|panic| self.fail(panic)).ok())
+            let failed = |panic| self.ending.fail(Failure::Panic(panic));
+            main.as_mut().poll(cx).map(|result| result.map_err(failed).ok())
         })
         .await
     }
@@ -222,7 +258,21 @@ fn runtime(driver: Driver) -> io::Result<Runtime> {
     }
 }
 
+/// Asks the kernel for a ring, whose refusal says why, then makes a runtime on io_uring and drops both.
+pub(super) fn try_io_uring() -> io::Result<()> {
+    // `struct io_uring_params`, all zero: 120 bytes.
+    let mut parameters = [0u64; 15];
+    // SAFETY: the pointer is to as many bytes as the kernel reads and writes.
+    let ring = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) };
+    if ring < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    drop(unsafe { OwnedFd::from_raw_fd(ring as i32) });
+    runtime(Driver::IoUring).map(drop)
+}
+
 /// The data behind our locks is whole after every statement, so a panic elsewhere does not spoil it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

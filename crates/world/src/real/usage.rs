@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::HostUsage;
 
-/// Processor time on one of the clocks of the kernel.
-pub(super) fn cpu_of(clock: libc::clockid_t) -> Option<Duration> {
+/// What one of the kernel's clocks says: a time, or the processor time of a thread or of this program.
+pub(super) fn clock(clock: libc::clockid_t) -> Option<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec of our own.
     let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
@@ -21,7 +21,7 @@ pub(super) fn of_host() -> Option<HostUsage> {
     let (busy, total) = processor_ticks(&std::fs::read_to_string("/proc/stat").ok()?)?;
     let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / f64::from(ticks_per_s));
     Some(HostUsage {
-        program_cpu: cpu_of(libc::CLOCK_PROCESS_CPUTIME_ID)?,
+        program_cpu: clock(libc::CLOCK_PROCESS_CPUTIME_ID)?,
         program_cpus: std::thread::available_parallelism().map_or(1, usize::from),
         host_cpu_busy: time(busy),
         host_cpu_total: time(total),
@@ -59,9 +59,9 @@ mod tests {
 
     #[test]
     fn work_takes_processor_time_of_thread_program_and_host() {
-        let before = (cpu_of(libc::CLOCK_THREAD_CPUTIME_ID).unwrap(), of_host().unwrap());
+        let before = (clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap(), of_host().unwrap());
         let mut number = 1u64;
-        while cpu_of(libc::CLOCK_THREAD_CPUTIME_ID).unwrap() - before.0 < Duration::from_millis(60) {
+        while clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap() - before.0 < Duration::from_millis(60) {
             number = std::hint::black_box(number.wrapping_mul(3));
         }
         let after = of_host().unwrap();

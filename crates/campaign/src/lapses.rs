@@ -1,0 +1,69 @@
+//! Holes in the time of a run: noted when they are found, judged at the end of the window or of the run.
+//!
+//! A measured window must be measured throughout. A sample that comes late, or a host that was suspended, leaves a gap in
+//! it: a time in which the load generator did not do its part. That says nothing about the storage, in either direction.
+
+use results::{Comparison, Origin, Severity, Verdict};
+use world::{Duration, LAPSE_MIN, LapseKind};
+
+use crate::error::CampaignError;
+use crate::running::{Campaign, Running};
+use crate::verdict::Rule;
+
+impl Campaign<'_> {
+    /// Notes how late a sample of a load came.
+    pub(crate) fn note_late_sample(
+        &mut self,
+        test: &mut Running,
+        late: Duration,
+    ) -> Result<(), CampaignError> {
+        if late <= LAPSE_MIN {
+            return Ok(());
+        }
+        test.sampler.add_gap(late);
+        let text = format!("a sample came {:.1} s late: nothing was measured meanwhile", late.as_secs_f64());
+        self.event(Severity::Warning, Some(test.row.ordinal), &text)
+    }
+
+    /// Notes what the world has found since this was last called.
+    pub(crate) fn note_lapses(&mut self, test: &mut Running) -> Result<(), CampaignError> {
+        let ordinal = Some(test.row.ordinal);
+        for lapse in self.world.lapses() {
+            let severity = match lapse.kind {
+                LapseKind::WallAhead | LapseKind::WallBack => Severity::Info,
+                _ => Severity::Warning,
+            };
+            self.event(severity, ordinal, &lapse.to_string())?;
+            if lapse.kind == LapseKind::Suspended {
+                test.sampler.add_gap(lapse.length);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The verdict on a clock that jumped by so much. The world ends the run there.
+pub fn clock_jumped(host: &str, jumped: Duration) -> Verdict {
+    let rule = Rule {
+        name: "clock_never_jumped",
+        text: "the clock that times the run never jumps, so that its times can be trusted".into(),
+        comparison: Comparison::AtMost,
+        unit: "s",
+    };
+    let verdict = rule.require(0, Origin::host(host), jumped.as_secs_f64(), 0.0);
+    Verdict { test: None, ..verdict }
+}
+
+/// Judges the gaps in the measured windows of a test.
+pub fn judge_gaps(test: u32, host: &str, gaps: Duration) -> Verdict {
+    let rule = Rule {
+        name: "window_without_gaps",
+        text: format!(
+            "the load generator runs throughout: no sample comes more than {} s late",
+            LAPSE_MIN.as_secs()
+        ),
+        comparison: Comparison::AtMost,
+        unit: "s",
+    };
+    rule.require(test, Origin::host(host), gaps.as_secs_f64(), 0.0)
+}

@@ -1,0 +1,219 @@
+//! Sees holes in the time of a run: the program was stopped, the host was suspended, a clock jumped.
+//!
+//! A thread of its own beats a few times a second. At each beat it compares how far three sources moved since the beat
+//! before: the monotonic clock that times everything, the wall clock, and the uptime that the kernel writes into
+//! `/proc/uptime`. The uptime counts suspends, cannot be set, and no library between the program and the kernel moves it.
+//! The thread waits with a relative timeout of the kernel, so a clock that goes back does not keep it waiting.
+//!
+//! Limits: Linux. Stops up to [`LAPSE_MIN`] and jumps up to [`JUMP_MIN`] are not seen. Without `/proc/uptime` a clock that
+//! jumps ahead looks like a stop. A fault that moves every clock of the kernel together looks like a stop, too.
+
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use super::shard::lock;
+use super::usage::clock;
+use crate::{LAPSE_MIN, Lapse, LapseKind, Time};
+
+/// Time between two beats.
+const BEAT: Duration = Duration::from_millis(250);
+/// Two clocks that differ by more than this over one beat have not measured the same time.
+const JUMP_MIN: Duration = Duration::from_millis(500);
+/// A reading of all clocks that took longer than this is taken again: the thread was interrupted in it.
+const READING_MAX: Duration = Duration::from_millis(50);
+/// Lapses that are kept until somebody asks for them.
+const KEPT_MAX: usize = 1_000;
+
+/// The thread that beats.
+pub(super) struct Pulse {
+    /// Ends the thread when it is dropped.
+    line: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+    found: Lapses,
+}
+
+/// Lapses that nobody has asked for yet.
+pub(super) type Lapses = Arc<Mutex<Vec<Lapse>>>;
+
+impl Pulse {
+    /// Starts to beat. `jumped` is told once if the monotonic clock jumps: how far, and when the beat before was.
+    pub fn start(jumped: impl FnOnce(Lapse, Time) + Send + 'static) -> std::io::Result<Pulse> {
+        let (line, mut end) = UnixStream::pair()?;
+        end.set_read_timeout(Some(BEAT))?;
+        let found = Lapses::default();
+        let kept = found.clone();
+        let beat = move || {
+            let first = Reading::take();
+            let mut before = first;
+            let mut jumped = Some(jumped);
+            while lasts(&mut end) {
+                let now = Reading::take();
+                for lapse in lapses(&before, &now) {
+                    if matches!(lapse.kind, LapseKind::ClockAhead | LapseKind::ClockBack)
+                        && let Some(jumped) = jumped.take()
+                    {
+                        let since_start = before.monotonic_ns.saturating_sub(first.monotonic_ns);
+                        jumped(lapse, Time { ns: since_start.max(0) as u64 });
+                    }
+                    let mut kept = lock(&kept);
+                    if kept.len() < KEPT_MAX {
+                        kept.push(lapse);
+                    }
+                }
+                before = now;
+            }
+        };
+        let thread = std::thread::Builder::new().name("pulse".into()).spawn(beat)?;
+        Ok(Pulse { line: Some(line), thread: Some(thread), found })
+    }
+
+    /// Where it keeps what it finds.
+    pub fn lapses(&self) -> Lapses {
+        self.found.clone()
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.line = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the pulse does not panic");
+        }
+    }
+}
+
+/// Waits for a beat; false once the other end of the line is gone.
+fn lasts(end: &mut UnixStream) -> bool {
+    // Nobody ever sends anything.
+    let waited = end.read_exact(&mut [0]).map_err(|error| error.kind());
+    matches!(waited, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+/// What the clocks said at one moment, in ns.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    monotonic_ns: i64,
+    /// `None` where the kernel does not say.
+    uptime_ns: Option<i64>,
+    wall_ns: i64,
+}
+
+impl Reading {
+    fn take() -> Reading {
+        let mut monotonic_ns = monotonic_ns();
+        loop {
+            let reading = Reading { monotonic_ns, uptime_ns: uptime_ns(), wall_ns: wall_ns() };
+            let after_ns = self::monotonic_ns();
+            if (after_ns - monotonic_ns).unsigned_abs() <= READING_MAX.as_nanos() as u64 {
+                return reading;
+            }
+            monotonic_ns = after_ns;
+        }
+    }
+}
+
+fn monotonic_ns() -> i64 {
+    clock(libc::CLOCK_MONOTONIC).map_or(0, |time| time.as_nanos() as i64)
+}
+
+fn wall_ns() -> i64 {
+    match SystemTime::now().duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => after.as_nanos() as i64,
+        Err(before) => -(before.duration().as_nanos() as i64),
+    }
+}
+
+fn uptime_ns() -> Option<i64> {
+    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    let seconds: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some((seconds * 1e9) as i64)
+}
+
+/// What happened to the time between two beats.
+fn lapses(before: &Reading, now: &Reading) -> Vec<Lapse> {
+    let length = |ns: i64| Duration::from_nanos(ns.unsigned_abs());
+    let found = |kind, ns| vec![Lapse { kind, length: length(ns) }];
+    let jump_min_ns = JUMP_MIN.as_nanos() as i64;
+    let monotonic_ns = now.monotonic_ns - before.monotonic_ns;
+    let uptime_ns = now.uptime_ns.zip(before.uptime_ns).map(|(now, before)| now - before);
+    // The time that really passed, suspends included.
+    let passed_ns = uptime_ns.unwrap_or(monotonic_ns);
+    if monotonic_ns < 0 {
+        return found(LapseKind::ClockBack, passed_ns.max(0) - monotonic_ns);
+    }
+    if monotonic_ns - passed_ns > jump_min_ns {
+        return found(LapseKind::ClockAhead, monotonic_ns - passed_ns);
+    }
+    let mut all = Vec::new();
+    if passed_ns - monotonic_ns > jump_min_ns {
+        all.extend(found(LapseKind::Suspended, passed_ns - monotonic_ns));
+    }
+    let beat_ns = BEAT.as_nanos() as i64;
+    if monotonic_ns - beat_ns > LAPSE_MIN.as_nanos() as i64 {
+        all.extend(found(LapseKind::Stopped, monotonic_ns - beat_ns));
+    }
+    let step_ns = now.wall_ns - before.wall_ns - passed_ns;
+    if step_ns.abs() > jump_min_ns {
+        let kind = if step_ns > 0 { LapseKind::WallAhead } else { LapseKind::WallBack };
+        all.extend(found(kind, step_ns));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is found when the monotonic clock, the uptime and the wall clock moved by so many ms between two beats.
+    fn found(monotonic: i64, uptime: Option<i64>, wall: i64) -> Vec<(LapseKind, u64)> {
+        let ms = 1_000_000;
+        let before = Reading { monotonic_ns: 0, uptime_ns: Some(0), wall_ns: 0 };
+        let uptime_ns = uptime.map(|uptime| uptime * ms);
+        let now = Reading { monotonic_ns: monotonic * ms, uptime_ns, wall_ns: wall * ms };
+        lapses(&before, &now).into_iter().map(|lapse| (lapse.kind, lapse.length.as_millis() as u64)).collect()
+    }
+
+    #[test]
+    fn each_hole_in_time_is_told_from_the_others() {
+        use LapseKind::*;
+        assert_eq!(found(250, Some(250), 250), []);
+        assert_eq!(found(2_240, Some(2_240), 2_240), [], "a busy host may be that late");
+        assert_eq!(found(3_250, Some(3_250), 3_250), [(Stopped, 3_000)]);
+        assert_eq!(
+            found(250, Some(60_250), 60_250),
+            [(Suspended, 60_000)],
+            "the monotonic clock stood still"
+        );
+        assert_eq!(
+            found(3_600_250, Some(250), 3_600_250),
+            [(ClockAhead, 3_600_000)],
+            "all clocks but the uptime"
+        );
+        assert_eq!(found(3_600_250, Some(250), 250), [(ClockAhead, 3_600_000)], "the monotonic clock alone");
+        assert_eq!(found(-3_599_750, Some(250), -3_599_750), [(ClockBack, 3_600_000)]);
+        assert_eq!(found(250, Some(250), 3_600_250), [(WallAhead, 3_600_000)]);
+        assert_eq!(found(250, Some(250), -3_599_750), [(WallBack, 3_600_000)]);
+        assert_eq!(
+            found(3_250, Some(3_250), 60_250),
+            [(Stopped, 3_000), (WallAhead, 57_000)],
+            "stopped, then set"
+        );
+        assert_eq!(found(700, Some(250), 700), [], "a difference below the bound is no jump");
+    }
+
+    #[test]
+    fn without_an_uptime_a_stop_is_still_seen() {
+        assert_eq!(found(3_250, None, 3_250), [(LapseKind::Stopped, 3_000)]);
+        assert_eq!(found(-750, None, -750), [(LapseKind::ClockBack, 750)]);
+    }
+
+    #[test]
+    fn the_clocks_of_this_host_agree_from_beat_to_beat() {
+        let pulse = Pulse::start(|lapse, _| panic!("{lapse:?}")).unwrap();
+        std::thread::sleep(BEAT * 3);
+        assert_eq!(*lock(&pulse.lapses()), []);
+    }
+}
