@@ -473,27 +473,55 @@ def check_steadiness(run, test, report, window, spans, name):
     same(f"steadiness: {name} known", known, report["steadiness"] is not None)
     if not known:
         return
-    seconds, io, reads = [0.0] * 4, [0] * 4, [[0, 0] for _ in range(4)]
+    seconds = [0.0] * 4
     for n in range(count):
         seconds[n * 4 // count] += sample_seconds(spans, n)
-    for measure in ["transactional_read", "transactional_write"]:
+    quarters, first_writes = {}, 0
+    for measure in ["transactional_read", "transactional_write", "log_write"]:
+        totals = quarters[measure] = [[0, 0] for _ in range(4)]
         for source in run.chosen(test, measure, {}):
             for point in run.points.get(source["id"], []):
                 index = sample_index(spans, point) if in_window(point, window) else None
                 if index is not None:
-                    quarter = index * 4 // count
-                    io[quarter] += point[2]
-                    if measure == "transactional_read":
-                        reads[quarter] = [reads[quarter][0] + point[2], reads[quarter][1] + point[4]]
-    iops = [io[n] / seconds[n] for n in range(4)]
-    mean = sum(io) / sum(seconds)
+                    total = totals[index * 4 // count]
+                    total[0] += point[2]
+                    total[1] += point[4]
+                    if measure == "transactional_write" and index == 0:
+                        first_writes += point[2]
+    reads, writes, log_writes = (quarters[m] for m in ["transactional_read", "transactional_write", "log_write"])
     told = report["steadiness"]
+    iops = [(reads[n][0] + writes[n][0]) / seconds[n] for n in range(4)]
+    rates = [writes[n][0] / seconds[n] for n in range(4)]
+
+    def furthest(values, mean):
+        known = mean and all(value is not None for value in values)
+        return max(abs(value - mean) / mean for value in values) if known else None
+
+    def latencies(totals):
+        return [total / number / 1e6 if number else None for number, total in totals]
+
+    def mean_latency(totals):
+        number = sum(one[0] for one in totals)
+        return sum(one[1] for one in totals) / number / 1e6 if number else None
+
     for n in range(4):
         same(f"steadiness: {name} quarter {n}", iops[n], told["quarter_iops"][n])
-        latency = reads[n][1] / reads[n][0] / 1e6 if reads[n][0] else None
-        same(f"steadiness: {name} latency {n}", latency, told["quarter_read_latency_ms"][n])
+        same(f"steadiness: {name} writes {n}", rates[n], told["quarter_writes_per_s"][n])
+        for totals, key in [(reads, "read"), (writes, "write"), (log_writes, "log_write")]:
+            same(f"steadiness: {name} {key} {n}", latencies(totals)[n], told[f"quarter_{key}_latency_ms"][n])
+    mean_writes = sum(one[0] for one in writes) / sum(seconds)
+    changes = [furthest(latencies(totals), mean_latency(totals)) for totals in [reads, writes, log_writes]]
+    change = {
+        "iops_change_max": furthest(iops, sum(one[0] for one in reads + writes) / sum(seconds)),
+        "writes_change_max": furthest(rates, mean_writes),
+        "latency_change_max": None if None in changes else max(changes),
+        "write_start": first_writes / sample_seconds(spans, 0) / mean_writes if mean_writes else None,
+    }
+    limits = [("iops_change_max", 0.05), ("writes_change_max", 0.1), ("latency_change_max", 0.1)]
+    steady = all(change[key] is not None and change[key] * 100 <= limit * 100 for key, limit in limits)
+    start = change["write_start"]
     same_row(f"steadiness: {name}", told, iops_change=iops[3] / iops[0] - 1 if iops[0] else None,
-             steady=all(abs(one - mean) <= 0.05 * mean for one in iops))
+             steady=steady and start is not None and start >= 0.5, **change)
 
 
 STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400]
@@ -779,9 +807,165 @@ def check_verdicts(run, report):
             failed += theirs["outcome"] == "fail"
             passed += theirs["outcome"] == "pass"
     same_row("verdicts: all", report["verdict"], failed=failed, passed=passed)
+    check_conditions(run, report)
     row = run.rows("SELECT * FROM run")[0]
-    complete = row["ending"] == "completed" and passed + failed > 0 and all(t["ended_ms"] is not None for t in run.tests)
-    same("verdicts: overall", "fail" if failed else "pass" if complete else "incomplete", report["verdict"]["outcome"])
+    unproved = any(v["outcome"] == "unproved" for group in groups for v in group)
+    complete = (row["ending"] == "completed" and passed > 0 and not unproved
+                and all(t["ended_ms"] is not None for t in run.tests))
+    qualifies = all(condition["met"] for condition in report["verdict"]["conditions"])
+    grade = "failed" if failed else "incomplete" if not complete else "qualified" if qualifies else "held"
+    same("verdicts: grade", grade, report["verdict"]["grade"])
+    outcome = {"failed": "fail", "incomplete": "incomplete"}.get(grade, "pass")
+    same("verdicts: outcome", outcome, report["verdict"]["outcome"])
+
+
+SHAPE = {
+    "reads_per_batch": "Database page reads per batch",
+    "writes_per_batch": "Database page writes per batch",
+    "log_writes_per_batch": "Log writes per batch",
+    "log_file_kib_per_batch": "Log files per batch",
+}
+STEADY = {
+    "throughput_change_percent": "iops_change_max",
+    "write_change_percent": "writes_change_max",
+    "latency_change_percent": "latency_change_max",
+    "write_start_percent": "write_start",
+}
+
+
+def share(part, whole):
+    return 100 * part / whole if whole else None
+
+
+def check_conditions(run, report):
+    """The figures of the conditions of a qualification, from run.db and from figures that were compared above."""
+    rules = {row["name"]: row for row in run.rows("SELECT * FROM rule")}
+    claims = run.rows("SELECT * FROM claim")
+    told = report["verdict"]["conditions"]
+    loads = [t for t in report["tests"] if t["kind"] in ("performance", "stress") and t["throughput"]]
+    for condition in told:
+        name, rule = condition["name"], rules.get(condition["name"])
+        if rule:
+            same_row(f"conditions: {name}", condition,
+                     **{key: rule[key] for key in ["unit", "least", "most", "published_least", "published_most"]})
+        least, most = condition["least"], condition["most"]
+        same(f"conditions: {name} figure", figure_of(run, report, loads, rules, claims, name, least), condition["measured"], 1e-6)
+        value = condition["measured"]
+        met = (value is not None and (least is not None or most is not None) and (least is None or value >= least)
+               and (most is None or value <= most))
+        same(f"conditions: {name} met", met, condition["met"])
+
+
+def hosts_measured(run, ordinal):
+    return {s["host"] for s in run.sources if s["test"] == ordinal and s["measure"] not in COUNTERS}
+
+
+def figure_of(run, report, loads, rules, claims, name, least):
+    claim = claims[0] if claims else None
+    rows = {t["ordinal"]: t for t in run.tests}
+    targets = {t["ordinal"]: rows[t["ordinal"]]["target_iops"] for t in loads if rows[t["ordinal"]]["target_iops"]}
+    with_target = [t for t in loads if t["ordinal"] in targets]
+    instances = [(i["host"], i["name"]) for i in run.rows("SELECT * FROM instance")]
+    caches = {(i["host"], i["name"]): i["cache_max_bytes"] for i in run.rows("SELECT * FROM instance")}
+    databases = {(d["host"], d["instance"], d["name"]): d["page_bytes"] for d in run.rows("SELECT * FROM database")}
+    checksums = run.rows("SELECT * FROM checksum")
+    sizes = run.rows("SELECT * FROM database_size")
+    present = [hosts_measured(run, t["ordinal"]) for t in loads] or [
+        set().union(*(hosts_measured(run, t["ordinal"]) for t in run.tests))]
+    present = set.intersection(*present)
+
+    def lowest(values):
+        values = list(values)
+        return None if None in values or not values else min(values)
+
+    if name == "rules_percent":
+        return 100.0 if claim and rules else 0.0
+    if name == "load_tests":
+        return len(loads)
+    if name == "target_set_percent":
+        return share(len(targets), len(loads))
+    if name == "target_met_percent":
+        return lowest(100 * t["throughput"]["transactional_iops"] / targets[t["ordinal"]] for t in with_target)
+    if name == "worst_failure_percent":
+        figure = lowest(100 * targets[t["ordinal"]] / len(present) / claim["iops_per_server"] for t in with_target)
+        return 100.0 if figure is not None and abs(figure - 100) < 0.01 else figure
+    if name in ("performance_window_s", "stress_window_s"):
+        kind = name.split("_")[0]
+        length = lowest(t["window"]["duration_s"] for t in loads if t["kind"] == kind)
+        return round(length) if length < least and least - length < 0.5 else length
+    if name == "cache_ratio":
+        ratios = []
+        for host, instance in instances:
+            own = [s for s in sizes if (s["host"], s["instance"]) == (host, instance)
+                   and any(t["ordinal"] == s["test"] for t in loads)]
+            first = [s["bytes_before"] for s in own if s["test"] == min(o["test"] for o in own)]
+            ratios.append(sum(first) / caches[(host, instance)] if first else None)
+        return lowest(ratios)
+    if name == "cache_filled_percent":
+        shares = []
+        for test in loads:
+            opened = rows[test["ordinal"]]["window_start_ms"]
+            for place in instances:
+                points = [p for s in run.sources if (s["test"], s["host"], s["instance"], s["database"], s["measure"])
+                          == (test["ordinal"], *place, None, "cache_bytes") for p in run.points.get(s["id"], [])]
+                nearest = min(points, key=lambda p: abs(p[0] + p[1] - opened), default=None)
+                shares.append(100 * nearest[2] / caches[place] if nearest else None)
+        return lowest(shares)
+    if name in SHAPE or name in STEADY:
+        values = []
+        for test in loads:
+            if name in SHAPE:
+                values.append(next((r["measured"] for r in test["load_shape"] if r["name"] == SHAPE[name]), None))
+            else:
+                value = test["steadiness"] and test["steadiness"][STEADY[name]]
+                values.append(None if value is None else 100 * value)
+        rule = rules.get(name) or {"least": least, "most": None}
+        low, high = rule["least"], rule["most"]
+        if None in values:
+            return None
+        return max(values, key=lambda v: max(-math.inf if low is None else low - v, -math.inf if high is None else v - high))
+    if name == "tests":
+        wanted = json.loads(claim["tests"]) if claim else [
+            "performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"]
+        done = {t["kind"] for t in run.tests if t["ended_ms"] is not None}
+        return sum(1 for kind in wanted if kind in done or kind == "backup" and "backup_to_disk" in done)
+    if name == "verified_percent":
+        last = max((t["ordinal"] for t in loads), default=0)
+        done = {t["ordinal"] for t in run.tests if t["kind"] == "database_checksum" and t["ended_ms"] is not None}
+        seen = {(c["host"], c["instance"], c["database"]) for c in checksums if c["test"] > last and c["test"] in done}
+        return share(len(seen & set(databases)), len(databases))
+    if name == "coverage_percent":
+        shares = []
+        for row in checksums:
+            if row["database"] is not None:
+                there = row["bytes_expected"] if "bytes_expected" in row.keys() else None
+                shares.append(100 * min(1, row["bytes"] / there) if there else None)
+        return lowest(shares)
+    if name == "logs_verified_percent":
+        seen = {(c["host"], c["instance"]) for c in checksums if c["database"] is None and c["files"] > 0}
+        return share(len(seen & set(instances)), len(instances))
+    if name == "hosts_percent":
+        wanted = json.loads(claim["hosts"]) if claim else [h["name"] for h in run.rows("SELECT * FROM host")]
+        return share(sum(1 for host in wanted if host in present), len(wanted))
+    if name == "unbuffered_percent":
+        good = {c["host"] for c in report["checks"] if c["name"] == "Unbuffered I/O" and c["outcome"] == "good"}
+        hosts = [h["name"] for h in run.rows("SELECT * FROM host")]
+        return share(sum(1 for host in hosts if host in good), len(hosts))
+    environment = run.rows("SELECT * FROM environment")
+    if name == "on_storage_percent":
+        known = {(e["host"], e["area"]) for e in environment if e["name"] == "File system" and e["severity"] != "error"}
+        volumes = run.rows("SELECT * FROM volume")
+        return share(sum(1 for v in volumes if (v["host"], f"Volume {v['name']}") in known), len(volumes))
+    if name == "excused_limits":
+        holds = {"at_most": lambda m, l: m <= l, "below": lambda m, l: m < l, "at_least": lambda m, l: m >= l}
+        info = run.rows("SELECT * FROM verdict WHERE outcome = 'info'")
+        return sum(1 for v in info if v["measured"] is not None and v["threshold"] is not None
+                   and not holds[v["comparison"]](v["measured"], v["threshold"]))
+    if name == "errors":
+        noted = [e for e in environment if e["severity"] == "error"
+                 and not (e["area"].startswith("Volume ") and e["name"] == "File system")]
+        return len(noted) + len(run.rows("SELECT * FROM event WHERE severity = 'error'"))
+    return None
 
 
 def check_run(run, report):
@@ -822,9 +1006,14 @@ def check_junit(report, text):
     """A suite per test and one for the run; a case per judgement."""
     root = ElementTree.fromstring(text)
     suites = root.findall("testsuite")
-    same("junit: suites", len(report["tests"]) + 1, len(suites))
+    same("junit: suites", len(report["tests"]) + 2, len(suites))
+    qualification, suites = suites[0], suites[1:]
+    conditions = report["verdict"]["conditions"]
+    same("junit: conditions", [c["name"] for c in conditions], [c.get("name") for c in qualification.findall("testcase")])
+    skipped = [c.get("name") for c in qualification.findall("testcase") if c.find("skipped") is not None]
+    same("junit: not proved", [c["name"] for c in conditions if not c["met"]], skipped)
     groups = [t["verdicts"] for t in report["tests"]] + [report["run_verdicts"]]
-    unfinished = int(report["verdict"]["outcome"] == "incomplete")
+    unfinished = int(report["verdict"]["grade"] == "incomplete")
     for suite, verdicts in zip(suites, groups):
         judged = [v for v in verdicts if v["outcome"] != "info"]
         extra = unfinished if suite is suites[-1] else 0
@@ -832,10 +1021,12 @@ def check_junit(report, text):
         same("junit: rules", [v["rule"] for v in judged], [c.get("name") for c in suite.findall("testcase")][: len(judged)])
         failing = [c.get("name") for c in suite.findall("testcase") if c.find("failure") is not None]
         same("junit: failing", [v["rule"] for v in judged if v["outcome"] == "fail"], failing)
-        for kind, tag in [("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")]:
+    for suite in [qualification, *suites]:
+        for kind, tag in [("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error"),
+                          ("skipped", "testcase/skipped")]:
             same(f"junit: {kind}", len(suite.findall(tag)), int(suite.get(kind)))
-    for kind in ["tests", "failures", "errors"]:
-        same(f"junit: all {kind}", sum(int(suite.get(kind)) for suite in suites), int(root.get(kind)))
+    for kind in ["tests", "failures", "errors", "skipped"]:
+        same(f"junit: all {kind}", sum(int(suite.get(kind)) for suite in [qualification, *suites]), int(root.get(kind)))
     same("junit: errors", unfinished, int(root.get("errors")))
 
 

@@ -164,6 +164,10 @@ class Check:
                 f"{judged.count('pass')} of {len(judged)}" if judged else "",
             ])
         self.table("", "The programme", rows)
+        self.table("", "Conditions of a qualification", [
+            [c["text"], significant(c["measured"]), significant(c["least"]), significant(c["most"]), c["unit"],
+             ("met" if c["met"] else "not met") + (", own rule" if c["weaker"] else ""), c["source"]]
+            for c in self.report["verdict"]["conditions"]])
         self.table("", "Judgements of the run as a whole", self.verdicts(self.report["run_verdicts"]))
         text = "".join(self.page.text)
         for told in [self.report["verdict"]["headline"], *self.report["verdict"]["reasons"]]:
@@ -272,8 +276,9 @@ class Check:
              row["unit"]] for row in test["load_shape"] if row["measured"] is not None])
         steady = test["steadiness"]
         self.table(section, "Steadiness", steady and [
-            [str(n + 1), num(iops, 1), num(latency, 3)] for n, (iops, latency)
-            in enumerate(zip(steady["quarter_iops"], steady["quarter_read_latency_ms"]))] or [])
+            [str(n + 1), num(steady["quarter_iops"][n], 1), num(steady["quarter_writes_per_s"][n], 1),
+             *(num(steady[f"quarter_{key}_latency_ms"][n], 3) for key in ["read", "write", "log_write"])]
+            for n in range(4)] or [])
         self.table(section, "Worst sample of each class", [
             [MEASURES.get(row["measure"], row["measure"]), num(f["latency_ms_sample_max"], 3),
              duration(f["worst_sample_window_s"]), num(f["latency_ms_sample_max"] / f["latency_ms_mean"], 2)]

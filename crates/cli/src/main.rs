@@ -25,6 +25,7 @@ mod pdf;
 mod plan_cmd;
 mod preflight;
 mod report_cmd;
+mod rules;
 mod run_cmd;
 mod serve_cmd;
 mod signals;

@@ -75,7 +75,9 @@ fn rendered(folder: &Path) -> Result<Report, Failure> {
     Report::new(&data).map_err(|error| no_report(folder, &error))
 }
 
-/// Writes the report of the run in `folder` from its `run.db`.
-pub fn render(folder: &Path) -> Result<(), Failure> {
-    rendered(folder)?.write(folder).map_err(|error| no_report(folder, &error))
+/// Writes the report of the run in `folder` from its `run.db`, and gives it.
+pub fn render(folder: &Path) -> Result<Report, Failure> {
+    let report = rendered(folder)?;
+    report.write(folder).map_err(|error| no_report(folder, &error))?;
+    Ok(report)
 }

@@ -11,7 +11,9 @@ use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use evidence::RunStore;
 use evidence::live::LiveRun;
-use results::{Ending, Event, Outcome, RecordError, Recorder, Row, Run, Severity, Verdict, WorldKind};
+use results::{
+    Ending, Event, Grade, Outcome, RecordError, Recorder, Row, Run, Severity, Verdict, WorldKind,
+};
 use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 use world::real::{self, RealConfig};
 use world::{Duration, ErrorKind, Time, World};
@@ -44,6 +46,9 @@ pub struct RunArguments {
     /// Say what would be written and how much disk it takes, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// What the run has to prove for exit status 0.
+    #[arg(long, value_name = "GRADE", value_enum, default_value_t)]
+    pub require: Require,
     /// Show the run on the whole terminal; plain lines where there is none.
     #[arg(long)]
     live: bool,
@@ -60,6 +65,16 @@ pub struct RunArguments {
     /// Take up the run of a fleet in this folder, whose controller died or ended before it had all evidence.
     #[arg(long, value_name = "RUN", requires = "fleet", conflicts_with_all = ["out", "seed", "tests", "dry_run"])]
     pub resume: Option<PathBuf>,
+}
+
+/// What a run has to prove for exit status 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Require {
+    /// No limit is broken and every condition of a qualification is met.
+    Qualified,
+    /// No limit is broken and the programme came to its end.
+    #[default]
+    Held,
 }
 
 pub fn test_kind(text: &str) -> Result<TestKind, String> {
@@ -110,12 +125,13 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let mut watcher = RunWatcher::new(arguments.live, interrupts, folder.display().to_string());
     let live = watcher.live();
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
+    let rules = crate::rules::rows(&solution)?;
     let titles = campaign::titles(&tests);
-    let measured = Measured { deployment, tests, row, folder: &folder, preflight };
+    let measured = Measured { deployment, tests, row, rules, folder: &folder, preflight };
     let nothing_more = async |_: World, _: &Alone, _: &mut dyn Recorder| CampaignOutcome::default();
     let outcome = measured.carry_out(&mut watcher, live, |_| Alone, nothing_more, |_| Vec::new());
     watcher.close();
-    tell(&outcome?, &titles, &folder, started.elapsed())
+    tell(&outcome?, &titles, &folder, started.elapsed(), arguments.require)
 }
 
 /// Reads and parses a solution file.
@@ -269,6 +285,8 @@ pub struct Measured<'a> {
     pub tests: Vec<TestSpec>,
     /// The run as it begins.
     pub row: Run,
+    /// The rules that it is graded by.
+    pub rules: Vec<Row>,
     /// Where the evidence goes.
     pub folder: &'a Path,
     /// What was found out before; the folders are claimed.
@@ -299,7 +317,8 @@ impl Measured<'_> {
             let seed = row.seed;
             let mut recorder = Tee { store: &mut store, live };
             recorder.record(row.clone().into())?;
-            self.preflight.rows().into_iter().try_for_each(|row| recorder.record(row))?;
+            let known = self.rules.into_iter().chain(self.preflight.rows());
+            known.into_iter().try_for_each(|row| recorder.record(row))?;
             // From here on a run that is killed can be told from no run at all.
             recorder.flush()?;
             let convoy = convoy(&world);
@@ -376,18 +395,27 @@ pub fn tell(
     titles: &[String],
     folder: &Path,
     elapsed: std::time::Duration,
+    require: Require,
 ) -> Result<Status, Failure> {
-    crate::report_cmd::render(folder)?;
-    crate::output::data(&crate::verdict_table::table(outcome, titles, elapsed))?;
+    let judged = crate::report_cmd::render(folder)?.verdict;
+    crate::output::data(&crate::verdict_table::table(outcome, titles, &judged, elapsed))?;
     say!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
     match &outcome.error {
-        None if outcome.passed() => Ok(Status::Pass),
-        None => Ok(Status::VerdictFail),
         Some(CampaignError::Interrupted) => Ok(Status::Interrupted),
-        Some(_) if outcome.verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail) => {
-            Ok(Status::VerdictFail)
+        Some(error) if judged.grade != Grade::Failed => {
+            Err(Failure::could_not_run("the programme could not be carried out").because(error))
         }
-        Some(error) => Err(Failure::could_not_run("the programme could not be carried out").because(error)),
+        _ => Ok(require.status(judged.grade)),
+    }
+}
+
+impl Require {
+    /// The exit status of a run of this grade that came to its end.
+    pub fn status(self, grade: Grade) -> Status {
+        match (grade, self) {
+            (Grade::Qualified, _) | (Grade::Held, Require::Held) => Status::Pass,
+            (Grade::Held, Require::Qualified) | (Grade::Failed | Grade::Incomplete, _) => Status::VerdictFail,
+        }
     }
 }
 
@@ -401,6 +429,17 @@ mod tests {
         assert_eq!(utc_stamp(951_782_399), "20000228-235959");
         assert_eq!(utc_stamp(951_868_800), "20000301-000000");
         assert_eq!(utc_stamp(1_795_254_300), "20261121-094500");
+    }
+
+    #[test]
+    fn status_is_0_only_for_the_grades_that_were_asked_for() {
+        use Grade::{Failed, Held, Incomplete, Qualified};
+        let passing = |require: Require| {
+            [Qualified, Held, Failed, Incomplete].map(|grade| require.status(grade) == Status::Pass)
+        };
+        assert_eq!(passing(Require::Held), [true, true, false, false]);
+        assert_eq!(passing(Require::Qualified), [true, false, false, false]);
+        assert_eq!(Require::default(), Require::Held);
     }
 
     #[test]

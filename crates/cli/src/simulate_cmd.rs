@@ -40,6 +40,9 @@ pub struct SimulateArguments {
     /// Values for the models in place of the shipped ones, and parts of your own; the form of assumptions.toml.
     #[arg(long, value_name = "FILE")]
     assumptions: Option<PathBuf>,
+    /// What the run has to prove for exit status 0.
+    #[arg(long, value_name = "GRADE", value_enum, default_value_t)]
+    require: run_cmd::Require,
     /// Folder of the run folders.
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
     runs: PathBuf,
@@ -82,6 +85,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let kept =
         |error: results::RecordError| Failure::could_not_run("the evidence cannot be kept").because(error);
     store.record(row.clone().into()).map_err(kept)?;
+    crate::rules::rows(&solution)?.into_iter().try_for_each(|rule| store.record(rule)).map_err(kept)?;
     for deployment in &deployments {
         let description = storage.description.clone();
         store.record(Host { name: deployment.host.clone(), description }.into()).map_err(kept)?;
@@ -141,7 +145,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         started.elapsed().as_secs_f64(),
         traces.join(" ")
     );
-    run_cmd::tell(&outcome, &titles, &folder, started.elapsed())
+    run_cmd::tell(&outcome, &titles, &folder, started.elapsed(), arguments.require)
 }
 
 /// A drill that was asked for, where it takes place, and on what.

@@ -4,24 +4,30 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use campaign::{CampaignError, CampaignOutcome};
-use results::{Comparison, Outcome, Verdict};
+use evidence::report::Overall;
+use results::{Comparison, Grade, Outcome, Verdict};
 
 use crate::watch::short_duration;
 
+/// Missing conditions that the console names; the report has all of them.
+const MISSING_SHOWN: usize = 6;
+const COLUMNS: usize = 100;
+
 /// The verdict table of a run on this host or in virtual time, whose tests have these titles.
-pub fn table(outcome: &CampaignOutcome, titles: &[String], elapsed: Duration) -> String {
-    let said = outcome.error.as_ref().map(|error| match error {
-        CampaignError::Interrupted => "INTERRUPTED: what was measured is kept".to_owned(),
-        error => format!("NOT PROVED: {error}"),
+pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, elapsed: Duration) -> String {
+    let why = outcome.error.as_ref().map(|error| match error {
+        CampaignError::Interrupted => "it was interrupted; what was measured is kept".to_owned(),
+        error => error.to_string(),
     });
-    of_verdicts(&outcome.verdicts, titles, said, elapsed)
+    of_verdicts(&outcome.verdicts, titles, judged, why, elapsed)
 }
 
-/// Under each test one row per rule (the worst of all databases), then the verdict of the run: `unfinished` if its programme
-/// was not carried out.
+/// Under each test one row per rule (the worst of all databases), then what the run proves. `unfinished` says why its
+/// programme was not carried out.
 pub fn of_verdicts(
     verdicts: &[Verdict],
     titles: &[String],
+    judged: &Overall,
     unfinished: Option<String>,
     elapsed: Duration,
 ) -> String {
@@ -41,17 +47,46 @@ pub fn of_verdicts(
             writeln!(text, "  {:<36} {measured:>14} {limit:>16}  {}", verdict.rule, word(verdict.outcome));
     }
     let _ = writeln!(text, "{}", "-".repeat(78));
-    let count = |outcome| verdicts.iter().filter(|verdict| verdict.outcome == outcome).count();
-    let said = unfinished.unwrap_or_else(|| {
-        match (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Unproved)) {
-            (0, 0, 0) => "NOT PROVED: nothing was judged".to_owned(),
-            (_, 0, 0) => "PASS".to_owned(),
-            (_, 0, unproved) => format!("NOT PROVED: {unproved} rules could not be judged"),
-            (_, failed, _) => format!("FAIL: {failed} verdicts failed"),
+    let missing: Vec<_> = judged.conditions.iter().filter(|row| !row.met).collect();
+    if judged.grade == Grade::Held {
+        wrapped(&mut text, "", &judged.headline);
+        for row in missing.iter().take(MISSING_SHOWN) {
+            wrapped(&mut text, "  missing: ", &row.note);
+            wrapped(&mut text, "           ", &row.remedy);
         }
-    });
+        if missing.len() > MISSING_SHOWN {
+            let _ = writeln!(text, "  and {} more, see the report", missing.len() - MISSING_SHOWN);
+        }
+    }
+    let said = match judged.grade {
+        Grade::Qualified => format!("QUALIFIED: {}", judged.headline),
+        Grade::Held => match missing.len() {
+            1 => "LIMITS HELD (no qualification: 1 condition is not met)".to_owned(),
+            count => format!("LIMITS HELD (no qualification: {count} conditions are not met)"),
+        },
+        Grade::Failed => format!("FAILED: {}", judged.headline),
+        Grade::Incomplete => {
+            let why = unfinished.or_else(|| judged.reasons.first().cloned());
+            format!("INCOMPLETE: {}", why.unwrap_or_else(|| judged.headline.clone()))
+        }
+    };
     let _ = writeln!(text, "{said}  ({} verdicts, {})", verdicts.len(), short_duration(elapsed));
     text
+}
+
+/// Writes words in lines of at most [`COLUMNS`], the first behind `head`, the others as far in.
+fn wrapped(text: &mut String, head: &str, words: &str) {
+    let mut line = head.to_owned();
+    for word in words.split(' ') {
+        if line.len() > head.len() && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            let _ = writeln!(text, "{line}");
+            line = " ".repeat(head.len());
+        } else if line.len() > head.len() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    let _ = writeln!(text, "{line}");
 }
 
 fn heading(test: Option<u32>, titles: &[String]) -> String {

@@ -7,9 +7,10 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
+use results::Grade;
+use results::grade::Counts;
+use serde::{Deserialize, Serialize};
 
-use crate::report::RunOutcome;
 use crate::store::{Cell, Query, StoreError, beside};
 
 /// A run that goes on writes at least this often.
@@ -21,10 +22,12 @@ const QUIET: Duration = Duration::from_secs(30);
 pub enum Standing {
     /// It goes on.
     Running,
-    /// Carried out, and nothing failed.
-    Pass,
+    /// Nothing failed, and every condition of a qualification is met, by its report.
+    Qualified,
+    /// Nothing failed, but it is no qualification.
+    Held,
     /// Something failed.
-    Fail,
+    Failed,
     /// Nothing failed, but it was not carried out to its end or not judged.
     Incomplete,
     /// Its evidence cannot be read.
@@ -133,10 +136,13 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
         let ending = ending.and_then(|name| serde_json::from_value(name.into()).ok());
         let count = |n: i64| n.unsigned_abs();
         let (open_tests, unproved) = (count(number(8).unwrap_or(0)), count(number(9).unwrap_or(0)));
-        match RunOutcome::of(count(passed), count(failed), unproved, open_tests, ending) {
-            RunOutcome::Pass => Standing::Pass,
-            RunOutcome::Fail => Standing::Fail,
-            RunOutcome::Incomplete => Standing::Incomplete,
+        let counts = Counts { passed: count(passed), failed: count(failed), unproved, open_tests };
+        // The conditions need every row of the run; its report has gone through them.
+        match Grade::of(counts, ending, reported_grade(path) == Some(Grade::Qualified)) {
+            Grade::Qualified => Standing::Qualified,
+            Grade::Held => Standing::Held,
+            Grade::Failed => Standing::Failed,
+            Grade::Incomplete => Standing::Incomplete,
         }
     };
     Ok(RunEntry {
@@ -151,6 +157,20 @@ fn read(id: &str, path: &Path) -> Result<RunEntry, StoreError> {
         failed,
         note: String::new(),
     })
+}
+
+/// The grade in `report.json` beside the run's file.
+fn reported_grade(run_db: &Path) -> Option<Grade> {
+    #[derive(Deserialize)]
+    struct Verdict {
+        grade: Grade,
+    }
+    #[derive(Deserialize)]
+    struct Report {
+        verdict: Verdict,
+    }
+    let text = std::fs::read(run_db.with_file_name("report.json")).ok()?;
+    serde_json::from_slice::<Report>(&text).ok().map(|report| report.verdict.grade)
 }
 
 /// Whether the run's file, or what SQLite keeps beside it, was written to a moment ago.

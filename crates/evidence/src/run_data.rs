@@ -47,6 +47,10 @@ pub type SeriesKey<M> = (u32, Origin, M);
 pub struct RunData {
     /// The run.
     pub run: Run,
+    /// The rules that it was started with; empty in files of earlier builds.
+    pub rules: Vec<Rule>,
+    /// What it sets out to show.
+    pub claim: Option<Claim>,
     /// Hosts that took part.
     pub hosts: Vec<Host>,
     /// What is known about them.
@@ -97,6 +101,8 @@ impl RunData {
     pub(crate) fn new(run: Run) -> RunData {
         RunData {
             run,
+            rules: Vec::new(),
+            claim: None,
             hosts: Vec::new(),
             environment: Vec::new(),
             instances: Vec::new(),
@@ -120,6 +126,8 @@ impl RunData {
     fn add(&mut self, row: Row) {
         match row {
             Row::Run(row) => self.run = row,
+            Row::Rule(row) => replace(&mut self.rules, row, |a, b| a.name == b.name),
+            Row::Claim(row) => self.claim = Some(row),
             Row::Host(row) => replace(&mut self.hosts, row, |a, b| a.name == b.name),
             Row::Environment(row) => self.environment.push(row),
             Row::Instance(row) => {
@@ -207,7 +215,9 @@ impl RunData {
         fn rows<T: Into<Row>>(list: Vec<T>) -> impl Iterator<Item = Row> {
             list.into_iter().map(T::into)
         }
-        rows(self.hosts)
+        rows(self.rules)
+            .chain(self.claim.map(Row::from))
+            .chain(rows(self.hosts))
             .chain(rows(self.environment))
             .chain(rows(self.instances))
             .chain(rows(self.databases))

@@ -202,8 +202,8 @@ fn runs_are_listed_with_how_they_stand() {
         [
             ("4-broken", Standing::Unreadable),
             ("3-killed", Standing::Incomplete),
-            ("2-fail", Standing::Fail),
-            ("1-pass", Standing::Pass),
+            ("2-fail", Standing::Failed),
+            ("1-pass", Standing::Held),
             ("0-open", Standing::Incomplete),
         ]
     );

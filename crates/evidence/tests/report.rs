@@ -7,7 +7,7 @@ mod synthetic;
 use std::path::Path;
 use std::process::Command;
 
-use evidence::report::{CheckOutcome, RunOutcome};
+use evidence::report::CheckOutcome;
 use evidence::{HostRuns, Report, RunData, RunStore, load};
 use results::*;
 use synthetic::Shape;
@@ -117,7 +117,7 @@ fn every_database_has_its_figures_also_where_each_has_a_log_of_its_own() {
 #[test]
 fn a_run_that_was_killed_says_so_at_the_top_and_until_when_it_is_known() {
     let report = report(&Shape { cut: true, ..Shape::default() });
-    assert_eq!((report.verdict.outcome, report.run.ending), (RunOutcome::Incomplete, None));
+    assert_eq!((report.verdict.grade, report.run.ending), (Grade::Incomplete, None));
     let known_until = evidence::report::duration(report.run.duration_s);
     let wanted = format!("The run did not end by itself; what is known ends after {known_until}.");
     assert_eq!(report.verdict.reasons[0], wanted);
@@ -175,11 +175,11 @@ fn the_page_takes_nothing_from_elsewhere() {
 }
 
 #[test]
-fn a_run_is_passed_only_if_it_was_completed_and_judged_and_nothing_failed() {
+fn a_run_holds_only_if_it_was_completed_and_judged_and_nothing_failed() {
     let outcome = |change: &dyn Fn(&mut Vec<Row>)| {
         let mut rows = rows(&Shape::default());
         change(&mut rows);
-        Report::new(&RunData::from_rows(rows).unwrap()).unwrap().verdict.outcome
+        Report::new(&RunData::from_rows(rows).unwrap()).unwrap().verdict.grade
     };
     let each_run = |rows: &mut Vec<Row>, ending| {
         for row in rows {
@@ -188,15 +188,15 @@ fn a_run_is_passed_only_if_it_was_completed_and_judged_and_nothing_failed() {
             }
         }
     };
-    assert_eq!(outcome(&|_| ()), RunOutcome::Pass);
-    assert_eq!(outcome(&|rows| each_run(rows, None)), RunOutcome::Incomplete);
-    assert_eq!(outcome(&|rows| each_run(rows, Some(Ending::Interrupted))), RunOutcome::Incomplete);
-    assert_eq!(outcome(&|rows| rows.retain(|row| !matches!(row, Row::Verdict(_)))), RunOutcome::Incomplete);
+    assert_eq!(outcome(&|_| ()), Grade::Held);
+    assert_eq!(outcome(&|rows| each_run(rows, None)), Grade::Incomplete);
+    assert_eq!(outcome(&|rows| each_run(rows, Some(Ending::Interrupted))), Grade::Incomplete);
+    assert_eq!(outcome(&|rows| rows.retain(|row| !matches!(row, Row::Verdict(_)))), Grade::Incomplete);
     let one_fails = |rows: &mut Vec<Row>| {
         let verdict = rows.iter_mut().find_map(|row| if let Row::Verdict(v) = row { Some(v) } else { None });
         verdict.unwrap().outcome = Outcome::Fail;
     };
-    assert_eq!(outcome(&one_fails), RunOutcome::Fail);
+    assert_eq!(outcome(&one_fails), Grade::Failed);
 }
 
 /// Only what our own I/O says of itself is evidence of it; a host of a fleet answers for itself.
@@ -270,7 +270,7 @@ fn hosts_of_a_fleet_that_differ_in_their_io_keep_what_is_theirs() {
 #[test]
 fn a_simulated_run_is_never_called_tested() {
     let html = report(&Shape { world: WorldKind::Simulated, ..Shape::default() }).html().unwrap();
-    assert!(html.contains("predicted, not tested") && !html.contains("Storage test report"));
+    assert!(html.contains("Predicted, not tested") && !html.contains("Storage test report"));
 }
 
 /// Averages as the published reports have them, on figures small enough to follow by hand.
@@ -355,6 +355,7 @@ fn a_load_that_does_not_change_is_steady_in_a_window_that_four_does_not_divide()
             && sample.origin.instance.is_none()
         {
             sample.tally.count = 100;
+            sample.tally.latency_ns_sum = 1_000_000_000;
         }
     }
     let report = Report::new(&RunData::from_rows(rows).unwrap()).unwrap();

@@ -3,11 +3,13 @@
 //! stores and shows them.
 
 mod counters;
+pub mod grade;
 mod merge;
 mod recorder;
 mod rows;
 
 pub use counters::{Direction, IoClass, IoCounters, IoStats, Tally};
+pub use grade::{Claim, Grade, Rule};
 pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{
     Backup, Checksum, Comparison, Counter, CounterSample, Database, DatabaseSize, Ending, Environment, Event,

@@ -1,5 +1,6 @@
 //! The way from measuring to keeping: the campaign records rows, the evidence crate stores them.
 
+use crate::grade::{Claim, Rule};
 use crate::rows::*;
 
 macro_rules! rows {
@@ -24,6 +25,8 @@ macro_rules! rows {
 
 rows!(
     Run,
+    Rule,
+    Claim,
     Host,
     Environment,
     Instance,

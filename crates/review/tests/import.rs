@@ -345,7 +345,7 @@ fn bad_pages_that_are_not_known_are_not_taken_for_none() {
         assert!(told(report, &format!("{unknown} of 2 databases")), "{:?}", report.events);
         assert_eq!(report.tests[0].checksums.len(), 2 - unknown, "no row says that there are none");
     }
-    assert_eq!(unreadable.verdict.outcome, evidence::report::RunOutcome::Incomplete);
+    assert_eq!(unreadable.verdict.grade, results::Grade::Incomplete);
     assert!(!unreadable.html().expect("a page").contains("none is bad"));
     let found = checksum(head, [["3", "0", "20"], ["l7", "0", "30"]]);
     assert_eq!(judged(&found), (Outcome::Fail, Some(3.0)), "what is known suffices to fail");

@@ -21,6 +21,7 @@ mod hardware;
 mod locate;
 mod profile;
 mod programme;
+mod qualification;
 pub mod ranges;
 mod resolve;
 mod template;
@@ -43,6 +44,7 @@ pub use profile::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, Profil
 pub use programme::{
     Engine, Fault, FaultKind, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
 };
+pub use qualification::Qualification;
 
 pub use template::matches as name_matches;
 
@@ -120,6 +122,8 @@ pub struct SolutionFile {
     /// Tests in their order.
     #[serde(default)]
     pub test: Vec<Test>,
+    /// Rules by which a run is a qualification.
+    pub qualification: Option<Qualification>,
     /// Faults that are expected.
     #[serde(default)]
     pub fault: Vec<Fault>,

@@ -56,6 +56,11 @@ host = "h"
 at_s = 1
 [[fault]]
 kind = "disk_slow"
+[qualification]
+reads_per_batch = [0, 9]
+writes_per_batch = [0, 9]
+log_writes_per_batch = [0, 9]
+log_file_kib_per_batch = [0, 9]
 [fleet]
 [array]
 scope = "host"

@@ -25,7 +25,7 @@ use super::read_credentials;
 use super::story::{self, Story};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
-use crate::run_cmd::{new_run_folder, unix_ms};
+use crate::run_cmd::{Require, new_run_folder, unix_ms};
 use crate::signals::count_interrupts;
 
 /// Lines about the hosts come at most this often where there is no terminal.
@@ -53,6 +53,8 @@ pub struct FleetRun<'a> {
     pub dry_run: bool,
     /// Allow databases on a memory file system.
     pub allow_memory: bool,
+    /// What the run has to prove for exit status 0.
+    pub require: Require,
 }
 
 fn could_not(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -238,15 +240,15 @@ impl FleetRun<'_> {
         let mut verdicts = runs.write(row, rows, &new).map_err(|error| merging(&error))?;
         std::fs::rename(&new, folder.join("run.db")).map_err(|error| merging(&error))?;
         verdicts.extend(fleet_verdicts);
-        crate::report_cmd::render(folder)?;
-        let said = match (ending(memory), &memory.stop) {
+        let judged = crate::report_cmd::render(folder)?.verdict;
+        let why = match (ending(memory), &memory.stop) {
             (Ending::Completed, _) => None,
-            (Ending::Interrupted, _) => Some("INTERRUPTED: what was measured is kept".to_owned()),
+            (Ending::Interrupted, _) => Some("it was interrupted; what was measured is kept".to_owned()),
             (Ending::Aborted, why) => {
-                Some(format!("NOT PROVED: {}", why.as_deref().unwrap_or("no host came to the end")))
+                Some(why.clone().unwrap_or_else(|| "no host came to the end".to_owned()))
             }
         };
-        tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, said, elapsed))?;
+        tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, &judged, why, elapsed))?;
         let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
         if late > 0 {
             say!(
@@ -261,9 +263,7 @@ impl FleetRun<'_> {
         );
         Ok(match ending(memory) {
             Ending::Interrupted => Status::Interrupted,
-            _ if verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail) => Status::VerdictFail,
-            Ending::Completed => Status::Pass,
-            Ending::Aborted => Status::VerdictFail,
+            Ending::Completed | Ending::Aborted => self.require.status(judged.grade),
         })
     }
 }

@@ -73,6 +73,7 @@ pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> R
         seed: arguments.seed,
         dry_run: arguments.dry_run,
         allow_memory: arguments.allow_memory,
+        require: arguments.require,
     };
     order.conduct()
 }

@@ -1,9 +1,9 @@
 //! [`RunData`] into [`Report`]: the run as a whole.
 
-use results::{Ending, Outcome, Severity, Verdict};
+use results::Verdict;
 
 use super::model::*;
-use super::{ReportError, checks, sections, text};
+use super::{ReportError, checks, sections, text, verdict};
 use crate::run_data::RunData;
 
 pub fn report(data: &RunData) -> Result<Report, ReportError> {
@@ -18,7 +18,7 @@ pub fn report(data: &RunData) -> Result<Report, ReportError> {
         format: "proofload-report".to_owned(),
         version: Report::VERSION,
         run: run_summary(data),
-        verdict: overall(data, &tests, &run_verdicts),
+        verdict: verdict::overall(data, &tests, &run_verdicts),
         hosts: data.hosts.clone(),
         instances: instances(data),
         databases: databases(data),
@@ -57,49 +57,6 @@ pub fn verdict_row(verdict: &Verdict) -> VerdictRow {
         unit: verdict.unit.clone(),
         outcome: verdict.outcome,
     }
-}
-
-fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Overall {
-    let all = || tests.iter().flat_map(|test| &test.verdicts).chain(run_verdicts);
-    let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u32;
-    let (passed, failed, unproved) = (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Unproved));
-    let unfinished = unfinished(data, tests, passed + failed);
-    let open_tests = tests.iter().filter(|test| !test.ended).count() as u64;
-    let outcome = RunOutcome::of(passed.into(), failed.into(), unproved.into(), open_tests, data.run.ending);
-    let mut reasons = text::failures(tests, run_verdicts);
-    reasons.extend(text::unproved(tests, run_verdicts));
-    reasons.extend(unfinished);
-    if outcome == RunOutcome::Pass {
-        reasons.push(format!(
-            "{} carried out, {passed} of {passed} limits kept.",
-            text::counted(tests.len() as u64, "test")
-        ));
-    }
-    let doubts = data.environment.iter().filter(|row| row.severity != Severity::Info).count() as u64;
-    if doubts > 0 {
-        reasons
-            .push(format!("{} about the environment: see “Environment”.", text::counted(doubts, "warning")));
-    }
-    Overall { outcome, headline: text::headline(data.run.world, outcome), reasons, passed, failed }
-}
-
-/// Why the programme was not carried out to its end, a sentence each.
-fn unfinished(data: &RunData, tests: &[TestReport], judged: u32) -> Vec<String> {
-    let mut reasons = Vec::new();
-    let until = text::duration(data.last_ms() as f64 / 1e3);
-    match data.run.ending {
-        Some(Ending::Completed) => {}
-        Some(Ending::Interrupted) => reasons.push(format!("The run was interrupted after {until}.")),
-        Some(Ending::Aborted) => {
-            reasons.push(format!("The run could not go on after {until}: see “Events”."))
-        }
-        None => reasons.push(format!("The run did not end by itself; what is known ends after {until}.")),
-    }
-    reasons.extend(tests.iter().filter(|test| !test.ended).map(|test| format!("{} did not end.", test.name)));
-    if judged == 0 {
-        reasons.push("Nothing was judged.".to_owned());
-    }
-    reasons
 }
 
 fn instances(data: &RunData) -> Vec<InstanceSetup> {

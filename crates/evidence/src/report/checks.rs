@@ -16,6 +16,9 @@ const CHECKED: [(&str, &str, &str); 7] = [
     ("After the tests", "SMART counters", "Disk counters after the tests"),
 ];
 
+/// The check of a host's way of I/O.
+pub const UNBUFFERED: &str = "Unbuffered I/O";
+
 /// One row per thing looked at, in the order in which it was found, the way of I/O first.
 pub fn rows(data: &RunData) -> Vec<CheckRow> {
     let mut rows: Vec<CheckRow> = data.environment.iter().filter_map(check).collect();
@@ -42,7 +45,7 @@ fn unbuffered(data: &RunData, host: &str) -> Option<CheckRow> {
         }
         _ => return None,
     };
-    let (host, name) = (host.to_owned(), "Unbuffered I/O".to_owned());
+    let (host, name) = (host.to_owned(), UNBUFFERED.to_owned());
     Some(CheckRow { host, name, outcome, found: found.clone(), note: note.to_owned() })
 }
 

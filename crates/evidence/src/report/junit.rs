@@ -1,47 +1,94 @@
-//! `junit.xml`: a test suite per test, a test case per judgement.
+//! `junit.xml`: a test suite per test, a test case per judgement; the conditions of a
+//! qualification come first.
 
-use results::Outcome;
+use results::{Grade, Outcome};
 
 use super::model::*;
 use super::text::significant;
 
-pub fn xml(report: &Report) -> String {
-    let mut suites = String::new();
-    let (mut tests, mut failures, mut errors) = (0, 0, 0);
-    let run = [("run", 0.0, report.run_verdicts.as_slice())];
-    let named =
-        report.tests.iter().map(|test| (test.name.as_str(), test.duration_s, test.verdicts.as_slice()));
-    for (name, time_s, verdicts) in named.chain(run) {
-        let mut cases = String::new();
-        let (mut suite_tests, mut suite_failures, mut suite_errors) = (0, 0, 0);
-        for verdict in verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info) {
-            suite_tests += 1;
-            suite_failures += u32::from(verdict.outcome == Outcome::Fail);
-            cases.push_str(&case(name, verdict));
-        }
-        if name == "run" && report.verdict.outcome == RunOutcome::Incomplete {
-            suite_tests += 1;
-            suite_errors += 1;
-            let why = escape(&report.verdict.reasons.join(" "));
-            cases.push_str(&format!(
-                "    <testcase classname=\"run\" name=\"complete\"><error message=\"{why}\"/></testcase>\n"
-            ));
-        }
-        suites.push_str(&format!(
-            "  <testsuite name=\"{}\" tests=\"{suite_tests}\" failures=\"{suite_failures}\" \
-             errors=\"{suite_errors}\" time=\"{time_s:.3}\">\n{cases}  </testsuite>\n",
-            escape(name)
-        ));
-        tests += suite_tests;
-        failures += suite_failures;
-        errors += suite_errors;
+/// Cases of a suite, and how many of them are what.
+#[derive(Default)]
+struct Cases {
+    text: String,
+    tests: u32,
+    failures: u32,
+    errors: u32,
+    skipped: u32,
+}
+
+impl Cases {
+    fn add(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.tests += 1;
+        self.failures += u32::from(text.contains("<failure "));
+        self.errors += u32::from(text.contains("<error "));
+        self.skipped += u32::from(text.contains("<skipped "));
     }
+
+    fn counts(&self) -> String {
+        let Cases { tests, failures, errors, skipped, .. } = self;
+        format!("tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\"")
+    }
+}
+
+pub fn xml(report: &Report) -> String {
+    let mut all = Cases::default();
+    let mut suites = suite("qualification", 0.0, &qualification(report), &mut all);
+    for test in &report.tests {
+        suites.push_str(&suite(&test.name, test.duration_s, &judged(&test.name, &test.verdicts), &mut all));
+    }
+    let mut run = judged("run", &report.run_verdicts);
+    if report.verdict.grade == Grade::Incomplete {
+        let why = escape(&report.verdict.reasons.join(" "));
+        run.add(&format!(
+            "    <testcase classname=\"run\" name=\"complete\"><error message=\"{why}\"/></testcase>\n"
+        ));
+    }
+    suites.push_str(&suite("run", 0.0, &run, &mut all));
     format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{}\" tests=\"{tests}\" \
-         failures=\"{failures}\" errors=\"{errors}\" time=\"{:.3}\">\n{suites}</testsuites>\n",
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"{}\" {} time=\"{:.3}\">\n\
+         {suites}</testsuites>\n",
         escape(&report.run.solution),
+        all.counts(),
         report.run.duration_s
     )
+}
+
+fn judged(name: &str, verdicts: &[VerdictRow]) -> Cases {
+    let mut cases = Cases::default();
+    for verdict in verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info) {
+        cases.add(&case(name, verdict));
+    }
+    cases
+}
+
+fn suite(name: &str, time_s: f64, cases: &Cases, all: &mut Cases) -> String {
+    all.tests += cases.tests;
+    all.failures += cases.failures;
+    all.errors += cases.errors;
+    all.skipped += cases.skipped;
+    format!(
+        "  <testsuite name=\"{}\" {} time=\"{time_s:.3}\">\n{}  </testsuite>\n",
+        escape(name),
+        cases.counts(),
+        cases.text
+    )
+}
+
+/// A case per condition of a qualification; one that is not met is skipped, and says why.
+fn qualification(report: &Report) -> Cases {
+    let mut cases = Cases::default();
+    for row in &report.verdict.conditions {
+        let head = format!("    <testcase classname=\"qualification\" name=\"{}\"", escape(&row.name));
+        cases.add(&match row.met {
+            true => format!("{head}/>\n"),
+            false => {
+                let why = escape(&format!("{}; {}", row.note, row.remedy));
+                format!("{head}><skipped message=\"{why}\"/></testcase>\n")
+            }
+        });
+    }
+    cases
 }
 
 fn case(suite: &str, verdict: &VerdictRow) -> String {

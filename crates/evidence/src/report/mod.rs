@@ -3,11 +3,12 @@
 //! Invariants
 //! 1. HTML and JUnit are made from the [`Report`] alone, so every number in them is in `report.json`.
 //! 2. Text from outside (names, notes, paths) never becomes markup.
-//! 3. A run that was killed, interrupted or not judged is never called passed.
+//! 3. The grade of a run follows from its rows alone. A run that was killed, interrupted or not judged is `incomplete`.
 
 mod build;
 mod charts;
 mod checks;
+mod conditions;
 mod host_system;
 mod html;
 mod junit;
@@ -15,6 +16,7 @@ mod model;
 mod sections;
 mod svg;
 mod text;
+mod verdict;
 mod volumes;
 mod window;
 

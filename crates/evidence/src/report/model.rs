@@ -3,7 +3,7 @@
 //! Units are in the names; times are seconds since the run started unless the name says otherwise. A figure that could
 //! not be measured is null, never zero. Rates are counts divided by the length of the measured window.
 
-use results::{Comparison, Ending, Host, Origin, Outcome, Parameter, Severity, WorldKind};
+use results::{Comparison, Ending, Grade, Host, Origin, Outcome, Parameter, Severity, WorldKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -61,31 +61,24 @@ pub struct RunSummary {
     pub ending: Option<Ending>,
 }
 
-/// How a run as a whole came out.
+/// How a run as a whole came out, for readers that do not know grades.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunOutcome {
-    /// Every test was carried out and judged, and nothing failed.
+    /// Grade `qualified` or `held`.
     Pass,
-    /// Something failed.
+    /// Grade `failed`.
     Fail,
-    /// Nothing failed, but not everything was carried out and judged.
+    /// Grade `incomplete`.
     Incomplete,
 }
 
-impl RunOutcome {
-    /// Of a run with so many judgements that `passed`, `failed` and are `unproved`, and so many tests that did not end.
-    pub fn of(
-        passed: u64,
-        failed: u64,
-        unproved: u64,
-        open_tests: u64,
-        ending: Option<Ending>,
-    ) -> RunOutcome {
-        match ending {
-            _ if failed > 0 => RunOutcome::Fail,
-            Some(Ending::Completed) if passed > 0 && unproved == 0 && open_tests == 0 => RunOutcome::Pass,
-            _ => RunOutcome::Incomplete,
+impl From<Grade> for RunOutcome {
+    fn from(grade: Grade) -> RunOutcome {
+        match grade {
+            Grade::Qualified | Grade::Held => RunOutcome::Pass,
+            Grade::Failed => RunOutcome::Fail,
+            Grade::Incomplete => RunOutcome::Incomplete,
         }
     }
 }
@@ -93,16 +86,51 @@ impl RunOutcome {
 /// The judgement of the whole run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overall {
-    /// How it came out.
+    /// What the run proves.
+    pub grade: Grade,
+    /// The same for readers that do not know grades: `pass` says only that nothing failed.
     pub outcome: RunOutcome,
     /// In one sentence.
     pub headline: String,
-    /// Why, one sentence each.
+    /// Why, one sentence each; of a run that held its limits, what is missing for a qualification.
     pub reasons: Vec<String>,
+    /// The conditions of a qualification that apply to the run.
+    pub conditions: Vec<ConditionRow>,
     /// Judgements that passed.
     pub passed: u32,
     /// Judgements that failed.
     pub failed: u32,
+}
+
+/// A condition of a qualification and what the run says of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ConditionRow {
+    /// Stable name.
+    pub name: String,
+    /// What the figure is.
+    pub text: String,
+    /// Unit of the figure.
+    pub unit: String,
+    /// The figure; null if it is not known, which meets no condition.
+    pub measured: Option<f64>,
+    /// The least that passes.
+    pub least: Option<f64>,
+    /// The most that passes.
+    pub most: Option<f64>,
+    /// The least that the published programme asks for.
+    pub published_least: Option<f64>,
+    /// The most that the published programme allows.
+    pub published_most: Option<f64>,
+    /// Whether the condition is met.
+    pub met: bool,
+    /// Whether the solution lets more pass than the published programme.
+    pub weaker: bool,
+    /// The figure beside what is asked for, in words.
+    pub note: String,
+    /// Where the range comes from.
+    pub source: String,
+    /// What to do when it is not met.
+    pub remedy: String,
 }
 
 /// An instance as it was set up.
@@ -413,11 +441,25 @@ pub struct ShapeRow {
 pub struct Steadiness {
     /// Transactional I/O per second in each quarter of the window.
     pub quarter_iops: Vec<f64>,
+    /// Database writes per second in each quarter of the window.
+    pub quarter_writes_per_s: Vec<f64>,
     /// Mean database read latency in each quarter of the window.
     pub quarter_read_latency_ms: Vec<Option<f64>>,
+    /// Mean database write latency in each quarter of the window.
+    pub quarter_write_latency_ms: Vec<Option<f64>>,
+    /// Mean log write latency in each quarter of the window.
+    pub quarter_log_write_latency_ms: Vec<Option<f64>>,
     /// Last quarter against the first, as a share of the first.
     pub iops_change: Option<f64>,
-    /// Whether every quarter is within 5 % of the mean of the window.
+    /// Transactional I/O: the distance of the furthest quarter from the mean of the window, as a share of the mean.
+    pub iops_change_max: Option<f64>,
+    /// The same of database writes per second.
+    pub writes_change_max: Option<f64>,
+    /// The same of read, write and log write latency, whichever is furthest; null if one of them is not known.
+    pub latency_change_max: Option<f64>,
+    /// Database writes per second in the first sample of the window, as a share of their mean.
+    pub write_start: Option<f64>,
+    /// Whether all four are within the limits of the published rules ([verdict.md](verdict.md)).
     pub steady: bool,
 }
 

@@ -1,6 +1,6 @@
 //! [`RunData`] into [`TestReport`]: one test.
 
-use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, StoragePart, Tally, Test};
+use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, Rule, StoragePart, Tally, Test};
 
 use super::model::*;
 use super::window::{Scope, TestView, of_test};
@@ -316,24 +316,62 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let quarter = |sample: usize| sample * 4 / samples;
     let mut seconds = [0.0; 4];
     (0..samples).for_each(|sample| seconds[quarter(sample)] += view.sample_seconds(sample));
-    let (mut io, mut reads) = ([0u64; 4], [Tally::default(); 4]);
-    for measure in [READ, WRITE] {
-        for point in view.points(Scope::All, &[measure]) {
-            let Some(sample) = view.sample_of(point) else { continue };
-            io[quarter(sample)] += point.tally.count;
-            if measure == READ {
-                reads[quarter(sample)].add(point.tally);
-            }
+    let quarters = |measure| {
+        let mut totals = [Tally::default(); 4];
+        for (sample, total) in view.sample_totals(Scope::All, &[measure]).into_iter().enumerate() {
+            totals[quarter(sample)].add(total);
         }
-    }
-    let quarter_iops: Vec<f64> = (0..4).map(|n| io[n] as f64 / seconds[n]).collect();
-    let mean = io.iter().sum::<u64>() as f64 / seconds.iter().sum::<f64>();
+        totals
+    };
+    let [reads, writes, log_writes] = [READ, WRITE, LOG_WRITE].map(quarters);
+    let rate = |n: usize, count: u64| count as f64 / seconds[n];
+    let quarter_iops: Vec<f64> = (0..4).map(|n| rate(n, reads[n].count + writes[n].count)).collect();
+    let quarter_writes_per_s: Vec<f64> = (0..4).map(|n| rate(n, writes[n].count)).collect();
+    let mean = |count: u64| count as f64 / seconds.iter().sum::<f64>();
+    let [all_reads, all_writes, all_log_writes] = [&reads, &writes, &log_writes].map(whole);
+    let iops_change_max =
+        furthest(quarter_iops.iter().copied().map(Some), Some(mean(all_reads.count + all_writes.count)));
+    let writes_change_max =
+        furthest(quarter_writes_per_s.iter().copied().map(Some), Some(mean(all_writes.count)));
+    let latencies = [(&reads, all_reads), (&writes, all_writes), (&log_writes, all_log_writes)]
+        .map(|(quarters, all)| furthest(quarters.iter().map(Tally::latency_ms), all.latency_ms()));
+    let latency_change_max = latencies.into_iter().try_fold(0.0f64, |most, change| Some(most.max(change?)));
+    let first = view.sample_totals(Scope::All, &[WRITE])[0].count as f64 / view.sample_seconds(0);
+    let write_start = (all_writes.count > 0).then(|| first / mean(all_writes.count));
+    let holds = |name: &str, share: Option<f64>| {
+        let rule = results::grade::condition(name).map(Rule::published);
+        rule.is_some_and(|rule| rule.holds(share.map(|share| 100.0 * share)))
+    };
     Some(Steadiness {
         quarter_read_latency_ms: reads.iter().map(Tally::latency_ms).collect(),
+        quarter_write_latency_ms: writes.iter().map(Tally::latency_ms).collect(),
+        quarter_log_write_latency_ms: log_writes.iter().map(Tally::latency_ms).collect(),
         iops_change: (quarter_iops[0] > 0.0).then(|| quarter_iops[3] / quarter_iops[0] - 1.0),
-        steady: quarter_iops.iter().all(|iops| (iops - mean).abs() <= 0.05 * mean),
+        steady: holds("throughput_change_percent", iops_change_max)
+            && holds("write_change_percent", writes_change_max)
+            && holds("latency_change_percent", latency_change_max)
+            && holds("write_start_percent", write_start),
         quarter_iops,
+        quarter_writes_per_s,
+        iops_change_max,
+        writes_change_max,
+        latency_change_max,
+        write_start,
     })
+}
+
+fn whole(quarters: &[Tally; 4]) -> Tally {
+    let mut whole = Tally::default();
+    quarters.iter().for_each(|quarter| whole.add(*quarter));
+    whole
+}
+
+/// The distance of the furthest quarter from the mean, as a share of the mean; `None` if one of them is not known.
+fn furthest(quarters: impl Iterator<Item = Option<f64>>, mean: Option<f64>) -> Option<f64> {
+    let mean = mean.filter(|mean| *mean > 0.0)?;
+    quarters
+        .map(|quarter| Some((quarter? - mean).abs() / mean))
+        .try_fold(0.0f64, |most, next| Some(most.max(next?)))
 }
 
 fn stalls(view: &TestView<'_>) -> Option<StallRow> {

@@ -1,7 +1,5 @@
 //! Sentences, names and figures as people read them.
 
-use results::{Outcome, WorldKind};
-
 use super::model::*;
 
 /// A moment as ISO 8601, UTC, to the second.
@@ -91,6 +89,15 @@ pub fn bytes(bytes: f64) -> String {
     format!("{} {}", number(size, decimals), units[unit])
 }
 
+/// A figure as a sentence has it: no zeros behind the point.
+pub fn bare(value: f64) -> String {
+    let text = significant(value);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 /// A number of things.
 pub fn counted(count: u64, thing: &str) -> String {
     format!("{} {thing}{}", number(count as f64, 0), if count == 1 { "" } else { "s" })
@@ -116,73 +123,6 @@ pub fn measure(name: &str) -> &str {
         "batch_intended" => "Batches, from intended start",
         other => other,
     }
-}
-
-/// The judgement of the run in one sentence.
-pub fn headline(world: WorldKind, outcome: RunOutcome) -> String {
-    match (world, outcome) {
-        (WorldKind::Real, RunOutcome::Pass) => "The storage carries the load.",
-        (WorldKind::Real, RunOutcome::Fail) => "The storage does not carry the load.",
-        (WorldKind::Real, RunOutcome::Incomplete) => "The test is not complete: nothing is proved.",
-        (WorldKind::Simulated, RunOutcome::Pass) => {
-            "The storage should carry the load: predicted, not tested."
-        }
-        (WorldKind::Simulated, RunOutcome::Fail) => {
-            "The storage should not carry the load: predicted, not tested."
-        }
-        (WorldKind::Simulated, RunOutcome::Incomplete) => {
-            "The simulation is not complete: nothing is predicted."
-        }
-    }
-    .to_owned()
-}
-
-/// The limits that were broken, a sentence per test and rule.
-pub fn failures(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
-    let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
-    let mut sentences = Vec::new();
-    for (name, verdicts) in named.chain([("The run", run_verdicts)]) {
-        let mut told: Vec<&str> = Vec::new();
-        for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail) {
-            if !told.contains(&verdict.rule.as_str()) {
-                told.push(&verdict.rule);
-                sentences.push(failure(name, &verdict.rule, verdicts));
-            }
-        }
-    }
-    sentences
-}
-
-/// The rules that could not be judged, a sentence each.
-pub fn unproved(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
-    let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
-    let rows = named.chain([("The run", run_verdicts)]).flat_map(|(name, verdicts)| {
-        verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved).map(move |row| (name, row))
-    });
-    rows.map(|(name, row)| format!("{name}: “{}” is not proved.", row.text)).collect()
-}
-
-fn failure(test: &str, rule: &str, verdicts: &[VerdictRow]) -> String {
-    let judged: Vec<_> = verdicts.iter().filter(|verdict| verdict.rule == rule).collect();
-    let failed: Vec<_> = judged.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
-    let distance = |verdict: &VerdictRow| match (verdict.measured, verdict.limit) {
-        (Some(measured), Some(limit)) => (measured - limit).abs(),
-        _ => f64::INFINITY,
-    };
-    let Some(worst) = failed.iter().max_by(|a, b| distance(a).total_cmp(&distance(b))) else {
-        return String::new();
-    };
-    let unit = if worst.unit == "1/s" { " per second" } else { &format!(" {}", worst.unit) };
-    let measured = match (worst.measured, worst.limit) {
-        (Some(measured), Some(limit)) => {
-            format!("{}{unit} against a limit of {}", significant(measured), significant(limit))
-        }
-        (Some(measured), None) => format!("{}{unit}", significant(measured)),
-        (None, _) => "nothing was measured".to_owned(),
-    };
-    let share =
-        if judged.len() > 1 { format!(", in {} of {}", failed.len(), judged.len()) } else { String::new() };
-    format!("{test}: “{}” does not hold: {measured}{share}.", worst.text)
 }
 
 /// What a test that did not read everything says behind the bytes that it read.

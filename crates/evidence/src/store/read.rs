@@ -135,6 +135,11 @@ fn query<T>(
 
 fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
     data.hosts = hosts(db)?;
+    // Files of earlier builds do not say by which rules their runs were started.
+    if db.table_exists(None, "rule")? {
+        data.rules = query(db, "SELECT * FROM rule ORDER BY rowid", rule)?;
+        data.claim = query(db, "SELECT * FROM claim", claim)?.pop();
+    }
     data.environment = query(db, "SELECT * FROM environment ORDER BY rowid", environment)?;
     data.instances = query(db, "SELECT * FROM instance ORDER BY rowid", instance)?;
     data.databases = query(db, "SELECT *, name AS database FROM database ORDER BY rowid", |r| {
@@ -258,6 +263,31 @@ fn run(r: &SqlRow<'_>) -> rusqlite::Result<Run> {
         seed: seed.parse().map_err(|_| damaged(&format!("seed {seed}")))?,
         ended_ms: maybe_int(r, "ended_ms")?,
         ending: maybe_name(r, "ending")?,
+    })
+}
+
+fn rule(r: &SqlRow<'_>) -> rusqlite::Result<Rule> {
+    Ok(Rule {
+        name: get(r, "name")?,
+        unit: get(r, "unit")?,
+        least: get(r, "least")?,
+        most: get(r, "most")?,
+        published_least: get(r, "published_least")?,
+        published_most: get(r, "published_most")?,
+    })
+}
+
+fn claim(r: &SqlRow<'_>) -> rusqlite::Result<Claim> {
+    let names = |column| {
+        let text: String = get(r, column)?;
+        serde_json::from_str(&text).map_err(|error| damaged(&error.to_string()))
+    };
+    Ok(Claim {
+        mailboxes: get(r, "mailboxes")?,
+        iops_per_server: get(r, "iops_per_server")?,
+        failure: get(r, "failure")?,
+        hosts: names("hosts")?,
+        tests: names("tests")?,
     })
 }
 

@@ -4,6 +4,14 @@ CREATE TABLE run (
     tool_version TEXT NOT NULL, world TEXT NOT NULL, world_detail TEXT NOT NULL, seed TEXT NOT NULL,
     ended_ms INTEGER, ending TEXT
 );
+CREATE TABLE rule (
+    name TEXT NOT NULL PRIMARY KEY, world TEXT NOT NULL, unit TEXT NOT NULL, least REAL, most REAL,
+    published_least REAL, published_most REAL
+);
+CREATE TABLE claim (
+    id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), world TEXT NOT NULL, mailboxes REAL, iops_per_server REAL,
+    failure TEXT, hosts TEXT NOT NULL, tests TEXT NOT NULL
+);
 CREATE TABLE host (name TEXT NOT NULL PRIMARY KEY, world TEXT NOT NULL, description TEXT NOT NULL);
 CREATE TABLE environment (
     host TEXT NOT NULL, world TEXT NOT NULL, area TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL,

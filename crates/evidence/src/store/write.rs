@@ -185,6 +185,14 @@ impl Writer {
         let world = &self.world;
         match row {
             Row::Run(r) => self.insert_run(r),
+            Row::Rule(r) => self.execute(
+                "INSERT OR REPLACE INTO rule VALUES (?, ?, ?, ?, ?, ?, ?)",
+                &[&r.name, world, &r.unit, &r.least, &r.most, &r.published_least, &r.published_most],
+            ),
+            Row::Claim(r) => self.execute(
+                "INSERT OR REPLACE INTO claim VALUES (1, ?, ?, ?, ?, ?, ?)",
+                &[world, &r.mailboxes, &r.iops_per_server, &r.failure, &json(&r.hosts), &json(&r.tests)],
+            ),
             Row::Host(r) => self
                 .execute("INSERT OR REPLACE INTO host VALUES (?, ?, ?)", &[&r.name, world, &r.description]),
             Row::Environment(r) => self.execute(
@@ -395,6 +403,11 @@ fn has_nan(row: &Row) -> bool {
         Row::TuningStep(r) => {
             [r.iops, r.read_latency_ms, r.log_write_latency_ms].iter().any(|x| !x.is_finite())
         }
+        Row::Rule(r) => [r.least, r.most, r.published_least, r.published_most]
+            .into_iter()
+            .flatten()
+            .any(|x| !x.is_finite()),
+        Row::Claim(r) => [r.mailboxes, r.iops_per_server].into_iter().flatten().any(|x| !x.is_finite()),
         Row::Verdict(r) => [r.measured, r.limit].into_iter().flatten().any(|x| !x.is_finite()),
         _ => false,
     }

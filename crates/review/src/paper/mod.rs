@@ -123,6 +123,9 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 fn overview(subject: &Subject<'_>) -> Section {
     let plan = subject.plan;
     let mut section = Section::new("Overview");
+    for report in subject.runs {
+        section.text(format!("{} (run {})", report.verdict.headline, report.run.id));
+    }
     section.text(format!(
         "This paper describes a storage solution for {} of Exchange {}, in {} of {} with {} each, on {}. It was {} on {}.",
         counted(plan.mailboxes, "mailbox", "mailboxes"),

@@ -1,0 +1,179 @@
+//! The rules that a run is graded by, fixed before it starts: the published ones, or those of `[qualification]`.
+
+use std::collections::BTreeSet;
+
+use results::grade::{CONDITIONS, TESTS};
+use results::{Claim, Row, Rule};
+use solution::{Generation, Mix, Solution, TestKind};
+
+use crate::failure::Failure;
+
+/// Figures per batch, which depend on the mix of the load.
+const SHAPE: [&str; 4] =
+    ["reads_per_batch", "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch"];
+
+/// The rows of the rules, and of what the run sets out to show.
+pub fn rows(solution: &Solution) -> Result<Vec<Row>, Failure> {
+    let own = solution.qualification()?;
+    let hosts: Vec<String> = solution.hosts_under_test()?.into_iter().map(|host| host.name).collect();
+    let tests: Vec<String> = match &own.tests {
+        Some(kinds) => kinds.iter().map(|kind: &TestKind| kind.name().to_owned()).collect(),
+        None => TESTS.map(str::to_owned).to_vec(),
+    };
+    let has_reference = has_published_mix(solution)?;
+    let mut rows = Vec::new();
+    for condition in &CONDITIONS {
+        let mut rule = Rule::published(condition);
+        if SHAPE.contains(&condition.name) && !has_reference {
+            rule = Rule { least: None, most: None, published_least: None, published_most: None, ..rule };
+        }
+        if condition.name == "tests" {
+            let both: BTreeSet<&str> = tests.iter().map(String::as_str).chain(TESTS).collect();
+            rule.least = Some(tests.iter().collect::<BTreeSet<_>>().len() as f64);
+            rule.published_least = Some(both.len() as f64);
+        }
+        if let Some((_, least, most)) = own.ranges().into_iter().find(|(name, ..)| *name == condition.name) {
+            (rule.least, rule.most) = (least, most);
+        }
+        rows.push(rule.into());
+    }
+    // Without a profile, or where the planner cannot size the solution, its stated target is all there is.
+    let planned = solution.file.profile.as_ref().and_then(|_| plan::plan(solution, &[]).ok());
+    rows.push(
+        Claim {
+            mailboxes: planned.as_ref().map(|plan| plan.mailboxes as f64),
+            iops_per_server: planned.as_ref().map(|plan| plan.targets.target_iops),
+            failure: planned.map(|plan| plan.targets.target_case),
+            hosts,
+            tests,
+        }
+        .into(),
+    );
+    Ok(rows)
+}
+
+/// Whether published tests used the mix of this load: those of the generations from 2010 did.
+fn has_published_mix(solution: &Solution) -> Result<bool, Failure> {
+    let Some(host) = solution.hosts_under_test()?.into_iter().next() else { return Ok(false) };
+    Ok(solution.deployment(Some(&host.name))?.load.mix == Mix::of(Generation::E2016))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = r#"
+[solution]
+name = "Small"
+schema = 1
+
+[[host]]
+name = "a{n}"
+count = 2
+
+[[volume]]
+name = "V"
+path = "/v"
+
+[[instance]]
+name = "DB"
+
+[sizing]
+database_mib = 64
+"#;
+
+    fn rules(more: &str) -> (Vec<Rule>, Claim) {
+        let solution = Solution::parse(&format!("{SMALL}{more}"), "small.toml").expect("it is valid");
+        let (mut rules, mut claim) = (Vec::new(), Claim::default());
+        for row in rows(&solution).unwrap_or_else(|failure| panic!("{failure}")) {
+            match row {
+                Row::Rule(row) => rules.push(row),
+                Row::Claim(row) => claim = row,
+                other => panic!("{other:?} is no rule"),
+            }
+        }
+        (rules, claim)
+    }
+
+    fn rule<'a>(rules: &'a [Rule], name: &str) -> &'a Rule {
+        rules.iter().find(|rule| rule.name == name).expect("every condition has its rule")
+    }
+
+    #[test]
+    fn a_solution_without_rules_of_its_own_is_held_to_the_published_ones() {
+        let (rules, claim) = rules("");
+        assert_eq!(rules, CONDITIONS.iter().map(Rule::published).collect::<Vec<_>>());
+        assert_eq!((claim.hosts, claim.iops_per_server), (vec!["a1".to_owned(), "a2".to_owned()], None));
+        assert_eq!(claim.tests, TESTS);
+    }
+
+    #[test]
+    fn rules_of_the_solution_take_the_place_of_the_published_ones_and_are_known_as_weaker() {
+        let own = "[qualification]\ntests = [\"performance\"]\nperformance_window_s = 5\n\
+                   reads_per_batch = [1, 40]\ncache_ratio = 500\n";
+        let (rules, claim) = rules(own);
+        assert_eq!(claim.tests, ["performance"]);
+        let weaker: Vec<&str> =
+            rules.iter().filter(|rule| rule.is_weaker()).map(|rule| &*rule.name).collect();
+        assert_eq!(weaker, ["performance_window_s", "reads_per_batch", "tests"], "cache_ratio is stricter");
+        assert!(rule(&rules, "performance_window_s").holds(Some(5.0)));
+        assert!(!rule(&rules, "cache_ratio").holds(Some(499.0)));
+    }
+
+    #[test]
+    fn a_mix_that_nobody_published_has_no_reference_for_its_shape() {
+        for load in [
+            "[load.mix]\ninsert = 10\ndelete = 10\nreplace = 10\nread = 70\nlazy = 50\n",
+            "[profile]\nexchange = \"2003\"\nmailboxes = 10\niops_per_mailbox = 0.5\nmailbox_mb = 10\nquota_mb = 10\n",
+        ] {
+            let (rules, _) = rules(load);
+            for name in SHAPE {
+                assert!(!rule(&rules, name).holds(Some(28.0)), "{name}: there is nothing to hold it against");
+            }
+        }
+    }
+
+    #[test]
+    fn every_range_of_a_solution_belongs_to_a_condition_that_may_be_adjusted() {
+        let all = solution::Qualification {
+            tests: None,
+            target_met_percent: Some(1.0),
+            performance_window_s: Some(1.0),
+            stress_window_s: Some(1.0),
+            cache_ratio: Some(1.0),
+            cache_filled_percent: Some(1.0),
+            reads_per_batch: Some([1.0, 2.0]),
+            writes_per_batch: Some([1.0, 2.0]),
+            log_writes_per_batch: Some([1.0, 2.0]),
+            log_file_kib_per_batch: Some([1.0, 2.0]),
+            throughput_change_percent: Some(1.0),
+            write_change_percent: Some(1.0),
+            write_start_percent: Some(1.0),
+            latency_change_percent: Some(1.0),
+        };
+        let named: Vec<&str> = all.ranges().into_iter().map(|(name, ..)| name).chain(["tests"]).collect();
+        for condition in CONDITIONS {
+            assert_eq!(named.contains(&condition.name), condition.adjustable, "{}", condition.name);
+        }
+        for (name, least, most) in all.ranges() {
+            let condition = results::grade::condition(name).expect("the condition exists");
+            assert_eq!(
+                (least.is_some(), most.is_some()),
+                (condition.least.is_some(), condition.most.is_some())
+            );
+        }
+    }
+
+    #[test]
+    fn rules_that_make_no_sense_are_refused_at_their_line() {
+        for (own, why) in
+            [("reads_per_batch = [30, 20]", "above its most"), ("tests = [\"backup\"]", "without a load")]
+        {
+            let text = format!("{SMALL}[qualification]\n{own}\n");
+            let solution = Solution::parse(&text, "small.toml").expect("it is valid TOML");
+            let error = solution.qualification().expect_err(own);
+            assert!(error.message.contains(why), "{own}: {}", error.message);
+            assert_eq!(error.line(), text.lines().count(), "{own}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The judgement of a run as a whole: its grade, the sentence for it, and the reasons.
+
+use results::grade::Counts;
+use results::{Ending, Grade, IoClass, Measure, Outcome, Severity, WorldKind};
+
+use super::conditions;
+use super::model::*;
+use super::text::{bare, counted, duration, number, significant};
+use super::window::{Scope, TestView};
+use crate::run_data::RunData;
+
+pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Overall {
+    let all = || tests.iter().flat_map(|test| &test.verdicts).chain(run_verdicts);
+    let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u64;
+    let counts = Counts {
+        passed: count(Outcome::Pass),
+        failed: count(Outcome::Fail),
+        unproved: count(Outcome::Unproved),
+        open_tests: tests.iter().filter(|test| !test.ended).count() as u64,
+    };
+    let conditions = conditions::rows(data, tests);
+    let grade = Grade::of(counts, data.run.ending, conditions.iter().all(|condition| condition.met));
+    let mut reasons = failures(data, tests, run_verdicts);
+    reasons.extend(unproved(tests, run_verdicts));
+    reasons.extend(unfinished(data, tests, counts));
+    let headline = match grade {
+        Grade::Qualified => qualified(data, tests, &conditions),
+        Grade::Held => held(tests, &conditions),
+        Grade::Failed => reasons.first().cloned().unwrap_or_default(),
+        Grade::Incomplete => incomplete(counts),
+    };
+    let headline = match data.run.world {
+        WorldKind::Real => headline,
+        WorldKind::Simulated => format!("Predicted, not tested: {headline}"),
+    };
+    if matches!(grade, Grade::Qualified | Grade::Held) {
+        let Counts { passed, .. } = counts;
+        let tests = counted(tests.len() as u64, "test");
+        reasons.push(format!("{tests} carried out, {passed} of {passed} limits kept."));
+        reasons.extend(conditions.iter().filter(|row| !row.met).map(missing));
+        reasons.extend(conditions.iter().filter(|row| row.met && row.weaker).map(weaker));
+    }
+    let doubts = data.environment.iter().filter(|row| row.severity != Severity::Info).count() as u64;
+    if doubts > 0 {
+        reasons.push(format!("{} about the environment: see “Environment”.", counted(doubts, "warning")));
+    }
+    let (passed, failed) = (counts.passed as u32, counts.failed as u32);
+    Overall { grade, outcome: grade.into(), headline, reasons, conditions, passed, failed }
+}
+
+/// A condition that is not met, with the remedy.
+fn missing(row: &ConditionRow) -> String {
+    format!("Missing: {}. Remedy: {}.", row.note, row.remedy)
+}
+
+/// A rule of the solution that lets more pass than the published one.
+fn weaker(row: &ConditionRow) -> String {
+    let bounds = |least: Option<f64>, most: Option<f64>| match (least, most) {
+        (Some(least), Some(most)) => format!("{} to {}", bare(least), bare(most)),
+        (Some(least), None) => format!("at least {}", bare(least)),
+        (None, Some(most)) => format!("at most {}", bare(most)),
+        (None, None) => "none".to_owned(),
+    };
+    let own = bounds(row.least, row.most);
+    let published = bounds(row.published_least, row.published_most);
+    format!("Own rule: {}: {own} {} (published: {published}).", row.text, row.unit)
+}
+
+fn qualified(data: &RunData, tests: &[TestReport], conditions: &[ConditionRow]) -> String {
+    let claim = data.claim.as_ref();
+    let figure = |iops: f64| format!("{} transactional I/O per second and server", number(iops, 2));
+    let plan = claim.and_then(|claim| Some((claim.mailboxes?, claim.iops_per_server?)));
+    let carries = match plan {
+        Some((mailboxes, iops)) => format!("carries {} mailboxes ({})", number(mailboxes, 0), figure(iops)),
+        None => {
+            let servers = claim.map_or(1, |claim| claim.hosts.len()).max(1) as f64;
+            let targets = tests.iter().filter(|test| conditions::is_load(test));
+            let targets = targets.filter_map(|test| data.tests.get(&test.ordinal)?.target_iops);
+            let target = targets.reduce(f64::min).unwrap_or(0.0);
+            format!("carries the stated load of {}", figure(target / servers))
+        }
+    };
+    let failure = claim.and_then(|claim| claim.failure.as_deref());
+    let case = failure.map_or(String::new(), |lost| format!(" with {lost} lost"));
+    match conditions.iter().any(|row| row.weaker) {
+        false => format!("The storage {carries}{case}."),
+        true => format!("By its own rules, the storage {carries}{case}."),
+    }
+}
+
+fn held(tests: &[TestReport], conditions: &[ConditionRow]) -> String {
+    let loads = tests.iter().filter(|test| conditions::is_load(test));
+    let iops = loads.filter_map(|test| Some(test.throughput?.transactional_iops)).reduce(f64::min);
+    let Some(iops) = iops else {
+        return "No limit was broken, but no load test took place: nothing is known of the storage under load."
+            .to_owned();
+    };
+    let iops = if iops < 100.0 { significant(iops) } else { number(iops, 0) };
+    let is_met = |name: &str| conditions.iter().any(|row| row.name == name && row.met);
+    let target = match (is_met("target_set_percent"), is_met("target_met_percent")) {
+        (false, _) => "no target was set",
+        (true, true) => "the target was reached, but this is no qualification",
+        (true, false) => "the target was not reached",
+    };
+    format!("Latency limits held at {iops} transactional I/O per second; {target}.")
+}
+
+fn incomplete(counts: Counts) -> String {
+    let seen = match counts.passed {
+        0 => "no limit was judged",
+        _ => &format!("until then {} of {} limits were kept", counts.passed, counts.passed + counts.unproved),
+    };
+    format!("The run is not complete: nothing is proved; {seen}.")
+}
+
+/// Why the programme was not carried out to its end, a sentence each.
+fn unfinished(data: &RunData, tests: &[TestReport], counts: Counts) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let until = duration(data.last_ms() as f64 / 1e3);
+    match data.run.ending {
+        Some(Ending::Completed) => {}
+        Some(Ending::Interrupted) => reasons.push(format!("The run was interrupted after {until}.")),
+        Some(Ending::Aborted) => {
+            reasons.push(format!("The run could not go on after {until}: see “Events”."))
+        }
+        None => reasons.push(format!("The run did not end by itself; what is known ends after {until}.")),
+    }
+    reasons.extend(tests.iter().filter(|test| !test.ended).map(|test| format!("{} did not end.", test.name)));
+    if counts.passed + counts.failed == 0 {
+        reasons.push("Nothing was judged.".to_owned());
+    }
+    reasons
+}
+
+/// The limits that were broken, a sentence per test and rule, in the order of the tests.
+fn failures(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
+    let named = tests.iter().map(|test| (Some(test), test.verdicts.as_slice()));
+    let mut sentences = Vec::new();
+    for (test, verdicts) in named.chain([(None, run_verdicts)]) {
+        let mut told: Vec<&str> = Vec::new();
+        for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail) {
+            if !told.contains(&verdict.rule.as_str()) {
+                told.push(&verdict.rule);
+                sentences.push(failure(data, test, &verdict.rule, verdicts));
+            }
+        }
+    }
+    sentences
+}
+
+/// The rules that could not be judged, a sentence each.
+fn unproved(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
+    let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
+    let rows = named.chain([("The run", run_verdicts)]).flat_map(|(name, verdicts)| {
+        verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved).map(move |row| (name, row))
+    });
+    rows.map(|(name, row)| format!("{name}: “{}” is not proved.", row.text)).collect()
+}
+
+fn failure(data: &RunData, test: Option<&TestReport>, rule: &str, verdicts: &[VerdictRow]) -> String {
+    let judged: Vec<_> = verdicts.iter().filter(|verdict| verdict.rule == rule).collect();
+    let failed: Vec<_> = judged.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
+    let distance = |verdict: &VerdictRow| match (verdict.measured, verdict.limit) {
+        (Some(measured), Some(limit)) => (measured - limit).abs(),
+        _ => f64::INFINITY,
+    };
+    let Some(worst) = failed.iter().max_by(|a, b| distance(a).total_cmp(&distance(b))) else {
+        return String::new();
+    };
+    let unit = if worst.unit == "1/s" { " per second" } else { &format!(" {}", worst.unit) };
+    let measured = match (worst.measured, worst.limit) {
+        (Some(measured), Some(limit)) => {
+            format!("{}{unit} against a limit of {}", significant(measured), significant(limit))
+        }
+        (Some(measured), None) => format!("{}{unit}", significant(measured)),
+        (None, _) => "nothing was measured".to_owned(),
+    };
+    let share =
+        if judged.len() > 1 { format!(", in {} of {}", failed.len(), judged.len()) } else { String::new() };
+    let since = test.and_then(|test| first_broken_s(data, test, worst));
+    let since = since.map_or(String::new(), |s| format!(", first {} into the window", duration(s)));
+    let name = test.map_or("The run", |test| test.name.as_str());
+    format!("{name}: “{}” does not hold: {measured} on {}{since}{share}.", worst.text, place(worst))
+}
+
+fn place(verdict: &VerdictRow) -> String {
+    let origin = &verdict.origin;
+    let parts = [Some(&origin.host), origin.instance.as_ref(), origin.database.as_ref()];
+    parts.into_iter().flatten().cloned().collect::<Vec<_>>().join("/")
+}
+
+/// When the first sample broke a limit of latency, in seconds from the start of the window.
+fn first_broken_s(data: &RunData, test: &TestReport, verdict: &VerdictRow) -> Option<f64> {
+    let measure: Measure = match verdict.rule.as_str() {
+        "read_latency_avg" | "read_latency_max" => IoClass::TransactionalRead.into(),
+        "log_write_latency_avg" | "log_write_latency_max" => IoClass::LogWrite.into(),
+        _ => return None,
+    };
+    let (limit, origin) = (verdict.limit?, &verdict.origin);
+    let view = TestView::new(data, data.tests.get(&test.ordinal)?);
+    let scope = match (&origin.instance, &origin.database) {
+        (Some(_), Some(_)) => Scope::Database(origin),
+        (Some(instance), None) => Scope::Instance(&origin.host, instance),
+        _ => Scope::Host(&origin.host),
+    };
+    let samples = view.sample_totals(scope, &[measure]);
+    let first = samples.iter().position(|sample| sample.latency_ms().is_some_and(|ms| ms > limit))?;
+    Some(view.samples[first].saturating_sub(view.span.start_ms) as f64 / 1e3)
+}

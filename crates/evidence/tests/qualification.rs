@@ -1,0 +1,575 @@
+//! What a run has to be for the grade `qualified`: one honest run, and the many ways to be worth less.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+use evidence::report::ConditionRow;
+use evidence::{Report, RunData};
+use results::grade::{CONDITIONS, TESTS};
+use results::*;
+
+const HOST: &str = "mbx1";
+const SAMPLE_MS: u64 = 300_000;
+const PAGES: u64 = 4_000_000;
+const CACHE: u64 = 64 << 20;
+
+/// The rows of a made-up run at the published lengths: two databases, each with its own log.
+struct Honest {
+    rows: Vec<Row>,
+    now_ms: u64,
+    ordinal: u32,
+}
+
+fn names() -> [(Origin, Origin); 2] {
+    ["DB1", "DB2"].map(|name| (Origin::instance(HOST, name), Origin::database(HOST, name, name)))
+}
+
+fn tally(count: u64, bytes: u64, latency_ms: f64) -> Tally {
+    let latency_ns_sum = (count as f64 * latency_ms * 1e6) as u64;
+    Tally { count, bytes: count * bytes, latency_ns_sum, latency_ns_max: (latency_ms * 4e6) as u64 }
+}
+
+impl Honest {
+    fn add(&mut self, row: impl Into<Row>) {
+        self.rows.push(row.into());
+    }
+
+    fn run(world: WorldKind) -> RunData {
+        let mut run = Run {
+            id: "run".into(),
+            solution: "Honest".into(),
+            solution_text: String::new(),
+            started_unix_ms: 1_795_240_800_000,
+            tool_version: "0.1.0".into(),
+            world,
+            world_detail: "io_uring, direct (O_DIRECT)".into(),
+            seed: 1,
+            ended_ms: None,
+            ending: None,
+        };
+        let mut honest = Honest { rows: vec![run.clone().into()], now_ms: 0, ordinal: 0 };
+        honest.set_up();
+        honest.plain("init");
+        honest.load("performance", 7_200);
+        honest.checksum();
+        honest.load("stress", 86_400);
+        honest.checksum();
+        honest.plain("backup");
+        honest.plain("log_generation");
+        honest.log_checksum();
+        honest.plain("soft_recovery");
+        (run.ended_ms, run.ending) = (Some(honest.now_ms), Some(Ending::Completed));
+        honest.add(run);
+        RunData::from_rows(honest.rows).expect("there is a run among the rows")
+    }
+
+    fn set_up(&mut self) {
+        CONDITIONS.iter().for_each(|condition| self.add(Rule::published(condition)));
+        self.add(Claim {
+            mailboxes: Some(15_000.0),
+            iops_per_server: Some(90.0),
+            failure: Some("Site A".into()),
+            hosts: vec![HOST.into()],
+            tests: TESTS.map(str::to_owned).to_vec(),
+        });
+        self.add(Host { name: HOST.into(), description: String::new() });
+        self.add(Volume { host: HOST.into(), name: "V1".into(), path: "/srv/v1".into() });
+        self.environment("Volume V1", "File system", "ext4 on /srv", Severity::Info);
+        for (log, database) in names() {
+            self.add(Instance {
+                host: HOST.into(),
+                name: log.instance.clone().unwrap_or_default(),
+                log_path: "/srv/v1/log".into(),
+                log_file_bytes: 1 << 20,
+                cache_min_bytes: CACHE,
+                cache_max_bytes: CACHE,
+            });
+            self.add(Database { origin: database, path: "/srv/v1/db.edb".into(), page_bytes: 32_768 });
+        }
+    }
+
+    fn environment(&mut self, area: &str, name: &str, value: &str, severity: Severity) {
+        let (host, note) = (HOST.to_owned(), String::new());
+        self.add(Environment {
+            host,
+            area: area.into(),
+            name: name.into(),
+            value: value.into(),
+            severity,
+            note,
+        });
+    }
+
+    fn begin(&mut self, kind: &str) -> Test {
+        self.ordinal += 1;
+        for (_, origin) in names() {
+            let bytes = PAGES * 32_768;
+            self.add(DatabaseSize {
+                test: self.ordinal,
+                origin,
+                bytes_before: bytes,
+                bytes_after: Some(bytes),
+            });
+        }
+        Test {
+            ordinal: self.ordinal,
+            kind: kind.into(),
+            name: format!("{kind} {}", self.ordinal),
+            started_ms: self.now_ms,
+            ended_ms: None,
+            window_start_ms: None,
+            window_end_ms: None,
+            window_planned_ms: None,
+            sample_ms: SAMPLE_MS,
+            sessions: None,
+            target_iops: None,
+            target_batches_per_s: None,
+            iops_per_mailbox: None,
+            copies: 1,
+            parameters: Vec::new(),
+            limits: Vec::new(),
+        }
+    }
+
+    fn end(&mut self, test: Test) {
+        self.now_ms += 1_000;
+        self.add(Test { ended_ms: Some(self.now_ms), ..test });
+    }
+
+    fn plain(&mut self, kind: &str) {
+        let test = self.begin(kind);
+        self.end(test);
+    }
+
+    fn load(&mut self, kind: &str, seconds: u64) {
+        let mut test = self.begin(kind);
+        let ordinal = test.ordinal;
+        test.target_iops = Some(90.0);
+        self.now_ms += SAMPLE_MS;
+        self.levels(ordinal, self.now_ms - SAMPLE_MS);
+        test.window_start_ms = Some(self.now_ms);
+        for _ in 0..seconds * 1_000 / SAMPLE_MS {
+            let (t, span) = (self.now_ms, SAMPLE_MS);
+            for (log, database) in names() {
+                let mut sample = |origin: &Origin, measure: Measure, tally| {
+                    self.rows.push(Sample::new(ordinal, origin.clone(), measure, t, span, tally).into());
+                };
+                sample(&database, Measure::Batch, tally(330, 0, 500.0));
+                sample(&database, IoClass::TransactionalRead.into(), tally(330 * 282 / 10, 32_768, 14.0));
+                sample(&database, IoClass::TransactionalWrite.into(), tally(330 * 13, 32_768, 7.0));
+                sample(&log, IoClass::LogWrite.into(), tally(330 * 307 / 100, 20_480, 2.5));
+                let counter = Counter::LogGenerations;
+                let row = CounterSample {
+                    test: ordinal,
+                    origin: log,
+                    counter,
+                    t_ms: t,
+                    interval_ms: span,
+                    value: 10,
+                };
+                self.add(row);
+            }
+            self.levels(ordinal, t);
+            self.now_ms += SAMPLE_MS;
+        }
+        test.window_end_ms = Some(self.now_ms);
+        for (rule, limit) in [("read_latency_avg", 20.0), ("log_write_latency_avg", 10.0)] {
+            self.judge(ordinal, rule, 9.0, limit);
+        }
+        self.end(test);
+    }
+
+    /// Caches are filled to 95 % at the end of the interval that begins at `t_ms`.
+    fn levels(&mut self, test: u32, t_ms: u64) {
+        for (origin, _) in names() {
+            let (counter, interval_ms) = (Counter::CacheBytes, SAMPLE_MS);
+            self.add(CounterSample { test, origin, counter, t_ms, interval_ms, value: CACHE / 100 * 95 });
+        }
+    }
+
+    fn judge(&mut self, test: u32, rule: &str, measured: f64, limit: f64) {
+        for (log, database) in names() {
+            self.add(Verdict {
+                test: Some(test),
+                origin: if rule.starts_with("log") { log } else { database },
+                rule: rule.into(),
+                text: format!("{rule} stays at or below {limit}"),
+                measured: Some(measured),
+                limit: Some(limit),
+                comparison: Comparison::AtMost,
+                unit: "ms".into(),
+                outcome: Outcome::Pass,
+            });
+        }
+    }
+
+    fn checksum(&mut self) {
+        let test = self.begin("database_checksum");
+        for (_, origin) in names() {
+            self.found(test.ordinal, origin, 0, PAGES);
+        }
+        self.judge(test.ordinal, "bad_pages", 0.0, 0.0);
+        self.end(test);
+    }
+
+    fn log_checksum(&mut self) {
+        let test = self.begin("log_checksum");
+        for (origin, _) in names() {
+            self.found(test.ordinal, origin, 500, 128_000);
+        }
+        self.end(test);
+    }
+
+    fn found(&mut self, test: u32, origin: Origin, files: u64, pages: u64) {
+        self.add(Checksum {
+            test,
+            origin,
+            files,
+            pages,
+            uninitialised_pages: 0,
+            bad_pages: 0,
+            correctable_pages: 0,
+            wrong_number_pages: 0,
+            bytes: pages * 32_768,
+            bytes_expected: Some(pages * 32_768),
+            elapsed_ms: 1_000,
+        });
+    }
+}
+
+const PERFORMANCE: u32 = 2;
+const FIRST_CHECKSUM: u32 = 3;
+const STRESS: u32 = 4;
+const LAST_CHECKSUM: u32 = 5;
+
+fn test(data: &mut RunData, ordinal: u32) -> &mut Test {
+    data.tests.get_mut(&ordinal).expect("the test is there")
+}
+
+/// Takes every row of a test out.
+fn without(data: &mut RunData, ordinal: u32) {
+    data.tests.remove(&ordinal);
+    data.series.retain(|key, _| key.0 != ordinal);
+    data.counters.retain(|key, _| key.0 != ordinal);
+    data.checksums.retain(|row| row.test != ordinal);
+    data.verdicts.retain(|row| row.test != Some(ordinal));
+    data.sizes.retain(|row| row.test != ordinal);
+}
+
+fn without_kind(data: &mut RunData, kind: &str) {
+    let of_kind: Vec<u32> =
+        data.tests.values().filter(|test| test.kind == kind).map(|test| test.ordinal).collect();
+    of_kind.into_iter().for_each(|ordinal| without(data, ordinal));
+}
+
+/// Changes each sample of a measure in a test; `phase` runs from 0 to 1 over the window.
+fn change(data: &mut RunData, ordinal: u32, measure: impl Into<Measure>, with: impl Fn(f64, Tally) -> Tally) {
+    let measure = measure.into();
+    let (start, end) = (test(data, ordinal).window_start_ms, test(data, ordinal).window_end_ms);
+    let (start, end) = (start.expect("a load") as f64, end.expect("a load") as f64);
+    for (_, points) in data.series.iter_mut().filter(|(key, _)| key.0 == ordinal && key.2 == measure) {
+        for point in points {
+            point.tally = with((point.t_ms as f64 - start) / (end - start), point.tally);
+        }
+    }
+}
+
+fn scaled(tally: Tally, count: f64, latency: f64) -> Tally {
+    Tally {
+        count: (tally.count as f64 * count) as u64,
+        bytes: (tally.bytes as f64 * count) as u64,
+        latency_ns_sum: (tally.latency_ns_sum as f64 * count * latency) as u64,
+        ..tally
+    }
+}
+
+fn counter(data: &mut RunData, counter: Counter, value: u64) {
+    let of_it = data.counters.iter_mut().filter(|(key, _)| key.2 == counter);
+    of_it.for_each(|(_, points)| points.iter_mut().for_each(|point| point.value = value));
+}
+
+const READ: IoClass = IoClass::TransactionalRead;
+const WRITE: IoClass = IoClass::TransactionalWrite;
+
+/// What makes the run worthless, and the condition that says so.
+type Spoiled = (&'static str, &'static str, fn(&mut RunData));
+
+const HELD: [Spoiled; 40] = [
+    ("performance is short", "performance_window_s", |data| {
+        let row = test(data, PERFORMANCE);
+        row.window_end_ms = row.window_start_ms.map(|start| start + 1_200_000);
+    }),
+    ("stress is short", "stress_window_s", |data| {
+        let row = test(data, STRESS);
+        row.window_end_ms = row.window_start_ms.map(|start| start + 7_200_000);
+    }),
+    ("the caches are cold", "cache_filled_percent", |data| {
+        counter(data, Counter::CacheBytes, CACHE / 100 * 54)
+    }),
+    ("the fill of the caches is not known", "cache_filled_percent", |data| {
+        data.counters.retain(|key, _| key.2 != Counter::CacheBytes);
+    }),
+    ("the databases fit into 1/21", "cache_ratio", |data| {
+        data.sizes.iter_mut().for_each(|size| size.bytes_before = 21 * CACHE);
+    }),
+    ("the sizes are not known", "cache_ratio", |data| data.sizes.clear()),
+    ("no target", "target_set_percent", |data| {
+        data.tests.values_mut().for_each(|test| test.target_iops = None);
+    }),
+    ("a target for one test only", "target_set_percent", |data| test(data, STRESS).target_iops = None),
+    ("the target is half of the plan's", "worst_failure_percent", |data| {
+        data.tests
+            .values_mut()
+            .for_each(|test| test.target_iops = test.target_iops.map(|target| target / 2.0));
+    }),
+    ("the target is missed within a tolerance", "target_met_percent", |data| {
+        data.tests
+            .values_mut()
+            .for_each(|test| test.target_iops = test.target_iops.map(|target| target * 1.05));
+    }),
+    ("a checksum read 12.8 % of the pages", "coverage_percent", |data| {
+        let row = data.checksums.iter_mut().find(|row| row.test == FIRST_CHECKSUM).expect("it is there");
+        row.bytes = PAGES * 32_768 / 1_000 * 128;
+    }),
+    ("a checksum missed 1 % of the pages", "coverage_percent", |data| {
+        let row = data.checksums.iter_mut().rfind(|row| row.test == LAST_CHECKSUM).expect("it is there");
+        row.bytes = PAGES * 32_768 / 100 * 99;
+    }),
+    ("no checksum after the last load", "verified_percent", |data| without(data, LAST_CHECKSUM)),
+    ("a checksum of one database", "verified_percent", |data| {
+        data.checksums
+            .retain(|row| row.test != LAST_CHECKSUM || row.origin.database.as_deref() == Some("DB1"));
+    }),
+    ("no load", "load_tests", |data| {
+        without(data, PERFORMANCE);
+        without(data, STRESS);
+    }),
+    ("tests of load that loaded nothing", "load_tests", |data| data.series.clear()),
+    ("no stress", "tests", |data| without(data, STRESS)),
+    ("no performance", "tests", |data| without(data, PERFORMANCE)),
+    ("no backup", "tests", |data| without_kind(data, "backup")),
+    ("no soft recovery", "tests", |data| without_kind(data, "soft_recovery")),
+    ("no log checksum", "tests", |data| without_kind(data, "log_checksum")),
+    ("no closed log was there", "logs_verified_percent", |data| {
+        data.checksums.iter_mut().for_each(|row| row.files = 0);
+    }),
+    ("the logs of one instance", "logs_verified_percent", |data| {
+        data.checksums.retain(|row| row.files == 0 || row.origin.instance.as_deref() == Some("DB2"));
+    }),
+    ("the load fades", "throughput_change_percent", |data| {
+        for class in [READ, WRITE] {
+            change(data, STRESS, class, |phase, io| scaled(io, if phase < 0.75 { 1.1 } else { 0.9 }, 1.0));
+        }
+    }),
+    ("throttled in the middle", "throughput_change_percent", |data| {
+        for class in [READ, WRITE] {
+            change(data, PERFORMANCE, class, |phase, io| {
+                scaled(io, if (0.5..0.75).contains(&phase) { 0.5 } else { 1.2 }, 1.0)
+            });
+        }
+    }),
+    ("writes climb", "write_change_percent", |data| {
+        change(data, PERFORMANCE, WRITE, |phase, io| scaled(io, 0.7 + 0.6 * phase, 1.0));
+    }),
+    ("no writes in the first sample", "write_start_percent", |data| {
+        change(data, STRESS, WRITE, |phase, io| if phase == 0.0 { Tally::default() } else { io });
+    }),
+    ("read latency climbs from 14.2 to 17.6 ms", "latency_change_percent", |data| {
+        change(data, PERFORMANCE, READ, |phase, io| {
+            scaled(io, 1.0, [14.2, 15.3, 16.5, 17.6][(phase * 4.0) as usize] / 14.0)
+        });
+    }),
+    ("write latency climbs", "latency_change_percent", |data| {
+        change(data, STRESS, WRITE, |phase, io| scaled(io, 1.0, 1.0 + phase));
+    }),
+    ("log latency climbs", "latency_change_percent", |data| {
+        change(data, STRESS, IoClass::LogWrite, |phase, io| scaled(io, 1.0, 1.0 + phase));
+    }),
+    ("reads come from the cache", "reads_per_batch", |data| {
+        change(data, STRESS, READ, |_, io| scaled(io, 0.33, 1.0));
+    }),
+    ("writes are merged", "writes_per_batch", |data| {
+        change(data, STRESS, WRITE, |_, io| scaled(io, 0.6, 1.0));
+    }),
+    ("commits are not durable", "log_writes_per_batch", |data| {
+        change(data, STRESS, IoClass::LogWrite, |_, io| scaled(io, 0.1, 1.0));
+    }),
+    ("hardly any log", "log_file_kib_per_batch", |data| counter(data, Counter::LogGenerations, 1)),
+    ("one host of three", "hosts_percent", |data| {
+        let claim = data.claim.as_mut().expect("a claim");
+        claim.hosts.extend(["mbx2".to_owned(), "mbx3".to_owned()]);
+    }),
+    ("a scheduled fault excuses a limit", "excused_limits", |data| {
+        let verdict = data.verdicts.first_mut().expect("a verdict");
+        (verdict.measured, verdict.outcome) = (Some(25.0), Outcome::Info);
+    }),
+    ("the kernel noted an error", "errors", |data| {
+        let (host, area, name) = (HOST.to_owned(), "After the tests".to_owned(), "Kernel log".to_owned());
+        let (value, severity, note) = ("1 error".to_owned(), Severity::Error, String::new());
+        data.environment.push(Environment { host, area, name, value, severity, note });
+    }),
+    ("no rules, as in files of earlier builds", "rules_percent", |data| {
+        data.rules.clear();
+        data.claim = None;
+    }),
+    ("a rule was taken out", "rules_percent", |data| drop(data.rules.pop())),
+    ("a mix that nobody published", "reads_per_batch", |data| {
+        let rule = data.rules.iter_mut().find(|rule| rule.name == "reads_per_batch").expect("it is there");
+        *rule = Rule { least: None, most: None, published_least: None, published_most: None, ..rule.clone() };
+    }),
+];
+
+/// Only on real storage.
+const HELD_REAL: [Spoiled; 4] = [
+    ("buffered", "unbuffered_percent", |data| {
+        data.run.world_detail = "polling, buffered (page cache)".into()
+    }),
+    ("imported", "unbuffered_percent", |data| {
+        data.run.world_detail = "imported from Performance.html".into()
+    }),
+    ("in memory", "on_storage_percent", |data| data.environment[0].severity = Severity::Error),
+    ("an unknown file system", "on_storage_percent", |data| data.environment.clear()),
+];
+
+/// Not even held: what is wrong, the grade, and what the reasons say.
+type Worse = (&'static str, Grade, &'static str, fn(&mut RunData));
+
+const WORSE: [Worse; 7] = [
+    ("interrupted", Grade::Incomplete, "was interrupted", |data| data.run.ending = Some(Ending::Interrupted)),
+    ("killed", Grade::Incomplete, "did not end by itself", |data| data.run.ending = None),
+    ("could not go on", Grade::Incomplete, "could not go on", |data| data.run.ending = Some(Ending::Aborted)),
+    ("a test is open", Grade::Incomplete, "did not end", |data| test(data, LAST_CHECKSUM).ended_ms = None),
+    ("nothing was judged", Grade::Incomplete, "Nothing was judged", |data| data.verdicts.clear()),
+    ("a check was cut off", Grade::Incomplete, "is not proved", |data| {
+        data.verdicts.last_mut().expect("a verdict").outcome = Outcome::Unproved;
+    }),
+    ("a limit is broken", Grade::Failed, "on mbx1/DB1/DB1, first 1 h into the window", |data| {
+        change(data, PERFORMANCE, READ, |phase, io| scaled(io, 1.0, if phase < 0.5 { 1.0 } else { 2.5 }));
+        let verdict = data.verdicts.first_mut().expect("a verdict");
+        (verdict.measured, verdict.outcome) = (Some(24.5), Outcome::Fail);
+    }),
+];
+
+fn report(data: &RunData) -> Report {
+    Report::new(data).expect("a report")
+}
+
+fn missing(report: &Report) -> Vec<&ConditionRow> {
+    report.verdict.conditions.iter().filter(|row| !row.met).collect()
+}
+
+#[test]
+fn an_honest_run_is_qualified_and_says_what_the_storage_carries() {
+    let carries = "he storage carries 15,000 mailboxes (90.00 transactional I/O per second and server) with Site A lost.";
+    for (world, begins) in [(WorldKind::Real, "T"), (WorldKind::Simulated, "Predicted, not tested: T")] {
+        let report = report(&Honest::run(world));
+        assert!(missing(&report).is_empty(), "{:#?}", missing(&report));
+        assert_eq!(report.verdict.grade, Grade::Qualified);
+        assert_eq!(report.verdict.headline, format!("{begins}{carries}"));
+        let applying = if world == WorldKind::Real { CONDITIONS.len() } else { CONDITIONS.len() - 2 };
+        assert_eq!(report.verdict.conditions.len(), applying, "every condition was looked at");
+    }
+}
+
+#[test]
+fn no_worthless_run_is_qualified_and_each_says_why() {
+    for world in [WorldKind::Real, WorldKind::Simulated] {
+        let honest = Honest::run(world);
+        let real: &[Spoiled] = if world == WorldKind::Real { &HELD_REAL } else { &[] };
+        for (what, condition, spoil) in HELD.iter().chain(real) {
+            let mut data = honest.clone();
+            spoil(&mut data);
+            let report = report(&data);
+            assert_eq!(report.verdict.grade, Grade::Held, "{what}: {:?}", report.verdict.reasons);
+            let row = missing(&report).into_iter().find(|row| row.name == *condition);
+            let row =
+                row.unwrap_or_else(|| panic!("{what}: {condition} is not met: {:#?}", missing(&report)));
+            let reason = report.verdict.reasons.iter().find(|reason| reason.contains(&row.note));
+            let reason = reason.unwrap_or_else(|| panic!("{what}: {} is among the reasons", row.note));
+            assert!(reason.contains(&row.remedy), "{what}: {reason}");
+            assert!(!report.verdict.headline.contains("carries"), "{what}: {}", report.verdict.headline);
+            let predicted = report.verdict.headline.starts_with("Predicted, not tested");
+            assert_eq!(predicted, world == WorldKind::Simulated, "{what}");
+        }
+        for (what, grade, reason, spoil) in &WORSE {
+            let mut data = honest.clone();
+            spoil(&mut data);
+            let verdict = report(&data).verdict;
+            assert_eq!(verdict.grade, *grade, "{what}");
+            assert!(
+                verdict.reasons.iter().any(|told| told.contains(reason)),
+                "{what}: {:?}",
+                verdict.reasons
+            );
+            assert!(!verdict.headline.contains("carries"), "{what}: {}", verdict.headline);
+        }
+    }
+}
+
+#[test]
+fn a_run_without_a_load_says_nothing_of_the_storage_under_load() {
+    let mut data = Honest::run(WorldKind::Real);
+    without(&mut data, PERFORMANCE);
+    without(&mut data, STRESS);
+    let verdict = report(&data).verdict;
+    assert_eq!(verdict.grade, Grade::Held);
+    assert!(verdict.headline.contains("no load test took place"), "{}", verdict.headline);
+}
+
+#[test]
+fn missing_conditions_are_named_with_figure_requirement_and_remedy() {
+    let mut data = Honest::run(WorldKind::Real);
+    for (_, _, spoil) in HELD.iter().filter(|(what, ..)| {
+        [
+            "performance is short",
+            "the caches are cold",
+            "the databases fit into 1/21",
+            "no target",
+            "reads come from the cache",
+        ]
+        .contains(what)
+    }) {
+        spoil(&mut data);
+    }
+    let verdict = report(&data).verdict;
+    assert!(
+        verdict.headline.ends_with("transactional I/O per second; no target was set."),
+        "{}",
+        verdict.headline
+    );
+    for note in [
+        "no target was set",
+        "performance window 1,200 s of 7,200 s",
+        "database 21 x its cache; 100 x or more behaves like the published runs",
+        "cache filled to 54 % when the window of performance 2 opened",
+        "9.3 reads per batch in stress 4, published 27.6 to 28.8, 10 % more or less passes",
+    ] {
+        assert!(verdict.reasons.iter().any(|reason| reason.contains(note)), "{note}: {:#?}", verdict.reasons);
+    }
+}
+
+#[test]
+fn a_run_by_its_own_rules_says_so_and_lists_where_they_are_weaker() {
+    let mut data = Honest::run(WorldKind::Real);
+    let row = test(&mut data, PERFORMANCE);
+    row.window_end_ms = row.window_start_ms.map(|start| start + 1_200_000);
+    let rule = data.rules.iter_mut().find(|rule| rule.name == "performance_window_s").expect("it is there");
+    rule.least = Some(1_000.0);
+    let verdict = report(&data).verdict;
+    assert_eq!(verdict.grade, Grade::Qualified, "{:?}", verdict.reasons);
+    assert!(verdict.headline.starts_with("By its own rules, the storage carries"), "{}", verdict.headline);
+    let own =
+        "Own rule: measured window of the performance test: at least 1,000 s (published: at least 7,200).";
+    assert!(verdict.reasons.iter().any(|reason| reason == own), "{:?}", verdict.reasons);
+}
+
+#[test]
+fn junit_marks_what_was_not_proved_as_skipped_with_the_reason() {
+    let mut data = Honest::run(WorldKind::Real);
+    data.tests.values_mut().for_each(|test| test.target_iops = None);
+    let xml = report(&data).junit();
+    let case = "<testcase classname=\"qualification\" name=\"target_set_percent\"><skipped message=\"no target was set;";
+    assert!(xml.contains(case), "{xml}");
+    assert!(
+        xml.find("name=\"qualification\"") < xml.find("name=\"performance 2\""),
+        "what is proved comes first"
+    );
+}
