@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use campaign::drill::{Compared, CopySample, Entry, HostJournal, Observed, Said, Site, review};
+use campaign::drill::{
+    ARBITER_NAME, Compared, CopySample, Entry, JournalEnd, JournalHead, Observed, ReadJournal, Said, Site,
+    read_journal, review,
+};
 use copies::{
     ArbiterEvent, Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report, WhyDismounted,
 };
@@ -73,25 +76,63 @@ fn compared() -> Said {
 
 /// The rules that are broken by what the two hosts wrote.
 fn broken(first: Vec<Entry>, second: Vec<Entry>) -> Vec<String> {
-    let failed = reviewed(first, second, &[]).into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
-    failed.map(|verdict| verdict.rule).collect()
+    rules(reviewed(first, second, vec![]), Outcome::Fail)
 }
 
-/// The judgements of what the two hosts and the arbiter wrote.
-fn reviewed(first: Vec<Entry>, second: Vec<Entry>, arbiter: &[Entry]) -> Vec<Verdict> {
+fn rules(verdicts: Vec<Verdict>, outcome: Outcome) -> Vec<String> {
+    verdicts.into_iter().filter(|verdict| verdict.outcome == outcome).map(|verdict| verdict.rule).collect()
+}
+
+fn head(host: &str) -> JournalHead {
+    JournalHead::new("run", host, TEXT)
+}
+
+/// The lines of a whole journal with these entries.
+fn lines(host: &str, entries: Vec<Entry>) -> Vec<Vec<u8>> {
+    let (mut end, first) = JournalEnd::begin(&head(host));
+    let mut lines = vec![first];
+    lines.extend(entries.iter().map(|entry| end.entry(entry)));
+    let entries = end.entries();
+    lines.push(end.entry(&entry(62_000, 0, Said::Ended { entries })));
+    lines
+}
+
+/// The lines of the journal of host number `number`, from 0, whose window opens and closes.
+fn host_lines(number: usize, entries: Vec<Entry>) -> Vec<Vec<u8>> {
+    let failures = [entry(10_000, 0, Said::Fails(0)), entry(30_000, 0, Said::IsOver(0))];
+    let failures = failures.into_iter().filter(|_| number == 0);
+    let mut entries: Vec<Entry> = [entry(0, 0, Said::WindowOpens)]
+        .into_iter()
+        .chain(entries)
+        .chain(failures)
+        .chain([entry(60_000, 0, Said::WindowCloses), entry(61_000, 0, compared())])
+        .collect();
+    // In the order of time, as a host writes it.
+    entries.sort_by_key(|entry| entry.unix_ns);
+    lines(["h1", "h2"][number], entries)
+}
+
+/// The judgements of these journals of the two hosts and of the arbiter.
+fn judged(hosts: [Option<Vec<u8>>; 2], arbiter: Option<Vec<u8>>) -> Vec<Verdict> {
     let solution = Solution::parse(TEXT, "review.toml").expect("it is valid");
     let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
     let drill = test.drill.clone().expect("a drill");
     let site = Rc::new(Site::of(&solution, &test, &drill).expect("it has copies"));
-    let journal = |host, entries: Vec<Entry>| {
-        let opens = [entry(0, 0, Said::WindowOpens)];
-        let entries = opens.into_iter().chain(entries).chain([entry(61_000, 0, compared())]).collect();
-        HostJournal { host, entries }
+    let read = |bytes: Option<Vec<u8>>, host: &str| match bytes {
+        Some(bytes) => read_journal(&bytes, &head(host)),
+        None => ReadJournal::missing(),
     };
-    let hosts = [journal(0, first), journal(1, second)];
-    let reviewed = review(&site, &test, &drill, 1, &hosts, arbiter);
-    assert!(!reviewed.verdicts.is_empty());
-    reviewed.verdicts
+    let [first, second] = hosts;
+    let hosts = vec![read(first, "h1"), read(second, "h2")];
+    review(&site, &test, &drill, 1, hosts, read(arbiter, ARBITER_NAME)).verdicts
+}
+
+/// The judgements of what the two hosts and the arbiter wrote.
+fn reviewed(first: Vec<Entry>, second: Vec<Entry>, arbiter: Vec<Entry>) -> Vec<Verdict> {
+    let hosts = [(0, first), (1, second)].map(|(number, entries)| Some(host_lines(number, entries).concat()));
+    let verdicts = judged(hosts, Some(lines(ARBITER_NAME, arbiter).concat()));
+    assert_eq!(rules(verdicts.clone(), Outcome::Unproved), Vec::<String>::new());
+    verdicts
 }
 
 fn full_copy(host: u16) -> Said {
@@ -128,8 +169,7 @@ fn what_the_arbiter_sees_after_the_hosts_have_ended_counts_for_nothing() {
         let arbiter = [entry(at_ms, 0, Said::Decided { database: 0, event })];
         let first = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 1))];
         let second = vec![entry(20_000, 0, opened(2, 1)), entry(21_000, 0, acknowledged(2, 2))];
-        let failed = reviewed(first, second, &arbiter).into_iter().filter(|v| v.outcome == Outcome::Fail);
-        failed.map(|verdict| verdict.rule).collect::<Vec<_>>()
+        rules(reviewed(first, second, arbiter.into()), Outcome::Fail)
     };
     assert_eq!(dismounted(70_000), Vec::<String>::new());
     assert_eq!(dismounted(50_000), ["drill_dismounted"]);
@@ -147,7 +187,7 @@ fn a_second_that_a_host_did_not_see_the_end_of_takes_no_redundancy_away() {
         let mut second: Vec<Entry> = samples(1, 1, 19, 300).collect();
         second.extend([entry(20_000, 0, opened(2, 1)), entry(21_000, 0, acknowledged(2, 2))]);
         second.extend(samples(1, 21, 94, 300));
-        let verdicts = reviewed(first, second, &[]);
+        let verdicts = reviewed(first, second, vec![]);
         let redundancy = verdicts.into_iter().find(|verdict| verdict.rule == "drill_full_redundancy");
         redundancy.expect("it is stated").measured
     };
@@ -175,12 +215,87 @@ fn what_one_host_wrote_stays_in_its_order_however_wrong_its_clock_may_be() {
     assert_eq!(broken(first, second(4)), ["drill_lost_commits"]);
 }
 
+/// What two hosts write of a drill in which the commit 5 of the first host is lost, or not.
+fn history(found: u32) -> [Vec<Vec<u8>>; 2] {
+    let first = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 5))];
+    let second = vec![entry(20_000, 0, opened(2, found)), entry(21_000, 0, acknowledged(2, 9))];
+    [host_lines(0, first), host_lines(1, second)]
+}
+
+fn arbiter() -> Option<Vec<u8>> {
+    Some(lines(ARBITER_NAME, vec![]).concat())
+}
+
 #[test]
-fn a_drill_whose_window_never_opened_is_not_judged() {
-    let solution = Solution::parse(TEXT, "review.toml").expect("it is valid");
-    let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
-    let drill = test.drill.clone().expect("a drill");
-    let site = Rc::new(Site::of(&solution, &test, &drill).expect("it has copies"));
-    let journal = HostJournal { host: 0, entries: vec![entry(0, 0, opened(1, 0))] };
-    assert_eq!(review(&site, &test, &drill, 1, &[journal], &[]).verdicts, []);
+fn a_drill_without_the_journal_of_a_host_or_of_the_arbiter_proves_nothing() {
+    let whole = || history(5).map(|lines| Some(lines.concat()));
+    assert_eq!(rules(judged(whole(), arbiter()), Outcome::Unproved), Vec::<String>::new());
+    let without = |number: usize| {
+        let mut journals = whole();
+        journals[number] = None;
+        judged(journals, arbiter())
+    };
+    for verdicts in [without(0), without(1), judged(whole(), None), judged([None, None], None)] {
+        assert_eq!(
+            rules(verdicts.clone(), Outcome::Fail),
+            Vec::<String>::new(),
+            "a lost file is no lost commit"
+        );
+        let unproved = verdicts.iter().find(|verdict| verdict.outcome == Outcome::Unproved);
+        let unproved = unproved.expect("something is not proved");
+        assert_eq!(unproved.rule, "drill_journal");
+        assert!(unproved.text.contains("missing"), "{}", unproved.text);
+        let passed = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Pass);
+        let passed: Vec<&str> = passed.map(|verdict| verdict.rule.as_str()).collect();
+        assert!(passed.iter().all(|rule| *rule == "drill_journal" || *rule == "drill_failure_performed"));
+    }
+}
+
+#[test]
+fn no_lost_or_changed_line_makes_a_drill_pass_that_lost_a_commit() {
+    let failed = |journals: [Vec<Vec<u8>>; 2]| {
+        let verdicts = judged(journals.map(|lines| Some(lines.concat())), arbiter());
+        let is_proved = rules(verdicts.clone(), Outcome::Unproved).is_empty();
+        (rules(verdicts, Outcome::Fail).contains(&"drill_lost_commits".to_owned()), is_proved)
+    };
+    assert_eq!(failed(history(4)), (true, true));
+    for host in 0..2 {
+        for line in 0..history(4)[host].len() {
+            let mut missing = history(4);
+            missing[host].remove(line);
+            assert!(!failed(missing).1, "line {line} of host {host} is missing");
+            for at in (0..history(4)[host][line].len()).step_by(7) {
+                let mut changed = history(4);
+                changed[host][line][at] ^= 1;
+                let (lost, is_proved) = failed(changed);
+                assert!(lost || !is_proved, "byte {at} of line {line} of host {host}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_names_what_the_drill_does_not_have_is_refused() {
+    let strange = [
+        Said::Observed(Observed::Opened { database: 99, epoch: Epoch(1), found: BTreeMap::new() }),
+        Said::Compared(vec![Compared { database: 7, changed: 1, digests: None }]),
+        Said::Fails(3),
+    ];
+    for said in strange {
+        let [_, second] = history(5);
+        let first = host_lines(0, vec![entry(100, 0, opened(1, 0)), entry(200, 0, said)]);
+        let verdicts = judged([Some(first.concat()), Some(second.concat())], arbiter());
+        let unproved = verdicts.iter().find(|verdict| verdict.outcome == Outcome::Unproved);
+        assert!(unproved.expect("it is refused").text.contains("does not have"));
+    }
+}
+
+#[test]
+fn a_failure_that_did_not_take_place_is_not_proved() {
+    let entries = vec![entry(100, 0, opened(1, 0)), entry(5_000, 0, acknowledged(1, 5))];
+    let opens_and_closes = [Said::WindowOpens, Said::WindowCloses].map(|said| entry(0, 0, said));
+    let first = lines("h1", opens_and_closes.into_iter().chain(entries).collect());
+    let [_, second] = history(5);
+    let verdicts = judged([Some(first.concat()), Some(second.concat())], arbiter());
+    assert!(rules(verdicts, Outcome::Unproved).contains(&"drill_failure_performed".to_owned()));
 }

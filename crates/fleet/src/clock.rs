@@ -13,6 +13,58 @@ const REMEMBERED: usize = 60;
 /// settings of common distributions, so this is generous.
 pub const DRIFT_PPM: u64 = 1_000;
 
+/// How far two clocks may be apart after this time, if they agreed before.
+pub(crate) fn drift_ns(elapsed_ns: u64) -> u64 {
+    elapsed_ns / 1_000_000 * DRIFT_PPM
+}
+
+/// A time of the controller's calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// Nanoseconds since 1970.
+    pub unix_ns: u64,
+    /// How wrong it can be.
+    pub error_ns: u64,
+}
+
+/// Dates what happens on a host from a moment on that all hosts agreed on, such as the opening of a window.
+///
+/// From then on time passes by the host's monotonic clock. A calendar that is set forward or back, that of the host or that of
+/// the controller, therefore changes neither the order nor the distance of dates.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Dates {
+    /// The agreed moment: by the host's monotonic clock, and by the controller's calendar.
+    anchor: Option<(u64, Reading)>,
+}
+
+impl Dates {
+    /// The agreed moment is now: `local_ns` by the host's monotonic clock, `now` by the controller's calendar.
+    pub fn begin(&mut self, local_ns: u64, now: Reading) {
+        self.anchor = Some((local_ns, now));
+    }
+
+    /// The date of what happened at `at_ns` of the host's monotonic clock, which is `local_ns` now. `now` is what is known of
+    /// the controller's calendar now; it is used only as far as it does not contradict the time that has passed.
+    pub fn date(&self, at_ns: u64, local_ns: u64, now: Option<Reading>) -> Reading {
+        let back = |to: Reading, from_ns: u64| {
+            let ahead_ns = at_ns as i64 - from_ns as i64;
+            Reading { unix_ns: to.unix_ns.saturating_add_signed(ahead_ns), ..to }
+        };
+        let current = now.map(|now| back(now, local_ns));
+        let Some((anchor_ns, anchor)) = self.anchor else {
+            return current.unwrap_or(Reading { unix_ns: at_ns, error_ns: u64::MAX / 4 });
+        };
+        let passed = back(anchor, anchor_ns);
+        let passed = Reading { error_ns: anchor.error_ns + drift_ns(at_ns.abs_diff(anchor_ns)), ..passed };
+        current
+            .filter(|current| {
+                current.error_ns < passed.error_ns
+                    && current.unix_ns.abs_diff(passed.unix_ns) <= current.error_ns + passed.error_ns
+            })
+            .unwrap_or(passed)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Exchange {
     received_ns: u64,
@@ -44,7 +96,7 @@ impl ControllerClock {
     fn best(&self, now_ns: u64) -> Option<(i128, u64)> {
         let aged = self.exchanges.iter().map(|exchange| {
             let age_ns = now_ns.saturating_sub(exchange.received_ns);
-            (exchange.difference_ns, exchange.uncertainty_ns + age_ns / 1_000_000 * DRIFT_PPM)
+            (exchange.difference_ns, exchange.uncertainty_ns + drift_ns(age_ns))
         });
         aged.min_by_key(|(_, uncertainty_ns)| *uncertainty_ns)
     }
@@ -86,6 +138,23 @@ mod tests {
         clock.exchange(0, 50, 100);
         clock.exchange(1_000_000_000_000, 1_000_000_000_000, 1_000_000_001_000);
         assert_eq!(clock.unix_ns(1_000_000_001_000).unwrap().1, 500, "1,000 s at 1,000 ppm is a second");
+    }
+
+    #[test]
+    fn a_calendar_that_is_set_moves_no_date_after_the_agreed_moment() {
+        let second = 1_000_000_000;
+        let reading = |unix_s: u64| Reading { unix_ns: unix_s * second, error_ns: 1_000 };
+        let mut dates = Dates::default();
+        dates.begin(50 * second, reading(1_000));
+        let at = |local_s: u64, known_unix_s: u64| {
+            dates.date(local_s * second, local_s * second, Some(reading(known_unix_s))).unix_ns / second
+        };
+        assert_eq!(at(60, 1_010), 1_010, "no step");
+        assert_eq!(at(60, 1_040), 1_010, "30 s forward");
+        assert_eq!(at(60, 980), 1_010, "30 s back");
+        assert_eq!(dates.date(58 * second, 60 * second, Some(reading(1_010))).unix_ns, 1_008 * second);
+        let without = dates.date(60 * second, 60 * second, None);
+        assert_eq!((without.unix_ns / second, without.error_ns), (1_010, 1_000 + drift_ns(10 * second)));
     }
 
     #[test]

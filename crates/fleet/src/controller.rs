@@ -38,8 +38,8 @@ const FAREWELL: Duration = Duration::from_millis(1500);
 pub trait Watcher {
     /// Something happened.
     fn note(&mut self, note: &Note);
-    /// The arbiter of the run's copies has decided something, `unix_ns` since 1970.
-    fn decided(&mut self, _unix_ns: u64, _database: DatabaseId, _event: ArbiterEvent) {}
+    /// The arbiter of the run's copies has decided something.
+    fn decided(&mut self, _database: DatabaseId, _event: ArbiterEvent) {}
     /// About once a second: where everyone is.
     fn look(&mut self, roster: &Roster);
     /// How often someone asked for the end of the run.
@@ -181,7 +181,7 @@ impl Controller {
                         let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
                         bus.say(copy_inbox(&host), format_headed(&head, &message)).await;
                     }
-                    Wish::Decided { database, event } => watcher.decided(unix_ns(), database, event),
+                    Wish::Decided { database, event } => watcher.decided(database, event),
                     Wish::Note(text) => watcher.note(&Note { host: None, text }),
                 },
                 _ = ticks.tick() => {

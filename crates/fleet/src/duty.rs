@@ -151,8 +151,9 @@ impl Duty {
 
     /// How the calendar of this host stands to the controller's.
     pub fn calendar(&self, now_ns: u64) -> Option<Calendar> {
-        let (_, uncertainty_ns) = self.clock.unix_ns(now_ns)?;
-        Some(Calendar { offset_ns: self.calendar_offset_ns?, uncertainty_ns })
+        let (controller_unix_ns, uncertainty_ns) = self.clock.unix_ns(now_ns)?;
+        let offset_ns = self.calendar_offset_ns?;
+        Some(Calendar { offset_ns, uncertainty_ns, known_at_ns: now_ns, controller_unix_ns })
     }
 
     /// Why orders were not obeyed since the last beat.

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::clock::{Reading, drift_ns};
 use crate::duty::Doing;
 use crate::message::Point;
 
@@ -39,6 +40,10 @@ pub struct Calendar {
     pub offset_ns: i64,
     /// How wrong the agent's idea of the controller's time can be.
     pub uncertainty_ns: u64,
+    /// When that was known, by the agent's clock.
+    pub known_at_ns: u64,
+    /// The controller's calendar at that time.
+    pub controller_unix_ns: u64,
 }
 
 /// Tells the tests when they may go on, and the agent how far they are.
@@ -82,6 +87,16 @@ impl Gate {
     /// How the host's calendar stands to the controller's, as last known.
     pub fn calendar(&self) -> Option<Calendar> {
         self.state().calendar
+    }
+
+    /// The controller's calendar now, and how wrong that can be. The host's own calendar has no part in it.
+    pub fn controller_now(&self) -> Option<Reading> {
+        let calendar = self.state().calendar?;
+        let since_ns = self.clock.now_ns().saturating_sub(calendar.known_at_ns);
+        Some(Reading {
+            unix_ns: calendar.controller_unix_ns + since_ns,
+            error_ns: calendar.uncertainty_ns + drift_ns(since_ns),
+        })
     }
 
     /// Says what the tests are doing.

@@ -7,12 +7,12 @@
 //! Limits: the link between two hosts has a latency and no bandwidth; the arbiter's host never fails.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use campaign::drill::{
-    ARBITER, ARBITER_NAME, ArbiterNode, DRAIN_LIMIT_S, Ledger, MOUNT_LIMIT_S, Node, Observed, Observer,
-    Routes, Site, WARMUP_S, copy_rows, found, sample_rows, test_row,
+    ARBITER, ARBITER_NAME, ArbiterNode, DRAIN_LIMIT_S, Entry, MOUNT_LIMIT_S, Node, Observed, Observer,
+    ReadJournal, Reviewed, Routes, Said, Site, WARMUP_S, copy_rows, found, review, sample_rows, test_row,
 };
 use campaign::{CampaignError, CampaignOutcome};
 use copies::HostId;
@@ -55,9 +55,30 @@ struct Stage<'a> {
     nodes: Vec<Option<Node>>,
     boots: Vec<u32>,
     arbiter: ArbiterNode,
-    ledger: Rc<RefCell<Ledger>>,
+    journals: Rc<RefCell<Journals>>,
     observer: Observer,
     recorder: &'a mut dyn Recorder,
+}
+
+/// What the hosts and the arbiter write down. In virtual time all have one clock.
+struct Journals {
+    hosts: Vec<Vec<Entry>>,
+    arbiter: Vec<Entry>,
+    /// Databases whose users have had a batch acknowledged.
+    acknowledged: BTreeSet<usize>,
+}
+
+impl Journals {
+    fn new(hosts: usize) -> Journals {
+        Journals { hosts: vec![Vec::new(); hosts], arbiter: Vec::new(), acknowledged: BTreeSet::new() }
+    }
+
+    fn note(&mut self, now_ns: u64, host: usize, said: Said) {
+        if let Said::Observed(Observed::Acknowledged { database, .. }) = &said {
+            self.acknowledged.insert(*database);
+        }
+        self.hosts[host].push(Entry { unix_ns: now_ns, error_ns: 0, said });
+    }
 }
 
 /// Carries out a drill. Rows go to `recorder` as they arise.
@@ -109,10 +130,10 @@ impl<'a> Stage<'a> {
         let mut addresses: BTreeMap<HostId, String> =
             named.map(|(id, name)| (id, format!("{name}:7000"))).collect();
         addresses.insert(ARBITER, format!("{ARBITER_NAME}:7000"));
-        let ledger = Rc::new(RefCell::new(Ledger::new(site.clone())));
-        let (observed, time) = (ledger.clone(), clock.clone());
+        let journals = Rc::new(RefCell::new(Journals::new(site.hosts.len())));
+        let (observed, time) = (journals.clone(), clock.clone());
         let observer: Observer = Rc::new(move |host: HostId, what: Observed| {
-            observed.borrow_mut().observe(time.now().ns / 1_000_000, host, what);
+            observed.borrow_mut().note(time.now().ns, host.0.into(), Said::Observed(what));
         });
         let started = simulation.run_until(async {
             for database in 0..site.databases.len() {
@@ -136,7 +157,7 @@ impl<'a> Stage<'a> {
                 nodes,
                 boots,
                 arbiter,
-                ledger,
+                journals,
                 observer,
                 recorder,
             }),
@@ -158,33 +179,39 @@ impl<'a> Stage<'a> {
         self.recorder.record(row.clone().into())?;
         for _ in 0..MOUNT_LIMIT_S {
             self.second(begins_ms)?;
-            if self.ledger.borrow().databases().iter().all(|database| database.acknowledged > 0) {
+            if self.journals.borrow().acknowledged.len() == self.plan.site.databases.len() {
                 break;
             }
         }
         for _ in 0..self.plan.test.warmup_limit_s.min(WARMUP_S).ceil() as u32 {
             self.second(begins_ms)?;
         }
-        self.ledger.borrow_mut().begin_window();
+        self.note_all(Said::WindowOpens);
         let window_ms = self.now_ms();
         row.window_start_ms = Some(begins_ms + window_ms);
         self.recorder.record(row.clone().into())?;
         let seconds = |s: f64| window_ms + (s * 1e3) as u64;
-        let mut due: Vec<(u64, bool, Failure)> = Vec::new();
-        for failure in &self.plan.drill.failures {
-            due.push((seconds(failure.at_s), true, failure.clone()));
+        let mut due: Vec<(u64, bool, usize, Failure)> = Vec::new();
+        for (number, failure) in self.plan.drill.failures.iter().enumerate() {
+            due.push((seconds(failure.at_s), true, number, failure.clone()));
             if let Some(back_s) = failure.back_at_s {
-                due.push((seconds(back_s), false, failure.clone()));
+                due.push((seconds(back_s), false, number, failure.clone()));
             }
         }
-        due.sort_by_key(|(at_ms, begins, _)| (*at_ms, *begins));
+        due.sort_by_key(|(at_ms, begins, ..)| (*at_ms, *begins));
         let end_ms = seconds(self.plan.test.duration_s);
         let mut due = due.into_iter().peekable();
         loop {
-            while let Some((_, begins, failure)) = due.next_if(|(at_ms, ..)| *at_ms <= self.now_ms()) {
+            while let Some((_, begins, number, failure)) = due.next_if(|(at_ms, ..)| *at_ms <= self.now_ms())
+            {
                 let text = if begins { failure.what.clone() } else { format!("over: {}", failure.what) };
                 line(&format!("{:.0} s: {text}", (self.now_ms() - window_ms) as f64 / 1e3));
                 self.event(begins_ms, failure.hosts.first(), Severity::Warning, &text)?;
+                let said = if begins { Said::Fails(number) } else { Said::IsOver(number) };
+                let now_ns = self.clock.now().ns;
+                for host in self.numbers(&failure) {
+                    self.journals.borrow_mut().note(now_ns, host, said.clone());
+                }
                 if begins { self.fail(&failure) } else { self.bring_back(&failure)? }
             }
             // Not before: a host that is back at the very end is compared.
@@ -197,14 +224,10 @@ impl<'a> Stage<'a> {
         let ended_ms = self.now_ms();
         row.window_end_ms = Some(begins_ms + ended_ms);
         self.recorder.record(row.clone().into())?;
-        self.ledger.borrow_mut().end_window(ended_ms);
+        self.note_all(Said::WindowCloses);
         self.settle(begins_ms)?;
         self.compare();
-        for number in 0..self.plan.site.databases.len() {
-            let why = self.arbiter.why_dismounted(number).map(|why| why.to_string());
-            self.ledger.borrow_mut().dismounted(number, why);
-        }
-        let verdicts = self.ledger.borrow().judge(self.plan.ordinal, ended_ms);
+        let verdicts = self.judge(begins_ms)?;
         for verdict in &verdicts {
             self.recorder.record(verdict.clone().into())?;
         }
@@ -222,9 +245,11 @@ impl<'a> Stage<'a> {
     fn second(&mut self, begins_ms: u64) -> Result<(), CampaignError> {
         let from_ms = self.now_ms();
         self.simulation.run_until(self.clock.sleep(SECOND));
-        let mut ledger = self.ledger.borrow_mut();
+        let now_ns = self.clock.now().ns;
+        let mut journals = self.journals.borrow_mut();
         for (database, event) in self.arbiter.take_events() {
-            ledger.decided(database, event);
+            let said = Said::Decided { database, event };
+            journals.arbiter.push(Entry { unix_ns: now_ns, error_ns: 0, said });
         }
         for (number, node) in self.nodes.iter().enumerate() {
             let Some(node) = node else { continue };
@@ -233,16 +258,32 @@ impl<'a> Stage<'a> {
             for row in sample_rows(&sample, self.plan.ordinal, name, begins_ms + from_ms) {
                 self.recorder.record(row.into())?;
             }
-            ledger.sample(number, sample.copies);
-        }
-        ledger.end_of_sample(self.clock.now().ns / 1_000_000);
-        let notes = ledger.take_notes();
-        drop(ledger);
-        for (host, text) in notes {
-            let name = self.plan.site.hosts.get(host).map(|host| host.name.clone());
-            self.event(begins_ms, name.as_ref(), Severity::Info, &text)?;
+            journals.note(now_ns, number, Said::Sample(sample.copies));
         }
         Ok(())
+    }
+
+    /// Every host writes this down.
+    fn note_all(&mut self, said: Said) {
+        let now_ns = self.clock.now().ns;
+        let mut journals = self.journals.borrow_mut();
+        (0..self.plan.site.hosts.len()).for_each(|host| journals.note(now_ns, host, said.clone()));
+    }
+
+    /// Judges the drill by its journals, and records what happened in it.
+    fn judge(&mut self, begins_ms: u64) -> Result<Vec<results::Verdict>, CampaignError> {
+        let Journals { hosts, arbiter, .. } =
+            self.journals.replace(Journals::new(self.plan.site.hosts.len()));
+        let DrillPlan { site, test, drill, ordinal, .. } = &self.plan;
+        let hosts = hosts.into_iter().map(ReadJournal::whole).collect();
+        let arbiter = ReadJournal::whole(arbiter);
+        let Reviewed { verdicts, notes } = review(site, test, drill, *ordinal, hosts, arbiter);
+        for (at_ns, host, text) in notes {
+            let host = self.plan.site.hosts[host].name.clone();
+            let (t_ms, test) = (begins_ms + at_ns / 1_000_000, Some(self.plan.ordinal));
+            self.recorder.record(Event { t_ms, severity: Severity::Info, test, host, text }.into())?;
+        }
+        Ok(verdicts)
     }
 
     fn event(
@@ -270,7 +311,6 @@ impl<'a> Stage<'a> {
     }
 
     fn fail(&mut self, failure: &Failure) {
-        self.ledger.borrow_mut().fails(self.now_ms(), failure);
         for number in self.numbers(failure) {
             let name = self.plan.site.hosts[number].name.clone();
             match failure.kind {
@@ -291,7 +331,6 @@ impl<'a> Stage<'a> {
     }
 
     fn bring_back(&mut self, failure: &Failure) -> Result<(), CampaignError> {
-        self.ledger.borrow_mut().is_over(failure);
         for number in self.numbers(failure) {
             let name = self.plan.site.hosts[number].name.clone();
             match failure.kind {
@@ -335,12 +374,16 @@ impl<'a> Stage<'a> {
         let (nodes, drill) = (&self.nodes, self.plan.drill);
         let said = self.simulation.run_until(async {
             let mut said = Vec::new();
-            for node in nodes.iter().flatten() {
-                said.extend(node.compare(drill).await);
+            for (host, node) in nodes.iter().enumerate() {
+                let Some(node) = node else { continue };
+                said.push((host, node.compare(drill).await));
             }
             said
         });
-        self.ledger.borrow_mut().compare(drill, &said);
+        let now_ns = self.clock.now().ns;
+        for (host, compared) in said {
+            self.journals.borrow_mut().note(now_ns, host, Said::Compared(compared));
+        }
     }
 }
 

@@ -58,9 +58,4 @@ impl ArbiterNode {
         let events = self.arbiter.take_events();
         events.into_iter().map(|(_, database, event)| (usize::from(database.0), event)).collect()
     }
-
-    /// Why a database is not mounted.
-    pub fn why_dismounted(&self, database: usize) -> Option<copies::WhyDismounted> {
-        self.arbiter.why_dismounted(DatabaseId(database as u16))
-    }
 }

@@ -1,28 +1,55 @@
-//! What hosts and arbiter wrote down of a drill, each by its own idea of the controller's clock, made into one history and judged.
+//! The journal of a drill: what one host, or the arbiter, wrote down while it ran.
+//!
+//! Format, version 1: one JSON value per line. Line 0 is the [`JournalHead`], each other line an [`Entry`], the last entry
+//! [`Said::Ended`], which counts the entries before it. Each line carries its number and a chain: 128 bits of XXH3 over the
+//! chain of the line before it, its own number and its own content.
 //!
 //! Invariants
-//! 1. What one host wrote stays in its order.
-//! 2. Two hosts contradict each other only if they do so however wrong their clocks can be: a batch counts as acknowledged at the
-//!    earliest and a database as mounted at the latest moment that is possible.
+//! 1. A journal in which a line is missing, changed, moved or added is not read as a whole one.
+//! 2. A journal counts only for the run, the host and the solution file that its head names.
 //!
-//! Limits: a journal that is not whole (its host died) counts as far as it goes. What the arbiter decides after the window and
-//! after the last word of the hosts does not count: it outlives the drill, and all it sees is that nobody answers any more.
+//! Limits: the chain finds damage, not forgery: whoever can compute a hash can write a whole journal anew.
 
-use std::rc::Rc;
-
-use copies::{ArbiterEvent, HostId};
-use results::Verdict;
+use copies::ArbiterEvent;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use solution::{DrillSpec, TestSpec};
+use twox_hash::XxHash3_128;
 
-use super::ledger::Ledger;
 use super::node::{CopySample, Observed};
 use super::settle::Compared;
-use super::site::Site;
 
-const SECOND_NS: u64 = 1_000_000_000;
+/// Name of the format, in the head.
+const FORMAT: &str = "proofload-drill-journal";
+/// Version of the format; another one is refused by name.
+const VERSION: u32 = 1;
 
-/// One line of a journal.
+/// The first line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JournalHead {
+    format: String,
+    version: u32,
+    /// The run.
+    run: String,
+    /// The host; the arbiter has a name of its own.
+    host: String,
+    /// Digest of the solution file.
+    solution: String,
+}
+
+impl JournalHead {
+    /// The head of the journal that `host` keeps of a drill of this solution file.
+    pub fn new(run: &str, host: &str, solution_text: &str) -> JournalHead {
+        JournalHead {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            run: run.to_owned(),
+            host: host.to_owned(),
+            solution: hex(XxHash3_128::oneshot(solution_text.as_bytes())),
+        }
+    }
+}
+
+/// One entry of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// When, by the controller's calendar.
@@ -41,6 +68,10 @@ pub enum Said {
     WindowOpens,
     /// Users go home.
     WindowCloses,
+    /// The failure of this number, from 0, begins on this host.
+    Fails(usize),
+    /// The failure of this number is over on this host.
+    IsOver(usize),
     /// Something happened on the host.
     Observed(Observed),
     /// How the copies of the host are. Said once a second.
@@ -54,130 +85,295 @@ pub enum Said {
         /// What.
         event: ArbiterEvent,
     },
+    /// The drill is over for the author of the journal. Nothing follows.
+    Ended {
+        /// Entries before this one.
+        entries: u64,
+    },
 }
 
-/// The journal of one host.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct HostJournal {
-    /// Number of the host.
-    pub host: usize,
-    /// In the order in which they were written.
+/// Why a journal proves nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JournalFault {
+    /// There is none.
+    #[error("it is missing")]
+    Missing,
+    /// It has another format or version.
+    #[error("it has another format than version {VERSION} of {FORMAT}")]
+    Version,
+    /// It was written for something else.
+    #[error("it belongs to another run, host or solution file")]
+    Foreign,
+    /// A line is not what its author writes.
+    #[error("line {line} cannot be read")]
+    Unreadable {
+        /// Counted from 0, the head.
+        line: u64,
+    },
+    /// A line does not follow from the line before it.
+    #[error("line {line} does not follow from the line before it: lines are missing or changed")]
+    Broken {
+        /// Counted from 0, the head.
+        line: u64,
+    },
+    /// An entry speaks of what the drill does not have.
+    #[error("line {line} names a database, host or failure that the drill does not have")]
+    Unknown {
+        /// Counted from 0, the head.
+        line: u64,
+    },
+    /// The window of its host did not open and close.
+    #[error("the window did not open and close on this host")]
+    NoWindow,
+    /// Its author did not come to the end.
+    #[error("it breaks off after line {line}, without a last entry")]
+    NotEnded {
+        /// Counted from 0, the head.
+        line: u64,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<T> {
+    n: u64,
+    said: T,
+    chain: String,
+}
+
+fn hex(hash: u128) -> String {
+    format!("{hash:032x}")
+}
+
+/// The place behind the last line of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalEnd {
+    lines: u64,
+    chain: u128,
+}
+
+impl JournalEnd {
+    /// Before the first line.
+    const START: JournalEnd = JournalEnd { lines: 0, chain: 0 };
+
+    /// Begins a journal: its first line.
+    pub fn begin(head: &JournalHead) -> (JournalEnd, Vec<u8>) {
+        let mut end = JournalEnd::START;
+        let line = end.add(head);
+        (end, line)
+    }
+
+    /// The end of a journal that is written further; an incomplete last line does not count.
+    ///
+    /// # Errors
+    /// The journal is not one that can be continued.
+    pub fn of(bytes: &[u8], head: &JournalHead) -> Result<JournalEnd, JournalFault> {
+        let read = read(bytes, head);
+        match read.fault {
+            None | Some(JournalFault::NotEnded { .. }) => Ok(read.end),
+            Some(fault) => Err(fault),
+        }
+    }
+
+    /// The line of an entry.
+    pub fn entry(&mut self, entry: &Entry) -> Vec<u8> {
+        self.add(entry)
+    }
+
+    /// Entries so far.
+    pub fn entries(&self) -> u64 {
+        self.lines.saturating_sub(1)
+    }
+
+    fn add<T: Serialize>(&mut self, said: &T) -> Vec<u8> {
+        self.advance(said);
+        let line = Line { n: self.lines - 1, said, chain: hex(self.chain) };
+        let mut bytes = to_json(&line);
+        bytes.push(b'\n');
+        bytes
+    }
+
+    fn advance<T: Serialize>(&mut self, said: &T) {
+        let mut hashed = self.chain.to_le_bytes().to_vec();
+        hashed.extend(self.lines.to_le_bytes());
+        hashed.extend(to_json(said));
+        (self.lines, self.chain) = (self.lines + 1, XxHash3_128::oneshot(&hashed));
+    }
+
+    /// Takes in the next line of a journal that is read.
+    fn read<T: Serialize + DeserializeOwned>(&mut self, text: &[u8]) -> Result<T, JournalFault> {
+        let number = self.lines;
+        let line: Line<T> =
+            serde_json::from_slice(text).map_err(|_| JournalFault::Unreadable { line: number })?;
+        self.advance(&line.said);
+        if line.n != number || line.chain != hex(self.chain) {
+            return Err(JournalFault::Broken { line: number });
+        }
+        Ok(line.said)
+    }
+}
+
+fn to_json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("journals hold no maps with keys that JSON cannot write")
+}
+
+/// A journal as it was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadJournal {
+    /// The entries up to the first fault.
     pub entries: Vec<Entry>,
+    /// Why the journal is not a whole one, if it is not.
+    pub fault: Option<JournalFault>,
+    end: JournalEnd,
 }
 
-/// What has become of a drill.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Reviewed {
-    /// The judgements; none if the window never opened.
-    pub verdicts: Vec<Verdict>,
-    /// What happened: when by the controller's calendar (since 1970), the number of the host, and what.
-    pub notes: Vec<(u64, usize, String)>,
-}
-
-enum Item {
-    Opens,
-    Fails(usize),
-    IsOver(usize),
-    Closes,
-    Host(usize, Said),
-    Arbiter(usize, ArbiterEvent),
-    EndOfSecond,
-}
-
-/// Makes one history of what the hosts and the arbiter wrote, and judges the drill, which is test number `ordinal`.
-pub fn review(
-    site: &Rc<Site>,
-    test: &TestSpec,
-    drill: &DrillSpec,
-    ordinal: u32,
-    hosts: &[HostJournal],
-    arbiter: &[Entry],
-) -> Reviewed {
-    let entries = || hosts.iter().flat_map(|journal| &journal.entries);
-    let opens = entries().filter(|entry| entry.said == Said::WindowOpens).map(|entry| entry.unix_ns).min();
-    let Some(opens_ns) = opens else { return Reviewed::default() };
-    let after = |s: f64| opens_ns + (s * 1e9) as u64;
-    let closes_ns = after(test.duration_s);
-    let mut items = vec![(opens_ns, Item::Opens), (closes_ns, Item::Closes)];
-    for (number, failure) in drill.failures.iter().enumerate() {
-        items.push((after(failure.at_s), Item::Fails(number)));
-        items.extend(failure.back_at_s.map(|back_s| (after(back_s), Item::IsOver(number))));
+impl ReadJournal {
+    /// A whole journal that was never written to a file, as a simulation keeps it.
+    pub fn whole(entries: Vec<Entry>) -> ReadJournal {
+        ReadJournal { entries, fault: None, end: JournalEnd::START }
     }
-    let mut compared = Vec::new();
-    for journal in hosts {
-        items.extend(of_host(site, journal, &mut compared));
+
+    /// A journal that is not there.
+    pub fn missing() -> ReadJournal {
+        ReadJournal { entries: Vec::new(), fault: Some(JournalFault::Missing), end: JournalEnd::START }
     }
-    let parting_ns = entries().map(|entry| entry.unix_ns).max().unwrap_or(opens_ns).max(closes_ns);
-    for entry in arbiter.iter().filter(|entry| entry.unix_ns <= parting_ns) {
-        if let Said::Decided { database, event } = entry.said {
-            items.push((entry.unix_ns, Item::Arbiter(database, event)));
+}
+
+/// Reads the journal that should begin with `head`.
+pub fn read(bytes: &[u8], head: &JournalHead) -> ReadJournal {
+    let (mut end, mut entries) = (JournalEnd::START, Vec::new());
+    let fault = read_lines(bytes, head, &mut end, &mut entries).err();
+    ReadJournal { entries, fault, end }
+}
+
+fn read_lines(
+    bytes: &[u8],
+    head: &JournalHead,
+    end: &mut JournalEnd,
+    entries: &mut Vec<Entry>,
+) -> Result<(), JournalFault> {
+    // Only a line that ends with a line feed was written whole.
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    let first = lines.next().ok_or(JournalFault::Missing)?;
+    let found: JournalHead = end.read(first)?;
+    if (found.format.as_str(), found.version) != (FORMAT, VERSION) {
+        return Err(JournalFault::Version);
+    }
+    if found != *head {
+        return Err(JournalFault::Foreign);
+    }
+    let mut is_ended = false;
+    for line in lines {
+        let before = end.clone();
+        let read = if is_ended { Err(JournalFault::Broken { line: before.lines }) } else { end.read(line) };
+        let entry: Entry = read.inspect_err(|_| *end = before.clone())?;
+        if let Said::Ended { entries: counted } = entry.said {
+            if counted != before.entries() {
+                return Err(JournalFault::Broken { line: before.lines });
+            }
+            is_ended = true;
+        } else {
+            entries.push(entry);
         }
     }
-    // Hosts that last to the end do not end in the same instant; a second that one of them has left is no second of the drill.
-    let last_sample_ns = |journal: &HostJournal| {
-        let samples = journal.entries.iter().filter(|entry| matches!(entry.said, Said::Sample(_)));
-        samples.map(|entry| entry.unix_ns).max().filter(|at_ns| *at_ns >= closes_ns)
-    };
-    let last_ns = hosts.iter().filter_map(last_sample_ns).min();
-    let last_ns = last_ns.or_else(|| items.iter().map(|(at_ns, _)| *at_ns).max()).unwrap_or(opens_ns);
-    let ends = (opens_ns + SECOND_NS / 2..=last_ns).step_by(SECOND_NS as usize);
-    items.extend(ends.map(|at_ns| (at_ns, Item::EndOfSecond)));
-    items.sort_by_key(|(at_ns, _)| *at_ns);
-
-    let (mut ledger, mut notes) = (Ledger::new(site.clone()), Vec::new());
-    let mut dismounted = vec![None; site.databases.len()];
-    for (at_ns, item) in items {
-        let now_ms = at_ns / 1_000_000;
-        match item {
-            Item::Opens => ledger.begin_window(),
-            Item::Closes => ledger.end_window(now_ms),
-            Item::Fails(number) => ledger.fails(now_ms, &drill.failures[number]),
-            Item::IsOver(number) => ledger.is_over(&drill.failures[number]),
-            Item::Host(host, Said::Observed(observed)) => {
-                ledger.observe(now_ms, HostId(host as u16), observed)
-            }
-            Item::Host(host, Said::Sample(samples)) => ledger.sample(host, samples),
-            Item::Host(..) => {}
-            Item::Arbiter(database, event) => {
-                match event {
-                    ArbiterEvent::Dismounted { why } => dismounted[database] = Some(why.to_string()),
-                    ArbiterEvent::Activated { .. } => dismounted[database] = None,
-                    _ => {}
-                }
-                ledger.decided(database, event);
-            }
-            Item::EndOfSecond => ledger.end_of_sample(now_ms),
-        }
-        notes.extend(ledger.take_notes().into_iter().map(|(host, text)| (at_ns, host, text)));
-    }
-    for (database, why) in dismounted.into_iter().enumerate() {
-        ledger.dismounted(database, why);
-    }
-    ledger.compare(drill, &compared);
-    Reviewed { verdicts: ledger.judge(ordinal, closes_ns / 1_000_000), notes }
+    if is_ended { Ok(()) } else { Err(JournalFault::NotEnded { line: end.entries() }) }
 }
 
-/// The entries of one host at the moments at which they count.
-fn of_host(site: &Site, journal: &HostJournal, compared: &mut Vec<Compared>) -> Vec<(u64, Item)> {
-    let (mut items, mut mounted) = (Vec::new(), vec![0; site.databases.len()]);
-    for Entry { unix_ns, error_ns, said } in &journal.entries {
-        let at_ns = match said {
-            Said::Compared(said) => {
-                compared.extend(said.iter().cloned());
-                continue;
-            }
-            Said::Observed(Observed::Opened { database, .. }) => {
-                mounted[*database] = (unix_ns + error_ns).max(mounted[*database]);
-                mounted[*database]
-            }
-            Said::Observed(Observed::Acknowledged { database, .. }) => {
-                let last = &mut mounted[*database];
-                *last = unix_ns.saturating_sub(*error_ns).max(*last);
-                *last
-            }
-            _ => *unix_ns,
-        };
-        items.push((at_ns, Item::Host(journal.host, said.clone())));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> JournalHead {
+        JournalHead::new("run", "h1", "[solution]")
     }
-    items
+
+    fn entry(unix_ns: u64, said: Said) -> Entry {
+        Entry { unix_ns, error_ns: 5, said }
+    }
+
+    /// The lines of a whole journal.
+    fn lines() -> Vec<Vec<u8>> {
+        let (mut end, first) = JournalEnd::begin(&head());
+        let mut lines = vec![first];
+        for (at, said) in [Said::WindowOpens, Said::Fails(0), Said::WindowCloses].into_iter().enumerate() {
+            lines.push(end.entry(&entry(at as u64, said)));
+        }
+        let entries = end.entries();
+        lines.push(end.entry(&entry(9, Said::Ended { entries })));
+        lines
+    }
+
+    fn fault(lines: &[Vec<u8>]) -> Option<JournalFault> {
+        read(&lines.concat(), &head()).fault
+    }
+
+    #[test]
+    fn a_whole_journal_is_read_as_it_was_written() {
+        let journal = read(&lines().concat(), &head());
+        assert_eq!(journal.fault, None);
+        let said: Vec<Said> = journal.entries.into_iter().map(|entry| entry.said).collect();
+        assert_eq!(said, [Said::WindowOpens, Said::Fails(0), Said::WindowCloses]);
+    }
+
+    #[test]
+    fn a_journal_without_any_one_of_its_lines_is_not_whole() {
+        for gone in 0..lines().len() {
+            let mut left = lines();
+            left.remove(gone);
+            assert!(fault(&left).is_some(), "line {gone}");
+        }
+        assert_eq!(fault(&[]), Some(JournalFault::Missing));
+    }
+
+    #[test]
+    fn a_journal_with_any_one_changed_byte_is_not_whole() {
+        let whole = lines().concat();
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            let journal = read(&changed, &head());
+            // White space and names of unknown fields may change; what was said may not.
+            let is_same = journal.fault.is_none() && journal == read(&whole, &head());
+            assert!(journal.fault.is_some() || is_same, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_journal_with_exchanged_or_repeated_lines_is_not_whole() {
+        let mut exchanged = lines();
+        exchanged.swap(1, 2);
+        assert_eq!(fault(&exchanged), Some(JournalFault::Broken { line: 1 }));
+        let mut repeated = lines();
+        repeated.push(repeated[4].clone());
+        assert_eq!(fault(&repeated), Some(JournalFault::Broken { line: 5 }));
+    }
+
+    #[test]
+    fn a_journal_that_breaks_off_says_after_which_line() {
+        assert_eq!(fault(&lines()[..3]), Some(JournalFault::NotEnded { line: 2 }));
+        let mut cut = lines();
+        cut[3].truncate(10);
+        assert_eq!(fault(&cut[..4]), Some(JournalFault::NotEnded { line: 2 }));
+    }
+
+    #[test]
+    fn a_journal_of_another_run_host_or_solution_is_refused() {
+        for other in [("other", "h1", "[solution]"), ("run", "h2", "[solution]"), ("run", "h1", "[other]")] {
+            let other = JournalHead::new(other.0, other.1, other.2);
+            assert_eq!(read(&lines().concat(), &other).fault, Some(JournalFault::Foreign));
+        }
+        let next = JournalHead { version: 2, ..head() };
+        let (_, line) = JournalEnd::begin(&next);
+        assert_eq!(read(&line, &head()).fault, Some(JournalFault::Version));
+    }
+
+    #[test]
+    fn a_journal_is_continued_where_its_last_whole_line_ends() {
+        let begun = [&lines()[..3].concat()[..], b"{\"n\":3"].concat();
+        let mut end = JournalEnd::of(&begun, &head()).expect("it can be continued");
+        assert_eq!(end.entries(), 2);
+        let mut continued = lines()[..3].to_vec();
+        continued.push(end.entry(&entry(7, Said::Ended { entries: 2 })));
+        assert_eq!(fault(&continued), None);
+        assert!(JournalEnd::of(&lines()[1..].concat(), &head()).is_err());
+    }
 }

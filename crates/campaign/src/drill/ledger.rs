@@ -32,6 +32,7 @@ pub struct Summary {
     /// Host of the active copy now.
     pub active_on: Option<usize>,
     /// Longest time from a failure to the first batch acknowledged by another activation, or by the same once the failure is over.
+    /// An activation that no scheduled failure explains counts from the last batch acknowledged before it.
     pub outage_ms: Option<u64>,
     /// A failure has taken the active copy away, and no batch was acknowledged since: when, and its epoch as long as it is away.
     pub out_since: Option<(u64, Option<Epoch>)>,
@@ -65,7 +66,7 @@ pub struct Summary {
     pub failures: Vec<String>,
     /// Why it was not mounted at the end.
     pub dismounted: Option<String>,
-    /// Longest time without an acknowledged batch, from the first failure on.
+    /// Longest time of the window without an acknowledged batch.
     pub wait_ms: u64,
     epoch: Epoch,
     /// Whether the activation of an epoch may have lost commits, by the arbiter's word.
@@ -76,7 +77,10 @@ pub struct Summary {
     full_copies: BTreeSet<usize>,
     /// Hosts that are cut off, by an open failure: nobody can use their copies, however whole.
     cut_off: BTreeSet<usize>,
+    /// The last acknowledged batch of the window, or its opening.
     acknowledged_ms: Option<u64>,
+    /// The epoch of the last acknowledged batch.
+    acknowledged_in: Option<Epoch>,
 }
 
 /// All databases of a drill.
@@ -91,11 +95,6 @@ impl Ledger {
     pub fn new(site: Rc<Site>) -> Ledger {
         let databases = site.databases.iter().map(|_| Summary::default()).collect();
         Ledger { site, databases, notes: Vec::new() }
-    }
-
-    /// The databases in the order of the layout.
-    pub fn databases(&self) -> &[Summary] {
-        &self.databases
     }
 
     /// Why a database is not mounted at the end, if it is not.
@@ -133,14 +132,15 @@ impl Ledger {
     }
 
     /// What was measured so far is forgotten; what was promised stays.
-    pub fn begin_window(&mut self) {
+    pub fn begin_window(&mut self, now_ms: u64) {
         for summary in &mut self.databases {
             *summary = Summary {
                 active_on: summary.active_on,
                 epoch: summary.epoch,
                 may_lose: std::mem::take(&mut summary.may_lose),
                 promised: std::mem::take(&mut summary.promised),
-                acknowledged_ms: summary.acknowledged_ms,
+                acknowledged_ms: Some(now_ms),
+                acknowledged_in: summary.acknowledged_in,
                 failures: std::mem::take(&mut summary.failures),
                 ..Summary::default()
             };
@@ -157,11 +157,7 @@ impl Ledger {
             if hosts.next().is_none() {
                 continue;
             }
-            if summary.hurt_ms.is_none() {
-                summary.hurt_ms = Some(now_ms);
-                // Waiting counts from here on.
-                summary.acknowledged_ms = Some(now_ms);
-            }
+            summary.hurt_ms.get_or_insert(now_ms);
             summary.whole_ms = None;
             // What was full before the failure need not be any more.
             summary.full_copies.clear();
@@ -221,17 +217,25 @@ impl Ledger {
                     summary.late += 1;
                     return;
                 }
+                let (last_ms, last_in) = (summary.acknowledged_ms, summary.acknowledged_in.replace(epoch));
                 summary.waited_until(now_ms);
-                summary.acknowledged_ms = Some(now_ms);
+                summary.acknowledged_ms = summary.acknowledged_ms.and(Some(now_ms));
                 for (folder, version) in folders {
                     let newest = summary.promised.entry(folder).or_default();
                     *newest = version.max(*newest);
                 }
                 let serves_again = |(_, old): &(u64, Option<Epoch>)| old.is_none_or(|old| epoch > old);
-                if let Some((since_ms, _)) = summary.out_since.filter(serves_again) {
-                    let outage_ms = now_ms - since_ms;
-                    summary.outage_ms = summary.outage_ms.max(Some(outage_ms));
-                    summary.out_since = None;
+                let unplanned_ms = last_ms.filter(|_| last_in.is_some_and(|last| epoch > last));
+                match summary.out_since {
+                    Some(out) if serves_again(&out) => {
+                        summary.outage_ms = summary.outage_ms.max(Some(now_ms.saturating_sub(out.0)));
+                        summary.out_since = None;
+                    }
+                    Some(_) => {}
+                    None => {
+                        let outage_ms = unplanned_ms.map(|since_ms| now_ms.saturating_sub(since_ms));
+                        summary.outage_ms = summary.outage_ms.max(outage_ms);
+                    }
                 }
             }
             Observed::Failed { database, text } => {
@@ -356,15 +360,17 @@ impl Ledger {
             let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some() || unserved);
             let what = "database without service at the end, or all the time";
             verdicts.push(none("drill_dismounted", what, out));
+            let outage =
+                summary.outage_ms.max(summary.out_since.map(|(out_ms, _)| now_ms.saturating_sub(out_ms)));
+            let outage_s = outage.map_or(0.0, |ms| ms as f64 / 1e3);
+            let what = "longest outage: from a failure, or from the last batch before an activation that no \
+                        scheduled failure explains, to the first acknowledged batch";
+            verdicts.push(stated(test, origin(), "drill_outage", what, Some(outage_s), "s"));
+            let what = "longest time of the window without an acknowledged batch";
+            let wait_s = summary.wait_ms as f64 / 1e3;
+            verdicts.push(stated(test, origin(), "drill_longest_wait", what, Some(wait_s), "s"));
             if let Some(since_ms) = summary.hurt_ms {
                 self.judge_latencies(test, origin, summary, &mut verdicts);
-                let outage = summary.outage_ms.max(summary.out_since.map(|(out_ms, _)| now_ms - out_ms));
-                let outage_s = outage.map_or(0.0, |ms| ms as f64 / 1e3);
-                let what = "from the failure to the first acknowledged batch, the longest";
-                verdicts.push(stated(test, origin(), "drill_outage", what, Some(outage_s), "s"));
-                let what = "longest time without an acknowledged batch, from the first failure on";
-                let wait_s = summary.wait_ms as f64 / 1e3;
-                verdicts.push(stated(test, origin(), "drill_longest_wait", what, Some(wait_s), "s"));
                 let whole_s = summary.whole_ms.map(|whole_ms| (whole_ms - since_ms) as f64 / 1e3);
                 let what =
                     "from the first failure until all copies were there again; nothing: not before the end";
@@ -441,7 +447,7 @@ impl Summary {
 
     /// A batch is acknowledged now, or nobody waits for one any more.
     fn waited_until(&mut self, now_ms: u64) {
-        if let (Some(since_ms), Some(_)) = (self.acknowledged_ms, self.hurt_ms) {
+        if let Some(since_ms) = self.acknowledged_ms {
             self.wait_ms = self.wait_ms.max(now_ms.saturating_sub(since_ms));
         }
     }
@@ -585,7 +591,7 @@ mod tests {
         let broken = |said: &[(u32, Option<copies::Loss>)]| {
             let mut ledger = Ledger::new(site_of(&lossy).1);
             ledger.observe(0, HostId(0), opened(1, 0));
-            ledger.begin_window();
+            ledger.begin_window(0);
             ledger.observe(1, HostId(0), acknowledged(1, 5));
             for &(epoch, loss) in said {
                 let holder = HostId(1);
@@ -637,13 +643,30 @@ mod tests {
         let mut ledger = Ledger::new(site);
         ledger.observe(0, HostId(0), opened(1, 0));
         ledger.observe(1_000, HostId(0), acknowledged(1, 1));
-        ledger.begin_window();
+        ledger.begin_window(5_000);
         ledger.fails(20_000, &Failure { hosts: vec!["h2".into()], ..drill().failures.remove(0) });
         ledger.observe(21_000, HostId(0), acknowledged(1, 2));
         ledger.observe(50_000, HostId(0), acknowledged(1, 3));
         ledger.end_window(60_000);
-        let summary = &ledger.databases()[0];
+        let summary = &ledger.databases[0];
         assert_eq!((summary.wait_ms, summary.outage_ms), (29_000, None));
+    }
+
+    #[test]
+    fn an_outage_that_no_scheduled_failure_explains_is_measured_all_the_same() {
+        let (_, site) = site();
+        let mut ledger = Ledger::new(site);
+        ledger.observe(0, HostId(0), opened(1, 0));
+        ledger.begin_window(0);
+        ledger.observe(10_000, HostId(0), acknowledged(1, 1));
+        ledger.observe(25_000, HostId(1), opened(2, 1));
+        ledger.observe(26_000, HostId(1), acknowledged(2, 2));
+        ledger.end_window(30_000);
+        let summary = &ledger.databases[0];
+        assert_eq!((summary.wait_ms, summary.outage_ms), (16_000, Some(16_000)));
+        let stated = ledger.judge(1, 30_000).into_iter().filter(|verdict| verdict.outcome == Outcome::Info);
+        let outage = stated.into_iter().find(|verdict| verdict.rule == "drill_outage");
+        assert_eq!(outage.and_then(|verdict| verdict.measured), Some(16.0));
     }
 
     #[test]
@@ -654,10 +677,10 @@ mod tests {
         ledger.observe(0, HostId(0), opened(1, 0));
         ledger.fails(20_000, &cut_off);
         ledger.observe(21_000, HostId(0), acknowledged(1, 1));
-        assert_eq!(ledger.databases()[0].outage_ms, None, "users of a host that is cut off reach nobody");
+        assert_eq!(ledger.databases[0].outage_ms, None, "users of a host that is cut off reach nobody");
         ledger.is_over(&cut_off);
         ledger.observe(24_000, HostId(0), acknowledged(1, 2));
-        let summary = &ledger.databases()[0];
+        let summary = &ledger.databases[0];
         assert_eq!((summary.outage_ms, summary.out_since), (Some(4_000), None));
     }
 
@@ -700,7 +723,7 @@ mod tests {
     fn a_copy_that_was_full_before_the_failure_or_is_cut_off_is_no_full_one() {
         let (_, site) = site();
         let mut ledger = Ledger::new(site);
-        let whole_ms = |ledger: &Ledger| ledger.databases()[0].whole_ms;
+        let whole_ms = |ledger: &Ledger| ledger.databases[0].whole_ms;
         let killed = drill().failures.remove(0);
         (0..2).for_each(|host| ledger.sample(host, vec![full_copy(host)]));
         ledger.fails(10_000, &killed);

@@ -1,9 +1,8 @@
 //! Drills: all copies of all databases, users at work, and parts of the deployment that fail. The same code in either
 //! world; whoever calls it lets the failures happen.
 //!
-//! [`Site`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter, [`Ledger`] holds what was promised to
-//! users against what they find, and judges. Where hosts do not share a clock, each keeps a journal, and [`review`] makes one
-//! history of them.
+//! [`Site`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter. Each host and the arbiter keep a journal,
+//! on real hosts as a file ([`JournalEnd`]), in a simulation in memory. [`review`] makes one history of all journals and judges it.
 //!
 //! Invariants
 //! 1. A commit counts as acknowledged only after the engine has reported it as durable, and what a copy holds is read from its
@@ -17,15 +16,16 @@ mod journal;
 mod ledger;
 mod making;
 mod node;
+mod review;
 mod rows;
 mod settle;
 mod site;
 
 pub use arbiter::ArbiterNode;
-pub use journal::{Entry, HostJournal, Reviewed, Said, review};
-pub use ledger::{Ledger, Summary};
+pub use journal::{Entry, JournalEnd, JournalFault, JournalHead, ReadJournal, Said, read as read_journal};
 pub use making::{found, found_first};
 pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};
+pub use review::{Reviewed, review};
 pub use rows::{copy_rows, sample_rows, test_row};
 pub use settle::Compared;
 pub use site::{ARBITER, ARBITER_NAME, CopyPlace, Pace, Site, SiteDatabase, SiteHost};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use campaign::drill::{Entry, Said};
+use campaign::drill::{ARBITER_NAME, Entry, JournalHead, Said};
 use copies::{ArbiterEvent, DatabaseId};
 use evidence::HostRuns;
 use fleet::controller::{ASKED, Controller, ControllerError, Watcher};
@@ -114,7 +114,9 @@ impl FleetRun<'_> {
         if let Some(planned) = &planned {
             controller = controller.with_arbiter(planned.arbitration());
         }
-        let mut desk = Desk::new(&folder, planned.is_some())?;
+        let run = &controller.memory().plan.run;
+        let mut desk =
+            Desk::new(&folder, planned.as_ref().map(|planned| planned.journal_head(run, ARBITER_NAME)))?;
         let started = Instant::now();
         let conducted = fleet::run(async {
             if let Some(program) = self.nats_server {
@@ -125,6 +127,9 @@ impl FleetRun<'_> {
             result.map(|()| controller.memory().clone())
         });
         desk.clear();
+        if matches!(conducted, Ok(Ok(_))) {
+            desk.end_journal();
+        }
         let memory = conducted
             .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))?
             .map_err(stopped)?;
@@ -212,9 +217,8 @@ impl FleetRun<'_> {
         rows.extend(entries.into_iter().map(|entry| event(entry, started_unix_ms).into()));
         rows.extend(fleet_verdicts.iter().cloned().map(Row::from));
         if let Some(drill) = PlannedDrill::of_text(&memory.plan.solution, &memory.plan.tests)? {
-            let of_host = |host: &&String| ((*host).clone(), Controller::evidence_of(folder, host));
-            let journals: Vec<_> = with_evidence.iter().map(of_host).collect();
-            let (judged, more) = drill.judge(folder, &journals, started_unix_ms)?;
+            let of_host = |host: &str| Controller::evidence_of(folder, host);
+            let (judged, more) = drill.judge(folder, run, of_host, started_unix_ms);
             rows.extend(more);
             fleet_verdicts.splice(0..0, judged);
         }
@@ -316,7 +320,8 @@ fn took_part(host: &str, fate: &str, carried_out: usize, planned: usize) -> Verd
         limit: Some(limit),
         comparison: Comparison::AtLeast,
         unit: "tests".into(),
-        outcome: if Comparison::AtLeast.holds(measured, limit) { Outcome::Pass } else { Outcome::Fail },
+        // What a host did not do, its storage is not to blame for.
+        outcome: if Comparison::AtLeast.holds(measured, limit) { Outcome::Pass } else { Outcome::Unproved },
     }
 }
 
@@ -342,6 +347,9 @@ struct Desk {
     story: Story,
     /// What the arbiter decides.
     journal: Option<Journal>,
+    /// The calendar when this controller started. From then on time passes by the monotonic clock, so a calendar that is set
+    /// moves no decision.
+    started: (Instant, u64),
     interrupts: Arc<AtomicU32>,
     is_terminal: bool,
     /// Lines on the terminal that the next look rewrites.
@@ -350,19 +358,30 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(folder: &Path, has_copies: bool) -> Result<Desk, Failure> {
+    fn new(folder: &Path, journal: Option<JournalHead>) -> Result<Desk, Failure> {
         let story = Story::open(folder).map_err(|error| could_not("write fleet.log in", folder, &error))?;
-        let journal = match has_copies {
-            true => {
-                let opened = Journal::open(folder);
-                Some(opened.map_err(|error| could_not("write a journal in", folder, &error))?)
-            }
-            false => None,
-        };
+        let journal = journal.and_then(|head| {
+            let opened = Journal::open(folder, &head);
+            // The evidence of a run whose drill is over is collected all the same; the judge says what is wrong with a journal.
+            opened.inspect_err(|error| eprintln!("the journal of the arbiter is not continued: {error}")).ok()
+        });
+        let started = (Instant::now(), unix_ms() * 1_000_000);
         let interrupts = Arc::new(AtomicU32::new(0));
         count_interrupts(&interrupts)?;
         let is_terminal = std::io::stderr().is_terminal();
-        Ok(Desk { story, journal, interrupts, is_terminal, shown: 0, last_plain: None })
+        Ok(Desk { story, journal, started, interrupts, is_terminal, shown: 0, last_plain: None })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.started.1 + self.started.0.elapsed().as_nanos() as u64
+    }
+
+    /// The arbiter decides nothing any more.
+    fn end_journal(&mut self) {
+        let now_ns = self.now_ns();
+        if let Some(Err(error)) = self.journal.take().map(|journal| journal.end(now_ns)) {
+            eprintln!("the journal of the arbiter cannot be ended: {error}");
+        }
     }
 
     /// Takes back the lines that would be rewritten.
@@ -386,8 +405,9 @@ impl Watcher for Desk {
         }
     }
 
-    fn decided(&mut self, unix_ns: u64, database: DatabaseId, event: ArbiterEvent) {
+    fn decided(&mut self, database: DatabaseId, event: ArbiterEvent) {
         let said = Said::Decided { database: database.0.into(), event };
+        let unix_ns = self.now_ns();
         let Some(journal) = &mut self.journal else { return };
         if let Err(error) = journal.add(&Entry { unix_ns, error_ns: 0, said }) {
             self.clear();

@@ -6,11 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use campaign::drill::{Entry, HostJournal, Site, review};
+use campaign::drill::{
+    ARBITER_NAME, Entry, JournalEnd, JournalHead, ReadJournal, Said, Site, read_journal, review,
+};
 use copies::HostId;
 use fleet::arbiter::Arbitration;
 use results::{Event, Row, Severity, Verdict};
@@ -32,6 +34,8 @@ pub struct PlannedDrill {
     pub site: Rc<Site>,
     /// Its number among the tests, from 1.
     pub ordinal: u32,
+    /// The solution file.
+    solution_text: String,
 }
 
 /// What a run on many hosts carries out.
@@ -75,7 +79,9 @@ impl FleetTests {
             }
         }
         let ordinal = tests.len() as u32 + 1;
-        Ok(FleetTests { tests, drill: Some(PlannedDrill { test: test.clone(), drill, site, ordinal }) })
+        let solution_text = solution.text().to_owned();
+        let planned = PlannedDrill { test: test.clone(), drill, site, ordinal, solution_text };
+        Ok(FleetTests { tests, drill: Some(planned) })
     }
 
     /// All tests in their order.
@@ -108,58 +114,86 @@ impl PlannedDrill {
         number.ok_or_else(|| Failure::wrong_input(format!("host {name} has no part in the drill")))
     }
 
+    /// The first line of the journal that `host` keeps of this drill.
+    pub fn journal_head(&self, run: &str, host: &str) -> JournalHead {
+        JournalHead::new(run, host, &self.solution_text)
+    }
+
     /// What the arbiter decides about.
     pub fn arbitration(&self) -> Arbitration {
         let databases = self.site.databases.iter().map(|database| (*database.spec).clone());
         Arbitration { databases: databases.collect(), hosts: self.site.names() }
     }
 
-    /// Judges the drill of the run in `folder`, to which the journals of these hosts have come. Rows count from
+    /// Judges the drill of `run` in `folder`, by the journals of its hosts in the folders that `of_host` names. Rows count from
     /// `started_unix_ms`.
     pub fn judge(
         &self,
         folder: &Path,
-        journals: &[(String, PathBuf)],
+        run: &str,
+        of_host: impl Fn(&str) -> PathBuf,
         started_unix_ms: u64,
-    ) -> Result<(Vec<Verdict>, Vec<Row>), Failure> {
-        let mut hosts = Vec::new();
-        for (host, folder) in journals {
-            hosts.push(HostJournal { host: self.host(host)?, entries: read_journal(folder) });
-        }
-        let decided = read_journal(folder);
-        let reviewed = review(&self.site, &self.test, &self.drill, self.ordinal, &hosts, &decided);
+    ) -> (Vec<Verdict>, Vec<Row>) {
+        let of_site = self.site.hosts.iter().map(|host| &host.name);
+        let hosts = of_site.map(|host| journal_in(&of_host(host), &self.journal_head(run, host))).collect();
+        let decided = journal_in(folder, &self.journal_head(run, ARBITER_NAME));
+        let reviewed = review(&self.site, &self.test, &self.drill, self.ordinal, hosts, decided);
         let mut rows: Vec<Row> = reviewed.verdicts.iter().cloned().map(Row::from).collect();
         for (at_ns, host, text) in reviewed.notes {
             let t_ms = (at_ns / 1_000_000).saturating_sub(started_unix_ms);
             let host = self.site.hosts[host].name.clone();
             rows.push(Event { t_ms, severity: Severity::Info, test: Some(self.ordinal), host, text }.into());
         }
-        Ok((reviewed.verdicts, rows))
+        (reviewed.verdicts, rows)
     }
 }
 
 /// A journal being written.
-pub struct Journal(BufWriter<File>);
+pub struct Journal {
+    file: File,
+    end: JournalEnd,
+}
 
 impl Journal {
-    /// Goes on with the journal in `folder`.
-    pub fn open(folder: &Path) -> std::io::Result<Journal> {
-        let file = OpenOptions::new().create(true).append(true).open(folder.join(JOURNAL))?;
-        Ok(Journal(BufWriter::new(file)))
+    /// Begins the journal in `folder`, or goes on with the one that the author began before its program was started again.
+    ///
+    /// # Errors
+    /// The file cannot be written, or it holds a journal that cannot be continued, such as one that is ended.
+    pub fn open(folder: &Path, head: &JournalHead) -> std::io::Result<Journal> {
+        let path = folder.join(JOURNAL);
+        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let written = std::fs::read(&path)?;
+        let whole = written.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let end = if whole == 0 {
+            let (end, line) = JournalEnd::begin(head);
+            file.set_len(0)?;
+            file.write_all(&line)?;
+            end
+        } else {
+            let end = JournalEnd::of(&written, head).map_err(std::io::Error::other)?;
+            file.set_len(whole as u64)?;
+            end
+        };
+        Ok(Journal { file, end })
     }
 
     /// Adds an entry; it is with the operating system when this returns.
     pub fn add(&mut self, entry: &Entry) -> std::io::Result<()> {
-        let mut line = serde_json::to_vec(entry).expect("an entry can be written as JSON");
-        line.push(b'\n');
-        self.0.write_all(&line)?;
-        self.0.flush()
+        self.file.write_all(&self.end.entry(entry))
+    }
+
+    /// Ends the journal: it is whole, and durable.
+    pub fn end(mut self, unix_ns: u64) -> std::io::Result<()> {
+        let entries = self.end.entries();
+        self.add(&Entry { unix_ns, error_ns: 0, said: Said::Ended { entries } })?;
+        self.file.sync_all()
     }
 }
 
-/// The journal in a folder, as far as it is whole; nothing if there is none.
-fn read_journal(folder: &Path) -> Vec<Entry> {
-    let text = std::fs::read(folder.join(JOURNAL)).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+/// The journal in a folder that should begin with `head`.
+fn journal_in(folder: &Path, head: &JournalHead) -> ReadJournal {
+    match std::fs::read(folder.join(JOURNAL)) {
+        Ok(bytes) => read_journal(&bytes, head),
+        Err(_) => ReadJournal::missing(),
+    }
 }

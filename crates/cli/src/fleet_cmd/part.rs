@@ -22,6 +22,7 @@ use campaign::drill::{DRAIN_LIMIT_S, Entry, MOUNT_LIMIT_S, Observed, Said, WARMU
 use campaign::{CampaignError, CampaignOutcome};
 use copies::{CopySpec, DatabaseId, FromArbiter};
 use fleet::arbiter::{ArbiterLink, Speaker};
+use fleet::clock::{Dates, Reading};
 use fleet::duty::Doing;
 use fleet::gate::Gate;
 use fleet::message::Assignment;
@@ -33,10 +34,12 @@ use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
 use world::{Time, World};
 
 use super::drill::{Journal, PlannedDrill};
-use super::work::{FromWork, Order, ToWork, hear, say, unix_ns};
+use super::work::{FromWork, Order, ToWork, hear, monotonic_ns, say, unix_ns};
 
 /// How often it is looked whether something is due.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A calendar that moves by less against the monotonic clock between two looks is being slewed, not set.
+const CALENDAR_STEP_MIN_MS: i64 = 500;
 /// How long hosts may take to hold their pages against each other.
 const COMPARE_LIMIT: Duration = Duration::from_secs(120);
 /// Bytes of databases that are seeded per second at least.
@@ -96,7 +99,10 @@ struct Running<'a> {
     world: World,
     host: usize,
     speaker: Speaker,
-    journal: Journal,
+    journal: Option<Journal>,
+    dates: Dates,
+    /// How the calendar of this host last stood to its monotonic clock.
+    calendar_ns: Option<i64>,
     news: UnboundedReceiver<News>,
     tell: UnboundedSender<News>,
     process: Option<WorkProcess>,
@@ -131,7 +137,8 @@ impl HostPart<'_> {
     async fn perform(self, world: World, convoy: &dyn Convoy, recorder: &mut dyn Recorder) -> Done {
         let HostPart { planned, assignment, name, credentials, direct, folder, gate, mut link } = self;
         let host = planned.host(&assignment.host).map_err(|failure| CampaignError::Drill(failure.line()))?;
-        let journal = Journal::open(folder).map_err(|error| not_kept(&error))?;
+        let head = planned.journal_head(&assignment.run, &assignment.host);
+        let journal = Journal::open(folder, &head).map_err(|error| not_kept(&error))?;
         let (tell, news) = unbounded();
         let (speaker, from_arbiter) = (link.speaker(), tell.clone());
         drop(world.spawn(async move {
@@ -161,7 +168,9 @@ impl HostPart<'_> {
             world,
             host,
             speaker,
-            journal,
+            journal: Some(journal),
+            dates: Dates::default(),
+            calendar_ns: None,
             news,
             tell,
             process: None,
@@ -208,6 +217,9 @@ impl Running<'_> {
         self.until(Duration::from_secs_f64(warmup_s), |_| false).await?;
         self.arrive(convoy).await?;
 
+        if let Some(now) = self.gate.controller_now() {
+            self.dates.begin(monotonic_ns(), now);
+        }
         self.note(None, Said::WindowOpens)?;
         self.opened = Some(self.world.now());
         row.window_start_ms = Some(ms(&self.world));
@@ -230,6 +242,10 @@ impl Running<'_> {
         self.process = None;
         row.ended_ms = Some(ms(&self.world));
         self.recorder.record(row.into())?;
+        let ended = self.date(None).unix_ns;
+        if let Some(journal) = self.journal.take() {
+            journal.end(ended).map_err(|error| not_kept(&error))?;
+        }
         Ok(self.recorder.flush()?)
     }
 
@@ -256,6 +272,7 @@ impl Running<'_> {
                 self.hear(news)?;
             }
             self.fail_what_is_due()?;
+            self.look_at_calendar()?;
             if self.gate.stop_asked().is_some() {
                 return Err(CampaignError::Interrupted);
             }
@@ -331,13 +348,41 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Writes into the journal what happened at this time of the host's calendar, or now.
+    /// The controller's calendar at this time of the host's monotonic clock, or now.
+    fn date(&self, at_ns: Option<u64>) -> Reading {
+        let local_ns = monotonic_ns();
+        self.dates.date(at_ns.unwrap_or(local_ns), local_ns, self.gate.controller_now())
+    }
+
+    /// Writes into the journal what happened at this time of the host's monotonic clock, or now.
     fn note(&mut self, at_ns: Option<u64>, said: Said) -> Done {
-        let calendar = self.gate.calendar();
-        let ahead_ns = calendar.map_or(0, |calendar| calendar.offset_ns);
-        let error_ns = calendar.map_or(0, |calendar| calendar.uncertainty_ns);
-        let unix_ns = at_ns.unwrap_or_else(unix_ns).saturating_add_signed(-ahead_ns);
-        self.journal.add(&Entry { unix_ns, error_ns, said }).map_err(|error| not_kept(&error))
+        let Reading { unix_ns, error_ns } = self.date(at_ns);
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.add(&Entry { unix_ns, error_ns, said }).map_err(|error| not_kept(&error))
+    }
+
+    /// Says that somebody has set the calendar of this host. Nothing depends on it, but logs of the host are read by it.
+    fn look_at_calendar(&mut self) -> Done {
+        let ahead_ns = unix_ns() as i64 - monotonic_ns() as i64;
+        let Some(before_ns) = self.calendar_ns.replace(ahead_ns) else { return Ok(()) };
+        let step_ms = (ahead_ns - before_ns) / 1_000_000;
+        if step_ms.abs() < CALENDAR_STEP_MIN_MS {
+            return Ok(());
+        }
+        let direction = if step_ms > 0 { "forward" } else { "back" };
+        let step_s = step_ms.abs() as f64 / 1e3;
+        self.event(format!("the calendar of this host was set {direction} by {step_s:.1} s"))
+    }
+
+    fn event(&mut self, text: String) -> Done {
+        let event = Event {
+            t_ms: ms(&self.world),
+            severity: Severity::Warning,
+            test: Some(self.planned.ordinal),
+            host: self.assignment.host.clone(),
+            text,
+        };
+        Ok(self.recorder.record(event.into())?)
     }
 
     fn order(&mut self, order: &ToWork) {
@@ -393,14 +438,8 @@ impl Running<'_> {
             let failure = &self.planned.drill.failures[number];
             let text = if begins { failure.what.clone() } else { format!("over: {}", failure.what) };
             self.doing(&text, passed_s / self.planned.test.duration_s);
-            let event = Event {
-                t_ms: ms(&self.world),
-                severity: Severity::Warning,
-                test: Some(self.planned.ordinal),
-                host: self.assignment.host.clone(),
-                text,
-            };
-            self.recorder.record(event.into())?;
+            self.event(text)?;
+            self.note(None, if begins { Said::Fails(number) } else { Said::IsOver(number) })?;
             let volume = failure.volume.clone().unwrap_or_default();
             match (failure.kind, begins) {
                 (DrillEventKind::HostKilled | DrillEventKind::SiteLost, true) => self.process = None,

@@ -86,12 +86,12 @@ pub enum FromWork {
     Ready,
     /// A copy says something to the arbiter.
     ToArbiter(ToArbiter),
-    /// Something happened, at this time of the host's calendar.
+    /// Something happened, at this time of the host's monotonic clock, which all processes of the host share.
     Observed(u64, Observed),
-    /// The last second, which ended at `unix_ns` of the host's calendar.
+    /// The last second, which ended at `at_ns` of the host's monotonic clock.
     Sample {
         /// When it ended.
-        unix_ns: u64,
+        at_ns: u64,
         /// The copies.
         copies: Vec<CopySample>,
         /// Counts of the host; the times in them say nothing.
@@ -109,8 +109,8 @@ impl FromWork {
     /// What of it belongs into the journal, and when it happened if that is not now.
     pub fn said(&self) -> Option<(Option<u64>, Said)> {
         match self {
-            FromWork::Observed(unix_ns, observed) => Some((Some(*unix_ns), Said::Observed(observed.clone()))),
-            FromWork::Sample { unix_ns, copies, .. } => Some((Some(*unix_ns), Said::Sample(copies.clone()))),
+            FromWork::Observed(at_ns, observed) => Some((Some(*at_ns), Said::Observed(observed.clone()))),
+            FromWork::Sample { at_ns, copies, .. } => Some((Some(*at_ns), Said::Sample(copies.clone()))),
             FromWork::Compared(compared) => Some((None, Said::Compared(compared.clone()))),
             _ => None,
         }
@@ -120,6 +120,14 @@ impl FromWork {
 /// Nanoseconds since 1970 by this host's calendar.
 pub fn unix_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// Nanoseconds of the host's monotonic clock, which all its processes share and nobody can set.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for the call. The clock exists on every Linux, so the call cannot fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
 }
 
 /// Hands on each line of `lines` as a value, until something is none; then calls `end`.
@@ -200,15 +208,18 @@ async fn serve(
         arbiter: Some(Rc::new(|message| tell(&FromWork::ToArbiter(message)))),
     };
     let observer: Observer =
-        Rc::new(|_: HostId, observed: Observed| tell(&FromWork::Observed(unix_ns(), observed)));
+        Rc::new(|_: HostId, observed: Observed| tell(&FromWork::Observed(monotonic_ns(), observed)));
     let node = Node::start(&world, site, order.host, order.boot, order.seed, routes, observer).await?;
     let node = Rc::new(node);
     tell(&FromWork::Ready);
     let (host, mut is_closed) = (site.hosts[order.host].name.clone(), false);
-    // Samples end with the seconds of the calendar, so that those of all hosts cover the same time.
-    let mut ends_ns = (unix_ns() / SECOND_NS + 1) * SECOND_NS;
+    // Samples end with the seconds of the calendar as it is now, so that those of all hosts cover the same time.
+    let phase_ns = unix_ns() % SECOND_NS;
+    let first_ns = monotonic_ns() + SECOND_NS - phase_ns;
+    let next_after = |now_ns: u64| first_ns + (now_ns.saturating_sub(first_ns) / SECOND_NS + 1) * SECOND_NS;
+    let mut ends_ns = first_ns;
     loop {
-        let left = Duration::from_nanos(ends_ns.saturating_sub(unix_ns()));
+        let left = Duration::from_nanos(ends_ns.saturating_sub(monotonic_ns()));
         match select(orders.next(), pin!(world.sleep(left))).await {
             Either::Left((None, _)) => return Ok(()),
             Either::Left((Some(order), _)) => match order {
@@ -232,8 +243,8 @@ async fn serve(
                 let sample = node.sample();
                 let rows = sample_rows(&sample, planned.ordinal, &host, 0);
                 let is_settled = is_closed && node.is_settled(drill);
-                let unix_ns = std::mem::replace(&mut ends_ns, (unix_ns() / SECOND_NS + 1) * SECOND_NS);
-                tell(&FromWork::Sample { unix_ns, copies: sample.copies, rows, is_settled });
+                let at_ns = std::mem::replace(&mut ends_ns, next_after(monotonic_ns()));
+                tell(&FromWork::Sample { at_ns, copies: sample.copies, rows, is_settled });
             }
         }
     }

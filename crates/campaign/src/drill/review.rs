@@ -1,0 +1,299 @@
+//! The judge of a drill: makes one history of what hosts and arbiter wrote in their journals, and judges it.
+//!
+//! Invariants
+//! 1. What one host wrote stays in its order.
+//! 2. Two hosts contradict each other only if they do so however wrong their clocks can be: a batch counts as acknowledged at the
+//!    earliest and a database as mounted at the latest moment that is possible.
+//! 3. Every host of the site and the arbiter owe a whole journal. If one is missing, damaged or not ended, no rule passes: what
+//!    its author wrote could break each of them. A rule that the other journals show to be broken fails all the same.
+//!
+//! Limits: what the arbiter decides after the window and after the last word of the hosts does not count. The arbiter outlives
+//! the drill, and then it sees only that no host answers any more.
+
+use std::rc::Rc;
+
+use copies::{ArbiterEvent, HostId};
+use results::{Comparison, Origin, Outcome, Verdict};
+use solution::{DrillSpec, Failure, TestSpec};
+
+use super::journal::{Entry, JournalFault, ReadJournal, Said};
+use super::ledger::Ledger;
+use super::node::Observed;
+use super::settle::Compared;
+use super::site::{ARBITER_NAME, Site};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What has become of a drill.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Reviewed {
+    /// The judgements.
+    pub verdicts: Vec<Verdict>,
+    /// What happened: when by the controller's calendar (since 1970), the number of the host, and what.
+    pub notes: Vec<(u64, usize, String)>,
+}
+
+enum Item {
+    Opens,
+    Fails(usize),
+    IsOver(usize),
+    Closes,
+    Host(usize, Said),
+    Arbiter(usize, ArbiterEvent),
+    EndOfSecond,
+}
+
+/// Judges a drill, which is test number `ordinal`, by the journals of all hosts of the site, in the order of the site, and by
+/// that of the arbiter.
+///
+/// # Panics
+/// If there are more or fewer journals than hosts.
+pub fn review(
+    site: &Rc<Site>,
+    test: &TestSpec,
+    drill: &DrillSpec,
+    ordinal: u32,
+    hosts: Vec<ReadJournal>,
+    arbiter: ReadJournal,
+) -> Reviewed {
+    assert_eq!(hosts.len(), site.hosts.len(), "each host has a journal, be it a missing one");
+    let hosts: Vec<ReadJournal> =
+        hosts.into_iter().map(|journal| checked(journal, site, drill, true)).collect();
+    let arbiter = checked(arbiter, site, drill, false);
+    let names = site.hosts.iter().map(|host| host.name.as_str()).chain([ARBITER_NAME]);
+    let journals = hosts.iter().chain([&arbiter]);
+    let mut verdicts: Vec<Verdict> =
+        names.zip(journals).map(|(name, journal)| is_whole(ordinal, name, journal.fault.as_ref())).collect();
+    verdicts.extend(
+        drill
+            .failures
+            .iter()
+            .enumerate()
+            .map(|(number, failure)| is_performed(ordinal, number, failure, site, &hosts)),
+    );
+    let is_proved = verdicts.iter().all(|verdict| verdict.outcome == Outcome::Pass);
+    let Some(history) = History::of(site, test, drill, &hosts, &arbiter) else {
+        return Reviewed { verdicts, notes: Vec::new() };
+    };
+    let Reviewed { verdicts: mut judged, notes } = history.judge(site, drill, ordinal);
+    if !is_proved {
+        judged.iter_mut().for_each(unless_proved);
+    }
+    verdicts.append(&mut judged);
+    Reviewed { verdicts, notes }
+}
+
+/// The judgement of one journal.
+fn is_whole(ordinal: u32, name: &str, fault: Option<&JournalFault>) -> Verdict {
+    let why = fault.map_or(String::new(), |fault| format!(": {fault}"));
+    Verdict {
+        test: Some(ordinal),
+        origin: Origin::host(name),
+        rule: "drill_journal".into(),
+        text: format!("the journal of {name} is whole and ended{why}"),
+        measured: Some(if fault.is_none() { 1.0 } else { 0.0 }),
+        limit: Some(1.0),
+        comparison: Comparison::AtLeast,
+        unit: "journals".into(),
+        outcome: if fault.is_none() { Outcome::Pass } else { Outcome::Unproved },
+    }
+}
+
+/// Whether a failure began and ended on each of its hosts.
+fn is_performed(
+    ordinal: u32,
+    number: usize,
+    failure: &Failure,
+    site: &Site,
+    journals: &[ReadJournal],
+) -> Verdict {
+    let says = |journal: &ReadJournal, said: Said| journal.entries.iter().any(|entry| entry.said == said);
+    let performed = site.hosts.iter().zip(journals).filter(|(host, journal)| {
+        failure.hosts.contains(&host.name)
+            && says(journal, Said::Fails(number))
+            && (failure.back_at_s.is_none() || says(journal, Said::IsOver(number)))
+    });
+    let (measured, limit) = (performed.count() as f64, failure.hosts.len() as f64);
+    let holds = Comparison::AtLeast.holds(measured, limit);
+    Verdict {
+        test: Some(ordinal),
+        origin: Origin::host(failure.hosts.first().map_or("", String::as_str)),
+        rule: "drill_failure_performed".into(),
+        text: format!("the scheduled failure took place on each of its hosts: {}", failure.what),
+        measured: Some(measured),
+        limit: Some(limit),
+        comparison: Comparison::AtLeast,
+        unit: "hosts".into(),
+        outcome: if holds { Outcome::Pass } else { Outcome::Unproved },
+    }
+}
+
+/// A rule that holds by what is left of the journals may be broken by what is missing. A rule that counts what should be there
+/// may be broken only because it is missing.
+fn unless_proved(verdict: &mut Verdict) {
+    let counts_what_is_there = !matches!(verdict.rule.as_str(), "drill_copies_compared" | "drill_dismounted");
+    let stays = match verdict.outcome {
+        Outcome::Fail => counts_what_is_there,
+        Outcome::Pass => false,
+        Outcome::Unproved | Outcome::Info => true,
+    };
+    if !stays {
+        verdict.outcome = Outcome::Unproved;
+    }
+}
+
+/// The journal, with a fault if it names what the drill does not have, or if the window of a host never opened or closed.
+fn checked(journal: ReadJournal, site: &Site, drill: &DrillSpec, is_host: bool) -> ReadJournal {
+    let is_known = |entry: &Entry| {
+        let database = |number: usize| number < site.databases.len();
+        match &entry.said {
+            Said::WindowOpens | Said::WindowCloses | Said::Ended { .. } => true,
+            Said::Fails(number) | Said::IsOver(number) => *number < drill.failures.len(),
+            Said::Observed(
+                Observed::Opened { database: number, .. }
+                | Observed::Acknowledged { database: number, .. }
+                | Observed::Failed { database: number, .. },
+            ) => database(*number),
+            Said::Sample(samples) => samples.iter().all(|sample| database(sample.database)),
+            Said::Compared(compared) => compared.iter().all(|compared| database(compared.database)),
+            Said::Decided { database: number, event } => {
+                let holder = match event {
+                    ArbiterEvent::Activated { holder, .. } | ArbiterEvent::HolderSilent { holder } => {
+                        usize::from(holder.0) < site.hosts.len()
+                    }
+                    _ => true,
+                };
+                database(*number) && holder
+            }
+        }
+    };
+    let mut journal = journal;
+    if let Some(place) = journal.entries.iter().position(|entry| !is_known(entry)) {
+        journal.entries.truncate(place);
+        journal.fault = Some(JournalFault::Unknown { line: place as u64 + 1 });
+    }
+    let says = |said: Said| journal.entries.iter().any(|entry| entry.said == said);
+    if is_host && journal.fault.is_none() && !(says(Said::WindowOpens) && says(Said::WindowCloses)) {
+        journal.fault = Some(JournalFault::NoWindow);
+    }
+    journal
+}
+
+/// All journals in one order.
+struct History {
+    items: Vec<(u64, Item)>,
+    compared: Vec<Compared>,
+    closes_ns: u64,
+}
+
+impl History {
+    /// `None` if the window opened on no host.
+    fn of(
+        site: &Site,
+        test: &TestSpec,
+        drill: &DrillSpec,
+        hosts: &[ReadJournal],
+        arbiter: &ReadJournal,
+    ) -> Option<History> {
+        let entries = || hosts.iter().flat_map(|journal| &journal.entries);
+        let first =
+            |said: Said| entries().filter(|entry| entry.said == said).map(|entry| entry.unix_ns).min();
+        let opens_ns = first(Said::WindowOpens)?;
+        let closes_ns = opens_ns + (test.duration_s * 1e9) as u64;
+        let mut items = vec![(opens_ns, Item::Opens), (closes_ns, Item::Closes)];
+        for number in 0..drill.failures.len() {
+            items.extend(first(Said::Fails(number)).map(|at_ns| (at_ns, Item::Fails(number))));
+            items.extend(first(Said::IsOver(number)).map(|at_ns| (at_ns, Item::IsOver(number))));
+        }
+        let mut compared = Vec::new();
+        for (host, journal) in hosts.iter().enumerate() {
+            items.extend(of_host(site, host, journal, &mut compared));
+        }
+        let parting_ns = entries().map(|entry| entry.unix_ns).max().unwrap_or(opens_ns).max(closes_ns);
+        for entry in arbiter.entries.iter().filter(|entry| entry.unix_ns <= parting_ns) {
+            if let Said::Decided { database, event } = entry.said {
+                items.push((entry.unix_ns, Item::Arbiter(database, event)));
+            }
+        }
+        let last_ns = last_second_ns(hosts, closes_ns);
+        let last_ns = last_ns.or_else(|| items.iter().map(|(at_ns, _)| *at_ns).max()).unwrap_or(opens_ns);
+        let ends = (opens_ns + SECOND_NS / 2..=last_ns).step_by(SECOND_NS as usize);
+        items.extend(ends.map(|at_ns| (at_ns, Item::EndOfSecond)));
+        items.sort_by_key(|(at_ns, _)| *at_ns);
+        Some(History { items, compared, closes_ns })
+    }
+
+    fn judge(self, site: &Rc<Site>, drill: &DrillSpec, ordinal: u32) -> Reviewed {
+        let (mut ledger, mut notes) = (Ledger::new(site.clone()), Vec::new());
+        let mut dismounted = vec![None; site.databases.len()];
+        for (at_ns, item) in self.items {
+            let now_ms = at_ns / 1_000_000;
+            match item {
+                Item::Opens => ledger.begin_window(now_ms),
+                Item::Closes => ledger.end_window(now_ms),
+                Item::Fails(number) => ledger.fails(now_ms, &drill.failures[number]),
+                Item::IsOver(number) => ledger.is_over(&drill.failures[number]),
+                Item::Host(host, Said::Observed(observed)) => {
+                    ledger.observe(now_ms, HostId(host as u16), observed)
+                }
+                Item::Host(host, Said::Sample(samples)) => ledger.sample(host, samples),
+                Item::Host(..) => {}
+                Item::Arbiter(database, event) => {
+                    match event {
+                        ArbiterEvent::Dismounted { why } => dismounted[database] = Some(why.to_string()),
+                        ArbiterEvent::Activated { .. } => dismounted[database] = None,
+                        _ => {}
+                    }
+                    ledger.decided(database, event);
+                }
+                Item::EndOfSecond => ledger.end_of_sample(now_ms),
+            }
+            notes.extend(ledger.take_notes().into_iter().map(|(host, text)| (at_ns, host, text)));
+        }
+        for (database, why) in dismounted.into_iter().enumerate() {
+            ledger.dismounted(database, why);
+        }
+        ledger.compare(drill, &self.compared);
+        Reviewed { verdicts: ledger.judge(ordinal, self.closes_ns / 1_000_000), notes }
+    }
+}
+
+/// The last second that every host saw the end of. Hosts that last to the end do not end in the same instant, and a second that
+/// one of them has left is no second of the drill.
+fn last_second_ns(hosts: &[ReadJournal], closes_ns: u64) -> Option<u64> {
+    let last_sample_ns = |journal: &ReadJournal| {
+        let samples = journal.entries.iter().filter(|entry| matches!(entry.said, Said::Sample(_)));
+        samples.map(|entry| entry.unix_ns).max().filter(|at_ns| *at_ns >= closes_ns)
+    };
+    hosts.iter().filter_map(last_sample_ns).min()
+}
+
+/// The entries of one host at the moments at which they count.
+fn of_host(
+    site: &Site,
+    host: usize,
+    journal: &ReadJournal,
+    compared: &mut Vec<Compared>,
+) -> Vec<(u64, Item)> {
+    let (mut items, mut mounted) = (Vec::new(), vec![0; site.databases.len()]);
+    for Entry { unix_ns, error_ns, said } in &journal.entries {
+        let at_ns = match said {
+            Said::Compared(said) => {
+                compared.extend(said.iter().cloned());
+                continue;
+            }
+            Said::Observed(Observed::Opened { database, .. }) => {
+                mounted[*database] = (unix_ns + error_ns).max(mounted[*database]);
+                mounted[*database]
+            }
+            Said::Observed(Observed::Acknowledged { database, .. }) => {
+                let last = &mut mounted[*database];
+                *last = unix_ns.saturating_sub(*error_ns).max(*last);
+                *last
+            }
+            _ => *unix_ns,
+        };
+        items.push((at_ns, Item::Host(host, said.clone())));
+    }
+    items
+}
