@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use evidence::{HostRuns, RunData, RunStore, load};
+use evidence::{Expected, HostRuns, RunData, RunStore, load};
 use results::{
-    Event, Host, IoClass, Measure, Origin, Recorder, Row, Run, Sample, Severity, Tally, Test, WorldKind,
+    Event, Host, IoClass, Measure, Origin, Outcome, Recorder, Row, Run, Sample, Severity, Tally, Test,
+    WorldKind,
 };
 
 fn run(started_unix_ms: u64) -> Run {
@@ -31,7 +32,7 @@ fn test(ordinal: u32, started_ms: u64, window: Option<(u64, u64)>, ended_ms: Opt
         ended_ms,
         window_start_ms: window.map(|window| window.0),
         window_end_ms: window.map(|window| window.1),
-        window_planned_ms: None,
+        window_planned_ms: window.map(|_| 4_000),
         sample_ms: 1000,
         sessions: Some(2),
         target_iops: Some(100.0),
@@ -136,4 +137,63 @@ fn rows_of_a_run_make_the_same_run_again() {
     let data = load(&host(folder.path(), "a", 9, 0, false)).expect("readable");
     let rows: Vec<Row> = std::iter::once(data.run.clone().into()).chain(data.clone().into_rows()).collect();
     assert_eq!(RunData::from_rows(rows), Some(data));
+}
+
+#[test]
+fn a_window_that_hosts_did_not_hold_together_is_not_proved() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let common = |later_ms: u64| {
+        let folder = folder.path().join(later_ms.to_string());
+        std::fs::create_dir(&folder).expect("a new folder");
+        let hosts = [host(&folder, "a", 0, 0, false), host(&folder, "b", 40, later_ms, false)];
+        let verdicts = HostRuns::open(&hosts).expect("readable").common_windows();
+        let [verdict] = &verdicts[..] else { panic!("one test has a window: {verdicts:?}") };
+        assert_eq!(verdict.rule, "window_in_common");
+        (verdict.measured, verdict.outcome)
+    };
+    assert_eq!(common(3), (Some(4.0), Outcome::Pass), "they are moved onto each other");
+    assert_eq!(common(3_500), (Some(0.5), Outcome::Unproved));
+    assert_eq!(common(60_000), (Some(0.0), Outcome::Unproved));
+}
+
+/// What is wrong with the evidence that host a sends as its own, after `change` has changed it.
+fn refused(change: &str) -> Result<(), String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let db = host(folder.path(), "a", 0, 0, false);
+    if !change.is_empty() {
+        let changed = std::process::Command::new("python3")
+            .args([
+                "-c",
+                "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute(sys.argv[2]); c.commit()",
+            ])
+            .arg(&db)
+            .arg(change)
+            .status();
+        assert!(changed.expect("python3 runs").success());
+    }
+    let tests = ["performance", "performance"];
+    let expected =
+        Expected { run: "run", host: "a", solution_text: "", tool_version: "1", seed: 1, tests: &tests };
+    expected.check(&db)
+}
+
+#[test]
+fn evidence_of_another_run_host_solution_or_program_is_refused_by_name() {
+    assert_eq!(refused(""), Ok(()));
+    for (change, why) in [
+        ("UPDATE run SET id = 'other'", "another run"),
+        ("UPDATE run SET solution_text = 'x'", "another solution file"),
+        ("UPDATE run SET seed = '2'", "another seed"),
+        ("UPDATE run SET tool_version = '2'", "another version"),
+        ("UPDATE run SET world = 'simulated'", "another kind of world"),
+        ("UPDATE source SET host = 'b'", "source holds rows of b"),
+        ("UPDATE event SET host = 'b'", "event holds rows of b"),
+        ("UPDATE test SET kind = 'backup' WHERE ordinal = 2", "test 2 is none of this run"),
+        ("UPDATE test SET ordinal = 9 WHERE ordinal = 2", "test 9 is none of this run"),
+        ("UPDATE test SET window_start_ms = 1 WHERE ordinal = 2", "test 2 lies outside"),
+        ("DROP TABLE verdict", "cannot be read"),
+    ] {
+        let refused = refused(change).expect_err(change);
+        assert!(refused.contains(why), "{change}: {refused}");
+    }
 }

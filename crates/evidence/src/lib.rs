@@ -14,7 +14,7 @@ pub mod report;
 mod run_data;
 mod store;
 
-pub use merge::HostRuns;
+pub use merge::{Expected, HostRuns};
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
 pub use store::{Cell, Query, RunStore, StoreError, load};

@@ -11,9 +11,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use results::{Environment, Event, Recorder, Row, Run, Severity, Test, Verdict};
+use results::{
+    Comparison, Environment, Event, Origin, Outcome, Recorder, Row, Run, Severity, Test, Verdict, WorldKind,
+};
 
-use crate::store::{RunStore, StoreError, damaged, explain, load, open, runs, tests};
+use crate::store::{RunStore, StoreError, damaged, explain, hosts, load, open, runs, tests};
 
 /// Windows that open within this time of each other were opened together.
 const IN_STEP_MS: i64 = 1_000;
@@ -28,6 +30,7 @@ pub struct HostRuns {
 struct Part {
     db: PathBuf,
     run: Run,
+    host: String,
     tests: BTreeMap<u32, Test>,
     /// What is added to its times outside tests, and in each test.
     shift_ms: i64,
@@ -42,11 +45,12 @@ impl Part {
         let read = || {
             let run = runs(&connection)?.pop().ok_or_else(|| damaged("it holds no run"))?;
             let tests = tests(&connection)?.into_iter().map(|test| (test.ordinal, test)).collect();
-            Ok((run, tests))
+            let host = hosts(&connection)?.pop().map_or(String::new(), |host| host.name);
+            Ok((run, host, tests))
         };
-        let (run, tests) = read().map_err(|error| explain(&db, error))?;
+        let (run, host, tests) = read().map_err(|error| explain(&db, error))?;
         let (test_shifts_ms, out_of_step) = Default::default();
-        Ok(Part { db, run, tests, shift_ms: 0, test_shifts_ms, out_of_step })
+        Ok(Part { db, run, host, tests, shift_ms: 0, test_shifts_ms, out_of_step })
     }
 
     fn moved(&self, t_ms: u64, test: Option<u32>) -> u64 {
@@ -71,7 +75,104 @@ fn anchor_ms(test: &Test) -> i64 {
     test.window_start_ms.unwrap_or(test.started_ms) as i64
 }
 
+/// What the evidence of a host must be to count as that of a run.
+#[derive(Debug)]
+pub struct Expected<'a> {
+    /// Name of the run.
+    pub run: &'a str,
+    /// The host.
+    pub host: &'a str,
+    /// The solution file.
+    pub solution_text: &'a str,
+    /// Version of the tool.
+    pub tool_version: &'a str,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// The tests in their order: kind, from the first.
+    pub tests: &'a [&'static str],
+}
+
+/// Tables whose rows say which host they come from.
+const OF_HOSTS: [&str; 11] = [
+    "environment",
+    "instance",
+    "database",
+    "volume",
+    "database_size",
+    "source",
+    "checksum",
+    "backup",
+    "recovery",
+    "event",
+    "verdict",
+];
+
+impl Expected<'_> {
+    /// Checks the `run.db` that a host has sent.
+    ///
+    /// # Errors
+    /// In words, what of it belongs to another run, host, solution file or program, or cannot be read.
+    pub fn check(&self, db: &Path) -> Result<(), String> {
+        let connection = open(db).map_err(|error| error.to_string())?;
+        let unread = |error: &dyn std::fmt::Display| format!("it cannot be read: {error}");
+        let run = match &runs(&connection).map_err(|error| unread(&error))?[..] {
+            [run] => run.clone(),
+            others => return Err(format!("it holds {} runs", others.len())),
+        };
+        let differs = [
+            ("run", run.id != self.run),
+            ("solution file", run.solution_text != self.solution_text),
+            ("version of proofload", run.tool_version != self.tool_version),
+            ("seed", run.seed != self.seed),
+            ("kind of world", run.world != WorldKind::Real),
+        ];
+        if let Some((what, _)) = differs.iter().find(|(_, differs)| *differs) {
+            return Err(format!("it is of another {what}"));
+        }
+        for table in OF_HOSTS {
+            let sql = format!("SELECT host FROM {table} WHERE host <> ?1 LIMIT 1");
+            let mut found = connection.prepare(&sql).map_err(|error| unread(&error))?;
+            let mut rows = found.query([self.host]).map_err(|error| unread(&error))?;
+            if let Some(row) = rows.next().map_err(|error| unread(&error))? {
+                let other: String = row.get(0).map_err(|error| unread(&error))?;
+                return Err(format!("its table {table} holds rows of {}", other.escape_debug()));
+            }
+        }
+        for test in tests(&connection).map_err(|error| unread(&error))? {
+            let planned = (test.ordinal as usize).checked_sub(1).and_then(|place| self.tests.get(place));
+            if planned.is_none_or(|kind| *kind != test.kind) {
+                return Err(format!("its test {} is none of this run", test.ordinal));
+            }
+            let times = [test.ended_ms, test.window_start_ms, test.window_end_ms];
+            let is_late = |at_ms: u64| run.ended_ms.is_some_and(|ended_ms| at_ms > ended_ms);
+            if times.into_iter().flatten().any(|at_ms| at_ms < test.started_ms || is_late(at_ms)) {
+                return Err(format!("its test {} lies outside of its run", test.ordinal));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl HostRuns {
+    /// How long all hosts held the load of a test together, judged as the window of one host is. What a host did outside of
+    /// the common time, the others did not meet.
+    pub fn common_windows(&self) -> Vec<Verdict> {
+        let mut windows: BTreeMap<u32, Vec<(u64, u64, u64, &str)>> = BTreeMap::new();
+        for part in &self.parts {
+            for (ordinal, test) in &part.tests {
+                let test = part.moved_test(test);
+                if let (Some(start), Some(end), Some(planned)) =
+                    (test.window_start_ms, test.window_end_ms, test.window_planned_ms)
+                {
+                    let host = part.host.as_str();
+                    windows.entry(*ordinal).or_default().push((start, end, planned, host));
+                }
+            }
+        }
+        let several = windows.into_iter().filter(|(_, of_hosts)| of_hosts.len() > 1);
+        several.filter_map(|(ordinal, of_hosts)| common_window(ordinal, &of_hosts)).collect()
+    }
+
     /// Reads what the `run.db` of each host says of its run and tests. Also of a host that died in the middle.
     pub fn open(dbs: &[PathBuf]) -> Result<HostRuns, StoreError> {
         let mut parts = dbs.iter().cloned().map(Part::read).collect::<Result<Vec<Part>, StoreError>>()?;
@@ -162,6 +263,28 @@ impl HostRuns {
             })
             .collect()
     }
+}
+
+/// The judgement of the time that the windows (start, end, planned length, host) of a test have in common.
+fn common_window(ordinal: u32, of_hosts: &[(u64, u64, u64, &str)]) -> Option<Verdict> {
+    let (start_ms, ..) = of_hosts.iter().max_by_key(|window| window.0)?;
+    let (_, end_ms, _, first_out) = of_hosts.iter().min_by_key(|window| window.1)?;
+    let planned_ms = of_hosts.iter().map(|window| window.2).max()?;
+    let measured_s = end_ms.saturating_sub(*start_ms) as f64 / 1e3;
+    let limit_s = planned_ms.saturating_sub(IN_STEP_MS.unsigned_abs()) as f64 / 1e3;
+    let holds = Comparison::AtLeast.holds(measured_s, limit_s);
+    let planned_s = planned_ms as f64 / 1e3;
+    Some(Verdict {
+        test: Some(ordinal),
+        origin: Origin::host(first_out),
+        rule: "window_in_common".into(),
+        text: format!("all hosts held the load together for the planned {planned_s} s, less 1 s"),
+        measured: Some(measured_s),
+        limit: Some(limit_s),
+        comparison: Comparison::AtLeast,
+        unit: "s".into(),
+        outcome: if holds { Outcome::Pass } else { Outcome::Unproved },
+    })
 }
 
 /// Finds out what has to be added to the times of each host. The first host that came to a test sets the time.

@@ -322,6 +322,16 @@ impl Agent {
                     let _ = done.send(Done::Ended(how, why, files));
                 });
             }
+            Action::Left(hosts) => self.gate.leave(hosts),
+            Action::Collect(assignment) => {
+                let folder = self.folder.join("runs").join(&assignment.run);
+                let files = match is_plain_name(&assignment.run) {
+                    true => describe(&folder).unwrap_or_default(),
+                    false => Vec::new(),
+                };
+                let why = format!("the agent had lost its memory of {}", assignment.run);
+                let _ = done.send(Done::Ended(Ended::AgentDied, Some(why), files));
+            }
             Action::Stop(why) => {
                 say(format!("asked to stop: {why}"));
                 self.gate.stop(why);

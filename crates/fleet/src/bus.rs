@@ -21,6 +21,10 @@ use crate::credentials::Credentials;
 /// How long an answer may take before the question is asked again.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
+/// Where the controllers of a fleet say which run they conduct, in which epoch. It lies below the inboxes, where only a
+/// controller's credentials allow to speak, and is no host's: in the name of a host `=` is escaped.
+pub const CONTROLLERS: &str = "proofload_inbox.=controllers";
+
 /// Where a host's questions of a kind go.
 pub fn subject(host: &str, kind: &str) -> String {
     format!("proofload.{}.{kind}", token(host))

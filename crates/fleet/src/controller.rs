@@ -16,7 +16,7 @@ use futures_util::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arbiter::{ArbiterThread, Arbitration, Wish};
-use crate::bus::{Bus, BusError, copy_inbox, token};
+use crate::bus::{Bus, BusError, CONTROLLERS, copy_inbox, token};
 use crate::credentials::Credentials;
 use crate::files::{describe_file, is_plain_name, read_json, replace_json};
 use crate::gate::Clock;
@@ -155,6 +155,7 @@ impl Controller {
     pub async fn conduct(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
         let bus = self.connect().await?;
         let mut questions = bus.questions().await?;
+        let mut controllers = bus.hear(CONTROLLERS.to_owned()).await?;
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut over_since = None;
@@ -184,7 +185,16 @@ impl Controller {
                     Wish::Decided { database, event } => watcher.decided(database, event),
                     Wish::Note(text) => watcher.note(&Note { host: None, text }),
                 },
+                Some(message) = controllers.next() => {
+                    if let Ok(head) = parse::<CopyHead>(&message.payload)
+                        && head.protocol == PROTOCOL
+                    {
+                        self.roster.hear_controller(&head.run, head.epoch);
+                    }
+                }
                 _ = ticks.tick() => {
+                    let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
+                    bus.say(CONTROLLERS, format(&head)).await;
                     self.roster.tick(self.clock.now_ns(), unix_ns(), bus.is_connected());
                     self.save()?;
                     if self.keep_server()? {
@@ -244,6 +254,9 @@ impl Controller {
     fn on_beat(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, ControllerError> {
         let Ok(beat) = parse::<Beat>(payload) else { return Ok(None) };
         if token(&beat.host) != subject {
+            return Ok(None);
+        }
+        if self.roster.leaves_to_another(self.clock.now_ns(), &beat) {
             return Ok(None);
         }
         let orders: Orders = self.roster.beat(self.clock.now_ns(), unix_ns(), beat);

@@ -151,9 +151,12 @@ pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), Creden
     new_file(&folder.join("ca.pem"), &tls.authority.pem())?;
     new_file(&folder.join("server.pem"), &tls.server_pem)?;
     new_file(&folder.join("server-key.pem"), &tls.server_key_pem)?;
+    // A name may stand for another address on the controller than on the hosts, so only an address is taken at its word.
+    let bare = server_name.trim_matches(['[', ']']);
+    let listen = if bare.parse::<std::net::IpAddr>().is_ok() { server_name } else { "0.0.0.0" };
     let config = format!(
         "# The bus of a proofload fleet. Paths are relative to the folder in which nats-server is started.\n\
-         listen: \"0.0.0.0:{port}\"\n\
+         listen: \"{listen}:{port}\"\n\
          tls {{ cert_file: \"server.pem\", key_file: \"server-key.pem\", timeout: 5 }}\n\
          authorization {{\n  users: [\n{users}  ]\n}}\n"
     );

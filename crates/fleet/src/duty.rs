@@ -63,6 +63,10 @@ pub enum Action {
     Stop(String),
     /// The tests may pass the points up to this one at that time of the agent's own clock.
     Release(Point, u64),
+    /// These hosts take no part any more.
+    Left(Vec<String>),
+    /// Look what evidence of the run lies in its folder, then call [`Duty::ended`].
+    Collect(Assignment),
     /// Send the evidence.
     SendEvidence(Assignment, Vec<EvidenceFile>),
 }
@@ -98,6 +102,7 @@ pub struct Duty {
     is_alone: bool,
     stop: Option<String>,
     released: Option<(Point, u64)>,
+    left: Vec<String>,
     refusals: Vec<String>,
 }
 
@@ -135,6 +140,7 @@ impl Duty {
             is_alone: false,
             stop: None,
             released: None,
+            left: Vec::new(),
             refusals: Vec::new(),
         }
     }
@@ -226,6 +232,10 @@ impl Duty {
                 actions.push(Action::Start(memory.assignment.clone()));
             }
             Phase::Running => {
+                if self.left != orders.left {
+                    self.left.clone_from(&orders.left);
+                    actions.push(Action::Left(orders.left));
+                }
                 if let Some(released) = orders.released.filter(|released| self.released != Some(*released)) {
                     self.released = Some(released);
                     let (point, unix_ns) = released;
@@ -249,10 +259,10 @@ impl Duty {
 
     fn accept(&mut self, orders: Orders) -> Vec<Action> {
         let Some(assignment) = orders.assignment else { return Vec::new() };
-        (self.stop, self.released) = (None, None);
+        (self.stop, self.released, self.left) = (None, None, Vec::new());
         self.memory =
             Some(Memory { assignment: assignment.clone(), epoch: orders.epoch, phase: Phase::Preparing });
-        vec![Action::Prepare(assignment)]
+        vec![if orders.collect { Action::Collect(assignment) } else { Action::Prepare(assignment) }]
     }
 
     /// Why orders are not obeyed, if they are not.

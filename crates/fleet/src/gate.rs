@@ -30,6 +30,7 @@ struct State {
     released: Option<(Point, u64)>,
     stop: Option<String>,
     alone: bool,
+    left: Vec<String>,
     calendar: Option<Calendar>,
 }
 
@@ -84,6 +85,11 @@ impl Gate {
         self.state().alone
     }
 
+    /// Hosts that take no part in the run any more.
+    pub fn left(&self) -> Vec<String> {
+        self.state().left.clone()
+    }
+
     /// How the host's calendar stands to the controller's, as last known.
     pub fn calendar(&self) -> Option<Calendar> {
         self.state().calendar
@@ -118,6 +124,10 @@ impl Gate {
         let mut state = self.state();
         state.released = Some((point, at_ns));
         state.alone = alone;
+    }
+
+    pub(crate) fn leave(&self, hosts: Vec<String>) {
+        self.state().left = hosts;
     }
 
     pub(crate) fn stop(&self, why: String) {

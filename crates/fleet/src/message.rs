@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of these messages. Another version is refused by both sides.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// Bytes of a file in one chunk: with its head below the default payload limit of the bus, 1 MiB.
 pub const CHUNK_BYTES: usize = 512 * 1024;
 
@@ -171,12 +171,54 @@ pub struct Orders {
     pub stop: Option<String>,
     /// The latest point that the hosts may pass, and when, by the controller's calendar.
     pub released: Option<(Point, u64)>,
+    /// Hosts that take no part in the run any more, although they should: the others do not wait for them.
+    pub left: Vec<String>,
     /// Whether the evidence is wanted now.
     pub send_evidence: bool,
     /// Whether the controller has all evidence of this host: the agent may forget the run (its folder stays).
     pub have_evidence: bool,
+    /// The agent has lost its memory of the run: `assignment` is not to be carried out again. The agent says what evidence of it
+    /// lies in its folder.
+    pub collect: bool,
     /// Why the controller does not speak with this agent, if it does not.
     pub refused: Option<String>,
+}
+
+/// Characters of a text of another host that are kept.
+const TEXT_MAX: usize = 300;
+/// Texts of one beat that are kept.
+const TEXTS_MAX: usize = 20;
+
+/// A text of another host, as it may reach a terminal or a log: printable, and not longer than a few lines.
+fn tame(text: &str) -> String {
+    let printable = |c: char| if c.is_control() { ' ' } else { c };
+    let mut tamed: String = text.chars().take(TEXT_MAX).map(printable).collect();
+    if text.chars().nth(TEXT_MAX).is_some() {
+        tamed.push('…');
+    }
+    tamed
+}
+
+fn tame_all(texts: &[String]) -> Vec<String> {
+    texts.iter().take(TEXTS_MAX).map(|text| tame(text)).collect()
+}
+
+impl Beat {
+    /// The same with texts that may be shown. Names of files and runs stay as they are: they are compared, not shown.
+    pub fn tamed(self) -> Beat {
+        let work = match self.work {
+            Work::Ready { checks } => Work::Ready { checks: tame_all(&checks) },
+            Work::Refused { why } => Work::Refused { why: tame(&why) },
+            Work::Running { waiting_at, doing, done, iops, read_latency_ms, log_write_latency_ms } => {
+                let doing = tame(&doing);
+                Work::Running { waiting_at, doing, done, iops, read_latency_ms, log_write_latency_ms }
+            }
+            Work::Ended { how, why, files } => Work::Ended { how, why: why.map(|why| tame(&why)), files },
+            Work::Idle => Work::Idle,
+        };
+        let (tool_version, refusals) = (tame(&self.tool_version), tame_all(&self.refusals));
+        Beat { work, tool_version, refusals, ..self }
+    }
 }
 
 /// Head of a piece of a file.
@@ -261,6 +303,13 @@ mod tests {
         let payload = format_headed(&chunk(), &bytes);
         let (head, rest) = parse_headed::<Chunk>(&payload).unwrap();
         assert_eq!((head, rest), (chunk(), &bytes[..]));
+    }
+
+    #[test]
+    fn texts_of_a_host_reach_nobody_raw_or_without_limit() {
+        assert_eq!(tame("a\x1b[2Jb\nc"), "a [2Jb c");
+        assert_eq!(tame(&"x".repeat(1_000_000)).chars().count(), TEXT_MAX + 1);
+        assert_eq!(tame_all(&vec![String::new(); 1_000]).len(), TEXTS_MAX);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!    back gives the same orders, under a higher epoch.
 //! 4. A host's fate, once known, does not change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,12 @@ use crate::message::{Assignment, Beat, Ended, Orders, PROTOCOL, Point, WhenAlone
 
 /// A host that has not been heard of for this long is lost.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
+/// A host that owes its evidence to the controller of another run is left to that controller for this long.
+const OWED_LIMIT_NS: u64 = 30_000_000_000;
+/// Processes that speak with the credentials of one host and are told apart.
+const DOUBLES_MAX: usize = 8;
+/// Notes about one host that are kept; what a host does more often is counted only.
+const NOTES_MAX: u32 = 200;
 /// A released point is passed this much later: every agent has heard of it by then.
 const LEAD_NS: u64 = 2_000_000_000;
 
@@ -111,6 +117,15 @@ struct Member {
     seen_ns: Option<u64>,
     /// When another process of its host was last refused: it is taken in once this one counts as gone.
     refused_ns: Option<u64>,
+    /// Other processes that spoke with the credentials of its host.
+    doubles: BTreeSet<u64>,
+    /// Since when it has owed its evidence to the controller of another run.
+    owing_since_ns: Option<u64>,
+    /// It has lost its memory of this run, and evidence may lie in its folder.
+    collect: bool,
+    /// It works for another run, so nothing of this one can be had from it now.
+    elsewhere: bool,
+    notes: u32,
     ready: bool,
     lost: bool,
     running: bool,
@@ -160,6 +175,31 @@ impl Roster {
         std::mem::take(&mut self.notes)
     }
 
+    /// A controller of this epoch of this run has spoken, with the credentials of a controller.
+    pub fn hear_controller(&mut self, run: &str, epoch: u64) {
+        self.superseded |= run == self.memory.plan.run && epoch > self.memory.epoch;
+    }
+
+    /// Whether a host is to be left to the controller of another run, which it owes its evidence.
+    pub fn leaves_to_another(&mut self, now_ns: u64, beat: &Beat) -> bool {
+        let run = beat.run.as_ref().filter(|run| **run != self.memory.plan.run);
+        let owes = matches!(&beat.work, Work::Ended { files, .. } if !files.is_empty());
+        let (Some(run), Some(member)) = (run, self.members.get_mut(&beat.host)) else { return false };
+        if !owes || self.memory.go {
+            return false;
+        }
+        let is_new = member.owing_since_ns.is_none();
+        let since_ns = *member.owing_since_ns.get_or_insert(now_ns);
+        if is_new {
+            let text = format!(
+                "still owes the evidence of {run} to its controller, which has {} s to collect it",
+                OWED_LIMIT_NS / 1_000_000_000
+            );
+            self.note(Some(&beat.host), text);
+        }
+        now_ns.saturating_sub(since_ns) < OWED_LIMIT_NS
+    }
+
     /// Another controller has taken over this run: this one must not go on.
     pub fn is_superseded(&self) -> bool {
         self.superseded
@@ -183,7 +223,7 @@ impl Roster {
         self.members.iter().all(|(host, member)| match &self.memory.fates[host] {
             Fate::Open => member.lost || (self.memory.stop.is_some() && self.has_nothing(member)),
             Fate::Refused { .. } => true,
-            Fate::Ended { evidence_kept, .. } => *evidence_kept || member.lost,
+            Fate::Ended { evidence_kept, .. } => *evidence_kept || member.lost || member.elsewhere,
         })
     }
 
@@ -213,6 +253,7 @@ impl Roster {
 
     /// Takes in a beat; [`Memory`] must be durable before the orders are sent.
     pub fn beat(&mut self, now_ns: u64, now_unix_ns: u64, beat: Beat) -> Orders {
+        let beat = beat.tamed();
         let refused = self.refusal(now_ns, &beat);
         let host = beat.host.clone();
         let nonce = beat.nonce;
@@ -262,6 +303,17 @@ impl Roster {
     }
 
     fn note(&mut self, host: Option<&str>, text: String) {
+        if let Some(member) = host.and_then(|host| self.members.get_mut(host)) {
+            member.notes += 1;
+            if member.notes > NOTES_MAX {
+                return;
+            }
+            if member.notes == NOTES_MAX {
+                let text = format!("{text} (this host has caused {NOTES_MAX} notes; no more are kept)");
+                self.notes.push(Note { host: host.map(str::to_owned), text });
+                return;
+            }
+        }
         self.notes.push(Note { host: host.map(str::to_owned), text });
     }
 
@@ -274,17 +326,32 @@ impl Roster {
                 beat.tool_version, beat.protocol
             ));
         }
-        let run = &self.memory.plan.run;
-        if beat.run.as_ref() == Some(run) && beat.epoch > self.memory.epoch {
-            self.superseded = true;
-            return Some(format!("another controller has taken over {run}"));
-        }
+        let Memory { plan: Plan { run, tool_version, .. }, epoch, .. } = &self.memory;
         let Some(member) = self.members.get_mut(&beat.host) else {
             return Some(format!("{} takes no part in {run}", beat.host));
         };
+        if beat.tool_version != *tool_version {
+            return Some(format!(
+                "the agent is proofload {}, the controller {tool_version}: install the same version on both",
+                beat.tool_version
+            ));
+        }
+        // Only a controller can take over a run; it says so itself (`Roster::hear_controller`).
+        if beat.run.as_ref() == Some(run) && beat.epoch > *epoch {
+            return Some(format!(
+                "this is controller {epoch} of {run}, and the agent obeys controller {}",
+                beat.epoch
+            ));
+        }
         let speaks = member.seen_ns.is_some_and(|seen| now_ns.saturating_sub(seen) <= LOST_AFTER_NS);
         if speaks && member.process.is_some_and(|process| process != beat.process) {
             member.refused_ns = Some(now_ns);
+            let is_new = member.doubles.len() < DOUBLES_MAX && member.doubles.insert(beat.process);
+            if is_new {
+                let text = "two processes speak with the credentials of this host: if the second one is not an \
+                            agent of yours, make new credentials";
+                self.note(Some(&beat.host), text.to_owned());
+            }
             return Some(format!(
                 "another agent spoke for {} less than {} s ago: run one agent per host",
                 beat.host,
@@ -298,6 +365,7 @@ impl Roster {
         let host = beat.host.clone();
         let mine = beat.run.as_deref() == Some(&*self.memory.plan.run);
         let member = self.members.get_mut(&host).expect("refused otherwise");
+        let mut notes = Vec::new();
         let first = member.seen_ns.is_none();
         let back = std::mem::replace(&mut member.lost, false);
         let reborn = member.process.is_some_and(|process| process != beat.process);
@@ -316,10 +384,7 @@ impl Roster {
                 }
                 _ => String::new(),
             };
-            self.notes.push(Note {
-                host: Some(host.clone()),
-                text: format!("ready: {}{clock}", checks.join("; ")),
-            });
+            notes.push(format!("ready: {}{clock}", checks.join("; ")));
         }
         member.running = mine && matches!(beat.work, Work::Running { .. });
         member.ready = mine && matches!(beat.work, Work::Ready { .. } | Work::Running { .. });
@@ -327,33 +392,37 @@ impl Roster {
             Work::Running { waiting_at, .. } if mine => *waiting_at,
             _ => None,
         };
-        for refusal in &beat.refusals {
-            self.notes.push(Note { host: Some(host.clone()), text: format!("did not obey: {refusal}") });
-        }
+        notes.extend(beat.refusals.iter().map(|refusal| format!("did not obey: {refusal}")));
         let fate = match &beat.work {
             Work::Refused { why } if mine => Fate::Refused { why: why.clone() },
             Work::Ended { how, why, files } if mine => {
                 Fate::Ended { how: *how, why: why.clone(), evidence_kept: files.is_empty() }
             }
-            // Its memory of the run is gone, and nobody can ask it for the evidence any more.
+            // Its memory of the run is gone. What it had written down by then still lies in its folder.
             work if self.memory.go && (!mine || matches!(work, Work::Idle)) => {
                 let why = match &beat.run {
                     Some(other) if !mine => format!("the agent has taken up another run, {other}"),
                     _ => "the agent came back without its part of the run".to_owned(),
                 };
-                Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: true }
+                Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: false }
             }
             _ => Fate::Open,
         };
+        member.collect = self.memory.go && (!mine || matches!(beat.work, Work::Idle));
+        let works = matches!(beat.work, Work::Ready { .. } | Work::Running { .. });
+        if std::mem::replace(&mut member.elsewhere, !mine && works) != member.elsewhere && member.elsewhere {
+            let other = beat.run.as_deref().unwrap_or_default();
+            notes.push(format!("works for another run, {other}; its evidence can be collected later"));
+        }
         if first {
-            let text = format!("agent {} has appeared", beat.tool_version);
-            self.notes.push(Note { host: Some(host.clone()), text });
+            notes.push(format!("agent {} has appeared", beat.tool_version));
         } else if reborn {
-            self.notes.push(Note { host: Some(host.clone()), text: "its agent was started again".into() });
+            notes.push("its agent was started again".into());
         } else if back {
-            self.notes.push(Note { host: Some(host.clone()), text: "heard of again".into() });
+            notes.push("heard of again".into());
         }
         member.last = Some(beat);
+        notes.into_iter().for_each(|text| self.note(Some(&host), text));
         self.settle(&host, fate);
     }
 
@@ -417,12 +486,27 @@ impl Roster {
         }
     }
 
+    /// Hosts that are lost, or whose part of the run ended before its end.
+    fn left(&self) -> Vec<String> {
+        let has_left = |(host, member): (&String, &Member)| {
+            let is_over = match &self.memory.fates[host] {
+                Fate::Open => member.lost,
+                Fate::Refused { .. } => true,
+                Fate::Ended { how, .. } => !matches!(how, Ended::Passed | Ended::Failed),
+            };
+            is_over.then(|| host.clone())
+        };
+        if self.memory.go { self.members.iter().filter_map(has_left).collect() } else { Vec::new() }
+    }
+
     fn orders(&self, host: &str, nonce: u64, now_unix_ns: u64, refused: Option<String>) -> Orders {
         let Memory { plan, epoch, go, stop, released, fates } = &self.memory;
         let beat = self.members.get(host).and_then(|member| member.last.as_ref());
         let has_it = beat.is_some_and(|beat| beat.run.as_ref() == Some(&plan.run));
-        let wanted = refused.is_none() && !has_it && !go && stop.is_none();
-        let assignment = wanted.then(|| Assignment {
+        let is_owed = matches!(fates.get(host), Some(Fate::Ended { evidence_kept: false, .. }));
+        let collect = is_owed && self.members.get(host).is_some_and(|member| member.collect);
+        let wanted = collect || (!has_it && !go && stop.is_none());
+        let assignment = (wanted && refused.is_none()).then(|| Assignment {
             run: plan.run.clone(),
             tool_version: plan.tool_version.clone(),
             host: host.to_owned(),
@@ -444,7 +528,9 @@ impl Roster {
             go: *go,
             stop: stop.clone(),
             released: *released,
+            left: self.left(),
             send_evidence: ended(false),
+            collect,
             have_evidence: ended(true) || matches!(fates.get(host), Some(Fate::Refused { .. })),
             refused,
         }

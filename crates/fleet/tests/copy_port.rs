@@ -267,14 +267,17 @@ fn whoever_is_no_member_is_refused_and_it_is_said_once() {
         }
         assert!(heard.borrow().is_empty(), "nothing of it was delivered");
 
-        // As many as may be are silent at once: members wait only until their time is over.
-        let mut silent = Vec::new();
+        // A source that connects without end is greeted a few times a second: members need not wait for it.
+        let (mut silent, refused) = (Vec::new(), at_one.refused());
         for _ in 0..80 {
             silent.push(connect().await);
         }
+        stranger.sleep(SECOND / 100).await;
+        assert_eq!(at_one.refused() - refused, 64, "the others are closed without a greeting");
+        let often = "copy port: refused s: it connects too often".to_owned();
+        assert!(said.borrow().contains(&often), "{:?}", said.borrow());
         let member = credentials(&ours, &ours, "h2", false);
         let (at_two, _, _) = open(&two, HostId(2), &member, addresses()).await;
-        stranger.sleep(SECOND * 4).await;
         at_two.send(HostId(1), &big());
         wait_until(&two, || !heard.borrow().is_empty()).await;
         assert_eq!(*heard.borrow(), [(HostId(2), big())], "a member is heard as before");

@@ -91,6 +91,8 @@ impl Host {
         for action in actions {
             match action {
                 Action::Prepare(_) => self.preparing = true,
+                Action::Left(_) => {}
+                Action::Collect(_) => self.duty.ended(Ended::AgentDied, None, self.evidence()),
                 Action::Start(_) => self.running = true,
                 Action::Stop(_) => self.got_stop = true,
                 Action::Release(point, at_ns) => self.released = Some((point, at_ns)),
@@ -301,7 +303,81 @@ fn an_older_controller_learns_that_it_is_superseded() {
     let new = Roster::resume(old.memory().clone(), 0);
     assert_eq!((old.memory().epoch, new.memory().epoch), (1, 2));
     let orders = old.beat(0, 0, Beat { epoch: 2, ..ready("h0", 1) });
-    assert!(old.is_superseded() && orders.refused.is_some());
+    assert!(orders.refused.is_some(), "the agent obeys another controller");
+    assert!(!old.is_superseded(), "an agent cannot say who conducts a run");
+    for (run, epoch) in [("run-2", 7), ("run-1", 1)] {
+        old.hear_controller(run, epoch);
+        assert!(!old.is_superseded(), "epoch {epoch} of {run}");
+    }
+    old.hear_controller("run-1", new.memory().epoch);
+    assert!(old.is_superseded());
+}
+
+#[test]
+fn an_agent_of_another_version_is_refused() {
+    let mut roster = Roster::new(plan(1), 0);
+    let orders = roster.beat(0, 0, Beat { tool_version: "0.9".into(), ..ready("h0", 1) });
+    assert!(orders.refused.expect("it is refused").contains("0.9"));
+    assert!(!roster.memory().go);
+}
+
+#[test]
+fn a_second_user_of_the_credentials_of_a_host_is_noted_once() {
+    let mut roster = Roster::new(plan(1), 0);
+    let second = Beat { process: 7, ..ready("h0", 7) };
+    roster.beat(0, 0, ready("h0", 1));
+    (0..5).for_each(|_| drop(roster.beat(0, 0, second.clone())));
+    let notes = roster.take_notes();
+    let of_it: Vec<_> = notes.iter().filter(|note| note.text.contains("two processes")).collect();
+    assert_eq!(of_it.len(), 1, "{notes:?}");
+}
+
+#[test]
+fn a_host_that_writes_long_texts_or_many_notes_fills_no_log() {
+    let mut roster = Roster::new(plan(1), 0);
+    let refusals = vec!["\x1b[31m".to_owned() + &"x".repeat(1_000_000); 40];
+    (0..500).for_each(|_| drop(roster.beat(0, 0, Beat { refusals: refusals.clone(), ..ready("h0", 1) })));
+    let notes = roster.take_notes();
+    assert!(notes.len() <= 201, "{}", notes.len());
+    assert!(notes.iter().all(|note| note.text.len() < 1_000 && !note.text.contains('\x1b')));
+    assert!(notes.iter().any(|note| note.text.contains("no more are kept")));
+}
+
+#[test]
+fn a_host_that_owes_its_evidence_is_left_to_the_controller_that_collects_it() {
+    let mut roster = Roster::new(plan(1), 0);
+    let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: String::new() }];
+    let owing = Work::Ended { how: Ended::Passed, why: None, files };
+    let beat = Beat { run: Some("run-0".into()), work: owing, ..ready("h0", 1) };
+    assert!(roster.leaves_to_another(0, &beat));
+    assert!(roster.leaves_to_another(29_000 * MS, &beat));
+    assert!(!roster.leaves_to_another(31_000 * MS, &beat), "nobody collects it");
+    let notes = roster.take_notes();
+    assert_eq!(notes.iter().filter(|note| note.text.contains("run-0")).count(), 1, "{notes:?}");
+    let own = Beat { run: Some("run-1".into()), ..beat };
+    assert!(!roster.leaves_to_another(0, &own));
+}
+
+#[test]
+fn evidence_is_collected_from_an_agent_that_has_taken_up_another_run_since() {
+    let mut roster = Roster::new(plan(1), 0);
+    roster.beat(0, 0, ready("h0", 1));
+    assert!(roster.memory().go);
+    // The agent has forgotten this run, as one that a second controller has taken.
+    let mut host = Host::new(0);
+    for nonce in 1..20 {
+        let now_ns = 1_000_000 * MS + nonce * 500 * MS;
+        let beat = host.beat(now_ns, nonce);
+        let orders = roster.beat(now_ns, now_ns, Beat { process: 1, ..beat });
+        if host.orders(now_ns, orders) {
+            roster.evidence_kept("h0");
+        }
+        assert!(!host.preparing && !host.running, "it does not carry the run out again");
+    }
+    let fate = &roster.memory().fates["h0"];
+    assert!(matches!(fate, Fate::Ended { how: Ended::AgentDied, evidence_kept: true, .. }), "{fate:?}");
+    let notes = roster.take_notes();
+    assert!(notes.iter().any(|note| note.text.contains("collected")), "{notes:?}");
 }
 
 #[test]
@@ -446,12 +522,17 @@ fn evidence_that_stays_on_a_host_with_another_run_keeps_no_controller_waiting() 
     assert!(!first.is_over(), "evidence is still to come");
     let mut next = Roster::resume(first.memory().clone(), 0);
     next.beat(0, 0, Beat { run: Some("run-2".into()), ..running("h0", 1) });
-    next.beat(0, 0, Beat { work: Work::Idle, run: None, ..ready("h1", 2) });
+    let orders = next.beat(0, 0, Beat { work: Work::Idle, run: None, ..ready("h1", 2) });
+    assert!(orders.collect && orders.assignment.is_some(), "a host that does nothing is asked for it");
+    assert!(!next.is_over(), "it has not answered");
+    let nothing = Work::Ended { how: Ended::AgentDied, why: Some("nothing is left".into()), files: vec![] };
+    next.beat(0, 0, Beat { work: nothing, ..ready("h1", 2) });
     assert!(next.is_over());
     let fates = &next.memory().fates;
     assert!(fates.values().all(|fate| matches!(fate, Fate::Ended { how: Ended::Passed, .. })), "{fates:?}");
     let notes = next.take_notes();
-    assert_eq!(notes.iter().filter(|note| note.text.starts_with("its evidence stays there")).count(), 2);
+    let told = |text: &str| notes.iter().filter(|note| note.text.contains(text)).count();
+    assert_eq!((told("works for another run, run-2"), told("its evidence stays there")), (1, 1), "{notes:?}");
 }
 
 #[test]

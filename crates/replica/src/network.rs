@@ -8,7 +8,8 @@
 //! 2. A message is delivered with the name that its connection began with, and only to a host that speaks the same version. With a
 //!    [`Guard`] the name is proved, in both directions.
 //! 3. A connection on which something comes that is no message is closed; nothing of it has been delivered.
-//! 4. Whoever has not proved who it is holds one of [`STRANGERS_MAX`] places for [`GREETING_LIMIT`] at most.
+//! 4. A connection whose other side has not proved who it is holds one of [`STRANGERS_MAX`] places for at most
+//!    [`GREETING_LIMIT`]. A source that connects more than [`GREETINGS_PER_S_MAX`] times in a second is not greeted.
 //!
 //! Limits: without a guard everybody is whom he says, and nothing is secret: that is for networks that are simulated.
 
@@ -34,6 +35,9 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 const GREETING_LIMIT: Duration = Duration::from_secs(3);
 /// Connections at one time whose other side has not said who it is.
 const STRANGERS_MAX: usize = 64;
+/// Connections that one source may begin in a second. A host of the drill begins fewer than six to each other host; proving
+/// who one is costs both sides a millisecond of processor time, so a stranger may not ask for it as often as it likes.
+const GREETINGS_PER_S_MAX: u32 = 16;
 
 /// Gets what has come, and from whom.
 pub type Receiver = Rc<dyn Fn(HostId, Message)>;
@@ -64,6 +68,8 @@ struct Inner {
     stopped: Cell<bool>,
     stop: Notify,
     strangers: Cell<usize>,
+    /// Connections of this second, by the address that they come from.
+    greetings: RefCell<(u64, BTreeMap<String, u32>)>,
     refused: Cell<u64>,
 }
 
@@ -119,6 +125,7 @@ impl Network {
             stopped: Cell::new(false),
             stop: Notify::new(),
             strangers: Cell::new(0),
+            greetings: RefCell::default(),
             refused: Cell::new(0),
         });
         if let Some(listener) = listener {
@@ -230,6 +237,9 @@ impl Inner {
     /// Hears somebody who has connected, as long as it lasts.
     async fn serve(&self, connection: Connection) {
         let peer = connection.peer();
+        if !self.greets(&peer) {
+            return self.refuse(&peer, "it connects too often");
+        }
         if self.strangers.get() == STRANGERS_MAX {
             return self.refuse(&peer, "too many have connected and not said who they are");
         }
@@ -244,6 +254,19 @@ impl Inner {
         if let Err(why) = heard {
             self.refuse(&peer, &why);
         }
+    }
+
+    /// Whether the source of a connection has begun few enough in this second.
+    fn greets(&self, peer: &str) -> bool {
+        let source = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
+        let second = self.world.now().ns / 1_000_000_000;
+        let mut greetings = self.greetings.borrow_mut();
+        if greetings.0 != second {
+            *greetings = (second, BTreeMap::new());
+        }
+        let begun = greetings.1.entry(source.to_owned()).or_default();
+        *begun += 1;
+        *begun <= GREETINGS_PER_S_MAX
     }
 
     /// Finds out who has connected.

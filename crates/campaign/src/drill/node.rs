@@ -6,7 +6,7 @@
 //! 2. What a copy holds of earlier acknowledgements is read before its users begin.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use copies::{Boot, DatabaseId, Epoch, Event, FromArbiter, Health, HostId, PeerMessage, Report, ToArbiter};
@@ -151,6 +151,8 @@ pub(super) struct Inner {
     is_open: Cell<bool>,
     /// What hosts have said of their copies since users have gone home, by database and host.
     pub(super) standings: RefCell<BTreeMap<(usize, HostId), Standing>>,
+    /// Hosts that have left the drill although no failure of it took them away.
+    pub(super) left: RefCell<BTreeSet<HostId>>,
     /// Transactional I/O and batches of active copies so far.
     measured: Cell<(u64, u64)>,
 }
@@ -207,6 +209,7 @@ impl Node {
             stopped: Cell::new(false),
             is_open: Cell::new(true),
             standings: RefCell::default(),
+            left: RefCell::default(),
             measured: Cell::default(),
         });
         let node = Node(inner.clone());
@@ -280,6 +283,11 @@ impl Node {
     /// If nobody can listen on this host's address.
     pub async fn reconnect(&self) -> Result<(), CampaignError> {
         self.0.connect().await
+    }
+
+    /// These hosts have left the drill. Nothing waits for their copies any more.
+    pub fn leave(&self, hosts: Vec<usize>) {
+        *self.0.left.borrow_mut() = hosts.into_iter().map(|host| HostId(host as u16)).collect();
     }
 
     /// Users go home: no batch begins any more.

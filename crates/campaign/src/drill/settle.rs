@@ -81,7 +81,8 @@ impl Inner {
 
     /// How the copies of a database that are there stand; `None` if one has not said it, or only before it stood still.
     fn standings_of(&self, database: usize, drill: &DrillSpec) -> Option<Vec<Standing>> {
-        let absent = self.site.absent(database, drill);
+        let mut absent = self.site.absent(database, drill);
+        absent.extend(self.left.borrow().iter().copied());
         let standings = self.standings.borrow();
         let there =
             self.site.databases[database].spec.copies.iter().filter(|copy| !absent.contains(&copy.host));

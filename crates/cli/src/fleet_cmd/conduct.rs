@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use campaign::drill::{ARBITER_NAME, Entry, JournalHead, Said};
 use copies::{ArbiterEvent, DatabaseId};
-use evidence::HostRuns;
+use evidence::{Expected, HostRuns};
 use fleet::controller::{ASKED, Controller, ControllerError, Watcher};
 use fleet::message::{Ended, WhenAlone, Work};
 use fleet::roster::{Fate, Memory, Note, Plan, Roster, WhenLost};
@@ -181,16 +181,26 @@ impl FleetRun<'_> {
     /// Makes one run of what the hosts have sent, and says how it came out.
     fn report(&self, folder: &Path, memory: &Memory, elapsed: Duration) -> Result<Status, Failure> {
         let Plan { run, hosts, seed, .. } = &memory.plan;
+        let planned = self.tests_planned(memory)?;
+        let kinds_planned: Vec<&'static str> = planned.iter().map(|test| test.kind.name()).collect();
         let (mut dbs, mut with_evidence, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
         for host in hosts {
             let db = Controller::evidence_of(folder, host).join("run.db");
-            match HostRuns::open(std::slice::from_ref(&db)) {
+            let expected = Expected {
+                run,
+                host,
+                solution_text: self.solution.text(),
+                tool_version: &memory.plan.tool_version,
+                seed: *seed,
+                tests: &kinds_planned,
+            };
+            match expected.check(&db) {
                 _ if !db.is_file() => {}
-                Ok(_) => {
+                Ok(()) => {
                     dbs.push(db);
                     with_evidence.push(host);
                 }
-                Err(error) => drop(unread.insert(host, error.to_string())),
+                Err(why) => drop(unread.insert(host, why)),
             }
         }
         if dbs.is_empty() {
@@ -199,10 +209,9 @@ impl FleetRun<'_> {
         let merging = |error: &dyn std::fmt::Display| could_not("merge the evidence in", folder, error);
         let runs = HostRuns::open(&dbs).map_err(|error| merging(&error))?;
         let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
-        let planned = self.tests_planned(memory)?;
         let titles = campaign::titles(&planned);
         let mut rows: Vec<Row> = Vec::new();
-        let mut fleet_verdicts = Vec::new();
+        let mut fleet_verdicts = runs.common_windows();
         for host in hosts {
             let part = with_evidence.iter().position(|with| *with == host);
             if part.is_none() {
@@ -306,7 +315,7 @@ fn describe(fate: &Fate, unread: Option<&str>) -> String {
             format!("{how}{why}{kept}")
         }
     };
-    unread.map_or(text.clone(), |error| format!("{text}; its evidence cannot be read: {error}"))
+    unread.map_or(text.clone(), |error| format!("{text}; its evidence is refused: {error}"))
 }
 
 fn took_part(host: &str, fate: &str, carried_out: usize, planned: usize) -> Verdict {
@@ -363,7 +372,7 @@ impl Desk {
         let journal = journal.and_then(|head| {
             let opened = Journal::open(folder, &head);
             // The evidence of a run whose drill is over is collected all the same; the judge says what is wrong with a journal.
-            opened.inspect_err(|error| eprintln!("the journal of the arbiter is not continued: {error}")).ok()
+            opened.inspect_err(|error| say!("the journal of the arbiter is not continued: {error}")).ok()
         });
         let started = (Instant::now(), unix_ms() * 1_000_000);
         let interrupts = Arc::new(AtomicU32::new(0));
@@ -380,7 +389,7 @@ impl Desk {
     fn end_journal(&mut self) {
         let now_ns = self.now_ns();
         if let Some(Err(error)) = self.journal.take().map(|journal| journal.end(now_ns)) {
-            eprintln!("the journal of the arbiter cannot be ended: {error}");
+            say!("the journal of the arbiter cannot be ended: {error}");
         }
     }
 

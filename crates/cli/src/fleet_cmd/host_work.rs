@@ -42,6 +42,8 @@ const HEAR_EVERY: Duration = Duration::from_millis(100);
 pub struct Tests {
     /// The file with the credentials of this host.
     pub credentials: PathBuf,
+    /// Folders below which a run may write; anywhere if there are none.
+    pub allowed: Vec<PathBuf>,
 }
 
 impl HostWork for Tests {
@@ -53,7 +55,7 @@ impl HostWork for Tests {
                 "the controller is proofload {theirs}, this agent {ours}: install the same version on both"
             ));
         }
-        look(assignment, &self.credentials).map_err(|failure| failure.line())
+        look(assignment, self).map_err(|failure| failure.line())
     }
 
     fn run(
@@ -63,7 +65,7 @@ impl HostWork for Tests {
         gate: &Gate,
         arbiter: ArbiterLink,
     ) -> (Ended, Option<String>) {
-        match carry_out(assignment, folder, gate, &self.credentials, arbiter) {
+        match carry_out(assignment, folder, gate, self, arbiter) {
             Err(failure) => (Ended::Aborted, Some(failure.line())),
             Ok(outcome) => match outcome.error.as_ref() {
                 None if outcome.passed() => (Ended::Passed, None),
@@ -99,6 +101,27 @@ fn preflight(
     Preflight::new(&parts, assignment.allow_memory)
 }
 
+/// Refuses a run that would write outside of the folders that the agent was given. Links are followed first.
+fn refuse_beyond<'a>(allowed: &[PathBuf], folders: impl Iterator<Item = &'a Path>) -> Result<(), Failure> {
+    if allowed.is_empty() {
+        return Ok(());
+    }
+    let real = |path: &Path| {
+        let there = path.ancestors().find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
+        there.map(|(above, real)| real.join(path.strip_prefix(above).unwrap_or(Path::new(""))))
+    };
+    let allowed: Vec<PathBuf> = allowed.iter().filter_map(|folder| real(folder)).collect();
+    for folder in folders {
+        let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        if !real(&absolute).is_some_and(|real| allowed.iter().any(|allowed| real.starts_with(allowed))) {
+            let message = format!("this agent may not write below {}", folder.display());
+            return Err(Failure::could_not_run(message)
+                .help("start the agent with --allow and a folder above it, if the run may write there"));
+        }
+    }
+    Ok(())
+}
+
 /// Whether the copies of this host can be reached by the others: the certificate is good, and the port is free.
 fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<String, Failure> {
     let credentials = read_credentials(credentials)?;
@@ -114,11 +137,12 @@ fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<
     Ok(format!("copies: {address} is free"))
 }
 
-fn look(assignment: &Assignment, credentials: &Path) -> Result<Vec<String>, Failure> {
+fn look(assignment: &Assignment, agent: &Tests) -> Result<Vec<String>, Failure> {
     let (_, deployment, tests) = read(assignment)?;
     let preflight = preflight(assignment, &deployment, &tests)?;
+    refuse_beyond(&agent.allowed, preflight.folders())?;
     let port = match &tests.drill {
-        Some(drill) => Some(look_at_port(drill, &assignment.host, credentials)?),
+        Some(drill) => Some(look_at_port(drill, &assignment.host, &agent.credentials)?),
         None => None,
     };
     let _claims = preflight.claim()?;
@@ -175,18 +199,20 @@ fn carry_out(
     assignment: &Assignment,
     folder: &Path,
     gate: &Gate,
-    credentials: &Path,
+    agent: &Tests,
     link: ArbiterLink,
 ) -> Result<CampaignOutcome, Failure> {
     let (solution, deployment, chosen) = read(assignment)?;
     let preflight = preflight(assignment, &deployment, &chosen)?;
+    refuse_beyond(&agent.allowed, preflight.folders())?;
     let _claims = preflight.claim()?;
     let (direct, titles) = (preflight.direct(), campaign::titles(&chosen.all()));
     let FleetTests { tests, drill } = chosen;
     let finale = async |world: World, convoy: &GateConvoy, recorder: &mut dyn Recorder| match &drill {
         None => CampaignOutcome::default(),
         Some(planned) => {
-            let (name, credentials) = (titles.last().cloned().unwrap_or_default(), credentials.to_owned());
+            let name = titles.last().cloned().unwrap_or_default();
+            let credentials = agent.credentials.clone();
             let part = HostPart { planned, assignment, name, credentials, direct, folder, gate, link };
             part.carry_out(world, convoy, recorder).await
         }
@@ -323,5 +349,29 @@ impl Watcher for GateWatcher {
 
     fn interrupted(&self) -> bool {
         self.0.stop_asked().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_writes_only_below_the_folders_that_it_was_given() {
+        let root = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| root.path().join(name);
+        for name in ["allowed", "other"] {
+            std::fs::create_dir(path(name)).expect("a new folder");
+        }
+        std::os::unix::fs::symlink(path("other"), path("allowed/link")).expect("a link");
+        let allows = |folder: &str| {
+            let folder = path(folder);
+            refuse_beyond(&[path("allowed")], [folder.as_path()].into_iter()).is_ok()
+        };
+        assert!(allows("allowed") && allows("allowed/new/v1"));
+        for folder in ["other", "allowed2", "allowed/link/v1", "."] {
+            assert!(!allows(folder), "{folder}");
+        }
+        assert!(refuse_beyond(&[], [path("other").as_path()].into_iter()).is_ok());
     }
 }

@@ -10,6 +10,7 @@ mod part;
 mod story;
 mod work;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,6 +60,10 @@ pub struct AgentArguments {
     /// Folder of what the agent must not forget, and of its evidence.
     #[arg(long, value_name = "FOLDER")]
     state: PathBuf,
+    /// Runs may write only below this folder; may be given several times. Without it a controller chooses any folder that
+    /// this agent's user may create.
+    #[arg(long, value_name = "FOLDER")]
+    allow: Vec<PathBuf>,
 }
 
 /// Runs `run --fleet`, with the credentials in the folder `fleet`.
@@ -97,7 +102,8 @@ pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
 pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
     let credentials = read_credentials(&arguments.credentials)?;
     let host = credentials.name.clone();
-    let work = Arc::new(host_work::Tests { credentials: arguments.credentials.clone() });
+    let (credentials_file, allowed) = (arguments.credentials.clone(), arguments.allow.clone());
+    let work = Arc::new(host_work::Tests { credentials: credentials_file, allowed });
     let agent =
         Agent::new(credentials, &arguments.state, env!("CARGO_PKG_VERSION"), work).map_err(|error| {
             let failure = match &error {
@@ -122,7 +128,12 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
 }
 
 fn read_credentials(path: &Path) -> Result<Credentials, Failure> {
-    Credentials::read(path).map_err(refused)
+    let credentials = Credentials::read(path).map_err(refused)?;
+    let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 != 0 {
+        say!("warning: other users can use {0}; run chmod 600 {0}", path.display());
+    }
+    Ok(credentials)
 }
 
 fn refused(error: CredentialsError) -> Failure {

@@ -112,6 +112,8 @@ struct Running<'a> {
     opened: Option<Time>,
     /// Failures of this host: seconds after that, its number, whether it begins.
     due: Vec<(f64, usize, bool)>,
+    /// Hosts that have left the drill.
+    left: Vec<String>,
     is_closed: bool,
     acknowledged: BTreeSet<usize>,
     is_full: bool,
@@ -177,6 +179,7 @@ impl HostPart<'_> {
             boots: 0,
             opened: None,
             due,
+            left: Vec::new(),
             is_closed: false,
             acknowledged: BTreeSet::new(),
             is_full: false,
@@ -273,6 +276,7 @@ impl Running<'_> {
             }
             self.fail_what_is_due()?;
             self.look_at_calendar()?;
+            self.look_who_left()?;
             if self.gate.stop_asked().is_some() {
                 return Err(CampaignError::Interrupted);
             }
@@ -324,7 +328,13 @@ impl Running<'_> {
         match from_work {
             FromWork::Failed(why) if is_current => return Err(CampaignError::Drill(why)),
             FromWork::ToArbiter(message) if is_current => self.speaker.say(message),
-            FromWork::Ready if self.is_closed => self.order(&ToWork::Close),
+            FromWork::Ready => {
+                let left = self.left.iter().filter_map(|host| self.planned.host(host).ok()).collect();
+                self.order(&ToWork::Left(left));
+                if self.is_closed {
+                    self.order(&ToWork::Close);
+                }
+            }
             FromWork::Observed(_, Observed::Acknowledged { database, .. }) => {
                 self.acknowledged.insert(database);
             }
@@ -359,6 +369,21 @@ impl Running<'_> {
         let Reading { unix_ns, error_ns } = self.date(at_ns);
         let Some(journal) = &mut self.journal else { return Ok(()) };
         journal.add(&Entry { unix_ns, error_ns, said }).map_err(|error| not_kept(&error))
+    }
+
+    /// Passes on which hosts have left the drill, so that nothing waits for their copies.
+    fn look_who_left(&mut self) -> Done {
+        let left = self.gate.left();
+        if left == self.left {
+            return Ok(());
+        }
+        let hosts = left.iter().filter_map(|host| self.planned.host(host).ok()).collect();
+        self.order(&ToWork::Left(hosts));
+        let new: Vec<&str> =
+            left.iter().filter(|host| !self.left.contains(host)).map(String::as_str).collect();
+        let text = format!("goes on without {}", new.join(", "));
+        self.left = left.clone();
+        if new.is_empty() { Ok(()) } else { self.event(text) }
     }
 
     /// Says that somebody has set the calendar of this host. Nothing depends on it, but logs of the host are read by it.

@@ -72,6 +72,8 @@ pub enum ToWork {
     FailVolume(String),
     /// An empty one takes its place.
     ReplaceVolume(String),
+    /// The hosts of these numbers have left the drill: nothing waits for their copies any more.
+    Left(Vec<usize>),
     /// Users go home.
     Close,
     /// Say what the pages say.
@@ -228,6 +230,7 @@ async fn serve(
                 ToWork::CutOff(false) => node.reconnect().await?,
                 ToWork::FailVolume(volume) => node.fail_volume(&volume),
                 ToWork::ReplaceVolume(volume) => node.replace_volume(&volume).await?,
+                ToWork::Left(hosts) => node.leave(hosts),
                 ToWork::Close => {
                     node.close();
                     is_closed = true;
