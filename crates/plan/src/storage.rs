@@ -410,13 +410,13 @@ impl Use {
         let logs_alone = self.role == "log" && self.log_share.is_none();
         let io = (self.iops > 0.0 && self.iops_share.is_none()) || logs_alone;
         let what = match (space, io) {
-            (true, true) => "its space and its I/O",
-            (true, false) => "its space",
-            (false, true) => "its I/O",
+            (true, true) => "its space and its I/O are",
+            (true, false) => "its space is",
+            (false, true) => "its I/O is",
             (false, false) => return None,
         };
         let keys = if space { keys } else { "random_iops and sequential_iops of its disk" };
-        Some(format!("{}: {what} are not known ({keys})", self.name))
+        Some(format!("{}: {what} not known ({keys})", self.name))
     }
 
     /// Sentences about what does not fit; empty when all does.
