@@ -3,17 +3,19 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use review::lint::{Finding, RULES};
+use evidence::{Chain, SigningKey, public_key};
+use review::lint::{Finding, RULES, signed_by};
 use serde::Serialize;
 
 use crate::failure::{Failure, Status};
 use crate::output::{data, tell};
+use crate::sign::no_key;
 
 /// Checks evidence against itself and against its solution: run folders, run.db, report.json, published/*.toml.
 #[derive(clap::Args)]
 pub struct LintArguments {
     /// Run folders, run.db, report.json or published figures (.toml).
-    #[arg(value_name = "EVIDENCE", required_unless_present = "rules")]
+    #[arg(value_name = "EVIDENCE", required_unless_present_any = ["rules", "new_key"])]
     evidence: Vec<PathBuf>,
     /// Print the findings as JSON.
     #[arg(long)]
@@ -21,12 +23,26 @@ pub struct LintArguments {
     /// Print the rules and do nothing else.
     #[arg(long, exclusive = true)]
     rules: bool,
+    /// Demand that every seal is signed by this public key (64 hexadecimal digits), to the end of the run.
+    #[arg(long, value_name = "PUBKEY")]
+    verify: Option<String>,
+    /// Make a key for `--sign` in this new file, print its public key, and do nothing else.
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    new_key: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
 struct Linted<'a> {
-    evidence: String,
+    evidence: &'a str,
     findings: &'a [Finding],
+    seals: Option<&'a Chain>,
+}
+
+/// What was found in one piece of evidence.
+struct Looked {
+    evidence: String,
+    findings: Vec<Finding>,
+    seals: Option<Chain>,
 }
 
 /// Runs the command: exit status 1 when there are findings.
@@ -36,14 +52,22 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
             RULES.iter().map(|(name, demand)| format!("{name:<22} {demand}\n")).collect();
         return data(&lines.concat()).map(|()| Status::Pass);
     }
+    if let Some(file) = &arguments.new_key {
+        let key = SigningKey::create(file).map_err(no_key)?;
+        say!("wrote {}: keep it secret; the public key is on stdout", file.display());
+        return data(&format!("{}\n", key.public())).map(|()| Status::Pass);
+    }
+    let key = arguments.verify.as_deref().map(public_key).transpose().map_err(no_key)?;
     let mut all = Vec::new();
     for path in &arguments.evidence {
-        all.push((path.display().to_string(), crate::compare_cmd::open(path)?.lint()));
+        let source = crate::compare_cmd::open(path)?;
+        let mut findings = source.lint();
+        findings.extend(key.as_deref().and_then(|key| signed_by(source.seals(), key)));
+        all.push(Looked { evidence: path.display().to_string(), findings, seals: source.seals().cloned() });
     }
-    let count: usize = all.iter().map(|(_, findings)| findings.len()).sum();
+    let count: usize = all.iter().map(|looked| looked.findings.len()).sum();
     if arguments.json {
-        let list: Vec<Linted<'_>> =
-            all.iter().map(|(evidence, findings)| Linted { evidence: evidence.clone(), findings }).collect();
+        let list: Vec<Linted<'_>> = all.iter().map(Linted::from).collect();
         let text = serde_json::to_string_pretty(&list)
             .map_err(|error| Failure::could_not_run("cannot write the findings").because(error))?;
         data(&format!("{text}\n"))?;
@@ -55,9 +79,16 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
     Ok(if count == 0 { Status::Pass } else { Status::VerdictFail })
 }
 
-fn text(all: &[(String, Vec<Finding>)]) -> String {
+impl<'a> From<&'a Looked> for Linted<'a> {
+    fn from(looked: &'a Looked) -> Linted<'a> {
+        let Looked { evidence, findings, seals } = looked;
+        Linted { evidence, findings, seals: seals.as_ref() }
+    }
+}
+
+fn text(all: &[Looked]) -> String {
     let mut text = String::new();
-    for (evidence, findings) in all {
+    for Looked { evidence, findings, seals } in all {
         let _ = writeln!(text, "{evidence}: {}", if findings.is_empty() { "nothing found" } else { "" });
         for finding in findings {
             let _ = writeln!(text, "  {}: {}", finding.rule, finding.text);
@@ -65,6 +96,31 @@ fn text(all: &[(String, Vec<Finding>)]) -> String {
                 let _ = writeln!(text, "      {:<24} {}", figure.value, figure.place);
             }
         }
+        if let Some(chain) = seals {
+            let _ = writeln!(text, "  {}", seal_line(chain));
+        }
     }
     text
+}
+
+/// What the seals say, and what they cannot say.
+fn seal_line(chain: &Chain) -> String {
+    let Some(digest) = &chain.digest else {
+        return "not sealed: nothing shows whether its rows were changed".to_owned();
+    };
+    if !chain.broken.is_empty() {
+        return "its seals do not fit: see the findings".to_owned();
+    }
+    let reach = match (chain.ended, chain.unsealed_tests.len()) {
+        (true, _) => "to the end of the run".to_owned(),
+        (false, 0) => "not to the end of the run".to_owned(),
+        (false, open) => {
+            format!("{} tests; {open} later tests and the run's end are not", chain.sealed_tests.len())
+        }
+    };
+    let signed = match &chain.signer {
+        Some(key) => format!("signed by {key}; this does not show that the holder of the key ran the tests"),
+        None => "not signed: whoever can write the file can change it and seal it again".to_owned(),
+    };
+    format!("sealed {reach}, last seal {digest}\n  {signed}")
 }

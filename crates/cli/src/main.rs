@@ -28,6 +28,7 @@ mod report_cmd;
 mod rules;
 mod run_cmd;
 mod serve_cmd;
+mod sign;
 mod signals;
 mod simulate_cmd;
 mod sql_cmd;

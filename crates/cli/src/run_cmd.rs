@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU32;
 use campaign::convoy::{Alone, Convoy};
 use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
-use evidence::RunStore;
 use evidence::live::LiveRun;
+use evidence::{RunStore, SigningKey};
 use results::{
     Ending, Event, Grade, Outcome, RecordError, Recorder, Row, Run, Severity, Verdict, WorldKind,
 };
@@ -21,6 +21,7 @@ use world::{Duration, ErrorKind, Time, World};
 use crate::failure::{Failure, Status};
 use crate::live::{RunWatcher, Tee};
 use crate::preflight::Preflight;
+use crate::sign::SignArguments;
 use crate::signals::count_interrupts;
 
 /// Runs the tests of a solution on this host's storage.
@@ -65,6 +66,8 @@ pub struct RunArguments {
     /// Take up the run of a fleet in this folder, whose controller died or ended before it had all evidence.
     #[arg(long, value_name = "RUN", requires = "fleet", conflicts_with_all = ["out", "seed", "tests", "dry_run"])]
     pub resume: Option<PathBuf>,
+    #[command(flatten)]
+    pub sign: SignArguments,
 }
 
 /// What a run has to prove for exit status 0.
@@ -109,6 +112,7 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     if let Some(fleet) = &arguments.fleet {
         return crate::fleet_cmd::conduct(arguments, &solution, fleet);
     }
+    let key = arguments.sign.key()?;
     let deployment = solution.deployment(arguments.host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;
     let preflight = Preflight::new(&[(&deployment, tests.as_slice())], arguments.allow_memory)?;
@@ -127,7 +131,7 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
     let rules = crate::rules::rows(&solution)?;
     let titles = campaign::titles(&tests);
-    let measured = Measured { deployment, tests, row, rules, folder: &folder, preflight };
+    let measured = Measured { deployment, tests, row, rules, folder: &folder, preflight, key };
     let nothing_more = async |_: World, _: &Alone, _: &mut dyn Recorder| CampaignOutcome::default();
     let outcome = measured.carry_out(&mut watcher, live, |_| Alone, nothing_more, |_| Vec::new());
     watcher.close();
@@ -291,6 +295,8 @@ pub struct Measured<'a> {
     pub folder: &'a Path,
     /// What was found out before; the folders are claimed.
     pub preflight: Preflight,
+    /// Key that signs the evidence.
+    pub key: Option<SigningKey>,
 }
 
 impl Measured<'_> {
@@ -307,7 +313,8 @@ impl Measured<'_> {
         let not_kept = |error: &dyn std::fmt::Display| {
             Failure::could_not_run("the evidence cannot be kept").because(error)
         };
-        let mut store = RunStore::create(&self.folder.join("run.db")).map_err(|error| not_kept(&error))?;
+        let mut store = RunStore::create_signed(&self.folder.join("run.db"), self.key)
+            .map_err(|error| not_kept(&error))?;
         let config = RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
         let mut kept_row = self.row.clone();
         let body = |world: World| async {

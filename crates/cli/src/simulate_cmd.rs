@@ -17,6 +17,7 @@ use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 
 use crate::failure::{Failure, Status};
 use crate::run_cmd;
+use crate::sign::SignArguments;
 use crate::watch::TerminalWatcher;
 
 /// Runs the tests of a solution on a model of its storage, in virtual time: what the hardware would show.
@@ -49,11 +50,14 @@ pub struct SimulateArguments {
     /// Where all randomness comes from; equal seeds give equal results.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    sign: SignArguments,
 }
 
 /// Runs the command.
 pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let solution = run_cmd::read_solution(&arguments.solution)?;
+    let key = arguments.sign.key()?;
     let mut deployments = servers(&solution, &arguments.servers)?;
     if let Some(sessions) = arguments.sessions {
         deployments.iter_mut().for_each(|deployment| deployment.load.mode = LoadMode::Closed { sessions });
@@ -73,7 +77,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let interrupts = Arc::new(AtomicU32::new(0));
     crate::signals::count_interrupts(&interrupts)?;
     let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), test: None };
-    let mut store = RunStore::create(&folder.join("run.db"))
+    let mut store = RunStore::create_signed(&folder.join("run.db"), key)
         .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
     let mut row = Run {
         world_detail: match &arguments.assumptions {

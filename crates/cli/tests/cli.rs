@@ -87,6 +87,29 @@ fn the_programme_runs_and_leaves_evidence_and_clean_takes_the_databases_away() {
     assert_eq!(runs(folder.path()).len(), 2, "evidence stays");
 }
 
+/// Only the public key of the key that signed a run verifies it, and only while its rows are as they were recorded.
+#[test]
+fn signed_run_is_verified_by_its_public_key() {
+    let folder = folder("[[test]]\nkind = \"init\"\n");
+    let at = folder.path();
+    let (status, public, stderr) = output(at, &["lint", "--new-key", "key"]);
+    assert_eq!((status, public.trim().len()), (0, 64), "{stderr}");
+    assert_eq!(output(at, &["lint", "--new-key", "key"]).0, 2, "a key file is never overwritten");
+    let (_, other, _) = output(at, &["lint", "--new-key", "other"]);
+    assert_eq!(output(at, &["run", "small.toml", "--sign", "small.toml"]).0, 2, "that is no key");
+    assert_eq!(output(at, &["run", "small.toml", "--sign", "key"]).0, 0);
+    let run = runs(at).remove(0).display().to_string();
+    let verified = |key: &str| output(at, &["lint", &run, "--verify", key.trim()]);
+    let (status, stdout, stderr) = verified(&public);
+    assert_eq!((status, stdout.contains("sealed to the end of the run")), (0, true), "{stdout}{stderr}");
+    assert!(stdout.contains("does not show that the holder of the key ran the tests"), "{stdout}");
+    assert_eq!((verified(&other).0, verified("abc").0), (1, 2));
+    let db = rusqlite::Connection::open(format!("{run}/run.db")).expect("a database");
+    db.execute("UPDATE verdict SET measured = 0, threshold = 1", []).expect("changed");
+    let (status, stdout, _) = verified(&public);
+    assert_eq!((status, stdout.contains("rows_changed")), (1, true), "{stdout}");
+}
+
 /// A flipped bit is found, named, and repaired into a copy; the file itself stays as it is.
 #[test]
 fn verify_finds_a_flipped_bit_and_repairs_a_copy() {

@@ -131,6 +131,7 @@ fn check_report(folder: &Path, name: &str) {
     let run = newest_run(folder);
     let (status, _, stderr) = output(folder, &["report", &run.to_string_lossy()]);
     assert_eq!(status, 0, "{name}: {stderr}");
+    program::assert_lint_finds_nothing(folder, &run);
     let report = std::fs::read_to_string(run.join("report.json")).expect("rendered");
     assert!(report.contains(&format!("\"{name}")), "{name} is not in the report");
 }

@@ -82,7 +82,7 @@ fn merged(folder: &Path, hosts: &[PathBuf]) -> RunData {
     let into = folder.join("run.db");
     let runs = HostRuns::open(hosts).expect("readable");
     assert_eq!(runs.started_unix_ms(), Some(1_000_000));
-    runs.write(run(1_000_000), Vec::new(), &into).expect("written");
+    runs.write(run(1_000_000), Vec::new(), &into, None).expect("written");
     load(&into).expect("readable")
 }
 
@@ -134,7 +134,8 @@ fn a_host_that_was_out_of_step_is_not_moved_and_named() {
 #[test]
 fn rows_of_a_run_make_the_same_run_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let data = load(&host(folder.path(), "a", 9, 0, false)).expect("readable");
+    let mut data = load(&host(folder.path(), "a", 9, 0, false)).expect("readable");
+    assert!(data.seal.take().is_some(), "rows do not carry the seal of the file that they come from");
     let rows: Vec<Row> = std::iter::once(data.run.clone().into()).chain(data.clone().into_rows()).collect();
     assert_eq!(RunData::from_rows(rows), Some(data));
 }

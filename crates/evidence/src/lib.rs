@@ -17,4 +17,7 @@ mod store;
 pub use merge::{Expected, HostRuns};
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
-pub use store::{Cell, Query, RunStore, StoreError, load};
+pub use store::{
+    Broken, BrokenKind, Cell, Chain, KeyError, Query, RunStore, SigningKey, StoreError, check, load,
+    public_key, sha256_hex,
+};

@@ -15,7 +15,9 @@ use results::{
     Comparison, Environment, Event, Origin, Outcome, Recorder, Row, Run, Severity, Test, Verdict, WorldKind,
 };
 
-use crate::store::{RunStore, StoreError, damaged, explain, hosts, load, open, runs, tests};
+use crate::store::{
+    Chain, RunStore, SigningKey, StoreError, check, damaged, explain, hosts, load, open, runs, tests,
+};
 
 /// Windows that open within this time of each other were opened together.
 const IN_STEP_MS: i64 = 1_000;
@@ -193,9 +195,15 @@ impl HostRuns {
 
     /// Writes one `run.db` with the rows of all hosts and `more`. `run` is taken as it is, but for its end, which is that of
     /// the last host, and for how its world does I/O; where the hosts differ in that, each has a row of its environment for
-    /// it. Gives the verdicts of the hosts.
-    pub fn write(&self, run: Run, more: Vec<Row>, into: &Path) -> Result<Vec<Verdict>, StoreError> {
-        let mut store = RunStore::create(into)?;
+    /// it, as it has for its own seals. Signs with the key, if there is one. Gives the verdicts of the hosts.
+    pub fn write(
+        &self,
+        run: Run,
+        more: Vec<Row>,
+        into: &Path,
+        key: Option<SigningKey>,
+    ) -> Result<Vec<Verdict>, StoreError> {
+        let mut store = RunStore::create_signed(into, key)?;
         let details: Vec<&str> = self.parts.iter().map(|part| part.run.world_detail.as_str()).collect();
         let mut distinct = details.clone();
         distinct.sort_unstable();
@@ -214,6 +222,7 @@ impl HostRuns {
                 let (host, severity, note) = (host.clone(), Severity::Info, String::new());
                 store.record(Environment { host, area, name, value, severity, note }.into())?;
             }
+            store.record(sealed(&host, &check(&part.db)?).into())?;
             for row in data.into_rows() {
                 if let Some(row) = moved(row, part) {
                     store.record(row)?;
@@ -322,6 +331,23 @@ fn align(parts: &mut [Part]) {
             }
         }
     }
+}
+
+/// What a host's own seals say of the rows that were merged.
+fn sealed(host: &str, chain: &Chain) -> Environment {
+    let (severity, value, note) = match (&chain.digest, chain.broken.first()) {
+        (_, Some(broken)) => {
+            let value = format!("does not fit {}", broken.place);
+            (Severity::Warning, value, "the host's run.db was changed after it was recorded")
+        }
+        (Some(digest), None) if chain.ended => (Severity::Info, digest.clone(), ""),
+        (Some(digest), None) => {
+            (Severity::Warning, digest.clone(), "the host's run was not sealed to its end: it was cut off")
+        }
+        (None, None) => (Severity::Info, "none".to_owned(), ""),
+    };
+    let (area, name) = ("Evidence".to_owned(), "Seal of the host's own run.db".to_owned());
+    Environment { host: host.to_owned(), area, name, value, severity, note: note.to_owned() }
 }
 
 /// A row of a host in the time of all; `None` for the rows that there is one of for all hosts.

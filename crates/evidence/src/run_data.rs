@@ -85,6 +85,8 @@ pub struct RunData {
     pub events: Vec<Event>,
     /// Judgements.
     pub verdicts: Vec<Verdict>,
+    /// Digest of the last seal of the `run.db` that the rows come from; `None` if it has none.
+    pub seal: Option<String>,
 }
 
 impl RunData {
@@ -120,6 +122,7 @@ impl RunData {
             parts: Vec::new(),
             events: Vec::new(),
             verdicts: Vec::new(),
+            seal: None,
         }
     }
 

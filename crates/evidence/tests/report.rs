@@ -255,7 +255,7 @@ fn hosts_of_a_fleet_that_differ_in_their_io_keep_what_is_theirs() {
         }
         let run = load(&dbs[0]).unwrap().run;
         let into = place.path().join("run.db");
-        HostRuns::open(&dbs).unwrap().write(run, Vec::new(), &into).unwrap();
+        HostRuns::open(&dbs).unwrap().write(run, Vec::new(), &into, None).unwrap();
         let report = Report::new(&load(&into).unwrap()).unwrap();
         let told = report.environment.iter().filter(|row| row.name == "I/O").count();
         let ours = report.checks.into_iter().filter(|row| row.name == "Unbuffered I/O");

@@ -46,6 +46,32 @@ rows!(
     Verdict,
 );
 
+impl Row {
+    /// The test that the row belongs to.
+    pub fn test(&self) -> Option<u32> {
+        match self {
+            Row::Run(_)
+            | Row::Host(_)
+            | Row::Environment(_)
+            | Row::Instance(_)
+            | Row::Database(_)
+            | Row::Volume(_) => None,
+            Row::Test(row) => Some(row.ordinal),
+            Row::DatabaseSize(row) => Some(row.test),
+            Row::Sample(row) => Some(row.test),
+            Row::CounterSample(row) => Some(row.test),
+            Row::Histogram(row) => Some(row.test),
+            Row::TuningStep(row) => Some(row.test),
+            Row::Checksum(row) => Some(row.test),
+            Row::Backup(row) => Some(row.test),
+            Row::Recovery(row) => Some(row.test),
+            Row::StoragePart(row) => Some(row.test),
+            Row::Event(row) => row.test,
+            Row::Verdict(row) => row.test,
+        }
+    }
+}
+
 /// Keeps the rows of a run.
 ///
 /// The [`Run`] comes first. Recording returns at once: a slow store does not slow what is measured. A row that could not

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use evidence::{Report, ReportError, RunData, StoreError};
+use evidence::{Chain, Report, ReportError, RunData, StoreError};
 
 use crate::claims::Evidence;
+use crate::lint::Beside;
 
 /// Name of the file in the folder of an imported run that keeps the foreign facts as printed.
 pub const PRINTED: &str = "evidence.toml";
@@ -18,8 +19,8 @@ pub enum Source {
         data: Box<RunData>,
         /// The report that they give.
         report: Box<Report>,
-        /// The text of `report.json` beside it.
-        json: Option<String>,
+        /// What lies beside the rows.
+        beside: Box<Beside>,
         /// Facts as printed, if the run was imported.
         printed: Option<Box<Evidence>>,
     },
@@ -93,10 +94,20 @@ fn run(path: &Path) -> Result<Source, SourceError> {
     let data = evidence::load(path)?;
     let report =
         Report::new(&data).map_err(|source| SourceError::Report { path: path.to_owned(), source })?;
-    let beside = |name: &str| Some(path.with_file_name(name)).filter(|file| file.is_file());
-    let json = beside("report.json").map(|file| read(&file)).transpose()?;
-    let facts = beside(PRINTED).map(|file| printed(&file)).transpose()?;
-    Ok(Source::Run { data: Box::new(data), report: Box::new(report), json, printed: facts.map(Box::new) })
+    let neighbour = |name: &str| Some(path.with_file_name(name)).filter(|file| file.is_file());
+    let text = |name: &str| neighbour(name).map(|file| read(&file)).transpose();
+    let beside = Beside {
+        seals: Some(evidence::check(path)?),
+        json: text("report.json")?,
+        html: text("report.html")?,
+    };
+    let facts = neighbour(PRINTED).map(|file| printed(&file)).transpose()?;
+    Ok(Source::Run {
+        data: Box::new(data),
+        report: Box::new(report),
+        beside: Box::new(beside),
+        printed: facts.map(Box::new),
+    })
 }
 
 fn printed(path: &Path) -> Result<Evidence, SourceError> {
@@ -120,11 +131,19 @@ fn damaged(path: &Path, what: impl ToString) -> SourceError {
 }
 
 impl Source {
+    /// What the seals of its `run.db` say; `None` if it has no `run.db`.
+    pub fn seals(&self) -> Option<&Chain> {
+        match self {
+            Source::Run { beside, .. } => beside.seals.as_ref(),
+            Source::Report(_) | Source::Printed(_) => None,
+        }
+    }
+
     /// Whether the evidence contradicts itself or its solution.
     pub fn lint(&self) -> Vec<crate::lint::Finding> {
         match self {
-            Source::Run { report, json, printed, .. } => {
-                let mut findings = crate::lint::lint_run(report, json.as_deref());
+            Source::Run { data, report, beside, printed } => {
+                let mut findings = crate::lint::lint_run(data, report, beside);
                 findings.extend(printed.iter().flat_map(|printed| crate::lint::lint(printed)));
                 findings
             }

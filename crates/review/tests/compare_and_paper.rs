@@ -23,7 +23,7 @@ fn rows(shape: &Shape) -> Vec<Row> {
 fn source(rows: Vec<Row>) -> Source {
     let data = RunData::from_rows(rows).expect("a run");
     let report = Box::new(Report::new(&data).expect("a report"));
-    Source::Run { data: Box::new(data), report, json: None, printed: None }
+    Source::Run { data: Box::new(data), report, beside: Default::default(), printed: None }
 }
 
 fn subject(name: &str, rows: Vec<Row>) -> Subject {

@@ -7,9 +7,9 @@ mod synthetic;
 use std::collections::BTreeSet;
 
 use evidence::{Report, RunData};
-use results::{Comparison, Origin, Outcome, Row, WorldKind};
+use results::{Comparison, Origin, Outcome, Row, Test, WorldKind};
 use review::Evidence;
-use review::lint::{Finding, RULES, lint, lint_report, lint_run};
+use review::lint::{Beside, Finding, RULES, lint, lint_report, lint_run};
 use synthetic::Shape;
 
 /// A paper of two servers that agrees with itself everywhere.
@@ -19,10 +19,18 @@ fn clean() -> Evidence {
     toml::from_str(CLEAN).expect("the fixture is TOML")
 }
 
-fn report(shape: &Shape) -> Report {
+fn data(shape: &Shape) -> RunData {
     let mut rows: Vec<Row> = Vec::new();
     synthetic::record(shape, &mut rows).expect("memory takes every row");
-    Report::new(&RunData::from_rows(rows).expect("a run")).expect("a report")
+    RunData::from_rows(rows).expect("a run")
+}
+
+fn report(shape: &Shape) -> Report {
+    Report::new(&data(shape)).expect("a report")
+}
+
+fn beside(json: &str) -> Beside {
+    Beside { json: Some(json.to_owned()), ..Beside::default() }
 }
 
 fn rules(findings: &[Finding]) -> Vec<&str> {
@@ -49,8 +57,8 @@ fn clean_evidence_fires_no_rule() {
             },
         ),
     ] {
-        let report = report(&shape);
-        assert_eq!(lint_run(&report, Some(&report.json())), [], "{name}");
+        let (data, report) = (data(&shape), report(&shape));
+        assert_eq!(lint_run(&data, &report, &beside(&report.json())), [], "{name}");
     }
 }
 
@@ -197,6 +205,7 @@ fn errors_planted_in_a_run_of_ours_fire_their_rule_once() {
     });
     fires("duration_title", &|report| report.tests[4].window.as_mut().unwrap().planned_s = Some(3600.0));
     fires("rate", &|report| report.tests[6].backups[0].mib_per_s = Some(1.0));
+    fires("coverage", &|report| report.tests[3].checksums[1].bytes_expected = Some(1 << 42));
     fires("bad_pages", &|report| report.tests[3].checksums[0].bad_pages = 3);
 }
 
@@ -301,22 +310,68 @@ fn a_maximum_that_the_solution_file_sets_is_no_stress_maximum() {
 
 #[test]
 fn a_report_that_was_changed_after_the_run_is_found() {
-    let whole = report(&Shape::default());
+    let (data, whole) = (data(&Shape::default()), report(&Shape::default()));
     let mut changed = whole.clone();
     changed.tests[2].measures[0].figures.latency_ms_mean = Some(3.0);
-    let findings = lint_run(&whole, Some(&changed.json()));
+    let findings = lint_run(&data, &whole, &beside(&changed.json()));
     assert_eq!(rules(&findings), ["report_differs"]);
     assert_eq!(findings[0].one.place, "report.json: tests[2].measures[0].figures.latency_ms_mean");
-    assert_eq!(rules(&lint_run(&whole, Some("{"))), ["report_differs"]);
+    assert_eq!(rules(&lint_run(&data, &whole, &beside("{"))), ["report_differs"]);
     // Fields of a newer version are no contradiction.
     let newer = whole.json().replacen('{', "{\"new\": 1, ", 1);
-    assert_eq!(lint_run(&whole, Some(&newer)), []);
+    assert_eq!(lint_run(&data, &whole, &beside(&newer)), []);
 }
+
+/// Lengths, targets and sizes of the solution file that a real run carries are those of its rows.
+#[test]
+fn real_run_with_another_solution_text_is_found() {
+    let shipped =
+        include_str!("../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
+    let found = |world: WorldKind, change: &dyn Fn(&mut Test)| {
+        let mut data = data(&Shape { world, ..Shape::default() });
+        data.run.solution_text = shipped.clone();
+        data.tests.values_mut().filter(|test| test.window_start_ms.is_some()).for_each(change);
+        let report = Report::new(&data).expect("a report");
+        let findings = lint_run(&data, &report, &Beside::default());
+        findings.iter().filter(|finding| finding.rule == "solution_test").count()
+    };
+    let solution = solution::Solution::parse(&shipped, "s").expect("a solution file");
+    let deployment = solution.deployment(Some("mbx1")).expect("a deployment");
+    let as_stated = |test: &mut Test| {
+        let spec = deployment.tests.iter().find(|spec| spec.kind.name() == test.kind).expect("it is there");
+        test.window_planned_ms = Some((spec.duration_s * 1e3) as u64);
+        test.target_iops = deployment.load.target_iops;
+    };
+    assert_eq!(found(WorldKind::Real, &as_stated), 0);
+    let shorter = |test: &mut Test| {
+        as_stated(test);
+        test.window_planned_ms = test.window_planned_ms.map(|planned| planned / 2);
+    };
+    assert_eq!(found(WorldKind::Real, &shorter), 2, "both load tests");
+    assert_eq!(found(WorldKind::Simulated, &shorter), 0, "simulate --duration");
+}
+
+/// Rules that only a whole `run.db` can break: `forgeries.rs` breaks each.
+const OF_RUN_FILES: [&str; 12] = [
+    "stray_rows",
+    "world_mixed",
+    "distribution_count",
+    "instance_sum",
+    "limit_announced",
+    "verdict_missing",
+    "error_unjudged",
+    "solution_test",
+    "page_differs",
+    "rows_changed",
+    "seal_broken",
+    "signature",
+];
 
 #[test]
 fn every_rule_has_a_planted_error() {
-    let of_runs = ["verdict_outcome", "verdict_figure", "solution_threshold", "report_differs"];
-    let planted: BTreeSet<&str> = PLANTED.iter().map(|(rule, _)| *rule).chain(of_runs).collect();
+    let of_runs = ["coverage", "verdict_outcome", "verdict_figure", "solution_threshold", "report_differs"];
+    let planted: BTreeSet<&str> =
+        PLANTED.iter().map(|(rule, _)| *rule).chain(of_runs).chain(OF_RUN_FILES).collect();
     let known: BTreeSet<&str> = RULES.iter().map(|(rule, _)| *rule).collect();
     assert_eq!(planted, known);
 }

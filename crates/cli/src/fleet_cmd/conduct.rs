@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use campaign::drill::{ARBITER_NAME, Entry, JournalHead, Said};
 use copies::{ArbiterEvent, DatabaseId};
-use evidence::{Expected, HostRuns};
+use evidence::{Expected, HostRuns, SigningKey};
 use fleet::controller::{ASKED, Controller, ControllerError, Watcher};
 use fleet::message::{Ended, WhenAlone, Work};
 use fleet::roster::{Fate, Memory, Note, Plan, Roster, WhenLost};
@@ -26,6 +26,7 @@ use super::story::{self, Story};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
 use crate::run_cmd::{Require, new_run_folder, unix_ms};
+use crate::sign::SignArguments;
 use crate::signals::count_interrupts;
 
 /// Lines about the hosts come at most this often where there is no terminal.
@@ -55,6 +56,8 @@ pub struct FleetRun<'a> {
     pub allow_memory: bool,
     /// What the run has to prove for exit status 0.
     pub require: Require,
+    /// Key that signs the merged evidence.
+    pub sign: &'a SignArguments,
 }
 
 fn could_not(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Failure {
@@ -78,6 +81,7 @@ fn stopped(error: ControllerError) -> Failure {
 impl FleetRun<'_> {
     /// Conducts the run to its end, and reports.
     pub fn conduct(&self) -> Result<Status, Failure> {
+        let key = self.sign.key()?;
         let hosts: Vec<String> =
             self.solution.hosts_under_test()?.into_iter().map(|host| host.name).collect();
         let credentials = read_credentials(&self.fleet.join("controller.toml"))?;
@@ -133,7 +137,7 @@ impl FleetRun<'_> {
         let memory = conducted
             .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))?
             .map_err(stopped)?;
-        self.report(&folder, &memory, started.elapsed())
+        self.report(&folder, &memory, started.elapsed(), key)
     }
 
     /// What will be written where.
@@ -179,7 +183,13 @@ impl FleetRun<'_> {
     }
 
     /// Makes one run of what the hosts have sent, and says how it came out.
-    fn report(&self, folder: &Path, memory: &Memory, elapsed: Duration) -> Result<Status, Failure> {
+    fn report(
+        &self,
+        folder: &Path,
+        memory: &Memory,
+        elapsed: Duration,
+        key: Option<SigningKey>,
+    ) -> Result<Status, Failure> {
         let Plan { run, hosts, seed, .. } = &memory.plan;
         let planned = self.tests_planned(memory)?;
         let kinds_planned: Vec<&'static str> = planned.iter().map(|test| test.kind.name()).collect();
@@ -250,7 +260,7 @@ impl FleetRun<'_> {
                 std::fs::remove_file(&left).map_err(|error| could_not("replace", &left, &error))?;
             }
         }
-        let mut verdicts = runs.write(row, rows, &new).map_err(|error| merging(&error))?;
+        let mut verdicts = runs.write(row, rows, &new, key).map_err(|error| merging(&error))?;
         std::fs::rename(&new, folder.join("run.db")).map_err(|error| merging(&error))?;
         verdicts.extend(fleet_verdicts);
         let judged = crate::report_cmd::render(folder)?.verdict;

@@ -79,6 +79,7 @@ pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> R
         dry_run: arguments.dry_run,
         allow_memory: arguments.allow_memory,
         require: arguments.require,
+        sign: &arguments.sign,
     };
     order.conduct()
 }

@@ -61,8 +61,27 @@ pub fn proofload(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Exit status, stdout, stderr.
+/// Exit status, stdout, stderr. A run that it made has to stand up to `lint`.
 pub fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = output_of(folder, arguments);
+    if matches!(arguments.first(), Some(&"run" | &"simulate")) {
+        let runs = std::fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
+        if let Some(newest) = runs.map(|run| run.path()).max() {
+            assert_lint_finds_nothing(folder, &newest);
+        }
+    }
+    output
+}
+
+/// The evidence in the folder `run` neither contradicts itself nor was changed.
+pub fn assert_lint_finds_nothing(folder: &Path, run: &Path) {
+    if run.join("run.db").is_file() {
+        let (status, stdout, stderr) = output_of(folder, &["lint", &run.to_string_lossy()]);
+        assert_eq!(status, 0, "lint: {stdout}{stderr}");
+    }
+}
+
+fn output_of(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } =
         proofload(folder, arguments).output().expect("the program starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");

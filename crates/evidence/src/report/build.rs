@@ -43,6 +43,7 @@ fn run_summary(data: &RunData) -> RunSummary {
         world_detail: run.world_detail.clone(),
         seed: run.seed.to_string(),
         ending: run.ending,
+        seal: data.seal.clone(),
     }
 }
 

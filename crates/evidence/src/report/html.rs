@@ -6,6 +6,7 @@ use minijinja::{Environment, UndefinedBehavior, Value, context};
 
 use super::model::*;
 use super::{ReportError, svg, text};
+use crate::store::sha256_hex;
 
 /// Made at compile time: the page needs no file beside it.
 const TEMPLATES: [(&str, &str); 3] = [
@@ -34,6 +35,8 @@ pub fn page(report: &Report) -> Result<String, ReportError> {
     let figures: Vec<Value> = report.tests.iter().map(test_figures).collect();
     let page = environment.get_template("report.html")?.render(context! {
         report => Value::from(Serde(report)),
+        program => env!("CARGO_PKG_VERSION"),
+        report_sha256 => sha256_hex(report.json().as_bytes()),
         figures,
         programme => Value::from_safe_string(svg::programme(report)),
     })?;

@@ -59,6 +59,9 @@ pub struct RunSummary {
     pub seed: String,
     /// How it ended; null if it was killed or still runs.
     pub ending: Option<Ending>,
+    /// Digest of the last seal of the run.db that this was made from; null if it has none.
+    #[serde(default)]
+    pub seal: Option<String>,
 }
 
 /// How a run as a whole came out, for readers that do not know grades.

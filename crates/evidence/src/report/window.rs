@@ -301,6 +301,13 @@ fn new_hdr() -> Hdr<u64> {
 }
 
 /// A distribution out of its stored form.
+impl Slice {
+    /// Operations in the distribution; `None` if it is damaged.
+    pub fn operations(&self) -> Option<u64> {
+        decode(self).ok().map(|histogram| histogram.len())
+    }
+}
+
 pub fn decode(slice: &Slice) -> Result<Hdr<u64>, ReportError> {
     Deserializer::new().deserialize(&mut slice.hdr_v2.as_slice()).map_err(|_| ReportError::Histogram)
 }

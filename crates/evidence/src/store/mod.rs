@@ -10,12 +10,15 @@
 //! 5. An existing file is never opened for recording.
 //! 6. Reading writes nothing beside a file that has nothing in a `run.db-wal`; with one, SQLite keeps its index
 //!    (`run.db-shm`) there.
+//! 7. The rows of a test are sealed when the next test begins, all rows when the store is closed: [`seal`].
 //!
 //! Limits: whole numbers up to 2^63 - 1 (SQLite); NaN is not a measurement and is refused.
 
 pub(crate) mod pack;
 mod query;
 mod read;
+mod seal;
+mod sign;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +34,8 @@ pub use read::load;
 pub(crate) use read::{
     beside, damaged, events_after, explain, hosts, open, runs, sources, tests, verdicts_after,
 };
+pub use seal::{Broken, BrokenKind, Chain, check, sha256_hex};
+pub use sign::{KeyError, SigningKey, public_key};
 
 const SCHEMA: &str = include_str!("schema.sql");
 /// `PRAGMA application_id`: "PLrd".
@@ -97,7 +102,12 @@ pub struct RunStore {
 impl RunStore {
     /// Creates the file.
     pub fn create(path: &Path) -> Result<RunStore, StoreError> {
-        let writer = write::Writer::create(path)?;
+        RunStore::create_signed(path, None)
+    }
+
+    /// Creates the file; each seal is signed with the key, if there is one.
+    pub fn create_signed(path: &Path, key: Option<SigningKey>) -> Result<RunStore, StoreError> {
+        let writer = write::Writer::create(path, key)?;
         let (to_writer, messages) = sync_channel(ROWS_WAITING);
         let failure = Arc::new(OnceLock::new());
         let thread_failure = failure.clone();

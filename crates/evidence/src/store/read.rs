@@ -9,7 +9,7 @@ use rusqlite::types::FromSql;
 use rusqlite::{Connection, OpenFlags, Row as SqlRow};
 use serde::de::DeserializeOwned;
 
-use super::{APPLICATION_ID, StoreError, VERSION, pack};
+use super::{APPLICATION_ID, StoreError, VERSION, pack, seal};
 use crate::run_data::{CounterPoint, Point, RunData, Slice};
 
 /// Reads a whole run, finished, running or killed.
@@ -185,6 +185,7 @@ fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
     }
     data.events = query(db, "SELECT * FROM event ORDER BY rowid", event)?;
     data.verdicts = query(db, "SELECT * FROM verdict ORDER BY rowid", verdict)?;
+    data.seal = seal::last_digest(db)?;
     Ok(())
 }
 

@@ -85,3 +85,7 @@ CREATE TABLE verdict (
     text TEXT NOT NULL, measured REAL, threshold REAL, comparison TEXT NOT NULL, unit TEXT NOT NULL,
     outcome TEXT NOT NULL
 );
+CREATE TABLE seal (
+    ordinal INTEGER NOT NULL PRIMARY KEY, test INTEGER, tables TEXT NOT NULL, previous TEXT NOT NULL, digest TEXT NOT NULL,
+    signer TEXT, signature TEXT
+);

@@ -1,6 +1,6 @@
 //! Rows into SQLite.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use results::{Origin, Row, Run};
 use rusqlite::{Connection, OpenFlags, ToSql, params};
 use serde::Serialize;
 
-use super::{APPLICATION_ID, SCHEMA, StoreError, VERSION, pack};
+use super::sign::SigningKey;
+use super::{APPLICATION_ID, SCHEMA, StoreError, VERSION, pack, seal};
 
 /// How long a run that has ended waits for those who read its rows.
 const READERS_LEAVE_WITHIN: Duration = Duration::from_secs(3);
@@ -24,10 +25,23 @@ pub struct Writer {
     /// Samples since the last commit, packed, by source and minute.
     pending: BTreeMap<(i64, i64), Vec<u8>>,
     in_transaction: bool,
+    seals: Seals,
+}
+
+/// What is to be sealed.
+#[derive(Default)]
+struct Seals {
+    key: Option<SigningKey>,
+    /// The test that was announced last.
+    current: Option<u32>,
+    /// Tests that were announced before it.
+    announced: BTreeSet<u32>,
+    /// Tests with rows that no seal covers.
+    open: BTreeSet<u32>,
 }
 
 impl Writer {
-    pub fn create(path: &Path) -> Result<Writer, StoreError> {
+    pub fn create(path: &Path, key: Option<SigningKey>) -> Result<Writer, StoreError> {
         // create_new: two runs that start at once cannot both believe that the file is theirs.
         match std::fs::OpenOptions::new().write(true).create_new(true).open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -56,6 +70,7 @@ impl Writer {
             sources: BTreeMap::new(),
             pending: BTreeMap::new(),
             in_transaction: false,
+            seals: Seals { key, ..Seals::default() },
         })
     }
 
@@ -68,16 +83,55 @@ impl Writer {
         if has_nan(row) {
             return Err(self.damaged(&format!("not a number in {row:?}")));
         }
-        self.insert(row).map_err(|source| StoreError::Sqlite { path: self.path.clone(), source })
+        if let Row::Test(test) = row {
+            self.announce(test.ordinal)?;
+        }
+        self.seals.open.extend(row.test());
+        self.insert(row).map_err(|source| self.sqlite(source))
+    }
+
+    /// Seals the tests that were announced before this one.
+    fn announce(&mut self, test: u32) -> Result<(), StoreError> {
+        if self.seals.current.replace(test) != Some(test) {
+            let ready: Vec<u32> = self.seals.open.intersection(&self.seals.announced).copied().collect();
+            self.seal(ready.into_iter().filter(|other| *other != test).map(Some))?;
+            self.seals.announced.insert(test);
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, what: impl IntoIterator<Item = Option<u32>>) -> Result<(), StoreError> {
+        let mut what = what.into_iter().peekable();
+        if what.peek().is_none() {
+            return Ok(());
+        }
+        // The seals of a moment are in the file together, behind all that they cover.
+        self.commit()?;
+        let add_all = || -> rusqlite::Result<()> {
+            self.db.execute_batch("BEGIN")?;
+            for test in what {
+                seal::add(&self.db, test, self.seals.key.as_ref())?;
+                self.seals.open.retain(|open| Some(*open) != test);
+            }
+            self.db.execute_batch("COMMIT")
+        };
+        add_all().map_err(|source| StoreError::Sqlite { path: self.path.clone(), source })
+    }
+
+    fn sqlite(&self, source: rusqlite::Error) -> StoreError {
+        StoreError::Sqlite { path: self.path.clone(), source }
     }
 
     pub fn commit(&mut self) -> Result<(), StoreError> {
-        self.commit_rows().map_err(|source| StoreError::Sqlite { path: self.path.clone(), source })
+        self.commit_rows().map_err(|source| self.sqlite(source))
     }
 
-    /// Commits and makes the database one file, unless somebody reads it all the time: then the file beside it stays.
+    /// Seals, commits and makes the database one file, unless somebody reads it all the time: then the file beside it stays.
     pub fn finish(mut self) -> Result<(), StoreError> {
-        self.commit()?;
+        if !self.world.is_empty() {
+            let open = std::mem::take(&mut self.seals.open);
+            self.seal(open.into_iter().map(Some).chain([None]))?;
+        }
         // SQLite's own patience does not cover this. Who follows a run lets go of it a second after its end.
         let deadline = Instant::now() + READERS_LEAVE_WITHIN;
         let one_file = loop {

@@ -11,7 +11,9 @@
 
 mod capacity;
 mod copies;
+mod rows;
 pub(crate) mod run;
+mod seals;
 mod statements;
 mod summary;
 mod tables;
@@ -19,7 +21,8 @@ mod tables;
 use serde::Serialize;
 
 use crate::claims::Evidence;
-pub use run::{lint_report, lint_run};
+pub use run::{Beside, lint_report, lint_run};
+pub use seals::signed_by;
 
 /// A figure and where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -82,10 +85,23 @@ pub const RULES: &[(&str, &str)] = &[
     ("duration_title", "a test lasts as long as its title says"),
     ("short_window", "the measured window is as long as stated"),
     ("bad_pages", "a checksum that passed found no bad page"),
+    ("coverage", "a check that passes for all pages has read all pages"),
     ("verdict_outcome", "a verdict follows from its figure and its limit"),
     ("verdict_figure", "a verdict judges the figure that the tables show"),
     ("solution_threshold", "limits are those of the solution file"),
+    ("stray_rows", "every row belongs to a test of the run"),
+    ("world_mixed", "a real run is real in all its rows"),
+    ("distribution_count", "latency distributions hold the operations that the samples count"),
+    ("instance_sum", "what a host did is the sum of what its databases and logs did"),
+    ("limit_announced", "verdicts judge by the limits that their test announced"),
+    ("verdict_missing", "what is beyond a limit has a verdict that does not pass"),
+    ("error_unjudged", "an error that an event names has a verdict that does not pass"),
+    ("solution_test", "lengths, targets and sizes are those of the solution file"),
     ("report_differs", "report.json says what run.db says"),
+    ("page_differs", "report.html shows what run.db says"),
+    ("rows_changed", "rows are those that were sealed"),
+    ("seal_broken", "seals follow each other and cover the whole run"),
+    ("signature", "the run is signed by the key that was asked for (--verify)"),
 ];
 
 /// Collects findings.
@@ -144,6 +160,14 @@ pub(crate) fn shown(value: f64) -> String {
     let decimals = (5 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The beginning of a text.
+pub(crate) fn brief(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// A figure with its unit.

@@ -1,12 +1,13 @@
 //! A run of ours: its report as facts as printed, its verdicts, its solution, and `report.json` against `run.db`.
 
-use evidence::Report;
 use evidence::report::{Figures, InstanceIo, TestReport, VerdictRow};
-use results::Outcome;
+use evidence::{Chain, Report, RunData};
+use results::{Ending, Outcome};
 use serde_json::Value;
 use solution::{Solution, TestKind};
 
-use super::{Finding, Findings, agrees_within, printed, summary, with};
+use super::rows::{covers, place_of};
+use super::{Finding, Findings, agrees_within, brief, printed, rows, seals, summary, with};
 use crate::claims::*;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -32,6 +33,7 @@ pub fn lint_report(report: &Report) -> Vec<Finding> {
     }
     for test in &report.tests {
         verdicts(test, &mut findings);
+        coverage(test, &mut findings);
     }
     if let Some(solution) = &solution {
         against_solution(report, solution, &mut findings);
@@ -39,14 +41,32 @@ pub fn lint_report(report: &Report) -> Vec<Finding> {
     findings.into_vec()
 }
 
-/// Checks a run folder: `recomputed` from its `run.db`, and the text of its `report.json`, if there is one.
-pub fn lint_run(recomputed: &Report, json: Option<&str>) -> Vec<Finding> {
+/// What lies in a run folder beside the rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Beside {
+    /// The seals of `run.db`.
+    pub seals: Option<Chain>,
+    /// The text of `report.json`.
+    pub json: Option<String>,
+    /// The text of `report.html`.
+    pub html: Option<String>,
+}
+
+/// Checks a run folder: the rows of its `run.db`, the report `recomputed` from them, and what lies beside.
+pub fn lint_run(data: &RunData, recomputed: &Report, beside: &Beside) -> Vec<Finding> {
     let mut findings = lint_report(recomputed);
-    if let Some(json) = json {
-        let mut differs = Findings::default();
-        report_differs(recomputed, json, &mut differs);
-        findings.extend(differs.into_vec());
+    let mut differs = Findings::default();
+    rows::check(data, recomputed, &mut differs);
+    if let Some(chain) = &beside.seals {
+        seals::chain(chain, &mut differs);
     }
+    if let Some(json) = &beside.json {
+        report_differs(recomputed, json, &mut differs);
+    }
+    if let Some(html) = &beside.html {
+        seals::page(recomputed, beside.json.as_deref(), html, &mut differs);
+    }
+    findings.extend(differs.into_vec());
     findings
 }
 
@@ -86,22 +106,14 @@ fn difference(written: &Value, computed: &Value, path: String) -> Option<(String
         (Value::Array(a), Value::Array(b)) => {
             Some((path, format!("{} entries", a.len()), format!("{} entries", b.len())))
         }
-        (a, b) => Some((path, brief(a), brief(b))),
-    }
-}
-
-fn brief(value: &Value) -> String {
-    let text = value.to_string();
-    match text.char_indices().nth(60) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+        (a, b) => Some((path, brief(&a.to_string()), brief(&b.to_string()))),
     }
 }
 
 /// Outcome, figure and limit of every verdict.
 fn verdicts(test: &TestReport, findings: &mut Findings) {
     for verdict in &test.verdicts {
-        let place = format!("{}: verdict {} of {}", test.name, verdict.rule, origin(verdict));
+        let place = format!("{}: verdict {} of {}", test.name, verdict.rule, place_of(&verdict.origin));
         if let (Some(measured), Some(limit)) = (verdict.measured, verdict.limit) {
             let holds = verdict.comparison.holds(measured, limit);
             if (verdict.outcome == Outcome::Pass && !holds) || (verdict.outcome == Outcome::Fail && holds) {
@@ -127,14 +139,28 @@ fn verdicts(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-fn origin(verdict: &VerdictRow) -> String {
-    let at = &verdict.origin;
-    [Some(&at.host), at.instance.as_ref(), at.database.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join("/")
+/// Whether a check that left something out passes for all pages. Of logs, the newest are enough: the verdict says how many.
+fn coverage(test: &TestReport, findings: &mut Findings) {
+    let checked = test.checksums.iter().filter(|row| row.files == 0);
+    let rows = checked
+        .map(|row| (&row.origin, row.bytes, row.bytes_expected))
+        .chain(test.backups.iter().map(|row| (&row.origin, row.bytes, row.bytes_expected)));
+    for (origin, read, there) in rows {
+        let Some(there) = there.filter(|there| read < *there) else { continue };
+        let passes = |verdict: &&VerdictRow| {
+            let about_pages = ["bad_pages", "pages_verified"].contains(&verdict.rule.as_str());
+            about_pages && verdict.outcome == Outcome::Pass && covers(&verdict.origin, origin)
+        };
+        if let Some(verdict) = test.verdicts.iter().find(passes) {
+            findings.add(
+                "coverage",
+                format!("{} passes for all pages, and not all were read", verdict.rule),
+                (format!("{read} bytes read"), format!("{}: {}", test.name, place_of(origin))),
+                (format!("{there} bytes there"), format!("{}: {}", test.name, place_of(origin))),
+            );
+            return;
+        }
+    }
 }
 
 fn outcome(outcome: Outcome) -> &'static str {
@@ -242,9 +268,15 @@ fn facts_of(report: &Report, wanted: impl Fn(&TestReport) -> bool) -> Evidence {
     evidence.solution.title = report.run.solution.clone();
     evidence.solution.servers_tested = Some(report.hosts.len() as f64);
     let tests = || report.tests.iter().filter(|test| wanted(test));
+    // A run that did not come to its end was cut off in its last test.
+    let stopped = report.tests.last().filter(|_| report.run.ending != Some(Ending::Completed));
     for test in tests() {
         for (n, host) in report.hosts.iter().enumerate() {
-            evidence.test.extend(test_claims(test, &host.name, n as u32 + 1));
+            let mut claims = test_claims(test, &host.name, n as u32 + 1);
+            if stopped.is_some_and(|stopped| stopped.ordinal == test.ordinal) {
+                claims.title_hours = None;
+            }
+            evidence.test.push(claims);
         }
         evidence.test.extend(recoveries(test));
     }
@@ -290,18 +322,20 @@ fn summarise(report: &Report, test: &TestReport, summary: &mut Summary) {
     }
 }
 
-fn test_claims(test: &TestReport, host: &str, server: u32) -> Option<TestClaims> {
+fn test_claims(test: &TestReport, host: &str, server: u32) -> TestClaims {
     let rows = || test.instances.iter().filter(|row| row.origin.host == host).zip(1u32..);
     let limit = |rule: &str| {
         test.verdicts.iter().find(|verdict| verdict.rule == rule).and_then(|verdict| verdict.limit)
     };
-    let achieved = test.throughput.and_then(|all| match test.hosts.is_empty() {
+    // Of a window that was cut, hosts have more samples than their databases: those of each second.
+    let whole = test.throughput.filter(|_| test.window.is_none_or(|window| !window.cut));
+    let achieved = whole.and_then(|all| match test.hosts.is_empty() {
         true => Some(all.transactional_iops),
         false => {
             sum([host_rate(test, host, "transactional_read"), host_rate(test, host, "transactional_write")])
         }
     });
-    Some(TestClaims {
+    TestClaims {
         id: format!("{} on {host}", test.name),
         kind: test.kind.clone(),
         server,
@@ -329,7 +363,7 @@ fn test_claims(test: &TestReport, host: &str, server: u32) -> Option<TestClaims>
         checksum: checksums(test, host),
         backup: backups(test, host),
         ..TestClaims::default()
-    })
+    }
 }
 
 fn transactional(row: &InstanceIo, reads: Option<Figures>, n: u32) -> InstanceRow {

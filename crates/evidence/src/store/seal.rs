@@ -1,0 +1,436 @@
+//! Seals: running digests over the rows of a `run.db`. Form and meaning: `docs/run-db.md`.
+//!
+//! A seal covers the rows of one test, or those that belong to no test. It names each table with its number of rows and
+//! their SHA-256, and the digest of the seal before it. Writer and checker read the rows back from the file and digest them
+//! with the same function, so recording keeps nothing in memory for it.
+//!
+//! Invariants
+//! 1. The digest depends on the rows as SQLite stores them, on their order and on the names of their columns; on nothing else.
+//! 2. A test is sealed again if a row of it is recorded after its seal. The newest seal of a test counts.
+//! 3. The last seal of a store that was closed covers what belongs to no test, so it ends the chain.
+//!
+//! Limits: whoever can write the file can seal it again. Only a signature shows that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use ring::digest::{Context, SHA256, digest};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
+use serde::{Deserialize, Serialize};
+
+use super::sign::{SigningKey, is_signed};
+use super::{StoreError, explain, open, read::damaged};
+
+/// What one seal says of one table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SealedTable {
+    table: String,
+    rows: u64,
+    sha256: String,
+}
+
+/// One link of the chain, as the file has it.
+struct Seal {
+    ordinal: i64,
+    test: Option<u32>,
+    tables: String,
+    previous: String,
+    digest: String,
+    signer: Option<String>,
+    signature: Option<String>,
+}
+
+impl Seal {
+    fn expected_digest(&self) -> String {
+        let test = self.test.map_or_else(|| "run".to_owned(), |test| test.to_string());
+        let Seal { ordinal, tables, previous, .. } = self;
+        sha256_hex(format!("proofload seal 1\n{ordinal}\n{test}\n{tables}\n{previous}\n").as_bytes())
+    }
+}
+
+/// What the seals of a `run.db` say, checked against its rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Chain {
+    /// Digest of the last seal; `None` if the file has no seal.
+    pub digest: Option<String>,
+    /// Whether the last seal ends the run: it was closed, not killed.
+    pub ended: bool,
+    /// Tests whose rows are sealed.
+    pub sealed_tests: Vec<u32>,
+    /// Tests that have rows and no seal.
+    pub unsealed_tests: Vec<u32>,
+    /// The public key that every seal is signed by, as 64 hexadecimal digits. `None` without valid signatures of one key.
+    pub signer: Option<String>,
+    /// What does not fit.
+    pub broken: Vec<Broken>,
+}
+
+/// Something that a seal, or the run, says otherwise than the rows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Broken {
+    /// What kind of contradiction it is.
+    pub kind: BrokenKind,
+    /// Where.
+    pub place: String,
+    /// What the seal says, or the run.
+    pub sealed: String,
+    /// What the file holds.
+    pub found: String,
+}
+
+/// A kind of contradiction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BrokenKind {
+    /// Rows differ from what was sealed.
+    Rows,
+    /// A seal is missing, was changed, or its signature does not fit.
+    Seal,
+    /// Rows are of another world than their run.
+    World,
+}
+
+/// SHA-256 as 64 hexadecimal digits.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    hex(digest(&SHA256, bytes).as_ref())
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Seals the rows of `test`, or those of no test, at the end of the chain.
+pub(super) fn add(db: &Connection, test: Option<u32>, key: Option<&SigningKey>) -> rusqlite::Result<()> {
+    let last: Option<(i64, String)> = db
+        .query_row("SELECT ordinal, digest FROM seal ORDER BY ordinal DESC LIMIT 1", [], |r| {
+            Ok((r.get(0)?, r.get(1)?))
+        })
+        .optional()?;
+    let (ordinal, previous) = last.map_or((1, String::new()), |(ordinal, digest)| (ordinal + 1, digest));
+    let tables = serde_json::to_string(&content(db, test)?).expect("a list of plain fields");
+    let mut seal =
+        Seal { ordinal, test, tables, previous, digest: String::new(), signer: None, signature: None };
+    seal.digest = seal.expected_digest();
+    if let Some(key) = key {
+        (seal.signer, seal.signature) = (Some(key.public()), Some(key.sign(&seal.digest)));
+    }
+    db.execute(
+        "INSERT INTO seal VALUES (?, ?, ?, ?, ?, ?, ?)",
+        params![ordinal, test, seal.tables, seal.previous, seal.digest, seal.signer, seal.signature],
+    )?;
+    Ok(())
+}
+
+/// Digest of the last seal; `None` in files that have none.
+pub(super) fn last_digest(db: &Connection) -> rusqlite::Result<Option<String>> {
+    if !db.table_exists(None, "seal")? {
+        return Ok(None);
+    }
+    db.query_row("SELECT digest FROM seal ORDER BY ordinal DESC LIMIT 1", [], |r| r.get(0)).optional()
+}
+
+/// Reads the seals of a `run.db` and digests its rows again.
+pub fn check(path: &Path) -> Result<Chain, StoreError> {
+    let db = open(path)?;
+    let read = || {
+        // One transaction: a run that goes on is seen at one moment.
+        db.execute_batch("BEGIN")?;
+        let mut found = if db.table_exists(None, "seal")? { chain(&db)? } else { Chain::none() };
+        worlds(&db, &mut found.broken)?;
+        Ok(found)
+    };
+    read().map_err(|error| explain(path, error))
+}
+
+impl Chain {
+    fn none() -> Chain {
+        Chain {
+            digest: None,
+            ended: false,
+            sealed_tests: Vec::new(),
+            unsealed_tests: Vec::new(),
+            signer: None,
+            broken: Vec::new(),
+        }
+    }
+}
+
+fn chain(db: &Connection) -> rusqlite::Result<Chain> {
+    let seals = seals(db)?;
+    let mut chain = Chain::none();
+    links(&seals, &mut chain.broken);
+    let mut newest: BTreeMap<Option<u32>, &Seal> = BTreeMap::new();
+    for seal in &seals {
+        newest.insert(seal.test, seal);
+    }
+    let last = seals.last();
+    chain.digest = last.map(|seal| seal.digest.clone());
+    chain.ended = last.is_some_and(|seal| seal.test.is_none());
+    for (test, seal) in &newest {
+        // The rows of no test are sealed at the end: a run that is taken up again does not exist.
+        compare(*test, seal, &content(db, *test)?, &mut chain.broken)?;
+    }
+    let sealed: BTreeSet<u32> = newest.keys().copied().flatten().collect();
+    chain.unsealed_tests = tests_with_rows(db)?.difference(&sealed).copied().collect();
+    chain.sealed_tests = sealed.into_iter().collect();
+    let ending: Option<Option<String>> =
+        db.query_row("SELECT ending FROM run", [], |r| r.get(0)).optional()?;
+    if ending.flatten().is_some() && !chain.ended {
+        chain.broken.push(Broken {
+            kind: BrokenKind::Seal,
+            place: "run".into(),
+            sealed: format!("{} seals, none of the run's end", seals.len()),
+            found: "the run has ended".into(),
+        });
+    }
+    if chain.ended {
+        chain.broken.extend(chain.unsealed_tests.iter().map(|test| Broken {
+            kind: BrokenKind::Seal,
+            place: format!("test {test}"),
+            sealed: "no seal".into(),
+            found: "rows in a run that was sealed to its end".into(),
+        }));
+    }
+    chain.signer = seals.first().and_then(|seal| seal.signer.clone()).filter(|signer| {
+        seals.iter().all(|seal| {
+            seal.signer.as_ref() == Some(signer)
+                && seal.signature.as_ref().is_some_and(|signature| is_signed(&seal.digest, signer, signature))
+        })
+    });
+    Ok(chain)
+}
+
+/// Whether each seal is whole and follows the one before it.
+fn links(seals: &[Seal], broken: &mut Vec<Broken>) {
+    let mut previous = String::new();
+    for (n, seal) in seals.iter().enumerate() {
+        let place = format!("seal {}", seal.ordinal);
+        let mut differs = |sealed: &str, found: &str| {
+            let (kind, place) = (BrokenKind::Seal, place.clone());
+            broken.push(Broken { kind, place, sealed: sealed.to_owned(), found: found.to_owned() });
+        };
+        if seal.ordinal != n as i64 + 1 {
+            differs(&format!("number {}", seal.ordinal), &format!("place {} of the chain", n + 1));
+        } else if seal.previous != previous {
+            differs(&format!("follows {}", short(&seal.previous)), &format!("follows {}", short(&previous)));
+        }
+        if seal.digest != seal.expected_digest() {
+            differs(&short(&seal.digest), &short(&seal.expected_digest()));
+        }
+        if let (Some(signer), Some(signature)) = (&seal.signer, &seal.signature)
+            && !is_signed(&seal.digest, signer, signature)
+        {
+            differs(&format!("signed by {}", short(signer)), "the signature does not fit");
+        }
+        previous.clone_from(&seal.digest);
+    }
+}
+
+/// Whether every row is of the world of its run. Files without seals show that, too.
+fn worlds(db: &Connection, broken: &mut Vec<Broken>) -> rusqlite::Result<()> {
+    let Some(world) = db.query_row("SELECT world FROM run", [], |r| r.get::<_, String>(0)).optional()? else {
+        return Ok(());
+    };
+    for table in tables(db)?.iter().filter(|table| table.columns.iter().any(|column| column == "world")) {
+        let other = format!("SELECT world FROM {} WHERE world <> ? LIMIT 1", quoted(&table.name));
+        if let Some(found) = db.query_row(&other, [&world], |r| r.get(0)).optional()? {
+            let (kind, place) = (BrokenKind::World, format!("table {}", table.name));
+            broken.push(Broken { kind, place, sealed: world.clone(), found });
+        }
+    }
+    Ok(())
+}
+
+fn short(digest: &str) -> String {
+    match digest.get(..16) {
+        Some(start) => format!("{start}…"),
+        None => "nothing".to_owned(),
+    }
+}
+
+/// Each table of a seal against the same table as it is now.
+fn compare(
+    test: Option<u32>,
+    seal: &Seal,
+    now: &[SealedTable],
+    broken: &mut Vec<Broken>,
+) -> rusqlite::Result<()> {
+    let then: Vec<SealedTable> = serde_json::from_str(&seal.tables)
+        .map_err(|error| damaged(&format!("tables of seal {}: {error}", seal.ordinal)))?;
+    let at = |list: &[SealedTable], name: &str| list.iter().find(|table| table.table == name).cloned();
+    let names: BTreeSet<&str> = then.iter().chain(now).map(|table| table.table.as_str()).collect();
+    for name in names {
+        let (sealed, found) = (at(&then, name), at(now, name));
+        if sealed == found {
+            continue;
+        }
+        let said = |table: &Option<SealedTable>| match table {
+            Some(table) => format!("{} rows, {}", table.rows, short(&table.sha256)),
+            None => "no rows".to_owned(),
+        };
+        let place = match test {
+            Some(test) => format!("table {name}, test {test}"),
+            None => format!("table {name}"),
+        };
+        broken.push(Broken { kind: BrokenKind::Rows, place, sealed: said(&sealed), found: said(&found) });
+    }
+    Ok(())
+}
+
+fn seals(db: &Connection) -> rusqlite::Result<Vec<Seal>> {
+    db.prepare("SELECT * FROM seal ORDER BY ordinal")?
+        .query_map([], |r| {
+            Ok(Seal {
+                ordinal: r.get("ordinal")?,
+                test: r.get("test")?,
+                tables: r.get("tables")?,
+                previous: r.get("previous")?,
+                digest: r.get("digest")?,
+                signer: r.get("signer")?,
+                signature: r.get("signature")?,
+            })
+        })?
+        .collect()
+}
+
+/// How the rows of a table belong to tests.
+enum Belongs {
+    /// By this column.
+    Test(&'static str),
+    /// By their source.
+    Source,
+    /// They belong to no test.
+    Run,
+}
+
+struct Table {
+    name: String,
+    columns: Vec<String>,
+    belongs: Belongs,
+    /// What the rows are ordered by.
+    order: String,
+}
+
+/// Every table but the seals, by name.
+fn tables(db: &Connection) -> rusqlite::Result<Vec<Table>> {
+    let names: Vec<(String, bool)> = db
+        .prepare(
+            "SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table'
+             AND name NOT LIKE 'sqlite_%' AND name <> 'seal' ORDER BY name",
+        )?
+        .query_map([], |r| Ok((r.get(0)?, r.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut columns = db.prepare("SELECT name, pk FROM pragma_table_info(?) ORDER BY cid")?;
+    let mut tables = Vec::new();
+    for (name, without_rowid) in names {
+        let info: Vec<(String, u32)> =
+            columns.query_map([&name], |r| Ok((r.get(0)?, r.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+        let has = |column: &str| info.iter().any(|(name, _)| name == column);
+        let belongs = match name.as_str() {
+            "test" => Belongs::Test("ordinal"),
+            _ if has("test") => Belongs::Test("test"),
+            _ if has("source") => Belongs::Source,
+            _ => Belongs::Run,
+        };
+        let mut keys: Vec<_> = info.iter().filter(|(_, pk)| *pk > 0).collect();
+        keys.sort_by_key(|(_, pk)| *pk);
+        let order = match without_rowid {
+            true => keys.iter().map(|(name, _)| quoted(name)).collect::<Vec<_>>().join(", "),
+            false => "rowid".to_owned(),
+        };
+        let columns = info.into_iter().map(|(name, _)| name).collect();
+        tables.push(Table { name, columns, belongs, order });
+    }
+    Ok(tables)
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The tables that have rows of `test`, or of no test, with the digests of these rows.
+fn content(db: &Connection, test: Option<u32>) -> rusqlite::Result<Vec<SealedTable>> {
+    let mut sources = db.prepare("SELECT id FROM source WHERE test IS ? ORDER BY id")?;
+    let sources: Vec<i64> = sources.query_map([test], |r| r.get(0))?.collect::<rusqlite::Result<_>>()?;
+    let mut content = Vec::new();
+    for table in tables(db)? {
+        let mut rows = Rows::new(&table);
+        let select = |condition: &str| {
+            let (name, order) = (quoted(&table.name), &table.order);
+            db.prepare(&format!("SELECT * FROM {name} {condition} ORDER BY {order}"))
+        };
+        match table.belongs {
+            Belongs::Test(column) => rows.add(&mut select(&format!("WHERE {column} IS ?"))?, &[&test])?,
+            Belongs::Source => {
+                let mut of_source = select("WHERE source = ?")?;
+                for source in &sources {
+                    rows.add(&mut of_source, &[source])?;
+                }
+            }
+            Belongs::Run if test.is_none() => rows.add(&mut select("")?, &[])?,
+            Belongs::Run => {}
+        }
+        content.extend(rows.finish());
+    }
+    Ok(content)
+}
+
+/// Tests that a table names.
+fn tests_with_rows(db: &Connection) -> rusqlite::Result<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for table in tables(db)? {
+        if let Belongs::Test(column) = table.belongs {
+            let name = quoted(&table.name);
+            let sql = format!("SELECT DISTINCT {column} FROM {name} WHERE {column} IS NOT NULL");
+            for test in db.prepare(&sql)?.query_map([], |r| r.get(0))? {
+                found.insert(test?);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Digests rows of one table.
+struct Rows<'a> {
+    table: &'a Table,
+    context: Context,
+    rows: u64,
+}
+
+impl Rows<'_> {
+    fn new(table: &Table) -> Rows<'_> {
+        let mut context = Context::new(&SHA256);
+        context.update(format!("{}({})\n", table.name, table.columns.join(",")).as_bytes());
+        Rows { table, context, rows: 0 }
+    }
+
+    fn add(&mut self, select: &mut Statement<'_>, of: &[&dyn ToSql]) -> rusqlite::Result<()> {
+        let mut rows = select.query(of)?;
+        while let Some(row) = rows.next()? {
+            self.rows += 1;
+            for column in 0..self.table.columns.len() {
+                let (tag, bytes): (u8, &[u8]) = match row.get_ref(column)? {
+                    ValueRef::Null => (b'n', &[]),
+                    ValueRef::Integer(number) => (b'i', &number.to_le_bytes()),
+                    ValueRef::Real(number) => (b'r', &number.to_bits().to_le_bytes()),
+                    ValueRef::Text(text) => (b't', text),
+                    ValueRef::Blob(bytes) => (b'b', bytes),
+                };
+                self.context.update(&[tag]);
+                self.context.update(&(bytes.len() as u64).to_le_bytes());
+                self.context.update(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Option<SealedTable> {
+        let sha256 = hex(self.context.finish().as_ref());
+        (self.rows > 0).then(|| SealedTable { table: self.table.name.clone(), rows: self.rows, sha256 })
+    }
+}

@@ -1,0 +1,100 @@
+//! Ed25519 signatures of seals.
+//!
+//! A key file holds the 32 bytes of the secret as 64 hexadecimal digits. What is signed is the digest of a seal as text.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+
+use super::seal::hex;
+
+const KEY_BYTES: usize = 32;
+
+/// Signs the seals of a run.
+#[derive(Debug)]
+pub struct SigningKey(Ed25519KeyPair);
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The system would not.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file holds something else.
+    #[error("{} is no signing key: it must hold 64 hexadecimal digits", .0.display())]
+    NoKey(PathBuf),
+    /// The text is something else.
+    #[error("`{0}` is no public key: it must be 64 hexadecimal digits")]
+    NoPublicKey(String),
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    NoRandom,
+}
+
+impl SigningKey {
+    /// Makes a new key and keeps it in a new file that only its owner can read.
+    pub fn create(path: &Path) -> Result<SigningKey, KeyError> {
+        let io = |source| KeyError::Io { path: path.to_owned(), source };
+        let mut secret = [0; KEY_BYTES];
+        SystemRandom::new().fill(&mut secret).map_err(|_| KeyError::NoRandom)?;
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(io)?;
+        file.write_all(format!("{}\n", hex(&secret)).as_bytes()).map_err(io)?;
+        file.sync_all().map_err(io)?;
+        SigningKey::read(path)
+    }
+
+    /// Reads a key file.
+    pub fn read(path: &Path) -> Result<SigningKey, KeyError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| KeyError::Io { path: path.to_owned(), source })?;
+        bytes::<KEY_BYTES>(text.trim())
+            .and_then(|secret| Ed25519KeyPair::from_seed_unchecked(&secret).ok())
+            .map(SigningKey)
+            .ok_or_else(|| KeyError::NoKey(path.to_owned()))
+    }
+
+    /// The public key as 64 hexadecimal digits.
+    pub fn public(&self) -> String {
+        hex(self.0.public_key().as_ref())
+    }
+
+    pub(super) fn sign(&self, digest: &str) -> String {
+        hex(self.0.sign(digest.as_bytes()).as_ref())
+    }
+}
+
+/// A public key as this program prints it; refuses what is none.
+pub fn public_key(text: &str) -> Result<String, KeyError> {
+    let key = text.trim().to_ascii_lowercase();
+    match bytes::<KEY_BYTES>(&key) {
+        Some(_) => Ok(key),
+        None => Err(KeyError::NoPublicKey(text.to_owned())),
+    }
+}
+
+pub(super) fn is_signed(digest: &str, signer: &str, signature: &str) -> bool {
+    let (Some(key), Some(signature)) = (bytes::<KEY_BYTES>(signer), bytes::<64>(signature)) else {
+        return false;
+    };
+    UnparsedPublicKey::new(&ED25519, key).verify(digest.as_bytes(), &signature).is_ok()
+}
+
+fn bytes<const N: usize>(hex: &str) -> Option<[u8; N]> {
+    if hex.len() != 2 * N || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
