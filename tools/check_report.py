@@ -112,9 +112,9 @@ def hdr_buckets(blob):
         index += 1
 
 
-def quantile(buckets, count, q):
-    wanted = max(1, math.ceil(q * count - 1e-9 * count))
-    seen = 0
+def quantile(buckets, count, one_in):
+    """The value that all but one in so many operations do not exceed."""
+    wanted, seen = count - count // one_in, 0
     for value in sorted(buckets):
         seen += buckets[value]
         if seen >= wanted:
@@ -273,9 +273,9 @@ def percentiles_of(run, test, window, measure, scope):
                 longest = max(longest, row["latency_ns_max"])
     count = sum(buckets.values())
     out = {"count": count, "max_ms": longest / 1e6 if count else None}
-    for name, q, one_in in [("p50_ms", 0.5, 2), ("p90_ms", 0.9, 10), ("p95_ms", 0.95, 20), ("p99_ms", 0.99, 100),
-                            ("p99_9_ms", 0.999, 1000), ("p99_99_ms", 0.9999, 10000)]:
-        out[name] = min(quantile(buckets, count, q) / 1e3, longest / 1e6) if count >= one_in else None
+    for name, one_in in [("p50_ms", 2), ("p90_ms", 10), ("p95_ms", 20), ("p99_ms", 100), ("p99_9_ms", 1000),
+                         ("p99_99_ms", 10000)]:
+        out[name] = min(quantile(buckets, count, one_in) / 1e3, longest / 1e6) if count >= one_in else None
     return out
 
 
@@ -425,7 +425,7 @@ def check_load(run, test, report, window, spans, name):
         "Database page writes per batch": writes[0] / n if n else None,
         "Reads among database I/O": 100 * reads[0] / both if both else None,
         "Log writes per batch": log_writes[0] / n if n else None,
-        "Log written per batch": log_writes[1] / 1024 / n if n else None,
+        "Log written per batch": (log_writes[1] + of("log_prepare_write")[1]) / 1024 / n if n else None,
         "Log files per batch": log_bytes / 1024 / n if n and has_logs else None,
         "Database growth per batch": growth / n if n and growth is not None else None,
         "Replication reads per log and extra copy": of("replication_read")[0] / shipped if shipped > 0 else None,
@@ -630,18 +630,34 @@ def check_hosts(run, test, report, window, name):
         return [p for s in run.chosen(test, measure, {"host": host}) for p in run.points.get(s["id"], [])
                 if in_window(p, window)]
 
+    def joined(slices):
+        """Mean, least and highest share of (length, part, whole); a slice under half a second joins a neighbour."""
+        seconds = []
+        for slice in slices:
+            if seconds and (seconds[-1][0] < 500 or slice[0] < 500):
+                seconds[-1] = tuple(one + other for one, other in zip(seconds[-1], slice))
+            else:
+                seconds.append(slice)
+        if not slices:
+            return None
+        each = [100 * part / whole for _, part, whole in seconds]
+        return 100 * sum(s[1] for s in slices) / sum(s[2] for s in slices), min(each), max(each)
+
     def shares(host, part, whole):
-        return [100 * p[2] / w[2] for p, w in zip(points(host, part), points(host, whole)) if w[2]]
+        return joined([(p[1], p[2], w[2]) for p, w in zip(points(host, part), points(host, whole)) if w[2]])
 
     hosts = sorted({s["host"] for s in run.sources if s["test"] == test["ordinal"] and s["measure"] == "cpu_busy_ns"})
     wanted = {}
     busy = {}
     for host in hosts:
-        busiest = [p[2] / (p[1] * 1e4) for p in points(host, "cpu_busiest_thread_ns") if p[1]]
+        busiest = joined([(p[1], p[2], p[1] * 1e6) for p in points(host, "cpu_busiest_thread_ns") if p[1]])
+        memory = points(host, "host_memory_available_bytes")
+        levels = [p[2] / MIB for p in memory]
         wanted[host, "Processors of the host, busy"] = shares(host, "host_cpu_busy_ns", "host_cpu_available_ns")
         wanted[host, "Processors, busy for the load generator"] = shares(host, "cpu_busy_ns", "cpu_available_ns")
         wanted[host, "Busiest thread of the load generator"] = busiest
-        wanted[host, "Memory available"] = [p[2] / MIB for p in points(host, "host_memory_available_bytes")]
+        wanted[host, "Memory available"] = levels and (
+            sum(p[1] * p[2] for p in memory) / sum(p[1] for p in memory) / MIB, min(levels), max(levels))
 
         def whole(measure):
             return sum(p[2] for p in points(host, measure))
@@ -655,7 +671,7 @@ def check_hosts(run, test, report, window, name):
     same(f"host system: {name} rows", sum(1 for values in wanted.values() if values), len(told))
     for key, values in wanted.items():
         if values and key in told:
-            for field, value in [("mean", sum(values) / len(values)), ("min", min(values)), ("max", max(values))]:
+            for field, value in zip(["mean", "min", "max"], values):
                 same(f"host system: {name} {key} {field}", value, told[key][field])
     generator = report["generator"]
     same(f"generator: {name} known", bool(busy), generator is not None)

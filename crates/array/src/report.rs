@@ -38,12 +38,13 @@ pub struct PartReport {
     pub write_bytes: u64,
     /// Share of the time with work under way (drive, volume) or of its capacity in use (link, controller), 0 to 1.
     pub busy_share: f64,
-    /// Requests under way, on average over time.
-    pub mean_queue: f64,
-    /// Mean time of a read, in ms: Little's law over queue and rate, on volumes by direct measurement.
-    pub read_ms: f64,
-    /// Mean time of a write, in ms (volumes only).
-    pub write_ms: f64,
+    /// Requests under way, on average over time; drives and volumes only.
+    pub mean_queue: Option<f64>,
+    /// Mean time of a read, in ms; drives and volumes only. Of a drive by Little's law: time that reads were under way, by
+    /// reads that began. Of a volume by direct measurement.
+    pub read_ms: Option<f64>,
+    /// Mean time of a write, likewise. Of a drive it holds the flushes as well: a write is durable only after its flush.
+    pub write_ms: Option<f64>,
     /// Reads served from a cache in front of the drives (write cache, read-ahead, memory, flash).
     pub cache_hits: u64,
     /// Reads that were not.
@@ -66,9 +67,9 @@ impl PartReport {
             read_bytes: 0,
             write_bytes: 0,
             busy_share: 0.0,
-            mean_queue: 0.0,
-            read_ms: 0.0,
-            write_ms: 0.0,
+            mean_queue: None,
+            read_ms: None,
+            write_ms: None,
             cache_hits: 0,
             cache_misses: 0,
             write_waits: 0,
@@ -104,12 +105,12 @@ impl fmt::Display for DeviceReport {
         for part in &self.parts {
             writeln!(
                 f,
-                "{:<24} {:>9.1} reads/s {:>9.1} writes/s  busy {:>5.1} %  queue {:>6.2}  {}",
+                "{:<24} {:>9.1} reads/s {:>9.1} writes/s  busy {:>5.1} %  queue {:>6}  {}",
                 part.name,
                 part.reads as f64 / self.seconds,
                 part.writes as f64 / self.seconds,
                 part.busy_share * 100.0,
-                part.mean_queue,
+                part.mean_queue.map_or("–".to_owned(), |queue| format!("{queue:.2}")),
                 part.state,
             )?;
         }

@@ -14,6 +14,9 @@ pub mod report;
 mod run_data;
 mod store;
 
+/// How often a host is sampled. A slice of less than half of it has no rate of its own: it joins a neighbour.
+const HOST_INTERVAL_MS: u64 = 1_000;
+
 pub use merge::{Expected, HostRuns};
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};

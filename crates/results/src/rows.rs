@@ -441,6 +441,11 @@ impl Counter {
         }
     }
 
+    /// Whether its value is a level at the end of the interval, not an increase during it.
+    pub fn is_level(self) -> bool {
+        matches!(self, Counter::CacheBytes | Counter::HostMemoryAvailableBytes)
+    }
+
     /// The counter with this stable name.
     pub fn from_name(name: &str) -> Option<Counter> {
         Counter::ALL.into_iter().find(|counter| counter.name() == name)
@@ -555,8 +560,9 @@ pub struct StoragePart {
     pub seconds: f64,
     /// Share of the time with work under way (drive, volume) or of its capacity in use (others), 0 to 1.
     pub busy_share: f64,
-    /// Requests under way, on average over time.
-    pub queue_mean: f64,
+    /// Requests under way, on average over time; null where that is not measured.
+    #[serde(default)]
+    pub queue_mean: Option<f64>,
     /// Reads.
     pub reads: u64,
     /// Writes.
@@ -565,10 +571,12 @@ pub struct StoragePart {
     pub read_bytes: u64,
     /// Bytes of the writes.
     pub write_bytes: u64,
-    /// Mean time of a read; of a drive that of any command.
-    pub read_latency_ms: f64,
-    /// Mean time of a write, of volumes.
-    pub write_latency_ms: f64,
+    /// Mean time of a read, of drives and volumes; null where that is not measured.
+    #[serde(default)]
+    pub read_latency_ms: Option<f64>,
+    /// Mean time of a write, likewise; of a drive with its flushes.
+    #[serde(default)]
+    pub write_latency_ms: Option<f64>,
     /// Reads served from a cache in front of the drives.
     pub cache_hits: u64,
     /// Reads that were not.

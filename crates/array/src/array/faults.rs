@@ -91,13 +91,14 @@ impl Array {
         }
         self.lose_extents(drive);
         self.lose_cached(drive);
-        for job in lost {
+        for command in lost {
+            let job = command.tag;
             // The job ends when its other commands have; what it read is read again from what is left.
             let is_read = matches!(self.job(job).kind, Kind::Read);
             self.job(job).retry |= is_read;
             self.job(job).lost |= matches!(self.job(job).kind, Kind::Rebuild { .. });
             self.at(self.now_ns, Happening::Done { job, drive: NO_DRIVE, read_bytes: 0 });
-            self.drive_statistics[drive].ends(self.now_ns);
+            self.drive_statistics[drive].ends(self.now_ns, command.is_read());
         }
     }
 }

@@ -279,7 +279,8 @@ impl Array {
     /// A command of a job has ended on a drive, or something else that it waited for.
     fn command_done(&mut self, job: JobId, drive: u32, read_bytes: u32) {
         if drive != NO_DRIVE {
-            self.drive_statistics[drive as usize].ends(self.now_ns);
+            // A write and a flush bring no bytes back.
+            self.drive_statistics[drive as usize].ends(self.now_ns, read_bytes > 0);
             if let Some(link) = self.hardware.drives[drive as usize].link
                 && read_bytes > 0
             {

@@ -34,6 +34,8 @@ impl Load {
 #[derive(Default, Clone, Copy)]
 pub(super) struct DriveStatistics {
     load: Load,
+    /// The reads of the load; what is left of it are writes and flushes.
+    read_load: Load,
     reads: u64,
     writes: u64,
     read_bytes: u64,
@@ -44,18 +46,22 @@ impl DriveStatistics {
     pub fn begins(&mut self, now_ns: u64, command: &Command) {
         self.load.settle(now_ns);
         self.load.under_way += 1;
+        self.read_load.settle(now_ns);
+        self.read_load.under_way += u32::from(command.is_read());
         if command.write {
             self.writes += 1;
             self.write_bytes += command.bytes;
-        } else if !command.is_flush {
+        } else if command.is_read() {
             self.reads += 1;
             self.read_bytes += command.bytes;
         }
     }
 
-    pub fn ends(&mut self, now_ns: u64) {
+    pub fn ends(&mut self, now_ns: u64, is_read: bool) {
         self.load.settle(now_ns);
         self.load.under_way -= 1;
+        self.read_load.settle(now_ns);
+        self.read_load.under_way -= u32::from(is_read);
     }
 
     /// Accesses that have begun, and the time with at least one under way in ns, since the last reset.
@@ -106,8 +112,8 @@ impl VolumeStatistics {
     }
 }
 
-fn mean_ms(sum_ns: u128, count: u64) -> f64 {
-    if count == 0 { 0.0 } else { sum_ns as f64 / count as f64 / 1e6 }
+fn mean_ms(sum_ns: u128, count: u64) -> Option<f64> {
+    (count > 0).then(|| sum_ns as f64 / count as f64 / 1e6)
 }
 
 impl Array {
@@ -115,9 +121,10 @@ impl Array {
         let now_ns = self.now_ns;
         self.statistics_since_ns = now_ns;
         for statistics in &mut self.drive_statistics {
-            let mut load = statistics.load;
+            let (mut load, mut read_load) = (statistics.load, statistics.read_load);
             load.reset(now_ns);
-            *statistics = DriveStatistics { load, ..DriveStatistics::default() };
+            read_load.reset(now_ns);
+            *statistics = DriveStatistics { load, read_load, ..DriveStatistics::default() };
         }
         for volume in &mut self.volumes {
             let mut load = volume.statistics.load;
@@ -145,12 +152,15 @@ impl Array {
         for (index, drive) in self.hardware.drives.iter().enumerate() {
             let statistics = &mut self.drive_statistics[index];
             statistics.load.settle(now_ns);
+            statistics.read_load.settle(now_ns);
             let mut part = PartReport::new(PartKind::Drive, &drive.name);
             (part.reads, part.writes) = (statistics.reads, statistics.writes);
             (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
             part.busy_share = statistics.load.busy_ns as f64 / length_ns;
-            part.mean_queue = statistics.load.integral_ns as f64 / length_ns;
-            part.read_ms = mean_ms(statistics.load.integral_ns, statistics.reads + statistics.writes);
+            part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
+            let read_ns = statistics.read_load.integral_ns;
+            part.read_ms = mean_ms(read_ns, statistics.reads);
+            part.write_ms = mean_ms(statistics.load.integral_ns - read_ns, statistics.writes);
             let place = self.drive_slots[index];
             let is_given_up = place.is_some_and(|(group, slot)| self.is_given_up(group, slot));
             part.state = match place.map(|(group, slot)| self.groups[group].slots[slot]) {
@@ -231,7 +241,7 @@ impl Array {
             (part.reads, part.writes) = (statistics.reads, statistics.writes);
             (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
             part.busy_share = statistics.load.busy_ns as f64 / length_ns;
-            part.mean_queue = statistics.load.integral_ns as f64 / length_ns;
+            part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
             part.read_ms = mean_ms(statistics.read_ns, statistics.reads);
             part.write_ms = mean_ms(statistics.write_ns, statistics.writes);
             parts.push(part);

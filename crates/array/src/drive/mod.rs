@@ -33,6 +33,10 @@ impl Command {
         self.start + self.bytes
     }
 
+    pub fn is_read(&self) -> bool {
+        !self.write && !self.is_flush
+    }
+
     fn done(&self, at_ns: u64) -> Done {
         Done { tag: self.tag, at_ns, read_bytes: if self.write { 0 } else { self.bytes as u32 } }
     }
@@ -123,7 +127,7 @@ impl DriveState {
     }
 
     /// The drive dies; the tags of the commands that it takes with it.
-    pub fn fail(&mut self) -> Vec<u32> {
+    pub fn fail(&mut self) -> Vec<Command> {
         self.is_dead = true;
         match &mut self.kind {
             Kind::Rotating(disk) => disk.fail(),

@@ -315,7 +315,7 @@ impl Rotating {
     }
 
     /// Empties the disk that died: the tags of all commands that nobody will serve.
-    pub fn fail(&mut self) -> Vec<u32> {
+    pub fn fail(&mut self) -> Vec<Command> {
         let queued = self
             .window
             .drain(..)
@@ -327,6 +327,7 @@ impl Rotating {
         lost.extend(self.held_writes.drain(..));
         lost.append(&mut self.held_flushes);
         self.dirty_bytes = 0;
-        lost.into_iter().map(|command| command.tag).filter(|tag| *tag != Command::CACHED).collect()
+        lost.retain(|command| command.tag != Command::CACHED);
+        lost
     }
 }

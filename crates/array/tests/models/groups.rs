@@ -1,6 +1,6 @@
 //! Groups of disks: what a planner asks, with the physics on its side.
 
-use array::Layout;
+use array::{Layout, PartKind};
 
 use super::load::{GIB, KIB, MIB, Rig, mixed, random_reads};
 use super::parts::{build, nearline, one_group, write_cache};
@@ -162,4 +162,23 @@ fn every_drive_of_a_pool_holds_parity_as_of_a_group() {
         let (least, most) = (of_drives.iter().min().copied(), of_drives.iter().max().copied());
         assert!(most < least.map(|least| least * 4 / 3), "{of_drives:?}");
     }
+}
+
+/// A single disk without a cache in front: what a request of the volume takes is what its command takes on the disk.
+#[test]
+fn a_drive_tells_the_time_of_reads_from_that_of_writes() {
+    let span = 400 * GIB;
+    let mut rig = Rig::new(build(one_group(Layout::Raid0, 1, &nearline(), None, span)), &["/v"], span);
+    let seen = rig.run(4, 60.0, mixed(3, span, 32 * KIB, 50));
+    let report = rig.report();
+    let drive = report.parts.iter().find(|part| part.kind == PartKind::Drive).unwrap();
+    let (read_ms, write_ms) = (drive.read_ms.unwrap(), drive.write_ms.unwrap());
+    for (of_drive, of_volume) in [(read_ms, seen.read_ms()), (write_ms, seen.write_ms())] {
+        assert!((of_drive / of_volume - 1.0).abs() < 0.03, "{of_drive} ms, the volume saw {of_volume} ms");
+    }
+    rig.drain();
+    rig.run(4, 1.0, random_reads(3, span, 32 * KIB));
+    let report = rig.report();
+    let drive = report.parts.iter().find(|part| part.kind == PartKind::Drive).unwrap();
+    assert!(drive.read_ms.is_some() && drive.write_ms.is_none(), "no write was there to be measured");
 }

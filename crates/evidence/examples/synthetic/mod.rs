@@ -62,11 +62,12 @@ impl Random {
 }
 
 /// Operations of one class per second and database, their size and mean latency; whether they are the log's.
-const CLASSES: [(IoClass, f64, u64, f64, bool); 5] = [
+const CLASSES: [(IoClass, f64, u64, f64, bool); 6] = [
     (IoClass::TransactionalRead, 31.1, 33_600, 11.7, false),
     (IoClass::TransactionalWrite, 14.1, 35_500, 7.5, false),
     (IoClass::MaintenanceRead, 9.0, 262_144, 14.2, false),
     (IoClass::LogWrite, 3.3, 20_700, 2.4, true),
+    (IoClass::LogPrepareWrite, 0.3, 131_072, 3.3, true),
     (IoClass::ReplicationRead, 0.6, 232_500, 1.9, true),
 ];
 
@@ -596,13 +597,13 @@ impl Generator<'_> {
                 name: format!("{kind} 1{}", self.shape.hostile),
                 seconds: 4.0,
                 busy_share: 0.125 * f64::from(number),
-                queue_mean: 1.5,
+                queue_mean: (kind == "drive").then_some(1.5),
                 reads: 4_200,
                 writes: 1_300,
                 read_bytes: 4_200 << 15,
                 write_bytes: 1_300 << 15,
-                read_latency_ms: 8.25,
-                write_latency_ms: 0.75,
+                read_latency_ms: (kind == "drive").then_some(8.25),
+                write_latency_ms: (kind == "drive").then_some(0.75),
                 cache_hits: 70,
                 cache_misses: 4_130,
                 cache_waits: 3,

@@ -6,6 +6,7 @@
 //! Invariants
 //! 1. Memory does not grow with the length of the run.
 //! 2. Text is passed on as it is: who prints it makes sure that it becomes no markup.
+//! 3. A slice shorter than half an interval has no rate of its own: it joins a neighbour, and alone it is not shown.
 
 mod follow;
 mod metrics;
@@ -17,6 +18,8 @@ use results::{
     Test, Verdict, WorldKind,
 };
 use serde::Serialize;
+
+use crate::HOST_INTERVAL_MS;
 
 pub use follow::Follower;
 pub use metrics::open_metrics;
@@ -43,17 +46,20 @@ pub struct LiveRun {
 #[derive(Debug, Default)]
 struct Newest {
     test: u32,
+    /// Start of its last slice.
     t_ms: u64,
+    /// Length of its slices together.
     interval_ms: u64,
     samples: BTreeMap<Measure, Tally>,
     counters: BTreeMap<Counter, u64>,
 }
 
 /// Sums of one second over all hosts, as they come in.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Moment {
     t_ms: u64,
-    interval_ms: u64,
+    /// Start of the last slice and length of all slices, by host.
+    slices: BTreeMap<String, (u64, u64)>,
     reads: Tally,
     writes: Tally,
     log_writes: Tally,
@@ -203,20 +209,32 @@ impl LiveRun {
         }
     }
 
-    /// The newest interval of `origin`, emptied if `t_ms` is later; `None` if it is earlier.
+    /// The newest interval of `origin`; `None` if `t_ms` is earlier. A later slice begins a new interval, unless the slice or
+    /// the interval so far is too short to stand alone.
     fn interval(&mut self, test: u32, origin: &Origin, t_ms: u64, interval_ms: u64) -> Option<&mut Newest> {
         self.now_ms = self.now_ms.max(t_ms + interval_ms);
+        let nominal_ms = match origin.instance {
+            None => HOST_INTERVAL_MS,
+            Some(_) => self.tests.get(&test).map_or(HOST_INTERVAL_MS, |test| test.sample_ms),
+        };
         let newest = self.newest.entry(origin.clone()).or_default();
-        if t_ms > newest.t_ms || test != newest.test {
+        if test != newest.test || newest.interval_ms == 0 {
             *newest = Newest { test, t_ms, interval_ms, ..Newest::default() };
+        } else if t_ms > newest.t_ms {
+            let is_short = |ms: u64| ms * 2 < nominal_ms;
+            let together_ms = newest.interval_ms + interval_ms;
+            if (is_short(interval_ms) || is_short(newest.interval_ms)) && together_ms < 2 * nominal_ms {
+                (newest.t_ms, newest.interval_ms) = (t_ms, together_ms);
+            } else {
+                *newest = Newest { test, t_ms, interval_ms, ..Newest::default() };
+            }
         }
-        newest.interval_ms = newest.interval_ms.max(interval_ms);
         (t_ms == newest.t_ms).then_some(newest)
     }
 
     fn sample(&mut self, sample: &Sample) {
         if let Some(newest) = self.interval(sample.test, &sample.origin, sample.t_ms, sample.interval_ms) {
-            newest.samples.insert(sample.measure, sample.tally);
+            newest.samples.entry(sample.measure).or_default().add(sample.tally);
         }
         if sample.origin.instance.is_none() {
             self.add_to_history(sample);
@@ -226,7 +244,8 @@ impl LiveRun {
     fn counter(&mut self, sample: &CounterSample) {
         let CounterSample { test, origin, counter, t_ms, interval_ms, value } = sample;
         if let Some(newest) = self.interval(*test, origin, *t_ms, *interval_ms) {
-            newest.counters.insert(*counter, *value);
+            let known = newest.counters.entry(*counter).or_default();
+            *known = if counter.is_level() { *value } else { *known + value };
         }
     }
 
@@ -236,14 +255,17 @@ impl LiveRun {
         let moment = match self.history.iter_mut().rev().take(20).find(same) {
             Some(moment) => moment,
             None => {
-                let (t_ms, interval_ms) = (sample.t_ms, sample.interval_ms);
-                self.history.push_back(Moment { t_ms, interval_ms, ..Moment::default() });
+                self.history.push_back(Moment { t_ms: sample.t_ms, ..Moment::default() });
                 if self.history.len() > HISTORY {
                     self.history.pop_front();
                 }
                 self.history.back_mut().expect("one was added")
             }
         };
+        let (since_ms, length_ms) = moment.slices.entry(sample.origin.host.clone()).or_default();
+        if *length_ms == 0 || *since_ms != sample.t_ms {
+            (*since_ms, *length_ms) = (sample.t_ms, *length_ms + sample.interval_ms);
+        }
         match sample.measure {
             Measure::Io(IoClass::TransactionalRead) => moment.reads.add(sample.tally),
             Measure::Io(IoClass::TransactionalWrite) => moment.writes.add(sample.tally),
@@ -259,7 +281,9 @@ impl LiveRun {
         let run = self.run.as_ref()?;
         let judged = |outcome| self.verdicts.iter().filter(|v| v.outcome == outcome).count() as u32;
         let rates = |wanted: fn(&Origin) -> bool| -> Vec<LiveRates> {
-            self.newest.iter().filter(|(origin, _)| wanted(origin)).map(|(o, n)| self.rates(o, n)).collect()
+            let shown =
+                |(origin, newest): &(&Origin, &Newest)| wanted(origin) && !is_short(newest.interval_ms);
+            self.newest.iter().filter(shown).map(|(o, n)| self.rates(o, n)).collect()
         };
         let running = self.tests.values().next_back().filter(|test| test.ended_ms.is_none());
         Some(LiveView {
@@ -271,12 +295,25 @@ impl LiveRun {
             tests: self.tests.values().map(|test| self.test(test)).collect(),
             hosts: rates(|origin| origin.instance.is_none()),
             databases: rates(|origin| origin.database.is_some()),
-            history: self.history.iter().map(second).collect(),
+            history: self.whole_moments().iter().map(second).collect(),
             limits: running.map(|test| test.limits.clone()).unwrap_or_default(),
             events: self.events.iter().map(event).collect(),
             passed: judged(Outcome::Pass),
             failed: judged(Outcome::Fail),
         })
+    }
+
+    /// The history, in which each slice that is too short has joined a neighbour.
+    fn whole_moments(&self) -> Vec<Moment> {
+        let mut whole: Vec<Moment> = Vec::new();
+        for moment in &self.history {
+            match whole.last_mut() {
+                Some(last) if is_short(moment.length_ms()) || is_short(last.length_ms()) => last.join(moment),
+                _ => whole.push(moment.clone()),
+            }
+        }
+        whole.retain(|moment| !is_short(moment.length_ms()));
+        whole
     }
 
     fn test(&self, test: &Test) -> LiveTest {
@@ -337,8 +374,32 @@ impl LiveRun {
     }
 }
 
+/// Whether a slice of a host is too short for a rate.
+fn is_short(ms: u64) -> bool {
+    ms * 2 < HOST_INTERVAL_MS
+}
+
+impl Moment {
+    /// The time in which the host that was seen longest was seen.
+    fn length_ms(&self) -> u64 {
+        self.slices.values().map(|(_, length_ms)| *length_ms).max().unwrap_or(0)
+    }
+
+    fn join(&mut self, other: &Moment) {
+        for (host, (since_ms, length_ms)) in &other.slices {
+            let known = self.slices.entry(host.clone()).or_default();
+            *known = (*since_ms, known.1 + length_ms);
+        }
+        self.reads.add(other.reads);
+        self.writes.add(other.writes);
+        self.log_writes.add(other.log_writes);
+        self.batches.add(other.batches);
+        self.bytes += other.bytes;
+    }
+}
+
 fn second(moment: &Moment) -> LiveSecond {
-    let seconds = moment.interval_ms.max(1) as f64 / 1e3;
+    let seconds = moment.length_ms().max(1) as f64 / 1e3;
     LiveSecond {
         t_s: moment.t_ms as f64 / 1e3,
         iops: (moment.reads.count + moment.writes.count) as f64 / seconds,

@@ -1,9 +1,12 @@
 //! Processors and memory of the hosts, and whether the load generator was the limit.
 
+use std::collections::BTreeMap;
+
 use results::Counter;
 
 use super::model::{Generator, HostSystemRow};
 use super::window::{Scope, TestView};
+use crate::HOST_INTERVAL_MS;
 
 /// Shares above which the load generator is said to be the limit.
 const THREAD_LIMIT: f64 = 0.9;
@@ -55,43 +58,100 @@ pub fn generator(view: &TestView<'_>) -> Option<Generator> {
     hosts(view).into_iter().filter_map(of_host).max_by(|a, b| busy(a).total_cmp(&busy(b)))
 }
 
-/// Figures of every host, second by second.
+/// What a counter had of its whole in one slice of time.
+#[derive(Clone, Copy)]
+struct Part {
+    ms: u64,
+    part: f64,
+    whole: f64,
+}
+
+/// Slices shorter than half a second join a neighbour: a share of 2 ms is no sample.
+fn seconds(slices: &[Part]) -> Vec<Part> {
+    let is_short = |slice: &Part| slice.ms * 2 < HOST_INTERVAL_MS;
+    let mut seconds: Vec<Part> = Vec::new();
+    for slice in slices {
+        match seconds.last_mut() {
+            Some(last) if is_short(last) || is_short(slice) => {
+                last.ms += slice.ms;
+                last.part += slice.part;
+                last.whole += slice.whole;
+            }
+            _ => seconds.push(*slice),
+        }
+    }
+    seconds
+}
+
+/// Mean, least and highest share; the mean weighs each slice by what it had.
+fn row(host: &str, name: &str, slices: &[Part]) -> Option<HostSystemRow> {
+    let seconds = seconds(slices);
+    let shares = || seconds.iter().map(|second| 100.0 * second.part / second.whole);
+    let sum = |amount: fn(&Part) -> f64| slices.iter().map(amount).sum::<f64>();
+    Some(HostSystemRow {
+        host: host.to_owned(),
+        name: name.to_owned(),
+        mean: 100.0 * sum(|slice| slice.part) / sum(|slice| slice.whole),
+        min: shares().reduce(f64::min)?,
+        max: shares().reduce(f64::max)?,
+        unit: "%".to_owned(),
+    })
+}
+
+/// Memory is a level: each value holds for its slice, however short that is.
+fn memory<'a>(view: &TestView<'a>, host: &'a str) -> Option<HostSystemRow> {
+    let points = || view.counters(Scope::Host(host), Counter::HostMemoryAvailableBytes);
+    let ms: u64 = points().map(|point| point.interval_ms).sum();
+    let levels = || points().map(|point| point.value as f64 / MIB);
+    let weighted = points().zip(levels()).map(|(point, level)| level * point.interval_ms as f64);
+    Some(HostSystemRow {
+        host: host.to_owned(),
+        name: "Memory available".to_owned(),
+        mean: weighted.sum::<f64>() / Some(ms).filter(|&ms| ms > 0)? as f64,
+        min: levels().reduce(f64::min)?,
+        max: levels().reduce(f64::max)?,
+        unit: "MiB".to_owned(),
+    })
+}
+
+/// Figures of every host over the window.
 pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
     let mut rows = Vec::new();
     for host in hosts(view) {
-        let mut add = |name: &str, unit: &str, values: Vec<f64>| {
-            let (Some(min), Some(max)) =
-                (values.iter().copied().reduce(f64::min), values.iter().copied().reduce(f64::max))
-            else {
-                return;
-            };
-            let mean = values.iter().sum::<f64>() / values.len() as f64;
-            let (host, name, unit) = (host.to_owned(), name.to_owned(), unit.to_owned());
-            rows.push(HostSystemRow { host, name, mean, min, max, unit });
-        };
         let counter = |counter| view.counters(Scope::Host(host), counter);
-        let shares = |part, whole| {
-            let pairs = counter(part).zip(counter(whole));
-            pairs.filter(|(_, w)| w.value > 0).map(|(p, w)| 100.0 * p.value as f64 / w.value as f64).collect()
+        let shares = |part, whole| -> Vec<Part> {
+            let wholes: BTreeMap<u64, u64> = counter(whole).map(|point| (point.t_ms, point.value)).collect();
+            let parts = counter(part).filter_map(|point| {
+                let whole = wholes.get(&point.t_ms).filter(|&&whole| whole > 0)?;
+                Some(Part { ms: point.interval_ms, part: point.value as f64, whole: *whole as f64 })
+            });
+            parts.collect()
         };
-        add("Processors of the host, busy", "%", shares(Counter::HostCpuBusyNs, Counter::HostCpuAvailableNs));
-        add(
-            "Processors, busy for the load generator",
-            "%",
-            shares(Counter::CpuBusyNs, Counter::CpuAvailableNs),
-        );
-        add(
-            "Busiest thread of the load generator",
-            "%",
-            counter(Counter::CpuBusiestThreadNs)
-                .filter(|point| point.interval_ms > 0)
-                .map(|point| point.value as f64 / (point.interval_ms as f64 * 1e4))
-                .collect(),
-        );
-        add(
-            "Memory available",
-            "MiB",
-            counter(Counter::HostMemoryAvailableBytes).map(|point| point.value as f64 / MIB).collect(),
+        let thread: Vec<Part> = counter(Counter::CpuBusiestThreadNs)
+            .filter(|point| point.interval_ms > 0)
+            .map(|point| Part {
+                ms: point.interval_ms,
+                part: point.value as f64,
+                whole: point.interval_ms as f64 * 1e6,
+            })
+            .collect();
+        rows.extend(
+            [
+                row(
+                    host,
+                    "Processors of the host, busy",
+                    &shares(Counter::HostCpuBusyNs, Counter::HostCpuAvailableNs),
+                ),
+                row(
+                    host,
+                    "Processors, busy for the load generator",
+                    &shares(Counter::CpuBusyNs, Counter::CpuAvailableNs),
+                ),
+                row(host, "Busiest thread of the load generator", &thread),
+                memory(view, host),
+            ]
+            .into_iter()
+            .flatten(),
         );
     }
     rows

@@ -11,6 +11,7 @@ const READ: Measure = Measure::Io(IoClass::TransactionalRead);
 const WRITE: Measure = Measure::Io(IoClass::TransactionalWrite);
 const MAINTENANCE: Measure = Measure::Io(IoClass::MaintenanceRead);
 const LOG_WRITE: Measure = Measure::Io(IoClass::LogWrite);
+const LOG_PREPARE: Measure = Measure::Io(IoClass::LogPrepareWrite);
 const LOG_READ: Measure = Measure::Io(IoClass::LogRead);
 const REPLICATION: Measure = Measure::Io(IoClass::ReplicationRead);
 const MIB: f64 = (1 << 20) as f64;
@@ -242,6 +243,8 @@ fn load_shape(view: &TestView<'_>) -> Vec<ShapeRow> {
     let batches = view.totals(Scope::All, &[Measure::Batch]).count as f64;
     let total = |measure| view.totals(Scope::All, &[measure]);
     let (reads, writes, log_writes) = (total(READ), total(WRITE), total(LOG_WRITE));
+    // The published counter has every write to a log file, the zero-filling of the next one included.
+    let log_written = view.totals(Scope::All, &[LOG_WRITE, LOG_PREPARE]);
     let per_batch = |amount: f64| (batches > 0.0).then(|| amount / batches);
     let both = reads.count + writes.count;
     let (logs, log_bytes) = logs_closed(view);
@@ -268,7 +271,7 @@ fn load_shape(view: &TestView<'_>) -> Vec<ShapeRow> {
             (67.5, 68.9),
         ),
         row("Log writes per batch", "", per_batch(log_writes.count as f64), (3.05, 3.08)),
-        row("Log written per batch", "KiB", per_batch(log_writes.bytes as f64 / 1024.0), (61.2, 62.6)),
+        row("Log written per batch", "KiB", per_batch(log_written.bytes as f64 / 1024.0), (61.2, 62.6)),
         row(
             "Log files per batch",
             "KiB",

@@ -277,18 +277,20 @@ impl<'a> TestView<'a> {
         }
         let count = all.len();
         let longest_ms = longest_ns as f64 / 1e6;
-        // The percentile needs at least one operation beyond it to say anything that the maximum does not.
-        let at = |quantile: f64, one_in: u64| {
-            (count >= one_in).then(|| (all.value_at_quantile(quantile) as f64 / 1e3).min(longest_ms))
+        // The percentile needs at least one operation beyond it to say anything that the maximum does not. Its rank is the
+        // least that leaves no more than one in so many above, in whole numbers: 0.9999 x 30,000 is above 29,997 in f64.
+        let at = |one_in: u64| {
+            let rank = count - count / one_in;
+            (count >= one_in).then(|| (value_at_rank(&all, rank) as f64 / 1e3).min(longest_ms))
         };
         Ok(Percentiles {
             count,
-            p50_ms: at(0.5, 2),
-            p90_ms: at(0.9, 10),
-            p95_ms: at(0.95, 20),
-            p99_ms: at(0.99, 100),
-            p99_9_ms: at(0.999, 1_000),
-            p99_99_ms: at(0.9999, 10_000),
+            p50_ms: at(2),
+            p90_ms: at(10),
+            p95_ms: at(20),
+            p99_ms: at(100),
+            p99_9_ms: at(1_000),
+            p99_99_ms: at(10_000),
             max_ms: (count > 0).then_some(longest_ms),
         })
     }
@@ -298,6 +300,17 @@ fn new_hdr() -> Hdr<u64> {
     let mut hdr = Hdr::new_with_bounds(1, 3_600_000_000, 2).expect("constant bounds are valid");
     hdr.auto(true);
     hdr
+}
+
+/// The highest value of the bucket that holds the operation of this rank, the fastest being the first.
+fn value_at_rank(hdr: &Hdr<u64>, rank: u64) -> u64 {
+    let mut seen = 0;
+    let mut buckets = hdr.iter_recorded();
+    let holds = buckets.find(|bucket| {
+        seen += bucket.count_at_value();
+        seen >= rank
+    });
+    holds.map_or(0, |bucket| bucket.value_iterated_to())
 }
 
 /// A distribution out of its stored form.

@@ -369,6 +369,8 @@ fn checksum(r: &SqlRow<'_>) -> rusqlite::Result<Checksum> {
 }
 
 fn storage_part(r: &SqlRow<'_>) -> rusqlite::Result<StoragePart> {
+    // Older files have 0 for what was not measured.
+    let measured = |column| Ok::<_, rusqlite::Error>(get::<Option<f64>>(r, column)?.filter(|ms| *ms > 0.0));
     Ok(StoragePart {
         test: get(r, "test")?,
         kind: get(r, "kind")?,
@@ -380,8 +382,8 @@ fn storage_part(r: &SqlRow<'_>) -> rusqlite::Result<StoragePart> {
         writes: int(r, "writes")?,
         read_bytes: int(r, "read_bytes")?,
         write_bytes: int(r, "write_bytes")?,
-        read_latency_ms: get(r, "read_latency_ms")?,
-        write_latency_ms: get(r, "write_latency_ms")?,
+        read_latency_ms: measured("read_latency_ms")?,
+        write_latency_ms: measured("write_latency_ms")?,
         cache_hits: int(r, "cache_hits")?,
         cache_misses: int(r, "cache_misses")?,
         cache_waits: int(r, "cache_waits")?,

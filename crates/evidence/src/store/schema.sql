@@ -71,9 +71,9 @@ CREATE TABLE recovery (
 );
 CREATE TABLE storage_part (
     test INTEGER NOT NULL, world TEXT NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, seconds REAL NOT NULL,
-    busy_share REAL NOT NULL, queue_mean REAL NOT NULL, reads INTEGER NOT NULL, writes INTEGER NOT NULL,
-    read_bytes INTEGER NOT NULL, write_bytes INTEGER NOT NULL, read_latency_ms REAL NOT NULL,
-    write_latency_ms REAL NOT NULL, cache_hits INTEGER NOT NULL, cache_misses INTEGER NOT NULL,
+    busy_share REAL NOT NULL, queue_mean REAL, reads INTEGER NOT NULL, writes INTEGER NOT NULL,
+    read_bytes INTEGER NOT NULL, write_bytes INTEGER NOT NULL, read_latency_ms REAL,
+    write_latency_ms REAL, cache_hits INTEGER NOT NULL, cache_misses INTEGER NOT NULL,
     cache_waits INTEGER NOT NULL, cache_dirty_bytes_max INTEGER NOT NULL, state TEXT NOT NULL
 );
 CREATE TABLE event (
