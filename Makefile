@@ -2,7 +2,7 @@
 #   make demo   build, then qualify this machine's disk with solutions/laptop.toml (under 180 s after the build)
 #   make test   install what the tests need (as root or with `sudo -n`), then run them all
 #   make bench  speed against fio, in turn on the same file system
-#   make soak   the long versions of the crash tests
+#   make soak   the long versions of the crash tests, and of the error rates of `compare`
 #   make sync-removal   each sync of the engine, ignored alone, makes the kill test fail
 #   make validate  simulates the published solutions and writes docs/accuracy.md
 CARGO ?= cargo
@@ -36,6 +36,8 @@ soak:
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p rehearsal --locked --test drill_seeds -- --nocapture
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
 	  --test fuzz --test import --test damaged_runs --test any_numbers -- --nocapture
+	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test compare_pairs -- --nocapture
+	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test simulated_pairs -- --nocapture
 
 sync-removal:
 	tools/sync-removal

@@ -391,7 +391,7 @@ impl Campaign<'_> {
     fn report_batches(&mut self, test: u32, window: &Window) -> Result<(), CampaignError> {
         let total: u64 = window.batches.iter().sum();
         let text = format!(
-            "{} IOPS achieved; {total} batches, {} to {} per database",
+            "{} IOPS achieved; {total} batches with warm-up and drain, {} to {} per database",
             window.achieved_iops().round(),
             window.batches.iter().min().unwrap_or(&0),
             window.batches.iter().max().unwrap_or(&0),

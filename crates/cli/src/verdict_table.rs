@@ -70,7 +70,11 @@ pub fn of_verdicts(
             format!("INCOMPLETE: {}", why.unwrap_or_else(|| judged.headline.clone()))
         }
     };
-    let _ = writeln!(text, "{said}  ({} verdicts, {})", verdicts.len(), short_duration(elapsed));
+    // The report counts limits; figures without one are in the table as well.
+    let told = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Info).count();
+    let informs = if told > 0 { format!(", {told} for information") } else { String::new() };
+    let limits = verdicts.len() - told;
+    let _ = writeln!(text, "{said}  ({limits} limits judged{informs}, {})", short_duration(elapsed));
     text
 }
 

@@ -26,7 +26,7 @@ pub use model::*;
 pub use svg::line_chart;
 pub use text::{bytes, duration, iso_8601, number, significant};
 
-use results::{Measure, Test};
+use results::{Measure, Tally, Test};
 
 use crate::run_data::RunData;
 
@@ -38,22 +38,79 @@ pub const STYLE: &str = include_str!("../../templates/style.css");
 pub struct SampleFigures {
     /// Start, seconds since the window started.
     pub start_s: f64,
-    /// Operations per second.
-    pub per_s: f64,
-    /// Mean latency; `None` if there was no operation.
-    pub latency_ms_mean: Option<f64>,
+    /// Length.
+    pub seconds: f64,
+    /// The counts.
+    pub tally: Tally,
 }
 
-/// `measures` taken together, sample by sample. Samples are those that maxima are judged by.
-pub fn samples(data: &RunData, test: &Test, measures: &[Measure]) -> Vec<SampleFigures> {
-    let view = window::TestView::new(data, test);
-    let totals = view.sample_totals(window::Scope::All, measures);
-    let samples = totals.iter().enumerate().map(|(n, totals)| SampleFigures {
-        start_s: view.samples[n].saturating_sub(view.span.start_ms) as f64 / 1e3,
-        per_s: totals.count as f64 / view.sample_seconds(n),
-        latency_ms_mean: totals.latency_ms(),
-    });
-    samples.collect()
+impl SampleFigures {
+    /// Operations per second.
+    pub fn per_s(&self) -> f64 {
+        self.tally.count as f64 / self.seconds
+    }
+}
+
+/// Latencies that one host counted in one interval of a measured window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distribution {
+    /// The host.
+    pub host: String,
+    /// Middle of the interval, seconds since the window started.
+    pub middle_s: f64,
+    /// Lowest and highest latency of each bucket in ms, and its count.
+    pub buckets: Vec<(f64, f64, u64)>,
+}
+
+/// The measured window of a test, stretch by stretch.
+pub struct Measured<'a>(window::TestView<'a>);
+
+impl<'a> Measured<'a> {
+    /// Finds the window and its samples.
+    pub fn new(data: &'a RunData, test: &'a Test) -> Measured<'a> {
+        Measured(window::TestView::new(data, test))
+    }
+
+    /// Length of the window.
+    pub fn seconds(&self) -> f64 {
+        self.0.span.seconds()
+    }
+
+    /// `measures` taken together, sample by sample. Samples are those that maxima are judged by.
+    pub fn samples(&self, measures: &[Measure]) -> Vec<SampleFigures> {
+        let totals = self.0.sample_totals(window::Scope::All, measures);
+        let samples = totals.into_iter().enumerate().map(|(n, tally)| SampleFigures {
+            start_s: self.0.samples[n].saturating_sub(self.0.span.start_ms) as f64 / 1e3,
+            seconds: self.0.sample_seconds(n),
+            tally,
+        });
+        samples.collect()
+    }
+
+    /// Latency distributions of a measure, those that its percentiles are taken from.
+    pub fn distributions(&self, measure: Measure) -> Result<Vec<Distribution>, ReportError> {
+        let slices = self.0.slices_by_host(measure);
+        slices
+            .map(|(host, slice)| {
+                let hdr = window::decode(slice)?;
+                let ms = |us: u64| us as f64 / 1e3;
+                let middle_ms = window::Moment::middle_ms(slice).saturating_sub(self.0.span.start_ms);
+                let buckets = hdr.iter_recorded().map(|bucket| {
+                    let value = bucket.value_iterated_to();
+                    (
+                        ms(hdr.lowest_equivalent(value)),
+                        ms(hdr.highest_equivalent(value)),
+                        bucket.count_at_value(),
+                    )
+                });
+                Ok(Distribution {
+                    host: host.to_owned(),
+                    middle_s: middle_ms as f64 / 1e3,
+                    buckets: buckets.collect(),
+                })
+            })
+            .collect()
+    }
 }
 
 /// Why a report could not be made.

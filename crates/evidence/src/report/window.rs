@@ -94,13 +94,13 @@ fn sources<'a, M: Copy + Ord, P>(
     test: u32,
     measure: M,
     scope: Scope<'a>,
-) -> impl Iterator<Item = &'a Vec<P>> {
+) -> impl Iterator<Item = (&'a Origin, &'a Vec<P>)> {
     let host_row = move |host: &str| series.contains_key(&(test, Origin::host(host), measure));
     of_test(series, test).filter_map(move |((_, origin, m), points)| {
         let summed_up = origin.instance.is_some()
             && matches!(scope, Scope::All | Scope::Host(_))
             && host_row(&origin.host);
-        (*m == measure && scope.holds(origin) && !summed_up).then_some(points)
+        (*m == measure && scope.holds(origin) && !summed_up).then_some((origin, points))
     })
 }
 
@@ -149,7 +149,7 @@ impl<'a> TestView<'a> {
             .iter()
             .copied()
             .flat_map(move |measure| sources(&data.series, ordinal, measure, scope))
-            .flat_map(|points| points.iter())
+            .flat_map(|(_, points)| points.iter())
             .filter(move |point| span.holds(*point))
     }
 
@@ -163,7 +163,7 @@ impl<'a> TestView<'a> {
     pub fn counters(&self, scope: Scope<'a>, counter: Counter) -> impl Iterator<Item = &'a CounterPoint> {
         let span = self.span;
         sources(&self.data.counters, self.test.ordinal, counter, scope)
-            .flat_map(|points| points.iter())
+            .flat_map(|(_, points)| points.iter())
             .filter(move |point| span.holds(*point))
     }
 
@@ -175,10 +175,23 @@ impl<'a> TestView<'a> {
 
     /// Latency distributions in the window.
     pub fn slices(&self, scope: Scope<'a>, measure: Measure) -> impl Iterator<Item = &'a Slice> {
+        self.slices_by_host_of(scope, measure).map(|(_, slice)| slice)
+    }
+
+    /// The latency distributions of all hosts, each with its host.
+    pub fn slices_by_host(&self, measure: Measure) -> impl Iterator<Item = (&'a str, &'a Slice)> {
+        self.slices_by_host_of(Scope::All, measure)
+    }
+
+    fn slices_by_host_of(
+        &self,
+        scope: Scope<'a>,
+        measure: Measure,
+    ) -> impl Iterator<Item = (&'a str, &'a Slice)> {
         let span = self.span;
         sources(&self.data.histograms, self.test.ordinal, measure, scope)
-            .flat_map(|slices| slices.iter())
-            .filter(move |slice| span.holds(*slice))
+            .flat_map(|(origin, slices)| slices.iter().map(move |slice| (origin.host.as_str(), slice)))
+            .filter(move |(_, slice)| span.holds(*slice))
     }
 
     /// The sample that a moment belongs to.
@@ -385,7 +398,7 @@ mod tests {
     use results::{CounterSample, IoClass, Row, Run, Sample, WorldKind};
 
     use super::*;
-    use crate::report::{Report, samples};
+    use crate::report::{Measured, Report};
 
     const READ: Measure = Measure::Io(IoClass::TransactionalRead);
 
@@ -464,9 +477,9 @@ mod tests {
             let of_database = steps(window_s, sample_s).map(|(from, length)| reads(&database, from, length));
             let of_log = steps(window_s, sample_s).map(|(from, length)| stalls(&instance, from, length));
             let data = run_of(window_s, sample_s, seconds.chain(of_database).chain(of_log));
-            let figures = samples(&data, &data.tests[&1], &[READ]);
+            let figures = Measured::new(&data, &data.tests[&1]).samples(&[READ]);
             assert_eq!(figures.len(), number);
-            assert!(figures.iter().all(|sample| sample.per_s == 100.0), "{window_s} s: {figures:?}");
+            assert!(figures.iter().all(|sample| sample.per_s() == 100.0), "{window_s} s: {figures:?}");
             let report = Report::new(&data).unwrap();
             let steadiness = report.tests[0].steadiness.as_ref().unwrap();
             assert!(steadiness.steady, "{window_s} s");
@@ -481,16 +494,16 @@ mod tests {
     fn samples_at_even_steps_leave_the_rest_out_as_well() {
         let host = Origin::host("h");
         let data = run_of(70, 3, steps(70, 1).map(|(from, length)| reads(&host, from, length)));
-        let figures = samples(&data, &data.tests[&1], &[READ]);
+        let figures = Measured::new(&data, &data.tests[&1]).samples(&[READ]);
         assert_eq!(figures.len(), 23);
-        assert!(figures.iter().all(|sample| sample.per_s == 100.0), "{figures:?}");
+        assert!(figures.iter().all(|sample| sample.per_s() == 100.0), "{figures:?}");
     }
 
     #[test]
     fn a_rest_that_is_all_there_is_is_a_sample_of_its_own_length() {
         let data = run_of(1, 3, [reads(&Origin::database("h", "I", "D"), 0, 1)]);
-        let figures = samples(&data, &data.tests[&1], &[READ]);
-        assert_eq!((figures.len(), figures[0].per_s), (1, 100.0));
+        let figures = Measured::new(&data, &data.tests[&1]).samples(&[READ]);
+        assert_eq!((figures.len(), figures[0].per_s()), (1, 100.0));
     }
 
     #[test]

@@ -4,20 +4,22 @@
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
 //! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
 //! 3. A regression is worse than the baseline by more than the limit, and its interval, where there is one, excludes zero.
+//!    A percentile without an interval is not judged: a few operations decide it.
 //! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
 
+mod figures;
 mod statistics;
 mod view;
 
-use evidence::report::{MeasureRow, SampleFigures, TestReport, samples};
+use evidence::report::TestReport;
 use evidence::{Report, RunData};
-use results::{IoClass, Measure, WorldKind};
+use results::WorldKind;
 use serde::Serialize;
 
 use crate::claims::Evidence;
 use crate::import::{About, rows};
 use crate::sources::Source;
-use statistics::{Spread, difference};
+use figures::{Series, figures};
 
 /// A run to be compared.
 #[derive(Debug, Clone)]
@@ -127,6 +129,9 @@ pub struct Row {
     pub unit: &'static str,
     /// Which direction is better; none when neither is.
     pub better: Option<Better>,
+    /// Whether it is a percentile of single operations.
+    #[serde(skip)]
+    pub is_percentile: bool,
     /// One value per run.
     pub cells: Vec<Cell>,
 }
@@ -148,21 +153,9 @@ pub struct Cell {
     pub value: Option<f64>,
     /// Difference from the baseline in percent of it.
     pub difference_pct: Option<f64>,
-    /// 95 % interval of that difference, from batch means; none without a series.
+    /// 95 % interval of that difference; none without a series that is long enough.
     pub interval_pct: Option<(f64, f64)>,
 }
-
-#[derive(Debug, Clone, PartialEq)]
-struct Series {
-    iops: Vec<SampleFigures>,
-    reads: Vec<SampleFigures>,
-    log_writes: Vec<SampleFigures>,
-    duration_s: f64,
-}
-
-const READ: Measure = Measure::Io(IoClass::TransactionalRead);
-const WRITE: Measure = Measure::Io(IoClass::TransactionalWrite);
-const LOG_WRITE: Measure = Measure::Io(IoClass::LogWrite);
 
 /// Compares runs with the first of them.
 pub fn compare(subjects: &[Subject]) -> Comparison {
@@ -187,7 +180,7 @@ impl Comparison {
         for test in &self.tests {
             for row in &test.rows {
                 for (run, cell) in self.runs.iter().zip(&row.cells).skip(1) {
-                    if run.incomparable.is_empty() && is_regression(row.better, cell, percent) {
+                    if run.incomparable.is_empty() && is_regression(row, cell, percent) {
                         found.push((run, test, row));
                     }
                 }
@@ -217,7 +210,7 @@ impl Comparison {
 fn lacking(test: &TestComparison, n: usize, run: &RunHead) -> Vec<String> {
     // No printed report has percentiles.
     let printed = ["imported", "published"].contains(&run.kind);
-    let can_have = |row: &&Row| !(printed && row.name.ends_with("p99"));
+    let can_have = |row: &&Row| !(printed && row.is_percentile);
     let judged = test.rows.iter().filter(|row| row.better.is_some() && row.cells[0].value.is_some());
     let judged: Vec<&Row> = judged.filter(can_have).collect();
     let lacks: Vec<&&Row> = judged.iter().filter(|row| row.cells[n].value.is_none()).collect();
@@ -227,14 +220,17 @@ fn lacking(test: &TestComparison, n: usize, run: &RunHead) -> Vec<String> {
     }
 }
 
-fn is_regression(better: Option<Better>, cell: &Cell, percent: f64) -> bool {
-    let (Some(better), Some(change)) = (better, cell.difference_pct) else { return false };
+fn is_regression(row: &Row, cell: &Cell, percent: f64) -> bool {
+    let (Some(better), Some(change)) = (row.better, cell.difference_pct) else { return false };
     let worse = |change: f64| match better {
         Better::Higher => -change,
         Better::Lower => change,
     };
-    let sure = cell.interval_pct.is_none_or(|(low, high)| worse(low) > 0.0 && worse(high) > 0.0);
-    worse(change) > percent && sure
+    let is_sure = match cell.interval_pct {
+        Some((low, high)) => worse(low) > 0.0 && worse(high) > 0.0,
+        None => !row.is_percentile,
+    };
+    worse(change) > percent && is_sure
 }
 
 /// Tests by kind and place among their kind, in the order of the first run that has them.
@@ -256,7 +252,8 @@ fn tests(subjects: &[Subject]) -> Vec<TestComparison> {
                     tests.find(|(other, n, _)| *other == kind && *n == nth).map(|(_, _, test)| test)
                 })
                 .collect();
-            let series: Vec<Series> = subjects.iter().zip(&found).map(|(s, test)| series(s, *test)).collect();
+            let series: Vec<Series> =
+                subjects.iter().zip(&found).map(|(s, test)| Series::of(s, *test)).collect();
             let rows = figures(&found, &series);
             (!rows.is_empty()).then_some(TestComparison { name, kind, rows, series })
         })
@@ -268,152 +265,6 @@ fn numbered(report: &Report) -> impl Iterator<Item = (&str, usize, &TestReport)>
         let nth = report.tests[..at].iter().filter(|other| other.kind == test.kind).count();
         (test.kind.as_str(), nth, test)
     })
-}
-
-fn series(subject: &Subject, test: Option<&TestReport>) -> Series {
-    let nothing = Series { iops: Vec::new(), reads: Vec::new(), log_writes: Vec::new(), duration_s: 0.0 };
-    let (Some(data), Some(test)) = (&subject.data, test) else { return nothing };
-    let Some(row) = data.tests.get(&test.ordinal).filter(|_| test.throughput.is_some()) else {
-        return nothing;
-    };
-    Series {
-        iops: samples(data, row, &[READ, WRITE]),
-        reads: samples(data, row, &[READ]),
-        log_writes: samples(data, row, &[LOG_WRITE]),
-        duration_s: test.window.map_or(test.duration_s, |window| window.duration_s),
-    }
-}
-
-type Value = fn(&TestReport) -> Option<f64>;
-/// What the interval of a figure is taken from.
-type Samples = fn(&Series) -> Vec<f64>;
-
-fn measure<'a>(test: &'a TestReport, name: &str) -> Option<&'a MeasureRow> {
-    test.measures.iter().find(|row| row.measure == name)
-}
-
-fn mean_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let values: Vec<f64> = values.flatten().collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-fn latencies(samples: &[SampleFigures]) -> Vec<f64> {
-    samples.iter().filter_map(|sample| sample.latency_ms_mean).collect()
-}
-
-/// Every figure that at least one run has.
-fn figures(tests: &[Option<&TestReport>], series: &[Series]) -> Vec<Row> {
-    use Better::{Higher, Lower};
-    let none: Samples = |_| Vec::new();
-    let list: [(&'static str, &'static str, Option<Better>, Value, Samples); 14] = [
-        (
-            "Transactional I/O",
-            "1/s",
-            Some(Higher),
-            |t| Some(t.throughput?.transactional_iops),
-            |s| s.iops.iter().map(|sample| sample.per_s).collect(),
-        ),
-        ("Database reads", "1/s", None, |t| Some(t.throughput?.reads_per_s), none),
-        ("Database writes", "1/s", None, |t| Some(t.throughput?.writes_per_s), none),
-        ("Log writes", "1/s", None, |t| Some(t.throughput?.log_writes_per_s), none),
-        (
-            "Read latency, mean",
-            "ms",
-            Some(Lower),
-            |t| t.throughput.and(measure(t, "transactional_read")?.figures.latency_ms_mean),
-            |s| latencies(&s.reads),
-        ),
-        (
-            "Read latency, p99",
-            "ms",
-            Some(Lower),
-            |t| t.throughput.and(measure(t, "transactional_read")?.percentiles.p99_ms),
-            none,
-        ),
-        (
-            "Read latency, worst sample",
-            "ms",
-            None,
-            |t| t.throughput.and(measure(t, "transactional_read")?.figures.latency_ms_sample_max),
-            none,
-        ),
-        (
-            "Write latency, mean",
-            "ms",
-            None,
-            |t| t.throughput.and(measure(t, "transactional_write")?.figures.latency_ms_mean),
-            none,
-        ),
-        (
-            "Log write latency, mean",
-            "ms",
-            Some(Lower),
-            |t| t.throughput.and(measure(t, "log_write")?.figures.latency_ms_mean),
-            |s| latencies(&s.log_writes),
-        ),
-        (
-            "Log write latency, p99",
-            "ms",
-            Some(Lower),
-            |t| t.throughput.and(measure(t, "log_write")?.percentiles.p99_ms),
-            none,
-        ),
-        (
-            "Maintenance reads",
-            "1/s",
-            None,
-            |t| t.throughput.and(Some(measure(t, "maintenance_read")?.figures.per_s)),
-            none,
-        ),
-        (
-            "Backup of a database",
-            "MiB/s",
-            Some(Higher),
-            |t| mean_of(t.backups.iter().map(|row| row.mib_per_s)),
-            none,
-        ),
-        (
-            "Checksum of a database",
-            "MiB/s",
-            Some(Higher),
-            |t| mean_of(t.checksums.iter().map(|row| row.mib_per_s)),
-            none,
-        ),
-        (
-            "Replay of one log",
-            "s",
-            Some(Lower),
-            |t| mean_of(t.recoveries.iter().map(|row| row.s_per_log)),
-            none,
-        ),
-    ];
-    list.into_iter()
-        .filter_map(|(name, unit, better, value, samples)| {
-            let values: Vec<Option<f64>> = tests.iter().map(|test| test.and_then(value)).collect();
-            values.iter().any(Option::is_some).then(|| {
-                let spreads: Vec<Option<Spread>> = series.iter().map(|s| Spread::of(&samples(s))).collect();
-                Row { name, unit, better, cells: cells(&values, &spreads) }
-            })
-        })
-        .collect()
-}
-
-fn cells(values: &[Option<f64>], spreads: &[Option<Spread>]) -> Vec<Cell> {
-    let base = values.first().copied().flatten().filter(|base| *base != 0.0);
-    values
-        .iter()
-        .enumerate()
-        .map(|(n, value)| {
-            let (Some(base), Some(own), true) = (base, *value, n > 0) else {
-                return Cell { value: *value, ..Cell::default() };
-            };
-            let interval = spreads[0].as_ref().zip(spreads[n].as_ref()).map(|(a, b)| {
-                let (low, high) = difference(a, b);
-                (100.0 * low / a.mean, 100.0 * high / a.mean)
-            });
-            Cell { value: *value, difference_pct: Some(100.0 * (own - base) / base), interval_pct: interval }
-        })
-        .collect()
 }
 
 /// What makes every difference of figures meaningless.

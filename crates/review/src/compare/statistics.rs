@@ -1,75 +1,131 @@
-//! How sure a difference of two means is, when samples follow each other in time.
+//! How sure a difference of two runs is, when what follows each other in time is alike.
 //!
-//! Neighbouring samples are alike, so the usual interval over single samples would be too narrow. The series is cut into
-//! ten to twenty stretches; their means are nearly independent (*batch means*), and the interval of the difference is
-//! Welch's t over them. It covers the noise inside each run. It does not cover what differs from run to run: only more
-//! runs do.
+//! Each figure has one estimator: a ratio of sums (I/O per second, mean latency) or a quantile of all operations. Both are
+//! cut into five to ten stretches of time, which are nearly independent (*batch means*).
+//! * The interval of a ratio follows from how far each stretch is from the ratio of the whole.
+//! * The interval of a percentile follows from the share of operations above it in each stretch: the interval of that
+//!   share, read off the distribution of all operations (*Woodruff*). It is never narrower than the buckets it is read from.
+//! * The interval of a difference comes from the intervals of both runs (*MOVER*), on a scale of logarithms.
 //!
-//! Source: Law, Simulation Modeling and Analysis (batch means); Welch, Biometrika 34 (1947).
+//! It covers the noise inside each run. It does not cover what differs from run to run: only more runs do.
+//!
+//! Sources: Law, Simulation Modeling and Analysis (batch means); Cochran, Sampling Techniques, 6.3 (ratio of sums);
+//! Woodruff, J. Am. Stat. Assoc. 47 (1952), 635; Zou and Donner, Statistics in Medicine 27 (2008), 1693 (MOVER).
 
-/// Fewest stretches that give an interval.
-const FEWEST: usize = 10;
+use std::collections::BTreeMap;
+
+use evidence::report::Distribution;
+
+/// Fewest samples that give an interval.
+const FEWEST_SAMPLES: usize = 20;
+/// Fewest stretches, of at least four samples.
+const FEWEST: usize = 5;
 /// Most stretches: more would be alike again.
-const MOST: usize = 20;
+const MOST: usize = 10;
+/// Samples of a stretch where there are enough.
+const SAMPLES: usize = 8;
+/// Two-sided 95 % quantiles of Student's t for 4 to 9 degrees of freedom.
+const STUDENT_T: [f64; MOST - FEWEST + 1] = [2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
 
-/// Mean of a series, and what its stretches say about it.
+/// How far the ends of a figure's 95 % interval lie from it, as logarithms of ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// Mean of the stretches.
-    pub mean: f64,
-    /// Variance of the mean.
-    variance_of_mean: f64,
-    /// Stretches.
-    batches: usize,
+    below: f64,
+    above: f64,
+}
+
+/// Stretches for so many samples: long ones, or neighbours stay alike.
+fn stretches(samples: usize) -> Option<usize> {
+    (samples >= FEWEST_SAMPLES).then(|| (samples / SAMPLES).clamp(FEWEST, MOST))
+}
+
+/// The ratio of the sums of pairs, and half of its 95 % interval; `None` if nothing was divided by.
+fn ratio(stretches: &[(f64, f64)]) -> Option<(f64, f64)> {
+    let sum = |part: fn(&(f64, f64)) -> f64| stretches.iter().map(part).sum::<f64>();
+    let (above, below) = (sum(|pair| pair.0), sum(|pair| pair.1));
+    let ratio = (below > 0.0).then(|| above / below)?;
+    let count = stretches.len() as f64;
+    let squares: f64 = stretches.iter().map(|(y, x)| (y - ratio * x).powi(2)).sum();
+    let deviation = (squares * count / (count - 1.0)).sqrt() / below;
+    Some((ratio, STUDENT_T[stretches.len() - FEWEST] * deviation))
 }
 
 impl Spread {
-    /// Batch means of a series; `None` if it is too short to tell.
-    pub fn of(series: &[f64]) -> Option<Spread> {
-        // At least two samples in a stretch, or neighbours stay alike.
-        let batches = (series.len() / 2).min(MOST);
-        if batches < FEWEST {
-            return None;
+    /// Of a ratio of sums, from what each sample adds to both; `None` if there are too few samples to tell.
+    pub fn of_ratio(samples: &[(f64, f64)]) -> Option<Spread> {
+        let count = stretches(samples.len())?;
+        let mut sums = vec![(0.0, 0.0); count];
+        for (n, (above, below)) in samples.iter().enumerate() {
+            let sum = &mut sums[n * count / samples.len()];
+            *sum = (sum.0 + above, sum.1 + below);
         }
-        let size = series.len() / batches;
-        let means: Vec<f64> = (0..batches)
-            .map(|n| series[n * size..(n + 1) * size].iter().sum::<f64>() / size as f64)
-            .collect();
-        let mean = means.iter().sum::<f64>() / batches as f64;
-        let variance = means.iter().map(|m| (m - mean).powi(2)).sum::<f64>() / (batches - 1) as f64;
-        Some(Spread { mean, variance_of_mean: variance / batches as f64, batches })
+        let (value, half) = ratio(&sums)?;
+        (value > 0.0).then_some(Spread { below: half / value, above: half / value })
+    }
+
+    /// Of the percentile that one in `one_in` operations exceeds.
+    pub fn of_percentile(distributions: &[Distribution], seconds: f64, one_in: f64) -> Option<Spread> {
+        let mut of_hosts: BTreeMap<&str, usize> = BTreeMap::new();
+        distributions.iter().for_each(|slice| *of_hosts.entry(slice.host.as_str()).or_default() += 1);
+        let count = stretches(of_hosts.into_values().max()?)?;
+        let whole = Whole::of(distributions);
+        let (_, highest) = whole.bucket(1.0 / one_in)?;
+        let mut sums = vec![(0.0, 0.0); count];
+        for slice in distributions {
+            let stretch = (slice.middle_s / seconds * count as f64) as usize;
+            let (above, all) = &mut sums[stretch.min(count - 1)];
+            for (_, high, operations) in &slice.buckets {
+                *all += *operations as f64;
+                *above += if *high > highest { *operations as f64 } else { 0.0 };
+            }
+        }
+        let (_, half) = ratio(&sums)?;
+        let (low, _) = whole.bucket(1.0 / one_in + half)?;
+        let (_, high) = whole.bucket(1.0 / one_in - half)?;
+        (low > 0.0).then(|| Spread { below: (highest / low).ln(), above: (high / highest).ln() })
     }
 }
 
-/// The 95 % interval of `other` less `base`.
-pub fn difference(base: &Spread, other: &Spread) -> (f64, f64) {
-    let (a, b) = (base.variance_of_mean, other.variance_of_mean);
-    let difference = other.mean - base.mean;
-    if a + b == 0.0 {
-        return (difference, difference);
-    }
-    let freedom = (a + b).powi(2) / (a * a / (base.batches - 1) as f64 + b * b / (other.batches - 1) as f64);
-    let half = student_t(freedom) * (a + b).sqrt();
-    (difference - half, difference + half)
+/// All operations of a window by latency.
+struct Whole {
+    /// Lowest and highest latency of each bucket, and its count; slowest first.
+    buckets: Vec<(f64, f64, f64)>,
+    operations: f64,
 }
 
-/// Two-sided 95 % quantile of Student's t, for the next lower tabled number of degrees of freedom: never too narrow.
-fn student_t(freedom: f64) -> f64 {
-    const TABLE: [(f64, f64); 12] = [
-        (9.0, 2.262),
-        (10.0, 2.228),
-        (12.0, 2.179),
-        (14.0, 2.145),
-        (16.0, 2.120),
-        (18.0, 2.101),
-        (20.0, 2.086),
-        (24.0, 2.064),
-        (28.0, 2.048),
-        (32.0, 2.037),
-        (36.0, 2.028),
-        (38.0, 2.024),
-    ];
-    TABLE.iter().rev().find(|(tabled, _)| *tabled <= freedom + 1e-9).map_or(2.262, |(_, t)| *t)
+impl Whole {
+    fn of(distributions: &[Distribution]) -> Whole {
+        // Latencies are positive, so their bits are in their order.
+        let mut sums: BTreeMap<u64, (f64, f64, f64)> = BTreeMap::new();
+        for (low, high, count) in distributions.iter().flat_map(|slice| &slice.buckets) {
+            sums.entry(high.to_bits()).or_insert((*low, *high, 0.0)).2 += *count as f64;
+        }
+        let buckets: Vec<_> = sums.into_values().rev().collect();
+        let operations = buckets.iter().map(|(_, _, count)| count).sum();
+        Whole { buckets, operations }
+    }
+
+    /// Lowest and highest latency of the bucket that this share of the operations reaches or exceeds.
+    fn bucket(&self, share: f64) -> Option<(f64, f64)> {
+        let mut left = (share * self.operations).max(0.0);
+        let found = self.buckets.iter().find(|(_, _, count)| {
+            left -= count;
+            left < 0.0
+        });
+        found.or(self.buckets.last()).map(|(low, high, _)| (*low, *high))
+    }
+}
+
+/// The 95 % interval in percent of a change from `base` to `other`.
+pub fn interval_pct(base: (f64, Spread), other: (f64, Spread)) -> Option<(f64, f64)> {
+    if base.0 <= 0.0 || other.0 <= 0.0 {
+        return None;
+    }
+    let change = (other.0 / base.0).ln();
+    let percent = |change: f64| 100.0 * change.exp_m1();
+    let down = other.1.below.hypot(base.1.above);
+    let up = other.1.above.hypot(base.1.below);
+    Some((percent(change - down), percent(change + up)))
 }
 
 #[cfg(test)]
@@ -77,39 +133,61 @@ mod tests {
     use super::*;
 
     /// Noise around a level, each sample half its neighbour's: what a load on a disk looks like.
-    fn series(level: f64, seed: u64, samples: usize) -> Vec<f64> {
+    fn series(level: f64, seed: u64, samples: usize) -> Vec<(f64, f64)> {
         let mut state = seed;
         let mut noise = 0.0;
+        let mut next = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as f64 / (1u64 << 31) as f64 - 0.5
+        };
         (0..samples)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                noise = 0.5 * noise + (state >> 33) as f64 / (1u64 << 31) as f64 - 0.5;
-                level + noise
+                noise = 0.5 * noise + next();
+                let count = 100.0 * (1.5 + next());
+                ((level + noise) * count, count)
             })
             .collect()
     }
 
-    /// The interval is honest: of 1,000 pairs from the same source about 50 exclude zero, though samples are correlated.
-    /// An interval over single samples excludes it three times as often.
+    fn mean(series: &[(f64, f64)]) -> (f64, Spread) {
+        let sum = |part: fn(&(f64, f64)) -> f64| series.iter().map(part).sum::<f64>();
+        (sum(|pair| pair.0) / sum(|pair| pair.1), Spread::of_ratio(series).expect("long enough"))
+    }
+
+    /// The interval is honest: of 1,000 pairs from the same source at most 50 exclude zero, though samples are correlated
+    /// and weigh differently. An interval over single samples excludes it three times as often.
     #[test]
-    fn equal_sources_are_called_different_about_once_in_twenty() {
-        let spread = |seed: u64| Spread::of(&series(10.0, seed, 480)).expect("long enough");
+    fn intervals_of_equal_sources_exclude_zero_at_most_once_in_twenty() {
         let wrong = (0..1_000u64)
             .filter(|n| {
-                let (low, high) = difference(&spread(2 * n + 1), &spread(1_000_003 + 7 * n));
+                let (a, b) = (series(10.0, 2 * n + 1, 480), series(10.0, 1_000_003 + 7 * n, 480));
+                let (low, high) = interval_pct(mean(&a), mean(&b)).unwrap();
                 low > 0.0 || high < 0.0
             })
             .count();
-        assert!((20..=90).contains(&wrong), "{wrong} of 1000");
+        assert!((5..=50).contains(&wrong), "{wrong} of 1000");
+    }
+
+    /// Many slow operations in a second that does little, few in one that does much: operations weigh alike.
+    #[test]
+    fn interval_lies_around_the_difference_that_the_figures_have() {
+        let burst = |slow: f64| -> Vec<(f64, f64)> {
+            (0..40).map(|n| if n % 2 == 0 { (1_000.0 + slow, 1_000.0) } else { (300.0, 3.0) }).collect()
+        };
+        let (a, b) = (burst(0.0), burst(44.0));
+        let change = 100.0 * (mean(&b).0 / mean(&a).0 - 1.0);
+        let (low, high) = interval_pct(mean(&a), mean(&b)).unwrap();
+        assert!(low <= change && change <= high && high - low < 10.0, "{change} [{low}, {high}]");
     }
 
     #[test]
-    fn a_real_difference_is_found_and_a_short_series_says_nothing() {
+    fn real_difference_is_found_and_a_short_series_says_nothing() {
         let (a, b) = (series(10.0, 1, 480), series(11.0, 2, 480));
-        let (low, high) = difference(&Spread::of(&a).unwrap(), &Spread::of(&b).unwrap());
-        assert!(low > 0.5 && high < 1.5, "{low} {high}");
-        assert_eq!(Spread::of(&a[..19]), None);
-        let flat = Spread::of(&[5.0; 40]).unwrap();
-        assert_eq!(difference(&flat, &flat), (0.0, 0.0));
+        let (low, high) = interval_pct(mean(&a), mean(&b)).unwrap();
+        assert!(low > 5.0 && high < 15.0, "{low} {high}");
+        assert_eq!(Spread::of_ratio(&a[..19]), None);
+        let flat = mean(&[(5.0, 1.0); 40]);
+        assert_eq!(interval_pct(flat, flat), Some((0.0, 0.0)));
+        assert_eq!(interval_pct((0.0, flat.1), flat), None);
     }
 }

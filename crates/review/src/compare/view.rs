@@ -32,7 +32,7 @@ impl Comparison {
             for row in &test.rows {
                 let _ = write!(text, "  {:<34}", format!("{} ({})", row.name, row.unit));
                 for (n, cell) in row.cells.iter().enumerate() {
-                    let change = if n == 0 { String::new() } else { change(cell) };
+                    let change = if n == 0 { String::new() } else { change(row, cell) };
                     let _ = write!(text, "{:>10}{:>24}", value(cell), change);
                 }
                 text.push('\n');
@@ -87,9 +87,11 @@ impl Comparison {
 }
 
 const METHOD: &str = "<section><h2>How sure the differences are</h2>\n<p>Brackets give the 95 % interval of a difference. \
-    Samples next to each other in time are alike, so each series is cut into ten to twenty stretches, whose means are \
-    nearly independent; the interval is Welch’s t over these. It covers the noise inside each run, not what differs \
-    from run to run. A figure without brackets comes without a series long enough to tell.</p></section>\n";
+    Samples next to each other in time are alike, so each window is cut into five to ten stretches, which are nearly \
+    independent; the interval follows from how far they differ. It is taken from the operations that the figure is \
+    taken from: a mean weighs operations, a percentile has its interval from the latency distributions. It covers the \
+    noise inside each run, not what differs from run to run. A figure without brackets comes without a series long \
+    enough to tell; a percentile is then not judged.</p></section>\n";
 
 fn letter(n: usize) -> String {
     match u8::try_from(n).ok().filter(|n| *n < 26) {
@@ -103,7 +105,7 @@ fn row(row: &Row) -> Vec<String> {
     for (n, cell) in row.cells.iter().enumerate() {
         cells.push(value(cell));
         if n > 0 {
-            cells.push(change(cell));
+            cells.push(change(row, cell));
         }
     }
     cells
@@ -113,10 +115,11 @@ fn value(cell: &Cell) -> String {
     cell.value.map_or("–".to_owned(), significant)
 }
 
-fn change(cell: &Cell) -> String {
+fn change(row: &Row, cell: &Cell) -> String {
     let signed = |percent: f64| format!("{percent:+.1}").replace('-', "−");
     match (cell.difference_pct, cell.interval_pct) {
         (None, _) => String::new(),
+        (Some(change), None) if row.is_percentile => format!("{} % (not judged)", signed(change)),
         (Some(change), None) => format!("{} %", signed(change)),
         (Some(change), Some((low, high))) => {
             format!("{} % [{}, {}]", signed(change), signed(low), signed(high))
@@ -127,9 +130,17 @@ fn change(cell: &Cell) -> String {
 fn charts(test: &TestComparison) -> Vec<Chart> {
     type Pick = (fn(&Series) -> &Vec<SampleFigures>, fn(&SampleFigures) -> Option<f64>);
     let kinds: [(&str, &str, Pick); 3] = [
-        ("Transactional I/O", "1/s", (|s| &s.iops, |sample| Some(sample.per_s))),
-        ("Database read latency, mean of each step", "ms", (|s| &s.reads, |sample| sample.latency_ms_mean)),
-        ("Log write latency, mean of each step", "ms", (|s| &s.log_writes, |sample| sample.latency_ms_mean)),
+        ("Transactional I/O", "1/s", (|s| &s.iops, |sample| Some(sample.per_s()))),
+        (
+            "Database read latency, mean of each step",
+            "ms",
+            (|s| &s.reads, |sample| sample.tally.latency_ms()),
+        ),
+        (
+            "Log write latency, mean of each step",
+            "ms",
+            (|s| &s.log_writes, |sample| sample.tally.latency_ms()),
+        ),
     ];
     let duration_s = test.series.iter().map(|series| series.duration_s).fold(0.0, f64::max);
     let longest = test.series.iter().map(|series| series.iops.len()).max().unwrap_or(0);

@@ -7,6 +7,7 @@
 pub mod config;
 mod document;
 mod fields;
+mod judged;
 mod report;
 mod rows;
 

@@ -420,7 +420,30 @@ fn log_line(test: &mut TestClaims, text: &str) {
     {
         test.events.entry((*event).to_owned()).or_insert(time);
     }
+    if label.contains("threshold") {
+        thresholds(test, text, &label);
+    }
     test.log.push(text.to_owned());
+}
+
+/// `Database read latency thresholds: (average: 20 msec/read, maximum: 100 msec/read).`, and the same of log writes.
+fn thresholds(test: &mut TestClaims, text: &str, label: &str) {
+    let text = text.to_lowercase();
+    let after = |word: &str| {
+        let rest = text.split_once(word)?.1;
+        known(number(rest.trim_start_matches([':', '=', ' '])))
+    };
+    let (average, maximum) = (after("average"), after("maximum"));
+    if average.is_none() && maximum.is_none() {
+        return;
+    }
+    if label.contains("databaseread") {
+        let limits = test.thresholds.get_or_insert_default();
+        (limits.read_avg_ms, limits.read_max_ms) = (average, maximum);
+    } else if label.contains("logwrite") {
+        let limits = test.thresholds.get_or_insert_default();
+        (limits.log_write_avg_ms, limits.log_write_max_ms) = (average, maximum);
+    }
 }
 
 /// Lengths that follow from the times.

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use results::*;
 
+use super::judged::{self, Limits};
 use crate::Instant;
 use crate::claims::{ChecksumClaims, Evidence, InstanceRow, TestClaims, known};
 
@@ -34,7 +35,12 @@ pub struct About {
 pub fn rows(evidence: &Evidence, about: &About) -> Vec<Row> {
     let groups = groups(evidence);
     let origin_s = evidence.test.iter().filter_map(started).min().unwrap_or(0);
-    let mut writer = Writer { rows: Vec::new(), page_bytes: page_bytes(evidence), set_up: BTreeMap::new() };
+    let mut writer = Writer {
+        rows: Vec::new(),
+        page_bytes: page_bytes(evidence),
+        generation: evidence.solution.exchange_version.clone(),
+        set_up: BTreeMap::new(),
+    };
     let mut run = run_row(evidence, about, origin_s);
     writer.rows.push(run.clone().into());
     for host in hosts(evidence) {
@@ -143,7 +149,7 @@ fn cell<R>(rows: &[R], row: &R, column: fn(&R) -> Option<f64>, unreadable: &mut 
 }
 
 /// Bad pages and those with a wrong number; `None` if one of the two is unreadable or was not printed.
-fn bad_pages(row: &ChecksumClaims) -> Option<(u64, u64)> {
+pub fn bad_pages(row: &ChecksumClaims) -> Option<(u64, u64)> {
     Some((whole(Some(known(row.bad)?)), whole(Some(known(row.wrong_page_number)?))))
 }
 
@@ -159,6 +165,8 @@ fn window_s(test: &TestClaims) -> f64 {
 struct Writer {
     rows: Vec<Row>,
     page_bytes: u32,
+    /// Generation of Exchange, empty if it is not known.
+    generation: String,
     /// Instances that are described already.
     set_up: BTreeMap<(String, String), ()>,
 }
@@ -180,6 +188,16 @@ impl Writer {
             "not measured by proofload: averages as printed, no series, no percentiles; read latencies include \
              background maintenance; sizes that were not printed count as zero bytes",
         );
+        let assumed: Vec<String> =
+            evidence.test.iter().filter_map(|test| Limits::of(test, &self.generation).assumed).collect();
+        if let Some(whose) = assumed.first() {
+            row(
+                "Latency limits",
+                &format!("assumed for {} of {} tests: {whose}", assumed.len(), evidence.test.len()),
+                Severity::Warning,
+                "the reports print no limits: the figures are judged by those of the programme",
+            );
+        }
         let test = evidence.test.iter().find(|test| !test.operating_system.is_empty());
         row("Operating system", test.map_or("", |test| &test.operating_system), Severity::Info, "");
         let engine = evidence.test.iter().map(|test| test.ese_version.as_str()).find(|v| !v.is_empty());
@@ -221,14 +239,15 @@ impl Writer {
                 iops_per_mailbox: None,
                 copies: known(first.copies_simulated).map_or(1, |copies| copies as u32),
                 parameters: parameters(first),
-                limits: Vec::new(),
+                limits: Limits::of(first, &self.generation).rows(),
             }
             .into(),
         );
         let place = Place { ordinal, t_ms: window_start, length_ms };
         for test in group {
             self.tables(test, place);
-            self.verdicts(test, ordinal);
+            self.rows
+                .extend(judged::verdicts(test, &host_name(test), ordinal, &self.generation).map(Row::from));
             self.events(test, ordinal, origin_s);
         }
         ended
@@ -432,103 +451,6 @@ impl Writer {
             place.sample(origin(), log, test.log_writes_per_s, test.log_write_latency_ms, None),
         ];
         self.rows.extend(samples.into_iter().flatten().map(Row::from));
-    }
-
-    fn verdicts(&mut self, test: &TestClaims, ordinal: u32) {
-        let host = host_name(test);
-        let mut judge = |rule: &str,
-                         text: String,
-                         origin: Origin,
-                         measured: Option<f64>,
-                         limit: f64,
-                         comparison: Comparison,
-                         unit: &str| {
-            let outcome = match measured {
-                Some(measured) if comparison.holds(measured, limit) => Outcome::Pass,
-                Some(_) => Outcome::Fail,
-                None => Outcome::Info,
-            };
-            let (rule, unit) = (rule.to_owned(), unit.to_owned());
-            let limit = Some(limit);
-            self.rows.push(
-                Verdict {
-                    test: Some(ordinal),
-                    origin,
-                    rule,
-                    text,
-                    measured,
-                    limit,
-                    comparison,
-                    unit,
-                    outcome,
-                }
-                .into(),
-            );
-        };
-        if let (Some(achieved), Some(target)) = (known(test.achieved_iops), known(test.target_iops))
-            && test.kind != "backup_to_disk"
-        {
-            let text = format!("achieved transactional I/O per second reach the target of {target}");
-            let (host, achieved) = (Origin::host(&host), Some(achieved));
-            judge("achieved_iops", text, host, achieved, target, Comparison::AtLeast, "1/s");
-        }
-        let limits = test.thresholds.clone().unwrap_or_default();
-        for row in &test.transactional {
-            let name = if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() };
-            let rules = [
-                (
-                    "read_latency_avg",
-                    "mean latency of database reads",
-                    row.db_read_latency_ms,
-                    limits.read_avg_ms,
-                ),
-                (
-                    "log_write_latency_avg",
-                    "mean latency of log writes",
-                    row.log_write_latency_ms,
-                    limits.log_write_avg_ms,
-                ),
-            ];
-            for (rule, what, measured, limit) in rules {
-                if let (Some(measured), Some(limit)) = (known(measured), known(limit)) {
-                    let text = format!("{what} stays at or below {limit} ms");
-                    judge(
-                        rule,
-                        text,
-                        Origin::instance(&host, &name),
-                        Some(measured),
-                        limit,
-                        Comparison::AtMost,
-                        "ms",
-                    );
-                }
-            }
-        }
-        if !test.checksum.is_empty() {
-            let cells = test.checksum.iter().flat_map(|row| [known(row.bad), known(row.wrong_page_number)]);
-            let found: f64 = cells.flatten().sum();
-            // What is known suffices to fail, but not to pass.
-            let all_known = test.checksum.iter().all(|row| bad_pages(row).is_some());
-            let bad = (all_known || found > 0.0).then_some(found);
-            judge("bad_pages", "no bad page".into(), Origin::host(&host), bad, 0.0, Comparison::AtMost, "");
-        }
-        if !test.result.is_empty() {
-            let outcome = if test.result == "Pass" { Outcome::Pass } else { Outcome::Fail };
-            self.rows.push(
-                Verdict {
-                    test: Some(ordinal),
-                    origin: Origin::host(&host),
-                    rule: "printed_result".into(),
-                    text: format!("the imported report says “{}”", test.result),
-                    measured: None,
-                    limit: None,
-                    comparison: Comparison::AtMost,
-                    unit: String::new(),
-                    outcome,
-                }
-                .into(),
-            );
-        }
     }
 
     fn event(&mut self, t_ms: u64, severity: Severity, test: u32, host: &str, text: String) {

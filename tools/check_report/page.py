@@ -1,4 +1,4 @@
-"""Compares the tables of report.html with report.json, cell by cell. Used by check_report.py."""
+"""Compares the tables of report.html with report.json, cell by cell."""
 
 import html.parser
 

@@ -1,0 +1,166 @@
+//! How often `compare` calls equal runs different (A/A), and how often it finds a difference that is there.
+//!
+//! 40 pairs of runs; `PROOFLOAD_PAIRS=200` for as many as docs/compare.md gives its rates for.
+#![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests face the operating system")]
+
+use evidence::{Report, RunData};
+use results::*;
+use review::Source;
+use review::compare::{Comparison, Subject, compare};
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    /// Above 0, up to 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::EPSILON
+    }
+
+    fn around_zero(&mut self) -> f64 {
+        self.unit() + self.unit() + self.unit() - 1.5
+    }
+}
+
+/// A run of which all that differs by `seed` is noise: seconds that follow each other are alike, a few operations take
+/// many times as long, and a slow second does less.
+fn run(seed: u64, window_s: u64, slower: f64) -> Subject {
+    let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut rows: Vec<Row> = vec![head(), test(window_s)];
+    let mut level = 0.0;
+    for second in 0..window_s {
+        level = 0.6 * level + 0.08 * random.around_zero();
+        for (class, per_s, mean_ms) in [
+            (IoClass::TransactionalRead, 150.0, 12.0 * slower),
+            (IoClass::TransactionalWrite, 70.0, 6.0),
+            (IoClass::LogWrite, 40.0, 1.5 * slower),
+        ] {
+            let mut stats = IoStats::default();
+            let count = per_s / slower * (1.0 - level) * (1.0 + 0.1 * random.around_zero());
+            for _ in 0..count as u64 {
+                let tail = if random.unit() < 0.02 { 4.0 } else { 1.0 };
+                let ms = mean_ms * (1.0 + level) * tail * (0.4 - 0.6 * random.unit().ln());
+                stats.record(8_192, (ms * 1e6) as u64);
+            }
+            let at = (second * 1_000, 1_000);
+            rows.push(sample(class.into(), at, stats.tally));
+            rows.extend(Histogram::new(1, Origin::host("mbx1"), class, at.0, at.1, &stats).map(Row::from));
+        }
+        let batches = Tally { count: 5, bytes: 0, latency_ns_sum: 1, latency_ns_max: 1 };
+        rows.push(sample(Measure::Batch, (second * 1_000, 1_000), batches));
+    }
+    let data = RunData::from_rows(rows).expect("a run");
+    let report = Box::new(Report::new(&data).expect("a report"));
+    let source = Source::Run { data: Box::new(data), report, json: None, printed: None };
+    Subject::new(&format!("run {seed}"), source).expect("a subject")
+}
+
+fn sample(measure: Measure, (t_ms, interval_ms): (u64, u64), tally: Tally) -> Row {
+    Sample { test: 1, origin: Origin::host("mbx1"), measure, t_ms, interval_ms, tally }.into()
+}
+
+fn head() -> Row {
+    Run {
+        id: "run".into(),
+        solution: "solution".into(),
+        solution_text: String::new(),
+        started_unix_ms: 0,
+        tool_version: "1".into(),
+        world: WorldKind::Real,
+        world_detail: "io_uring, direct".into(),
+        seed: 1,
+        ended_ms: Some(1),
+        ending: Some(Ending::Completed),
+    }
+    .into()
+}
+
+fn test(window_s: u64) -> Row {
+    let window_ms = window_s * 1_000;
+    Test {
+        ordinal: 1,
+        kind: "performance".into(),
+        name: "Performance".into(),
+        started_ms: 0,
+        ended_ms: Some(window_ms),
+        window_start_ms: Some(0),
+        window_end_ms: Some(window_ms),
+        window_planned_ms: Some(window_ms),
+        sample_ms: 1_000,
+        sessions: Some(2),
+        target_iops: None,
+        target_batches_per_s: None,
+        iops_per_mailbox: None,
+        copies: 1,
+        parameters: Vec::new(),
+        limits: Vec::new(),
+    }
+    .into()
+}
+
+fn pairs() -> u64 {
+    std::env::var("PROOFLOAD_PAIRS").map_or(40, |text| text.parse().expect("a number of pairs"))
+}
+
+/// Intervals that exclude zero, and all intervals of judged figures.
+fn excluding_zero(comparison: &Comparison) -> (usize, usize) {
+    let rows = comparison.tests.iter().flat_map(|test| &test.rows).filter(|row| row.better.is_some());
+    let intervals: Vec<_> = rows.filter_map(|row| row.cells[1].interval_pct).collect();
+    (intervals.iter().filter(|(low, high)| *low > 0.0 || *high < 0.0).count(), intervals.len())
+}
+
+fn pair(n: u64, window_s: u64, slower: f64) -> Comparison {
+    compare(&[run(2 * n + 1, window_s, 1.0), run(2 * n + 2, window_s, slower)])
+}
+
+#[test]
+fn compare_calls_equal_runs_different_at_most_once_in_twenty() {
+    for window_s in [20, 60, 240] {
+        let (mut wrong, mut all, mut alarms, mut alarms_at_all) = (0, 0, 0, 0);
+        for n in 0..pairs() {
+            let comparison = pair(n, window_s, 1.0);
+            let (excluded, intervals) = excluding_zero(&comparison);
+            assert_eq!(intervals, 5, "every judged figure of a load has an interval");
+            (wrong, all) = (wrong + excluded, all + intervals);
+            alarms += usize::from(!comparison.regressions(5.0).is_empty());
+            alarms_at_all += usize::from(!comparison.regressions(0.0).is_empty());
+        }
+        println!(
+            "{window_s} s, {} pairs: {wrong} of {all} intervals exclude zero; --fail-above 5: {alarms} false alarms, \
+             --fail-above 0: {alarms_at_all}",
+            pairs()
+        );
+        // 5 %, and two standard deviations of so many pairs.
+        let most = |of: f64| 0.05 * of + 2.0 * (0.05 * 0.95 * of).sqrt();
+        assert!(wrong as f64 <= most(all as f64), "{window_s} s: {wrong} of {all} intervals exclude zero");
+        assert!(alarms as f64 <= most(pairs() as f64), "{window_s} s: {alarms} false alarms");
+    }
+}
+
+#[test]
+fn compare_finds_planted_differences_of_mean_and_percentile() {
+    for (window_s, slower, least) in
+        [(240, 1.02, 0.15), (240, 1.05, 0.7), (240, 1.10, 0.95), (60, 1.10, 0.75)]
+    {
+        let mut found = [0u64; 2];
+        for n in 0..pairs() / 2 {
+            let comparison = pair(n, window_s, slower);
+            let regressions = comparison.regressions(0.0);
+            for (found, name) in found.iter_mut().zip(["Read latency, mean", "Read latency, p99"]) {
+                *found += u64::from(regressions.iter().any(|(_, _, row)| row.name == name));
+            }
+        }
+        let power = found.map(|found| found as f64 / (pairs() / 2) as f64);
+        println!(
+            "{window_s} s, {:.0} % slower: mean found {:.2}, p99 found {:.2}",
+            (slower - 1.0) * 100.0,
+            power[0],
+            power[1]
+        );
+        assert!(power[0] >= least, "{window_s} s, {slower}: {power:?}");
+    }
+}

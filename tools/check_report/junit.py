@@ -1,0 +1,27 @@
+"""Compares junit.xml with report.json: a suite per test and one for the run, a case per judgement."""
+
+from xml.etree import ElementTree
+
+from compare import same
+
+
+def check(report, text):
+    root = ElementTree.fromstring(text)
+    suites = root.findall("testsuite")
+    same("junit: suites", len(report["tests"]) + 1, len(suites))
+    groups = [t["verdicts"] for t in report["tests"]] + [report["run_verdicts"]]
+    unfinished = int(report["verdict"]["outcome"] == "incomplete")
+    for suite, verdicts in zip(suites, groups):
+        judged = [v for v in verdicts if v["outcome"] != "info"]
+        extra = unfinished if suite is suites[-1] else 0
+        cases = suite.findall("testcase")
+        same("junit: cases", len(judged) + extra, len(cases))
+        same("junit: rules", [v["rule"] for v in judged], [case.get("name") for case in cases][: len(judged)])
+        for outcome, tag in [("fail", "failure"), ("unproved", "skipped")]:
+            marked = [case.get("name") for case in cases if case.find(tag) is not None]
+            same(f"junit: {tag}", [v["rule"] for v in judged if v["outcome"] == outcome], marked)
+        for kind, tag in [("tests", "testcase"), ("failures", "testcase/failure"), ("errors", "testcase/error")]:
+            same(f"junit: {kind}", len(suite.findall(tag)), int(suite.get(kind)))
+    for kind in ["tests", "failures", "errors"]:
+        same(f"junit: all {kind}", sum(int(suite.get(kind)) for suite in suites), int(root.get(kind)))
+    same("junit: errors", unfinished, int(root.get("errors")))
