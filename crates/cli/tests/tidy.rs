@@ -185,3 +185,24 @@ fn every_crate_inherits_the_licence() {
         );
     }
 }
+
+/// A test aimed at a sync is only tried first if the place still has that name.
+#[test]
+fn places_of_syncs_in_tools_and_documents_name_functions_that_ask_for_one() {
+    let tool = std::fs::read_to_string(root().join("tools/sync-removal")).expect("the tool exists");
+    let tool = &tool[tool.find("AIMED = {").expect("the tool has a table of aimed tests")..];
+    let aimed = tool.lines().skip(1).take_while(|line| *line != "}");
+    let aimed = aimed.filter_map(|line| line.trim().strip_prefix('"')?.split_once('"')?.0.split_once(' '));
+    let faults = std::fs::read_to_string(root().join("docs/faults.md")).expect("the document exists");
+    let rows = faults.lines().filter(|line| line.starts_with("| "));
+    let named = rows.filter_map(|line| line.split('|').nth(2)?.trim().strip_prefix('`')?.strip_suffix('`'));
+    let places: Vec<_> = aimed.chain(named.filter_map(|place| place.split_once("`, `"))).collect();
+    assert!(places.len() > 20, "{places:?}");
+    let asks = |(file, function): &(&str, &str)| {
+        let text = std::fs::read_to_string(root().join("crates/engine/src").join(file)).unwrap_or_default();
+        let body = text.split("fn ").find(|body| body.starts_with(&format!("{function}(")));
+        body.is_some_and(|body| body.contains("sync") || body.contains("write_durable"))
+    };
+    let missing = places.into_iter().filter(|place| !asks(place));
+    assert_none(missing.map(|(file, function)| format!("{file}: {function}")).collect(), "no sync there");
+}

@@ -44,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) cleanup: Notify,
     /// Holds durable commits up.
     pub(crate) commit_gate: RefCell<Option<Rc<dyn CommitGate>>>,
+    /// Deleted entries that the cleaner has left in their tree.
+    pub(crate) cleanups_given_up: Cell<u64>,
     /// The instance is being closed: transactions of others are taken back, and end in no other way.
     pub(crate) closing: Cell<bool>,
     /// Where redo would begin after a crash now.
@@ -75,6 +77,7 @@ impl Core {
             rolled: Notify::new(),
             cleanup: Notify::new(),
             commit_gate: RefCell::default(),
+            cleanups_given_up: Cell::new(0),
             closing: Cell::new(false),
             durable_checkpoint: Cell::default(),
             scratch: RefCell::default(),

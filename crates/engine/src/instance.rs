@@ -6,6 +6,7 @@
 //! 2. After a failure nothing is written any more; only opening again helps (design invariant 3).
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use btree::{LogRecord, MiniTransaction, Pager, Tree, space, update};
@@ -13,10 +14,11 @@ use edb::header::{DatabaseHeader, State};
 use futures_util::future::select;
 use world::{Duration, SECTOR_BYTES, Task, World};
 
-use crate::cache::{Cache, CacheStatus, writes_under_way};
+use crate::cache::{Cache, CacheStatus, Scavenger, writes_under_way};
 use crate::checkpoint::CheckpointFile;
 use crate::config::InstanceConfig;
 use crate::core::Core;
+use crate::create::directory_of;
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::io::Counters;
@@ -24,7 +26,7 @@ use crate::log::reader::LogFiles;
 use crate::log::writer::{Log, LogConfig, OpenLog};
 use crate::log::{LogNames, LogPosition, Signature, log_time, reserve};
 use crate::recovery::{Recovery, RecoveryBranch, RecoveryReport, Redone};
-use crate::signal::{Fate, StopSignal};
+use crate::signal::Fate;
 use crate::transaction::{CommitGate, Transaction, roll_back};
 use crate::transactions::{Cleanup, RowKey, Transactions};
 
@@ -115,6 +117,11 @@ impl Instance {
         self.core.transactions.borrow().cleanups.len()
     }
 
+    /// Deleted entries that stay in their tree, because a page on the way to them could not be read.
+    pub fn cleanups_given_up(&self) -> u64 {
+        self.core.cleanups_given_up.get()
+    }
+
     /// Fails if the instance has stopped.
     ///
     /// # Errors
@@ -137,7 +144,6 @@ impl Instance {
     /// # Errors
     /// If something cannot be written; the databases then need recovery.
     pub async fn close(self) -> Result<()> {
-        self.ended.set(true);
         let core = self.core.clone();
         core.closing.set(true);
         let closed = self.close_files().await;
@@ -146,6 +152,7 @@ impl Instance {
             return Err(error);
         }
         // Whoever still holds a transaction gets an answer.
+        self.ended.set(true);
         core.fate.fail(&Error::Refused("it was closed".to_owned()));
         self.databases_settled().await;
         Ok(())
@@ -216,13 +223,17 @@ impl Instance {
     }
 
     async fn stop_tasks(&self) {
+        self.tell_tasks_to_stop();
+        for task in self.tasks.take() {
+            task.await;
+        }
+    }
+
+    fn tell_tasks_to_stop(&self) {
         self.core.stop.stop();
         self.core.rolled.notify_all();
         self.core.cleanup.notify_all();
         self.core.cache.wake_scavenger();
-        for task in self.tasks.take() {
-            task.await;
-        }
     }
 
     fn start_tasks(&self) {
@@ -247,7 +258,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         if !self.ended.get() {
             self.core.fate.fail(&Error::Refused("it was dropped".to_owned()));
-            self.core.stop.stop();
+            self.tell_tasks_to_stop();
         }
     }
 }
@@ -262,8 +273,7 @@ pub(crate) struct Opening {
     pub(crate) names: LogNames,
     segments: u16,
     pub(crate) log_counters: Counters,
-    stop: StopSignal,
-    scavenger: Task<()>,
+    scavenger: Scavenger,
 }
 
 impl Opening {
@@ -280,9 +290,8 @@ impl Opening {
             database.join(&cache, config.cache_bytes_per_database);
             databases.push(database);
         }
-        let stop = StopSignal::new();
-        let (scavenged, stopped) = (cache.clone(), stop.clone());
-        let scavenger = world.spawn(async move { scavenged.scavenge(&stopped).await });
+        sync_names(world, config).await?;
+        let scavenger = Scavenger::start(world, &cache);
         Ok(Opening {
             world: world.clone(),
             config: config.clone(),
@@ -292,7 +301,6 @@ impl Opening {
             names: LogNames::new(&config.log_directory, &config.log_base),
             segments,
             log_counters: config.log_counters.clone(),
-            stop,
             scavenger,
         })
     }
@@ -315,7 +323,7 @@ impl Opening {
                 let instance = Instance {
                     core,
                     log_counters: self.log_counters,
-                    tasks: RefCell::new(vec![self.scavenger]),
+                    tasks: RefCell::new(self.scavenger.hand_over().into_iter().collect()),
                     ended: Cell::new(false),
                 };
                 instance.start_tasks();
@@ -330,11 +338,7 @@ impl Opening {
 
     /// Nothing is written any more.
     pub(crate) async fn give_up(self, why: &Error) {
-        self.fate.fail(why);
-        self.stop.stop();
-        self.cache.wake_scavenger();
-        self.scavenger.await;
-        self.cache.writes_ended().await;
+        self.scavenger.end(why).await;
     }
 
     async fn second_half(&self, redone: Redone) -> Result<(Rc<Core>, RecoveryReport)> {
@@ -350,7 +354,7 @@ impl Opening {
             log,
             self.databases.clone(),
             transactions,
-            self.stop.clone(),
+            self.scavenger.stop.clone(),
         );
         let hook: Rc<dyn crate::log::writer::RollHook> = core.clone();
         core.log.set_hook(Rc::downgrade(&hook));
@@ -447,6 +451,17 @@ impl Opening {
         report.undo_seconds = self.world.now().since(started).as_secs_f64();
         Ok(())
     }
+}
+
+/// Makes the names durable that the process before may have left without a sync: what is made durable from now on is in these
+/// files.
+async fn sync_names(world: &World, config: &InstanceConfig) -> Result<()> {
+    let databases = config.databases.iter().map(|database| directory_of(&database.path));
+    let directories: BTreeSet<&str> = databases.chain([config.log_directory.as_str()]).collect();
+    for directory in directories {
+        world.sync_dir(directory).await?;
+    }
+    Ok(())
 }
 
 /// The last page that the database's own space knows of.
@@ -568,7 +583,14 @@ async fn clean_up_one(core: &Core) -> Result<bool> {
         let removal = if held { None } else { update::purge(pager, tree, &undo.key, &undo.tail)? };
         Ok((removal.unwrap_or_default(), ()))
     };
-    core.change(db, None, step).await?;
+    match core.change(db, None, step).await {
+        // A page that cannot be read: the entry stays flagged as deleted, which every reader knows. The cleaner gives it up, or
+        // it would hold the checkpoint for ever; whoever meets the page gets the error, as for any other page.
+        Err(Error::World(_) | Error::DamagedPage { .. }) if core.fate.check().is_ok() => {
+            core.cleanups_given_up.set(core.cleanups_given_up.get() + 1);
+        }
+        done => done?,
+    }
     let mut transactions = core.transactions.borrow_mut();
     if transactions.cleanups.front().is_some_and(|front| Rc::ptr_eq(&front.undo, &undo)) {
         transactions.cleanups.pop_front();

@@ -14,7 +14,7 @@ use world::LocalFuture;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
-use crate::transactions::RowKey;
+use crate::transactions::{NO_ID, RowKey};
 
 /// Whether a commit waits for the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,10 @@ impl Transaction {
         step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
         self.core.log.check_space()?;
+        if self.id == NO_ID {
+            let remedy = "close the instance and open it again, and they begin anew";
+            return Err(Error::Refused(format!("the numbers for transactions are used up: {remedy}")));
+        }
         self.core.change(db, Some(self.id), step).await
     }
 
@@ -169,8 +173,10 @@ impl Transaction {
     /// # Errors
     /// If a change cannot be taken back; the instance stops then, and recovery does it.
     pub async fn rollback(mut self) -> Result<()> {
+        // Dropped before its end, it goes on in the background.
+        let done = roll_back(&self.core, self.id).await;
         self.ended = true;
-        roll_back(&self.core, self.id).await
+        done
     }
 }
 

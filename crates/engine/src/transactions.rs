@@ -17,6 +17,10 @@ use world::FixedHashMap;
 use crate::error::{Error, Result};
 use crate::log::{LogPosition, POSITION_END};
 
+/// Of a transaction that came when all numbers were used up: it can read, and change nothing. The log's numbers have 32 bits, and
+/// one that came twice would take the changes of another for its own.
+pub(crate) const NO_ID: u32 = 0;
+
 /// Names a row to the lock table: database, tree, entry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct RowKey {
@@ -58,10 +62,15 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
-    /// A new transaction's number. It appears in the log with its first change.
+    /// A new transaction's number, [`NO_ID`] if all are used up. It appears in the log with its first change.
     pub(crate) fn begin(&mut self) -> u32 {
-        self.last_id += 1;
-        self.last_id
+        match self.last_id.checked_add(1) {
+            Some(id) => {
+                self.last_id = id;
+                id
+            }
+            None => NO_ID,
+        }
     }
 
     /// Recovery has seen this number.

@@ -1,4 +1,5 @@
-//! Power cuts at any operation, also during recovery, on disks that are honest and on disks that lie.
+//! Power cuts and ends of the process alone, at any operation, also during recovery, in any order; on disks that are honest and
+//! on disks that lie.
 //!
 //! Honest: what is there afterwards is a prefix of the commits, and contains every commit that was acknowledged as durable.
 //! Lying: commits may be lost; no wrong row is returned but those that docs/faults.md says nobody notices.
@@ -19,7 +20,7 @@ use common::{check_structure, create, shared, tree_number};
 use engine::{BranchCounts, Error, Instance, InstanceConfig, RecoveryBranch};
 use world::sim::{CrashPoint, FaultKind, Faults, OpKind, Outcome, Simulation};
 
-const HONEST_FAULTS: [FaultKind; 14] = [
+const HONEST_FAULTS: [FaultKind; 15] = [
     FaultKind::ReadError,
     FaultKind::WriteError,
     FaultKind::SyncError,
@@ -27,6 +28,7 @@ const HONEST_FAULTS: [FaultKind; 14] = [
     FaultKind::NoSpace,
     FaultKind::ShortRead,
     FaultKind::ShortWrite,
+    FaultKind::ProcessEnded,
     FaultKind::PowerCut,
     FaultKind::LostAtPowerCut,
     FaultKind::KeptAtPowerCut,

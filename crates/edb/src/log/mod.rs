@@ -135,6 +135,21 @@ pub enum LogHeaderDamage {
         /// Segments in the header.
         header_segments: u16,
     },
+    /// A layout of the file that this program does not know.
+    #[error("its log format is {found:?}, this program knows {FORMAT_VERSION:?} only")]
+    Format {
+        /// Major, minor and update version.
+        found: [u32; 3],
+    },
+    /// Records that this program does not know.
+    #[error(
+        "its records have format {found}, this program knows {RECORD_FORMAT} only: \
+         open the databases with the program that wrote them, close them there, and move its logs away"
+    )]
+    Records {
+        /// What stands there.
+        found: u32,
+    },
 }
 
 const FILE_TYPE_LOG: u32 = 3;
@@ -143,6 +158,12 @@ const AT_FLAGS: usize = 639;
 const FLAG_CIRCULAR: u8 = 2;
 /// Log format of Exchange 2016 RTM.
 const FORMAT: [(usize, u32); 4] = [(32, 8), (36, 4000), (40, 5), (648, 14)];
+/// The first three of them.
+const FORMAT_VERSION: [u32; 3] = [8, 4000, 5];
+/// Of the records, which are Proofload's own: ESE's are not public. It stands where a log of ESE has zeros, at the end of the
+/// header, and logs from before it existed have 0 there, which is the same format.
+pub const RECORD_FORMAT: u32 = 0;
+const AT_RECORD_FORMAT: usize = SEGMENT_BYTES - 4;
 
 impl LogHeader {
     /// The header segment, with its checksum.
@@ -158,6 +179,7 @@ impl LogHeader {
         bytes[44..44 + Signature::BYTES].copy_from_slice(&self.signature.to_bytes());
         bytes[AT_FLAGS] = if self.circular { FLAG_CIRCULAR } else { 0 };
         put_u32(&mut bytes, AT_FILE_TYPE, FILE_TYPE_LOG);
+        put_u32(&mut bytes, AT_RECORD_FORMAT, RECORD_FORMAT);
         checksum::stamp_header(&mut bytes);
         bytes
     }
@@ -177,6 +199,14 @@ impl LogHeader {
         let (segment_bytes, header_segments) = (get_u16(bytes, 8), get_u16(bytes, 10));
         if (usize::from(segment_bytes), header_segments) != (SEGMENT_BYTES, 1) {
             return Err(LogHeaderDamage::Geometry { segment_bytes, header_segments });
+        }
+        let format = [32, 36, 40].map(|at| get_u32(bytes, at));
+        if format != FORMAT_VERSION {
+            return Err(LogHeaderDamage::Format { found: format });
+        }
+        let records = get_u32(bytes, AT_RECORD_FORMAT);
+        if records != RECORD_FORMAT {
+            return Err(LogHeaderDamage::Records { found: records });
         }
         Ok(LogHeader {
             generation: get_u32(bytes, 4),

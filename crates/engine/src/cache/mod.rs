@@ -17,6 +17,7 @@ mod frames;
 mod page;
 mod read;
 mod redo;
+mod scavenger;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -36,6 +37,7 @@ pub(crate) use page::CachedPage;
 pub use page::ImagePage;
 pub(crate) use read::Wanted;
 pub(crate) use redo::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
+pub(crate) use scavenger::Scavenger;
 pub(crate) use write::writes_under_way;
 
 use crate::config::InstanceConfig;

@@ -7,7 +7,7 @@ use world::Bufs;
 
 use super::frames::Holds;
 use super::page::CachedPage;
-use super::{Cache, LogPosition, PageKey};
+use super::{Cache, CachedDatabase, LogPosition, PageKey};
 use crate::error::Result;
 use crate::log::POSITION_END;
 use crate::signal::StopSignal;
@@ -36,6 +36,24 @@ struct Run {
     frames: SmallVec<[(u32, LogPosition); 1]>,
     pages: Bufs,
     log_needed: LogPosition,
+}
+
+/// A sync under way. One that is dropped before its end has made nothing durable that counts.
+struct Syncing<'a> {
+    database: &'a CachedDatabase,
+    /// The oldest change that it was to make durable; the end of all positions when it has.
+    written: LogPosition,
+}
+
+impl Drop for Syncing<'_> {
+    fn drop(&mut self) {
+        let database = self.database;
+        database.unsynced.set(database.unsynced.get().min(self.written));
+        database.syncs_running.set(database.syncs_running.get() - 1);
+        if database.syncs_running.get() == 0 {
+            database.syncing.set(POSITION_END);
+        }
+    }
 }
 
 impl Cache {
@@ -158,12 +176,10 @@ impl Cache {
             }
             database.syncing.set(written.min(database.syncing.get()));
             database.syncs_running.set(database.syncs_running.get() + 1);
+            let mut syncing = Syncing { database: &database, written };
             let synced = database.file.sync().await;
             self.0.fate.require(synced)?;
-            database.syncs_running.set(database.syncs_running.get() - 1);
-            if database.syncs_running.get() == 0 {
-                database.syncing.set(POSITION_END);
-            }
+            syncing.written = POSITION_END;
         }
         Ok(())
     }

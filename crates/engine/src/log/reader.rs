@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use edb::log::{LogFile, LogHeader, Records};
+use edb::log::{LogFile, LogHeader, LogHeaderDamage, Records};
 use results::IoClass;
 use world::{OpenMode, SECTOR_BYTES, World};
 
@@ -60,7 +60,13 @@ pub(crate) async fn read_header(
 ) -> Result<Option<LogHeader>> {
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
     let page = file.read_one(class, 0, SECTOR_BYTES).await?;
-    Ok(page.as_slice().first_chunk().and_then(|bytes| LogHeader::parse(bytes).ok()))
+    match page.as_slice().first_chunk().map(LogHeader::parse) {
+        Some(Ok(header)) => Ok(Some(header)),
+        Some(Err(other @ (LogHeaderDamage::Format { .. } | LogHeaderDamage::Records { .. }))) => {
+            Err(Error::Refused(format!("{path} cannot be read: {other}")))
+        }
+        Some(Err(_)) | None => Ok(None),
+    }
 }
 
 impl LogContents {

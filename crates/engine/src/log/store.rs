@@ -81,6 +81,8 @@ impl LogStore {
             last_header: None,
             open: None,
         };
+        // The process before may have ended before it synced them, and what it stored was acknowledged.
+        world.sync_dir(&store.names.directory).await?;
         let files = LogFiles::find(world, &store.names).await?;
         let mut records = Records::new();
         if let Some(&last) = files.archives.last() {

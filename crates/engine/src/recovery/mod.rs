@@ -7,7 +7,8 @@
 //!    (`pages`). A page that needs one and has none makes recovery fail, and it says so.
 //! 3. The checkpoint does not move until redo is complete and all its pages are written and synced: a crash in recovery
 //!    leaves everything that the next one needs (design invariant 5).
-//! 4. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
+//! 4. The log is durable before a page is written from it: the process before may have ended between a write and its sync.
+//! 5. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
 //!    pass for a continuation.
 //!
 //! Limits: while a generation is replayed, the next one is read and taken apart (`log`), and then its pages are read.
@@ -151,6 +152,10 @@ impl Recovery<'_> {
         self.check_required(participants.1, last, is_full)?;
         let start = self.start(files, &header, &participants.0, &mut report).await?;
         report.log_end = start;
+        // What an ended process wrote and did not sync can be read, and a power cut would take it back: pages with changes of
+        // a record that is gone could not be undone.
+        let file = IoFile::open(self.world, &current, OpenMode::ReadWrite, self.counters).await?;
+        file.sync().await?;
         let mut replay = Replay::new(participants, report);
         replay.closed = self.closed(header.signature).await;
         self.cache.set_redo(Some(RedoFor::Opening));
@@ -166,7 +171,6 @@ impl Recovery<'_> {
         self.cache.settle_all()?;
         replay.report.write_seconds = self.world.now().since(writing).as_secs_f64();
 
-        let file = IoFile::open(self.world, &current, OpenMode::ReadWrite, self.counters).await?;
         let oldest = self.drop_leftovers(files, last, &mut replay.report).await?;
         let log = OpenLog { file, generation: last, created: header.created, next_segment, chain, oldest };
         Ok(Redone {

@@ -139,13 +139,21 @@ impl Prereader {
         }
     }
 
-    pub(crate) async fn stop(self) {
+    pub(crate) async fn stop(mut self) {
+        let tasks = std::mem::take(&mut self.tasks);
+        drop(self);
+        for task in tasks {
+            task.await;
+        }
+    }
+}
+
+/// Its tasks end, also when a recovery that is dropped does not wait for them.
+impl Drop for Prereader {
+    fn drop(&mut self) {
         self.shared.ended.set(true);
         self.shared.queue.borrow_mut().clear();
         self.shared.wanted.notify_all();
-        for task in self.tasks {
-            task.await;
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use btree::{Before, EntryName, NodeKey, Undo};
 
-use super::{RowKey, Transactions};
+use super::{NO_ID, RowKey, Transactions};
 use crate::log::LogPosition;
 
 const BEGIN: LogPosition = LogPosition::new(3, 5, 7);
@@ -42,4 +42,12 @@ fn an_entry_that_was_brought_back_in_vain_is_cleaned_up() {
     let waiting: Vec<_> = transactions.cleanups.iter().map(|cleanup| cleanup.begin).collect();
     assert_eq!(waiting, [BEGIN]);
     assert!(after(&[Before::Present]).cleanups.is_empty());
+}
+
+#[test]
+fn no_transaction_takes_a_number_twice_when_all_are_used_up() {
+    let mut transactions = Transactions::default();
+    transactions.note_id(u32::MAX - 1);
+    assert_eq!(transactions.begin(), u32::MAX);
+    assert_eq!([transactions.begin(), transactions.begin()], [NO_ID; 2]);
 }

@@ -64,7 +64,17 @@ impl OpKind {
     }
 }
 
-/// Where in the Nth operation the power fails.
+/// What a crash ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Death {
+    /// The machine: what was not synced is resolved by the plan's [`PowerCut`].
+    #[default]
+    Power,
+    /// The process alone: what was written stays to be read, and what was not synced is still lost at a later power cut.
+    Process,
+}
+
+/// Where in the Nth operation the host crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashPoint {
     /// Before it has any effect.
@@ -94,8 +104,10 @@ pub struct Faults {
     pub short_write: f64,
     /// The Nth operation of a kind fails.
     pub fail_nth: Option<(OpKind, u64)>,
-    /// The power of the host that issues the Nth operation (of any [`OpKind`]) fails there.
+    /// The host that issues the Nth operation (of any [`OpKind`]) crashes there.
     pub crash_at_nth: Option<(u64, CrashPoint)>,
+    /// What ends at that operation.
+    pub crash_ends: Death,
     /// What power cuts do.
     pub power_cut: PowerCut,
     /// Lying disk: a sync reports success and does nothing.
@@ -119,6 +131,7 @@ pub enum FaultKind {
     NoSpace,
     ShortRead,
     ShortWrite,
+    ProcessEnded,
     PowerCut,
     LostAtPowerCut,
     KeptAtPowerCut,
@@ -134,7 +147,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// Every kind.
-    pub const ALL: [FaultKind; 18] = [
+    pub const ALL: [FaultKind; 19] = [
         FaultKind::ReadError,
         FaultKind::WriteError,
         FaultKind::SyncError,
@@ -142,6 +155,7 @@ impl FaultKind {
         FaultKind::NoSpace,
         FaultKind::ShortRead,
         FaultKind::ShortWrite,
+        FaultKind::ProcessEnded,
         FaultKind::PowerCut,
         FaultKind::LostAtPowerCut,
         FaultKind::KeptAtPowerCut,

@@ -1,7 +1,7 @@
 //! One simulated host as the code above sees it: [`Host`] and [`HostFile`] over the simulation's core.
 //!
 //! Operations on names and sizes take effect at once, in the call; reads, writes and syncs go through the storage
-//! model. After its power failed, an operation of a host never completes.
+//! model. After its process has ended, an operation of a host never completes.
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, ready};
@@ -20,12 +20,14 @@ use crate::{
     PageBuf, PageCodec, PageImage, Result, SECTOR_BYTES, ShardStart, Stowage, Time, WallClock, World,
 };
 
-/// A host between two power cuts, as one shard sees it.
+/// A process of a host, as one shard sees it.
 pub(super) struct SimHost {
     pub core: Rc<Core>,
     pub id: HostId,
     /// Counts the host's starts; what belongs to an earlier one is dead.
     pub incarnation: u32,
+    /// Counts the starts of its machine.
+    pub boot: u32,
     pub name: Rc<str>,
     pub started: Time,
     pub random: RefCell<ChaCha8Rng>,
@@ -37,7 +39,7 @@ pub(super) struct SimHost {
 /// What is to be done with an operation that was issued.
 enum Issue {
     Go(Option<FaultKind>),
-    /// The power fails after the effect.
+    /// The host dies after the effect.
     GoThenDie,
     /// The host is dead.
     Never,
@@ -54,12 +56,13 @@ impl SimHost {
             return Issue::Never;
         }
         self.core.trace_operation(self.id, kind as u64, path_hash, offset, bytes);
-        match self.core.injector.borrow_mut().judge(kind) {
+        let verdict = self.core.injector.borrow_mut().judge(kind);
+        match verdict {
             Verdict::Fine => Issue::Go(None),
             Verdict::Fails(fault) => Issue::Go(Some(fault)),
             Verdict::Crashes(CrashPoint::After) => Issue::GoThenDie,
             Verdict::Crashes(CrashPoint::Before) => {
-                self.core.fail_power_of(self.id);
+                self.core.let_die(self.id);
                 Issue::Never
             }
         }
@@ -78,7 +81,7 @@ impl SimHost {
             Issue::GoThenDie => {
                 // The effect alone matters: nobody will learn the result.
                 let _ = effect(None);
-                self.core.fail_power_of(self.id);
+                self.core.let_die(self.id);
                 return Box::pin(pending());
             }
             Issue::Never => return Box::pin(pending()),
@@ -107,7 +110,7 @@ impl SimHost {
             Issue::Go(fault) => Some(Pending::new(self.clone(), self.core.submit(self.id, job, bufs, fault))),
             Issue::GoThenDie => {
                 let _ = self.core.perform(&job, &mut bufs, None);
-                self.core.fail_power_of(self.id);
+                self.core.let_die(self.id);
                 None
             }
         }
@@ -386,8 +389,8 @@ impl Stowage for FileNode {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        // A power cut has already taken the handles of earlier incarnations away.
-        if self.host.is_alive() {
+        // A power cut has already taken the handles away.
+        if self.host.core.is_on(self.host.id, self.host.boot) {
             self.node.drop_handle();
         }
     }

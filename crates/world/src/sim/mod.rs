@@ -2,7 +2,8 @@
 //!
 //! A [`Simulation`] has hosts with disks, a storage model that says how long I/O takes, and a fault plan. Hosts lose
 //! power ([`Simulation::crash`]) and come back ([`Simulation::restart`]); their disks keep what was durable, and of
-//! the rest what the dice of the seed say.
+//! the rest what the dice of the seed say. A process can also end alone ([`Simulation::kill`]): the machine lives on, so the
+//! next process reads everything that was written, and a later power cut still takes what was never synced.
 //!
 //! ```
 //! use world::OpenMode;
@@ -26,13 +27,14 @@
 //! Invariants
 //! 1. Equal seeds, configurations and programs give equal traces ([`Simulation::trace_hash`]).
 //! 2. Order is decided by virtual time, then by order of issue: completed I/O first, then timers, then tasks.
-//! 3. After a power cut nothing of the host runs on, and none of its operations completes.
+//! 3. After a power cut, or the end of its process, nothing of the host runs on, and none of its operations completes.
 //! 4. Dropping the simulation frees all tasks, files and requests, also those that hold a `World` of it.
 //!
 //! Limits: one simulation is one thread; a host that is dead never answers, so a harness that awaits one of its
 //! operations gets [`Outcome::Stuck`].
 
 mod content;
+mod death;
 mod disk;
 mod executor;
 mod fault;
@@ -54,8 +56,8 @@ use std::task::Poll;
 use rand_chacha::ChaCha8Rng;
 
 use crate::{Duration, FixedHashMap, IoTotals, Time, WallClock, World};
-use content::Change;
-use disk::{Disk, FileNode, Numbers, Refused};
+use death::Life;
+use disk::{Disk, Numbers, Refused};
 use executor::{Executor, MAIN};
 use fault::Injector;
 use host::SimHost;
@@ -64,7 +66,7 @@ use power_cut::Dice;
 use random::Use;
 use requests::Requests;
 
-pub use fault::{CrashPoint, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind};
+pub use fault::{CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind};
 pub use net::Link;
 pub use power_cut::PowerCut;
 pub use storage::{
@@ -115,7 +117,7 @@ impl Default for SimConfig {
 pub enum Outcome<T> {
     /// The future finished.
     Done(T),
-    /// The fault plan cut the power of a host.
+    /// The fault plan cut the power of a host, or ended its process.
     Crashed {
         /// The host.
         host: String,
@@ -131,7 +133,9 @@ struct HostState {
     name: Rc<str>,
     disk: Rc<Disk>,
     incarnation: u32,
-    alive: bool,
+    /// Counts the starts of the machine: handles of an earlier one are gone.
+    boot: u32,
+    life: Life,
     started: Time,
     clock_offset_ms: i64,
     /// Since the start of the incarnation, over all its shards.
@@ -154,7 +158,8 @@ struct Core {
     power_cut_random: RefCell<ChaCha8Rng>,
     network: RefCell<Network>,
     trace: Cell<u64>,
-    failed_power: Cell<Option<HostId>>,
+    /// A host that dies as soon as its task gives way.
+    dying: Cell<Option<(HostId, Death)>>,
     seed: u64,
     shards: usize,
     stows_pages: bool,
@@ -182,7 +187,7 @@ impl Core {
         self.hosts
             .borrow()
             .get(host as usize)
-            .is_some_and(|host| host.alive && host.incarnation == incarnation)
+            .is_some_and(|host| host.life == Life::Running && host.incarnation == incarnation)
     }
 
     fn wall_clock(&self, host: HostId) -> WallClock {
@@ -192,15 +197,16 @@ impl Core {
     }
 
     fn host_handle(self: &Rc<Self>, id: HostId, incarnation: u32, shard: u64) -> Rc<SimHost> {
-        let (name, started, totals) = {
+        let (name, boot, started, totals) = {
             let host = &self.hosts.borrow()[id as usize];
-            (host.name.clone(), host.started, host.totals.clone())
+            (host.name.clone(), host.boot, host.started, host.totals.clone())
         };
         let instance = u64::from(id) << 40 | u64::from(incarnation) << 16 | shard;
         Rc::new_cyclic(|this| SimHost {
             core: self.clone(),
             id,
             incarnation,
+            boot,
             name,
             started,
             random: RefCell::new(random::stream(self.seed, Use::Host, instance)),
@@ -271,46 +277,24 @@ impl Core {
         self.fold_into_trace(self.executor.now().ns);
     }
 
-    /// From here on the host does nothing more; the rest happens when its task gives way.
-    fn fail_power_of(&self, host: HostId) {
-        self.hosts.borrow_mut()[host as usize].alive = false;
-        self.failed_power.set(Some(host));
-    }
-
-    /// Ends everything of a host, and resolves what its disks had not made durable.
-    fn cut_power(&self, host: HostId) {
-        self.hosts.borrow_mut()[host as usize].alive = false;
-        self.count(FaultKind::PowerCut);
-        self.fold_into_trace(u64::from(host) << 32 | 0xFF);
-        self.fold_into_trace(self.executor.now().ns);
-        let mut writes = self.requests.borrow_mut().cut(host);
-        let mut in_flight = |file: &FileNode| -> Vec<Change> {
-            let mine = writes.extract_if(.., |(node, _, _)| node.id == file.id);
-            mine.map(|(node, offset, bufs)| node.contents.borrow().write_change(offset, &bufs)).collect()
-        };
-        let disk = self.disk(host);
-        self.with_dice(|dice| disk.power_cut(&mut in_flight, dice));
-        self.cut_network(host);
-        self.executor.kill_tasks(|task_host| task_host == host);
-    }
-
     fn run<T>(&self, mut main: Pin<&mut dyn Future<Output = T>>) -> Outcome<T> {
         self.executor.wake_main();
         loop {
             while let Some(key) = self.executor.next_in_batch() {
                 if key == MAIN {
                     if let Poll::Ready(value) = self.executor.poll_main(main.as_mut()) {
-                        if let Some(host) = self.failed_power.take() {
-                            self.cut_power(host);
+                        if let Some(dying) = self.dying.take() {
+                            self.die(dying);
                         }
                         return Outcome::Done(value);
                     }
                 } else {
                     self.executor.poll_task(key);
                 }
-                if let Some(host) = self.failed_power.take() {
-                    self.cut_power(host);
-                    return Outcome::Crashed { host: self.hosts.borrow()[host as usize].name.to_string() };
+                if let Some(dying) = self.dying.take() {
+                    self.die(dying);
+                    let name = self.hosts.borrow()[dying.0 as usize].name.to_string();
+                    return Outcome::Crashed { host: name };
                 }
             }
             let now = self.executor.now();
@@ -355,7 +339,7 @@ impl Simulation {
             power_cut_random: RefCell::new(random::stream(seed, Use::PowerCut, 0)),
             network: RefCell::new(Network::new(config.link, random::stream(seed, Use::Network, 0))),
             trace: Cell::new(seed),
-            failed_power: Cell::new(None),
+            dying: Cell::new(None),
             seed,
             shards: config.shards,
             stows_pages: config.stows_pages,
@@ -391,7 +375,8 @@ impl Simulation {
             name: name.into(),
             disk,
             incarnation: 0,
-            alive: true,
+            boot: 0,
+            life: Life::Running,
             started: core.executor.now(),
             clock_offset_ms: drawn as i64 - max_ms as i64,
             totals: Rc::default(),
@@ -442,41 +427,6 @@ impl Simulation {
     /// same future after a crash, pass it pinned by reference.
     pub fn run_until_crash_or<T>(&self, main: impl Future<Output = T>) -> Outcome<T> {
         self.core.run(pin!(main))
-    }
-
-    /// Cuts the power of a host: its tasks and handles are gone, what was not synced is resolved by the fault plan.
-    ///
-    /// # Panics
-    /// If there is no such host.
-    pub fn crash(&self, host: &str) {
-        let id = self.known_host(host);
-        let is_dying = self.core.failed_power.get() == Some(id);
-        if is_dying {
-            self.core.failed_power.set(None);
-        }
-        let is_alive = self.core.hosts.borrow()[id as usize].alive;
-        if is_alive || is_dying {
-            self.core.cut_power(id);
-        }
-    }
-
-    /// Starts a host again after its power failed, from what its disks hold. A running host is crashed first.
-    ///
-    /// # Panics
-    /// If there is no such host.
-    pub fn restart(&self, host: &str) -> World {
-        self.crash(host);
-        let id = self.known_host(host);
-        let earlier = {
-            let state = &mut self.core.hosts.borrow_mut()[id as usize];
-            state.incarnation += 1;
-            state.alive = true;
-            state.started = self.core.executor.now();
-            state.totals = Rc::default();
-            state.first_shard.take()
-        };
-        drop(earlier);
-        self.host(host)
     }
 
     /// Sets the link between two hosts.
@@ -564,7 +514,7 @@ impl Simulation {
 impl Drop for Simulation {
     fn drop(&mut self) {
         let core = &self.core;
-        core.hosts.borrow_mut().iter_mut().for_each(|host| host.alive = false);
+        core.hosts.borrow_mut().iter_mut().for_each(|host| host.life = Life::PoweredOff);
         // Tasks hold worlds, worlds hold the core, the core holds the tasks: break the circle here.
         core.executor.kill_tasks(|_| true);
         core.executor.clear_timers();

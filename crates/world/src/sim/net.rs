@@ -15,6 +15,7 @@ use std::rc::{Rc, Weak};
 
 use rand_chacha::ChaCha8Rng;
 
+use super::death::Life;
 use super::executor::Sleep;
 use super::host::SimHost;
 use super::random::{below, chance};
@@ -271,7 +272,7 @@ impl Core {
     }
 
     fn is_unreachable(&self, from: HostId, to: HostId) -> bool {
-        !self.hosts.borrow()[to as usize].alive || self.is_partitioned(from, to)
+        self.hosts.borrow()[to as usize].life != Life::Running || self.is_partitioned(from, to)
     }
 }
 

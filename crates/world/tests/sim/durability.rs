@@ -1,6 +1,6 @@
 //! What a power cut leaves.
 
-use world::sim::{CrashPoint, FaultKind, OpKind, Outcome};
+use world::sim::{CrashPoint, Death, FaultKind, OpKind, Outcome};
 use world::{Duration, ErrorKind};
 
 use super::*;
@@ -271,4 +271,58 @@ fn a_dead_host_does_nothing_more_even_in_the_poll_in_which_it_died() {
     let world = sim.restart("a");
     let bytes = sim.run_until(async { read(&reopen(&world, "/d/x").await, 0, 8192).await });
     assert_eq!(bytes, [1; 8192]);
+}
+
+#[test]
+fn a_killed_process_leaves_what_it_wrote_to_the_next_one_until_the_power_fails() {
+    let (sim, world) = with_power_cut(1, PowerCut::lose_all());
+    let file = sim.run_until(durable_file(&world, "/d/x", 4096, 1));
+    sim.run_until(async {
+        write(&file, 0, block(2)).await;
+        world.rename("/d/x", "/d/y").await.expect("renames");
+    });
+    sim.kill("a");
+    let world = sim.restart("a");
+    assert_eq!(sim.run_until(async { read(&reopen(&world, "/d/y").await, 0, 4096).await[0] }), 2);
+    sim.kill("a");
+    sim.crash("a");
+    let world = sim.restart("a");
+    let byte = sim.run_until(async { read(&reopen(&world, "/d/x").await, 0, 4096).await[0] });
+    assert_eq!(byte, 1, "the first process wrote it and nobody has synced it");
+}
+
+#[test]
+fn a_sync_by_the_next_process_covers_what_a_killed_one_wrote() {
+    let (sim, world) = with_power_cut(1, PowerCut::lose_all());
+    let file = sim.run_until(durable_file(&world, "/d/x", 4096, 1));
+    let process_ends = Faults {
+        crash_at_nth: Some((2, CrashPoint::Before)),
+        crash_ends: Death::Process,
+        power_cut: PowerCut::lose_all(),
+        ..Faults::default()
+    };
+    sim.set_faults(process_ends);
+    let outcome = sim.run_until_crash_or(async {
+        write(&file, 0, block(2)).await;
+        let _ = file.sync().await;
+    });
+    assert_eq!(outcome, Outcome::Crashed { host: "a".into() });
+    assert_eq!(sim.fault_counts().of(FaultKind::ProcessEnded), 1);
+    let world = sim.restart("a");
+    sim.run_until(async { reopen(&world, "/d/x").await.sync().await.expect("syncs") });
+    let world = sim.restart("a");
+    let byte = sim.run_until(async { read(&reopen(&world, "/d/x").await, 0, 4096).await[0] });
+    assert_eq!(byte, 2);
+}
+
+#[test]
+fn a_removed_file_that_a_killed_process_held_open_gives_its_room_back() {
+    let (sim, world) = with_power_cut(1, PowerCut::lose_all());
+    sim.volume("a", "/d", 1 << 20);
+    let file = sim.run_until(durable_file(&world, "/d/x", 4096, 1));
+    sim.run_until(async { world.remove("/d/x").await.expect("removes") });
+    sim.kill("a");
+    drop(file);
+    let world = sim.restart("a");
+    assert_eq!(sim.run_until(world.free_bytes("/d")).expect("is there"), 1 << 20);
 }

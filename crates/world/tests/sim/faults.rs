@@ -242,6 +242,7 @@ fn every_kind_of_fault_is_reached() {
         };
         let (sim, world) = with_faults(seed, faults);
         sim.run_until(torture(world));
+        sim.kill("a");
         sim.crash("a");
         for kind in FaultKind::ALL {
             *reached.entry(kind).or_default() += sim.fault_counts().of(kind);

@@ -1,0 +1,51 @@
+//! The task that frees pages, and what an opening that is dropped leaves of it: nothing.
+
+use world::{Task, World};
+
+use super::Cache;
+use crate::error::Error;
+use crate::signal::StopSignal;
+
+/// Frees pages while an instance opens. Dropped, it ends, and with it everything that the instance has begun: an opening
+/// whose caller lets go of it leaves no task behind.
+pub(crate) struct Scavenger {
+    cache: Cache,
+    pub(crate) stop: StopSignal,
+    task: Option<Task<()>>,
+}
+
+impl Scavenger {
+    pub(crate) fn start(world: &World, cache: &Cache) -> Scavenger {
+        let stop = StopSignal::new();
+        let (scavenged, stopped) = (cache.clone(), stop.clone());
+        let task = world.spawn(async move { scavenged.scavenge(&stopped).await });
+        Scavenger { cache: cache.clone(), stop, task: Some(task) }
+    }
+
+    /// The open instance has it from now on.
+    pub(crate) fn hand_over(mut self) -> Option<Task<()>> {
+        self.task.take()
+    }
+
+    pub(crate) async fn end(mut self, why: &Error) {
+        self.tell(why);
+        if let Some(task) = self.task.take() {
+            task.await;
+        }
+        self.cache.writes_ended().await;
+    }
+
+    fn tell(&self, why: &Error) {
+        self.cache.fate().fail(why);
+        self.stop.stop();
+        self.cache.wake_scavenger();
+    }
+}
+
+impl Drop for Scavenger {
+    fn drop(&mut self) {
+        if self.task.is_some() {
+            self.tell(&Error::Refused("its opening was dropped".to_owned()));
+        }
+    }
+}
