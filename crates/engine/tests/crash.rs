@@ -155,17 +155,6 @@ fn fail_everywhere(files: &Snapshot, config: &InstanceConfig) -> (u64, BranchCou
     (delivered, branches)
 }
 
-/// The sync of a page was dropped, or that of the log which would make it whole: it stays torn, and its checksum is right, a
-/// limit of the format (docs/faults.md).
-#[test]
-fn a_torn_page_behind_a_dropped_sync_may_pass_its_checksum() {
-    for seed in [3_024, 10_968] {
-        let (mut totals, mut lies) = (Totals::default(), Lies::default());
-        run_lying_seed(seed, &mut totals, &mut lies).unwrap();
-        assert!(lies.torn_rows > 0, "seed {seed}: {lies:?}");
-    }
-}
-
 #[test]
 fn recovery_survives_the_failure_of_any_of_its_operations() {
     for seed in [3, 4] {
