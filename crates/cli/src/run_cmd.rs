@@ -11,9 +11,7 @@ use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use evidence::live::LiveRun;
 use evidence::{RunStore, SigningKey};
-use results::{
-    Ending, Event, Grade, Outcome, RecordError, Recorder, Row, Run, Severity, Verdict, WorldKind,
-};
+use results::{Ending, Event, Grade, RecordError, Recorder, Row, Run, Severity, Verdict, WorldKind};
 use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
 use world::real::{self, RealConfig};
 use world::{Duration, ErrorKind, Time, World};

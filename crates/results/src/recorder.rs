@@ -51,6 +51,8 @@ impl Row {
     pub fn test(&self) -> Option<u32> {
         match self {
             Row::Run(_)
+            | Row::Rule(_)
+            | Row::Claim(_)
             | Row::Host(_)
             | Row::Environment(_)
             | Row::Instance(_)

@@ -55,7 +55,7 @@ fn run(seed: u64, window_s: u64, slower: f64) -> Subject {
     }
     let data = RunData::from_rows(rows).expect("a run");
     let report = Box::new(Report::new(&data).expect("a report"));
-    let source = Source::Run { data: Box::new(data), report, json: None, printed: None };
+    let source = Source::Run { data: Box::new(data), report, beside: Default::default(), printed: None };
     Subject::new(&format!("run {seed}"), source).expect("a subject")
 }
 
