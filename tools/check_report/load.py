@@ -103,33 +103,64 @@ def levels(window, report, name):
 
 
 def steadiness(window, report, name):
-    """Quarters of whole samples; steady if each is within 5 % of the mean."""
-    count = len(window.spans)
-    if count < 4 or window.test["window_start_ms"] is None:
-        same(f"steadiness: {name}", None, report["steadiness"])
+    """Quarters of whole samples, and how far they and the first writes lie from the mean of the window (docs/report.md)."""
+    count, told = len(window.spans), report["steadiness"]
+    if count < 4 or window.test["window_start_ms"] is None or told is None:
+        same(f"steadiness: {name}", count >= 4 and window.test["window_start_ms"] is not None, told is not None)
         return
-    quarters = [[0.0, 0, 0, 0] for _ in range(4)]
+    seconds = [0.0] * 4
     for n in range(count):
-        quarters[4 * n // count][0] += window.sample_seconds(n)
-    for at, measure in enumerate([READ, WRITE]):
-        for point in window.points([measure]):
-            index = window.sample_of(point)
-            if index is None:
-                continue
-            quarter = quarters[4 * index // count]
-            quarter[1] += point.count
-            if at == 0:
-                quarter[2] += point.count
-                quarter[3] += point.latency_ns
-    iops = [operations / seconds for seconds, operations, _, _ in quarters]
-    mean = sum(quarter[1] for quarter in quarters) / sum(quarter[0] for quarter in quarters)
-    latencies = [ratio(ns / 1e6, reads) for _, _, reads, ns in quarters]
-    told = report["steadiness"]
-    same_fields(f"steadiness: {name}", {
-        "quarter_iops": iops, "quarter_read_latency_ms": latencies,
-    } if told is None else {
-        "iops_change": iops[3] / iops[0] - 1 if iops[0] else None,
-        "steady": all(abs(one - mean) <= 0.05 * mean for one in iops)}, told)
-    for field, wanted in [("quarter_iops", iops), ("quarter_read_latency_ms", latencies)]:
+        seconds[4 * n // count] += window.sample_seconds(n)
+    reads, writes, log_writes = (Quarters(window, measure, seconds) for measure in [READ, WRITE, "log_write"])
+    both = Quarters(window, READ, seconds, WRITE)
+    changes = [furthest(one.latencies(), one.mean_latency()) for one in [reads, writes, log_writes]]
+    change = {
+        "iops_change_max": furthest(both.rates(), both.mean_rate()),
+        "writes_change_max": furthest(writes.rates(), writes.mean_rate()),
+        "latency_change_max": None if None in changes else max(changes),
+        "write_start": ratio(writes.first / window.sample_seconds(0), writes.mean_rate()),
+    }
+    limits = {"iops_change_max": 0.05, "writes_change_max": 0.1, "latency_change_max": 0.1}
+    steady = all(change[key] is not None and change[key] <= limit for key, limit in limits.items())
+    steady = steady and change["write_start"] is not None and change["write_start"] >= 0.5
+    first, last = both.rates()[0], both.rates()[3]
+    same_fields(f"steadiness: {name}", {**change, "steady": steady, "iops_change": last / first - 1 if first else None}, told)
+    for field, wanted in [("quarter_iops", both.rates()), ("quarter_writes_per_s", writes.rates()),
+                          ("quarter_read_latency_ms", reads.latencies()),
+                          ("quarter_write_latency_ms", writes.latencies()),
+                          ("quarter_log_write_latency_ms", log_writes.latencies())]:
         for n in range(4):
             same(f"steadiness: {name} {field} {n}", wanted[n], told[field][n])
+
+
+class Quarters:
+    """Operations of some measures in the quarters of a window."""
+
+    def __init__(self, window, measure, seconds, *more):
+        self.seconds, self.counts, self.latency_ns, self.first = seconds, [0] * 4, [0] * 4, 0
+        for point in window.points([measure, *more]):
+            index = window.sample_of(point)
+            if index is not None:
+                quarter = 4 * index // len(window.spans)
+                self.counts[quarter] += point.count
+                self.latency_ns[quarter] += point.latency_ns
+                self.first += point.count if index == 0 else 0
+
+    def rates(self):
+        return [count / seconds for count, seconds in zip(self.counts, self.seconds)]
+
+    def mean_rate(self):
+        return sum(self.counts) / sum(self.seconds)
+
+    def latencies(self):
+        return [ratio(ns / 1e6, count) for ns, count in zip(self.latency_ns, self.counts)]
+
+    def mean_latency(self):
+        return ratio(sum(self.latency_ns) / 1e6, sum(self.counts))
+
+
+def furthest(values, mean):
+    """How far the value that is furthest from the mean lies from it, as a share of the mean."""
+    if not mean or None in values:
+        return None
+    return max(abs(value - mean) / mean for value in values)

@@ -143,6 +143,11 @@ def sum_for_mean(test, window):
     test["page_fault_stalls"]["per_s_mean"] = test["page_fault_stalls"]["per_s_max"] + 1
 
 
+def first_writes_left_out(test, window):
+    """The writes of the first sample are not looked at."""
+    test["steadiness"]["write_start"] = 0.0
+
+
 def quarters_shifted(test, window):
     """Quarters begin one sample late."""
     quarters = test["steadiness"]["quarter_iops"]
@@ -201,7 +206,7 @@ def case_lost(xml):
 OF_TEST = [
     unit_of_time, unit_of_size, weighting, window_bounds, window_of_the_plan, missing_class, class_too_many,
     sample_off_by_one, empty_sample, last_partial_sample, percentile_rank, percentile_of_means, maximum_of_bucket,
-    merged_hosts, counted_twice, swapped, wrong_divisor, slices_alike, sum_for_mean, quarters_shifted, chart_shifted,
+    merged_hosts, counted_twice, swapped, wrong_divisor, slices_alike, sum_for_mean, quarters_shifted, first_writes_left_out, chart_shifted,
     row_left_out, other_test, bytes_of_the_file, another_limit, outcome_turned,
 ]
 

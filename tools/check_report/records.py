@@ -1,5 +1,6 @@
 """What the report takes from rows as they are: the run, its set-up, events, verdicts, statistics of tests."""
 
+import conditions
 from compare import same, same_fields
 from figures import MIB
 from rundb import COUNTERS
@@ -69,9 +70,11 @@ def verdicts(run, report):
     same_fields("verdicts: all", {"failed": counts["fail"], "passed": counts["pass"]}, report["verdict"])
     ended = run.run["ending"] == "completed" and all(test["ended_ms"] is not None for test in run.tests)
     unproved = run.rows("SELECT count(*) AS n FROM verdict WHERE outcome = 'unproved'")[0]["n"]
-    complete = ended and sum(counts.values()) > 0 and not unproved
-    wanted = "fail" if counts["fail"] else "pass" if complete else "incomplete"
-    same("verdicts: overall", wanted, report["verdict"]["outcome"])
+    complete = ended and counts["pass"] > 0 and not unproved
+    conditions.check(run, report)
+    grade, outcome = conditions.grade(complete, counts["fail"] > 0, report)
+    same("verdicts: grade", grade, report["verdict"]["grade"])
+    same("verdicts: outcome", outcome, report["verdict"]["outcome"])
 
 
 def planned(window, report, name):

@@ -1,0 +1,195 @@
+"""The conditions of a qualification (docs/verdict.md): the figure of each, from run.db and from figures compared before."""
+
+import json
+import math
+
+from compare import same, same_fields
+from rundb import COUNTERS
+
+SHAPE = {
+    "reads_per_batch": "Database page reads per batch",
+    "writes_per_batch": "Database page writes per batch",
+    "log_writes_per_batch": "Log writes per batch",
+    "log_file_kib_per_batch": "Log files per batch",
+}
+STEADY = {
+    "throughput_change_percent": "iops_change_max",
+    "write_change_percent": "writes_change_max",
+    "latency_change_percent": "latency_change_max",
+    "write_start_percent": "write_start",
+}
+PROGRAMME = ["performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"]
+HOLDS = {"at_most": lambda m, l: m <= l, "below": lambda m, l: m < l, "at_least": lambda m, l: m >= l}
+
+
+def share(part, whole):
+    return 100 * part / whole if whole else None
+
+
+def lowest(values):
+    values = list(values)
+    return None if None in values or not values else min(values)
+
+
+class Facts:
+    """What the conditions ask of a run."""
+
+    def __init__(self, run, report):
+        self.run, self.report = run, report
+        self.rules = {row["name"]: row for row in run.table("rule")}
+        self.claim = next(iter(run.table("claim")), None)
+        self.rows = {test["ordinal"]: test for test in run.tests}
+        self.loads = [t for t in report["tests"] if t["kind"] in ("performance", "stress") and t["throughput"]]
+        targets = {t["ordinal"]: self.rows[t["ordinal"]]["target_iops"] for t in self.loads}
+        self.targets = {ordinal: target for ordinal, target in targets.items() if target}
+        self.caches = {(i["host"], i["name"]): i["cache_max_bytes"] for i in run.instances}
+        measured = [self.hosts_of(t["ordinal"]) for t in self.loads]
+        self.present = set.intersection(*measured) if measured else set().union(
+            *(self.hosts_of(test["ordinal"]) for test in run.tests))
+
+    def hosts_of(self, ordinal):
+        return {s["host"] for s in self.run.sources if s["test"] == ordinal and s["measure"] not in COUNTERS}
+
+    def window_s(self, kind, least):
+        length = lowest(t["window"]["duration_s"] for t in self.loads if t["kind"] == kind)
+        is_rounded = length is not None and least is not None and length < least and least - length < 0.5
+        return round(length) if is_rounded else length
+
+    def worst_failure(self):
+        servers = len(self.present)
+        figure = lowest(100 * target / servers / self.claim["iops_per_server"] for target in self.targets.values()) \
+            if self.claim and self.claim["iops_per_server"] and servers else None
+        return 100.0 if figure is not None and abs(figure - 100) < 0.01 else figure
+
+    def cache_ratio(self):
+        ordinals = {t["ordinal"] for t in self.loads}
+        ratios = []
+        for place, cache in self.caches.items():
+            own = [s for s in self.run.table("database_size")
+                   if (s["host"], s["instance"]) == place and s["test"] in ordinals]
+            first = [s["bytes_before"] for s in own if s["test"] == min(o["test"] for o in own)]
+            ratios.append(sum(first) / cache if first else None)
+        return lowest(ratios)
+
+    def cache_filled(self):
+        shares = []
+        for test in self.loads:
+            opened = self.rows[test["ordinal"]]["window_start_ms"]
+            for place, cache in self.caches.items():
+                wanted = (test["ordinal"], *place, None, "cache_bytes")
+                points = [p for s in self.run.sources for p in s["points"]
+                          if (s["test"], s["host"], s["instance"], s["database"], s["measure"]) == wanted]
+                nearest = min(points, key=lambda p: abs(p.t_ms + p.interval_ms - opened), default=None)
+                shares.append(100 * nearest.value / cache if nearest else None)
+        return lowest(shares)
+
+    def furthest(self, name, least):
+        """Of the load tests the figure that lies furthest outside of the range."""
+        values = []
+        for test in self.loads:
+            if name in SHAPE:
+                values.append(next((r["measured"] for r in test["load_shape"] if r["name"] == SHAPE[name]), None))
+            else:
+                value = test["steadiness"] and test["steadiness"][STEADY[name]]
+                values.append(None if value is None else 100 * value)
+        rule = self.rules.get(name) or {"least": least, "most": None}
+        low, high = rule["least"], rule["most"]
+        if None in values or not values:
+            return None
+        return max(values, key=lambda v: max(-math.inf if low is None else low - v, -math.inf if high is None else v - high))
+
+    def tests_done(self):
+        wanted = json.loads(self.claim["tests"]) if self.claim else PROGRAMME
+        done = {t["kind"] for t in self.run.tests if t["ended_ms"] is not None}
+        return sum(1 for kind in wanted if kind in done or kind == "backup" and "backup_to_disk" in done)
+
+    def verified(self):
+        last = max((t["ordinal"] for t in self.loads), default=0)
+        done = {t["ordinal"] for t in self.run.tests if t["kind"] == "database_checksum" and t["ended_ms"] is not None}
+        seen = {(c["host"], c["instance"], c["database"]) for c in self.run.table("checksum")
+                if c["test"] > last and c["test"] in done}
+        databases = {(d["host"], d["instance"], d["name"]) for d in self.run.databases}
+        return share(len(seen & databases), len(databases))
+
+    def coverage(self):
+        shares = []
+        for row in self.run.table("checksum"):
+            if row["database"] is not None:
+                there = row.get("bytes_expected")
+                shares.append(100 * min(1, row["bytes"] / there) if there else None)
+        return lowest(shares)
+
+    def logs_verified(self):
+        seen = {(c["host"], c["instance"]) for c in self.run.table("checksum") if c["database"] is None and c["files"] > 0}
+        return share(len(seen & set(self.caches)), len(self.caches))
+
+    def hosts(self):
+        names = [row["name"] for row in self.run.table("host")]
+        wanted = json.loads(self.claim["hosts"]) if self.claim else names
+        return share(sum(1 for host in wanted if host in self.present), len(wanted))
+
+    def unbuffered(self):
+        good = {c["host"] for c in self.report["checks"] if c["name"] == "Unbuffered I/O" and c["outcome"] == "good"}
+        names = [row["name"] for row in self.run.table("host")]
+        return share(sum(1 for host in names if host in good), len(names))
+
+    def on_storage(self):
+        known = {(e["host"], e["area"]) for e in self.run.table("environment")
+                 if e["name"] == "File system" and e["severity"] != "error"}
+        return share(sum(1 for v in self.run.volumes if (v["host"], f"Volume {v['name']}") in known), len(self.run.volumes))
+
+    def excused(self):
+        info = self.run.rows("SELECT * FROM verdict WHERE outcome = 'info'")
+        return sum(1 for v in info if v["measured"] is not None and v["threshold"] is not None
+                   and not HOLDS[v["comparison"]](v["measured"], v["threshold"]))
+
+    def errors(self):
+        noted = [e for e in self.run.table("environment") if e["severity"] == "error"
+                 and not (e["area"].startswith("Volume ") and e["name"] == "File system")]
+        return len(noted) + len(self.run.rows("SELECT * FROM event WHERE severity = 'error'"))
+
+    def figure(self, name, least):
+        iops = {t["ordinal"]: t["throughput"]["transactional_iops"] for t in self.loads}
+        figures = {
+            "rules_percent": lambda: 100.0 if self.claim and self.rules else 0.0,
+            "load_tests": lambda: len(self.loads),
+            "target_set_percent": lambda: share(len(self.targets), len(self.loads)),
+            "target_met_percent": lambda: lowest(100 * iops[ordinal] / target for ordinal, target in self.targets.items()),
+            "worst_failure_percent": self.worst_failure,
+            "performance_window_s": lambda: self.window_s("performance", least),
+            "stress_window_s": lambda: self.window_s("stress", least),
+            "cache_ratio": self.cache_ratio,
+            "cache_filled_percent": self.cache_filled,
+            "tests": self.tests_done,
+            "verified_percent": self.verified,
+            "coverage_percent": self.coverage,
+            "logs_verified_percent": self.logs_verified,
+            "hosts_percent": self.hosts,
+            "unbuffered_percent": self.unbuffered,
+            "on_storage_percent": self.on_storage,
+            "excused_limits": self.excused,
+            "errors": self.errors,
+        }
+        return self.furthest(name, least) if name in SHAPE or name in STEADY else figures[name]()
+
+
+def check(run, report):
+    facts = Facts(run, report)
+    for condition in report["verdict"]["conditions"]:
+        name, rule = condition["name"], facts.rules.get(condition["name"])
+        if rule:
+            fields = ["unit", "least", "most", "published_least", "published_most"]
+            same_fields(f"conditions: {name}", {key: rule[key] for key in fields}, condition)
+        least, most = condition["least"], condition["most"]
+        wanted, value = facts.figure(name, least), condition["measured"]
+        same(f"conditions: {name}", *(None if one is None else round(one, 6) for one in (wanted, value)))
+        met = (value is not None and (least is not None or most is not None) and (least is None or value >= least)
+               and (most is None or value <= most))
+        same(f"conditions: {name} met", met, condition["met"])
+
+
+def grade(complete, failed, report):
+    """The grade of a run whose rules have been judged, and the outcome by its name of before."""
+    qualifies = all(condition["met"] for condition in report["verdict"]["conditions"])
+    name = "failed" if failed else "incomplete" if not complete else "qualified" if qualifies else "held"
+    return name, {"failed": "fail", "incomplete": "incomplete"}.get(name, "pass")
