@@ -286,9 +286,10 @@ fn a_flipped_bit_in_a_closed_log_fails_the_log_checksum_though_it_can_be_correct
     assert_eq!(failed_rules(&simulation, TestKind::LogChecksum).0, [""; 0]);
     let world = simulation.host("a");
     let logs = simulation.run_until(async { world.list(&first_log_dir()).await.expect("readable") });
-    let closed = logs.iter().map(|entry| &entry.name).filter(|name| {
-        name.ends_with(".log") && name.len() == "E0000000001.log".len()
-    });
+    let closed = logs
+        .iter()
+        .map(|entry| &entry.name)
+        .filter(|name| name.ends_with(".log") && name.len() == "E0000000001.log".len());
     let newest = closed.max().expect("there is a closed log");
     assert!(simulation.rot("a", &format!("{}/{newest}", first_log_dir()), 6000, 3));
     assert_eq!(failed_rules(&simulation, TestKind::LogChecksum).0, ["corrected_logs"]);
