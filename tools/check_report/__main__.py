@@ -25,6 +25,7 @@ import page
 import pictures
 import planted
 import records
+import seals
 from compare import compared, differences, found, same, same_fields
 from figures import Window
 from rundb import COUNTERS, Run
@@ -156,11 +157,14 @@ def main():
             return file.read()
 
     checker = Checker(Run(os.path.join(folders[0], "run.db")))
-    report, html, xml = json.loads(read("report.json")), read("report.html"), read("junit.xml")
+    text, html, xml = (read(name) for name in ["report.json", "report.html", "junit.xml"])
+    report = json.loads(text)
 
     def check(report, html, xml):
         checker.check(report)
-        page.check(report, html, same)
+        read_page = page.Page(html)
+        page.check(report, read_page, same)
+        seals.page(report, text, read_page)
         junit.check(report, xml)
 
     if options:

@@ -18,6 +18,16 @@ STEADY = {
     "latency_change_percent": "latency_change_max",
     "write_start_percent": "write_start",
 }
+# The table of docs/verdict.md, in its order.
+NAMES = [
+    "rules_percent", "load_tests", "target_set_percent", "target_met_percent", "worst_failure_percent",
+    "performance_window_s", "stress_window_s", "cache_ratio", "cache_filled_percent", "reads_per_batch",
+    "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch", "throughput_change_percent",
+    "write_change_percent", "write_start_percent", "latency_change_percent", "tests", "verified_percent",
+    "coverage_percent", "logs_verified_percent", "hosts_percent", "unbuffered_percent", "on_storage_percent",
+    "excused_limits", "errors",
+]
+OF_LOADS = NAMES[NAMES.index("target_set_percent"):NAMES.index("tests")]
 PROGRAMME = ["performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"]
 HOLDS = {"at_most": lambda m, l: m <= l, "below": lambda m, l: m < l, "at_least": lambda m, l: m >= l}
 
@@ -50,6 +60,22 @@ class Facts:
     def hosts_of(self, ordinal):
         return {s["host"] for s in self.run.sources if s["test"] == ordinal and s["measure"] not in COUNTERS}
 
+    def applies(self, name):
+        """Whether there is anything in the run that the condition is about."""
+        about = {
+            "target_met_percent": self.targets,
+            "worst_failure_percent": self.targets and self.claim and self.claim["iops_per_server"],
+            "performance_window_s": any(t["kind"] == "performance" for t in self.loads),
+            "stress_window_s": any(t["kind"] == "stress" for t in self.loads),
+            "coverage_percent": any(row["database"] is not None for row in self.run.table("checksum")),
+            "unbuffered_percent": self.run.run["world"] == "real",
+            "on_storage_percent": self.run.run["world"] == "real",
+        }
+        return bool(about.get(name, True) and (self.loads or name not in OF_LOADS))
+
+    def rules_recorded(self):
+        return share(sum(1 for name in NAMES if name in self.rules) if self.claim else 0, len(NAMES))
+
     def window_s(self, kind, least):
         length = lowest(t["window"]["duration_s"] for t in self.loads if t["kind"] == kind)
         is_rounded = length is not None and least is not None and length < least and least - length < 0.5
@@ -68,7 +94,7 @@ class Facts:
             own = [s for s in self.run.table("database_size")
                    if (s["host"], s["instance"]) == place and s["test"] in ordinals]
             first = [s["bytes_before"] for s in own if s["test"] == min(o["test"] for o in own)]
-            ratios.append(sum(first) / cache if first else None)
+            ratios.append(sum(first) / cache if first and cache else None)
         return lowest(ratios)
 
     def cache_filled(self):
@@ -80,10 +106,10 @@ class Facts:
                 points = [p for s in self.run.sources for p in s["points"]
                           if (s["test"], s["host"], s["instance"], s["database"], s["measure"]) == wanted]
                 nearest = min(points, key=lambda p: abs(p.t_ms + p.interval_ms - opened), default=None)
-                shares.append(100 * nearest.value / cache if nearest else None)
+                shares.append(100 * nearest.value / max(cache, 1) if nearest else None)
         return lowest(shares)
 
-    def furthest(self, name, least):
+    def furthest(self, name, low, high):
         """Of the load tests the figure that lies furthest outside of the range."""
         values = []
         for test in self.loads:
@@ -92,8 +118,6 @@ class Facts:
             else:
                 value = test["steadiness"] and test["steadiness"][STEADY[name]]
                 values.append(None if value is None else 100 * value)
-        rule = self.rules.get(name) or {"least": least, "most": None}
-        low, high = rule["least"], rule["most"]
         if None in values or not values:
             return None
         return max(values, key=lambda v: max(-math.inf if low is None else low - v, -math.inf if high is None else v - high))
@@ -148,10 +172,10 @@ class Facts:
                  and not (e["area"].startswith("Volume ") and e["name"] == "File system")]
         return len(noted) + len(self.run.rows("SELECT * FROM event WHERE severity = 'error'"))
 
-    def figure(self, name, least):
+    def figure(self, name, least, most):
         iops = {t["ordinal"]: t["throughput"]["transactional_iops"] for t in self.loads}
         figures = {
-            "rules_percent": lambda: 100.0 if self.claim and self.rules else 0.0,
+            "rules_percent": self.rules_recorded,
             "load_tests": lambda: len(self.loads),
             "target_set_percent": lambda: share(len(self.targets), len(self.loads)),
             "target_met_percent": lambda: lowest(100 * iops[ordinal] / target for ordinal, target in self.targets.items()),
@@ -170,22 +194,35 @@ class Facts:
             "excused_limits": self.excused,
             "errors": self.errors,
         }
-        return self.furthest(name, least) if name in SHAPE or name in STEADY else figures[name]()
+        if name in SHAPE or name in STEADY:
+            return self.furthest(name, least, most)
+        return figures[name]() if name in figures else None
 
 
 def check(run, report):
     facts = Facts(run, report)
+    told = [condition["name"] for condition in report["verdict"]["conditions"]]
+    same("conditions: which", [name for name in NAMES if facts.applies(name)], told)
     for condition in report["verdict"]["conditions"]:
         name, rule = condition["name"], facts.rules.get(condition["name"])
         if rule:
             fields = ["unit", "least", "most", "published_least", "published_most"]
             same_fields(f"conditions: {name}", {key: rule[key] for key in fields}, condition)
         least, most = condition["least"], condition["most"]
-        wanted, value = facts.figure(name, least), condition["measured"]
-        same(f"conditions: {name}", *(None if one is None else round(one, 6) for one in (wanted, value)))
+        value = condition["measured"]
+        same(f"conditions: {name}", facts.figure(name, least, most), value)
         met = (value is not None and (least is not None or most is not None) and (least is None or value >= least)
                and (most is None or value <= most))
-        same(f"conditions: {name} met", met, condition["met"])
+        same_fields(f"conditions: {name}", {"met": met, "weaker": weaker(condition)}, condition)
+
+
+def weaker(condition):
+    """Whether the range lets a figure pass that the published one does not; where none is published, any range does."""
+    least, most = condition["least"], condition["most"]
+    low, high = condition["published_least"], condition["published_most"]
+    if low is None and high is None:
+        return least is not None or most is not None
+    return low is not None and (least is None or least < low) or high is not None and (most is None or most > high)
 
 
 def grade(complete, failed, report):

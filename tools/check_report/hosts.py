@@ -101,6 +101,7 @@ def volumes(window, report, name):
     for key in wanted.keys() & told.keys():
         on = [origin for origin, path in files.items() if (origin[0], volume_of(origin[0], path)) == key]
         databases = sum(1 for origin in on if origin[2] is not None)
-        same_fields(f"volumes: {name} {key}", {"databases": databases, "logs": len(on) - databases}, told[key])
+        path = next(v["path"] for v in run.volumes if (v["host"], v["name"]) == key)
+        same_fields(f"volumes: {name} {key}", {"path": path, "databases": databases, "logs": len(on) - databases}, told[key])
         for column, figures in wanted[key].items():
             same_fields(f"volumes: {name} {key} {column}", figures, told[key][column])

@@ -28,6 +28,7 @@ def check(window, report, name):
     load = report["throughput"]
     if load is None:
         same(f"shape: {name} rows", 0, len(report["load_shape"]))
+        same(f"steadiness: {name}", None, report["steadiness"])
         return
     throughput(window, load, name)
     shape(window, report, name)
@@ -121,7 +122,7 @@ def steadiness(window, report, name):
         "write_start": ratio(writes.first / window.sample_seconds(0), writes.mean_rate()),
     }
     limits = {"iops_change_max": 0.05, "writes_change_max": 0.1, "latency_change_max": 0.1}
-    steady = all(change[key] is not None and change[key] <= limit for key, limit in limits.items())
+    steady = all(change[key] is not None and 100 * change[key] <= 100 * limit for key, limit in limits.items())
     steady = steady and change["write_start"] is not None and change["write_start"] >= 0.5
     first, last = both.rates()[0], both.rates()[3]
     same_fields(f"steadiness: {name}", {**change, "steady": steady, "iops_change": last / first - 1 if first else None}, told)

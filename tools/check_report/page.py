@@ -26,7 +26,7 @@ class Page(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.tables, self.text = {}, []
+        self.tables, self.text, self.metas = {}, [], {}
         self.section, self.heading, self.row, self.cell, self.head = "", "", None, None, False
         self.title = None
         self.feed(text)
@@ -34,6 +34,8 @@ class Page(html.parser.HTMLParser):
     def handle_starttag(self, tag, attributes):
         if tag == "section":
             self.section, self.heading = dict(attributes).get("id", ""), ""
+        elif tag == "meta":
+            self.metas[dict(attributes).get("name")] = dict(attributes).get("content")
         elif tag in ("h2", "h3", "summary"):
             self.title = ""
         elif tag == "thead":
@@ -356,9 +358,9 @@ class Check:
              *([e["host"]] if self.many else []), e["text"]] for e in self.report["events"] if e["test"] == test["ordinal"]])
 
 
-def check(report, text, same):
+def check(report, read, same):
     """Calls `same(what, wanted, found)` for every row of every table that holds figures."""
-    page = Check(report, Page(text), same)
+    page = Check(report, read, same)
     page.head()
     for test in report["tests"]:
         page.test(test)

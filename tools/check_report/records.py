@@ -1,6 +1,11 @@
 """What the report takes from rows as they are: the run, its set-up, events, verdicts, statistics of tests."""
 
+import datetime
+import json
+
+import checks
 import conditions
+import seals
 from compare import same, same_fields
 from figures import MIB
 from rundb import COUNTERS
@@ -23,6 +28,11 @@ def run_head(run, report):
     moments += [p.t_ms + p.interval_ms for s in run.sources if s["measure"] not in COUNTERS for p in s["points"][-1:]]
     same_fields("run: head", {"duration_s": max(t for t in moments if t is not None) / 1e3, **picked(
         row, "id", "solution", "solution_text", "tool_version", "world", "world_detail", "seed", "ending")}, report["run"])
+    started = datetime.datetime.fromtimestamp(row["started_unix_ms"] // 1000, datetime.timezone.utc)
+    same("run: started", started.strftime("%Y-%m-%dT%H:%M:%SZ"), report["run"]["started"])
+    same("hosts: rows", [picked(host, "name", "description") for host in run.table("host")], report["hosts"])
+    seals.check(run, report)
+    checks.check(run, report)
     same_fields("run: form", {"format": "proofload-report", "version": 1}, report)
     same("events: rows", len(events), len(report["events"]))
     for ours, theirs in zip(events, report["events"]):
@@ -67,6 +77,10 @@ def verdicts(run, report):
                 same(f"verdicts: {ours['rule']}", "pass" if holds[ours["comparison"]] else "fail", theirs["outcome"])
             if outcome in counts:
                 counts[outcome] += 1
+        if ordinal is not None:
+            outcomes = [row["outcome"] for row in stored]
+            worst = next((outcome for outcome in ["fail", "unproved", "pass", "info"] if outcome in outcomes), None)
+            same(f"verdicts: test {ordinal}", worst, next(t for t in report["tests"] if t["ordinal"] == ordinal)["outcome"])
     same_fields("verdicts: all", {"failed": counts["fail"], "passed": counts["pass"]}, report["verdict"])
     ended = run.run["ending"] == "completed" and all(test["ended_ms"] is not None for test in run.tests)
     unproved = run.rows("SELECT count(*) AS n FROM verdict WHERE outcome = 'unproved'")[0]["n"]
@@ -95,6 +109,7 @@ def planned(window, report, name):
         ("Batches", test["target_batches_per_s"], load and load["batches_per_s"]),
     ]
     rows = [row for row in rows if row[1] is not None]
+    same(f"parameters: {name}", json.loads(test["parameters"]), report["parameters"])
     same(f"planned: {name} rows", [row[0] for row in rows], [row["name"] for row in report["planned"]])
     for (what, wish, got), row in zip(rows, report["planned"]):
         same_fields(f"planned: {name} {what}", {"planned": wish, "achieved": got}, row)
