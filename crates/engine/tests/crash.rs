@@ -17,8 +17,8 @@ use common::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
 use common::seed::{Totals, create_small, new_simulation, run_seed, run_seeds, shape_of};
 use common::snapshot::Snapshot;
 use common::{check_structure, create, shared, tree_number};
-use engine::{BranchCounts, Error, Instance, InstanceConfig, RecoveryBranch};
-use world::sim::{CrashPoint, FaultKind, Faults, OpKind, Outcome, Simulation};
+use engine::{BranchCounts, Durability, Error, Instance, InstanceConfig, RecoveryBranch};
+use world::sim::{CrashPoint, Death, FaultKind, Faults, OpKind, Outcome, PowerCut, Simulation};
 
 const HONEST_FAULTS: [FaultKind; 15] = [
     FaultKind::ReadError,
@@ -153,6 +153,68 @@ fn fail_everywhere(files: &Snapshot, config: &InstanceConfig) -> (u64, BranchCou
         sim.run_until(check_structure(&instance, DATABASES, TREES)).unwrap();
     }
     (delivered, branches)
+}
+
+/// Durable transactions until the log has rolled twice.
+async fn roll_twice(instance: Instance) {
+    for n in 0..u32::MAX {
+        if instance.log_rolls() == 2 {
+            break;
+        }
+        let mut transaction = instance.begin();
+        let data = [n as u8; 1500];
+        let key = (n % 40).to_be_bytes();
+        let done = match transaction.insert(1, tree_number(0), &key, &data).await {
+            Err(Error::Duplicate) => transaction.replace(1, tree_number(0), &key, &data).await,
+            done => done,
+        };
+        done.unwrap();
+        transaction.commit(Durability::Durable).await.unwrap();
+    }
+}
+
+/// The process ends at each operation, between a write and its sync, too. What the next one finds it has to make durable before it
+/// builds on it: a power cut then loses everything that nobody has synced.
+#[test]
+fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_ended() {
+    let lose_all = || Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };
+    let begun = || {
+        let (sim, world) = new_simulation(1);
+        let config = sim.run_until(create(&world, DATABASES.into(), TREES));
+        let (instance, _) = sim.run_until(Instance::open(&world, &config)).unwrap();
+        sim.set_faults(lose_all());
+        (sim, config, instance)
+    };
+    let (sim, _, instance) = begun();
+    sim.run_until(roll_twice(instance));
+    let operations = sim.operations().total();
+    for nth in 1..=operations {
+        let (sim, config, instance) = begun();
+        let crash_at_nth = Some((nth, CrashPoint::Before));
+        sim.set_faults(Faults { crash_at_nth, crash_ends: Death::Process, ..lose_all() });
+        assert!(matches!(sim.run_until_crash_or(roll_twice(instance)), Outcome::Crashed { .. }), "at {nth}");
+        let mut found = Vec::new();
+        for key in [b"after the process", b"after the power  "] {
+            let world = sim.restart("h");
+            sim.set_faults(lose_all());
+            let rows = sim.run_until(async {
+                let (instance, _) = Instance::open(&world, &config).await?;
+                let rows = all_rows(&instance).await?;
+                check_structure(&instance, DATABASES, TREES).await?;
+                let mut transaction = instance.begin();
+                transaction.insert(1, tree_number(1), key, b"durable").await?;
+                transaction.commit(Durability::Durable).await?;
+                Ok::<_, Error>(rows)
+            });
+            found.push(rows.unwrap_or_else(|error| panic!("the process ended at {nth}: {error}")));
+        }
+        let mut expected = found[0].clone();
+        expected.insert((1, 1, b"after the process".to_vec()), b"durable".to_vec());
+        assert!(
+            found[1] == expected,
+            "the process ended at {nth} of {operations}: rows that were found are gone"
+        );
+    }
 }
 
 #[test]
