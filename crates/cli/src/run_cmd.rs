@@ -241,7 +241,7 @@ pub fn unix_ms() -> u64 {
 }
 
 /// `20261121-094500` in UTC (civil-from-days after Howard Hinnant's calendar algorithms).
-fn utc_stamp(unix_s: u64) -> String {
+pub fn utc_stamp(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     let z = days + 719_468;
     let (era, day_of_era) = (z / 146_097, z % 146_097);

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use campaign::{CampaignError, CampaignOutcome};
 use evidence::report::Overall;
-use results::{Comparison, Grade, Outcome, Verdict};
+use results::{Comparison, Grade, Origin, Outcome, Verdict};
 
 use crate::watch::short_duration;
 
 /// Missing conditions that the console names; the report has all of them.
 const MISSING_SHOWN: usize = 6;
 const COLUMNS: usize = 100;
+/// Columns of a row for its host and database.
+const PLACE_COLUMNS: usize = 16;
 
 /// The verdict table of a run on this host or in virtual time, whose tests have these titles.
 pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, elapsed: Duration) -> String {
@@ -22,8 +24,8 @@ pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, ela
     of_verdicts(&outcome.verdicts, titles, judged, why, elapsed)
 }
 
-/// Under each test one row per rule (the worst of all databases), then what the run proves. `unfinished` says why its
-/// programme was not carried out.
+/// Under each test one row per rule (the worst of all databases), then what the run proves. With several hosts each row says
+/// of which host and database it is. `unfinished` says why the programme was not carried out.
 pub fn of_verdicts(
     verdicts: &[Verdict],
     titles: &[String],
@@ -32,6 +34,7 @@ pub fn of_verdicts(
     elapsed: Duration,
 ) -> String {
     let mut text = format!("\n{:<38} {:>14} {:>16}  {}\n", "Test and rule", "Measured", "Limit", "Verdict");
+    let has_hosts = verdicts.iter().any(|verdict| verdict.origin.host != verdicts[0].origin.host);
     let _ = writeln!(text, "{}", "-".repeat(78));
     let mut under = None;
     for verdict in worst_by_rule(verdicts) {
@@ -43,8 +46,13 @@ pub fn of_verdicts(
         let limit = verdict.limit.map_or("-".into(), |limit| {
             format!("{} {}", sign(verdict.comparison), with_unit(limit, &verdict.unit))
         });
-        let _ =
-            writeln!(text, "  {:<36} {measured:>14} {limit:>16}  {}", verdict.rule, word(verdict.outcome));
+        let place = if has_hosts { place(verdict) } else { String::new() };
+        let row = format!(
+            "  {:<36} {measured:>14} {limit:>16}  {:<10}  {place}",
+            verdict.rule,
+            word(verdict.outcome)
+        );
+        let _ = writeln!(text, "{}", row.trim_end());
     }
     let _ = writeln!(text, "{}", "-".repeat(78));
     let missing: Vec<_> = judged.conditions.iter().filter(|row| !row.met).collect();
@@ -76,6 +84,17 @@ pub fn of_verdicts(
     let limits = verdicts.len() - told;
     let _ = writeln!(text, "{said}  ({limits} limits judged{informs}, {})", short_duration(elapsed));
     text
+}
+
+/// Where a verdict is from, as far as the line has room for it.
+fn place(verdict: &Verdict) -> String {
+    let Origin { host, instance, database } = &verdict.origin;
+    let part = database.as_ref().or(instance.as_ref());
+    let place = part.map_or(host.clone(), |part| format!("{host} {part}"));
+    if place.chars().count() <= PLACE_COLUMNS {
+        return place;
+    }
+    place.chars().take(PLACE_COLUMNS - 1).chain(['…']).collect()
 }
 
 /// Writes words in lines of at most [`COLUMNS`], the first behind `head`, the others as far in.

@@ -113,11 +113,12 @@ fn a_controller_dies_with_its_bus_and_a_new_one_brings_the_run_home() {
     site.assert_passed(again.wait(Duration::from_secs(90)));
     site.assert_everyone_took_part(3);
     assert!(!site.events().contains("the bus was started again"), "the old bus went with its controller");
-    assert!(
-        site.events().contains("every host is ready"),
-        "the first controller's story, too: {}",
-        site.events()
-    );
+    let events = site.events();
+    assert!(events.contains("every host is ready"), "the first controller's story, too: {events}");
+    let died = "controller 2 takes up the run; controller 1 died, its last sign of life is of 20";
+    for what in [died, "Evidence collected before: no host; still to come: h1, h2, h3, h4"] {
+        assert!(events.contains(what), "{what}\n{events}");
+    }
 }
 
 #[test]
@@ -141,6 +142,32 @@ fn an_agent_that_dies_is_missed_by_name_and_what_it_had_is_kept() {
     let events = site.events();
     assert!(events.contains("lost: nothing heard of it") && events.contains("its agent died"), "{events}");
     assert!(site.run_folder().join("hosts/h4/run.db").is_file(), "what it had kept has come");
+}
+
+#[test]
+fn a_host_that_cannot_write_its_state_is_named_with_the_reason_and_its_run_is_incomplete() {
+    if !can_run() {
+        return;
+    }
+    let site = four(&[INIT, LOAD, CHECK].concat());
+    let disk = site.small_disk_for_state(4);
+    let _agents = site.agents();
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    disk.fill();
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    let expected = [("h1", "pass"), ("h2", "pass"), ("h3", "pass"), ("h4", "unproved")];
+    let took_part: Vec<_> = site.took_part().into_iter().map(|(host, _, outcome)| (host, outcome)).collect();
+    assert_eq!(took_part, expected.map(|(host, outcome)| (host.to_owned(), outcome.to_owned())));
+    let (console, events) = (site.text("controller.log"), site.events());
+    for said in [&console, &events] {
+        let of_host = said.lines().filter(|line| line.contains("h4") || line.contains("controller: "));
+        let reasons = of_host.filter(|line| line.contains("cannot write its state"));
+        assert!(reasons.into_iter().any(|line| line.contains("No space left on device")), "{said}");
+    }
+    let verdict = console.lines().find(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
+    assert!(verdict.contains("h4") && verdict.contains("cannot write its state"), "{console}");
+    assert!(!console.contains("h4: lost"), "its agent lives on and sends what it has: {console}");
 }
 
 #[test]

@@ -97,6 +97,7 @@ warmup_limit_s = 3
 struct Performed {
     report: Value,
     events: String,
+    console: String,
     journals: Vec<(usize, Vec<Entry>)>,
 }
 
@@ -117,7 +118,8 @@ fn perform(solution: &str) -> Performed {
                 .collect(),
         )
     };
-    Performed { report: site.report(), events: site.events(), journals: (1..=4).map(journal).collect() }
+    let (report, events, console) = (site.report(), site.events(), site.text("controller.log"));
+    Performed { report, events, console, journals: (1..=4).map(journal).collect() }
 }
 
 impl Performed {
@@ -144,6 +146,11 @@ impl Performed {
 
     /// What all drills have to show.
     fn assert_sound(&self, databases: usize, copies: usize) {
+        assert!(!self.console.contains("a verdict failed"), "none did: {}", self.console);
+        let rows = self.console.lines().filter(|line| line.contains(" drill_outage "));
+        let names =
+            |row: &&str| row.split_whitespace().rev().nth(1).is_some_and(|host| host.starts_with('h'));
+        assert_eq!(rows.filter(names).count(), 1, "the row names host and database: {}", self.console);
         let reigns = self.reigns();
         assert!(reigns.values().all(|hosts| hosts.len() == 1), "two hosts in one epoch: {reigns:?}");
         for rule in ["drill_two_active", "drill_copies_equal", "drill_copies_compared", "drill_errors"] {
@@ -241,6 +248,7 @@ back_after_s = 12
     let lost = performed.measured("drill_lost_logs");
     // The dial, and the two generations that the arbiter need not have heard of.
     assert!(lost.len() == 4 && lost.iter().all(|logs| *logs <= 8.0), "{lost:?}");
+    assert_eq!(performed.measured("drill_lost_changes").len(), 4, "{}", performed.console);
     for what in ["host h1 is killed", "volume V of host h2 fails", "host h3 is cut off", "is seeded"] {
         assert!(performed.events.contains(what), "{what}\n{}", performed.events);
     }

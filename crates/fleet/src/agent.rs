@@ -22,7 +22,7 @@ use world::channel::UnboundedSender;
 use crate::arbiter::ArbiterLink;
 use crate::bus::{Bus, BusError, copy_inbox, subject};
 use crate::credentials::Credentials;
-use crate::duty::{Action, Duty, Memory};
+use crate::duty::{Action, Duty, Memory, state_not_written};
 use crate::files::{describe, is_plain_name, read_json, replace_json};
 use crate::gate::{Clock, Gate};
 use crate::message::{
@@ -93,6 +93,8 @@ pub struct Agent {
     _lock: File,
     duty: Duty,
     saved: Option<Memory>,
+    /// Why `duty`'s memory could not be kept when that was last tried.
+    state_error: Option<String>,
     clock: Clock,
     random: SystemRandom,
     work: Arc<dyn HostWork>,
@@ -139,6 +141,7 @@ impl Agent {
             _lock: lock,
             duty,
             saved: None,
+            state_error: None,
             clock,
             random,
             work,
@@ -171,7 +174,7 @@ impl Agent {
         loop {
             tokio::select! {
                 _ = beats.tick() => {}
-                Some(done) = self.done.1.recv() => self.take_in(done)?,
+                Some(done) = self.done.1.recv() => self.take_in(done),
             }
             if end_asked() {
                 if !self.working {
@@ -206,7 +209,7 @@ impl Agent {
                 }
             }
             if let Some(bus) = &bus
-                && let Some(answer) = self.ask(bus).await?
+                && let Some(answer) = self.ask(bus, &mut say).await?
             {
                 // What comes again with every beat is said once.
                 let refusals = self.duty.refusals().to_vec();
@@ -228,8 +231,12 @@ impl Agent {
         }
     }
 
-    async fn ask(&mut self, bus: &Arc<Bus>) -> Result<Option<Vec<Action>>, AgentError> {
-        self.save()?;
+    async fn ask(
+        &mut self,
+        bus: &Arc<Bus>,
+        say: &mut impl FnMut(String),
+    ) -> Result<Option<Vec<Action>>, AgentError> {
+        self.save(Vec::new(), say);
         let nonce = draw(&self.random)?;
         let beat = self.duty.beat(self.clock.now_ns(), nonce, &self.gate.doing());
         let answer = bus.ask(subject(&self.credentials.name, "beat"), format(&beat)).await;
@@ -246,11 +253,24 @@ impl Agent {
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let actions = self.duty.orders(now_ns, calendar, orders);
         self.gate.know(self.duty.calendar(now_ns));
-        self.save()?;
-        Ok(Some(actions))
+        Ok(Some(self.save(actions, say)))
     }
 
-    fn save(&mut self) -> Result<(), AgentError> {
+    /// Keeps what the agent must not forget. Gives what may be carried out of `actions` then.
+    fn save(&mut self, actions: Vec<Action>, say: &mut impl FnMut(String)) -> Vec<Action> {
+        let kept = self.replace_memory().map_err(|error| error.to_string());
+        let error = kept.as_ref().err();
+        if error != self.state_error.as_ref() {
+            say(match error {
+                Some(error) => format!("{}; trying again", state_not_written(error)),
+                None => "its state can be written again".into(),
+            });
+            self.state_error = error.cloned();
+        }
+        self.duty.kept(kept, actions)
+    }
+
+    fn replace_memory(&mut self) -> Result<(), AgentError> {
         let memory = self.duty.memory();
         if let (Some(memory), Some(copies)) = (memory, &mut *self.copies.borrow_mut()) {
             copies.head.epoch = memory.epoch;
@@ -268,7 +288,7 @@ impl Agent {
         Ok(())
     }
 
-    fn take_in(&mut self, done: Done) -> Result<(), AgentError> {
+    fn take_in(&mut self, done: Done) {
         match done {
             Done::Prepared(outcome) => self.duty.prepared(outcome),
             Done::Ended(how, why, files) => {
@@ -278,7 +298,6 @@ impl Agent {
             }
             Done::Sent => self.sending = false,
         }
-        self.save()
     }
 
     fn carry_out(&mut self, action: Action, bus: &Arc<Bus>, say: &mut impl FnMut(String)) {

@@ -1,8 +1,9 @@
 //! The controller of a run: keeps [`Roster`] going over the bus, and collects the evidence.
 //!
 //! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders go out) and
-//! `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`), and `arbiter/` where there are copies. A controller that died is followed by another one
-//! with the same folder: agents obey the newer of the two.
+//! `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`), and `arbiter/` where there are copies. A
+//! controller that died is followed by another one with the same folder: agents obey the newer of the two. While it conducts a run
+//! it keeps the time of its last sign of life in `controller-<epoch>.alive`, and removes that file when it ends in good order.
 //!
 //! Limits: memory does not grow with the length of a run, only with the number of hosts; evidence goes to disk chunk by chunk.
 
@@ -31,6 +32,8 @@ use crate::server::{Server, ServerError};
 pub const ASKED: &str = "someone asked for it";
 /// Time between two looks at what is due.
 const TICK: Duration = Duration::from_millis(500);
+/// Time between two signs of life.
+const ALIVE_EVERY_MS: u64 = 1_000;
 /// After the end of a run agents are told so for this long.
 const FAREWELL: Duration = Duration::from_millis(1500);
 
@@ -79,6 +82,24 @@ pub enum ControllerError {
     Superseded,
 }
 
+/// The controller of a run before this one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Predecessor {
+    /// Its epoch.
+    pub epoch: u64,
+    /// How it ended.
+    pub end: PredecessorEnd,
+}
+
+/// How a controller ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PredecessorEnd {
+    /// In good order.
+    Ended,
+    /// Not in good order; its last sign of life in milliseconds since 1970, if that can be read.
+    Died(Option<u64>),
+}
+
 /// A run and its controller.
 pub struct Controller {
     credentials: Credentials,
@@ -86,6 +107,8 @@ pub struct Controller {
     roster: Roster,
     clock: Clock,
     saved: Option<Memory>,
+    /// When it last gave a sign of life, ms since 1970.
+    alive_ms: u64,
     server: Option<Server>,
     arbiter: Option<ArbiterThread>,
 }
@@ -124,7 +147,8 @@ impl Controller {
         fs::create_dir_all(&hosts).map_err(|source| ControllerError::File { path: hosts, source })?;
         let folder = folder.to_owned();
         let (saved, server, arbiter) = (None, None, None);
-        let mut controller = Controller { credentials, folder, roster, clock, saved, server, arbiter };
+        let mut controller =
+            Controller { credentials, folder, roster, clock, saved, alive_ms: 0, server, arbiter };
         controller.save()?;
         Ok(controller)
     }
@@ -146,6 +170,31 @@ impl Controller {
         self.roster.memory()
     }
 
+    /// The controller that this one follows, if it is not the first one of its run.
+    pub fn predecessor(&self) -> Option<Predecessor> {
+        let epoch = self.memory().epoch.checked_sub(1).filter(|epoch| *epoch > 0)?;
+        let end = match read_json(&self.alive_path(epoch)) {
+            Ok(None) => PredecessorEnd::Ended,
+            Ok(last_ms) => PredecessorEnd::Died(last_ms),
+            Err(_) => PredecessorEnd::Died(None),
+        };
+        Some(Predecessor { epoch, end })
+    }
+
+    fn alive_path(&self, epoch: u64) -> PathBuf {
+        self.folder.join(format!("controller-{epoch}.alive"))
+    }
+
+    /// Gives a sign of life. It need not be durable: whatever takes it away is later than it.
+    fn give_sign(&mut self) {
+        let now_ms = unix_ns() / 1_000_000;
+        if now_ms.abs_diff(self.alive_ms) >= ALIVE_EVERY_MS {
+            self.alive_ms = now_ms;
+            // A run is worth more than this file; one that cannot be written leaves an older time.
+            let _ = fs::write(self.alive_path(self.memory().epoch), now_ms.to_string());
+        }
+    }
+
     /// Where the evidence of a host is.
     pub fn evidence_of(folder: &Path, host: &str) -> PathBuf {
         folder.join("hosts").join(token(host))
@@ -153,6 +202,13 @@ impl Controller {
 
     /// Conducts the run to its end, or until it is interrupted a second time.
     pub async fn conduct(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
+        self.serve(watcher).await?;
+        // If it stays, the next controller takes this one for dead; that costs a sentence.
+        let _ = fs::remove_file(self.alive_path(self.memory().epoch));
+        Ok(())
+    }
+
+    async fn serve(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
         let bus = self.connect().await?;
         let mut questions = bus.questions().await?;
         let mut controllers = bus.hear(CONTROLLERS.to_owned()).await?;
@@ -197,6 +253,7 @@ impl Controller {
                     bus.say(CONTROLLERS, format(&head)).await;
                     self.roster.tick(self.clock.now_ns(), unix_ns(), bus.is_connected());
                     self.save()?;
+                    self.give_sign();
                     if self.keep_server()? {
                         watcher.note(&Note { host: None, text: "the bus was started again".into() });
                     }

@@ -4,7 +4,8 @@
 //! 1. Orders are obeyed only if they answer the last beat (nonce), speak this version of the protocol, and carry an epoch that
 //!    is not below the highest one obeyed for their run. Others change nothing; the next beat says why.
 //! 2. An agent has one run at a time and gives up no running test for another run.
-//! 3. [`Memory`] is durable before an action is carried out: an agent that died in the middle of a run knows so.
+//! 3. [`Memory`] is durable before tests are prepared or started: an agent that died in the middle of a run knows so. An agent
+//!    that cannot keep it says so in each beat, and sends the evidence that it has.
 
 use serde::{Deserialize, Serialize};
 
@@ -104,6 +105,7 @@ pub struct Duty {
     released: Option<(Point, u64)>,
     left: Vec<String>,
     refusals: Vec<String>,
+    state_error: Option<String>,
 }
 
 impl Duty {
@@ -142,6 +144,7 @@ impl Duty {
             released: None,
             left: Vec::new(),
             refusals: Vec::new(),
+            state_error: None,
         }
     }
 
@@ -203,7 +206,25 @@ impl Duty {
             calendar_offset_ns: self.calendar_offset_ns,
             clock_uncertainty_ns: self.clock.unix_ns(now_ns).map(|(_, uncertainty_ns)| uncertainty_ns),
             refusals: std::mem::take(&mut self.refusals),
+            state_error: self.state_error.clone(),
         }
+    }
+
+    /// The agent has tried to keep [`Memory`]. Gives what may be carried out of `actions`: an agent that could not keep it
+    /// neither prepares nor starts tests, because after its death it would not know of them.
+    pub fn kept(&mut self, kept: Result<(), String>, actions: Vec<Action>) -> Vec<Action> {
+        self.state_error = kept.err();
+        let Some(error) = &self.state_error else { return actions };
+        let why = state_not_written(error);
+        let mut allowed = Vec::new();
+        for action in actions {
+            match action {
+                Action::Prepare(_) => self.prepared(Err(why.clone())),
+                Action::Start(_) => self.ended(Ended::Aborted, Some(why.clone()), Vec::new()),
+                other => allowed.push(other),
+            }
+        }
+        allowed
     }
 
     /// Takes in orders that arrived at `now_ns`, when the agent's calendar said `calendar_unix_ns`.
@@ -330,4 +351,9 @@ impl Duty {
             memory.phase = Phase::Ended { how, why, files };
         }
     }
+}
+
+/// That an agent cannot write its state, in words.
+pub(crate) fn state_not_written(error: &str) -> String {
+    format!("it cannot write its state: {error}")
 }

@@ -105,11 +105,11 @@ impl Gate {
         })
     }
 
-    /// Says what the tests are doing.
+    /// Says what the tests are doing. The share that is done never falls.
     pub fn report(&self, doing: Doing) {
         let mut state = self.state();
-        let waiting_at = state.doing.waiting_at;
-        state.doing = Doing { waiting_at, ..doing };
+        let (waiting_at, done) = (state.doing.waiting_at, doing.done.max(state.doing.done));
+        state.doing = Doing { waiting_at, done, ..doing };
     }
 
     pub(crate) fn know(&self, calendar: Option<Calendar>) {
@@ -152,5 +152,15 @@ mod tests {
         gate.release(Point(2), 0, false);
         assert_eq!(gate.wait_at(Point(2)), Some(Duration::ZERO));
         assert_eq!(gate.doing().waiting_at, None);
+    }
+
+    #[test]
+    fn the_share_that_is_done_never_falls() {
+        let gate = Gate::new(Clock::new());
+        let done = |done: f64| {
+            gate.report(Doing { done, ..Doing::default() });
+            gate.doing().done
+        };
+        assert_eq!([0.2, 0.5, 0.1, 0.6].map(done), [0.2, 0.5, 0.5, 0.6]);
     }
 }

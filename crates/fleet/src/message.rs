@@ -58,7 +58,7 @@ pub enum WhenAlone {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// Every test was carried out and every verdict passed.
+    /// Every test was carried out, no verdict of this host failed. What all hosts did together, the controller judges.
     Passed,
     /// Every test was carried out, some verdict failed.
     Failed,
@@ -148,6 +148,9 @@ pub struct Beat {
     pub clock_uncertainty_ns: Option<u64>,
     /// Orders that it did not obey since the last beat, and why.
     pub refusals: Vec<String>,
+    /// Why the agent cannot write its own state, if it cannot.
+    #[serde(default)]
+    pub state_error: Option<String>,
 }
 
 /// All that the controller wants of an agent.
@@ -217,7 +220,8 @@ impl Beat {
             Work::Idle => Work::Idle,
         };
         let (tool_version, refusals) = (tame(&self.tool_version), tame_all(&self.refusals));
-        Beat { work, tool_version, refusals, ..self }
+        let state_error = self.state_error.map(|error| tame(&error));
+        Beat { work, tool_version, refusals, state_error, ..self }
     }
 }
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::duty::state_not_written;
 use crate::message::{Assignment, Beat, Ended, Orders, PROTOCOL, Point, WhenAlone, Work};
 
 /// A host that has not been heard of for this long is lost.
@@ -126,6 +127,8 @@ struct Member {
     /// It works for another run, so nothing of this one can be had from it now.
     elsewhere: bool,
     notes: u32,
+    /// Why its agent cannot write its own state, by its last word.
+    state_error: Option<String>,
     ready: bool,
     lost: bool,
     running: bool,
@@ -135,6 +138,35 @@ struct Member {
 
 fn ms(ns: f64) -> f64 {
     ns / 1e6
+}
+
+/// Why a host's part ended, and what is wrong with its state; said once if it is the same.
+fn both_causes(why: Option<&str>, of_state: Option<&str>) -> Option<String> {
+    match (why, of_state) {
+        (Some(why), Some(of_state)) if !why.contains(of_state) => Some(format!("{why}; {of_state}")),
+        (why, of_state) => why.or(of_state).map(str::to_owned),
+    }
+}
+
+/// What a beat says of the fate of its host. `mine`: it is about the run, whose tests have started if `has_started`.
+fn fate_said(beat: &Beat, mine: bool, has_started: bool) -> Fate {
+    match &beat.work {
+        Work::Refused { why } if mine => Fate::Refused { why: why.clone() },
+        Work::Ended { how, why, files } if mine => {
+            let of_state = beat.state_error.as_deref().map(state_not_written);
+            let why = both_causes(why.as_deref(), of_state.as_deref());
+            Fate::Ended { how: *how, why, evidence_kept: files.is_empty() }
+        }
+        // Its memory of the run is gone. What it had written down by then still lies in its folder.
+        work if has_started && (!mine || matches!(work, Work::Idle)) => {
+            let why = match &beat.run {
+                Some(other) if !mine => format!("the agent has taken up another run, {other}"),
+                _ => "the agent came back without its part of the run".to_owned(),
+            };
+            Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: false }
+        }
+        _ => Fate::Open,
+    }
 }
 
 /// The controller's side of a run.
@@ -290,7 +322,9 @@ impl Roster {
             if silent && !through && !member.lost {
                 member.lost = true;
                 let seconds = LOST_AFTER_NS / 1_000_000_000;
-                notes.push((host.clone(), format!("lost: nothing heard of it for {seconds} s")));
+                let last_word = member.state_error.as_deref().map(state_not_written);
+                let last_word = last_word.map_or(String::new(), |text| format!("; its last word: {text}"));
+                notes.push((host.clone(), format!("lost: nothing heard of it for {seconds} s{last_word}")));
             }
         }
         for (host, text) in notes {
@@ -393,21 +427,12 @@ impl Roster {
             _ => None,
         };
         notes.extend(beat.refusals.iter().map(|refusal| format!("did not obey: {refusal}")));
-        let fate = match &beat.work {
-            Work::Refused { why } if mine => Fate::Refused { why: why.clone() },
-            Work::Ended { how, why, files } if mine => {
-                Fate::Ended { how: *how, why: why.clone(), evidence_kept: files.is_empty() }
-            }
-            // Its memory of the run is gone. What it had written down by then still lies in its folder.
-            work if self.memory.go && (!mine || matches!(work, Work::Idle)) => {
-                let why = match &beat.run {
-                    Some(other) if !mine => format!("the agent has taken up another run, {other}"),
-                    _ => "the agent came back without its part of the run".to_owned(),
-                };
-                Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: false }
-            }
-            _ => Fate::Open,
-        };
+        if member.state_error != beat.state_error {
+            member.state_error.clone_from(&beat.state_error);
+            let now = beat.state_error.as_deref().map(state_not_written);
+            notes.push(now.unwrap_or_else(|| "its state can be written again".to_owned()));
+        }
+        let fate = fate_said(&beat, mine, self.memory.go);
         member.collect = self.memory.go && (!mine || matches!(beat.work, Work::Idle));
         let works = matches!(beat.work, Work::Ready { .. } | Work::Running { .. });
         if std::mem::replace(&mut member.elsewhere, !mine && works) != member.elsewhere && member.elsewhere {
@@ -450,8 +475,8 @@ impl Roster {
             Fate::Ended { how, why, .. } => {
                 let why = why.map_or(String::new(), |why| format!(": {why}"));
                 let text = match how {
-                    Ended::Passed => "passed",
-                    Ended::Failed => "a verdict failed",
+                    Ended::Passed => "has carried out its tests",
+                    Ended::Failed => "has carried out its tests, and a verdict failed",
                     Ended::Interrupted => "stopped in good order",
                     Ended::Aborted => "could not go on",
                     Ended::AgentDied => "its agent died",

@@ -265,6 +265,7 @@ fn ready(host: &str, process: u64) -> Beat {
         calendar_offset_ns: None,
         clock_uncertainty_ns: None,
         refusals: Vec::new(),
+        state_error: None,
     }
 }
 
@@ -395,6 +396,37 @@ fn an_agent_does_not_obey_orders_of_an_older_epoch() {
     host.orders(0, orders);
     assert!(!host.running);
     assert!(host.beat(0, 3).refusals[0].contains("epoch 1"), "and the agent says why");
+}
+
+/// The fate of a host whose agent cannot keep its state when this many orders have come, and the notes about it.
+fn fate_with_a_full_disk(orders_before: u64) -> (Fate, Vec<String>) {
+    let (mut roster, mut host) = (Roster::new(plan(1), 0), Host::new(0));
+    for nonce in 0..orders_before {
+        let beat = host.beat(0, nonce);
+        host.orders(0, roster.beat(0, 0, beat));
+        host.step(0);
+    }
+    let beat = host.beat(0, 100);
+    let actions = host.duty.orders(0, 0, roster.beat(0, 0, beat));
+    let allowed = host.duty.kept(Err("agent.json: no space".into()), actions);
+    assert_eq!(allowed, [], "it neither prepares nor starts tests");
+    for nonce in 101..104 {
+        let beat = host.beat(0, nonce);
+        roster.beat(0, 0, beat);
+    }
+    let notes = roster.take_notes().into_iter().map(|note| note.text).collect();
+    (roster.memory().fates["h0"].clone(), notes)
+}
+
+#[test]
+fn an_agent_that_cannot_keep_its_state_starts_nothing_and_its_controller_says_why_once() {
+    let why = "it cannot write its state: agent.json: no space".to_owned();
+    let (before, notes) = fate_with_a_full_disk(0);
+    assert_eq!(before, Fate::Refused { why: why.clone() }, "{notes:?}");
+    let (begun, notes) = fate_with_a_full_disk(1);
+    let expected = Fate::Ended { how: Ended::Aborted, why: Some(why.clone()), evidence_kept: true };
+    assert_eq!(begun, expected, "{notes:?}");
+    assert_eq!(notes.iter().filter(|note| **note == why).count(), 1, "{notes:?}");
 }
 
 #[test]

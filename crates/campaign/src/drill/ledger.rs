@@ -347,8 +347,12 @@ impl Ledger {
                 };
                 let lost = f64::from(summary.lost_generations.1);
                 verdicts.push(rule.judge(test, origin(), Some(lost), bound.into()));
+                let unannounced = summary.lost_unannounced();
                 let what = "acknowledged change is lost by an activation that was to lose none";
-                verdicts.push(none("drill_lost_commits", what, summary.lost_unannounced()));
+                verdicts.push(none("drill_lost_commits", what, unannounced));
+                let what = "acknowledged changes that activations lost within the dial";
+                let within = Some((summary.lost - unannounced) as f64);
+                verdicts.push(stated(test, origin(), "drill_lost_changes", what, within, "changes"));
             }
             verdicts.push(none("drill_two_active", "batch acknowledged by two active copies", summary.late));
             verdicts.push(none("drill_copies_equal", "page on which copies differ", summary.compared.2));
@@ -607,6 +611,28 @@ mod tests {
         assert_eq!(broken(&[]), Vec::<String>::new(), "nobody knows what the arbiter said");
         assert_eq!(broken(&[(3, None)]), ["drill_lost_commits"]);
         assert_eq!(broken(&[(1, loss), (3, None)]), ["drill_lost_commits"], "that was before");
+    }
+
+    #[test]
+    fn changes_that_a_lossy_dial_may_lose_are_counted_apart_from_those_that_it_may_not() {
+        let lossy = TEXT.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+        let fork = copies::Position::of_generation(3);
+        let counted = |loss: Option<copies::Loss>| {
+            let mut ledger = Ledger::new(site_of(&lossy).1);
+            ledger.observe(0, HostId(0), opened(1, 0));
+            ledger.begin_window(0);
+            ledger.observe(1, HostId(0), acknowledged(1, 5));
+            ledger.decided(0, ArbiterEvent::Activated { holder: HostId(1), epoch: Epoch(2), loss });
+            ledger.observe(2, HostId(1), opened(2, 2));
+            let verdicts = ledger.judge(1, 60_000);
+            ["drill_lost_commits", "drill_lost_changes"].map(|rule| {
+                let verdict = verdicts.iter().find(|verdict| verdict.rule == rule);
+                verdict.and_then(|verdict| verdict.measured)
+            })
+        };
+        let loss = copies::Loss { fork, missing_generations: 1, bound_generations: 3 };
+        assert_eq!(counted(Some(loss)), [Some(0.0), Some(3.0)], "versions 3 to 5 are gone, as announced");
+        assert_eq!(counted(None), [Some(3.0), Some(0.0)], "none was to be lost");
     }
 
     #[test]

@@ -13,26 +13,25 @@ use std::time::{Duration, Instant};
 use campaign::drill::{ARBITER_NAME, Entry, JournalHead, Said};
 use copies::{ArbiterEvent, DatabaseId};
 use evidence::{Expected, HostRuns, SigningKey};
-use fleet::controller::{ASKED, Controller, ControllerError, Watcher};
-use fleet::message::{Ended, WhenAlone, Work};
+use fleet::controller::{ASKED, Controller, ControllerError, Predecessor, PredecessorEnd, Watcher};
+use fleet::message::{Ended, WhenAlone};
 use fleet::roster::{Fate, Memory, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
 use results::{Comparison, Ending, Event, Host, Origin, Outcome, Row, Run, Severity, Verdict, WorldKind};
 use solution::{Solution, TestKind, TestSpec};
 
+use super::console::lines;
 use super::drill::{FleetTests, Journal, PlannedDrill, kinds};
 use super::read_credentials;
 use super::story::{self, Story};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
-use crate::run_cmd::{Require, new_run_folder, unix_ms};
+use crate::run_cmd::{Require, new_run_folder, unix_ms, utc_stamp};
 use crate::sign::SignArguments;
 use crate::signals::count_interrupts;
 
 /// Lines about the hosts come at most this often where there is no terminal.
 const PLAIN_EVERY: Duration = Duration::from_secs(10);
-/// Hosts that are shown each on a line of their own.
-const LINES: usize = 24;
 
 /// A run on the hosts of a fleet, as asked for.
 pub struct FleetRun<'a> {
@@ -121,6 +120,9 @@ impl FleetRun<'_> {
         let run = &controller.memory().plan.run;
         let mut desk =
             Desk::new(&folder, planned.as_ref().map(|planned| planned.journal_head(run, ARBITER_NAME)))?;
+        if let Some(before) = controller.predecessor() {
+            desk.note(&Note { host: None, text: takes_up(&before, controller.memory()) });
+        }
         let started = Instant::now();
         let conducted = fleet::run(async {
             if let Some(program) = self.nats_server {
@@ -291,6 +293,29 @@ impl FleetRun<'_> {
     }
 }
 
+/// That a controller takes up the run of another one: how that one ended, and what it had collected.
+fn takes_up(before: &Predecessor, memory: &Memory) -> String {
+    let epoch = before.epoch;
+    let end = match before.end {
+        PredecessorEnd::Ended => format!("controller {epoch} ended in good order"),
+        PredecessorEnd::Died(Some(last_ms)) => {
+            format!("controller {epoch} died, its last sign of life is of {} UTC", utc_stamp(last_ms / 1000))
+        }
+        PredecessorEnd::Died(None) => format!("controller {epoch} died, it is not known when"),
+    };
+    let named = |kept: bool| {
+        let with = memory.fates.iter().filter(|(_, fate)| is_kept(fate) == kept);
+        let hosts: Vec<&str> = with.map(|(host, _)| host.as_str()).collect();
+        if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") }
+    };
+    format!(
+        "controller {} takes up the run; {end}. Evidence collected before: {}; still to come: {}",
+        memory.epoch,
+        named(true),
+        named(false)
+    )
+}
+
 /// Why there is nothing to report.
 fn nothing_ran(memory: &Memory, folder: &Path) -> Failure {
     let fates = memory.fates.iter().filter_map(|(host, fate)| match fate {
@@ -451,54 +476,5 @@ impl Watcher for Desk {
 
     fn interrupts(&self) -> u32 {
         self.interrupts.load(Ordering::SeqCst)
-    }
-}
-
-/// Where everyone is: a line for all, and one for each host as far as there is room.
-fn lines(roster: &Roster) -> Vec<String> {
-    let (mut working, mut waiting, mut done, mut iops) = (0, 0, 0.0, 0.0);
-    let mut lines = Vec::new();
-    for (host, beat) in roster.beats() {
-        let text = match &beat.work {
-            Work::Idle => "prepares".to_owned(),
-            Work::Ready { .. } => "ready".to_owned(),
-            Work::Refused { .. } => "cannot take part".to_owned(),
-            Work::Ended { .. } => {
-                done += 1.0;
-                "through".to_owned()
-            }
-            Work::Running { waiting_at, doing, done: share, iops: own, .. } => {
-                (working, done, iops) = (working + 1, done + share, iops + own);
-                match waiting_at {
-                    Some(_) => {
-                        waiting += 1;
-                        format!("waits for the others; {doing}")
-                    }
-                    None => format!("{doing}{}", rates(&beat.work)),
-                }
-            }
-        };
-        if lines.len() < LINES {
-            lines.push(format!("  {host:<16} {text}"));
-        }
-    }
-    let hosts = roster.memory().plan.hosts.len();
-    let missing = roster.missing();
-    let absent =
-        if missing.is_empty() { String::new() } else { format!(", not heard of: {}", missing.join(", ")) };
-    let percent = done / hosts.max(1) as f64 * 100.0;
-    let all = format!(
-        "{percent:>3.0} %  {working} of {hosts} hosts at work, {waiting} waiting, {iops:.0} IOPS{absent}"
-    );
-    lines.insert(0, all);
-    lines
-}
-
-fn rates(work: &Work) -> String {
-    match work {
-        Work::Running { iops, read_latency_ms, log_write_latency_ms, .. } if *iops > 0.0 => {
-            format!("  {iops:.0} IOPS  read {read_latency_ms:.2} ms  log write {log_write_latency_ms:.2} ms")
-        }
-        _ => String::new(),
     }
 }

@@ -19,7 +19,7 @@ use fleet::copy_port::Members;
 use fleet::duty::Doing;
 use fleet::gate::Gate;
 use fleet::message::{Assignment, Ended, Point};
-use results::{Environment, Event, Recorder, Row, Severity, WorldKind};
+use results::{Environment, Event, Outcome, Recorder, Row, Severity, Verdict, WorldKind};
 use solution::{Deployment, Solution, TestSpec};
 use world::real::{self, RealConfig};
 use world::{LocalFuture, OpenMode, PageBuf, World};
@@ -68,13 +68,18 @@ impl HostWork for Tests {
         match carry_out(assignment, folder, gate, self, arbiter) {
             Err(failure) => (Ended::Aborted, Some(failure.line())),
             Ok(outcome) => match outcome.error.as_ref() {
-                None if outcome.passed() => (Ended::Passed, None),
-                None => (Ended::Failed, None),
+                None => (came_to_the_end(&outcome.verdicts), None),
                 Some(CampaignError::Interrupted) => (Ended::Interrupted, gate.stop_asked()),
                 Some(error) => (Ended::Aborted, Some(error.to_string())),
             },
         }
     }
+}
+
+/// How a host ends that carried out its programme.
+fn came_to_the_end(verdicts: &[Verdict]) -> Ended {
+    let failed = verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail);
+    if failed { Ended::Failed } else { Ended::Passed }
 }
 
 /// What an assignment means on this host.
@@ -230,7 +235,7 @@ fn carry_out(
         passed: passed.clone(),
     };
     let rows = |ended_ms: u64| passed.borrow().rows(&host, gate, ended_ms);
-    let mut watcher = GateWatcher(gate.clone());
+    let mut watcher = GateWatcher { gate: gate.clone(), tests: titles.len() };
     let rules = crate::rules::rows(&solution)?;
     let measured = Measured { deployment, tests, row, rules, folder, preflight, key: None };
     let outcome = measured.carry_out(&mut watcher, None, convoy, finale, rows);
@@ -328,14 +333,19 @@ impl Convoy for GateConvoy {
 }
 
 /// Tells the gate what the tests are doing.
-struct GateWatcher(Gate);
+struct GateWatcher {
+    gate: Gate,
+    /// In the programme, a drill included.
+    tests: usize,
+}
 
 impl Watcher for GateWatcher {
     fn progress(&mut self, progress: &Progress) {
-        let Progress { test, ordinal, tests, phase, done, rates, .. } = progress;
-        self.0.report(Doing {
+        let Progress { test, ordinal, phase, done, rates, .. } = progress;
+        let tests = self.tests;
+        self.gate.report(Doing {
             text: format!("[{ordinal}/{tests}] {test}: {phase}"),
-            done: (f64::from(ordinal - 1) + done) / f64::from(*tests),
+            done: (f64::from(ordinal - 1) + done) / tests as f64,
             iops: rates.iops,
             read_latency_ms: rates.read_latency_ms,
             log_write_latency_ms: rates.log_write_latency_ms,
@@ -348,7 +358,7 @@ impl Watcher for GateWatcher {
     }
 
     fn interrupted(&self) -> bool {
-        self.0.stop_asked().is_some()
+        self.gate.stop_asked().is_some()
     }
 }
 

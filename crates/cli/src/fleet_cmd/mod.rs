@@ -4,6 +4,7 @@
 //! ([`host_work`]), a drill of all hosts together ([`drill`], [`part`], [`work`]), and the controller's view and merged evidence ([`conduct`]).
 
 mod conduct;
+mod console;
 mod drill;
 mod host_work;
 mod part;

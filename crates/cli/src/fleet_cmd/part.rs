@@ -115,6 +115,8 @@ struct Running<'a> {
     /// Hosts that have left the drill.
     left: Vec<String>,
     is_closed: bool,
+    /// What the host does, for people.
+    phase: String,
     acknowledged: BTreeSet<usize>,
     is_full: bool,
     is_settled: bool,
@@ -181,6 +183,7 @@ impl HostPart<'_> {
             due,
             left: Vec::new(),
             is_closed: false,
+            phase: String::new(),
             acknowledged: BTreeSet::new(),
             is_full: false,
             is_settled: false,
@@ -202,7 +205,7 @@ impl Running<'_> {
     async fn play(&mut self, mut row: Test, convoy: &dyn Convoy) -> Done {
         copy_rows(&self.planned.site, self.host).into_iter().try_for_each(|row| self.recorder.record(row))?;
         self.recorder.record(row.clone().into())?;
-        self.doing("makes copies", 0.0);
+        self.doing("makes copies");
         self.arrive(convoy).await?;
         self.start(true)?;
         let bytes: u64 = (0..self.planned.site.databases.len())
@@ -215,7 +218,7 @@ impl Running<'_> {
             return Err(CampaignError::Drill(message));
         }
         self.arrive(convoy).await?;
-        self.doing("users begin", 0.0);
+        self.doing("users begin");
         let warmup_s = self.planned.test.warmup_limit_s.min(WARMUP_S);
         self.until(Duration::from_secs_f64(warmup_s), |_| false).await?;
         self.arrive(convoy).await?;
@@ -225,19 +228,20 @@ impl Running<'_> {
         }
         self.note(None, Said::WindowOpens)?;
         self.opened = Some(self.world.now());
+        self.doing("users work");
         row.window_start_ms = Some(ms(&self.world));
         self.recorder.record(row.clone().into())?;
         self.until(Duration::from_secs_f64(self.planned.test.duration_s), |_| false).await?;
         row.window_end_ms = Some(ms(&self.world));
         self.recorder.record(row.clone().into())?;
         self.note(None, Said::WindowCloses)?;
-        self.doing("queues drain", 1.0);
         self.is_closed = true;
+        self.doing("queues drain");
         self.order(&ToWork::Close);
         let limit = Duration::from_secs(DRAIN_LIMIT_S.into());
         self.until(limit, |running| running.is_settled || running.process.is_none()).await?;
         self.arrive(convoy).await?;
-        self.doing("copies are compared", 1.0);
+        self.doing("copies are compared");
         self.order(&ToWork::Compare);
         self.until(COMPARE_LIMIT, |running| running.is_compared || running.process.is_none()).await?;
         // Nobody leaves while another host may still want to hear of its copies.
@@ -252,8 +256,27 @@ impl Running<'_> {
         Ok(self.recorder.flush()?)
     }
 
-    fn doing(&self, what: &str, done: f64) {
-        self.gate.report(Doing { text: format!("drill: {what}"), done, ..Doing::default() });
+    fn doing(&mut self, what: &str) {
+        self.phase = what.to_owned();
+        self.report();
+    }
+
+    /// Tells the controller how far the programme is. The drill is its last test.
+    fn report(&self) {
+        let ordinal = self.planned.ordinal;
+        let share = match self.opened {
+            None => 0.0,
+            Some(_) if self.is_closed => 1.0,
+            Some(opened) => {
+                let passed_s = self.world.now().since(opened).as_secs_f64();
+                (passed_s / self.planned.test.duration_s).min(1.0)
+            }
+        };
+        self.gate.report(Doing {
+            text: format!("[{ordinal}/{ordinal}] drill: {}", self.phase),
+            done: (f64::from(ordinal - 1) + share) / f64::from(ordinal),
+            ..Doing::default()
+        });
     }
 
     /// Comes to a place at which hosts wait for each other; copies go on meanwhile.
@@ -458,11 +481,12 @@ impl Running<'_> {
     /// Performs the failures of this host whose time has come, and takes back those that are over.
     fn fail_what_is_due(&mut self) -> Done {
         let Some(opened) = self.opened else { return Ok(()) };
+        self.report();
         let passed_s = self.world.now().since(opened).as_secs_f64();
         while let Some((_, number, begins)) = self.due.pop_if(|(at_s, ..)| *at_s <= passed_s) {
             let failure = &self.planned.drill.failures[number];
             let text = if begins { failure.what.clone() } else { format!("over: {}", failure.what) };
-            self.doing(&text, passed_s / self.planned.test.duration_s);
+            self.doing(&text);
             self.event(text)?;
             self.note(None, if begins { Said::Fails(number) } else { Said::IsOver(number) })?;
             let volume = failure.volume.clone().unwrap_or_default();

@@ -1,7 +1,9 @@
 //! Four hosts of a fleet on this machine, as a user has them: agents, a bus, a controller's place, and what they leave.
 
+use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -50,6 +52,16 @@ impl Site {
         let arguments = ["agent", &credentials, "--state", &state];
         let log = self.path(&format!("h{host}.log"));
         self.net.start(host, self.folder.path(), env!("CARGO_BIN_EXE_proofload"), &arguments, &log)
+    }
+
+    /// The state of this host's agent is on a disk of its own, of 4 MiB.
+    pub fn small_disk_for_state(&self, host: usize) -> SmallDisk {
+        let folder = self.path(&format!("state/h{host}"));
+        std::fs::create_dir_all(&folder).expect("writable");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&folder).status();
+        assert!(mounted.expect("mount starts").success(), "{} can be mounted", folder.display());
+        SmallDisk(folder)
     }
 
     pub fn agents(&self) -> Vec<Program> {
@@ -158,9 +170,26 @@ impl Site {
     }
 }
 
+/// A disk that a test can fill; it goes with the test.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Leaves no room on it.
+    pub fn fill(&self) {
+        let mut file = std::fs::File::create(self.0.join("ballast")).expect("it has room for a name");
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
 fn window_is_open(db: &Path) -> bool {
     let sql = "SELECT count(*) FROM test WHERE window_start_ms IS NOT NULL";
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_proofload"))
+    let output = Command::new(env!("CARGO_BIN_EXE_proofload"))
         .args(["sql", &db.parent().expect("a folder").display().to_string(), sql])
         .output()
         .expect("the program starts");

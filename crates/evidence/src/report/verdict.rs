@@ -154,7 +154,7 @@ fn unproved(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
     let rows = named.chain([("The run", run_verdicts)]).flat_map(|(name, verdicts)| {
         verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved).map(move |row| (name, row))
     });
-    rows.map(|(name, row)| format!("{name}: “{}” is not proved.", row.text)).collect()
+    rows.map(|(name, row)| format!("{name}: “{}” is not proved on {}.", row.text, place(row))).collect()
 }
 
 fn failure(data: &RunData, test: Option<&TestReport>, rule: &str, verdicts: &[VerdictRow]) -> String {

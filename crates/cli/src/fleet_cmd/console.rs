@@ -1,0 +1,140 @@
+//! What the controller of a run on many hosts shows while it goes on.
+//!
+//! Invariant: the share that is done never falls, whatever a host says of itself after its part is over.
+
+use fleet::message::Work;
+use fleet::roster::{Fate, Roster};
+
+/// Hosts that are shown each on a line of their own.
+const LINES: usize = 24;
+
+/// Where everyone is: a line for all, and one for each host as far as there is room.
+pub fn lines(roster: &Roster) -> Vec<String> {
+    let (mut working, mut waiting, mut done, mut iops) = (0, 0, 0.0, 0.0);
+    let mut lines = Vec::new();
+    for (host, beat) in roster.beats() {
+        let fate = &roster.memory().fates[host];
+        let is_ours = beat.run.as_ref() == Some(&roster.memory().plan.run);
+        let (text, share) = place(fate, &beat.work, is_ours);
+        done += share;
+        if let (Fate::Open, true, Work::Running { waiting_at, iops: own, .. }) = (fate, is_ours, &beat.work) {
+            (working, iops) = (working + 1, iops + own);
+            waiting += usize::from(waiting_at.is_some());
+        }
+        if lines.len() < LINES {
+            lines.push(format!("  {host:<16} {text}"));
+        }
+    }
+    let hosts = roster.memory().plan.hosts.len();
+    let missing = roster.missing();
+    let absent =
+        if missing.is_empty() { String::new() } else { format!(", not heard of: {}", missing.join(", ")) };
+    let percent = done / hosts.max(1) as f64 * 100.0;
+    let all = format!(
+        "{percent:>3.0} %  {working} of {hosts} hosts at work, {waiting} waiting, {iops:.0} IOPS{absent}"
+    );
+    lines.insert(0, all);
+    lines
+}
+
+/// Where a host is, in words, and the share of its programme that is done. `is_ours`: it works for this run. Once its part is
+/// over, its beats say no more about it.
+fn place(fate: &Fate, work: &Work, is_ours: bool) -> (String, f64) {
+    match (fate, work) {
+        (Fate::Ended { evidence_kept: true, .. }, _) => ("through, its evidence is here".to_owned(), 1.0),
+        (Fate::Ended { .. }, _) => ("through, sends its evidence".to_owned(), 1.0),
+        (Fate::Refused { .. }, _) => ("cannot take part".to_owned(), 0.0),
+        (Fate::Open, _) if !is_ours => ("prepares".to_owned(), 0.0),
+        (Fate::Open, Work::Refused { .. } | Work::Ended { .. } | Work::Idle) => ("prepares".to_owned(), 0.0),
+        (Fate::Open, Work::Ready { .. }) => ("ready".to_owned(), 0.0),
+        (Fate::Open, Work::Running { waiting_at: Some(_), doing, done, .. }) => {
+            (format!("waits for the others; {doing}"), *done)
+        }
+        (Fate::Open, Work::Running { doing, done, .. }) => (format!("{doing}{}", rates(work)), *done),
+    }
+}
+
+fn rates(work: &Work) -> String {
+    match work {
+        Work::Running { iops, read_latency_ms, log_write_latency_ms, .. } if *iops > 0.0 => {
+            format!("  {iops:.0} IOPS  read {read_latency_ms:.2} ms  log write {log_write_latency_ms:.2} ms")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fleet::message::{Beat, Ended, EvidenceFile, PROTOCOL, WhenAlone};
+    use fleet::roster::{Plan, WhenLost};
+
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            run: "run-1".into(),
+            tool_version: "1.0".into(),
+            hosts: vec!["h1".into(), "h2".into()],
+            solution: String::new(),
+            tests: Vec::new(),
+            seed: 1,
+            allow_memory: false,
+            when_lost: WhenLost::Finish,
+            when_alone: WhenAlone::Finish,
+            alone_after_ms: 60_000,
+            assemble_limit_ms: 60_000,
+        }
+    }
+
+    fn beat(host: &str, run: Option<&str>, work: Work) -> Beat {
+        Beat {
+            protocol: PROTOCOL,
+            tool_version: "1.0".into(),
+            host: host.into(),
+            process: u64::from(host == "h1"),
+            nonce: 1,
+            run: run.map(str::to_owned),
+            epoch: 1,
+            work,
+            calendar_offset_ns: None,
+            clock_uncertainty_ns: None,
+            refusals: Vec::new(),
+            state_error: None,
+        }
+    }
+
+    fn running(done: f64) -> Work {
+        let (iops, read_latency_ms, log_write_latency_ms) = (0.0, 0.0, 0.0);
+        let doing = String::new();
+        Work::Running { waiting_at: None, doing, done, iops, read_latency_ms, log_write_latency_ms }
+    }
+
+    #[test]
+    fn the_share_that_is_done_stays_when_a_host_is_through_and_has_put_its_run_away() {
+        let mut roster = Roster::new(plan(), 0);
+        let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: String::new() }];
+        let ended = Work::Ended { how: Ended::Passed, why: None, files };
+        let run = Some("run-1");
+        for host in ["h1", "h2"] {
+            roster.beat(0, 0, beat(host, run, Work::Ready { checks: Vec::new() }));
+        }
+        let mut shown = Vec::new();
+        let mut look = |roster: &Roster| {
+            let percent = lines(roster)[0].split('%').next().and_then(|number| number.trim().parse().ok());
+            shown.push(percent.unwrap_or(-1));
+        };
+        roster.beat(0, 0, beat("h1", run, running(0.5)));
+        roster.beat(0, 0, beat("h2", run, running(0.5)));
+        look(&roster);
+        roster.beat(0, 0, beat("h1", run, ended));
+        look(&roster);
+        roster.evidence_kept("h1");
+        roster.beat(0, 0, beat("h1", None, Work::Idle));
+        look(&roster);
+        assert!(lines(&roster)[1].contains("its evidence is here"), "{:?}", lines(&roster));
+        // Its agent takes up another run while the other host still works.
+        roster.beat(0, 0, beat("h1", Some("run-2"), running(0.1)));
+        look(&roster);
+        assert_eq!(shown, [50, 75, 75, 75]);
+    }
+}
