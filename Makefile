@@ -31,6 +31,7 @@ bench:
 
 soak:
 	PROOFLOAD_SEEDS=100000 $(CARGO) test --release -p engine --locked --test crash -- --nocapture
+	PROOFLOAD_STEPS=3 $(CARGO) test --release -p engine --locked --test exhaustive -- --nocapture
 	PROOFLOAD_KILLS=1000 $(CARGO) test --release -p workload --locked --test kill -- --nocapture
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p copies --locked --test cluster no_fault_breaks_a_promise -- --nocapture
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p rehearsal --locked --test drill_seeds -- --nocapture

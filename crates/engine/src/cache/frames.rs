@@ -238,6 +238,11 @@ impl Frames {
         self.capacity.saturating_sub(self.occupied())
     }
 
+    /// Frames whose pages operations hold.
+    pub(crate) fn pinned(&self) -> usize {
+        self.frames.iter().filter(|slot| slot.pins > 0).count()
+    }
+
     pub(crate) fn dirty_count(&self) -> usize {
         self.dirty_count
     }

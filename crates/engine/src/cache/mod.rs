@@ -222,6 +222,11 @@ impl Cache {
         }
     }
 
+    /// Pages that operations hold.
+    pub(crate) fn pinned_pages(&self) -> usize {
+        self.0.frames.borrow().pinned()
+    }
+
     /// How many pages it may hold.
     pub(crate) fn capacity(&self) -> usize {
         self.0.frames.borrow().capacity()

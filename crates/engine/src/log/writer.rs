@@ -359,6 +359,11 @@ impl Log {
         flushed
     }
 
+    /// Readers that keep logs.
+    pub(crate) fn holds(&self) -> usize {
+        self.0.state.borrow().holds.len()
+    }
+
     async fn run(&self) {
         loop {
             let work = self.0.work.wait();

@@ -13,6 +13,8 @@
 //! 2. A page that neither file nor log prove is never used: it is named by [`Standby::unproven_pages`], and comes from another
 //!    copy.
 //! 3. It becomes an instance only with the log replayed to its end, every page proven and written.
+//! 4. Log is replayed once. A replay that its caller drops, or that fails, may have applied a part of a stretch: the copy then
+//!    refuses to replay more, and has to be opened again.
 //!
 //! Limits: remembers for each page that it has changed where that came from (16 bytes), as long as it lives.
 
@@ -53,6 +55,8 @@ pub struct Standby {
     start: LogPosition,
     /// The first segment that is not replayed.
     at: LogPosition,
+    /// A replay has stopped inside a stretch of log.
+    is_cut_off: bool,
     checkpoint: CheckpointFile,
 }
 
@@ -69,7 +73,8 @@ impl Standby {
             Ok(Begun { replay, header, start, checkpoint }) => {
                 opening.cache.set_redo(Some(RedoFor::Standby));
                 let at = LogPosition::new(start.generation(), 0, 0);
-                Ok(Standby { opening, replay, records: Records::new(), header, start, at, checkpoint })
+                let records = Records::new();
+                Ok(Standby { opening, replay, records, header, start, at, is_cut_off: false, checkpoint })
             }
             Err(error) => {
                 opening.give_up(&error).await;
@@ -86,17 +91,60 @@ impl Standby {
     /// Replays the log up to the segment that `to` lies in.
     ///
     /// # Errors
-    /// Failed I/O, or a log that is not what was written.
+    /// Failed I/O, or a log that is not what was written. If an earlier replay was dropped or has failed: then the copy has to be
+    /// opened again.
     pub async fn replay(&mut self, to: LogPosition) -> Result<()> {
         let to = LogPosition::new(to.generation(), to.segment(), 0);
-        let Standby { opening, replay, records, header, start, at, .. } = self;
-        let recovery = opening.recovery();
+        let recovery = self.opening.recovery();
         let prereader =
             Prereader::start(recovery.world, recovery.cache, recovery.config.recovery_reads_outstanding);
-        let replayed =
-            replay_stretches(&recovery, &prereader, replay, records, header, *start, (at, to)).await;
+        let replayed = self.replay_stretches(&prereader, to).await;
         prereader.stop().await;
         replayed
+    }
+
+    async fn replay_stretches(&mut self, prereader: &Prereader, to: LogPosition) -> Result<()> {
+        while self.at < to {
+            if self.is_cut_off {
+                return Err(Error::Refused(format!(
+                    "the replay of the log behind {:?} was cut off: open the passive copy again",
+                    self.at
+                )));
+            }
+            let recovery = self.opening.recovery();
+            let (number, names, segments) = (self.at.generation(), recovery.names, recovery.segments);
+            let stretch =
+                read_stretch(recovery.world, names, segments, recovery.counters, (self.at, to)).await?;
+            let stretch = stretch.ok_or_else(|| recovery.missing(number))?;
+            let path = names.archive(number);
+            let (bytes, _) = stretch.bytes.as_chunks::<SEGMENT_BYTES>();
+            if self.at.segment() == 0 {
+                let header =
+                    LogHeader::parse(&bytes[0]).map_err(|damage| damaged(&path, &damage.to_string()))?;
+                let is_first = number == self.start.generation();
+                if !is_first && !header.follows(&self.header) {
+                    return Err(damaged(&path, "it does not belong to the chain of logs"));
+                }
+                // The headers must name a log before pages with its changes can be written.
+                name_generations(&recovery, &self.replay, self.start, &header).await?;
+                self.header = header;
+            }
+            self.is_cut_off = true;
+            let in_use = bytes
+                .iter()
+                .zip(self.at.segment()..)
+                .filter(|(_, number)| (1..segments - 1).contains(number));
+            let in_use = in_use.map(|(segment, _)| segment);
+            let scope = Scope { participants: self.replay.participants.clone(), start: self.start };
+            let mut generation = Generation::read(&path, &mut self.records, self.at, in_use, &scope)?;
+            recovery.note(&path, &generation, &mut self.replay)?;
+            prereader.add(std::mem::take(&mut generation.runs));
+            recovery.replay_records(generation, &mut self.replay, prereader).await?;
+            self.replay.report.logs_replayed += u32::from(stretch.closes);
+            self.at = stretch.end();
+            self.is_cut_off = false;
+        }
+        Ok(())
     }
 
     /// Writes what replay has changed, and moves the checkpoint as far as the log allows; returns where it is. It stays
@@ -351,46 +399,6 @@ async fn name_generations(
     let (first, last) = (first.generation(), replayed.generation.max(replay.required));
     for database in recovery.databases {
         database.update_header(|header| header.set_generations(first, last, last)).await?;
-    }
-    Ok(())
-}
-
-async fn replay_stretches(
-    recovery: &Recovery<'_>,
-    prereader: &Prereader,
-    replay: &mut Replay,
-    records: &mut Records,
-    last_header: &mut LogHeader,
-    start: LogPosition,
-    (at, to): (&mut LogPosition, LogPosition),
-) -> Result<()> {
-    while *at < to {
-        let number = at.generation();
-        let (world, names, segments) = (recovery.world, recovery.names, recovery.segments);
-        let stretch = read_stretch(world, names, segments, recovery.counters, (*at, to)).await?;
-        let stretch = stretch.ok_or_else(|| recovery.missing(number))?;
-        let path = names.archive(number);
-        let (bytes, _) = stretch.bytes.as_chunks::<SEGMENT_BYTES>();
-        if at.segment() == 0 {
-            let header = LogHeader::parse(&bytes[0]).map_err(|damage| damaged(&path, &damage.to_string()))?;
-            let is_first = number == start.generation();
-            if !is_first && !header.follows(last_header) {
-                return Err(damaged(&path, "it does not belong to the chain of logs"));
-            }
-            *last_header = header;
-            // The headers must name a log before pages with its changes can be written.
-            name_generations(recovery, replay, start, &header).await?;
-        }
-        let in_use =
-            bytes.iter().zip(at.segment()..).filter(|(_, number)| (1..segments - 1).contains(number));
-        let in_use = in_use.map(|(segment, _)| segment);
-        let scope = Scope { participants: replay.participants.clone(), start };
-        let mut generation = Generation::read(&path, records, *at, in_use, &scope)?;
-        recovery.note(&path, &generation, replay)?;
-        prereader.add(std::mem::take(&mut generation.runs));
-        recovery.replay_records(generation, replay, prereader).await?;
-        replay.report.logs_replayed += u32::from(stretch.closes);
-        *at = stretch.end();
     }
     Ok(())
 }

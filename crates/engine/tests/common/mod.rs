@@ -3,11 +3,16 @@
 
 pub mod lying;
 pub mod model;
+pub mod operations;
 pub mod seed;
 pub mod snapshot;
+pub mod stage;
 
 use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use btree::space::SpaceHeader;
 use btree::{Pager, Tree, tree};
@@ -103,9 +108,12 @@ pub async fn create(world: &World, count: u32, trees: u32) -> InstanceConfig {
 
 /// The same in the folders `log` and `db` below `root`.
 pub async fn create_below(world: &World, root: &str, count: u32, trees: u32) -> InstanceConfig {
-    let config = config_below(root, count);
+    create_image(world, config_below(root, count), SmallDatabase { trees, pages: 64 }).await
+}
+
+/// Creates the databases of `config`, each from this image.
+pub async fn create_image(world: &World, config: InstanceConfig, image: SmallDatabase) -> InstanceConfig {
     for database in &config.databases {
-        let image = SmallDatabase { trees, pages: 64 };
         let file = world.open(&database.path, OpenMode::CreateNew).await.unwrap();
         for index in 0..image.pages() {
             let mut page = PageBuf::empty(PAGE_BYTES);
@@ -115,7 +123,9 @@ pub async fn create_below(world: &World, root: &str, count: u32, trees: u32) -> 
         }
         file.sync().await.unwrap();
     }
-    world.sync_dir(&format!("{root}/db")).await.unwrap();
+    if let Some((directory, _)) = config.databases.first().and_then(|first| first.path.rsplit_once('/')) {
+        world.sync_dir(directory).await.unwrap();
+    }
     config
 }
 
@@ -173,6 +183,24 @@ pub async fn check_structure(instance: &Instance, databases: u8, trees: u32) -> 
         used_pages += usage.used_pages;
     }
     Ok(used_pages)
+}
+
+/// The result of the future, or `None` if it has none after so many polls; then it is dropped.
+pub async fn polled<T>(times: u32, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut left) = (pin!(future), times);
+    poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            // Without a poll left, the next wake would come for nobody.
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 pub fn shared<T>(value: T) -> Rc<std::cell::RefCell<T>> {

@@ -17,7 +17,7 @@ const SESSIONS: u64 = 4;
 
 pub type RowName = (u8, u32, Vec<u8>);
 pub type Rows = BTreeMap<RowName, Vec<u8>>;
-type Change = (RowName, Option<Vec<u8>>);
+pub type Change = (RowName, Option<Vec<u8>>);
 
 /// Draws of a test, apart from those of the simulation.
 pub struct Random(u64);
@@ -98,9 +98,27 @@ impl Model {
         Model { deletes, limit, ..Model::default() }
     }
 
+    /// A model of databases with these rows.
+    pub fn of_rows(base: Rows) -> Model {
+        Model { base, ..Model::default() }
+    }
+
     /// Durable commits may be lost from here on: the disk lies.
     pub fn forget_promises(&mut self) {
         self.acknowledged = 0;
+    }
+
+    /// A commit of these changes is asked for, and its record comes behind `log_end`. Returns its number.
+    pub fn begin_commit(&mut self, changes: Vec<Change>, log_end: LogPosition) -> usize {
+        self.transactions += 1;
+        self.commits.push(changes);
+        self.log_ends.push(log_end);
+        self.commits.len()
+    }
+
+    /// The commit with this number was acknowledged as durable: no crash may lose it.
+    pub fn acknowledge(&mut self, number: usize) {
+        self.acknowledged = self.acknowledged.max(number);
     }
 
     /// Whether a row ever had this value, committed or not.
@@ -270,17 +288,10 @@ async fn transact(instance: &Instance, model: &RefCell<Model>, random: &mut Rand
     let durability = if random.below(10) < 3 { Durability::Durable } else { Durability::Lazy };
     // A transaction that has changed nothing promises nothing about others.
     let promises = durability == Durability::Durable && !changes.is_empty();
-    let number = {
-        let mut model = model.borrow_mut();
-        model.transactions += 1;
-        model.commits.push(changes);
-        model.log_ends.push(instance.log_end());
-        model.commits.len()
-    };
+    let number = model.borrow_mut().begin_commit(changes, instance.log_end());
     let committed = transaction.commit(durability).await.is_ok();
     if committed && promises {
-        let mut model = model.borrow_mut();
-        model.acknowledged = model.acknowledged.max(number);
+        model.borrow_mut().acknowledge(number);
     }
     committed
 }

@@ -7,9 +7,15 @@ use world::{OpenMode, PageBuf, World};
 const VOLUMES: [&str; 2] = ["/db", "/log"];
 
 /// Path and contents of every file.
+#[derive(Clone)]
 pub struct Snapshot(Vec<(String, Vec<u8>)>);
 
 impl Snapshot {
+    /// No files.
+    pub fn nothing() -> Snapshot {
+        Snapshot(Vec::new())
+    }
+
     /// Cuts the power of the host and takes what its disks hold then.
     pub fn take(sim: &Simulation) -> Snapshot {
         let world = sim.restart("h");
@@ -35,7 +41,12 @@ impl Snapshot {
 
     /// A new simulation whose host has these files, durably.
     pub fn restore(&self) -> (Simulation, World) {
-        let sim = Simulation::new(1, SimConfig::default());
+        self.restore_with(SimConfig::default())
+    }
+
+    /// The same with storage that takes its time.
+    pub fn restore_with(&self, config: SimConfig) -> (Simulation, World) {
+        let sim = Simulation::new(1, config);
         let world = sim.host("h");
         VOLUMES.iter().for_each(|volume| sim.volume("h", volume, 1 << 40));
         sim.run_until(async {
@@ -62,6 +73,16 @@ impl Snapshot {
     /// A file that is lost.
     pub fn remove(&mut self, path: &str) {
         self.0.retain(|(found, _)| found != path);
+    }
+
+    /// The path and the bytes of every file.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.0.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
+    }
+
+    /// Keeps the files that `keeps` says, and gives each the name that it says.
+    pub fn renamed(self, keeps: impl Fn(&str) -> Option<String>) -> Snapshot {
+        Snapshot(self.0.into_iter().filter_map(|(path, bytes)| Some((keeps(&path)?, bytes))).collect())
     }
 
     /// As if the power had failed between the two renames of a roll: the newest log has its archive name.

@@ -54,6 +54,7 @@ impl Core {
             mine.map(|(node, offset, bufs)| node.contents.borrow().write_change(offset, &bufs)).collect()
         };
         let disk = self.disk(host);
+        self.injector.borrow_mut().decisions = 0;
         self.with_dice(|dice| disk.power_cut(&mut in_flight, dice));
         self.cut_network(host);
         self.executor.kill_tasks(|task_host| task_host == host);

@@ -566,6 +566,7 @@ mod tests {
             chances: &PowerCut { lost_size: 0.0, ..PowerCut::lose_all() },
             random: &mut random::stream(1, Use::PowerCut, 0),
             counts: &mut FaultCounts::default(),
+            decisions: &mut 0,
             leftovers: &[],
         };
         disk.power_cut(|_| Vec::new(), &mut dice);

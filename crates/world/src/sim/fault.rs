@@ -104,6 +104,8 @@ pub struct Faults {
     pub short_write: f64,
     /// The Nth operation of a kind fails.
     pub fail_nth: Option<(OpKind, u64)>,
+    /// What it fails with, of the faults that its kind can have; `None`: an error.
+    pub fails_with: Option<FaultKind>,
     /// The host that issues the Nth operation (of any [`OpKind`]) crashes there.
     pub crash_at_nth: Option<(u64, CrashPoint)>,
     /// What ends at that operation.
@@ -229,12 +231,21 @@ pub(super) struct Injector {
     pub operations: OpCounts,
     issued: u64,
     pub random: ChaCha8Rng,
+    /// Changes that the last power cut has decided about.
+    pub decisions: usize,
 }
 
 impl Injector {
     pub fn new(plan: Faults, random: ChaCha8Rng) -> Injector {
         plan.power_cut.check();
-        Injector { plan, counts: FaultCounts::default(), operations: OpCounts::default(), issued: 0, random }
+        Injector {
+            plan,
+            counts: FaultCounts::default(),
+            operations: OpCounts::default(),
+            issued: 0,
+            random,
+            decisions: 0,
+        }
     }
 
     pub fn set_plan(&mut self, plan: Faults) {
@@ -255,12 +266,12 @@ impl Injector {
             return Verdict::Crashes(point);
         }
         if self.plan.fail_nth == Some((kind, *nth_of_kind)) {
-            return Verdict::Fails(match kind {
+            return Verdict::Fails(self.plan.fails_with.unwrap_or(match kind {
                 OpKind::Read => FaultKind::ReadError,
                 OpKind::Write => FaultKind::WriteError,
                 OpKind::Sync | OpKind::SyncDir => FaultKind::SyncError,
                 _ => FaultKind::NameError,
-            });
+            }));
         }
         let Faults { read_error, write_error, sync_error, name_error, .. } = self.plan;
         let Faults { no_space, short_read, short_write, .. } = self.plan;

@@ -68,7 +68,7 @@ use requests::Requests;
 
 pub use fault::{CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind};
 pub use net::Link;
-pub use power_cut::PowerCut;
+pub use power_cut::{PowerCut, Survival};
 pub use storage::{
     FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageFailure, StorageModel, StorageOp,
     StorageRequest, VolumeId, ZeroLatency,
@@ -258,9 +258,9 @@ impl Core {
 
     fn with_dice<T>(&self, roll: impl FnOnce(&mut Dice) -> T) -> T {
         let mut injector = self.injector.borrow_mut();
-        let Injector { plan, counts, .. } = &mut *injector;
+        let Injector { plan, counts, decisions, .. } = &mut *injector;
         let mut random = self.power_cut_random.borrow_mut();
-        roll(&mut Dice { chances: &plan.power_cut, random: &mut random, counts, leftovers: &[] })
+        roll(&mut Dice { chances: &plan.power_cut, random: &mut random, counts, decisions, leftovers: &[] })
     }
 
     fn fold_into_trace(&self, value: u64) {
@@ -493,6 +493,11 @@ impl Simulation {
             contents.flip_bit(byte, bit);
         }
         exists
+    }
+
+    /// Changes that the last power cut has decided about.
+    pub fn decisions(&self) -> usize {
+        self.core.injector.borrow().decisions
     }
 
     /// Operations issued since the fault plan was set.

@@ -24,6 +24,22 @@ pub struct PowerCut {
     pub stale_block: f64,
     /// What a device writes all or nothing: 512 or 4096 bytes.
     pub sector_bytes: usize,
+    /// What becomes of each change, one after the other, in the place of all chances but that of a stale block. The changes
+    /// behind the end of the list are kept. For tests that go through all that can happen.
+    pub chosen: Option<Vec<Survival>>,
+}
+
+/// What becomes of a change that was not synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Survival {
+    /// It is gone.
+    Lost,
+    /// It is there.
+    Kept,
+    /// Of a write the first half of its sectors is there; any other change is.
+    FirstHalf,
+    /// Of a write the second half of its sectors is there; any other change is.
+    SecondHalf,
 }
 
 impl Default for PowerCut {
@@ -35,6 +51,7 @@ impl Default for PowerCut {
             lost_name: 0.5,
             stale_block: 0.5,
             sector_bytes: 512,
+            chosen: None,
         }
     }
 }
@@ -49,6 +66,7 @@ impl PowerCut {
             lost_name: 0.0,
             stale_block: 0.0,
             sector_bytes: 512,
+            chosen: None,
         }
     }
 
@@ -77,6 +95,8 @@ pub(super) struct Dice<'a> {
     pub chances: &'a PowerCut,
     pub random: &'a mut ChaCha8Rng,
     pub counts: &'a mut FaultCounts,
+    /// Changes that were decided about.
+    pub decisions: &'a mut usize,
     /// Blocks of files that were removed.
     pub leftovers: &'a [Rc<[u8]>],
 }
@@ -84,7 +104,30 @@ pub(super) struct Dice<'a> {
 impl Dice<'_> {
     /// The same dice for a disk that has these blocks of removed files.
     pub fn with_leftovers<'b>(&'b mut self, leftovers: &'b [Rc<[u8]>]) -> Dice<'b> {
-        Dice { chances: self.chances, random: self.random, counts: self.counts, leftovers }
+        let Dice { chances, random, counts, decisions, .. } = self;
+        Dice { chances, random, counts, decisions, leftovers }
+    }
+
+    /// What a test has chosen for the next change, if it has.
+    fn choice(&mut self) -> Option<Survival> {
+        let number = *self.decisions;
+        *self.decisions += 1;
+        let chosen = self.chances.chosen.as_ref()?;
+        Some(chosen.get(number).copied().unwrap_or(Survival::Kept))
+    }
+
+    fn chosen_fate(&mut self, choice: Survival, sectors: usize) -> Fate {
+        let (fate, kind) = match choice {
+            Survival::Lost => (Fate::Lost, FaultKind::LostAtPowerCut),
+            Survival::FirstHalf | Survival::SecondHalf if sectors > 1 => {
+                let is_new = |sector| (sector < sectors / 2) == (choice == Survival::FirstHalf);
+                let sectors = (0..sectors).map(is_new).collect();
+                (Fate::Torn { sectors, sector_bytes: self.chances.sector_bytes }, FaultKind::TornWrite)
+            }
+            _ => (Fate::Kept, FaultKind::KeptAtPowerCut),
+        };
+        self.counts.add(kind);
+        fate
     }
 
     fn counted(&mut self, happens: bool, kind: FaultKind) -> bool {
@@ -97,6 +140,9 @@ impl Dice<'_> {
     pub fn fate(&mut self, bytes: u64) -> Fate {
         let sector_bytes = self.chances.sector_bytes;
         let sectors = bytes as usize / sector_bytes;
+        if let Some(choice) = self.choice() {
+            return self.chosen_fate(choice, sectors);
+        }
         let drawn = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         if drawn < self.chances.lost_write {
             self.counts.add(FaultKind::LostAtPowerCut);
@@ -142,12 +188,18 @@ impl Dice<'_> {
     }
 
     pub fn keeps_size(&mut self) -> bool {
-        let lost = chance(self.random, self.chances.lost_size);
+        let lost = match self.choice() {
+            Some(choice) => choice == Survival::Lost,
+            None => chance(self.random, self.chances.lost_size),
+        };
         !self.counted(lost, FaultKind::LostSize)
     }
 
     pub fn keeps_name(&mut self) -> bool {
-        let lost = chance(self.random, self.chances.lost_name);
+        let lost = match self.choice() {
+            Some(choice) => choice == Survival::Lost,
+            None => chance(self.random, self.chances.lost_name),
+        };
         !self.counted(lost, FaultKind::LostName)
     }
 
