@@ -29,7 +29,7 @@ const OPERATIONS: [Operation; 12] = [
 /// States tried at one I/O where more are possible.
 const STATES_MAX: usize = 16;
 /// Without `PROOFLOAD_STEPS` one I/O of so many is where the host ends.
-const STRIDE: u64 = 5;
+const STRIDE: u64 = 7;
 
 type Sequence = Vec<Operation>;
 
