@@ -21,7 +21,8 @@ STEADY = {
 # The table of docs/verdict.md, in its order.
 NAMES = [
     "rules_percent", "load_tests", "target_set_percent", "target_met_percent", "worst_failure_percent",
-    "performance_window_s", "stress_window_s", "cache_ratio", "cache_filled_percent", "reads_per_batch",
+    "latency_limits_percent", "performance_window_s", "stress_window_s", "cache_ratio", "cache_filled_percent",
+    "maintained_percent", "reads_per_batch",
     "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch", "throughput_change_percent",
     "write_change_percent", "write_start_percent", "latency_change_percent", "tests", "verified_percent",
     "coverage_percent", "logs_verified_percent", "hosts_percent", "unbuffered_percent", "on_storage_percent",
@@ -109,6 +110,24 @@ class Facts:
                 shares.append(100 * nearest.value / max(cache, 1) if nearest else None)
         return lowest(shares)
 
+    def latency_limits(self):
+        shares = []
+        for test in self.loads:
+            limits = json.loads(self.rows[test["ordinal"]].get("limits") or "[]")
+            known = [100 * limit["value"] / limit["published"] for limit in limits if limit.get("published")]
+            shares.append(max(known) if known else None)
+        return None if None in shares or not shares else max(shares)
+
+    def maintained(self):
+        databases = {(d["host"], d["instance"], d["name"]) for d in self.run.databases}
+        shares = []
+        for test in self.loads:
+            read = {(s["host"], s["instance"], s["database"]) for s in self.run.sources
+                    if s["test"] == test["ordinal"] and s["measure"] == "maintenance_read"
+                    and any(point.count > 0 for point in s["points"])}
+            shares.append(share(len(read & databases), len(databases)))
+        return lowest(shares)
+
     def furthest(self, name, low, high):
         """Of the load tests the figure that lies furthest outside of the range."""
         values = []
@@ -180,6 +199,8 @@ class Facts:
             "target_set_percent": lambda: share(len(self.targets), len(self.loads)),
             "target_met_percent": lambda: lowest(100 * iops[ordinal] / target for ordinal, target in self.targets.items()),
             "worst_failure_percent": self.worst_failure,
+            "latency_limits_percent": self.latency_limits,
+            "maintained_percent": self.maintained,
             "performance_window_s": lambda: self.window_s("performance", least),
             "stress_window_s": lambda: self.window_s("stress", least),
             "cache_ratio": self.cache_ratio,

@@ -62,8 +62,6 @@ pub struct Running {
     pub seen: IoCounters,
     /// Batches in the same time.
     pub batches: u64,
-    /// Size of all page caches at the last tick.
-    pub cache_bytes: u64,
     /// What it is doing.
     pub phase: String,
     /// When the counts were last collected.
@@ -186,7 +184,6 @@ impl Campaign<'_> {
             sampler,
             seen: IoCounters::default(),
             batches: 0,
-            cache_bytes: 0,
             phase: String::new(),
             last_tick: now,
             sizes,
@@ -250,7 +247,6 @@ impl Campaign<'_> {
         let io = counts.io();
         let batches = counts.load.service.tally.count;
         test.batches += batches;
-        test.cache_bytes = counts.logs.iter().map(|log| log.cache_bytes).sum();
         test.sampler.add(counts, from, to, self.recorder)?;
         self.note_lapses(test)?;
         test.seen.merge(&io);

@@ -236,7 +236,7 @@ impl Coverage {
     pub fn limit(self, verdict: Verdict) -> Verdict {
         match self.percent() {
             Some(percent) if !self.is_whole() && verdict.outcome == Outcome::Pass => Verdict {
-                text: format!("{}: only {percent:.1} % was read", verdict.text),
+                text: format!("{}: only {percent:.1} % of it was read", verdict.text),
                 outcome: Outcome::Unproved,
                 ..verdict
             },

@@ -138,10 +138,12 @@ database_mib = 64
         let all = solution::Qualification {
             tests: None,
             target_met_percent: Some(1.0),
+            latency_limits_percent: Some(1.0),
             performance_window_s: Some(1.0),
             stress_window_s: Some(1.0),
             cache_ratio: Some(1.0),
             cache_filled_percent: Some(1.0),
+            maintained_percent: Some(1.0),
             reads_per_batch: Some([1.0, 2.0]),
             writes_per_batch: Some([1.0, 2.0]),
             log_writes_per_batch: Some([1.0, 2.0]),

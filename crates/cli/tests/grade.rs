@@ -39,6 +39,7 @@ const OWN_RULES: &str = r#"
 [qualification]
 performance_window_s = 4
 stress_window_s = 4
+latency_limits_percent = 1000000
 cache_ratio = 2
 cache_filled_percent = 1
 reads_per_batch = [0, 1000]

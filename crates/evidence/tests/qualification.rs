@@ -155,6 +155,7 @@ impl Honest {
                 sample(&database, Measure::Batch, tally(330, 0, 500.0));
                 sample(&database, IoClass::TransactionalRead.into(), tally(330 * 282 / 10, 32_768, 14.0));
                 sample(&database, IoClass::TransactionalWrite.into(), tally(330 * 13, 32_768, 7.0));
+                sample(&database, IoClass::MaintenanceRead.into(), tally(9 * 300, 262_144, 9.0));
                 sample(&log, IoClass::LogWrite.into(), tally(330 * 307 / 100, 20_480, 2.5));
                 let counter = Counter::LogGenerations;
                 let row = CounterSample {
@@ -172,6 +173,8 @@ impl Honest {
         }
         test.window_end_ms = Some(self.now_ms);
         for (rule, limit) in [("read_latency_avg", 20.0), ("log_write_latency_avg", 10.0)] {
+            let unit = "ms".into();
+            test.limits.push(Limit { rule: rule.into(), value: limit, unit, published: Some(limit) });
             self.judge(ordinal, rule, 9.0, limit);
         }
         self.end(test);
@@ -292,7 +295,7 @@ const WRITE: IoClass = IoClass::TransactionalWrite;
 /// What makes the run worthless, and the condition that says so.
 type Spoiled = (&'static str, &'static str, fn(&mut RunData));
 
-const HELD: [Spoiled; 40] = [
+const HELD: [Spoiled; 43] = [
     ("performance is short", "performance_window_s", |data| {
         let row = test(data, PERFORMANCE);
         row.window_end_ms = row.window_start_ms.map(|start| start + 1_200_000);
@@ -306,6 +309,15 @@ const HELD: [Spoiled; 40] = [
     }),
     ("the fill of the caches is not known", "cache_filled_percent", |data| {
         data.counters.retain(|key, _| key.2 != Counter::CacheBytes);
+    }),
+    ("reads may take 500 ms", "latency_limits_percent", |data| {
+        test(data, STRESS).limits[0].value = 500.0;
+    }),
+    ("the published limits are not known", "latency_limits_percent", |data| {
+        test(data, PERFORMANCE).limits.iter_mut().for_each(|limit| limit.published = None);
+    }),
+    ("no background maintenance", "maintained_percent", |data| {
+        change(data, STRESS, IoClass::MaintenanceRead, |_, tally| scaled(tally, 0.0, 1.0));
     }),
     ("the databases fit into 1/21", "cache_ratio", |data| {
         data.sizes.iter_mut().for_each(|size| size.bytes_before = 21 * CACHE);

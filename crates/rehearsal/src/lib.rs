@@ -70,6 +70,8 @@ pub struct Rehearsed {
 /// Tests that a rehearsal carries out: those asked for, after the databases have been made.
 pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
     let makes_them = tests.iter().any(|test| test.kind == TestKind::Init);
+    let not_judged =
+        Thresholds { read_avg_ms: None, read_max_ms: None, log_write_avg_ms: None, log_write_max_ms: None };
     let init = TestSpec {
         kind: TestKind::Init,
         duration_s: 0.0,
@@ -77,12 +79,8 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
         warmup_limit_s: 0.0,
         logs: 0,
         backup_dir: None,
-        thresholds: Thresholds {
-            read_avg_ms: None,
-            read_max_ms: None,
-            log_write_avg_ms: None,
-            log_write_max_ms: None,
-        },
+        thresholds: not_judged,
+        published: not_judged,
         drill: None,
     };
     let first = (!makes_them).then_some(init);

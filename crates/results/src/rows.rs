@@ -222,6 +222,9 @@ pub struct Limit {
     pub value: f64,
     /// Its unit.
     pub unit: String,
+    /// The limit that the published programme has; `None` where it has none, and in files of earlier builds.
+    #[serde(default)]
+    pub published: Option<f64>,
 }
 
 /// One test of the programme.

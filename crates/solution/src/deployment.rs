@@ -165,6 +165,8 @@ pub struct TestSpec {
     pub backup_dir: Option<String>,
     /// Latencies to judge.
     pub thresholds: Thresholds,
+    /// What the published programme judges in a test of this kind and length.
+    pub published: Thresholds,
     /// What fails in a drill.
     pub drill: Option<DrillSpec>,
 }

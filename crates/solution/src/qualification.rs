@@ -14,6 +14,8 @@ pub struct Qualification {
     pub tests: Option<Vec<TestKind>>,
     /// Least transactional I/O achieved, of the target, in percent.
     pub target_met_percent: Option<f64>,
+    /// Most that a latency limit may be, in percent of the published one.
+    pub latency_limits_percent: Option<f64>,
     /// Least measured window of the test `performance`, in seconds.
     pub performance_window_s: Option<f64>,
     /// Least measured window of the test `stress`, in seconds.
@@ -22,6 +24,8 @@ pub struct Qualification {
     pub cache_ratio: Option<f64>,
     /// Least share of the caches that is filled when the window opens, in percent.
     pub cache_filled_percent: Option<f64>,
+    /// Least share of the databases that background maintenance reads, in percent.
+    pub maintained_percent: Option<f64>,
     /// Least and most database page reads per batch.
     pub reads_per_batch: Option<[f64; 2]>,
     /// Least and most database page writes per batch.
@@ -48,10 +52,12 @@ impl Qualification {
         let both = |name, range: Option<[f64; 2]>| range.map(|[least, most]| (name, Some(least), Some(most)));
         [
             least("target_met_percent", self.target_met_percent),
+            most("latency_limits_percent", self.latency_limits_percent),
             least("performance_window_s", self.performance_window_s),
             least("stress_window_s", self.stress_window_s),
             least("cache_ratio", self.cache_ratio),
             least("cache_filled_percent", self.cache_filled_percent),
+            least("maintained_percent", self.maintained_percent),
             both("reads_per_batch", self.reads_per_batch),
             both("writes_per_batch", self.writes_per_batch),
             both("log_writes_per_batch", self.log_writes_per_batch),

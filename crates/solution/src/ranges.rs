@@ -196,6 +196,8 @@ pub const SOLUTION: &Rows = &[
     ("qualification.stress_window_s", From(0.0, LONGEST_TEST_S)),
     ("qualification.cache_ratio", From(0.0, 1e6)),
     ("qualification.cache_filled_percent", From(0.0, 100.0)),
+    ("qualification.latency_limits_percent", From(0.0, 1e9)),
+    ("qualification.maintained_percent", From(0.0, 100.0)),
     ("qualification.reads_per_batch", From(0.0, 1e6)),
     ("qualification.writes_per_batch", From(0.0, 1e6)),
     ("qualification.log_writes_per_batch", From(0.0, 1e6)),

@@ -201,8 +201,8 @@ impl Solution {
         };
         let stress =
             test.kind == TestKind::Stress || (test.kind == TestKind::Performance && duration_s > 6.0 * HOUR);
-        let thresholds =
-            Thresholds::published(generation, stress).with(self.file.thresholds).with(test.thresholds);
+        let published = Thresholds::published(generation, stress);
+        let thresholds = published.with(self.file.thresholds).with(test.thresholds);
         let reads_databases = matches!(test.kind, TestKind::DatabaseChecksum | TestKind::Backup);
         let limit_s = test.duration_s.filter(|_| reads_databases);
         let drill = self.drill(test, &path, duration_s)?;
@@ -219,6 +219,7 @@ impl Solution {
             logs,
             backup_dir,
             thresholds,
+            published,
             drill,
         })
     }

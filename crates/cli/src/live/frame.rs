@@ -312,7 +312,12 @@ mod tests {
             parameters: Vec::new(),
             limits: Vec::new(),
         };
-        test.limits.push(Limit { rule: "read_latency_avg".into(), value: 20.0, unit: "ms".into() });
+        test.limits.push(Limit {
+            rule: "read_latency_avg".into(),
+            value: 20.0,
+            unit: "ms".into(),
+            published: None,
+        });
         let run = Run {
             id: "r1".into(),
             solution: "Laptop".into(),

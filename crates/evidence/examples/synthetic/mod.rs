@@ -310,7 +310,8 @@ impl Generator<'_> {
             Parameter { name: "Mix".into(), value: format!("40/20/5/35, 70 % lazy{}", self.shape.hostile) },
             Parameter { name: "Session idle factor".into(), value: "1".into() },
         ];
-        let limit = |rule: &str, value| Limit { rule: rule.into(), value, unit: "ms".into() };
+        let limit =
+            |rule: &str, value| Limit { rule: rule.into(), value, unit: "ms".into(), published: Some(value) };
         test.limits = vec![limit("read_latency_avg", 20.0), limit("log_write_latency_avg", 10.0)];
         self.to.record(test.clone().into())?;
         for n in 0..self.shape.databases {

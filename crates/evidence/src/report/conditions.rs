@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use results::grade::CONDITIONS;
-use results::{Claim, Counter, Environment, Origin, Outcome, Rule, Severity, Verdict, WorldKind};
+use results::{Claim, Counter, Environment, IoClass, Origin, Outcome, Rule, Severity, Verdict, WorldKind};
 
 use super::checks;
 use super::model::*;
@@ -146,10 +146,12 @@ impl Graded<'_> {
             }
             "target_met_percent" => self.target_met(rule),
             "worst_failure_percent" => self.worst_failure(rule),
+            "latency_limits_percent" => self.latency_limits(rule),
             "performance_window_s" => self.window("performance", rule),
             "stress_window_s" => self.window("stress", rule),
             "cache_ratio" => self.cache_ratio(),
             "cache_filled_percent" => self.cache_filled(rule),
+            "maintained_percent" => self.maintained(rule),
             "reads_per_batch" => self.shape("Database page reads per batch", rule),
             "writes_per_batch" => self.shape("Database page writes per batch", rule),
             "log_writes_per_batch" => self.shape("Log writes per batch", rule),
@@ -200,6 +202,34 @@ impl Graded<'_> {
             measured,
             format!("the target of {} is {} % of the {of}", test.name, bare(measured.unwrap_or(0.0))),
         )
+    }
+
+    /// The loosest latency limit of the load tests. A limit that nobody published is one more, not a looser one.
+    fn latency_limits(&self, rule: &Rule) -> Option<Found> {
+        let loosest = |test: &TestReport| {
+            let limits = &self.data.tests.get(&test.ordinal)?.limits;
+            let share = |limit: &results::Limit| Some(100.0 * limit.value / limit.published?);
+            limits.iter().filter_map(share).reduce(f64::max)
+        };
+        let (test, measured) = worst(&self.loads, rule, loosest)?;
+        let told = measured.map_or("not known".to_owned(), |share| format!("{} %", bare(share)));
+        found(measured, format!("latency limits of {}, of the published ones: {told}", test.name))
+    }
+
+    /// Databases with maintenance reads in a load test.
+    fn maintained(&self, rule: &Rule) -> Option<Found> {
+        let share = |test: &TestReport| {
+            let read = of_test(&self.data.series, test.ordinal).filter(|((_, _, class), points)| {
+                *class == IoClass::MaintenanceRead.into() && points.iter().any(|point| point.tally.count > 0)
+            });
+            let origins: BTreeSet<&Origin> = read.map(|((_, origin, _), _)| origin).collect();
+            let databases = self.data.databases.iter();
+            let count = databases.filter(|database| origins.contains(&database.origin)).count();
+            percent(count, self.data.databases.len())
+        };
+        let (test, measured) = worst(&self.loads, rule, share)?;
+        let told = measured.map_or("an unknown share".to_owned(), |share| format!("{} %", bare(share)));
+        found(measured, format!("background maintenance read {told} of the databases in {}", test.name))
     }
 
     fn window(&self, kind: &str, rule: &Rule) -> Option<Found> {

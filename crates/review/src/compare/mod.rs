@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
 //! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
-//! 3. A regression is worse than the baseline by more than the limit, and its interval, where there is one, excludes zero.
+//! 3. A regression is worse than the baseline by more than the limit, and its 99 % interval, where there is one, excludes
+//!    zero.
 //!    A percentile without an interval is not judged: a few operations decide it.
 //! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
 
@@ -155,6 +156,8 @@ pub struct Cell {
     pub difference_pct: Option<f64>,
     /// 95 % interval of that difference; none without a series that is long enough.
     pub interval_pct: Option<(f64, f64)>,
+    /// 99 % interval: a figure is worse only if zero lies outside of this one.
+    pub alarm_interval_pct: Option<(f64, f64)>,
 }
 
 /// Compares runs with the first of them.
@@ -226,7 +229,7 @@ fn is_regression(row: &Row, cell: &Cell, percent: f64) -> bool {
         Better::Higher => -change,
         Better::Lower => change,
     };
-    let is_sure = match cell.interval_pct {
+    let is_sure = match cell.alarm_interval_pct {
         Some((low, high)) => worse(low) > 0.0 && worse(high) > 0.0,
         None => !row.is_percentile,
     };

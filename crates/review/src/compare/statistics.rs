@@ -24,10 +24,15 @@ const FEWEST: usize = 5;
 const MOST: usize = 10;
 /// Samples of a stretch where there are enough.
 const SAMPLES: usize = 8;
-/// Two-sided 95 % quantiles of Student's t for 4 to 9 degrees of freedom.
-const STUDENT_T: [f64; MOST - FEWEST + 1] = [2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
 
-/// How far the ends of a figure's 95 % interval lie from it, as logarithms of ratios.
+/// How often an interval holds the truth: two-sided quantiles of Student's t for 4 to 9 degrees of freedom.
+pub type Confidence = [f64; MOST - FEWEST + 1];
+/// 95 %: what is shown.
+pub const SHOWN: Confidence = [2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+/// 99 %: what an alarm needs. A load has five judged figures, so one of its alarms in twenty is false (Bonferroni).
+pub const ALARM: Confidence = [4.604, 4.032, 3.707, 3.499, 3.355, 3.250];
+
+/// How far the ends of a figure's interval lie from it, as logarithms of ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     below: f64,
@@ -39,32 +44,37 @@ fn stretches(samples: usize) -> Option<usize> {
     (samples >= FEWEST_SAMPLES).then(|| (samples / SAMPLES).clamp(FEWEST, MOST))
 }
 
-/// The ratio of the sums of pairs, and half of its 95 % interval; `None` if nothing was divided by.
-fn ratio(stretches: &[(f64, f64)]) -> Option<(f64, f64)> {
+/// The ratio of the sums of pairs, and half of its interval; `None` if nothing was divided by.
+fn ratio(stretches: &[(f64, f64)], confidence: &Confidence) -> Option<(f64, f64)> {
     let sum = |part: fn(&(f64, f64)) -> f64| stretches.iter().map(part).sum::<f64>();
     let (above, below) = (sum(|pair| pair.0), sum(|pair| pair.1));
     let ratio = (below > 0.0).then(|| above / below)?;
     let count = stretches.len() as f64;
     let squares: f64 = stretches.iter().map(|(y, x)| (y - ratio * x).powi(2)).sum();
     let deviation = (squares * count / (count - 1.0)).sqrt() / below;
-    Some((ratio, STUDENT_T[stretches.len() - FEWEST] * deviation))
+    Some((ratio, confidence[stretches.len() - FEWEST] * deviation))
 }
 
 impl Spread {
     /// Of a ratio of sums, from what each sample adds to both; `None` if there are too few samples to tell.
-    pub fn of_ratio(samples: &[(f64, f64)]) -> Option<Spread> {
+    pub fn of_ratio(samples: &[(f64, f64)], confidence: &Confidence) -> Option<Spread> {
         let count = stretches(samples.len())?;
         let mut sums = vec![(0.0, 0.0); count];
         for (n, (above, below)) in samples.iter().enumerate() {
             let sum = &mut sums[n * count / samples.len()];
             *sum = (sum.0 + above, sum.1 + below);
         }
-        let (value, half) = ratio(&sums)?;
+        let (value, half) = ratio(&sums, confidence)?;
         (value > 0.0).then_some(Spread { below: half / value, above: half / value })
     }
 
     /// Of the percentile that one in `one_in` operations exceeds.
-    pub fn of_percentile(distributions: &[Distribution], seconds: f64, one_in: f64) -> Option<Spread> {
+    pub fn of_percentile(
+        distributions: &[Distribution],
+        seconds: f64,
+        one_in: f64,
+        confidence: &Confidence,
+    ) -> Option<Spread> {
         let mut of_hosts: BTreeMap<&str, usize> = BTreeMap::new();
         distributions.iter().for_each(|slice| *of_hosts.entry(slice.host.as_str()).or_default() += 1);
         let count = stretches(of_hosts.into_values().max()?)?;
@@ -79,7 +89,7 @@ impl Spread {
                 *above += if *high > highest { *operations as f64 } else { 0.0 };
             }
         }
-        let (_, half) = ratio(&sums)?;
+        let (_, half) = ratio(&sums, confidence)?;
         let (low, _) = whole.bucket(1.0 / one_in + half)?;
         let (_, high) = whole.bucket(1.0 / one_in - half)?;
         (low > 0.0).then(|| Spread { below: (highest / low).ln(), above: (high / highest).ln() })
@@ -116,7 +126,7 @@ impl Whole {
     }
 }
 
-/// The 95 % interval in percent of a change from `base` to `other`.
+/// The interval in percent of a change from `base` to `other`.
 pub fn interval_pct(base: (f64, Spread), other: (f64, Spread)) -> Option<(f64, f64)> {
     if base.0 <= 0.0 || other.0 <= 0.0 {
         return None;
@@ -151,7 +161,7 @@ mod tests {
 
     fn mean(series: &[(f64, f64)]) -> (f64, Spread) {
         let sum = |part: fn(&(f64, f64)) -> f64| series.iter().map(part).sum::<f64>();
-        (sum(|pair| pair.0) / sum(|pair| pair.1), Spread::of_ratio(series).expect("long enough"))
+        (sum(|pair| pair.0) / sum(|pair| pair.1), Spread::of_ratio(series, &SHOWN).expect("long enough"))
     }
 
     /// The interval is honest: of 1,000 pairs from the same source at most 50 exclude zero, though samples are correlated
@@ -185,7 +195,7 @@ mod tests {
         let (a, b) = (series(10.0, 1, 480), series(11.0, 2, 480));
         let (low, high) = interval_pct(mean(&a), mean(&b)).unwrap();
         assert!(low > 5.0 && high < 15.0, "{low} {high}");
-        assert_eq!(Spread::of_ratio(&a[..19]), None);
+        assert_eq!(Spread::of_ratio(&a[..19], &SHOWN), None);
         let flat = mean(&[(5.0, 1.0); 40]);
         assert_eq!(interval_pct(flat, flat), Some((0.0, 0.0)));
         assert_eq!(interval_pct((0.0, flat.1), flat), None);

@@ -44,7 +44,7 @@ impl Limits {
     /// As rows of a test.
     pub fn rows(&self) -> Vec<Limit> {
         let limit = |rule: &str, value: Option<f64>| {
-            value.map(|value| Limit { rule: rule.to_owned(), value, unit: "ms".to_owned() })
+            value.map(|value| Limit { rule: rule.to_owned(), value, unit: "ms".to_owned(), published: None })
         };
         let both = [
             limit("read_latency_avg", self.read_avg_ms),
