@@ -38,7 +38,7 @@ soak:
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
 	  --test fuzz --test import --test damaged_runs --test any_numbers -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test compare_pairs -- --nocapture
-	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test simulated_pairs -- --nocapture
+	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test equal_pairs -- --nocapture
 
 sync-removal:
 	tools/sync-removal

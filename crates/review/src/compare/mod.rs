@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
 //! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
-//! 3. A regression is worse than the baseline by more than the limit, and its 99 % interval, where there is one, excludes
+//! 3. A regression is worse than the baseline by more than the limit, and its 98 % interval, where there is one, excludes
 //!    zero.
 //!    A percentile without an interval is not judged: a few operations decide it.
 //! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
@@ -156,7 +156,7 @@ pub struct Cell {
     pub difference_pct: Option<f64>,
     /// 95 % interval of that difference; none without a series that is long enough.
     pub interval_pct: Option<(f64, f64)>,
-    /// 99 % interval: a figure is worse only if zero lies outside of this one.
+    /// 98 % interval: a figure is worse only if zero lies outside of this one.
     pub alarm_interval_pct: Option<(f64, f64)>,
 }
 

@@ -29,8 +29,9 @@ const SAMPLES: usize = 8;
 pub type Confidence = [f64; MOST - FEWEST + 1];
 /// 95 %: what is shown.
 pub const SHOWN: Confidence = [2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
-/// 99 %: what an alarm needs. A load has five judged figures, so one of its alarms in twenty is false (Bonferroni).
-pub const ALARM: Confidence = [4.604, 4.032, 3.707, 3.499, 3.355, 3.250];
+/// 98 %: what an alarm needs. Of equal runs, one in a hundred is worse by so much; a load has five judged figures, so at
+/// most one comparison in twenty raises a false alarm (Bonferroni).
+pub const ALARM: Confidence = [3.747, 3.365, 3.143, 2.998, 2.896, 2.821];
 
 /// How far the ends of a figure's interval lie from it, as logarithms of ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
