@@ -37,6 +37,7 @@ soak:
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p rehearsal --locked --test drill_seeds -- --nocapture
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
 	  --test fuzz --test import --test damaged_runs --test any_numbers -- --nocapture
+	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test simulated_grades an_honest -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test compare_pairs -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test equal_pairs -- --nocapture
 

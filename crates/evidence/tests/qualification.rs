@@ -550,7 +550,7 @@ fn missing_conditions_are_named_with_figure_requirement_and_remedy() {
     for note in [
         "no target was set",
         "performance window 1,200 s of 7,200 s",
-        "database 21 x its cache; 100 x or more behaves like the published runs",
+        "database 21 x its cache; 500 x or more behaves like the published runs",
         "cache filled to 54 % when the window of performance 2 opened",
         "9.3 reads per batch in stress 4, published 27.6 to 28.8, 10 % more or less passes",
     ] {

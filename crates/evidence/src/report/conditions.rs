@@ -259,7 +259,7 @@ impl Graded<'_> {
         let told = least.map_or("size of the databases against the cache is not known".to_owned(), |least| {
             format!("database {} x its cache", bare(least))
         });
-        found(least, format!("{told}; 100 x or more behaves like the published runs"))
+        found(least, format!("{told}; 500 x or more behaves like the published runs"))
     }
 
     fn cache_filled(&self, rule: &Rule) -> Option<Found> {
