@@ -8,6 +8,7 @@ use world::PageCodec;
 use crate::cache::CodecCoding;
 use crate::error::{Error, Result};
 use crate::io::Counters;
+use crate::signal::Dropped;
 use crate::versions::PageVersions;
 
 /// An instance: one log stream and its databases.
@@ -39,6 +40,9 @@ pub struct InstanceConfig {
     pub log_counters: Counters,
     /// The databases, numbered from 1 in this order. The order must stay the same while logs exist.
     pub databases: Vec<DatabaseConfig>,
+    /// Instances and standbys that were opened with this configuration, or a clone of it, and dropped. The next
+    /// opening waits until they touch the files no more.
+    pub dropped: Dropped,
 }
 
 /// One database of an instance.
@@ -77,6 +81,7 @@ impl InstanceConfig {
             recovery_reads_outstanding: 8,
             log_counters: Counters::default(),
             databases: Vec::new(),
+            dropped: Dropped::default(),
         }
     }
 }

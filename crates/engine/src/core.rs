@@ -25,6 +25,9 @@ use crate::signal::{Fate, StopSignal};
 use crate::transaction::CommitGate;
 use crate::transactions::{RowKey, Transactions};
 
+/// From here on a database takes no new change. What is left of its modification counter is for ends of what is open.
+const DBTIME_LAST: u64 = u64::MAX - (1 << 32);
+
 /// The shared state of an open instance.
 pub(crate) struct Core {
     /// For work that goes on without whoever asked for it.
@@ -146,6 +149,13 @@ impl Core {
         if self.closing.get() { Err(Error::Refused("it is being closed".to_owned())) } else { Ok(()) }
     }
 
+    /// Fails if a new change of the database might meet the end of the space for log, or of numbers that are never given twice.
+    pub(crate) fn check_room(&self, db: u8) -> Result<()> {
+        self.log.check_space()?;
+        let database = self.database(db)?;
+        if database.dbtime.get() < DBTIME_LAST { Ok(()) } else { Err(database.dbtimes_used_up()) }
+    }
+
     /// Invariant 1 of this module: no wait in here.
     fn log_and_apply(&self, db: u8, mut mini: MiniTransaction) -> Result<()> {
         if mini.changes.is_empty() && mini.undo.is_none() && !mini.compensates {
@@ -160,7 +170,7 @@ impl Core {
             transactions.check_lock(mini.transaction, &row)?;
         }
         let database = self.database(db)?;
-        let dbtime = database.next_dbtime();
+        let dbtime = database.next_dbtime()?;
         let coding = &*database.coding;
         let scratch = &mut *self.scratch.borrow_mut();
         let mut start = POSITION_END;
@@ -233,7 +243,9 @@ impl Core {
     /// half made would hold the checkpoint, and its header would still be on its way when the next one is written.
     async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
         let (core, database) = (self.me.upgrade().expect("the caller has it"), self.database(db)?.clone());
+        let working = self.fate.working();
         let extending = async move {
+            let _working = working;
             let Some(_turn) = database.begin_extending() else {
                 // Somebody is at it; the caller tries again with what that gave.
                 database.extended().await;

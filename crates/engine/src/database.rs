@@ -20,7 +20,7 @@ use world::{OpenMode, PageCodec, World};
 
 use crate::cache::{Cache, CachedDatabase, CachedPage};
 use crate::config::DatabaseConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::header;
 use crate::io::{Counters, IoFile};
 use crate::log::{LogPosition, LogTime, POSITION_END, Signature};
@@ -119,9 +119,21 @@ impl Database {
     }
 
     /// The next value of the modification counter.
-    pub(crate) fn next_dbtime(&self) -> u64 {
-        self.dbtime.set(self.dbtime.get() + 1);
-        self.dbtime.get()
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn next_dbtime(&self) -> Result<u64> {
+        let next = self.dbtime.get().checked_add(1).ok_or_else(|| self.dbtimes_used_up())?;
+        self.dbtime.set(next);
+        Ok(next)
+    }
+
+    pub(crate) fn dbtimes_used_up(&self) -> Error {
+        Error::NumbersUsedUp {
+            what: "modification numbers",
+            of: self.file.path().to_owned(),
+            remedy: "the database takes no change any more, move its rows to a new one",
+        }
     }
 
     /// Changes the header and writes it with its shadow, durably.

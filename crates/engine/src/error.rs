@@ -72,6 +72,17 @@ pub enum Error {
         /// The log directory.
         directory: String,
     },
+    /// Numbers that are never given twice are used up, or nearly. What is open can still be committed or rolled back, and the
+    /// instance closed.
+    #[error("the {what} of {of} are used up: {remedy}")]
+    NumbersUsedUp {
+        /// Which numbers.
+        what: &'static str,
+        /// The log directory or the database.
+        of: String,
+        /// What gives new ones.
+        remedy: &'static str,
+    },
     /// What was asked for contradicts the state of the instance or its files.
     #[error("{0}")]
     Refused(String),
@@ -81,6 +92,11 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn generations_used_up(directory: &str) -> Error {
+        let remedy = "close the instance, move its logs and its checkpoint away, and open it again: a new stream begins at 1";
+        Error::NumbersUsedUp { what: "log generations", of: directory.to_owned(), remedy }
+    }
+
     /// Whether a read met the end of its file.
     pub(crate) fn is_short_read(&self) -> bool {
         matches!(self, Error::World(error) if error.kind == world::ErrorKind::ShortRead)

@@ -14,7 +14,7 @@ use edb::header::{DatabaseHeader, State};
 use futures_util::future::select;
 use world::{Duration, SECTOR_BYTES, Task, World};
 
-use crate::cache::{Cache, CacheStatus, Scavenger, writes_under_way};
+use crate::cache::{Cache, CacheStatus, Scavenger, writes_outstanding};
 use crate::checkpoint::CheckpointFile;
 use crate::config::InstanceConfig;
 use crate::core::Core;
@@ -34,6 +34,9 @@ use crate::transactions::{Cleanup, RowKey, Transactions};
 const WRITES_MOST: usize = 1024;
 
 /// An open instance. It belongs to one thread.
+///
+/// Dropped, it stops as [`Self::abandon`] does, but nobody waits for what it has under way. The next opening with the same
+/// configuration, or a clone of it, waits for that; whoever opens the files with another one has to abandon the instance first.
 pub struct Instance {
     core: Rc<Core>,
     log_counters: Counters,
@@ -67,7 +70,7 @@ impl Instance {
         step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
         self.core.check_open()?;
-        self.core.log.check_space()?;
+        self.core.check_room(db)?;
         self.core.change(db, None, step).await
     }
 
@@ -239,7 +242,9 @@ impl Instance {
     fn start_tasks(&self) {
         let world = &self.core.world;
         let (core, counters) = (self.core.clone(), self.log_counters.clone());
+        let working = core.fate.working();
         let checkpoint = world.spawn(async move {
+            let _working = working;
             let result = keep_checkpoint(&core, &counters).await;
             let _ = core.fate.require(result);
         });
@@ -259,6 +264,7 @@ impl Drop for Instance {
         if !self.ended.get() {
             self.core.fate.fail(&Error::Refused("it was dropped".to_owned()));
             self.tell_tasks_to_stop();
+            self.core.config.dropped.add(&self.core.world, &self.core.fate);
         }
     }
 }
@@ -278,6 +284,7 @@ pub(crate) struct Opening {
 
 impl Opening {
     pub(crate) async fn new(world: &World, config: &InstanceConfig) -> Result<Opening> {
+        config.dropped.ended(world).await;
         let segments = config.segments()?;
         if config.databases.is_empty() || config.databases.len() > 255 {
             return Err(Error::Refused("an instance has 1 to 255 databases".to_owned()));
@@ -291,7 +298,7 @@ impl Opening {
             databases.push(database);
         }
         sync_names(world, config).await?;
-        let scavenger = Scavenger::start(world, &cache);
+        let scavenger = Scavenger::start(world, &cache, &config.dropped);
         Ok(Opening {
             world: world.clone(),
             config: config.clone(),
@@ -544,16 +551,6 @@ async fn keep_depth(core: &Core) {
         }
         roll_or_second(core).await;
     }
-}
-
-/// How many page writes may be under way when the oldest dirty page is `distance` bytes of log old. The steps are those
-/// of ESE: relaxed up to a quarter beyond the depth, then by levels of 512 KiB.
-fn writes_outstanding(distance: u64, depth: u64) -> Option<usize> {
-    if distance <= depth {
-        return None;
-    }
-    let overdue = distance.saturating_sub(depth + depth / 4);
-    Some(writes_under_way((overdue / (512 << 10)) as usize))
 }
 
 /// Removes deleted entries for good once their transactions have committed.

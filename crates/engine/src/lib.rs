@@ -73,6 +73,6 @@ pub use recovery::{
     saved_checkpoint,
 };
 pub use replication::ReplicationReport;
-pub use signal::StopSignal;
+pub use signal::{Dropped, StopSignal};
 pub use transaction::{CommitGate, Durability, Transaction};
 pub use versions::PageVersions;

@@ -1,10 +1,14 @@
-//! Two things tasks of one instance tell each other: "please stop" and "the instance has failed".
+//! What tasks of one instance tell each other: "please stop", "the instance has failed", and "I still work on its
+//! files".
 //!
-//! Invariant: a failure is final (design invariant 3). The first one is kept; every later operation is refused.
+//! Invariants
+//! 1. A failure is final (design invariant 3). The first one is kept; every later operation is refused.
+//! 2. An instance that was dropped touches no file once [`Dropped::ended`] has returned.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use world::World;
 use world::sync::Notify;
 
 use crate::error::{Error, Result};
@@ -43,7 +47,7 @@ impl StopSignal {
     }
 }
 
-/// Whether the instance still lives, and whom to wake when it dies.
+/// Whether the instance still lives, whom to wake when it dies, and how many of its tasks work on its files.
 #[derive(Clone, Default)]
 pub(crate) struct Fate(Rc<FateInner>);
 
@@ -51,6 +55,44 @@ pub(crate) struct Fate(Rc<FateInner>);
 struct FateInner {
     failure: RefCell<Option<String>>,
     wake: RefCell<Vec<Notify>>,
+    working: Cell<u32>,
+    idle: Notify,
+}
+
+/// A task that works on the files of an instance; it has ended when this is dropped.
+pub(crate) struct Working(Fate);
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        let inner = &self.0.0;
+        inner.working.set(inner.working.get() - 1);
+        if inner.working.get() == 0 {
+            inner.idle.notify_all();
+        }
+    }
+}
+
+/// Instances that were dropped, not closed or abandoned, while tasks of theirs worked on the files. Each clone is
+/// another handle on the same list.
+#[derive(Clone, Default)]
+pub struct Dropped(Rc<RefCell<Vec<(World, Fate)>>>);
+
+impl Dropped {
+    pub(crate) fn add(&self, world: &World, fate: &Fate) {
+        self.0.borrow_mut().push((world.clone(), fate.clone()));
+    }
+
+    /// Waits until the last task of each instance of this world has ended: behind that nothing of them reaches the
+    /// files any more.
+    pub(crate) async fn ended(&self, world: &World) {
+        loop {
+            self.0.borrow_mut().retain(|(_, fate)| fate.is_working());
+            let is_here = |(other, _): &&(World, Fate)| Rc::ptr_eq(other.host(), world.host());
+            let next = self.0.borrow().iter().find(is_here).map(|(_, fate)| fate.clone());
+            let Some(fate) = next else { return };
+            fate.idle().await;
+        }
+    }
 }
 
 impl Fate {
@@ -69,6 +111,22 @@ impl Fate {
         drop(failure);
         for notify in self.0.wake.borrow().iter() {
             notify.notify_all();
+        }
+    }
+
+    /// Says that a task works on the files, until the result is dropped.
+    pub(crate) fn working(&self) -> Working {
+        self.0.working.set(self.0.working.get() + 1);
+        Working(self.clone())
+    }
+
+    fn is_working(&self) -> bool {
+        self.0.working.get() > 0
+    }
+
+    async fn idle(&self) {
+        while self.is_working() {
+            self.0.idle.wait().await;
         }
     }
 

@@ -28,14 +28,14 @@ pub enum Durability {
 /// An open transaction.
 pub struct Transaction {
     core: Rc<Core>,
+    /// It has one from its first change on: readers use up no numbers.
     id: u32,
     ended: bool,
 }
 
 impl Transaction {
     pub(crate) fn begin(core: &Rc<Core>) -> Transaction {
-        let id = core.transactions.borrow_mut().begin();
-        Transaction { core: core.clone(), id, ended: false }
+        Transaction { core: core.clone(), id: NO_ID, ended: false }
     }
 
     /// Runs a reading step over the pages of database `db` (numbered from 1). The step is called again whenever a page
@@ -53,16 +53,23 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::Conflict`] if another open transaction has changed the entry; else as [`Self::read`]. The transaction
-    /// stays open. [`Error::LogVolumeFull`] if there is no space for more log.
+    /// stays open. [`Error::LogVolumeFull`] if there is no space for more log, [`Error::NumbersUsedUp`] if a number of the log or
+    /// the database would begin anew.
     pub async fn change<T>(
         &mut self,
         db: u8,
         step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
-        self.core.log.check_space()?;
+        self.core.check_room(db)?;
         if self.id == NO_ID {
-            let remedy = "close the instance and open it again, and they begin anew";
-            return Err(Error::Refused(format!("the numbers for transactions are used up: {remedy}")));
+            self.id = self.core.transactions.borrow_mut().begin();
+        }
+        if self.id == NO_ID {
+            return Err(Error::NumbersUsedUp {
+                what: "transaction numbers",
+                of: self.core.log.names().directory.clone(),
+                remedy: "close the instance and open it again, and they begin at 1",
+            });
         }
         self.core.change(db, Some(self.id), step).await
     }

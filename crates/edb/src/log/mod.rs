@@ -99,7 +99,7 @@ impl LogNames {
 /// What the first segment of a log says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHeader {
-    /// Number of the log in its stream, from 1.
+    /// Number of the log in its stream, from 1 to [`GENERATION_MAX`].
     pub generation: u32,
     /// Segments in the file, the header included.
     pub segments: u16,
@@ -141,6 +141,12 @@ pub enum LogHeaderDamage {
         /// Major, minor and update version.
         found: [u32; 3],
     },
+    /// No log has such a number.
+    #[error("generation {found} is not between 1 and {GENERATION_MAX}")]
+    Generation {
+        /// What stands there.
+        found: u32,
+    },
     /// Records that this program does not know.
     #[error(
         "its records have format {found}, this program knows {RECORD_FORMAT} only: \
@@ -151,6 +157,9 @@ pub enum LogHeaderDamage {
         found: u32,
     },
 }
+
+/// The last number that a log can have, as in ESE.
+pub const GENERATION_MAX: u32 = 0x7FFF_FFFF;
 
 const FILE_TYPE_LOG: u32 = 3;
 const AT_FILE_TYPE: usize = 667;
@@ -208,8 +217,12 @@ impl LogHeader {
         if records != RECORD_FORMAT {
             return Err(LogHeaderDamage::Records { found: records });
         }
+        let generation = get_u32(bytes, 4);
+        if !(1..=GENERATION_MAX).contains(&generation) {
+            return Err(LogHeaderDamage::Generation { found: generation });
+        }
         Ok(LogHeader {
-            generation: get_u32(bytes, 4),
+            generation,
             segments: get_u16(bytes, 12),
             page_bytes: get_u16(bytes, 14),
             created: LogTime::get(bytes, 16),

@@ -256,6 +256,8 @@ fn headers_survive_and_their_damage_has_a_name() {
     assert_eq!(damaged(100, false), LogHeaderDamage::Checksum);
     assert_eq!(damaged(667, true), LogHeaderDamage::FileType { found: 7 });
     assert!(matches!(damaged(8, true), LogHeaderDamage::Geometry { segment_bytes: 4100, .. }));
+    let beyond = LogHeader { generation: GENERATION_MAX + 1, ..good };
+    assert_eq!(LogHeader::parse(&beyond.encode()), Err(LogHeaderDamage::Generation { found: 0x8000_0000 }));
     assert_eq!(damaged(36, true), LogHeaderDamage::Format { found: [8, 4004, 5] });
     assert_eq!(damaged(SEGMENT_BYTES - 4, true), LogHeaderDamage::Records { found: 4 });
     assert!(matches!(LogFile::read(good.encode().to_vec()), Err(LogDamage::Short { .. })));

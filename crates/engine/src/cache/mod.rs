@@ -38,7 +38,7 @@ pub use page::ImagePage;
 pub(crate) use read::Wanted;
 pub(crate) use redo::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
 pub(crate) use scavenger::Scavenger;
-pub(crate) use write::writes_under_way;
+pub(crate) use write::writes_outstanding;
 
 use crate::config::InstanceConfig;
 use crate::error::{Error, Result};

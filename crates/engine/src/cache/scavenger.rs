@@ -4,22 +4,29 @@ use world::{Task, World};
 
 use super::Cache;
 use crate::error::Error;
-use crate::signal::StopSignal;
+use crate::signal::{Dropped, StopSignal};
 
 /// Frees pages while an instance opens. Dropped, it ends, and with it everything that the instance has begun: an opening
 /// whose caller lets go of it leaves no task behind.
 pub(crate) struct Scavenger {
+    world: World,
     cache: Cache,
+    dropped: Dropped,
     pub(crate) stop: StopSignal,
     task: Option<Task<()>>,
 }
 
 impl Scavenger {
-    pub(crate) fn start(world: &World, cache: &Cache) -> Scavenger {
+    /// If this is dropped before its end, `dropped` learns of the opening.
+    pub(crate) fn start(world: &World, cache: &Cache, dropped: &Dropped) -> Scavenger {
         let stop = StopSignal::new();
-        let (scavenged, stopped) = (cache.clone(), stop.clone());
-        let task = world.spawn(async move { scavenged.scavenge(&stopped).await });
-        Scavenger { cache: cache.clone(), stop, task: Some(task) }
+        let (scavenged, stopped, working) = (cache.clone(), stop.clone(), cache.fate().working());
+        let task = world.spawn(async move {
+            let _working = working;
+            scavenged.scavenge(&stopped).await;
+        });
+        let (world, cache, dropped) = (world.clone(), cache.clone(), dropped.clone());
+        Scavenger { world, cache, dropped, stop, task: Some(task) }
     }
 
     /// The open instance has it from now on.
@@ -46,6 +53,7 @@ impl Drop for Scavenger {
     fn drop(&mut self) {
         if self.task.is_some() {
             self.tell(&Error::Refused("its opening was dropped".to_owned()));
+            self.dropped.add(&self.world, self.cache.fate());
         }
     }
 }

@@ -21,13 +21,23 @@ const URGENCY_MAX: usize = 127;
 
 /// Page writes that may be under way at an urgency of 0 (nobody waits) to 127. These are the steps of ESE, which gives
 /// urgent writes up to half of its 1024 outstanding I/Os: a 128th of that half first, then a 32nd, a quarter, and all.
-pub(crate) fn writes_under_way(urgency: usize) -> usize {
+fn writes_under_way(urgency: usize) -> usize {
     match urgency {
         0..16 => WRITES_MAX / 2 / 128,
         16..32 => WRITES_MAX / 2 / 32,
         32..64 => WRITES_MAX / 2 / 4,
         _ => WRITES_MAX / 2,
     }
+}
+
+/// How many page writes may be under way when the oldest dirty page is `distance` bytes of log old. The steps are those
+/// of ESE: relaxed up to a quarter beyond the depth, then by levels of 512 KiB.
+pub(crate) fn writes_outstanding(distance: u64, depth: u64) -> Option<usize> {
+    if distance <= depth {
+        return None;
+    }
+    let overdue = distance.saturating_sub(depth + depth / 4);
+    Some(writes_under_way((overdue / (512 << 10)) as usize))
 }
 
 /// Adjacent pages copied out to be written.
@@ -188,8 +198,11 @@ impl Cache {
     fn start_write(&self, frame: u32) {
         let Ok(run) = self.0.fate.require(self.copy_run(frame)) else { return };
         self.0.writes_running.set(self.0.writes_running.get() + 1);
-        let cache = self.clone();
-        self.0.world.spawn_detached(async move { cache.write_run(run).await });
+        let (cache, working) = (self.clone(), self.0.fate.working());
+        self.0.world.spawn_detached(async move {
+            let _working = working;
+            cache.write_run(run).await;
+        });
     }
 
     fn leaves_when_written(&self, frame: u32) {

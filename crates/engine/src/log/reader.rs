@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use edb::log::{LogFile, LogHeader, LogHeaderDamage, Records};
+use edb::log::{GENERATION_MAX, LogFile, LogHeader, LogHeaderDamage, Records};
 use results::IoClass;
 use world::{OpenMode, SECTOR_BYTES, World};
 
@@ -46,6 +46,9 @@ impl LogFiles {
         let mut archives: Vec<u32> =
             entries.iter().filter_map(|entry| names.archive_generation(&entry.name)).collect();
         archives.sort_unstable();
+        if let Some(strange) = archives.iter().find(|archive| !(1..=GENERATION_MAX).contains(*archive)) {
+            return Err(damaged(&names.archive(*strange), "no log has such a number"));
+        }
         let current = entries.iter().any(|entry| names.is_current(&entry.name));
         Ok(LogFiles { archives, current })
     }
@@ -62,9 +65,11 @@ pub(crate) async fn read_header(
     let page = file.read_one(class, 0, SECTOR_BYTES).await?;
     match page.as_slice().first_chunk().map(LogHeader::parse) {
         Some(Ok(header)) => Ok(Some(header)),
-        Some(Err(other @ (LogHeaderDamage::Format { .. } | LogHeaderDamage::Records { .. }))) => {
-            Err(Error::Refused(format!("{path} cannot be read: {other}")))
-        }
+        Some(Err(
+            other @ (LogHeaderDamage::Format { .. }
+            | LogHeaderDamage::Generation { .. }
+            | LogHeaderDamage::Records { .. }),
+        )) => Err(Error::Refused(format!("{path} cannot be read: {other}"))),
         Some(Err(_)) | None => Ok(None),
     }
 }

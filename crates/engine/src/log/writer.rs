@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
-use edb::log::{LogBuilder, LogHeader, RecordChain, Segment};
+use edb::log::{GENERATION_MAX, LogBuilder, LogHeader, RecordChain, Segment};
 use results::IoClass;
 use smallvec::smallvec;
 use world::sync::Notify;
@@ -33,6 +33,9 @@ use crate::signal::Fate;
 
 /// Largest single log write, and the piece in which the next log is zero-filled.
 const WRITE_BYTES_MAX: usize = 512 << 10;
+
+/// Generations that no new change begins in: they are for ends of what is open.
+const GENERATIONS_KEPT: u32 = 256;
 
 /// What the writer needs to know about its stream.
 pub(crate) struct LogConfig {
@@ -318,10 +321,13 @@ impl Log {
         self.0.fate.check()
     }
 
-    /// Fails if there is only so much space for log as the end of the instance may need.
+    /// Fails if there is only so much space for log, or are only so many generations, as the end of the instance may need.
     pub(crate) fn check_space(&self) -> Result<()> {
         if self.0.out_of_space.get() {
             return Err(Error::LogVolumeFull { directory: self.0.config.names.directory.clone() });
+        }
+        if self.generation() > GENERATION_MAX - GENERATIONS_KEPT {
+            return Err(Error::generations_used_up(&self.0.config.names.directory));
         }
         Ok(())
     }
@@ -365,6 +371,7 @@ impl Log {
     }
 
     async fn run(&self) {
+        let _working = self.0.fate.working();
         loop {
             let work = self.0.work.wait();
             if self.0.fate.check().is_err() {
@@ -440,6 +447,9 @@ impl Log {
     }
 
     async fn roll(&self) -> Result<()> {
+        if self.generation() >= GENERATION_MAX {
+            return Err(Error::generations_used_up(&self.0.config.names.directory));
+        }
         let (preparing, generation) = {
             let mut state = self.0.state.borrow_mut();
             state.hurry = true;
@@ -488,6 +498,7 @@ impl Log {
     fn spawn_preparation(&self) {
         let log = self.clone();
         let task = self.0.world.spawn(async move {
+            let _working = log.0.fate.working();
             let prepared = log.prepare_next().await;
             log.0.fate.require(prepared)
         });

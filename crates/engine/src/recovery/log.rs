@@ -181,7 +181,10 @@ impl Recovery<'_> {
             let database = database(self.databases, db).ok_or_else(|| makes_no_sense(path, first_end))?;
             database.dbtime.set(database.dbtime.get().max(dbtime));
         }
-        replay.transactions.note_id(generation.newest_transaction);
+        // A stream whose databases are all closed has no open transaction, so its numbers begin anew.
+        if !replay.participants.is_empty() {
+            replay.transactions.note_id(generation.newest_transaction);
+        }
         Ok(())
     }
 }
