@@ -1,6 +1,7 @@
 //! House rules that no compiler checks. Each rule says what it protects.
 #![allow(clippy::disallowed_methods, reason = "a test that reads the source tree")]
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -205,4 +206,27 @@ fn places_of_syncs_in_tools_and_documents_name_functions_that_ask_for_one() {
     };
     let missing = places.into_iter().filter(|place| !asks(place));
     assert_none(missing.map(|(file, function)| format!("{file}: {function}")).collect(), "no sync there");
+}
+
+/// A document that names a test for a promise is worth as much as the test that is there.
+#[test]
+fn tests_of_faults_that_tools_and_documents_name_exist() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("it exists");
+    let texts = [read("docs/faults.md"), read("tools/sync-removal")];
+    let is_name = |word: &&str| {
+        word.starts_with(|first: char| first.is_ascii_lowercase())
+            && word.matches('_').count() >= 4
+            && word.chars().all(|c| matches!(c, 'a'..='z' | '_'))
+    };
+    let named: BTreeSet<&str> =
+        texts.iter().flat_map(|text| text.split(['`', '"'])).filter(is_name).collect();
+    assert!(named.len() > 15, "{named:?}");
+    let tests: Vec<String> = all_sources()
+        .into_iter()
+        .filter(|(path, _)| path.starts_with("crates/") && path.contains("/tests/"))
+        .map(|(_, text)| text)
+        .collect();
+    let missing =
+        named.into_iter().filter(|name| !tests.iter().any(|text| text.contains(&format!("fn {name}()"))));
+    assert_none(missing.map(str::to_owned).collect(), "no such test");
 }

@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 
-use common::lying::{Lies, run_lying_seed};
+use common::lying::{Lies, judge_a_torn_row, run_lying_seed};
 use common::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
 use common::seed::{Totals, create_small, new_simulation, run_seed, run_seeds, shape_of};
 use common::snapshot::Snapshot;
@@ -92,6 +92,17 @@ fn a_lying_disk_gives_no_wrong_row_that_is_not_accounted_for() {
         let Lies { noticed, harmless, commits_lost, wrong_rows, log_lies_seen_through, torn_rows: _ } = lies;
         let least = noticed.min(harmless).min(commits_lost).min(wrong_rows).min(log_lies_seen_through);
         assert!(least > 0, "{lies:?}");
+    }
+}
+
+/// Seeds tear a row unseen by luck only, so this one is torn by hand.
+#[test]
+fn a_row_that_was_torn_unseen_is_accounted_for_by_a_dropped_sync_of_its_own_database_only() {
+    let [own, other, irregular] = judge_a_torn_row(2).unwrap();
+    assert_eq!(own, (Ok(()), 1));
+    for (verdict, torn_rows) in [other, irregular] {
+        let refused = verdict.unwrap_err();
+        assert!(refused.contains("bytes that nobody wrote") && torn_rows == 0, "{refused}");
     }
 }
 

@@ -6,8 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use btree::{Pager, tree};
-use engine::{Instance, InstanceConfig};
+use edb::checksum::{Verdict, verify};
+use engine::{Instance, InstanceConfig, LogPosition};
+use smallvec::smallvec;
 use world::sim::{FaultKind, Faults, Lie, Outcome, PowerCut, Simulation};
+use world::{OpenMode, PageBuf, World};
 
 use super::model::{DATABASES, Model, Random, RowName, Rows, Shape, TREES, load};
 use super::seed::{Totals, create_small, new_simulation, shape_of};
@@ -292,4 +295,85 @@ fn judge(
         lies.wrong_rows += 1;
     }
     Ok(())
+}
+
+/// Makes one sector of one row an older one in the file of its closed database, as a power cut does to a page whose sync was
+/// dropped. The page passes its checksum. Returns the row's database.
+async fn tear_a_row(
+    world: &World,
+    config: &InstanceConfig,
+    model: &Model,
+    read: &Read,
+) -> Result<u8, String> {
+    const SECTOR: usize = 512;
+    for ((db, number, key), (data, way)) in read {
+        let name = (*db, *number, key.clone());
+        let Some(older) = data.as_ref().and_then(|data| model.older(&name, data)) else { continue };
+        let (byte, pgno) =
+            (data.as_ref().expect("it has data")[0], *way.leaves.first().expect("it lies on a page"));
+        let path = &config.databases[usize::from(*db) - 1].path;
+        let file = world.open(path, OpenMode::ReadWrite).await.map_err(|error| error.to_string())?;
+        let at = (u64::from(pgno) + 1) * PAGE_BYTES as u64;
+        let (done, bufs) = file.read_at(at, smallvec![PageBuf::empty(PAGE_BYTES)]).await;
+        done.map_err(|error| error.to_string())?;
+        let mut page = bufs[0].as_slice().to_vec();
+        let inside = |sector: &&mut [u8]| byte != older[0] && sector.iter().all(|found| *found == byte);
+        let Some(sector) = page.chunks_mut(SECTOR).find(inside) else { continue };
+        sector.fill(older[0]);
+        if verify(&page, pgno) != Verdict::Ok {
+            return Err(format!("page {pgno} does not pass its checksum"));
+        }
+        let (done, _) = file.write_at(at, smallvec![PageBuf::copy_of(&page)]).await;
+        done.map_err(|error| error.to_string())?;
+        return Ok(*db);
+    }
+    Err("no row is longer than two sectors and had another value before".to_owned())
+}
+
+/// What the judge says, and how many torn rows it has accounted for.
+pub type Judged = (Result<(), String>, u64);
+
+/// A row that was torn unseen, and how it is judged if the sync of its database was dropped, if one of another file was, and if
+/// the data were not regular.
+pub fn judge_a_torn_row(seed: u64) -> Result<[Judged; 3], String> {
+    let (sim, world) = new_simulation(seed);
+    let mut random = Random::new(seed);
+    let config = create_small(&sim, &world, &mut random);
+    let shape = Shape { keys: 12, most_data_bytes: 1800, is_regular: true };
+    let model = shared(Model::new(0, 120));
+    let outcome = sim.run_until(async {
+        let (instance, _) = Instance::open(&world, &config).await?;
+        let instance = std::rc::Rc::new(instance);
+        load(&world, instance.clone(), &model, shape, seed).await;
+        let read = read_all(&instance, shape).await?;
+        std::rc::Rc::into_inner(instance).expect("all sessions have ended").close().await?;
+        Ok::<_, engine::Error>(read)
+    });
+    let read = outcome.map_err(|error| error.to_string())?;
+    let torn = sim.run_until(tear_a_row(&world, &config, &model.borrow(), &read))?;
+    let end = LogPosition::new(u32::MAX, 0, 0);
+    let mut judged = Vec::new();
+    for (drops_its_own, is_regular) in [(true, true), (false, true), (true, false)] {
+        let file = config.databases.iter().zip(1..).find(|(_, db)| (*db == torn) == drops_its_own);
+        let path = &file.expect("there are two databases").0.path;
+        sim.set_faults(Faults { dropped_sync: 1.0, ..Faults::default() });
+        let dropped = sim.run_until(async { world.open(path, OpenMode::ReadWrite).await?.sync().await });
+        dropped.map_err(|error| error.to_string())?;
+        sim.set_faults(Faults::default());
+        let read = sim.run_until(async {
+            let (instance, _) = Instance::open(&world, &config).await?;
+            let read = read_all(&instance, shape).await?;
+            instance.close().await?;
+            Ok::<_, engine::Error>(read)
+        });
+        let read = read.map_err(|error| error.to_string())?;
+        let mut unnoticed = Unnoticed::of(&sim, &config, &model.borrow(), is_regular);
+        // Lies of the rounds before are there, too.
+        unnoticed.databases.retain(|db| (*db == torn) == drops_its_own);
+        let (mut model, mut lies) = (model.borrow_mut(), Lies::default());
+        let expected = model.state_at(end);
+        let verdict = judge(&sim, &unnoticed, &mut model, &expected, &read, &mut lies);
+        judged.push((verdict, lies.torn_rows));
+    }
+    judged.try_into().map_err(|_| "three cases".to_owned())
 }

@@ -108,6 +108,9 @@ pub struct Faults {
     pub fails_with: Option<FaultKind>,
     /// The host that issues the Nth operation (of any [`OpKind`]) crashes there.
     pub crash_at_nth: Option<(u64, CrashPoint)>,
+    /// The host that issues the Nth sync (of a file or a directory) crashes before it has any effect. Only syncs make anything
+    /// durable, so these are all the states that a disk which loses everything else can have.
+    pub crash_at_nth_sync: Option<u64>,
     /// What ends at that operation.
     pub crash_ends: Death,
     /// What power cuts do.
@@ -214,6 +217,11 @@ impl OpCounts {
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
+
+    /// Syncs, of files and of directories.
+    pub fn syncs(&self) -> u64 {
+        self.of(OpKind::Sync) + self.of(OpKind::SyncDir)
+    }
 }
 
 /// What the plan says about one operation.
@@ -258,14 +266,18 @@ impl Injector {
     /// Counts an operation and decides what becomes of it. Faults are counted when they are delivered.
     pub fn judge(&mut self, kind: OpKind) -> Verdict {
         self.issued += 1;
-        let nth_of_kind = &mut self.operations.0[kind as usize];
-        *nth_of_kind += 1;
+        self.operations.0[kind as usize] += 1;
+        let nth_of_kind = self.operations.of(kind);
         if let Some((nth, point)) = self.plan.crash_at_nth
             && nth == self.issued
         {
             return Verdict::Crashes(point);
         }
-        if self.plan.fail_nth == Some((kind, *nth_of_kind)) {
+        let is_sync = matches!(kind, OpKind::Sync | OpKind::SyncDir);
+        if is_sync && self.plan.crash_at_nth_sync == Some(self.operations.syncs()) {
+            return Verdict::Crashes(CrashPoint::Before);
+        }
+        if self.plan.fail_nth == Some((kind, nth_of_kind)) {
             return Verdict::Fails(self.plan.fails_with.unwrap_or(match kind {
                 OpKind::Read => FaultKind::ReadError,
                 OpKind::Write => FaultKind::WriteError,

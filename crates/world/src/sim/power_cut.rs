@@ -22,7 +22,7 @@ pub struct PowerCut {
     pub lost_name: f64,
     /// A block of new space that was not written shows stale bytes instead of zeros.
     pub stale_block: f64,
-    /// What a device writes all or nothing: 512 or 4096 bytes.
+    /// What a device writes all or nothing: 512 or 4096 bytes, 64 on persistent memory.
     pub sector_bytes: usize,
     /// What becomes of each change, one after the other, in the place of all chances but that of a stale block. The changes
     /// behind the end of the list are kept. For tests that go through all that can happen.
@@ -79,7 +79,7 @@ impl PowerCut {
 impl PowerCut {
     pub(super) fn check(&self) {
         let sector_bytes = self.sector_bytes;
-        assert!(sector_bytes == 512 || sector_bytes == 4096, "no device has sectors of {sector_bytes} bytes");
+        assert!([64, 512, 4096].contains(&sector_bytes), "no device has sectors of {sector_bytes} bytes");
     }
 }
 

@@ -261,6 +261,29 @@ fn every_operation_can_be_the_one_at_which_the_power_fails() {
 }
 
 #[test]
+fn the_power_can_fail_before_each_sync_of_a_file_or_directory() {
+    let program = |world: World| async move {
+        let file = create(&world, "/d/x").await;
+        world.sync_dir("/d").await.expect("syncs");
+        write(&file, 0, block(1)).await;
+        file.sync().await.expect("syncs");
+        write(&file, 0, block(2)).await;
+    };
+    for (nth, operations) in [(1, Some(2)), (2, Some(4)), (3, None)] {
+        let faults = Faults { crash_at_nth_sync: Some(nth), ..Faults::default() };
+        let (sim, world) = with_faults(nth, faults);
+        let outcome = sim.run_until_crash_or(program(world));
+        match operations {
+            Some(operations) => {
+                assert_eq!(outcome, Outcome::Crashed { host: "a".into() }, "at sync {nth}");
+                assert_eq!(sim.operations().total(), operations, "at sync {nth}");
+            }
+            None => assert_eq!(outcome, Outcome::Done(()), "there are two syncs"),
+        }
+    }
+}
+
+#[test]
 fn a_dead_host_does_nothing_more_even_in_the_poll_in_which_it_died() {
     let (sim, world) = with_power_cut(1, PowerCut::keep_all());
     let file = sim.run_until(durable_file(&world, "/d/x", 8192, 1));
