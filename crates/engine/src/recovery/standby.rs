@@ -247,7 +247,8 @@ impl Standby {
         if self.header.generation != last {
             return Err(Error::Refused(format!("log {last} is not replayed")));
         }
-        let is_full = self.at.generation() > last;
+        // An instance that ended in a roll leaves a full log that is still the current one, and headers that name the next.
+        let is_full = self.at.generation() > last || self.at.segment() + 1 >= recovery.segments;
         recovery.check_required(self.replay.required, last, is_full)?;
         recovery.judge_pages(&self.replay.pages)?;
         recovery.cache.settle_all()?;

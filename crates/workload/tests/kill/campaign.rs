@@ -13,9 +13,9 @@ use engine::{Instance, RecoveryReport};
 use futures_util::future::{Either, select};
 use workload::mix::Random;
 use world::World;
-use world::real::durable_shadow::{ShadowHost, ShadowOptions};
+use world::real::durable_shadow::{DiskEvent, PowerCut, ShadowHost, ShadowOptions};
 
-use super::child::{Aim, COPY, ChildTask, Mode, SESSIONS, TASK, TICK, ticks};
+use super::child::{Aim, COPY, ChildTask, Mode, Phase, SESSIONS, TASK, TICK, ticks};
 use super::common::{self, Change, Databases, Kind, Name, Rows, real, scratch_dir};
 
 /// A child that says nothing for so long hangs.
@@ -262,7 +262,7 @@ impl Campaign {
         task.aim = Some(aim);
         let (line, count) = match mode {
             Mode::Create => ("created", 1),
-            Mode::Recover | Mode::Close => ("open", 2),
+            Mode::Recover | Mode::Follow | Mode::Close => ("open", 2),
             Mode::Load | Mode::SlowLoad => ("commit", 400),
             Mode::LoadAndClose => ("closed", 1),
             Mode::Backup => ("backed up", 1),
@@ -293,6 +293,27 @@ impl Campaign {
         totals.pages_repaired += report.pages_repaired;
         totals.transactions_rolled_back += report.transactions_rolled_back;
         Ok(())
+    }
+
+    /// Some load whose process ends alone, up to three recoveries and replays of a passive copy that end so, too, and one in which
+    /// the power fails.
+    pub fn ends_before_a_power_cut(&mut self) -> Result<(), String> {
+        let said = self.end(Mode::Load, Phase::Open, true)?;
+        for _ in 0..self.below(4) {
+            let mode = [Mode::Recover, Mode::Follow][self.below(2) as usize];
+            self.end(mode, Phase::Start, true)?;
+        }
+        let mode = [Mode::Recover, Mode::Follow, Mode::Close][self.below(3) as usize];
+        self.end(mode, Phase::Start, false)?;
+        self.recover_and_settle(&said)
+    }
+
+    fn end(&mut self, mode: Mode, phase: Phase, process_only: bool) -> Result<Said, String> {
+        let event = DiskEvent::ALL[self.below(DiskEvent::ALL.len() as u64) as usize];
+        let (number, later) = (1 + self.below(30), self.below(3));
+        let cut = PowerCut { event, number, later, pieces: None };
+        let (task, trigger) = self.aimed(mode, Aim { phase, cut, process_only });
+        self.kill(&task, &trigger).map_err(|error| format!("{mode:?} until {cut:?}: {error}"))
     }
 
     /// When the load is to be killed: anywhere, or right behind a roll of the log.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use edb::checkpoint::{CHECKPOINT_BYTES, Checkpoint};
-use engine::{Durability, Instance, Progress, StopSignal, StreamConfig};
+use engine::{Durability, Instance, InstanceConfig, LogStore, Progress, Standby, StopSignal, StreamConfig};
 use futures_util::future::{join, join_all, pending, select};
 use workload::mix::Random;
 use workload::schema::Entry;
@@ -37,6 +37,8 @@ pub enum Mode {
     Create,
     /// And rest: what recovery has taken back waits for the checkpoint.
     Recover,
+    /// The same as a passive copy does it: replay, a checkpoint, activation.
+    Follow,
     /// Recover and close.
     Close,
     Load,
@@ -52,9 +54,10 @@ pub enum Mode {
     Begin,
 }
 
-const MODES: [(Mode, &str); 9] = [
+const MODES: [(Mode, &str); 10] = [
     (Mode::Create, "create"),
     (Mode::Recover, "recover"),
+    (Mode::Follow, "follow"),
     (Mode::Close, "close"),
     (Mode::Load, "load"),
     (Mode::SlowLoad, "slow-load"),
@@ -84,6 +87,8 @@ const PHASES: [Phase; 4] = [Phase::Start, Phase::Open, Phase::Job, Phase::Copied
 pub struct Aim {
     pub phase: Phase,
     pub cut: PowerCut,
+    /// Only the process ends: the next one reads what was written, synced or not.
+    pub process_only: bool,
 }
 
 impl Aim {
@@ -92,7 +97,8 @@ impl Aim {
         let event = DiskEvent::ALL.iter().position(|event| *event == self.cut.event).expect("listed");
         let (grain_bytes, percent) =
             self.cut.pieces.map_or((0, 0), |pieces| (pieces.grain_bytes, pieces.survives_percent));
-        format!("{phase}:{event}:{}:{}:{grain_bytes}:{percent}", self.cut.number, self.cut.later)
+        let (number, later, process_only) = (self.cut.number, self.cut.later, u8::from(self.process_only));
+        format!("{phase}:{event}:{number}:{later}:{grain_bytes}:{percent}:{process_only}")
     }
 
     fn decode(text: &str) -> Option<Aim> {
@@ -103,7 +109,8 @@ impl Aim {
         let (number, later) = (next()?, next()?);
         let pieces = Pieces { grain_bytes: next()?, survives_percent: next()? as usize };
         let pieces = (pieces.grain_bytes > 0).then_some(pieces);
-        Some(Aim { phase, cut: PowerCut { event, number, later, pieces } })
+        let process_only = next()? != 0;
+        Some(Aim { phase, cut: PowerCut { event, number, later, pieces }, process_only })
     }
 }
 
@@ -156,6 +163,11 @@ impl ChildTask {
         })
     }
 
+    /// Where a process that ends alone leaves what is not durable.
+    fn left(&self) -> PathBuf {
+        self.root.join("left")
+    }
+
     fn databases(&self) -> Databases {
         let mut databases = Databases::new(&self.root, self.page_bytes, super::FILE_BYTES);
         databases.log_bytes = self.log_bytes;
@@ -196,7 +208,11 @@ fn child() {
     // The test harness has begun a line of its own.
     std::io::stdout().write_all(b"\n").unwrap();
     real(async |world| {
-        let shadow = ShadowHost::new(world.host().clone(), task.disk);
+        let (left, host) = (task.left(), world.host().clone());
+        let shadow = match left.exists() {
+            true => ShadowHost::take_up(&left, host, task.disk).unwrap(),
+            false => ShadowHost::new(host, task.disk),
+        };
         let power = shadow.power_switch();
         let world = World::new(Rc::new(shadow));
         let child = Child { world: &world, task: &task, power };
@@ -224,7 +240,10 @@ impl Child<'_> {
         if let Some(aim) = self.task.aim
             && aim.phase == phase
         {
-            self.power.arm(aim.cut);
+            match aim.process_only {
+                true => self.power.arm_process_end(aim.cut, self.task.left()),
+                false => self.power.arm(aim.cut),
+            }
         }
     }
 
@@ -251,7 +270,10 @@ impl Child<'_> {
         }
         // Whoever restores later keeps the logs since the backup.
         config.circular_logging = self.task.mode != Mode::Backup;
-        let (instance, _) = Instance::open(self.world, &config).await.unwrap();
+        let instance = match self.task.mode {
+            Mode::Follow => self.follow(&config).await,
+            _ => Instance::open(self.world, &config).await.unwrap().0,
+        };
         say("open");
         self.begin(Phase::Open);
         match self.task.mode {
@@ -260,9 +282,18 @@ impl Child<'_> {
                 self.load(&databases, instance).await;
             }
             Mode::Commit | Mode::Begin => self.same_transaction(&databases, instance).await,
-            Mode::Create | Mode::Recover => {}
+            Mode::Create | Mode::Recover | Mode::Follow => {}
         }
         pending().await
+    }
+
+    async fn follow(&self, config: &InstanceConfig) -> Instance {
+        let store = LogStore::open(self.world, config).await.unwrap();
+        let end = store.extent().expect("it has log").1;
+        let mut standby = Standby::open(self.world, config).await.unwrap();
+        standby.replay(end).await.unwrap();
+        standby.save_checkpoint().await.unwrap();
+        standby.activate(end).await.unwrap().0
     }
 
     async fn same_transaction(&self, databases: &Databases, instance: Instance) {

@@ -8,6 +8,7 @@
 //! 2. Every page has its checksum, every tree and the space are whole, every row has the bytes it should have.
 //! 3. A kill during recovery, or while the instance is closed, changes nothing of that.
 //! 4. A backup copy that is complete restores to the same rows; one that is not cannot be opened.
+//! 5. All this holds, too, if processes end alone before the power fails: each reads what the ones before it wrote.
 //!
 //! PROOFLOAD_KILLS says how many kills come at any time (50 if it is not set). A failure names its seed;
 //! PROOFLOAD_KILL_SEED runs that one alone. These kills come when they come: a seed repeats the load and the disk's
@@ -35,7 +36,7 @@ fn number_from_environment(name: &str) -> Option<u64> {
 }
 
 fn aim(phase: Phase, event: DiskEvent, number: u64, later: u64) -> Aim {
-    Aim { phase, cut: PowerCut { event, number, later, pieces: None } }
+    Aim { phase, cut: PowerCut { event, number, later, pieces: None }, process_only: false }
 }
 
 /// So many of a hundred pieces of this size survive.
@@ -46,7 +47,7 @@ fn aim_pieces(
     (survives_percent, grain_bytes): (usize, u64),
 ) -> Aim {
     let pieces = Some(Pieces { grain_bytes, survives_percent });
-    Aim { phase, cut: PowerCut { event, number, later: 0, pieces } }
+    Aim { phase, cut: PowerCut { event, number, later: 0, pieces }, process_only: false }
 }
 
 #[test]
@@ -251,6 +252,24 @@ fn power_cuts_one_soon_after_the_other_lose_nothing() {
         campaign.cut(Mode::Load, aim(Phase::Open, DiskEvent::Sync, number, 0)).unwrap();
     }
     assert!(campaign.totals.cuts >= 50, "{:?}", campaign.totals);
+}
+
+/// The machine lives on, so each process reads what the ones before it wrote. The power fails at last, and takes what nobody has
+/// synced, whoever wrote it.
+#[test]
+fn processes_that_end_one_after_the_other_before_a_power_cut_lose_nothing() {
+    let mut totals = Totals::default();
+    for seed in 1..=4 {
+        let directory = scratch_dir();
+        let mut campaign = Campaign::with(directory.path(), 30 + seed, 4096, SMALL_LOG_BYTES);
+        campaign.create();
+        for round in 1..=6 {
+            let explain = |error: String| format!("seed {seed}, round {round}: {error}");
+            campaign.ends_before_a_power_cut().map_err(explain).unwrap();
+        }
+        totals.add(campaign.totals);
+    }
+    assert!(totals.cuts >= 60, "{totals:?}");
 }
 
 #[test]

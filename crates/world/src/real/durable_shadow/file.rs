@@ -37,11 +37,11 @@ struct Layers {
 }
 
 #[derive(Clone)]
-struct Layer {
-    bytes: u64,
+pub(super) struct Layer {
+    pub(super) bytes: u64,
     /// What lies below this layer shows through up to here only: the file was once cut to this size.
-    floor: u64,
-    sectors: BTreeMap<u64, Box<[u8]>>,
+    pub(super) floor: u64,
+    pub(super) sectors: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl Layer {
@@ -62,7 +62,25 @@ impl Layer {
 impl Node {
     pub fn new(real: std::fs::File) -> io::Result<Node> {
         let pending = Layer::clean(real.metadata()?.len());
-        Ok(Node { real, layers: RefCell::new(Layers { pending, syncing: None }), syncing: Mutex::default() })
+        Ok(Node::with_unsynced(real, pending))
+    }
+
+    /// A file above which another process has left something.
+    pub fn with_unsynced(real: std::fs::File, pending: Layer) -> Node {
+        Node { real, layers: RefCell::new(Layers { pending, syncing: None }), syncing: Mutex::default() }
+    }
+
+    /// What is not in the real file for certain.
+    pub fn unsynced(&self) -> Layer {
+        let layers = self.layers.borrow();
+        let (pending, Some(syncing)) = (&layers.pending, &layers.syncing) else {
+            return layers.pending.clone();
+        };
+        let mut all =
+            Layer { bytes: pending.bytes, floor: pending.floor.min(syncing.floor), ..syncing.clone() };
+        all.sectors.split_off(&pending.floor.div_ceil(SECTOR_BYTES as u64));
+        all.sectors.extend(pending.sectors.clone());
+        all
     }
 
     pub fn real(&self) -> &std::fs::File {

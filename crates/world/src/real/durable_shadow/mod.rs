@@ -10,15 +10,20 @@
 //! 4. Changes of names become durable in the order in which they were made, as far as they concern the same names; a
 //!    power cut ([`PowerSwitch`]) knows no order.
 //!
+//! A process can also end alone and leave what is not durable to the next one (`left`).
+//!
 //! Limits: against the death of the process, not of the machine (the real files are not synced). One thread's view:
 //! shards must not share files. Only files can be renamed. Needs a file system with `O_TMPFILE`.
 
 mod file;
+mod left;
 mod names;
 mod power_cut;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -65,6 +70,8 @@ struct Shared {
     random: RefCell<ChaCha12Rng>,
     totals: Cell<IoTotals>,
     cut: Cell<Option<PowerCut>>,
+    /// Where a process that ends alone leaves what is not durable.
+    leaves: RefCell<Option<PathBuf>>,
 }
 
 /// How long a torn sync waits between its pieces.
@@ -135,14 +142,28 @@ async fn turn() {
 impl ShadowHost {
     /// A decorated `inner`; use [`World::host`] for it and [`World::new`] with the result.
     pub fn new(inner: Rc<dyn Host>, options: ShadowOptions) -> ShadowHost {
+        ShadowHost::seeing(Names::default(), inner, options)
+    }
+
+    /// The same over what a process has left there that ended alone ([`PowerSwitch::arm_process_end`]): this one reads it, and loses
+    /// what it does not sync of it when the power fails. The file is gone then.
+    ///
+    /// # Errors
+    /// If the file, or a real one that it names, cannot be read.
+    pub fn take_up(left: &Path, inner: Rc<dyn Host>, options: ShadowOptions) -> io::Result<ShadowHost> {
+        Ok(ShadowHost::seeing(Names::take_up(left)?, inner, options))
+    }
+
+    fn seeing(names: Names, inner: Rc<dyn Host>, options: ShadowOptions) -> ShadowHost {
         let shared = Rc::new(Shared {
             inner: inner.clone(),
             options,
             random: RefCell::new(ChaCha12Rng::seed_from_u64(options.seed)),
             totals: Cell::default(),
             cut: Cell::default(),
+            leaves: RefCell::default(),
         });
-        let names = Rc::<RefCell<Names>>::default();
+        let names = Rc::new(RefCell::new(names));
         let power = PowerSwitch { shared: shared.clone(), names: names.clone() };
         ShadowHost { inner, shared, names, syncing_names: Rc::default(), power }
     }

@@ -16,13 +16,13 @@ use crate::real::names as real;
 use crate::{Entry, Error, ErrorKind, OpenMode, Result};
 
 /// What is seen at a path, where that may differ from the real directory or where files are open.
-enum Slot {
+pub(super) enum Slot {
     File(Rc<Node>),
     Dir,
     Gone,
 }
 
-enum Change {
+pub(super) enum Change {
     Create { path: String, node: Rc<Node> },
     CreateDir { path: String },
     Rename { from: String, to: String },
@@ -74,9 +74,9 @@ impl Change {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Names {
-    seen: BTreeMap<String, Slot>,
+    pub(super) seen: BTreeMap<String, Slot>,
     /// In the order in which they were made; `true` once `sync_dir` has asked for it.
-    changes: Vec<(Change, bool)>,
+    pub(super) changes: Vec<(Change, bool)>,
 }
 
 impl Names {
@@ -102,12 +102,7 @@ impl Names {
     /// Creates a file that has no real name yet.
     pub fn create(&mut self, path: &str) -> Result<Rc<Node>> {
         self.check_free(path)?;
-        let nameless = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_TMPFILE)
-            .open(existing_ancestor(path))
-            .and_then(Node::new);
+        let nameless = nameless(Path::new(existing_ancestor(path))).and_then(Node::new);
         let node = Rc::new(nameless.map_err(|cause| failed("create", path, &cause))?);
         self.changes.push((Change::Create { path: path.into(), node: node.clone() }, false));
         Ok(self.see(path, node))
@@ -265,6 +260,11 @@ impl Slot {
         };
         Some(Entry { name: name(path).into(), bytes, is_dir })
     }
+}
+
+/// A new file without a name in this directory.
+pub(super) fn nameless(directory: &Path) -> io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
 /// The nearest real directory above `path`, or `path` itself.

@@ -10,6 +10,7 @@
 //! Limits: what a file system does to its own structures is not modelled.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::Shared;
@@ -71,6 +72,13 @@ impl PowerSwitch {
         self.shared.cut.set(Some(cut));
     }
 
+    /// From now on events are counted, until the process ends alone. What is not durable goes to that file, for
+    /// [`super::ShadowHost::take_up`].
+    pub fn arm_process_end(&self, cut: PowerCut, leaves: PathBuf) {
+        self.shared.leaves.replace(Some(leaves));
+        self.arm(cut);
+    }
+
     /// Something has happened. Nothing of the shadow may be borrowed.
     pub(super) fn event(&self, event: DiskEvent) {
         let Some(mut cut) = self.shared.cut.get() else { return };
@@ -87,10 +95,14 @@ impl PowerSwitch {
 
     /// The end. Errors do not matter any more: what cannot be done is lost.
     fn cut(&self, pieces: Option<Pieces>) {
-        let unkindness = Unkindness::draw(&self.shared, pieces);
         let names = self.names.borrow();
-        names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
-        names.lose(&self.shared, &unkindness);
+        if let Some(leaves) = &*self.shared.leaves.borrow() {
+            names.leave(leaves).expect("there is room for what is not durable");
+        } else {
+            let unkindness = Unkindness::draw(&self.shared, pieces);
+            names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
+            names.lose(&self.shared, &unkindness);
+        }
         // SAFETY: a plain system call; this process does not outlive it.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
