@@ -35,6 +35,7 @@ soak:
 	PROOFLOAD_KILLS=1000 $(CARGO) test --release -p workload --locked --test kill -- --nocapture
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p copies --locked --test cluster no_fault_breaks_a_promise -- --nocapture
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p rehearsal --locked --test drill_seeds -- --nocapture
+	PROOFLOAD_STORIES=200 $(CARGO) test --release -p proofload --all-features --locked --test fleet_stories -- --nocapture
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
 	  --test fuzz --test import --test damaged_runs --test any_numbers -- --nocapture
 	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test simulated_grades an_honest -- --nocapture

@@ -5,8 +5,10 @@
 //! every kernel has netem; loss only from a cable that is pulled.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
+#[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "fleet/net.rs"]
 mod net;
+#[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "fleet/site.rs"]
 mod site;
 
@@ -256,7 +258,7 @@ fn strangers_other_versions_and_old_orders_change_nothing_and_it_is_said_why() {
     let agent = site.agent(1);
     let said = |what: &str| wait_for(Duration::from_secs(10), || site.text("h1.log").contains(what));
     assert!(said("connected to"), "{}", site.all_logs());
-    site.net.enter_controllers(|| {
+    site.net.enter(0, || {
         assert!(hostile(&site, |orders| orders.protocol = 99, "speaks version 99"), "another version");
         assert!(hostile(&site, |orders| orders.nonce ^= 1, "answer no question"), "an old order, replayed");
     });

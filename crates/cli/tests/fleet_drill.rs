@@ -7,6 +7,8 @@
 //! Needs root and `ip netns`; skipped by name otherwise.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
+#[path = "fleet/drilled.rs"]
+mod drilled;
 #[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "fleet/net.rs"]
 mod net;
@@ -18,79 +20,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use campaign::drill::{Compared, Entry, Observed, Said};
+use drilled::Drilled;
 use net::can_run;
 use serde_json::Value;
 use site::Site;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Small databases with few batches, and latencies that prove nothing on a shared test machine.
 fn solution(databases: u32, per_site: &str, sites: &[&str], duration_s: u32, drill: &str) -> String {
-    let mut hosts = String::new();
-    for site in sites {
-        hosts += &format!("[[site]]\nname = \"{site}\"\n");
-    }
-    for host in 1..=4 {
-        let site = match sites {
-            [] => String::new(),
-            sites => format!("site = \"{}\"\n", sites[(host - 1) / 2]),
-        };
-        // The controller has the first address.
-        let address = host + 1;
-        hosts += &format!("[[host]]\nname = \"h{host}\"\ncopy_address = \"10.77.0.{address}:7400\"\n{site}");
-    }
-    format!(
-        r#"
-[solution]
-name = "Drill"
-schema = 1
-
-[profile]
-exchange = "2016"
-mailboxes = 30
-messages_per_day = 150
-quota_mb = 64
-
-[dag]
-databases = {databases}
-databases_per_volume = 2
-
-[copies]
-per_site = {per_site}
-
-{hosts}
-[[volume]]
-name = "V"
-path = "data/{{host}}"
-capacity_gib = 100
-
-[[instance]]
-name = "DB"
-volume = "V"
-
-[sizing]
-database_mib = 16
-
-[engine]
-cache_min_mib = 4
-cache_max_mib = 8
-
-[load]
-batches_per_s = 3
-copies = 1
-
-[thresholds]
-read_avg_ms = 60000
-read_max_ms = 60000
-log_write_avg_ms = 60000
-log_write_max_ms = 60000
-
-[[test]]
-kind = "drill"
-duration_s = {duration_s}
-warmup_limit_s = 3
-{drill}"#
-    )
+    let (hosts, batches_per_s, log_file_kib) = (4, 3, 1024);
+    let drilled =
+        Drilled { hosts, databases, per_site, sites, batches_per_s, log_file_kib, duration_s, drill };
+    drilled.text()
 }
 
 /// What a drill left.

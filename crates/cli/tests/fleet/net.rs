@@ -1,11 +1,16 @@
-//! Hosts on this machine: a network namespace each, joined by a bridge in a namespace of its own, and programs in them.
+//! Hosts on this machine: a network namespace each, joined by a bridge in a namespace of its own or by a [`Wire`], and programs
+//! in them.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+pub mod wire;
+
+use wire::{Wire, open_tun};
 
 /// Whether namespaces can be made here; says what is skipped if not.
 pub fn can_run() -> bool {
@@ -48,20 +53,18 @@ pub fn wait_for(limit: Duration, done: impl Fn() -> bool) -> bool {
 pub struct Net {
     prefix: String,
     hosts: usize,
+    wire: Option<Wire>,
 }
 
 impl Net {
     pub fn new(hosts: usize) -> Net {
-        static NETS: AtomicU32 = AtomicU32::new(0);
-        let number = NETS.fetch_add(1, Ordering::SeqCst);
-        let net = Net { prefix: format!("pl{}x{number}", std::process::id()), hosts };
+        let net = Net::unjoined(hosts);
         let switch = net.switch();
         must("ip", &["netns", "add", &switch]);
         must("ip", &["-n", &switch, "link", "add", "br0", "type", "bridge"]);
         must("ip", &["-n", &switch, "link", "set", "br0", "up"]);
         for host in 0..=hosts {
             let (space, port) = (net.space(host), format!("port{host}"));
-            must("ip", &["netns", "add", &space]);
             must(
                 "ip",
                 &[
@@ -70,11 +73,38 @@ impl Net {
                 ],
             );
             must("ip", &["-n", &switch, "link", "set", &port, "master", "br0", "up"]);
-            must("ip", &["-n", &space, "addr", "add", &format!("10.77.0.{}/24", host + 1), "dev", "eth0"]);
-            must("ip", &["-n", &space, "link", "set", "lo", "up"]);
-            must("ip", &["-n", &space, "link", "set", "eth0", "up"]);
+            net.set_address(host);
         }
         net
+    }
+
+    /// Hosts whose packets a [`Wire`] carries. The seed draws which packets it loses.
+    pub fn on_wire(hosts: usize, seed: u64) -> Net {
+        let mut net = Net::unjoined(hosts);
+        let ends = (0..=hosts).map(|host| net.enter(host, || open_tun("eth0"))).collect();
+        (0..=hosts).for_each(|host| net.set_address(host));
+        net.wire = Some(Wire::start(ends, seed));
+        net
+    }
+
+    fn unjoined(hosts: usize) -> Net {
+        static NETS: AtomicU32 = AtomicU32::new(0);
+        let number = NETS.fetch_add(1, Ordering::SeqCst);
+        let net = Net { prefix: format!("pl{}x{number}", std::process::id()), hosts, wire: None };
+        (0..=hosts).for_each(|host| must("ip", &["netns", "add", &net.space(host)]));
+        net
+    }
+
+    fn set_address(&self, host: usize) {
+        let space = self.space(host);
+        must("ip", &["-n", &space, "addr", "add", &format!("10.77.0.{}/24", host + 1), "dev", "eth0"]);
+        must("ip", &["-n", &space, "link", "set", "lo", "up"]);
+        must("ip", &["-n", &space, "link", "set", "eth0", "up"]);
+    }
+
+    /// What carries the packets of [`Net::on_wire`].
+    pub fn wire(&self) -> &Wire {
+        self.wire.as_ref().expect("the hosts are on a wire")
     }
 
     fn switch(&self) -> String {
@@ -89,19 +119,19 @@ impl Net {
         "10.77.0.1"
     }
 
-    /// Does something on a thread that is on the controller's network.
-    pub fn enter_controllers(&self, work: impl FnOnce() + Send) {
-        let space = std::fs::File::open(format!("/run/netns/{}", self.space(0))).expect("it exists");
+    /// Does something on a thread that is on the network of a host.
+    pub fn enter<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> T {
+        let space = File::open(format!("/run/netns/{}", self.space(host))).expect("it exists");
         std::thread::scope(|scope| {
             let done = scope.spawn(move || {
                 // SAFETY: the file descriptor is open; only this thread changes its network.
                 let entered =
                     unsafe { libc::setns(std::os::fd::AsRawFd::as_raw_fd(&space), libc::CLONE_NEWNET) };
                 assert_eq!(entered, 0, "the namespace can be entered");
-                work();
+                work()
             });
-            done.join().expect("it went well");
-        });
+            done.join().expect("it went well")
+        })
     }
 
     /// Pulls or plugs the cable of a host.
@@ -157,6 +187,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
+        self.wire = None;
         for space in (0..=self.hosts).map(|host| self.space(host)).chain([self.switch()]) {
             run("ip", &["netns", "del", &space]);
         }
@@ -167,6 +198,10 @@ impl Drop for Net {
 pub struct Program(Child);
 
 impl Program {
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Its exit status; -1 after a signal, -2 if it takes longer than `limit`.
     pub fn wait(mut self, limit: Duration) -> i32 {
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Four hosts of a fleet on this machine, as a user has them: agents, a bus, a controller's place, and what they leave.
+//! Hosts of a fleet on this machine, as a user has them: agents, a bus, a controller's place, and what they leave.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -6,27 +6,37 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use clocks::Clocks;
 use serde_json::Value;
 
 use crate::net::{Net, Program, wait_for};
 
-/// Four hosts with their agents, and a controller's place.
+pub mod clocks;
+
+/// Hosts with their agents, and a controller's place.
 pub struct Site {
     folder: tempfile::TempDir,
     pub net: Net,
+    hosts: usize,
+    clocks: Option<Clocks>,
 }
 
 impl Site {
     /// Hosts h1 to h4 with credentials, and this solution file.
     pub fn new(solution: &str) -> Site {
+        Site::of(solution, Net::new(4), 4, None)
+    }
+
+    /// Hosts h1, h2 and so on, with credentials and this solution file. `clocks` are the clocks of the controller and the hosts.
+    pub fn of(solution: &str, net: Net, hosts: usize, clocks: Option<Clocks>) -> Site {
         // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
-        let net = Net::new(4);
-        let site = Site { folder, net };
-        std::fs::write(site.path("four.toml"), solution).expect("writable");
+        let site = Site { folder, net, hosts, clocks };
+        std::fs::write(site.path("solution.toml"), solution).expect("writable");
         let address = format!("{}:4222", site.net.controller_address());
+        let names: Vec<String> = (1..=hosts).map(|host| format!("h{host}")).collect();
         let made = site
-            .program(&["fleet", "init", "fleet", "--hosts", "h1,h2,h3,h4", "--address", &address])
+            .program(&["fleet", "init", "fleet", "--hosts", &names.join(","), "--address", &address])
             .wait(Duration::from_secs(20));
         assert_eq!(made, 0, "{}", site.all_logs());
         site
@@ -38,20 +48,19 @@ impl Site {
 
     /// A command of the controller.
     pub fn program(&self, arguments: &[&str]) -> Program {
-        self.net.start(
-            0,
-            self.folder.path(),
-            env!("CARGO_BIN_EXE_proofload"),
-            arguments,
-            &self.path("controller.log"),
-        )
+        self.start(0, arguments, "controller.log")
     }
 
     pub fn agent(&self, host: usize) -> Program {
         let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
-        let arguments = ["agent", &credentials, "--state", &state];
-        let log = self.path(&format!("h{host}.log"));
-        self.net.start(host, self.folder.path(), env!("CARGO_BIN_EXE_proofload"), &arguments, &log)
+        self.start(host, &["agent", &credentials, "--state", &state], &format!("h{host}.log"))
+    }
+
+    fn start(&self, host: usize, arguments: &[&str], log: &str) -> Program {
+        let settings = self.clocks.as_ref().map(|clocks| clocks.settings(host)).unwrap_or_default();
+        let words = settings.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_proofload")]);
+        let words: Vec<&str> = words.chain(arguments.iter().copied()).collect();
+        self.net.start(host, self.folder.path(), "env", &words, &self.path(log))
     }
 
     /// The state of this host's agent is on a disk of its own, of 4 MiB.
@@ -65,7 +74,7 @@ impl Site {
     }
 
     pub fn agents(&self) -> Vec<Program> {
-        (1..=4).map(|host| self.agent(host)).collect()
+        (1..=self.hosts).map(|host| self.agent(host)).collect()
     }
 
     /// A bus that hears: a controller that finds none gives up at once, and says so.
@@ -81,14 +90,14 @@ impl Site {
     /// A bus ends with its controller, but not in the same instant.
     pub fn wait_until_no_bus_listens(&self) {
         let address = format!("{}:4222", self.net.controller_address());
-        self.net.enter_controllers(|| {
+        self.net.enter(0, || {
             let is_gone = || TcpStream::connect(&address).is_err();
             assert!(wait_for(Duration::from_secs(30), is_gone), "{}", self.all_logs());
         });
     }
 
     pub fn run(&self, more: &[&str]) -> Program {
-        self.program(&[&["run", "four.toml", "--fleet", "fleet"], more].concat())
+        self.program(&[&["run", "solution.toml", "--fleet", "fleet"], more].concat())
     }
 
     pub fn text(&self, name: &str) -> String {
@@ -97,8 +106,25 @@ impl Site {
 
     /// Everything that was said, for a test that fails.
     pub fn all_logs(&self) -> String {
-        let names = ["controller.log", "bus.log", "h1.log", "h2.log", "h3.log", "h4.log"];
-        names.map(|name| format!("== {name}\n{}", self.text(name))).join("\n")
+        let hosts = (1..=self.hosts).map(|host| format!("h{host}.log"));
+        let names = ["controller.log", "bus.log"].map(str::to_owned).into_iter().chain(hosts);
+        names.map(|name| format!("== {name}\n{}\n", self.text(&name))).collect()
+    }
+
+    /// What the first host has written into the journal of its drill so far.
+    pub fn first_journal(&self) -> Option<String> {
+        std::fs::read_to_string(self.hosts_db(1)?.with_file_name("drill.jsonl")).ok()
+    }
+
+    /// Sets the calendar of a host this far ahead. The site has clocks.
+    pub fn set_calendar(&self, host: usize, ahead_ms: i64) {
+        self.clocks.as_ref().expect("it has clocks").set_calendar(host, ahead_ms);
+    }
+
+    /// Leaves the files where they are, and says where.
+    pub fn keep(&mut self) -> PathBuf {
+        self.folder.disable_cleanup(true);
+        self.folder.path().to_owned()
     }
 
     /// The folder of the only run.
@@ -158,7 +184,8 @@ impl Site {
     }
 
     pub fn assert_everyone_took_part(&self, tests: u64) {
-        let expected: Vec<_> = (1..=4).map(|host| (format!("h{host}"), tests, "pass".to_owned())).collect();
+        let expected: Vec<_> =
+            (1..=self.hosts).map(|host| (format!("h{host}"), tests, "pass".to_owned())).collect();
         assert_eq!(self.took_part(), expected, "{}", self.all_logs());
     }
 

@@ -287,7 +287,7 @@ fn four_hosts_lose_one_and_cut_one_off_and_no_acknowledged_commit_is_lost() {
         let words = [&which, program.to_str().expect("text"), "--exact", "agent_process", "--nocapture"];
         net.start(host, folder.path(), "env", &words, &folder.path().join(format!("h{host}.log")))
     };
-    net.enter_controllers(|| {
+    net.enter(0, || {
         let bus = format!("{}:4222", net.controller_address());
         // Two copies, two copies, and four of which the one on the host that will die is preferred.
         let site = Site::new(folder.path(), 4, "1 2\n2 3\n4 1 2 3", &bus);
