@@ -13,6 +13,8 @@ class Journal:
 
     def __init__(self, author, entries=(), fault=None):
         self.author, self.entries, self.fault = author, list(entries), fault
+        # When its author ended it, if that is known.
+        self.ended = None
 
     @staticmethod
     def read(author, path, run):
@@ -38,7 +40,7 @@ class Journal:
                     journal.fault = "it is that of another run or host"
                     return journal
             elif isinstance(said["said"], dict) and "ended" in said["said"]:
-                ended = True
+                ended, journal.ended = True, said["unix_ns"]
                 if said["said"]["ended"]["entries"] != number - 1:
                     return journal.broken(number)
             else:

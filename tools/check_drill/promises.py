@@ -21,7 +21,10 @@ class Database:
                 and entry.what["database"] == number]
         self.mounts = [entry for entry in mine if entry.kind == "opened"]
         self.acknowledged = [entry for entry in mine if entry.kind == "acknowledged"]
-        self.decided = [entry for entry in arbiter.of("decided") if entry.what["database"] == number]
+        # Once a host has ended its part, the arbiter only sees that nobody answers any more.
+        over = min((journal.ended for journal in journals if journal.ended), default=None)
+        self.decided = [entry for entry in arbiter.of("decided") if entry.what["database"] == number
+                        and (over is None or entry.earliest <= over)]
         self.activations = {}
         for entry in self.decided:
             if isinstance(entry.what["event"], dict) and "Activated" in entry.what["event"]:
@@ -73,6 +76,9 @@ def lost_commits(database, dial):
 def two_hosts(database, numbers):
     """In each epoch one host acknowledges: the one that the arbiter has activated, after it has mounted."""
     hosts, mounted = defaultdict(dict), {(entry.what["epoch"], entry.author) for entry in database.mounts}
+    epochs = [epoch for epoch, _ in mounted]
+    for epoch in sorted({epoch for epoch in epochs if epochs.count(epoch) > 1}):
+        yield Breach("two_active", database.number, f"epoch {epoch}: two hosts have mounted it")
     for entry in database.acknowledged:
         hosts[entry.what["epoch"]].setdefault(entry.author, entry)
     for epoch, first in sorted(hosts.items()):

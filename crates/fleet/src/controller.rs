@@ -106,6 +106,9 @@ pub struct Controller {
     folder: PathBuf,
     roster: Roster,
     clock: Clock,
+    /// The calendar when its clock started. From then on the calendar that hosts hear of follows the clock: a calendar that is
+    /// set would move the moments that hosts agree on.
+    started_unix_ns: u64,
     saved: Option<Memory>,
     /// When it last gave a sign of life, ms since 1970.
     alive_ms: u64,
@@ -147,8 +150,18 @@ impl Controller {
         fs::create_dir_all(&hosts).map_err(|source| ControllerError::File { path: hosts, source })?;
         let folder = folder.to_owned();
         let (saved, server, arbiter) = (None, None, None);
-        let mut controller =
-            Controller { credentials, folder, roster, clock, saved, alive_ms: 0, server, arbiter };
+        let started_unix_ns = unix_ns() - clock.now_ns();
+        let mut controller = Controller {
+            credentials,
+            folder,
+            roster,
+            clock,
+            started_unix_ns,
+            saved,
+            alive_ms: 0,
+            server,
+            arbiter,
+        };
         controller.save()?;
         Ok(controller)
     }
@@ -251,7 +264,7 @@ impl Controller {
                 _ = ticks.tick() => {
                     let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
                     bus.say(CONTROLLERS, format(&head)).await;
-                    self.roster.tick(self.clock.now_ns(), unix_ns(), bus.is_connected());
+                    self.roster.tick(self.clock.now_ns(), self.unix_ns(), bus.is_connected());
                     self.save()?;
                     self.give_sign();
                     if self.keep_server()? {
@@ -278,6 +291,11 @@ impl Controller {
                 over_since = None;
             }
         }
+    }
+
+    /// The calendar of the run: nanoseconds since 1970.
+    fn unix_ns(&self) -> u64 {
+        self.started_unix_ns + self.clock.now_ns()
     }
 
     /// Connects to the bus; one's own server needs a moment to come up.
@@ -316,7 +334,7 @@ impl Controller {
         if self.roster.leaves_to_another(self.clock.now_ns(), &beat) {
             return Ok(None);
         }
-        let orders: Orders = self.roster.beat(self.clock.now_ns(), unix_ns(), beat);
+        let orders: Orders = self.roster.beat(self.clock.now_ns(), self.unix_ns(), beat);
         self.save()?;
         Ok(Some(format(&orders)))
     }

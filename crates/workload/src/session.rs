@@ -59,8 +59,11 @@ pub struct Mailboxes {
     image: Rc<DatabaseImage>,
     next_id: Cell<u32>,
     conflicts: Cell<u64>,
-    acknowledged: RefCell<BTreeMap<u32, u32>>,
+    acknowledged: RefCell<Option<Acknowledged>>,
 }
+
+/// Is told which version of which folder a durable commit has just acknowledged.
+type Acknowledged = Box<dyn Fn(u32, u32)>;
 
 /// What happened to an operation.
 enum Tried<T> {
@@ -97,10 +100,10 @@ impl Mailboxes {
         self.conflicts.take()
     }
 
-    /// The newest version of each folder that a durable commit has acknowledged since the last call. Each change of a message
-    /// counts the version of the session's folder up by one, so a database that holds an older one has lost commits.
-    pub fn take_acknowledged(&self) -> BTreeMap<u32, u32> {
-        self.acknowledged.take()
+    /// From now on `tell` is called with folder and version as soon as a durable commit of a change is acknowledged. Each change
+    /// of a message counts the version of the session's folder up by one, so a database that holds an older one has lost commits.
+    pub fn on_acknowledged(&self, tell: impl Fn(u32, u32) + 'static) {
+        *self.acknowledged.borrow_mut() = Some(Box::new(tell));
     }
 
     /// The versions that folders have now.
@@ -143,8 +146,10 @@ impl Mailboxes {
                 Ok(Tried::Done(version)) => {
                     let durability = if operation.lazy { Durability::Lazy } else { Durability::Durable };
                     transaction.commit(durability).await?;
-                    if let (Some(version), Durability::Durable) = (version, durability) {
-                        self.acknowledged.borrow_mut().insert(folder, version);
+                    if let (Some(version), Durability::Durable, Some(tell)) =
+                        (version, durability, &*self.acknowledged.borrow())
+                    {
+                        tell(folder, version);
                     }
                     return Ok(());
                 }

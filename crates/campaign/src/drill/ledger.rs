@@ -38,13 +38,13 @@ pub struct Summary {
     pub out_since: Option<(u64, Option<Epoch>)>,
     /// Times at which a copy was mounted.
     pub activations: u32,
-    /// Batches with acknowledged durable commits.
+    /// Acknowledgements of durable commits.
     pub acknowledged: u64,
     /// Changes acknowledged by durable commits that the next active copy did not have.
     pub lost: u64,
     /// Log generations that activations lost: known to be missing, and the bound.
     pub lost_generations: (u32, u32),
-    /// Batches acknowledged in an epoch after users had found a later one.
+    /// Commits acknowledged in an epoch after users had found a later one.
     pub late: u64,
     /// Longest queues of a passive copy, in generations: to be copied, to be replayed.
     pub queues: (u32, u32),

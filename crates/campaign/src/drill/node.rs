@@ -47,7 +47,7 @@ pub enum Observed {
         /// Versions of its folders.
         found: BTreeMap<u32, u32>,
     },
-    /// A batch has ended with durable commits that were acknowledged.
+    /// Durable commits are acknowledged.
     Acknowledged {
         /// Number of the database.
         database: usize,
@@ -464,18 +464,21 @@ impl Inner {
         let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, image).await?);
         let found = mailboxes.folder_versions(1..=FOLDERS).await?;
         self.observe(Observed::Opened { database, epoch, found });
+        // A batch may be cut off, or go on only after the copy has lost its lease; what it had acknowledged until then counts.
+        let watching = Rc::downgrade(self);
+        mailboxes.on_acknowledged(move |folder, version| {
+            let folders = BTreeMap::from([(folder, version)]);
+            if let Some(inner) = watching.upgrade() {
+                inner.observe(Observed::Acknowledged { database, epoch, folders });
+            }
+        });
         let mode = Mode::Paced { batches_per_s: self.batches_per_s(), sessions_max: SESSIONS_MAX };
         let inner = self.clone();
         let run = load.run(mode, move |_, number| {
             let (inner, mailboxes) = (inner.clone(), mailboxes.clone());
             async move {
                 let (mix, seat) = (inner.site.mix, number as u32);
-                let done = mailboxes.batch(&mix, inner.seed, database as u32, number, seat).await;
-                let folders = mailboxes.take_acknowledged();
-                if !folders.is_empty() {
-                    inner.observe(Observed::Acknowledged { database, epoch, folders });
-                }
-                done
+                mailboxes.batch(&mix, inner.seed, database as u32, number, seat).await
             }
         });
         run.await?;

@@ -5,7 +5,7 @@ use crate::net::wire::Weather;
 
 /// Seconds of the window. Every fault is over early enough for the copies to serve users again before it closes.
 const WINDOW_S: u32 = 24;
-/// The last moment of the window at which a fault may still be there.
+/// The last moment of the window at which most faults may still be there.
 const CALM_FROM_MS: u64 = 11_000;
 /// A clock may run fast or slow by so much: two hosts then differ by no more than the protocol takes into account.
 const DRIFT_PPM_MAX: i64 = 500;
@@ -116,9 +116,9 @@ impl Story {
         let fast_ppm = (0..=hosts).map(|_| dice.between(0, 2 * drift) as i64 - DRIFT_PPM_MAX).collect();
         let mut faults = Vec::new();
         for _ in 0..dice.between(2, 4) {
-            let after_ms = dice.between(500, 7_000);
-            let lasts_ms = dice.between(800, CALM_FROM_MS - after_ms);
-            faults.push(Fault { phase: Phase::Window, after_ms, lasts_ms, kind: dice.kind(hosts) });
+            let kind = dice.kind(hosts);
+            let (after_ms, lasts_ms) = dice.times(kind);
+            faults.push(Fault { phase: Phase::Window, after_ms, lasts_ms, kind });
         }
         let phase = dice.one_of(&[
             Phase::Assembling,
@@ -136,6 +136,16 @@ impl Story {
 }
 
 impl Dice {
+    /// When a fault of the window begins, and how long it lasts.
+    fn times(&mut self, kind: Kind) -> (u64, u64) {
+        // Copies that are paused for longer than a lease and an election have been followed by others when they go on.
+        if let (Kind::Pause(Process::Copies(_)), 0) = (kind, self.below(2)) {
+            return (self.between(500, 4_000), self.between(8_500, 11_000));
+        }
+        let after_ms = self.between(500, 7_000);
+        (after_ms, self.between(800, CALM_FROM_MS - after_ms))
+    }
+
     fn pair(&mut self, hosts: usize) -> (usize, usize) {
         let from = self.below(hosts as u64 + 1) as usize;
         let to = (from + self.between(1, hosts as u64) as usize) % (hosts + 1);
