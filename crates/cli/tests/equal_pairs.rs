@@ -87,7 +87,7 @@ volume = "V"
 database_mib = 48
 
 [load]
-batches_per_s = 8
+batches_per_s = 4
 
 [engine]
 cache_min_mib = 2
@@ -105,7 +105,7 @@ warmup_limit_s = 2
 "#;
 
 /// Real runs that go on at the same time: neighbours make a pair, and whatever else the machine does hits both.
-const AT_ONCE: u64 = 8;
+const AT_ONCE: u64 = 16;
 
 fn pairs(few: u64) -> u64 {
     std::env::var("PROOFLOAD_PAIRS").map_or(few, |text| text.parse().expect("a number of pairs"))

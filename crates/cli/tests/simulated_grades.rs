@@ -149,7 +149,10 @@ fn missing(folder: &TempDir) -> Vec<String> {
 fn an_honest_simulated_campaign_is_qualified() {
     let at_full_length = std::env::var_os("PROOFLOAD_FULL_LENGTH").is_some();
     let (text, sentence) = if at_full_length {
-        (campaign(7_200, 86_400), "QUALIFIED: Predicted, not tested: The storage carries 400 mailboxes")
+        // Smaller databases come to lie in the controllers' caches within these hours, and latencies change.
+        let text = campaign(7_200, 86_400).replace("database_mib = 16384", "database_mib = 131072");
+        let text = text.replace("cache_min_mib = 8\ncache_max_mib = 16", "cache_max_mib = 128");
+        (text, "QUALIFIED: Predicted, not tested: The storage carries 400 mailboxes")
     } else {
         let own = "[qualification]\nperformance_window_s = 900\nstress_window_s = 1800\n";
         let sentence =
