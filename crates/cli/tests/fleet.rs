@@ -98,6 +98,16 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     assert!((all[0]..=all[0] * 5 / 4).contains(&count), "{count} of {}", all[0]);
     let kept = site.run_folder().join("hosts/h3/run.db");
     assert!(kept.is_file(), "the evidence of each host is kept as it was sent");
+
+    // What another host has sent counts for nobody else.
+    std::fs::copy(site.run_folder().join("hosts/h2/run.db"), &kept).expect("copied");
+    let again = site.run(&["--nats-server", "nats-server", "--resume", &site.run_name()]);
+    assert_eq!(again.wait(Duration::from_secs(60)), 1, "{}", site.all_logs());
+    let (console, took_part) = (site.text("controller.log"), site.took_part());
+    assert!(took_part.contains(&("h3".to_owned(), 0, "unproved".to_owned())), "{took_part:?}");
+    let refused = console.lines().find(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
+    assert!(refused.contains("h3") && refused.contains("rows of h2"), "{console}");
+    assert!(site.events().contains("controller 1 ended in good order"), "{}", site.events());
 }
 
 #[test]
@@ -209,6 +219,21 @@ fn a_cut_a_slow_network_and_a_new_bus_delay_a_run_but_lose_nothing() {
     site.assert_passed(controller.wait(Duration::from_secs(240)));
     site.assert_everyone_took_part(3);
     assert!(site.net.delayed(3) > 0, "the network of h3 was slow");
+}
+
+#[test]
+fn an_agent_refuses_a_run_that_would_write_where_it_may_not() {
+    if !can_run() {
+        return;
+    }
+    let site = four(INIT);
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let _limited = site.agent_with(4, &["--allow", "elsewhere"]);
+    let status = site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(60));
+    let console = site.text("controller.log");
+    assert_eq!(status, 3, "no host has carried out a test: {}", site.all_logs());
+    assert!(console.contains("h4: cannot take part: this agent may not write below"), "{console}");
+    assert!(!site.path("data/h4").exists(), "it wrote nothing");
 }
 
 /// Answers the beats of an agent as the controller would, but for what `change` makes of the orders; gives what the agent says

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use campaign::drill::{Compared, Entry, Observed, Said};
 use drilled::Drilled;
-use net::can_run;
+use net::{can_run, wait_for};
 use serde_json::Value;
 use site::Site;
 
@@ -193,4 +193,80 @@ back_after_s = 12
     for what in ["host h1 is killed", "volume V of host h2 fails", "host h3 is cut off", "is seeded"] {
         assert!(performed.events.contains(what), "{what}\n{}", performed.events);
     }
+}
+
+/// The process with the copies of a host whose agent is this program.
+fn process_with_copies(agent: u32) -> Option<u32> {
+    let is_it = |process: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse::<u32>().ok());
+        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        parent == Some(agent) && String::from_utf8_lossy(&line).contains("drill-work")
+    };
+    let entries = std::fs::read_dir("/proc").expect("Linux").flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+}
+
+/// A process with copies that nobody was to kill: the drill does not hide it, does not wait for it, and compares what is left.
+#[test]
+fn a_process_with_copies_that_dies_is_named_at_once_and_the_copies_that_live_are_compared() {
+    if !can_run() {
+        return;
+    }
+    let events = r#"
+[test.drill]
+mount_dial = "good_availability"
+[[test.drill.event]]
+kind = "host_cut_off"
+host = "h4"
+at_s = 20
+back_after_s = 3
+"#;
+    let site = Site::new(&solution(4, "[2]", &[], 35, events));
+    let agents = site.agents();
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    let victim = process_with_copies(agents[1].id()).expect("h2 has copies").to_string();
+    let killed = std::process::Command::new("kill").args(["-9", &victim]).status();
+    assert!(killed.expect("kill starts").success());
+    let said =
+        "h2: could not go on: the process with the copies of this host has ended (signal: 9 (SIGKILL))";
+    let is_said = || site.text("controller.log").contains(said);
+    assert!(wait_for(Duration::from_secs(60), is_said), "{}", site.all_logs());
+    let others_work = |console: &str| !console.contains("h1: has carried out its tests");
+    assert!(others_work(&site.text("controller.log")), "it is said while the others work");
+    assert_eq!(controller.wait(LIMIT), 1, "{}", site.all_logs());
+
+    let outcomes: Vec<String> = site.took_part().into_iter().map(|(_, _, outcome)| outcome).collect();
+    assert_eq!(outcomes, ["pass", "unproved", "pass", "pass"], "{}", site.all_logs());
+    assert!(site.events().contains("goes on without h2"), "{}", site.events());
+    let report = site.report();
+    let tests = report["tests"].as_array().expect("a list");
+    let verdicts: Vec<&Value> =
+        tests.iter().flat_map(|test| test["verdicts"].as_array().expect("a list")).collect();
+    let of = |rule: &str| verdicts.iter().filter(|verdict| verdict["rule"] == rule).collect::<Vec<_>>();
+    let unproved: Vec<_> =
+        of("drill_journal").into_iter().filter(|row| row["outcome"] == "unproved").collect();
+    assert!(unproved.len() == 1 && unproved[0]["host"] == "h2", "{unproved:?}");
+    assert!(
+        of("drill_copies_equal").iter().all(|row| row["measured"] == 0.0),
+        "{:?}",
+        of("drill_copies_equal")
+    );
+    // Each host has two of the eight copies.
+    let unread: f64 = of("drill_copies_compared").iter().filter_map(|row| row["measured"].as_f64()).sum();
+    assert_eq!(unread, 2.0, "those of h2: {}", site.all_logs());
+    let compared = [1, 3, 4].map(|host| {
+        let path = site.run_folder().join(format!("hosts/h{host}/drill.jsonl"));
+        let text = std::fs::read_to_string(path).expect("each host that lives keeps a journal");
+        let lines = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("a line"));
+        let entries =
+            lines.map(|line| serde_json::from_value::<Entry>(line["said"].clone()).expect("an entry"));
+        let said = entries.filter_map(|entry| match entry.said {
+            Said::Compared(compared) => Some(compared),
+            _ => None,
+        });
+        said.flatten().filter(|copy| copy.digests.is_some()).count()
+    });
+    assert_eq!(compared, [2, 2, 2], "every copy that lives was read");
 }

@@ -313,8 +313,12 @@ impl Driver {
     async fn carry_out(self: &Rc<Self>, files: &mut Files, job: Job) -> Result<Option<Input>> {
         Ok(Some(match job {
             Job::Disk { ticket, op } => {
-                files.carry_out(op).await?;
-                Input::DiskDone { ticket }
+                let is_log = matches!(op, DiskOp::Store(_));
+                match files.carry_out(op).await {
+                    // It looks at all of a piece before it writes any of it.
+                    Err(Error::Engine(engine::Error::Refused(_))) if is_log => Input::StoreRefused { ticket },
+                    done => done.map(|()| Input::DiskDone { ticket })?,
+                }
             }
             Job::ReadLog { to, from, until } => {
                 let piece = files.read_log(from, until).await?;

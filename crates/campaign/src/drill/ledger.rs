@@ -58,6 +58,8 @@ pub struct Summary {
     pub diverged: u32,
     /// Copies that were made anew.
     pub reseeded: u32,
+    /// Messages of other copies that a copy on a host refused because they were no truth, by what was wrong.
+    pub refused: BTreeMap<(usize, Event), u64>,
     /// Pages that were compared, of how many that changed, and how many of them differed.
     pub compared: (u64, u64, u64),
     /// Copies that could not be compared, and should have been.
@@ -281,6 +283,17 @@ impl Ledger {
                 match event {
                     Event::Diverged { .. } => summary.diverged += 1,
                     Event::SeedingBegun { .. } => summary.reseeded += 1,
+                    Event::ForeignPieceRefused { .. }
+                    | Event::LogRefused { .. }
+                    | Event::SecondActiveRefused { .. }
+                    | Event::PagesRefused { .. }
+                    | Event::SeedRefused { .. } => {
+                        let times = summary.refused.entry((host, event)).or_default();
+                        *times += 1;
+                        if *times > 1 {
+                            continue;
+                        }
+                    }
                     Event::SteppedDown { .. } | Event::PartnerChosen { .. } | Event::Seeded => {}
                     _ => continue,
                 }
@@ -358,6 +371,9 @@ impl Ledger {
             verdicts.push(none("drill_copies_equal", "page on which copies differ", summary.compared.2));
             let unread = u64::from(summary.unread);
             verdicts.push(none("drill_copies_compared", "copy that could not be compared", unread));
+            let refused = summary.refused.values().sum::<u64>() as f64;
+            let what = "messages that a copy refused because another host said what cannot be";
+            verdicts.push(stated(test, origin(), "drill_refused_messages", what, Some(refused), "messages"));
             let errors = summary.failures.len() as u64;
             verdicts.push(none("drill_errors", "error of users or copies", errors));
             let unserved = summary.acknowledged == 0 && self.site.batches_wanted() >= BATCHES_WANTED_MIN;
@@ -480,6 +496,7 @@ fn stated(test: u32, origin: Origin, rule: &str, what: &str, measured: Option<f6
 }
 
 fn in_words(event: &Event, site: &Site) -> String {
+    let name = |host: &HostId| site.hosts.get(usize::from(host.0)).map_or("", |host| host.name.as_str());
     match event {
         Event::Diverged { fork, discarded_to } => {
             format!("log from {fork} to {discarded_to} is nobody else's, and is discarded")
@@ -487,9 +504,21 @@ fn in_words(event: &Event, site: &Site) -> String {
         Event::SeedingBegun { why } => format!("this copy is made anew ({why:?})"),
         Event::Seeded => "this copy is seeded".to_owned(),
         Event::SteppedDown { why, .. } => format!("this copy is not active any more ({why:?})"),
-        Event::PartnerChosen { partner } => {
-            let partner = site.hosts.get(usize::from(partner.0)).map_or("", |host| host.name.as_str());
-            format!("commits wait for the copy on {partner}")
+        Event::PartnerChosen { partner } => format!("commits wait for the copy on {}", name(partner)),
+        Event::ForeignPieceRefused { from } => {
+            format!("this copy refused log that {} sent: it is of another database", name(from))
+        }
+        Event::LogRefused { from } => {
+            format!("this copy refused log that {} sent: it does not continue the log here", name(from))
+        }
+        Event::SecondActiveRefused { from } => {
+            format!("this copy refused log that {} sent: another copy is active in that epoch", name(from))
+        }
+        Event::PagesRefused { from } => {
+            format!("this copy refused pages that {} sent: it did not ask for them", name(from))
+        }
+        Event::SeedRefused { from } => {
+            format!("this copy refused a seeding by {}: it did not ask for one", name(from))
         }
         other => format!("{other:?}"),
     }
@@ -765,6 +794,21 @@ mod tests {
         ledger.is_over(&cut_off);
         full_second(&mut ledger, 25_000);
         assert_eq!(whole_ms(&ledger), Some(25_000));
+    }
+
+    #[test]
+    fn messages_that_a_copy_refused_are_counted_each_and_said_once_with_their_sender() {
+        let mut ledger = Ledger::new(site().1);
+        let event = Event::SecondActiveRefused { from: HostId(0) };
+        let events = vec![event, event, Event::StaleEpochRefused];
+        ledger.sample(1, vec![CopySample { events, ..full_copy(1) }]);
+        let verdicts = ledger.judge(1, 60_000);
+        let refused = verdicts.iter().find(|verdict| verdict.rule == "drill_refused_messages");
+        assert_eq!(refused.and_then(|verdict| verdict.measured), Some(2.0), "an epoch that is over is none");
+        let notes = ledger.take_notes();
+        let said =
+            notes.iter().filter(|(host, text)| *host == 1 && text.contains("refused log that h1 sent"));
+        assert_eq!(said.count(), 1, "{notes:?}");
     }
 
     #[test]

@@ -327,10 +327,11 @@ impl Running<'_> {
         match news {
             News::Arbiter(database, message) => self.order(&ToWork::FromArbiter(database, message)),
             News::Gone(boot) if self.is_current(boot) => {
-                return Err(CampaignError::Drill(
-                    "the process with the copies of this host has ended; its last words are in the agent's log"
-                        .to_owned(),
-                ));
+                let ended = self.process.as_mut().and_then(|process| process.child.wait().ok());
+                let how = ended.map_or(String::new(), |status| format!(" ({status})"));
+                return Err(CampaignError::Drill(format!(
+                    "the process with the copies of this host has ended{how}; its last words are in the agent's log"
+                )));
             }
             News::Gone(_) => {}
             News::Work(boot, from_work) => return self.hear_work(boot, from_work),

@@ -52,8 +52,13 @@ impl Site {
     }
 
     pub fn agent(&self, host: usize) -> Program {
+        self.agent_with(host, &[])
+    }
+
+    pub fn agent_with(&self, host: usize, more: &[&str]) -> Program {
         let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
-        self.start(host, &["agent", &credentials, "--state", &state], &format!("h{host}.log"))
+        let arguments = [&["agent", &credentials, "--state", &state], more].concat();
+        self.start(host, &arguments, &format!("h{host}.log"))
     }
 
     fn start(&self, host: usize, arguments: &[&str], log: &str) -> Program {

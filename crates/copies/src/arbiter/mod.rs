@@ -241,7 +241,20 @@ impl Database {
         {
             election.reports.insert(host, report.clone());
         }
+        if let Some(epoch) = self.epoch_to_know().filter(|epoch| report.promised < *epoch) {
+            // It has missed the fence, and takes an epoch from nobody else.
+            self.send(host, FromArbiter::Fence { epoch }, turn);
+        }
         self.latest.insert(host, (report, turn.now_ms));
+    }
+
+    /// The epoch that every copy should have promised, when no election asks for it.
+    fn epoch_to_know(&self) -> Option<Epoch> {
+        match &self.stage {
+            Stage::Mounting { epoch, .. } => Some(*epoch),
+            Stage::Mounted { .. } | Stage::Deposing { .. } => Some(self.record.epoch),
+            Stage::Dismounted | Stage::Electing(_) => None,
+        }
     }
 
     fn on_renewal(&mut self, renewal: Renewal, turn: &mut Turn<'_>) {

@@ -60,6 +60,8 @@ impl Peer {
 /// A page of the active copy that is being replaced.
 #[derive(Debug, Clone, Copy)]
 struct Repair {
+    /// Who was asked.
+    host: HostId,
     nonce: u64,
     asked_ms: u64,
 }
@@ -91,8 +93,9 @@ pub(super) struct Active {
 
 impl Active {
     /// The page that an answer repairs, if it is awaited.
-    pub(super) fn repair_answered(&mut self, nonce: u64, pages: &[PageCopy]) -> Option<u32> {
-        let (&page, _) = self.repairing.iter().find(|(_, repair)| repair.nonce == nonce)?;
+    pub(super) fn repair_answered(&mut self, from: HostId, nonce: u64, pages: &[PageCopy]) -> Option<u32> {
+        let is_it = |repair: &Repair| (repair.host, repair.nonce) == (from, nonce);
+        let (&page, _) = self.repairing.iter().find(|(_, repair)| is_it(repair))?;
         self.repairing.remove(&page);
         let is_it = pages.len() == 1 && pages[0].page == page && self.repairs.contains_key(&page);
         is_it.then_some(page)
@@ -424,7 +427,7 @@ impl Copy {
             let replayed = |peer: &&Peer| peer.mountable && peer.replayed.is_some_and(|at| at >= at_least);
             let Some((&host, _)) = peers.iter().find(|(_, peer)| replayed(peer)) else { continue };
             let nonce = boot | nonces.next().unwrap_or(first_nonce);
-            repairing.insert(page, Repair { nonce, asked_ms: now_ms });
+            repairing.insert(page, Repair { host, nonce, asked_ms: now_ms });
             let request = PageRequest::List(vec![page]);
             out.push(Effect::ToPeer(
                 host,

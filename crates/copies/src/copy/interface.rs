@@ -154,6 +154,12 @@ pub enum Event {
     BlockMode { peer: HostId, on: bool },
     PieceRefused,
     StaleEpochRefused,
+    UnknownEpochRefused { from: HostId },
+    ForeignPieceRefused { from: HostId },
+    LogRefused { from: HostId },
+    SecondActiveRefused { from: HostId },
+    PagesRefused { from: HostId },
+    SeedRefused { from: HostId },
     Diverged { fork: Position, discarded_to: Position },
     Resynced { pages: u32 },
     SeedingBegun { why: SeedReason },
@@ -198,6 +204,11 @@ pub enum Input {
     },
     /// A [`DiskOp`] is durable.
     DiskDone {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// The piece of a [`DiskOp::Store`] is not log that continues the one on disk. Nothing has changed there.
+    StoreRefused {
         /// Its ticket.
         ticket: u64,
     },

@@ -9,7 +9,8 @@
 //!
 //! Invariants
 //! 1. It is active only while its lease lasts on its own clock; every input checks that first.
-//! 2. It takes log only from the newest epoch that it has promised itself to, and only where its own log ends.
+//! 2. It takes log only from the newest epoch that it has promised itself to, only where its own log ends, and of an active copy
+//!    only from the first that has sent some in this epoch. Epochs come from the arbiter alone.
 //! 3. What it says about itself is durable before it says so.
 //! 4. It mounts only if no page may hold a change that its log lacks.
 
@@ -67,6 +68,8 @@ pub struct Copy {
     replaying: bool,
     role: Role,
     following: Option<Following>,
+    /// Which copy is active in which epoch, as far as it has sent anything.
+    reign: Option<(Epoch, HostId)>,
     settling: Option<Settling>,
     /// When each generation came in, for replay lag.
     received_ms: BTreeMap<u32, u64>,
@@ -106,6 +109,7 @@ impl Copy {
             replaying: false,
             role: Role::Passive,
             following: None,
+            reign: None,
             settling: None,
             received_ms: BTreeMap::new(),
             fence_unanswered: false,
@@ -170,6 +174,7 @@ impl Copy {
             Input::FromArbiter(message) => self.on_arbiter(now_ms, message, out),
             Input::Peer { from, message } => self.on_peer(now_ms, from, message, out),
             Input::DiskDone { ticket } => self.on_disk(now_ms, ticket, out),
+            Input::StoreRefused { ticket } => self.on_store_refused(ticket, out),
             Input::LogRead { to, piece } => self.on_log_read(now_ms, to, piece, out),
             Input::PagesRead { to, nonce, pages, next, position } => {
                 let epoch = self.meta.promised;

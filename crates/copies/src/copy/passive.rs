@@ -4,7 +4,7 @@ use super::active::Progress;
 use super::{Copy, Effect, Event, Health, Pending, Role, SeedReason};
 use crate::copy::DiskOp;
 use crate::lineage::Lineage;
-use crate::message::{PageRequest, PeerMessage};
+use crate::message::{PageRequest, PeerMessage, ToArbiter};
 use crate::planted::Bug;
 use crate::types::{Epoch, HostId, Piece, Position, checksum};
 
@@ -48,7 +48,12 @@ impl Copy {
                 let progress = Progress { life, end, checkpoint, replayed, mountable, resend_from };
                 self.on_progress(now_ms, from, epoch, &progress);
             }
-            PeerMessage::Rejected { promised } => self.promise(promised, out),
+            // Epochs come from the arbiter. It hears that this copy may have missed the newest one, and says it again.
+            PeerMessage::Rejected { promised } if promised > self.meta.promised => {
+                out.push(Effect::Event(Event::UnknownEpochRefused { from }));
+                out.push(Effect::ToArbiter(ToArbiter::Report(self.report())));
+            }
+            PeerMessage::Rejected { .. } => {}
             PeerMessage::FetchLog { epoch, from: position } => {
                 let is_fenced = epoch == self.promised_durably
                     && epoch == self.meta.promised
@@ -64,7 +69,7 @@ impl Copy {
                 self.on_seed_request(from, epoch, life, nonce, out);
             }
             PeerMessage::SeedStart { epoch, nonce, lineage, generation } => {
-                self.on_seed_start(epoch, nonce, lineage, generation, out);
+                self.on_seed_start(from, epoch, nonce, lineage, generation, out);
             }
             PeerMessage::FetchPages { epoch, nonce, request, at_least } => {
                 let has_them = match &self.role {
@@ -93,9 +98,25 @@ impl Copy {
             out.push(Effect::ToPeer(offer.source, PeerMessage::Rejected { promised: self.meta.promised }));
             return;
         }
-        self.promise(offer.epoch, out);
+        if offer.log_start > offer.end.generation {
+            out.push(Effect::Event(Event::LogRefused { from: offer.source }));
+            return;
+        }
+        if offer.epoch > self.meta.promised {
+            // A copy that has missed the fence hears it again when the arbiter sees what it has promised.
+            out.push(Effect::Event(Event::UnknownEpochRefused { from: offer.source }));
+            out.push(Effect::ToArbiter(ToArbiter::Report(self.report())));
+            return;
+        }
+        if offer.is_active() && self.is_anothers(offer) {
+            out.push(Effect::Event(Event::SecondActiveRefused { from: offer.source }));
+            return;
+        }
         if !matches!(self.role, Role::Passive) || self.settling.is_some() {
             return;
+        }
+        if offer.is_active() {
+            self.reign = Some((offer.epoch, offer.source));
         }
         let catches_up =
             self.catch_up.is_some_and(|(source, epoch, _)| (source, epoch) == (offer.source, offer.epoch));
@@ -116,6 +137,14 @@ impl Copy {
         }
         if offer.is_active() {
             self.drop_logs(now_ms, offer.log_start, out);
+        }
+    }
+
+    /// Whether another copy is active in the epoch of an active copy's offer. An epoch has one.
+    fn is_anothers(&self, offer: &Offer) -> bool {
+        match &self.role {
+            Role::Active(active) => active.epoch == offer.epoch,
+            _ => self.reign.is_some_and(|(epoch, host)| epoch == offer.epoch && host != offer.source),
         }
     }
 
@@ -169,7 +198,11 @@ impl Copy {
 
     /// Inspects a piece and stores it if it is the next one.
     fn take(&mut self, now_ms: u64, piece: Piece, source: HostId, out: &mut Vec<Effect>) {
-        if piece.signature != self.spec.signature || piece.checksum != checksum(&piece.bytes) {
+        if piece.signature != self.spec.signature {
+            out.push(Effect::Event(Event::ForeignPieceRefused { from: source }));
+            return;
+        }
+        if piece.checksum != checksum(&piece.bytes) {
             out.push(Effect::Event(Event::PieceRefused));
             return;
         }
@@ -184,6 +217,14 @@ impl Copy {
         self.disk(DiskOp::Store(piece), Pending::Stored { end, from: source }, out);
     }
 
+    /// What was accepted is not the log that continues ours: it is as if it had never come.
+    pub(super) fn on_store_refused(&mut self, ticket: u64, out: &mut Vec<Effect>) {
+        if let Some(Pending::Stored { from, .. }) = self.pending.remove(&ticket) {
+            out.push(Effect::Event(Event::LogRefused { from }));
+            self.accepted = self.end();
+        }
+    }
+
     pub(super) fn on_stored(&mut self, now_ms: u64, end: Position, source: HostId, out: &mut Vec<Effect>) {
         if let Some(log) = &mut self.log {
             log.end = log.end.max(end);
@@ -195,7 +236,7 @@ impl Copy {
             *asked_ms = now_ms;
             let request = PeerMessage::FetchLog { epoch: *epoch, from: end };
             out.push(Effect::ToPeer(source, request));
-            out.push(Effect::ToArbiter(crate::message::ToArbiter::Report(self.report())));
+            out.push(Effect::ToArbiter(ToArbiter::Report(self.report())));
         }
     }
 
@@ -321,12 +362,7 @@ impl Copy {
     pub(super) fn send_released(&self, out: &mut Vec<Effect>) {
         if let Some((epoch, drained)) = self.released {
             let (database, host) = (self.spec.id, self.host);
-            out.push(Effect::ToArbiter(crate::message::ToArbiter::Released {
-                database,
-                host,
-                epoch,
-                drained,
-            }));
+            out.push(Effect::ToArbiter(ToArbiter::Released { database, host, epoch, drained }));
         }
     }
 

@@ -124,6 +124,7 @@ impl Copy {
 
     pub(super) fn on_seed_start(
         &mut self,
+        from: HostId,
         epoch: Epoch,
         nonce: u64,
         lineage: Lineage,
@@ -131,8 +132,13 @@ impl Copy {
         out: &mut Vec<Effect>,
     ) {
         let is_expected = self.fetching.is_some_and(|(expected, _)| expected == nonce);
-        let is_followed = self.following.as_ref().is_some_and(|f| f.epoch == epoch);
-        if epoch != self.meta.promised || !is_expected || !is_followed || self.log.is_some() {
+        let is_followed = self.following.as_ref().is_some_and(|f| (f.epoch, f.source) == (epoch, from));
+        if epoch != self.meta.promised || !is_followed {
+            out.push(Effect::Event(Event::SeedRefused { from }));
+            return;
+        }
+        // An answer that comes twice is no lie.
+        if !is_expected || self.log.is_some() {
             return;
         }
         if !self.pending.is_empty() {
@@ -198,14 +204,21 @@ impl Copy {
         out: &mut Vec<Effect>,
     ) {
         if let Role::Active(active) = &mut self.role {
-            if let Some(page) = active.repair_answered(nonce, &pages) {
-                self.disk(DiskOp::WritePages(pages), Pending::Repaired { page }, out);
+            match active.repair_answered(from, nonce, &pages) {
+                Some(page) => self.disk(DiskOp::WritePages(pages), Pending::Repaired { page }, out),
+                None => out.push(Effect::Event(Event::PagesRefused { from })),
             }
             return;
         }
         let is_expected = self.fetching.is_some_and(|(expected, _)| expected == nonce);
         let from_active = self.following.as_ref().is_some_and(|f| f.source == from);
-        if !is_expected || !from_active || self.patching || self.settling.is_some() || self.log.is_none() {
+        let is_asked_for = self.meta.patch.as_ref().is_some_and(|patch| answers(patch, &pages, next));
+        if !from_active || is_expected && !is_asked_for {
+            out.push(Effect::Event(Event::PagesRefused { from }));
+            return;
+        }
+        // An answer that comes twice is no lie.
+        if !is_expected || self.patching || self.settling.is_some() || self.log.is_none() {
             return;
         }
         let Some(patch) = &mut self.meta.patch else { return };
@@ -241,5 +254,19 @@ impl Copy {
             self.meta.patch = Some(PageRequest::List(rest));
         }
         self.save(false, true, false, out);
+    }
+}
+
+/// Whether these are pages that were asked for: of a list some of it, of a stretch one that begins there and goes on behind it.
+fn answers(asked: &PageRequest, pages: &[PageCopy], next: Option<u32>) -> bool {
+    let ascend = pages.windows(2).all(|two| two[0].page < two[1].page);
+    match asked {
+        PageRequest::List(wanted) => next.is_none() && pages.iter().all(|copy| wanted.contains(&copy.page)),
+        PageRequest::From(first) => {
+            let last = pages.last().map_or(*first, |copy| copy.page);
+            ascend
+                && pages.first().is_none_or(|copy| copy.page >= *first)
+                && next.is_none_or(|next| next > last)
+        }
     }
 }

@@ -78,6 +78,8 @@ impl Passive {
         let found = Found { meta: Meta::first(), log, checkpoint: Position::START };
         let copy = Copy::new(spec, HostId(1), Boot(1), found);
         let mut passive = Passive { copy, effects: Vec::new(), now_ms: 0 };
+        passive.input(Input::FromArbiter(FromArbiter::Fence { epoch: EPOCH }));
+        passive.finish_disk();
         let lineage = Lineage::first().continued(EPOCH, Position::START);
         let (end, log_start) = (Position::START, 1);
         passive.hear(PeerMessage::Ship { epoch: EPOCH, lineage, end, log_start, piece: None });
@@ -188,4 +190,77 @@ fn a_candidate_that_was_passed_over_asks_for_log_no_more() {
         !passive.effects.iter().any(|effect| matches!(effect, Effect::ReadLog { .. })),
         "the active one has it"
     );
+}
+
+/// What a passive copy that follows [`ACTIVE`] does with what it hears of this host.
+fn told_by(from: HostId, message: PeerMessage) -> (Vec<Event>, Report, Report) {
+    let mut passive = Passive::new();
+    let before = passive.copy.report();
+    passive.effects.clear();
+    passive.input(Input::Peer { from, message });
+    let events = passive.effects.iter().filter_map(|effect| match effect {
+        Effect::Event(event) => Some(*event),
+        _ => None,
+    });
+    let events = events.collect();
+    passive.finish_disk();
+    (events, before, passive.copy.report())
+}
+
+#[test]
+fn an_epoch_comes_from_the_arbiter_and_from_no_copy() {
+    let later = Epoch(u32::MAX);
+    let lineage = Lineage::first().continued(later, Position::START);
+    let (end, log_start) = (Position::START, 1);
+    let ship = PeerMessage::Ship { epoch: later, lineage, end, log_start, piece: None };
+    for from in [ACTIVE, HostId(2)] {
+        for message in [ship.clone(), PeerMessage::Rejected { promised: later }] {
+            let (events, before, after) = told_by(from, message);
+            assert_eq!(events, [Event::UnknownEpochRefused { from }]);
+            assert_eq!(before, after);
+        }
+    }
+}
+
+#[test]
+fn an_epoch_has_one_active_copy_and_another_one_is_not_followed() {
+    let lineage = Lineage::first().continued(EPOCH, Position::START);
+    let (end, log_start) = (Position::START, 1);
+    let ship = PeerMessage::Ship { epoch: EPOCH, lineage, end, log_start, piece: None };
+    let (events, before, after) = told_by(HostId(2), ship.clone());
+    assert_eq!(events, [Event::SecondActiveRefused { from: HostId(2) }]);
+    assert_eq!(before, after);
+    assert_eq!(told_by(ACTIVE, ship).0, []);
+}
+
+#[test]
+fn log_that_the_disk_refuses_counts_as_never_come_and_may_come_again() {
+    let mut passive = Passive::new();
+    let bytes: std::rc::Rc<[u8]> = vec![0; 8].into();
+    let lineage = Lineage::first().continued(EPOCH, Position::START);
+    let piece = copies::Piece {
+        from: Position::START,
+        checksum: copies::checksum(&bytes),
+        bytes,
+        closes: false,
+        signature: single_database(Dial::Lossless).signature,
+    };
+    let (end, log_start) = (piece.end(), 1);
+    let ship = PeerMessage::Ship { epoch: EPOCH, lineage, end, log_start, piece: Some(piece) };
+    let stored = |passive: &mut Passive| {
+        passive.effects.clear();
+        passive.hear(ship.clone());
+        passive.effects.iter().find_map(|effect| match effect {
+            Effect::Disk { ticket, op: DiskOp::Store(_) } => Some(*ticket),
+            _ => None,
+        })
+    };
+    let before = passive.copy.report().end;
+    let ticket = stored(&mut passive).expect("it is the next");
+    passive.input(Input::StoreRefused { ticket });
+    assert!(passive.effects.contains(&Effect::Event(Event::LogRefused { from: ACTIVE })));
+    assert_eq!(passive.copy.report().end, before);
+    let ticket = stored(&mut passive).expect("it is still the next");
+    passive.input(Input::DiskDone { ticket });
+    assert_eq!(passive.copy.report().end, end);
 }

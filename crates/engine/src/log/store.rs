@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A stretch is durable, its file's name included, when [`LogStore::store`] returns.
 //! 2. A stretch is taken only where the log ends, and only if every segment of it is what was written, in its place, and of
-//!    the same stream: no gap, nothing twice.
+//!    the same stream, and every record is the one that follows the record before it: no gap, nothing twice, nothing changed.
 //! 3. Behind the end of the last log there are zeros, so what a cut has left can never pass for a continuation.
 //! 4. A crash in the middle of a write may leave segments that pass their checksum and are torn (see `recovery::pages`): the
 //!    checksums of whole records are what counts. So after a crash the log ends behind its last whole record, in the middle
@@ -63,6 +63,8 @@ pub struct LogStore {
     last_header: Option<LogHeader>,
     /// The log that is not complete yet.
     open: Option<IoFile>,
+    /// The records before the log in which the end lies, and before the end; found out when they are next needed.
+    records: Option<(Records, Records)>,
 }
 
 impl LogStore {
@@ -80,6 +82,7 @@ impl LogStore {
             end: log_start(1),
             last_header: None,
             open: None,
+            records: None,
         };
         // The process before may have ended before it synced them, and what it stored was acknowledged.
         world.sync_dir(&store.names.directory).await?;
@@ -118,6 +121,7 @@ impl LogStore {
         let first = if self.end.byte() > 0 { 0 } else { self.end.segment() };
         let bytes = [&kept[..], &stretch.bytes].concat();
         let header = self.inspect(stretch, first, &bytes)?;
+        let records = self.inspect_records(stretch, first, &bytes).await?;
         match &self.open {
             Some(file) if first > 0 => {
                 write_segments(file, first, &bytes).await?;
@@ -136,6 +140,7 @@ impl LogStore {
         }
         self.last_header = header.or(self.last_header);
         self.end = stretch.end();
+        self.records = Some(records);
         Ok(())
     }
 
@@ -159,7 +164,7 @@ impl LogStore {
         if to >= self.end {
             return Ok(());
         }
-        self.open = None;
+        (self.open, self.records) = (None, None);
         let current = self.names.current();
         // From the end backwards: whatever a crash leaves is a log with a later end.
         let is_open = |end: LogPosition| end > log_start(end.generation());
@@ -196,7 +201,7 @@ impl LogStore {
     /// # Errors
     /// Failed I/O.
     pub async fn begin_at(&mut self, next: u32) -> Result<()> {
-        self.open = None;
+        (self.open, self.records) = (None, None);
         for entry in self.world.list(&self.names.directory).await? {
             let is_log = self.names.archive_generation(&entry.name).is_some();
             let path = format!("{}/{}", self.names.directory, entry.name);
@@ -320,6 +325,52 @@ impl LogStore {
             }
         }
         Ok(header)
+    }
+
+    /// Whether the records in `bytes`, the segments from `first` on that end with the stretch, follow those that are here; gives
+    /// the records before the log in which the stretch ends, and before that end.
+    async fn inspect_records(
+        &mut self,
+        stretch: &LogStretch,
+        first: u16,
+        bytes: &[u8],
+    ) -> Result<(Records, Records)> {
+        let (before_log, before_end) = match self.records.take() {
+            Some(known) => known,
+            None => self.read_records().await?,
+        };
+        let mut records = if first == 0 { before_log.clone() } else { before_end.clone() };
+        let (segments, _) = bytes.as_chunks::<SEGMENT_BYTES>();
+        let mut damage = None;
+        for (number, segment) in (first..).zip(segments) {
+            if number > 0 && number < self.segments - 1 && damage.is_none() {
+                damage = records.push(segment, |_, _| {}).err();
+            }
+        }
+        if let Some(damage) = damage {
+            self.records = Some((before_log, before_end));
+            return Err(refused(stretch.from, &damage.to_string()));
+        }
+        Ok(if stretch.closes { (records.clone(), records) } else { (before_log, records) })
+    }
+
+    /// The records before the log in which the end lies, and before the end, from the files.
+    async fn read_records(&self) -> Result<(Records, Records)> {
+        let (generation, mut before_log) = (self.end.generation(), Records::new());
+        if generation > self.start {
+            let before = self.read_log(&self.names.archive(generation - 1)).await?;
+            before.records(&mut before_log, |_, _| {})?;
+        }
+        let mut before_end = before_log.clone();
+        if self.end > log_start(generation) && self.end.byte() == 0 {
+            let current = self.names.current();
+            let log = self.read_log(&current).await?;
+            for segment in log.segments().take(usize::from(self.end.segment()) - 1) {
+                let pushed = before_end.push(segment, |_, _| {});
+                pushed.map_err(|damage| damaged(&current, &damage.to_string()))?;
+            }
+        }
+        Ok((before_log, before_end))
     }
 
     /// Makes a file of the first segments of a log, in the place of one that is there.

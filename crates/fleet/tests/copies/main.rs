@@ -10,6 +10,8 @@ mod host;
 #[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "../../../cli/tests/fleet/net.rs"]
 mod net;
+#[path = "../../../replica/tests/liars/story.rs"]
+mod story;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,12 +27,15 @@ use engine::Instance;
 use fleet::agent::Agent;
 use fleet::arbiter::Arbitration;
 use fleet::controller::{Controller, Watcher};
+use fleet::copy_port::Members;
 use fleet::credentials::{Credentials, make};
 use fleet::message::{Ended, WhenAlone};
 use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
 use host::{CopyWork, MS, databases, hosts, instance};
 use net::Net;
+use replica::Guard;
+use story::{Ground, liars_change_nothing};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 use world::real::{self, RealConfig};
@@ -256,6 +261,36 @@ fn no_acknowledged_commit_is_lost_when_the_active_copy_and_then_the_controller_d
         assert!(fates.values().all(ended), "{fates:?}");
     });
     site.assert_equal(0, &[1, 2, 3]);
+}
+
+#[test]
+fn members_that_lie_over_the_copy_port_never_change_a_healthy_copy() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let fleet = folder.path().join("fleet");
+    let names: Vec<String> = hosts(3).into_values().collect();
+    make(&fleet, &names, "127.0.0.1:4222").expect("a fleet");
+    let roots: BTreeMap<HostId, String> = hosts(3)
+        .into_iter()
+        .map(|(host, name)| {
+            let root = folder.path().join(name);
+            for part in ["db", "log"] {
+                std::fs::create_dir_all(root.join(part)).expect("writable");
+            }
+            (host, root.to_str().expect("text").to_owned())
+        })
+        .collect();
+    let addresses = roots.keys().map(|host| (*host, format!("127.0.0.1:{}", free_port()))).collect();
+    let guard = Rc::new(move |host: HostId| {
+        let credentials = Credentials::read(&fleet.join(format!("agents/h{}.toml", host.0))).expect("made");
+        let members = Members::new(&credentials, &hosts(3), drop).expect("it has a certificate");
+        Some(Rc::new(members) as Rc<dyn Guard>)
+    });
+    let config = RealConfig { direct: false, shards: 1, ..RealConfig::new("h") };
+    let told = real::run(config, |world| async move {
+        let hosts = roots.into_iter().map(|(host, root)| (host, (world.clone(), root))).collect();
+        liars_change_nothing(&Ground { hosts, addresses, guard }).await;
+    });
+    told.expect("an event queue");
 }
 
 /// Which host a process of this test is, and where.
