@@ -26,6 +26,7 @@ import pictures
 import planted
 import records
 import seals
+import sentence
 from compare import compared, differences, found, same, same_fields
 from figures import Window
 from rundb import COUNTERS, Run
@@ -112,6 +113,7 @@ class Checker:
             if only in (None, at):
                 check_test(window, told)
         records.verdicts(self.run, report)
+        sentence.check(self.run, report)
 
 
 def numbers(value, path=()):

@@ -11,6 +11,8 @@ def check(report, text):
     same("junit: suites", len(report["tests"]) + 2, len(suites))
     qualification, suites = suites[0], suites[1:]
     conditions = report["verdict"]["conditions"]
+    same("junit: grade", {"grade": report["verdict"]["grade"], "sentence": report["verdict"]["headline"]},
+         {row.get("name"): row.get("value") for row in qualification.findall("properties/property")})
     cases = qualification.findall("testcase")
     same("junit: conditions", [c["name"] for c in conditions], [case.get("name") for case in cases])
     same("junit: not met", [c["name"] for c in conditions if not c["met"]],

@@ -20,13 +20,39 @@ MEASURES = {
     "batch_intended": "Batches, from intended start",
 }
 
+IO = ["per s", "KiB", "mean ms", "mean of samples", "worst sample"]
+# What the columns of a table are headed with, in order, by the beginning of the heading above the table: every unit is here.
+HEADS = {
+    "The programme": ["Transactional I/O per s", "Read ms", "Read p99 ms", "Log write ms"],
+    "Conditions of a qualification": ["Measured", "At least", "At most", "Unit"],
+    "I/O by ": ["Latency, ms", "Latency percentiles, ms", "Count", "per s", "MiB/s", "KiB each", "mean",
+                "mean of samples", "worst sample", "50", "90", "95", "99", "99.9", "99.99", "max"],
+    "Transactional I/O, by ": ["Batches", *IO, "p99", *IO],
+    "Log I/O, by ": [*IO, "p99", "per s", "KiB", "mean ms"],
+    "Background maintenance and log replication, by ": [
+        "per s", "KiB", "MiB/s", "mean ms", "per s", "KiB", "KiB, mean of samples", "mean ms"],
+    "Total I/O as earlier reports state it, by ": ["per s", "KiB", "ms", "per s", "KiB", "ms"],
+    "Disk subsystem, by volume": ["per s", "MiB/s", "mean ms", "per s", "MiB/s", "mean ms"],
+    "Worst sample of each class": ["Worst sample, ms", "Begins after", "Times the mean"],
+    "Steadiness": ["I/O per s", "Writes per s", "Read ms", "Write ms", "Log write ms"],
+    "Was the load generator the limit?": ["Busy, %", "Limit, %"],
+    "Loads tried": ["Transactional I/O per s", "Read ms", "Log write ms"],
+    "Checksum": ["Pages seen", "Of all, %", "Time", "MiB/s"],
+    "Backup": ["Of all, %", "Time", "MiB/s"],
+    "Restore": ["Of all, %", "Time", "MiB/s"],
+    "Soft recovery": ["Logs replayed", "Time", "s per log", "Page reads per log", "Page writes per log",
+                      "Log reads per log"],
+    "Parts of the modelled storage": ["Busy %", "Reads per s", "MiB/s", "mean ms", "Writes per s", "MiB/s", "mean ms"],
+    "Host system": ["Counter, per second", "Mean", "Lowest", "Highest"],
+}
+
 
 class Page(html.parser.HTMLParser):
-    """Rows of the bodies and feet of all tables, by section and by the heading above the table."""
+    """Rows of the bodies and feet of all tables, and the cells of their heads, by section and by the heading above the table."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
-        self.tables, self.text, self.metas = {}, [], {}
+        self.tables, self.heads, self.text, self.metas = {}, {}, [], {}
         self.section, self.heading, self.row, self.cell, self.head = "", "", None, None, False
         self.title = None
         self.feed(text)
@@ -42,8 +68,10 @@ class Page(html.parser.HTMLParser):
             self.head = True
         elif tag == "tr" and not self.head:
             self.row = []
-        elif tag in ("td", "th") and self.row is not None:
+        elif tag in ("td", "th") and (self.row is not None or self.head):
             self.cell = ""
+        elif tag == "br" and self.head and self.cell is not None:
+            self.cell += " "
 
     def handle_endtag(self, tag):
         if tag in ("h2", "h3", "summary") and self.title is not None:
@@ -51,7 +79,8 @@ class Page(html.parser.HTMLParser):
         elif tag == "thead":
             self.head = False
         elif tag in ("td", "th") and self.cell is not None:
-            self.row.append(" ".join(self.cell.split()))
+            cells = self.heads.setdefault((self.section, self.heading), []) if self.head else self.row
+            cells.append(" ".join(self.cell.split()))
             self.cell = None
         elif tag == "tr" and self.row is not None:
             self.tables.setdefault((self.section, self.heading), []).append(self.row)
@@ -149,6 +178,14 @@ class Check:
         self.same(f"{what} rows", len(rows), len(found))
         for ours, theirs in zip(rows, found):
             self.same(what, " | ".join(ours), " | ".join(theirs))
+        if rows:
+            self.units(section, heading)
+
+    def units(self, section, heading):
+        """The head of a table names its columns and their units, in order."""
+        wanted = next((cells for begins, cells in HEADS.items() if heading.startswith(begins)), [])
+        cells = iter(self.page.heads.get((section, heading), []))
+        self.same(f"units: {section} {heading}", [], [cell for cell in wanted if cell not in cells])
 
     def head(self):
         rows = []

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use evidence::listing::{self, Standing};
-use evidence::live::{Follower, LiveRun, LiveView, open_metrics};
+use evidence::live::{Follower, LiveJudgement, LiveRun, LiveView, open_metrics};
 use evidence::{Report, load};
 use review::compare::{Subject, compare};
 use tiny_http::{Header, Method, Request, Response, Server};
@@ -281,11 +281,28 @@ fn decoded(part: &str) -> String {
 struct Following {
     follower: Follower,
     live: LiveRun,
+    /// What the run proves, once nobody writes it any longer.
+    judged: Option<LiveJudgement>,
 }
 
 impl Following {
     fn open(db: &Path) -> Option<Following> {
-        Some(Following { follower: Follower::open(db).ok()?, live: LiveRun::default() })
+        Some(Following { follower: Follower::open(db).ok()?, live: LiveRun::default(), judged: None })
+    }
+
+    /// Judges a run that has ended or was killed, as its report does: that takes every row, so it is done once.
+    fn judge(&mut self, db: &Path, view: &mut LiveView) {
+        if view.ending.is_none() && listing::is_fresh(db) {
+            self.judged = None;
+            return;
+        }
+        if self.judged.is_none() {
+            let report = load(db).ok().and_then(|data| Report::new(&data).ok());
+            self.judged = report.map(|report| LiveJudgement::from(&report.verdict));
+        }
+        if let Some(judged) = &self.judged {
+            view.judgement = judged.clone();
+        }
     }
 }
 
@@ -299,7 +316,8 @@ fn stream_run(request: Request, db: &Path) -> std::io::Result<()> {
     let mut out = event_stream(request)?;
     let Some(mut following) = Following::open(db) else { return send(&mut out, None) };
     loop {
-        let Some(view) = view(&mut following) else { return send(&mut out, None) };
+        let Some(mut view) = view(&mut following) else { return send(&mut out, None) };
+        following.judge(db, &mut view);
         let text = serde_json::to_string(&view).expect("a view has only text keys");
         send(&mut out, Some(&text))?;
         if view.ending.is_some() {

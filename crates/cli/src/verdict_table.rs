@@ -24,8 +24,9 @@ pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, ela
     of_verdicts(&outcome.verdicts, titles, judged, why, elapsed)
 }
 
-/// Under each test one row per rule (the worst of all databases), then what the run proves. With several hosts each row says
-/// of which host and database it is. `unfinished` says why the programme was not carried out.
+/// What the run proves, then under each test one row per rule (the worst of all databases), then the grade again with what
+/// is missing: of a long table only the end is on the screen. With several hosts each row says of which host and database it
+/// is. `unfinished` says why the programme was not carried out.
 pub fn of_verdicts(
     verdicts: &[Verdict],
     titles: &[String],
@@ -33,7 +34,10 @@ pub fn of_verdicts(
     unfinished: Option<String>,
     elapsed: Duration,
 ) -> String {
-    let mut text = format!("\n{:<38} {:>14} {:>16}  {}\n", "Test and rule", "Measured", "Limit", "Verdict");
+    let mut text = String::from("\n");
+    let words = judged.grade.words().to_uppercase();
+    wrapped(&mut text, "", &format!("{words}: {}", judged.headline));
+    let _ = writeln!(text, "\n{:<38} {:>14} {:>16}  {}", "Test and rule", "Measured", "Limit", "Verdict");
     let has_hosts = verdicts.iter().any(|verdict| verdict.origin.host != verdicts[0].origin.host);
     let _ = writeln!(text, "{}", "-".repeat(78));
     let mut under = None;

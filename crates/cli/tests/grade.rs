@@ -100,6 +100,110 @@ fn a_short_run_holds_its_limits_and_names_what_is_missing() {
     assert!(stdout.contains("no load test took place") && !stdout.contains("carries"), "{stdout}");
 }
 
+/// The only run in the folder: its `report.json`, and the texts of `report.html` and `junit.xml`.
+fn evidence(folder: &tempfile::TempDir) -> (serde_json::Value, String, String) {
+    let mut runs = std::fs::read_dir(folder.path().join("runs")).expect("there are runs");
+    let run = runs.next().expect("there is one").expect("readable").path();
+    let text = |name: &str| std::fs::read_to_string(run.join(name)).expect(name);
+    (serde_json::from_str(&text("report.json")).expect("JSON"), text("report.html"), text("junit.xml"))
+}
+
+#[test]
+fn console_page_json_and_junit_say_the_same_grade_first() {
+    let missed = deployment(SHORT).replace("target_iops = 2", "target_iops = 100000");
+    for (text, tests, grade, words) in [
+        (deployment(SHORT), "init,performance", "held", "LIMITS HELD: "),
+        (missed, "init,performance", "failed", "FAILED: "),
+        (deployment(SHORT), "init", "held", "LIMITS HELD: "),
+    ] {
+        let folder = folder_with("small.toml", &text);
+        let (_, _, stdout) = ran(&folder, &["--tests", tests]);
+        let (json, html, junit) = evidence(&folder);
+        let judged = &json["verdict"];
+        let sentence = judged["headline"].as_str().expect("a sentence");
+        assert_eq!(judged["grade"], grade, "{stdout}");
+        let first = stdout.lines().find(|line| !line.is_empty()).expect("the console says something");
+        assert!(first.starts_with(words), "{stdout}");
+        let (said, _) = stdout.split_once("Test and rule").expect("a table");
+        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(said, format!("{words}{sentence}"), "{stdout}");
+        let place = |text: &str, what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+        assert!(place(&html, &format!("<div class=\"verdict {grade}\">")) < place(&html, "The programme"));
+        let first = junit.find("<property").expect("JUnit has properties");
+        assert!(junit[first..].contains(&format!("name=\"grade\" value=\"{grade}\"")), "{junit}");
+        assert!(first < place(&junit, "<testcase"), "{junit}");
+    }
+}
+
+/// Two copies of a database on two hosts, and an array with two disks: everything is modelled.
+const MODELLED: &str = r#"
+[solution]
+name = "Small"
+schema = 1
+
+[profile]
+exchange = "2016"
+mailboxes = 30
+messages_per_day = 150
+quota_mb = 64
+
+[dag]
+databases = 1
+databases_per_volume = 1
+
+[copies]
+per_site = [2]
+
+[[host]]
+name = "h{n}"
+count = 2
+
+[[volume]]
+name = "V"
+path = "/v"
+capacity_gib = 100
+
+[[instance]]
+name = "DB{n}"
+volume = "V"
+
+[sizing]
+database_mib = 64
+
+[engine]
+cache_min_mib = 8
+cache_max_mib = 16
+
+[load]
+batches_per_s = 12
+copies = 1
+"#;
+
+const DRILL: &str = r#"
+[[test]]
+kind = "drill"
+duration_s = 40
+[test.drill]
+[[test.drill.event]]
+kind = "host_killed"
+host = "h1"
+at_s = 5
+back_after_s = 10
+"#;
+
+/// `output` lints what it leaves.
+#[test]
+fn simulated_runs_and_drills_are_predicted_and_lint_finds_nothing_in_them() {
+    for (more, arguments) in [(SHORT, &["--servers", "2"][..]), (DRILL, &[])] {
+        let folder = folder_with("small.toml", &format!("{MODELLED}{more}"));
+        let (_, stdout, stderr) = output(folder.path(), &[&["simulate", "small.toml"], arguments].concat());
+        let (json, _, _) = evidence(&folder);
+        assert_eq!(json["run"]["world"], "simulated");
+        let sentence = json["verdict"]["headline"].as_str().expect("a sentence");
+        assert!(sentence.starts_with("Predicted, not tested: "), "{stdout}{stderr}");
+    }
+}
+
 #[test]
 fn a_missed_target_fails_whatever_is_required() {
     let text = deployment(SHORT).replace("target_iops = 2", "target_iops = 100000");

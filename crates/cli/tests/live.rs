@@ -130,6 +130,52 @@ fn shows(text: &str) -> String {
     format!("document.body.innerText.includes({text:?})")
 }
 
+/// The first that the page of a run is told.
+fn first_event(address: &str, id: &str) -> serde_json::Value {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    write!(stream, "GET /events/{id} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("writable");
+    let lines = BufReader::new(stream).lines().map(|line| line.expect("readable"));
+    let data = lines.filter_map(|line| line.strip_prefix("data: ").map(str::to_owned)).next();
+    serde_json::from_str(&data.expect("an event")).expect("JSON")
+}
+
+#[test]
+fn page_of_a_run_shows_the_grade_and_the_sentence_of_its_report_first() {
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let runs = place.path().join("runs");
+    let mut reports = Vec::new();
+    for (name, words, shape) in [
+        ("held", "LIMITS HELD", Shape::default()),
+        ("failed", "FAILED", Shape { fails: true, ..Shape::default() }),
+        ("killed", "INCOMPLETE", Shape { cut: true, ..Shape::default() }),
+    ] {
+        let folder = runs.join(name);
+        std::fs::create_dir_all(&folder).expect("writable");
+        let db = folder.join("run.db");
+        let mut store = evidence::RunStore::create(&db).expect("a store");
+        synthetic::record(&shape, &mut store).expect("recorded");
+        store.close().expect("closed");
+        let old = std::time::SystemTime::now() - Duration::from_secs(120);
+        std::fs::File::options().write(true).open(&db).expect("it is there").set_modified(old).expect("ours");
+        let report = evidence::Report::new(&evidence::load(&db).expect("rows")).expect("a report");
+        reports.push((name, words, report.verdict));
+    }
+    let (_server, address) = serve(place.path());
+    for (name, words, judged) in reports {
+        let told = first_event(&address, name)["judgement"].clone();
+        assert_eq!(told["grade"], serde_json::to_value(judged.grade).expect("a name"), "{name}");
+        assert_eq!(told["headline"], judged.headline.as_str(), "{name}");
+        if has_browser() {
+            let url = format!("http://{address}/runs/{name}/");
+            let page = in_browser(&url, 1440, &shows("Tests"), None);
+            let text = page["text"].as_str().unwrap_or_default();
+            let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+            assert!(at(&format!("{words} – {}", judged.headline)) < at("Synthetic run"), "{text}");
+            assert_eq!(page["complaints"], serde_json::json!([]), "{name}");
+        }
+    }
+}
+
 fn has_browser() -> bool {
     testkit::has_python() && testkit::has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
 }
@@ -198,6 +244,11 @@ fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
     let (head, report) = get(&address, &format!("/runs/{id}/report.html"), "127.0.0.1");
     assert!(head.contains("Content-Security-Policy: default-src 'none'"), "{head}");
     assert!(report.contains("Small &lt;b&gt;&amp;"), "a report is made although the run goes on");
+    let judged = first_event(&address, &id)["judgement"].clone();
+    assert_eq!((&judged["grade"], &judged["words"]), (&serde_json::Value::Null, &"not yet judged".into()));
+    let reasons = judged["reasons"].to_string();
+    assert!(reasons.contains("Missing: Performance has no target. Remedy: set target_iops"), "{reasons}");
+    assert!(reasons.contains("Performance is to measure 10 min of 2 h"), "{reasons}");
     if has_browser() {
         for (path, shown) in [("/".to_owned(), "running"), (format!("/runs/{id}/"), "Read latency, ms")] {
             for width in [390, 1440] {
@@ -211,6 +262,7 @@ fn a_running_run_is_served_live_and_hostile_names_are_no_markup() {
                 assert_eq!(page["complaints"], serde_json::json!([]), "{path} {width}");
                 assert_eq!(page["wider_px"], 0, "{path} {width}: nothing hangs over the edge");
                 if path != "/" {
+                    assert!(text.contains("NOT YET JUDGED – The run goes on: 1 limit kept"), "{text}");
                     let updates = page["updates"].as_u64();
                     assert!(updates > Some(1), "updates arrive without loading the page again: {updates:?}");
                 }

@@ -174,7 +174,7 @@ fn reported_grade(run_db: &Path) -> Option<Grade> {
 }
 
 /// Whether the run's file, or what SQLite keeps beside it, was written to a moment ago.
-fn is_fresh(path: &Path) -> bool {
+pub fn is_fresh(path: &Path) -> bool {
     let written = |file: Metadata| {
         let at = file.modified();
         at.is_ok_and(|at| SystemTime::now().duration_since(at).map_or(true, |age| age < QUIET))

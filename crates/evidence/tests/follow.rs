@@ -60,6 +60,72 @@ fn the_view_shows_the_newest_second_of_hosts_and_sample_of_databases() {
     assert_eq!(last.iops, both, "the history adds up the hosts");
 }
 
+/// The grade is there only after the end; until then the page names what the rest of the run cannot mend.
+#[test]
+fn a_run_that_goes_on_is_not_judged_and_names_what_is_broken_and_what_is_missing() {
+    let judged = |change: &dyn Fn(&mut Row)| {
+        let mut rows = rows(&Shape { fails: true, ..cut() });
+        rows.iter_mut().for_each(change);
+        view_of(&rows).judgement
+    };
+    let plain = judged(&|_| ());
+    assert_eq!((plain.grade, plain.words), (None, "not yet judged"));
+    let broken: Vec<&String> = plain.reasons.iter().filter(|reason| !reason.starts_with("Missing")).collect();
+    assert_eq!(broken.len(), 1, "{:?}", plain.reasons);
+    assert!(
+        broken[0].contains("mean latency of transactional page reads") && broken[0].contains("limit of 20")
+    );
+    assert!(plain.headline.contains("limits kept so far, 1 broken"), "{}", plain.headline);
+    let missing = |change: &dyn Fn(&mut Row), wanted: &str| {
+        assert!(!plain.reasons.iter().any(|reason| reason.contains(wanted)), "{:?}", plain.reasons);
+        let reasons = judged(change).reasons;
+        assert!(reasons.iter().any(|reason| reason.contains(wanted)), "{wanted}: {reasons:?}");
+    };
+    missing(
+        &|row| {
+            if let Row::Test(test) = row {
+                test.target_iops = None;
+            }
+        },
+        "Missing: Performance has no target. Remedy: set target_iops",
+    );
+    missing(
+        &|row| {
+            if let Row::Environment(row) = row
+                && row.name == "File system"
+            {
+                row.severity = Severity::Error;
+            }
+        },
+        "Missing: Volume data1 is in memory. Remedy",
+    );
+    missing(
+        &|row| {
+            if let Row::Event(row) = row {
+                row.severity = Severity::Error;
+            }
+        },
+        "errors noted",
+    );
+    missing(
+        &|row| {
+            if let Row::Rule(row) = row {
+                row.name = "unknown".into();
+            }
+        },
+        "Missing: the rules of the run are not recorded",
+    );
+    missing(
+        &|row| {
+            if let Row::Verdict(row) = row {
+                row.outcome = Outcome::Unproved;
+            }
+        },
+        "is not proved",
+    );
+    assert!(plain.reasons.iter().any(|reason| reason.contains("Performance is to measure 1 min of 2 h")));
+}
+
 #[test]
 fn memory_does_not_grow_with_the_run() {
     let view = view_of(&rows(&Shape { window_s: 7_200, sample_s: 15, cut: true, ..Shape::default() }));

@@ -33,6 +33,14 @@ impl Grade {
         }
     }
 
+    /// The grade as people read it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Grade::Held => "limits held",
+            other => other.name(),
+        }
+    }
+
     /// Of a run with these verdicts; `qualifies` says whether it meets every condition of a qualification.
     pub fn of(counts: Counts, ending: Option<Ending>, qualifies: bool) -> Grade {
         let Counts { passed, failed, unproved, open_tests } = counts;

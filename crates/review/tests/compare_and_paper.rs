@@ -149,6 +149,21 @@ fn report(solution: &Solution, shape: &Shape) -> Report {
 }
 
 #[test]
+fn the_paper_begins_with_the_grade_of_each_run_and_its_sentence() {
+    let (solution, plan) = solution("dell-md3260-15000.toml");
+    for (grade, fails) in [("limits held", false), ("failed", true)] {
+        let report = report(&solution, &Shape { fails, ..Shape::default() });
+        let sentence = report.verdict.headline.clone();
+        let document = paper(&solution, &plan, &[report], false).expect("a paper");
+        let first = Block::Text(format!("Grade: {grade}. {sentence} (run {})", "2026-11-21T06-00-00Z-7f3a"));
+        let begins = |title: &str| {
+            document.sections.iter().find(|section| section.title == title).map(|section| &section.blocks[0])
+        };
+        assert_eq!((begins("Overview"), begins("Conclusion")), (Some(&first), Some(&first)));
+    }
+}
+
+#[test]
 fn the_paper_has_every_section_and_marks_what_the_author_must_write() {
     for name in ["dell-md3260-15000.toml", "dell-r740xd-10000.toml", "emc-cx3-20c-500.toml"] {
         let (solution, plan) = solution(name);

@@ -8,7 +8,7 @@ use results::Outcome;
 use review::Evidence;
 use review::compare::{Subject, compare};
 use review::import::{About, Foreign, ImportError, gather, parse, rows};
-use review::lint::lint;
+use review::lint::{Beside, lint, lint_run};
 use solution::Solution;
 
 fn table(title: &str, head: &[&str], rows: &[Vec<String>]) -> String {
@@ -177,10 +177,18 @@ fn reports(text: &str) -> Vec<review::TestClaims> {
     }
 }
 
-fn report_of(evidence: &Evidence, source: &str) -> Report {
+fn imported(evidence: &Evidence, source: &str) -> (RunData, Report) {
     let about = About { id: "imported".into(), source: source.into(), solution_text: String::new() };
     let data = RunData::from_rows(rows(evidence, &about)).expect("a run");
-    Report::new(&data).expect("a report")
+    let report = Report::new(&data).expect("a report");
+    (data, report)
+}
+
+/// The report of an imported run, which agrees with itself.
+fn report_of(evidence: &Evidence, source: &str) -> Report {
+    let (data, report) = imported(evidence, source);
+    assert_eq!(lint_run(&data, &report, &Beside::default()), []);
+    report
 }
 
 #[test]
@@ -613,9 +621,10 @@ fn damaged_files_never_panic() {
     testkit::fuzz("import", &files.map(String::into_bytes), |bytes| match parse(bytes) {
         Ok(Foreign::Reports(tests)) => {
             let evidence = gather("damaged", tests);
-            let report = report_of(&evidence, "damaged");
+            let (data, report) = imported(&evidence, "damaged");
             assert!(!report.html().expect("a page").contains("<script"));
             lint(&evidence);
+            lint_run(&data, &report, &Beside::default());
         }
         Ok(Foreign::Solution(text)) => drop(Solution::parse(&text, "solution")),
         Err(error) => assert!(!error.to_string().is_empty()),

@@ -133,6 +133,16 @@ function rates(what, rows, limits) {
     ]));
 }
 
+const limits_of = (count) => `${count} limit${count === 1 ? "" : "s"}`;
+
+// What the run proves comes first: the grade once it has ended, before that what is broken or missing already.
+function verdict(judged) {
+  const reasons = judged.reasons.map((reason) => node("li", {}, reason));
+  return node("section", { id: "verdict" },
+    node("p", {}, node("b", { class: judged.grade ?? "running" }, judged.words.toUpperCase()), ` – ${judged.headline}`),
+    reasons.length ? node("ul", {}, ...reasons) : null);
+}
+
 function live(id, run) {
   const test = run.tests[run.tests.length - 1];
   const limits = Object.fromEntries(run.limits.map((limit) => [limit.rule, limit.value]));
@@ -146,11 +156,12 @@ function live(id, run) {
     loads ? chart("Transactional I/O per second", run.history, (s) => s.iops, test.target_iops, "target") : chart("MiB per second", run.history, (s) => s.mib_per_s, null),
     loads ? chart("Read latency, ms", run.history, (s) => s.read_ms, limits.read_latency_avg ?? null) : null);
   const parts = [
+    verdict(run.judgement),
     node("h1", {}, run.solution),
     node("p", { class: "muted" }, `${run.world}, run ${run.id}, ${length(run.elapsed_s)}`),
-    node("p", {}, run.ending === null ? "It goes on. " : `It has ended: ${run.ending}. `, node("a", { href: path(id, "report.html") }, "Report"),
-      run.failed ? node("span", { class: "fail" }, ` ${run.failed} limits broken`) : "", ` ${run.passed} limits kept`),
-    run.ending === null ? now : null,
+    node("p", {}, run.ending !== null ? `It has ended: ${run.ending}. ` : run.judgement.grade === null ? "It goes on. " : "It did not end by itself. ", node("a", { href: path(id, "report.html") }, "Report"),
+      run.failed ? node("span", { class: "fail" }, ` ${limits_of(run.failed)} broken`) : "", ` ${limits_of(run.passed)} kept`),
+    run.judgement.grade === null ? now : null,
     charts,
     run.hosts.length ? node("h2", {}, "Hosts") : null, run.hosts.length ? rates("Host", run.hosts, limits) : null,
     run.databases.length ? node("h2", {}, "Databases") : null, run.databases.length ? rates("Database", run.databases, limits) : null,

@@ -143,7 +143,9 @@ impl Site {
         format!("runs/{}", name.unwrap_or_default())
     }
 
+    /// The report of the only run, whose evidence has to stand up to `lint`.
     pub fn report(&self) -> Value {
+        crate::program::assert_lint_finds_nothing(self.folder.path(), &self.run_folder());
         let text = std::fs::read_to_string(self.run_folder().join("report.json")).expect("there is a report");
         serde_json::from_str(&text).expect("JSON")
     }

@@ -9,7 +9,7 @@
 
 use std::path::{Path, PathBuf};
 
-use results::{Counter, CounterSample, Event, Measure, Row, Sample, Verdict};
+use results::{Counter, CounterSample, Environment, Event, Measure, Row, Sample, Verdict};
 use rusqlite::Connection;
 
 use crate::StoreError;
@@ -26,6 +26,7 @@ pub struct Follower {
     path: PathBuf,
     db: Connection,
     events: i64,
+    environment: i64,
     verdicts: i64,
     /// Start of the newest interval that was passed on, by source.
     seen: std::collections::BTreeMap<i64, u64>,
@@ -35,7 +36,14 @@ impl Follower {
     /// Opens the file.
     pub fn open(path: &Path) -> Result<Follower, StoreError> {
         let db = store::open(path)?;
-        Ok(Follower { path: path.to_owned(), db, events: 0, verdicts: 0, seen: Default::default() })
+        Ok(Follower {
+            path: path.to_owned(),
+            db,
+            events: 0,
+            environment: 0,
+            verdicts: 0,
+            seen: Default::default(),
+        })
     }
 
     /// Rows that are new since the last call, and again those that say how far the run is.
@@ -54,7 +62,11 @@ impl Follower {
     fn read(&mut self) -> rusqlite::Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
         rows.extend(store::runs(&self.db)?.into_iter().map(Row::Run));
+        rows.extend(store::rules(&self.db)?.into_iter().map(Row::Rule));
         rows.extend(store::hosts(&self.db)?.into_iter().map(Row::Host));
+        let environment: Vec<(i64, Environment)> = store::environment_after(&self.db, self.environment)?;
+        self.environment = environment.last().map_or(self.environment, |(rowid, _)| *rowid);
+        rows.extend(environment.into_iter().map(|(_, row)| Row::Environment(row)));
         let tests = store::tests(&self.db)?;
         let newest = tests.iter().map(|test| test.ordinal).max();
         rows.extend(tests.into_iter().map(Row::Test));

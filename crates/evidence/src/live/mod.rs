@@ -9,19 +9,21 @@
 //! 3. A slice shorter than half an interval has no rate of its own: it joins a neighbour, and alone it is not shown.
 
 mod follow;
+mod judgement;
 mod metrics;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use results::{
-    Counter, CounterSample, Event, Host, IoClass, Limit, Measure, Origin, Outcome, Row, Run, Sample, Tally,
-    Test, Verdict, WorldKind,
+    Counter, CounterSample, Environment, Event, Host, IoClass, Limit, Measure, Origin, Outcome, Row, Rule,
+    Run, Sample, Severity, Tally, Test, Verdict, WorldKind,
 };
 use serde::Serialize;
 
 use crate::HOST_INTERVAL_MS;
 
 pub use follow::Follower;
+pub use judgement::LiveJudgement;
 pub use metrics::open_metrics;
 
 /// Seconds of history that are kept.
@@ -38,7 +40,12 @@ pub struct LiveRun {
     newest: BTreeMap<Origin, Newest>,
     history: VecDeque<Moment>,
     events: VecDeque<Event>,
+    /// Events of this severity, those no longer kept included.
+    errors: u64,
     verdicts: Vec<Verdict>,
+    rules: Vec<Rule>,
+    /// Facts about the hosts that are errors.
+    environment: Vec<Environment>,
     now_ms: u64,
 }
 
@@ -76,6 +83,8 @@ pub struct LiveView {
     pub solution: String,
     /// Real or simulated.
     pub world: WorldKind,
+    /// What the run proves.
+    pub judgement: LiveJudgement,
     /// Time since the start, up to the newest row.
     pub elapsed_s: f64,
     /// How it ended; null while it runs.
@@ -199,12 +208,18 @@ impl LiveRun {
             Row::CounterSample(sample) => self.counter(sample),
             Row::Event(event) => {
                 self.now_ms = self.now_ms.max(event.t_ms);
+                self.errors += u64::from(event.severity == Severity::Error);
                 self.events.push_back(event.clone());
                 if self.events.len() > EVENTS {
                     self.events.pop_front();
                 }
             }
             Row::Verdict(verdict) => self.verdicts.push(verdict.clone()),
+            Row::Rule(rule) => {
+                self.rules.retain(|known| known.name != rule.name);
+                self.rules.push(rule.clone());
+            }
+            Row::Environment(row) if row.severity == Severity::Error => self.environment.push(row.clone()),
             _ => {}
         }
     }
@@ -290,6 +305,7 @@ impl LiveRun {
             id: run.id.clone(),
             solution: run.solution.clone(),
             world: run.world,
+            judgement: self.judgement(),
             elapsed_s: self.now_ms as f64 / 1e3,
             ending: run.ending,
             tests: self.tests.values().map(|test| self.test(test)).collect(),

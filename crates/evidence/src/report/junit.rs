@@ -9,6 +9,8 @@ use super::text::significant;
 /// Cases of a suite, and how many of them are what.
 #[derive(Default)]
 struct Cases {
+    /// What is said ahead of the cases.
+    head: String,
     text: String,
     tests: u32,
     failures: u32,
@@ -68,16 +70,22 @@ fn suite(name: &str, time_s: f64, cases: &Cases, all: &mut Cases) -> String {
     all.errors += cases.errors;
     all.skipped += cases.skipped;
     format!(
-        "  <testsuite name=\"{}\" {} time=\"{time_s:.3}\">\n{}  </testsuite>\n",
+        "  <testsuite name=\"{}\" {} time=\"{time_s:.3}\">\n{}{}  </testsuite>\n",
         escape(name),
         cases.counts(),
+        cases.head,
         cases.text
     )
 }
 
-/// A case per condition of a qualification; one that is not met is skipped, and says why.
+/// The grade and its sentence, then a case per condition of a qualification; one that is not met is skipped, and says why.
 fn qualification(report: &Report) -> Cases {
-    let mut cases = Cases::default();
+    let property =
+        |name: &str, value: &str| format!("      <property name=\"{name}\" value=\"{}\"/>\n", escape(value));
+    let (grade, sentence) = (report.verdict.grade.name(), &report.verdict.headline);
+    let (grade, sentence) = (property("grade", grade), property("sentence", sentence));
+    let head = format!("    <properties>\n{grade}{sentence}    </properties>\n");
+    let mut cases = Cases { head, ..Cases::default() };
     for row in &report.verdict.conditions {
         let head = format!("    <testcase classname=\"qualification\" name=\"{}\"", escape(&row.name));
         cases.add(&match row.met {

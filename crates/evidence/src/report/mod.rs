@@ -26,6 +26,10 @@ pub use model::*;
 pub use svg::line_chart;
 pub use text::{bytes, duration, iso_8601, number, significant};
 
+pub(crate) use build::verdict_row;
+pub(crate) use text::counted;
+pub(crate) use verdict::{broken, place};
+
 use results::{Measure, Tally, Test};
 
 use crate::run_data::RunData;

@@ -134,18 +134,26 @@ fn unfinished(data: &RunData, tests: &[TestReport], counts: Counts) -> Vec<Strin
 
 /// The limits that were broken, a sentence per test and rule, in the order of the tests.
 fn failures(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
-    let named = tests.iter().map(|test| (Some(test), test.verdicts.as_slice()));
-    let mut sentences = Vec::new();
-    for (test, verdicts) in named.chain([(None, run_verdicts)]) {
-        let mut told: Vec<&str> = Vec::new();
-        for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail) {
-            if !told.contains(&verdict.rule.as_str()) {
-                told.push(&verdict.rule);
-                sentences.push(failure(data, test, &verdict.rule, verdicts));
-            }
+    let of_tests = tests.iter().flat_map(|test| {
+        broken(&test.name, &test.verdicts.iter().collect::<Vec<_>>(), |row| first_broken_s(data, test, row))
+    });
+    let of_run = broken("The run", &run_verdicts.iter().collect::<Vec<_>>(), |_| None);
+    of_tests.chain(of_run).collect()
+}
+
+/// The limits that a test broke, a sentence per rule. `since` says how far into the window a limit was broken first.
+pub fn broken(
+    name: &str,
+    verdicts: &[&VerdictRow],
+    since: impl Fn(&VerdictRow) -> Option<f64>,
+) -> Vec<String> {
+    let mut told: Vec<&str> = Vec::new();
+    for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail) {
+        if !told.contains(&verdict.rule.as_str()) {
+            told.push(&verdict.rule);
         }
     }
-    sentences
+    told.into_iter().map(|rule| failure(name, rule, verdicts, &since)).collect()
 }
 
 /// The rules that could not be judged, a sentence each.
@@ -157,7 +165,12 @@ fn unproved(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
     rows.map(|(name, row)| format!("{name}: “{}” is not proved on {}.", row.text, place(row))).collect()
 }
 
-fn failure(data: &RunData, test: Option<&TestReport>, rule: &str, verdicts: &[VerdictRow]) -> String {
+fn failure(
+    name: &str,
+    rule: &str,
+    verdicts: &[&VerdictRow],
+    since: &impl Fn(&VerdictRow) -> Option<f64>,
+) -> String {
     let judged: Vec<_> = verdicts.iter().filter(|verdict| verdict.rule == rule).collect();
     let failed: Vec<_> = judged.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
     let distance = |verdict: &VerdictRow| match (verdict.measured, verdict.limit) {
@@ -177,13 +190,12 @@ fn failure(data: &RunData, test: Option<&TestReport>, rule: &str, verdicts: &[Ve
     };
     let share =
         if judged.len() > 1 { format!(", in {} of {}", failed.len(), judged.len()) } else { String::new() };
-    let since = test.and_then(|test| first_broken_s(data, test, worst));
-    let since = since.map_or(String::new(), |s| format!(", first {} into the window", duration(s)));
-    let name = test.map_or("The run", |test| test.name.as_str());
+    let since = since(worst).map_or(String::new(), |s| format!(", first {} into the window", duration(s)));
     format!("{name}: “{}” does not hold: {measured} on {}{since}{share}.", worst.text, place(worst))
 }
 
-fn place(verdict: &VerdictRow) -> String {
+/// Host, instance and database of a verdict.
+pub fn place(verdict: &VerdictRow) -> String {
     let origin = &verdict.origin;
     let parts = [Some(&origin.host), origin.instance.as_ref(), origin.database.as_ref()];
     parts.into_iter().flatten().cloned().collect::<Vec<_>>().join("/")

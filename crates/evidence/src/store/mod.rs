@@ -32,7 +32,8 @@ use results::{RecordError, Recorder, Row};
 pub use query::{Cell, Query};
 pub use read::load;
 pub(crate) use read::{
-    beside, damaged, events_after, explain, hosts, open, runs, sources, tests, verdicts_after,
+    beside, damaged, environment_after, events_after, explain, hosts, open, rules, runs, sources, tests,
+    verdicts_after,
 };
 pub use seal::{Broken, BrokenKind, Chain, check, sha256_hex};
 pub use sign::{KeyError, SigningKey, public_key};

@@ -118,6 +118,20 @@ pub fn verdicts_after(db: &Connection, rowid: i64) -> rusqlite::Result<Vec<(i64,
     })
 }
 
+/// What is known about the hosts and was recorded after the row with this `rowid`, with their own.
+pub fn environment_after(db: &Connection, rowid: i64) -> rusqlite::Result<Vec<(i64, Environment)>> {
+    let sql = format!("SELECT rowid AS place, * FROM environment WHERE rowid > {rowid} ORDER BY rowid");
+    query(db, &sql, |r| Ok((get(r, "place")?, environment(r)?)))
+}
+
+/// The rules that the run was started with. Files of earlier builds do not say.
+pub fn rules(db: &Connection) -> rusqlite::Result<Vec<Rule>> {
+    match db.table_exists(None, "rule")? {
+        true => query(db, "SELECT * FROM rule ORDER BY rowid", rule),
+        false => Ok(Vec::new()),
+    }
+}
+
 /// Sources of series: id, test, where, measure.
 pub fn sources(db: &Connection) -> rusqlite::Result<Vec<(i64, u32, Origin, String)>> {
     query(db, "SELECT * FROM source ORDER BY id", |r| {
@@ -135,9 +149,9 @@ fn query<T>(
 
 fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
     data.hosts = hosts(db)?;
-    // Files of earlier builds do not say by which rules their runs were started.
-    if db.table_exists(None, "rule")? {
-        data.rules = query(db, "SELECT * FROM rule ORDER BY rowid", rule)?;
+    data.rules = rules(db)?;
+    // Files of earlier builds do not say what their runs set out to show.
+    if db.table_exists(None, "claim")? {
         data.claim = query(db, "SELECT * FROM claim", claim)?.pop();
     }
     data.environment = query(db, "SELECT * FROM environment ORDER BY rowid", environment)?;

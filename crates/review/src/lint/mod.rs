@@ -10,7 +10,11 @@
 //! 3. One contradiction is told once: a specific rule (the stress run shown as performance) silences the general one.
 
 mod capacity;
+mod conditions;
 mod copies;
+mod counts;
+mod grade;
+mod judged;
 mod rows;
 pub(crate) mod run;
 mod seals;
@@ -84,10 +88,20 @@ pub const RULES: &[(&str, &str)] = &[
     ("load_after_window", "the load ends with the measured window, or batch counts include more than it"),
     ("duration_title", "a test lasts as long as its title says"),
     ("short_window", "the measured window is as long as stated"),
+    ("percentile_order", "percentiles grow, up to the longest latency"),
+    ("load_shape", "operations per batch are the operations by the batches"),
+    ("read_share", "the share that was read is the bytes read by the bytes there"),
     ("bad_pages", "a checksum that passed found no bad page"),
     ("coverage", "a check that passes for all pages has read all pages"),
     ("verdict_outcome", "a verdict follows from its figure and its limit"),
     ("verdict_figure", "a verdict judges the figure that the tables show"),
+    ("grade", "the grade follows from the verdicts, the ending and the conditions"),
+    ("grade_sentence", "the sentence of the grade says what was tested"),
+    ("condition_met", "a condition is met if its figure lies in its range"),
+    ("condition_range", "the range of a condition is the published one, or is called weaker"),
+    ("condition_figure", "the figure of a condition is the one that the tables give"),
+    ("condition_missing", "every condition that applies is in the report"),
+    ("qualified_without", "a qualified run has a target, and databases larger than their caches"),
     ("solution_threshold", "limits are those of the solution file"),
     ("stray_rows", "every row belongs to a test of the run"),
     ("world_mixed", "a real run is real in all its rows"),

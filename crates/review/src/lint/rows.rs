@@ -2,17 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use evidence::report::{InstanceIo, TestReport};
 use evidence::{Report, RunData};
-use results::{
-    Counter, Ending, Event, IoClass, Measure, Origin, Outcome, Severity, Test, Verdict, WorldKind,
-};
+use results::{Counter, IoClass, Measure, Origin, Outcome, Test, Verdict, WorldKind};
 use solution::{Solution, TestKind};
 
-use super::{Findings, agrees_within, brief, with};
-
-/// A figure counts as beyond its limit from here on: the judge took its samples on a clock of its own.
-const CLEARLY: f64 = 1.01;
+use super::{Findings, agrees_within, judged, with};
 
 /// Checks the rows of `run.db`.
 pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
@@ -23,12 +17,8 @@ pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
         sums(data, test, findings);
         limits(data, test, findings);
         if let Some(report) = report.tests.iter().find(|report| report.ordinal == test.ordinal) {
-            unjudged_figures(data, test, report, findings);
-            unjudged_pages(data, report, findings);
+            judged::figures(report, &test.limits, findings);
         }
-    }
-    for event in data.events.iter().filter(|event| event.severity == Severity::Error) {
-        unjudged_error(data, event, findings);
     }
     if let Ok(solution) = Solution::parse(&data.run.solution_text, "solution file") {
         against_solution(data, &solution, findings);
@@ -182,100 +172,6 @@ pub(super) fn place_of(origin: &Origin) -> String {
         .map(String::as_str)
         .collect::<Vec<_>>()
         .join("/")
-}
-
-/// A latency beyond its limit needs a verdict that does not pass, and what one database is judged by, all are.
-fn unjudged_figures(data: &RunData, test: &Test, report: &TestReport, findings: &mut Findings) {
-    for limit in &test.limits {
-        let rows = if limit.rule.starts_with("read_") && !report.databases.is_empty() {
-            &report.databases
-        } else {
-            &report.instances
-        };
-        for row in rows {
-            let judged: Vec<&Verdict> = verdicts_of(data, test.ordinal)
-                .filter(|verdict| verdict.rule == limit.rule && covers(&verdict.origin, &row.origin))
-                .collect();
-            let Some(figure) = latency_of(row, &limit.rule) else { continue };
-            let beyond = figure > limit.value * CLEARLY;
-            let peers = || {
-                verdicts_of(data, test.ordinal).any(|verdict| {
-                    verdict.rule == limit.rule
-                        && verdict.origin.host == row.origin.host
-                        && verdict.origin.instance.is_some()
-                })
-            };
-            let place = format!("{}: verdict {} of {}", test.name, limit.rule, place_of(&row.origin));
-            let measured = (with(figure, &limit.unit), format!("{}: {}", test.name, place_of(&row.origin)));
-            if beyond && judged.iter().all(|verdict| verdict.outcome == Outcome::Pass) {
-                let said = if judged.is_empty() { "none" } else { "pass" };
-                let text = "a latency is beyond its limit, and no verdict says so";
-                findings.add("verdict_missing", text, measured, (said, place));
-                return;
-            }
-            if judged.is_empty() && peers() {
-                let text = "a database or log was not judged by a rule that its neighbours were judged by";
-                findings.add("verdict_missing", text, measured, ("none", place));
-                return;
-            }
-        }
-    }
-}
-
-fn latency_of(row: &InstanceIo, rule: &str) -> Option<f64> {
-    match rule {
-        "read_latency_avg" => row.reads?.latency_ms_mean,
-        "read_latency_max" => row.reads?.latency_ms_sample_max,
-        "log_write_latency_avg" => row.log_writes?.latency_ms_mean,
-        "log_write_latency_max" => row.log_writes?.latency_ms_sample_max,
-        _ => None,
-    }
-}
-
-/// Bad pages that a check counted need a verdict that does not pass.
-fn unjudged_pages(data: &RunData, report: &TestReport, findings: &mut Findings) {
-    for row in &report.checksums {
-        let bad = row.bad_pages + row.correctable_pages + row.wrong_number_pages;
-        let passes = || {
-            verdicts_of(data, report.ordinal)
-                .filter(|verdict| covers(&verdict.origin, &row.origin))
-                .all(|verdict| verdict.outcome == Outcome::Pass)
-        };
-        if bad > 0 && passes() {
-            let place = format!("{}: {}", report.name, place_of(&row.origin));
-            let verdict = ("none that does not pass", format!("{}: verdicts", report.name));
-            findings.add(
-                "verdict_missing",
-                "a check counted bad pages, and no verdict says so",
-                (bad.to_string(), place),
-                verdict,
-            );
-            return;
-        }
-    }
-}
-
-/// Damage that an event names needs a verdict that does not pass: of the database, where the event names one.
-fn unjudged_error(data: &RunData, event: &Event, findings: &mut Findings) {
-    let database = event.text.split_once(": page ").map(|(database, _)| database);
-    let judged = data.verdicts.iter().any(|verdict| {
-        let about_it = match (database, &verdict.origin.database) {
-            (Some(named), Some(judged)) => verdict.test == event.test && judged == named,
-            (Some(_), None) => verdict.test == event.test,
-            (None, _) => verdict.test.is_none() || verdict.test == event.test,
-        };
-        about_it && verdict.origin.host == event.host && verdict.outcome != Outcome::Pass
-    });
-    // What stopped a run is judged by its ending.
-    let stopped = database.is_none() && data.run.ending != Some(Ending::Completed);
-    if !judged && !stopped {
-        findings.add(
-            "error_unjudged",
-            "an error was reported, and no verdict says so",
-            (brief(&event.text), format!("event at {} s", event.t_ms as f64 / 1e3)),
-            ("all pass", format!("verdicts of {}", event.host)),
-        );
-    }
 }
 
 /// Lengths, targets and sizes of a run on one real host against the solution file that it carries. `simulate` may have been

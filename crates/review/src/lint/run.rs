@@ -7,7 +7,9 @@ use serde_json::Value;
 use solution::{Solution, TestKind};
 
 use super::rows::{covers, place_of};
-use super::{Finding, Findings, agrees_within, brief, printed, rows, seals, summary, with};
+use super::{
+    Finding, Findings, agrees_within, brief, counts, grade, judged, printed, rows, seals, summary, with,
+};
 use crate::claims::*;
 
 const MIB: f64 = (1 << 20) as f64;
@@ -35,6 +37,9 @@ pub fn lint_report(report: &Report) -> Vec<Finding> {
         verdicts(test, &mut findings);
         coverage(test, &mut findings);
     }
+    counts::check(report, &mut findings);
+    judged::check(report, &mut findings);
+    grade::check(report, &mut findings);
     if let Some(solution) = &solution {
         against_solution(report, solution, &mut findings);
     }
@@ -52,6 +57,9 @@ pub struct Beside {
     pub html: Option<String>,
 }
 
+/// Rules that the rows of a run are checked by as well as its report.
+const OF_BOTH: [&str; 3] = ["instance_sum", "distribution_count", "verdict_missing"];
+
 /// Checks a run folder: the rows of its `run.db`, the report `recomputed` from them, and what lies beside.
 pub fn lint_run(data: &RunData, recomputed: &Report, beside: &Beside) -> Vec<Finding> {
     let mut findings = lint_report(recomputed);
@@ -66,7 +74,10 @@ pub fn lint_run(data: &RunData, recomputed: &Report, beside: &Beside) -> Vec<Fin
     if let Some(html) = &beside.html {
         seals::page(recomputed, beside.json.as_deref(), html, &mut differs);
     }
-    findings.extend(differs.into_vec());
+    // What the report contradicts itself in, its rows need not say again.
+    let told: Vec<&str> = findings.iter().map(|finding| finding.rule).collect();
+    let is_told = |rule: &str| OF_BOTH.contains(&rule) && told.contains(&rule);
+    findings.extend(differs.into_vec().into_iter().filter(|finding| !is_told(finding.rule)));
     findings
 }
 

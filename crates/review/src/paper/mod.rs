@@ -120,11 +120,17 @@ fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {}", number(count as f64, 0), if count == 1 { one } else { many })
 }
 
+/// What a run proves: its grade, then the sentence.
+fn judgement(report: &Report) -> String {
+    let judged = &report.verdict;
+    format!("Grade: {}. {} (run {})", judged.grade.words(), judged.headline, report.run.id)
+}
+
 fn overview(subject: &Subject<'_>) -> Section {
     let plan = subject.plan;
     let mut section = Section::new("Overview");
     for report in subject.runs {
-        section.text(format!("{} (run {})", report.verdict.headline, report.run.id));
+        section.text(judgement(report));
     }
     section.text(format!(
         "This paper describes a storage solution for {} of Exchange {}, in {} of {} with {} each, on {}. It was {} on {}.",
@@ -217,7 +223,7 @@ fn contact() -> Section {
 fn conclusion(subject: &Subject<'_>) -> Section {
     let mut section = Section::new("Conclusion");
     for report in subject.runs {
-        section.text(format!("{} (run {})", report.verdict.headline, report.run.id));
+        section.text(judgement(report));
         for reason in &report.verdict.reasons {
             section.text(reason.clone());
         }

@@ -1,0 +1,307 @@
+//! The grade of a run against its own report: the grade, its sentence, and the conditions of a qualification.
+//!
+//! Every rule here reads the report alone, so a `report.json` without its `run.db` is checked as well. The figures of the
+//! conditions are worked out from the tables of the report, not with the code that wrote them.
+
+use evidence::Report;
+use evidence::report::{ConditionRow, TestReport, VerdictRow, number, significant};
+use results::grade::{Counts, condition};
+use results::{Grade, Outcome, Rule, WorldKind};
+
+use super::{Findings, agrees_within, brief, conditions, with};
+
+const PREDICTED: &str = "Predicted, not tested: ";
+const OWN_RULES: &str = "By its own rules, ";
+
+/// Checks the judgement of the run as a whole.
+pub(super) fn check(report: &Report, findings: &mut Findings) {
+    grade(report, findings);
+    counted(report, findings);
+    sentence(report, findings);
+    for row in &report.verdict.conditions {
+        met(row, findings);
+        range(report, row, findings);
+        figure(report, row, findings);
+    }
+    absent(report, findings);
+    if report.verdict.grade == Grade::Qualified {
+        qualified(report, findings);
+    }
+}
+
+/// Whether a qualification is about the load of this test.
+pub(super) fn is_load(test: &TestReport) -> bool {
+    ["performance", "stress"].contains(&test.kind.as_str()) && test.throughput.is_some()
+}
+
+pub(super) fn verdicts(report: &Report) -> impl Iterator<Item = &VerdictRow> {
+    report.tests.iter().flat_map(|test| &test.verdicts).chain(&report.run_verdicts)
+}
+
+/// Transactional I/O per second that the test was to reach.
+pub(super) fn target(test: &TestReport) -> Option<f64> {
+    let row = test.planned.iter().find(|row| row.name == "Transactional I/O")?;
+    row.planned.filter(|target| *target > 0.0)
+}
+
+fn counts(report: &Report) -> Counts {
+    let count = |outcome| verdicts(report).filter(|verdict| verdict.outcome == outcome).count() as u64;
+    Counts {
+        passed: count(Outcome::Pass),
+        failed: count(Outcome::Fail),
+        unproved: count(Outcome::Unproved),
+        open_tests: report.tests.iter().filter(|test| !test.ended).count() as u64,
+    }
+}
+
+/// The grade that follows from the verdicts, the ending and the conditions of the same report.
+fn grade(report: &Report, findings: &mut Findings) {
+    let judged = &report.verdict;
+    let unmet: Vec<&str> =
+        judged.conditions.iter().filter(|row| !row.met).map(|row| row.name.as_str()).collect();
+    let counts = counts(report);
+    let follows = Grade::of(counts, report.run.ending, unmet.is_empty());
+    let why = match follows {
+        Grade::Failed => format!("{} verdicts that fail", counts.failed),
+        Grade::Incomplete => {
+            let Counts { passed, unproved, open_tests, .. } = counts;
+            format!("run.ending, {passed} verdicts that pass, {unproved} not proved, {open_tests} open tests")
+        }
+        Grade::Held => format!("verdict.conditions: not met: {}", unmet.join(", ")),
+        Grade::Qualified => "verdict.conditions: all are met".to_owned(),
+    };
+    if judged.grade != follows {
+        let text = "the grade does not follow from the verdicts, the ending and the conditions of the report";
+        findings.add("grade", text, (judged.grade.name(), "verdict.grade"), (follows.name(), why));
+    } else if judged.outcome != judged.grade.into() {
+        let text = "the outcome for readers that do not know grades is not that of the grade";
+        let outcome = format!("{:?}", judged.outcome).to_lowercase();
+        findings.add("grade", text, (outcome, "verdict.outcome"), (follows.name(), "verdict.grade"));
+    }
+}
+
+/// The numbers of verdicts that the judgement states.
+fn counted(report: &Report, findings: &mut Findings) {
+    let Counts { passed, failed, .. } = counts(report);
+    for (name, stated, found) in
+        [("passed", report.verdict.passed, passed), ("failed", report.verdict.failed, failed)]
+    {
+        if u64::from(stated) != found {
+            findings.add(
+                "grade",
+                format!("the judgement counts another number of verdicts that {}", &name[..4]),
+                (stated.to_string(), format!("verdict.{name}")),
+                (found.to_string(), "verdicts of the tests and of the run"),
+            );
+        }
+    }
+}
+
+/// What the sentence says of the world, the load and the rules.
+fn sentence(report: &Report, findings: &mut Findings) {
+    let judged = &report.verdict;
+    let mut wrong = |text: &str, other: (String, &str)| {
+        findings.add("grade_sentence", text, (brief(&judged.headline), "verdict.headline"), other);
+    };
+    let (predicted, said) = match judged.headline.strip_prefix(PREDICTED) {
+        Some(said) => (true, said),
+        None => (false, judged.headline.as_str()),
+    };
+    if predicted != (report.run.world == WorldKind::Simulated) {
+        let world = if predicted { "real" } else { "simulated" };
+        wrong("the sentence says what the world of the run was not", (world.to_owned(), "run.world"));
+    }
+    let loads: Vec<&TestReport> = report.tests.iter().filter(|test| is_load(test)).collect();
+    let claims_load = said.contains("The storage carries") || said.contains("the storage carries");
+    if claims_load != (judged.grade == Grade::Qualified) {
+        let grade = (judged.grade.name().to_owned(), "verdict.grade");
+        wrong("only the sentence of a qualified run says which load the storage carries", grade);
+    } else if (claims_load || said.starts_with("Latency limits held at")) && loads.is_empty() {
+        let none = ("no test with a mailbox load".to_owned(), "tests");
+        wrong("the sentence tells of a load, and no load test took place", none);
+    } else if claims_load {
+        carried(report, &loads, said, &mut wrong);
+    } else if judged.grade == Grade::Held {
+        held(&loads, said, &mut wrong);
+    }
+    let failed =
+        || verdicts(report).any(|verdict| verdict.outcome == Outcome::Fail && said.contains(&verdict.text));
+    if judged.grade == Grade::Failed && !failed() {
+        wrong(
+            "the sentence names no limit that was broken",
+            ("no verdict of this text fails".into(), "verdicts"),
+        );
+    }
+}
+
+/// A claim goes no further than the targets of the tests, and says whose rules it stands by.
+fn carried(report: &Report, loads: &[&TestReport], said: &str, wrong: &mut impl FnMut(&str, (String, &str))) {
+    let weaker = report.verdict.conditions.iter().find(|row| row.weaker);
+    if said.starts_with(OWN_RULES) != weaker.is_some() {
+        let name = weaker.map_or("none".to_owned(), |row| row.name.clone());
+        let text = "the sentence does not say whose rules the run was judged by";
+        wrong(text, (name, "verdict.conditions: weaker than published"));
+    }
+    let least = loads.iter().filter_map(|test| target(test)).reduce(f64::min);
+    let per_server = least.map(|target| target / report.hosts.len().max(1) as f64);
+    let claimed = said.split_once(" transactional I/O").and_then(|(before, _)| {
+        let figure = before.rsplit([' ', '(']).next()?;
+        figure.replace(',', "").parse::<f64>().ok()
+    });
+    if let (Some(claimed), Some(tested)) = (claimed, per_server)
+        && claimed > tested
+        && !agrees_within(claimed, tested, 5e-4)
+    {
+        let at = "least target of a load test by hosts";
+        wrong("the sentence claims more than was tested", (with(tested, "1/s"), at));
+    }
+}
+
+/// The load that a run without a qualification states is the least that it reached.
+fn held(loads: &[&TestReport], said: &str, wrong: &mut impl FnMut(&str, (String, &str))) {
+    let reached = loads.iter().filter_map(|test| Some(test.throughput?.transactional_iops));
+    let Some(least) = reached.reduce(f64::min) else { return };
+    let shown = if least < 100.0 { significant(least) } else { number(least, 0) };
+    if !said.contains(&format!("held at {shown} transactional I/O")) {
+        let at = "least transactional I/O of a load test";
+        wrong("the sentence states another load than the tests reached", (with(least, "1/s"), at));
+    }
+}
+
+fn place(row: &ConditionRow, what: &str) -> String {
+    format!("verdict.conditions: {} of {}", what, row.name)
+}
+
+fn rule_of(row: &ConditionRow) -> Rule {
+    Rule {
+        name: row.name.clone(),
+        unit: row.unit.clone(),
+        least: row.least,
+        most: row.most,
+        published_least: row.published_least,
+        published_most: row.published_most,
+    }
+}
+
+fn figure_of(row: &ConditionRow) -> String {
+    row.measured.map_or("not known".to_owned(), |figure| with(figure, &row.unit))
+}
+
+fn bounds(least: Option<f64>, most: Option<f64>) -> String {
+    match (least, most) {
+        (Some(least), Some(most)) => format!("{} to {}", with(least, ""), with(most, "")),
+        (Some(least), None) => format!("at least {}", with(least, "")),
+        (None, Some(most)) => format!("at most {}", with(most, "")),
+        (None, None) => "no range".to_owned(),
+    }
+}
+
+/// `met` and `weaker` follow from the figure and the range of the condition.
+fn met(row: &ConditionRow, findings: &mut Findings) {
+    let rule = rule_of(row);
+    if rule.holds(row.measured) != row.met {
+        let said = if row.met { "the condition counts as met" } else { "the condition counts as not met" };
+        let asked = (bounds(row.least, row.most), place(row, "range"));
+        findings.add(
+            "condition_met",
+            format!("{said}, and its figure says otherwise"),
+            (figure_of(row), place(row, "figure")),
+            asked,
+        );
+    }
+    if rule.is_weaker() != row.weaker {
+        findings.add(
+            "condition_met",
+            "the report does not say whether the range lets more pass than the published one",
+            (bounds(row.least, row.most), place(row, "range")),
+            (bounds(row.published_least, row.published_most), place(row, "published range")),
+        );
+    }
+}
+
+/// Whether the run was made by this version, whose table of conditions is known.
+fn is_own_version(report: &Report) -> bool {
+    report.run.tool_version == env!("CARGO_PKG_VERSION")
+}
+
+/// The published range is that of the table, and so is the range itself where no solution may change it.
+fn range(report: &Report, row: &ConditionRow, findings: &mut Findings) {
+    let Some(known) = condition(&row.name).filter(|_| is_own_version(report)) else { return };
+    let table = (known.least, known.most);
+    let published = (row.published_least, row.published_most);
+    // No mix but the published one has a reference for its shape; own kinds of tests change how many there are.
+    let has_none = known.adjustable && published == (None, None);
+    let is_longer = row.name == "tests" && published.0 >= known.least;
+    if published != table && !has_none && !is_longer {
+        let text = "the published range of the condition is not the published one";
+        let other = (bounds(known.least, known.most), "table of conditions");
+        findings.add(
+            "condition_range",
+            text,
+            (bounds(published.0, published.1), place(row, "published range")),
+            other,
+        );
+    } else if !known.adjustable && (row.least, row.most) != table {
+        findings.add(
+            "condition_range",
+            "no solution may change the range of this condition",
+            (bounds(row.least, row.most), place(row, "range")),
+            (bounds(known.least, known.most), "table of conditions"),
+        );
+    }
+}
+
+/// The figure of the condition is the one that the tables of the report give.
+fn figure(report: &Report, row: &ConditionRow, findings: &mut Findings) {
+    let Some(derived) = conditions::figure(report, row) else { return };
+    let same = match (row.measured, derived.value) {
+        (Some(told), Some(found)) => {
+            (told - found).abs() <= derived.tolerance || agrees_within(told, found, 1e-6)
+        }
+        (told, found) => told == found,
+    };
+    if !same {
+        let found = derived.value.map_or("not known".to_owned(), |value| with(value, &row.unit));
+        findings.add(
+            "condition_figure",
+            "the figure of a condition is not the one that the tables give",
+            (figure_of(row), place(row, "figure")),
+            (found, derived.place),
+        );
+    }
+}
+
+/// Every condition that applies to the run is in its report.
+fn absent(report: &Report, findings: &mut Findings) {
+    if !is_own_version(report) {
+        return;
+    }
+    for name in conditions::applying(report) {
+        if !report.verdict.conditions.iter().any(|row| row.name == name) {
+            findings.add(
+                "condition_missing",
+                "a condition applies to the run, and the report does not have it",
+                (name, "table of conditions"),
+                (format!("{} conditions", report.verdict.conditions.len()), "verdict.conditions"),
+            );
+        }
+    }
+}
+
+/// What no rules of its own allow a qualified run to lack.
+fn qualified(report: &Report, findings: &mut Findings) {
+    let mut lacks = |text: &str, one: (String, String)| {
+        findings.add("qualified_without", text, one, ("qualified", "verdict.grade"));
+    };
+    for test in report.tests.iter().filter(|test| is_load(test)) {
+        if target(test).is_none() {
+            let at = format!("{}: planned transactional I/O", test.name);
+            lacks("a load test of a qualified run had no target", ("no target".into(), at));
+        }
+    }
+    if let Some((ratio, at)) = conditions::cache_ratio(report)
+        && ratio <= 1.0
+    {
+        lacks("the cache of a qualified run holds its whole database", (with(ratio, "x its cache"), at));
+    }
+}

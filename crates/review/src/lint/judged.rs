@@ -1,0 +1,127 @@
+//! What a report shows and no verdict says: latencies beyond a limit, bad pages, errors.
+
+use evidence::Report;
+use evidence::report::{EventRow, InstanceIo, TestReport, VerdictRow};
+use results::{Ending, Limit, Origin, Outcome, Severity};
+
+use super::rows::{covers, place_of};
+use super::{Findings, brief, with};
+
+/// A figure counts as beyond its limit from here on: the judge took its samples on a clock of its own.
+const CLEARLY: f64 = 1.01;
+
+/// Checks that every test and every error was judged.
+pub(super) fn check(report: &Report, findings: &mut Findings) {
+    // A verdict that contradicts its own figures is told already, and so is a check that passed with bad pages.
+    let (has_outcome, has_pages) = (findings.has("verdict_outcome"), findings.has("bad_pages"));
+    for test in report.tests.iter().filter(|test| test.ended) {
+        if !has_outcome {
+            figures(test, &stated(test), findings);
+        }
+        if !has_pages {
+            pages(test, findings);
+        }
+    }
+    for event in report.events.iter().filter(|event| event.severity == Severity::Error) {
+        error(report, event, findings);
+    }
+}
+
+/// The limits that the verdicts of a test name, each rule once.
+fn stated(test: &TestReport) -> Vec<Limit> {
+    let mut limits: Vec<Limit> = Vec::new();
+    for verdict in &test.verdicts {
+        let is_known = limits.iter().any(|limit| limit.rule == verdict.rule);
+        if let Some(value) = verdict.limit.filter(|_| !is_known) {
+            limits.push(Limit { rule: verdict.rule.clone(), value, unit: verdict.unit.clone() });
+        }
+    }
+    limits
+}
+
+/// A latency beyond its limit needs a verdict that does not pass, and what one database is judged by, all are.
+pub(super) fn figures(test: &TestReport, limits: &[Limit], findings: &mut Findings) {
+    for limit in limits {
+        let by_database = limit.rule.starts_with("read_") && !test.databases.is_empty();
+        for row in if by_database { &test.databases } else { &test.instances } {
+            let of_rule = || test.verdicts.iter().filter(|verdict| verdict.rule == limit.rule);
+            let judged: Vec<&VerdictRow> =
+                of_rule().filter(|verdict| covers(&verdict.origin, &row.origin)).collect();
+            let Some(figure) = latency_of(row, &limit.rule) else { continue };
+            let has_peers = of_rule()
+                .any(|other| other.origin.host == row.origin.host && other.origin.instance.is_some());
+            let place = format!("{}: verdict {} of {}", test.name, limit.rule, place_of(&row.origin));
+            let measured = (with(figure, &limit.unit), format!("{}: {}", test.name, place_of(&row.origin)));
+            let passes = judged.iter().all(|verdict| verdict.outcome == Outcome::Pass);
+            if figure > limit.value * CLEARLY && passes {
+                let said = if judged.is_empty() { "none" } else { "pass" };
+                let text = "a latency is beyond its limit, and no verdict says so";
+                findings.add("verdict_missing", text, measured, (said, place));
+                return;
+            }
+            if judged.is_empty() && has_peers {
+                let text = "a database or log was not judged by a rule that its neighbours were judged by";
+                findings.add("verdict_missing", text, measured, ("none", place));
+                return;
+            }
+        }
+    }
+}
+
+fn latency_of(row: &InstanceIo, rule: &str) -> Option<f64> {
+    match rule {
+        "read_latency_avg" => row.reads?.latency_ms_mean,
+        "read_latency_max" => row.reads?.latency_ms_sample_max,
+        "log_write_latency_avg" => row.log_writes?.latency_ms_mean,
+        "log_write_latency_max" => row.log_writes?.latency_ms_sample_max,
+        _ => None,
+    }
+}
+
+/// Bad pages that a check counted need a verdict that does not pass.
+fn pages(test: &TestReport, findings: &mut Findings) {
+    let passes = |origin: &Origin| {
+        let mut about_it = test.verdicts.iter().filter(|verdict| covers(&verdict.origin, origin));
+        about_it.all(|verdict| verdict.outcome == Outcome::Pass)
+    };
+    let bad = test
+        .checksums
+        .iter()
+        .map(|row| (&row.origin, row.bad_pages + row.correctable_pages + row.wrong_number_pages));
+    if let Some((origin, bad)) = bad.into_iter().find(|(origin, bad)| *bad > 0 && passes(origin)) {
+        findings.add(
+            "verdict_missing",
+            "a check counted bad pages, and no verdict says so",
+            (bad.to_string(), format!("{}: {}", test.name, place_of(origin))),
+            ("none that does not pass", format!("{}: verdicts", test.name)),
+        );
+    }
+}
+
+/// Damage that an event names needs a verdict that does not pass: of the database, where the event names one.
+fn error(report: &Report, event: &EventRow, findings: &mut Findings) {
+    let database = event.text.split_once(": page ").map(|(database, _)| database);
+    let verdicts = report
+        .tests
+        .iter()
+        .flat_map(|test| test.verdicts.iter().map(|verdict| (Some(test.ordinal), verdict)))
+        .chain(report.run_verdicts.iter().map(|verdict| (None, verdict)));
+    let judged = verdicts.into_iter().any(|(test, verdict)| {
+        let about_it = match (database, &verdict.origin.database) {
+            (Some(named), Some(judged)) => test == event.test && judged == named,
+            (Some(_), None) => test == event.test,
+            (None, _) => test.is_none() || test == event.test,
+        };
+        about_it && verdict.origin.host == event.host && verdict.outcome != Outcome::Pass
+    });
+    // What stopped a run is judged by its ending.
+    let stopped = database.is_none() && report.run.ending != Some(Ending::Completed);
+    if !judged && !stopped {
+        findings.add(
+            "error_unjudged",
+            "an error was reported, and no verdict says so",
+            (brief(&event.text), format!("event at {} s", event.t_s)),
+            ("all pass", format!("verdicts of {}", event.host)),
+        );
+    }
+}

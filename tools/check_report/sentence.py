@@ -1,0 +1,125 @@
+"""The sentence of the grade and its reasons, word by word (docs/verdict.md), and the notes of the conditions."""
+
+import json
+
+from compare import same
+from conditions import Facts
+from page import num, significant
+
+# Conditions whose note tells a number of things, not the share that they are.
+COUNTED = ["rules_percent", "load_tests", "target_set_percent", "tests", "verified_percent", "logs_verified_percent",
+           "hosts_percent", "unbuffered_percent", "on_storage_percent"]
+
+
+def bare(value):
+    text = significant(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def counted(count, thing):
+    return f"{num(count, 0)} {thing}{'' if count == 1 else 's'}"
+
+
+def bounds(least, most):
+    if least is not None and most is not None:
+        return f"{bare(least)} to {bare(most)}"
+    if least is not None:
+        return f"at least {bare(least)}"
+    return "none" if most is None else f"at most {bare(most)}"
+
+
+def per_server(iops):
+    return f"{num(iops, 2)} transactional I/O per second and server"
+
+
+def qualified(facts, conditions):
+    claim = facts.claim
+    if claim and claim["mailboxes"] is not None and claim["iops_per_server"] is not None:
+        carries = f"carries {num(claim['mailboxes'], 0)} mailboxes ({per_server(claim['iops_per_server'])})"
+    else:
+        servers = max(1, len(json.loads(claim["hosts"])) if claim else 1)
+        carries = f"carries the stated load of {per_server(min(facts.targets.values(), default=0) / servers)}"
+    case = f" with {claim['failure']} lost" if claim and claim["failure"] else ""
+    begins = "By its own rules, the" if any(c["weaker"] for c in conditions) else "The"
+    return f"{begins} storage {carries}{case}."
+
+
+def held(facts, conditions):
+    if not facts.loads:
+        return "No limit was broken, but no load test took place: nothing is known of the storage under load."
+    iops = min(test["throughput"]["transactional_iops"] for test in facts.loads)
+    met = {c["name"] for c in conditions if c["met"]}
+    target = "no target was set" if "target_set_percent" not in met else \
+        "the target was reached, but this is no qualification" if "target_met_percent" in met else "the target was not reached"
+    return f"Latency limits held at {significant(iops) if iops < 100 else num(iops, 0)} transactional I/O per second; {target}."
+
+
+def place(verdict):
+    return "/".join(verdict[key] for key in ["host", "instance", "database"] if verdict[key])
+
+
+def judged(report):
+    """Titles of the tests, and of the run, with their verdicts."""
+    return [*((t["name"], t["verdicts"]) for t in report["tests"]), ("The run", report["run_verdicts"])]
+
+
+def failures(report):
+    """How the sentence of each broken limit begins: the test, the rule, the worst figure, the limit and the place."""
+    for name, verdicts in judged(report):
+        failed = [v for v in verdicts if v["outcome"] == "fail"]
+        for rule in dict.fromkeys(v["rule"] for v in failed):
+            def distance(v):
+                known = v["measured"] is not None and v["limit"] is not None
+                return abs(v["measured"] - v["limit"]) if known else float("inf")
+            # Of equal ones the last.
+            worst = max(reversed([v for v in failed if v["rule"] == rule]), key=distance)
+            unit = " per second" if worst["unit"] == "1/s" else f" {worst['unit']}"
+            figure = "nothing was measured" if worst["measured"] is None else f"{significant(worst['measured'])}{unit}"
+            if worst["measured"] is not None and worst["limit"] is not None:
+                figure += f" against a limit of {significant(worst['limit'])}"
+            yield f"{name}: “{worst['text']}” does not hold: {figure} on {place(worst)}"
+
+
+def check(run, report):
+    facts, verdict = Facts(run, report), report["verdict"]
+    grade, conditions, reasons = verdict["grade"], verdict["conditions"], list(verdict["reasons"])
+    outcomes = [v["outcome"] for _, verdicts in judged(report) for v in verdicts]
+    passed, unproved = outcomes.count("pass"), outcomes.count("unproved")
+    broken = list(failures(report))
+    seen = f"until then {passed} of {passed + unproved} limits were kept" if passed else "no limit was judged"
+    said = {"qualified": lambda: qualified(facts, conditions), "held": lambda: held(facts, conditions),
+            "failed": lambda: broken[0] if broken else "",
+            "incomplete": lambda: f"The run is not complete: nothing is proved; {seen}."}[grade]()
+    said = said if run.run["world"] == "real" else f"Predicted, not tested: {said}"
+    # How long a limit held is told behind the rest.
+    headline = verdict["headline"]
+    same("sentence: headline", said, headline[:len(said)] if grade == "failed" else headline)
+    for n, begins in enumerate(broken):
+        same("sentence: broken", begins, reasons[n][:len(begins)] if n < len(reasons) else None)
+    not_proved = [f"{name}: “{v['text']}” is not proved on {place(v)}." for name, rows in judged(report) for v in rows
+                  if v["outcome"] == "unproved"]
+    same("sentence: not proved", not_proved, [text for text in reasons if "” is not proved on " in text])
+    doubts = len([e for e in run.table("environment") if e["severity"] != "info"])
+    doubt = [f"{counted(doubts, 'warning')} about the environment: see “Environment”."] if doubts else []
+    same("sentence: doubts", doubt, [text for text in reasons if "about the environment" in text])
+    if grade in ("held", "qualified"):
+        tests = counted(len(report["tests"]), "test")
+        same("sentence: reasons", [
+            f"{tests} carried out, {passed} of {passed} limits kept.",
+            *(f"Missing: {c['note']}. Remedy: {c['remedy']}." for c in conditions if not c["met"]),
+            *(f"Own rule: {c['text']}: {bounds(c['least'], c['most'])} {c['unit']} (published: "
+              f"{bounds(c['published_least'], c['published_most'])})." for c in conditions if c["met"] and c["weaker"]),
+            *doubt], reasons)
+    for condition in conditions:
+        note(condition)
+
+
+def note(condition):
+    """A note tells the figure of its condition; a remedy, a text and a source are there."""
+    name, measured = condition["name"], condition["measured"]
+    for key in ["text", "unit", "source", "remedy", "note"]:
+        # What is missing is named, and nothing may be.
+        same(f"notes: {name} {key}", True, bool(condition[key]) or key == "note" and condition["met"])
+    if measured is not None and name not in COUNTED:
+        same(f"notes: {name}", True, bare(measured) in condition["note"].replace(" %", "").split(" ")
+             or f"{num(measured, 0)}" in condition["note"].split(" "))
