@@ -178,7 +178,7 @@ class Facts:
 
     def on_storage(self):
         known = {(e["host"], e["area"]) for e in self.run.table("environment")
-                 if e["name"] == "File system" and e["severity"] != "error"}
+                 if e["name"] == "Storage is memory" and e["value"] == "no" and e["severity"] != "error"}
         return share(sum(1 for v in self.run.volumes if (v["host"], f"Volume {v['name']}") in known), len(self.run.volumes))
 
     def excused(self):
@@ -188,7 +188,7 @@ class Facts:
 
     def errors(self):
         noted = [e for e in self.run.table("environment") if e["severity"] == "error"
-                 and not (e["area"].startswith("Volume ") and e["name"] == "File system")]
+                 and not (e["area"].startswith("Volume ") and e["name"] == "Storage is memory")]
         return len(noted) + len(self.run.rows("SELECT * FROM event WHERE severity = 'error'"))
 
     def figure(self, name, least, most):

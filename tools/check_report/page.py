@@ -225,7 +225,11 @@ class Check:
 
     def verdicts(self, rows):
         sign = {"at_most": "≤", "below": "<", "at_least": "≥"}
-        return [[v["outcome"], v["text"], place(v), significant(v["measured"]),
+
+        def where(v):
+            return f"{v['host']}, {place(v)}" if self.many and (v["database"] or v["instance"]) else place(v)
+
+        return [[v["outcome"], v["text"], where(v), significant(v["measured"]),
                  "–" if v["limit"] is None else f"{sign[v['comparison']]} {significant(v['limit'])}", v["unit"]]
                 for v in rows]
 

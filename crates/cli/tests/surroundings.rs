@@ -218,4 +218,13 @@ fn a_run_in_memory_records_that_each_volume_is_memory() {
         "select area, value, severity from environment where name = 'Storage is memory'",
     );
     assert!(rows.contains("Volume V,yes: tmpfs on /dev/shm,error"), "{rows}");
+    let run = std::fs::read_dir(folder.path().join("runs")).expect("readable").flatten().next();
+    let report = std::fs::read_to_string(run.expect("a run").path().join("report.json")).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let conditions = report["verdict"]["conditions"].as_array().expect("a list");
+    let of = |name: &str| conditions.iter().find(|row| row["name"] == name).expect("it applies").clone();
+    let on_storage = of("on_storage_percent");
+    assert_eq!((&on_storage["measured"], &on_storage["met"]), (&0.0.into(), &false.into()), "{on_storage}");
+    assert_eq!(on_storage["note"], "V is in memory");
+    assert_eq!(of("errors")["measured"], 0.0, "memory is told once: {}", of("errors"));
 }

@@ -92,7 +92,7 @@ fn a_run_that_goes_on_is_not_judged_and_names_what_is_broken_and_what_is_missing
     missing(
         &|row| {
             if let Row::Environment(row) = row
-                && row.name == "File system"
+                && row.name == "Storage is memory"
             {
                 row.severity = Severity::Error;
             }

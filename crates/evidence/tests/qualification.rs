@@ -72,6 +72,7 @@ impl Honest {
         });
         self.add(Host { name: HOST.into(), description: String::new() });
         self.add(Volume { host: HOST.into(), name: "V1".into(), path: "/srv/v1".into() });
+        self.environment("Volume V1", "Storage is memory", "no", Severity::Info);
         self.environment("Volume V1", "File system", "ext4 on /srv", Severity::Info);
         for (log, database) in names() {
             self.add(Instance {
@@ -430,15 +431,21 @@ const HELD: [Spoiled; 43] = [
 ];
 
 /// Only on real storage.
-const HELD_REAL: [Spoiled; 4] = [
+const HELD_REAL: [Spoiled; 5] = [
     ("buffered", "unbuffered_percent", |data| {
         data.run.world_detail = "polling, buffered (page cache)".into()
     }),
     ("imported", "unbuffered_percent", |data| {
         data.run.world_detail = "imported from Performance.html".into()
     }),
-    ("in memory", "on_storage_percent", |data| data.environment[0].severity = Severity::Error),
-    ("an unknown file system", "on_storage_percent", |data| data.environment.clear()),
+    ("in memory", "on_storage_percent", |data| {
+        data.environment[0].value = "yes: tmpfs on /srv".into();
+        data.environment[0].severity = Severity::Error;
+    }),
+    ("perhaps in memory", "on_storage_percent", |data| {
+        data.environment[0].value = "not known: nfs4 on /srv is not local".into();
+    }),
+    ("nobody looked for memory", "on_storage_percent", |data| data.environment.clear()),
 ];
 
 /// Not even held: what is wrong, the grade, and what the reasons say.

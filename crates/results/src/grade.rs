@@ -257,7 +257,7 @@ pub const CONDITIONS: [Condition; 28] = [
         ..least("unbuffered_percent", 100.0, "% of hosts", false)
     },
     Condition {
-        text: "volumes on storage that is not memory",
+        text: "volumes that are known not to be in memory",
         source: "a memory file system says nothing about disks",
         remedy: "put the volumes on the storage under test, and leave --allow-memory out",
         ..least("on_storage_percent", 100.0, "% of volumes", false)

@@ -101,6 +101,11 @@ fn row<'a>(report: &'a mut Report, name: &str) -> &'a mut ConditionRow {
     report.verdict.conditions.iter_mut().find(|row| row.name == name).expect("the condition applies")
 }
 
+fn memory_row(report: &mut Report) -> &mut evidence::report::EnvironmentRow {
+    let row = report.environment.iter_mut().find(|row| row.name == "Storage is memory");
+    row.expect("the run has a volume")
+}
+
 fn load<'a>(report: &'a mut Report, kind: &str) -> &'a mut TestReport {
     report.tests.iter_mut().find(|test| test.kind == kind).expect("the run has the test")
 }
@@ -245,9 +250,10 @@ const CONDITIONS: &[Bend] = &[
         report.checks.retain(|check| check.name != "Unbuffered I/O");
     }),
     ("a volume in memory", real, &["condition_figure"], |report| {
-        let of_volume = |row: &&mut evidence::report::EnvironmentRow| row.name == "File system";
-        let row = report.environment.iter_mut().find(of_volume).expect("the run has a volume");
-        row.severity = results::Severity::Error;
+        memory_row(report).severity = results::Severity::Error;
+    }),
+    ("a volume that may be in memory", real, &["condition_figure"], |report| {
+        memory_row(report).value = "not known: nfs4 on /srv is not local".into();
     }),
     ("a limit that a fault excused", real, &["condition_figure"], |report| {
         let mut verdict = load(report, "stress").verdicts[1].clone();

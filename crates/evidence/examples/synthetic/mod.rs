@@ -171,6 +171,7 @@ impl Generator<'_> {
                 Severity::Warning,
                 "copy-on-write: every page written moves, so reads become random",
             ),
+            ("Volume data1", "Storage is memory", "no", Severity::Info, ""),
             (
                 "Volume data1",
                 "Device",
@@ -182,7 +183,8 @@ impl Generator<'_> {
         ];
         for (area, name, value, severity, note) in rows {
             let host = self.host(0);
-            let value = format!("{value}{}", self.shape.hostile);
+            let value =
+                if value == "no" { value.to_owned() } else { format!("{value}{}", self.shape.hostile) };
             let (area, name, note) = (area.to_owned(), name.to_owned(), note.to_owned());
             self.to.record(Environment { host, area, name, value, severity, note }.into())?;
         }

@@ -341,9 +341,12 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
 /// Name of the row that says of each volume whether its files are in memory.
 pub const STORAGE_IS_MEMORY: &str = "Storage is memory";
 
+/// What that row says of a volume that is known not to be in memory.
+pub const NOT_MEMORY: &str = "no";
+
 fn memory_row(found: &mut Findings<'_>, area: &str, in_memory: &InMemory) {
     match in_memory {
-        InMemory::No => found.row(area, STORAGE_IS_MEMORY, "no"),
+        InMemory::No => found.row(area, STORAGE_IS_MEMORY, NOT_MEMORY),
         InMemory::Yes(what) => found.doubt(
             area,
             STORAGE_IS_MEMORY,

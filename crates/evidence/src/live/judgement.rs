@@ -5,6 +5,7 @@ use results::{Grade, Outcome, Rule};
 use serde::Serialize;
 
 use super::LiveRun;
+use crate::environment::STORAGE_IS_MEMORY;
 use crate::report::{Overall, VerdictRow, broken, counted, duration, place, verdict_row};
 
 /// The judgement of a run that goes on or has ended.
@@ -102,9 +103,8 @@ impl LiveRun {
                 note(name, format!("{} is to measure {} of {asked}", test.name, duration(planned)));
             }
         }
-        let in_memory = |area: &str, name: &str| area.starts_with("Volume ") && name == "File system";
         let (memory, errors): (Vec<_>, Vec<_>) =
-            self.environment.iter().partition(|row| in_memory(&row.area, &row.name));
+            self.environment.iter().partition(|row| row.name == STORAGE_IS_MEMORY);
         for row in memory {
             note("on_storage_percent", format!("{} is in memory", row.area));
         }

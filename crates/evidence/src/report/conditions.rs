@@ -9,6 +9,7 @@ use super::checks;
 use super::model::*;
 use super::text::{bare, counted, number, significant};
 use super::window::of_test;
+use crate::environment::{NOT_MEMORY, STORAGE_IS_MEMORY};
 use crate::run_data::RunData;
 
 /// The figure of a condition and what the list of missing conditions says of it.
@@ -61,6 +62,11 @@ pub fn rows(data: &RunData, tests: &[TestReport]) -> Vec<ConditionRow> {
         });
     }
     rows
+}
+
+/// Whether a row of the environment says of a volume whether it is in memory.
+fn is_about_memory(row: &Environment) -> bool {
+    row.area.starts_with("Volume ") && row.name == STORAGE_IS_MEMORY
 }
 
 /// Whether a qualification is about the load of this test.
@@ -414,17 +420,16 @@ impl Graded<'_> {
     }
 
     fn on_storage(&self) -> Option<Found> {
-        let is_file_system = |row: &&Environment, host: &str, volume: &str| {
-            row.host == host && row.area.strip_prefix("Volume ") == Some(volume) && row.name == "File system"
+        let is_of_it = |row: &&Environment, host: &str, volume: &str| {
+            row.host == host && row.area.strip_prefix("Volume ") == Some(volume) && is_about_memory(row)
         };
         let mut others = Vec::new();
         for volume in &self.data.volumes {
-            let row =
-                self.data.environment.iter().find(|row| is_file_system(row, &volume.host, &volume.name));
-            match row.map(|row| row.severity) {
-                Some(Severity::Info | Severity::Warning) => {}
-                Some(Severity::Error) => others.push(format!("{} is in memory", volume.name)),
-                None => others.push(format!("the file system of {} is not known", volume.name)),
+            let row = self.data.environment.iter().find(|row| is_of_it(row, &volume.host, &volume.name));
+            match row.map(|row| (row.severity, row.value.as_str())) {
+                Some((Severity::Error, _)) => others.push(format!("{} is in memory", volume.name)),
+                Some((_, NOT_MEMORY)) => {}
+                _ => others.push(format!("whether {} is in memory is not known", volume.name)),
             }
         }
         let all = self.data.volumes.len();
@@ -443,8 +448,8 @@ impl Graded<'_> {
     }
 
     fn errors(&self) -> Option<Found> {
-        let in_memory = |row: &&Environment| row.area.starts_with("Volume ") && row.name == "File system";
-        let environment = self.data.environment.iter().filter(|row| !in_memory(row));
+        // Volumes in memory have a condition of their own.
+        let environment = self.data.environment.iter().filter(|row| !is_about_memory(row));
         let environment = environment.filter(|row| row.severity == Severity::Error).count();
         let events = self.data.events.iter().filter(|event| event.severity == Severity::Error).count();
         let count = environment + events;

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use evidence::Report;
-use evidence::report::{CheckOutcome, ConditionRow, Steadiness, TestReport};
+use evidence::environment::{NOT_MEMORY, STORAGE_IS_MEMORY};
+use evidence::report::{CheckOutcome, ConditionRow, EnvironmentRow, Steadiness, TestReport};
 use results::grade::{CONDITIONS, TESTS};
 use results::{Origin, Outcome, Severity, WorldKind};
 
@@ -221,16 +222,25 @@ fn unbuffered(report: &Report) -> Option<f64> {
     percent(report.hosts.iter().filter(is_good).count(), report.hosts.len())
 }
 
-/// Whether a row of the environment says of a volume that it lies in memory.
-fn is_in_memory(row: &evidence::report::EnvironmentRow) -> bool {
-    row.area.starts_with("Volume ") && row.name == "File system" && row.severity == Severity::Error
+/// Whether a row of the environment says of a volume whether it is in memory.
+fn is_about_memory(row: &EnvironmentRow) -> bool {
+    row.area.starts_with("Volume ") && row.name == STORAGE_IS_MEMORY
 }
 
-/// The report does not list the volumes, but those in memory have a row that says so.
+/// The report does not list the volumes, but those that the environment names must all be known not to be in memory.
 fn on_storage(report: &Report, row: &ConditionRow) -> Option<Derived> {
     let is_stated = row.measured.is_some_and(|share| share >= 100.0);
-    let memory = report.environment.iter().find(|row| is_in_memory(row)).filter(|_| is_stated)?;
-    derived(Some(0.0), format!("environment: {} of {} is in memory", memory.area, memory.host))
+    let rows = || report.environment.iter().filter(|row| row.area.starts_with("Volume "));
+    let is_known = |volume: &EnvironmentRow| {
+        rows().any(|row| {
+            (&row.host, &row.area) == (&volume.host, &volume.area)
+                && is_about_memory(row)
+                && row.value == NOT_MEMORY
+                && row.severity == Severity::Info
+        })
+    };
+    let other = rows().find(|volume| !is_known(volume)).filter(|_| is_stated)?;
+    derived(Some(0.0), format!("environment: {} of {} may be in memory", other.area, other.host))
 }
 
 fn excused(report: &Report) -> usize {
@@ -243,5 +253,5 @@ fn excused(report: &Report) -> usize {
 fn errors(report: &Report) -> usize {
     let of_hosts = report.environment.iter().filter(|row| row.severity == Severity::Error);
     let events = report.events.iter().filter(|event| event.severity == Severity::Error);
-    of_hosts.filter(|row| !is_in_memory(row)).count() + events.count()
+    of_hosts.filter(|row| !is_about_memory(row)).count() + events.count()
 }
