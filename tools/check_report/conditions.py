@@ -50,7 +50,9 @@ class Facts:
         self.rules = {row["name"]: row for row in run.table("rule")}
         self.claim = next(iter(run.table("claim")), None)
         self.rows = {test["ordinal"]: test for test in run.tests}
-        self.loads = [t for t in report["tests"] if t["kind"] in ("performance", "stress") and t["throughput"]]
+        # A test that run.db does not have is found elsewhere.
+        self.loads = [t for t in report["tests"] if t["kind"] in ("performance", "stress") and t["throughput"]
+                      and t["ordinal"] in self.rows]
         targets = {t["ordinal"]: self.rows[t["ordinal"]]["target_iops"] for t in self.loads}
         self.targets = {ordinal: target for ordinal, target in targets.items() if target}
         self.caches = {(i["host"], i["name"]): i["cache_max_bytes"] for i in run.instances}

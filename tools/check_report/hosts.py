@@ -24,9 +24,10 @@ def weighed(slices):
 
 
 def shares(window, host, part, whole):
-    wholes = {point.t_ms: point.value for point in window.points([whole], host=host)}
+    # A slice without length may begin where the next one does.
+    wholes = {(point.t_ms, point.interval_ms): point.value for point in window.points([whole], host=host)}
     parts = window.points([part], host=host)
-    return [(p.interval_ms, p.value, wholes[p.t_ms]) for p in parts if wholes.get(p.t_ms)]
+    return [(p.interval_ms, p.value, wholes[p.t_ms, p.interval_ms]) for p in parts if wholes.get((p.t_ms, p.interval_ms))]
 
 
 def memory(points):

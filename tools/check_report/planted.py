@@ -4,6 +4,7 @@ A mistake changes a copy of the report: most work a figure out from run.db by a 
 """
 
 import copy
+import math
 
 import hosts
 from compare import found
@@ -273,23 +274,44 @@ OF_RUN = [
 ]
 
 
+def differ(one, other):
+    """Whether two reports differ by more than the last digits of a fraction, which no check looks at."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() != other.keys() or any(differ(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) != len(other) or any(map(differ, one, other))
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
+        return not math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return one != other
+
+
+def planted_in(mistake, report, *more):
+    """A copy of the report with the mistake; None if the run has nothing in which it could be made."""
+    changed = copy.deepcopy(report)
+    try:
+        mistake(changed if not more else changed["tests"][more[0]], *more[1:])
+    except (StopIteration, IndexError, KeyError, TypeError):
+        return None
+    return changed if differ(changed, report) else None
+
+
 def unnoticed(checker, check, files):
-    """The mistakes that the check does not notice, or that change nothing."""
+    """The mistakes that the check does not notice. Those that this run has no place for are named and not counted."""
     report, html, xml = files
     at = load_at(report)
     already = found(lambda: check(report, html, xml))
     looks = {}
     for mistake in OF_TEST:
-        changed = copy.deepcopy(report)
-        mistake(changed["tests"][at], checker.windows[at])
-        looks[mistake] = changed != report, lambda changed=changed: checker.check(changed, at)
+        changed = planted_in(mistake, report, at, checker.windows[at])
+        looks[mistake] = changed is not None, lambda changed=changed: checker.check(changed, at)
     for mistake in OF_RUN:
-        changed = copy.deepcopy(report)
-        mistake(changed)
-        looks[mistake] = changed != report, lambda changed=changed: checker.check(changed)
+        changed = planted_in(mistake, report)
+        looks[mistake] = changed is not None, lambda changed=changed: checker.check(changed)
     for mistake, pages in [(cell, (cell(html), xml)), (unit_of_column, (unit_of_column(html), xml)), (case_lost, (html, case_lost(xml)))]:
         looks[mistake] = pages != (html, xml), lambda pages=pages: check(report, *pages)
+    without = [mistake.__name__ for mistake, (is_change, _) in looks.items() if not is_change]
     missed = [f"{mistake.__name__}: {mistake.__doc__}" for mistake, (is_change, look) in looks.items()
-              if not is_change or not found(look) - already]
-    print(f"{len(looks)} kinds of mistakes planted, {len(missed)} unnoticed")
+              if is_change and not found(look) - already]
+    print(f"{len(looks) - len(without)} kinds of mistakes planted, {len(missed)} unnoticed, "
+          f"{len(without)} without a place in this run{': ' * bool(without)}{', '.join(without)}")
     return missed

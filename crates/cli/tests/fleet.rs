@@ -178,7 +178,7 @@ fn a_host_that_cannot_write_its_state_is_named_with_the_reason_and_its_run_is_in
         let reasons = of_host.filter(|line| line.contains("cannot write its state"));
         assert!(reasons.into_iter().any(|line| line.contains("No space left on device")), "{said}");
     }
-    let verdict = console.lines().find(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
+    let verdict = console.lines().rfind(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
     assert!(verdict.contains("h4") && verdict.contains("cannot write its state"), "{console}");
     assert!(!console.contains("h4: lost"), "its agent lives on and sends what it has: {console}");
 }

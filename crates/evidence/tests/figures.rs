@@ -77,10 +77,12 @@ fn log_written_per_batch_includes_the_zero_filling_of_log_files() {
     assert_eq!(measured("Log writes per batch"), Some(3.125), "only the flushes of commits are counted here");
 }
 
-/// Ten seconds at 10 %, with a slice of 2 ms at 100 % before and after.
+/// Ten seconds at 10 %, with a slice of 2 ms at 100 % before and after, and one without length where the first begins.
 fn usage() -> Vec<Row> {
-    let slices =
-        [(0, 2, 1.0)].into_iter().chain((0..10).map(|n| (2 + n * 998, 998, 0.1))).chain([(9_982, 18, 1.0)]);
+    let slices = [(0, 0, 0.0), (0, 2, 1.0)]
+        .into_iter()
+        .chain((0..10).map(|n| (2 + n * 998, 998, 0.1)))
+        .chain([(9_982, 18, 1.0)]);
     let mut rows = Vec::new();
     for (t_ms, interval_ms, share) in slices {
         let at = (t_ms, interval_ms);
@@ -110,6 +112,8 @@ fn host_counters_weigh_each_slice_by_its_length() {
     let processors = of("Processors of the host, busy");
     assert!((processors.mean - 10.18).abs() < 1e-9, "(9,980 x 10 % + 20 x 100 %) / 10,000: {processors:?}");
     assert!((processors.mean - 100.0 * generator.host_busy.unwrap()).abs() < 1e-9, "both say the same");
+    let thread = of("Busiest thread of the load generator");
+    assert!((thread.mean - 100.0 * generator.busiest_thread_busy.unwrap()).abs() < 1e-9, "and of the thread");
     assert!(processors.max < 15.0, "no slice of 2 ms is a sample: {processors:?}");
     assert!(of("Busiest thread of the load generator").max < 15.0);
     let memory = of("Memory available");

@@ -88,6 +88,8 @@ fn an_independent_program_finds_the_same_figures() {
         for way in ["--every-figure", "--planted"] {
             let (all_noticed, text) = check(&[way]);
             assert!(all_noticed, "{name}: {text}");
+            let all_planted = text.contains(", 0 without a place in this run");
+            assert_eq!(all_planted, way == "--planted", "{name}: {text}");
         }
         let page = report.html().unwrap();
         let cell =

@@ -287,6 +287,9 @@ const COUNTS: &[Bend] = &[
         let figures = &mut load(report, "init").measures[0].figures;
         figures.latency_ms_mean = figures.latency_ms_max.map(|ms| ms * 2.0);
     }),
+    ("a busier host", real, &["host_figures"], |report| {
+        load(report, "stress").host_system[0].mean = 95.0;
+    }),
     ("sizes", real, &["total_of_parts"], |report| {
         load(report, "stress").throughput.as_mut().expect("a load").database_bytes_after = Some(1);
     }),

@@ -372,7 +372,7 @@ const OF_RUN_FILES: [&str; 12] = [
 ];
 
 /// Rules about the grade and the counts of a report: `lint_grades.rs` bends a report for each.
-const OF_GRADES: [&str; 10] = [
+const OF_GRADES: [&str; 11] = [
     "grade",
     "grade_sentence",
     "condition_met",
@@ -382,6 +382,7 @@ const OF_GRADES: [&str; 10] = [
     "qualified_without",
     "percentile_order",
     "load_shape",
+    "host_figures",
     "read_share",
 ];
 

@@ -7,6 +7,7 @@ use results::Counter;
 use super::model::{Generator, HostSystemRow};
 use super::window::{Scope, TestView};
 use crate::HOST_INTERVAL_MS;
+use crate::run_data::CounterPoint;
 
 /// Shares above which the load generator is said to be the limit.
 const THREAD_LIMIT: f64 = 0.9;
@@ -33,7 +34,9 @@ fn share<'a>(view: &TestView<'a>, host: &'a str, part: Counter, whole: Counter) 
 
 /// The busiest thread as a share of the time in which it was counted.
 fn busiest_thread<'a>(view: &TestView<'a>, host: &'a str) -> Option<f64> {
-    let points = || view.counters(Scope::Host(host), Counter::CpuBusiestThreadNs);
+    let points = || {
+        view.counters(Scope::Host(host), Counter::CpuBusiestThreadNs).filter(|point| point.interval_ms > 0)
+    };
     let ms: u64 = points().map(|point| point.interval_ms).sum();
     (ms > 0).then(|| points().map(|point| point.value).sum::<u64>() as f64 / (ms as f64 * 1e6))
 }
@@ -120,9 +123,12 @@ pub fn rows(view: &TestView<'_>) -> Vec<HostSystemRow> {
     for host in hosts(view) {
         let counter = |counter| view.counters(Scope::Host(host), counter);
         let shares = |part, whole| -> Vec<Part> {
-            let wholes: BTreeMap<u64, u64> = counter(whole).map(|point| (point.t_ms, point.value)).collect();
+            // A slice without length may begin where the next one does.
+            let slice = |point: &CounterPoint| (point.t_ms, point.interval_ms);
+            let wholes: BTreeMap<(u64, u64), u64> =
+                counter(whole).map(|point| (slice(point), point.value)).collect();
             let parts = counter(part).filter_map(|point| {
-                let whole = wholes.get(&point.t_ms).filter(|&&whole| whole > 0)?;
+                let whole = wholes.get(&slice(point)).filter(|&&whole| whole > 0)?;
                 Some(Part { ms: point.interval_ms, part: point.value as f64, whole: *whole as f64 })
             });
             parts.collect()

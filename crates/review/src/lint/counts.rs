@@ -26,6 +26,7 @@ pub(super) fn check(report: &Report, findings: &mut Findings) {
         }
         per_batch(test, findings);
         shares(test, findings);
+        generator(test, findings);
         sizes(test, findings);
         // Of a window that was cut, hosts have more samples than their databases: those of each second.
         if is_whole && test.ended && test.window.is_none_or(|window| !window.cut) {
@@ -137,6 +138,28 @@ fn shares(test: &TestReport, findings: &mut Findings) {
     }
 }
 
+/// How busy a host was is the same beside the load generator and in the table of the host.
+fn generator(test: &TestReport, findings: &mut Findings) {
+    let Some(generator) = &test.generator else { return };
+    for (name, share) in [
+        ("Processors, busy for the load generator", Some(generator.program_busy)),
+        ("Processors of the host, busy", generator.host_busy),
+        ("Busiest thread of the load generator", generator.busiest_thread_busy),
+    ] {
+        let row = test.host_system.iter().find(|row| row.host == generator.host && row.name == name);
+        let (Some(share), Some(row)) = (share, row) else { continue };
+        if !agrees_within(100.0 * share, row.mean, 1e-6) {
+            findings.add(
+                "host_figures",
+                "how busy the host was is stated in two ways",
+                (with(100.0 * share, "%"), format!("{}: generator on {}", test.name, row.host)),
+                (with(row.mean, "%"), format!("{}: {name} on {}", test.name, row.host)),
+            );
+            return;
+        }
+    }
+}
+
 /// Databases together are as large as each of them says.
 fn sizes(test: &TestReport, findings: &mut Findings) {
     let Some(load) = test.throughput else { return };
@@ -166,7 +189,8 @@ fn sums(test: &TestReport, findings: &mut Findings) {
     }
     let batches =
         count(test, "batch").map(|all| ("batch", all, test.instances.iter().map(|row| row.batches).sum()));
-    let figures: [(&str, fn(&InstanceIo) -> Option<Figures>); 3] = [
+    type Column = fn(&InstanceIo) -> Option<Figures>;
+    let figures: [(&str, Column); 3] = [
         ("transactional_read", |row| row.reads),
         ("transactional_write", |row| row.writes),
         ("log_write", |row| row.log_writes),

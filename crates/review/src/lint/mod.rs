@@ -90,6 +90,7 @@ pub const RULES: &[(&str, &str)] = &[
     ("short_window", "the measured window is as long as stated"),
     ("percentile_order", "percentiles grow, up to the longest latency"),
     ("load_shape", "operations per batch are the operations by the batches"),
+    ("host_figures", "how busy a host was is the same wherever it is stated"),
     ("read_share", "the share that was read is the bytes read by the bytes there"),
     ("bad_pages", "a checksum that passed found no bad page"),
     ("coverage", "a check that passes for all pages has read all pages"),
