@@ -11,8 +11,14 @@ use results::{Origin, Outcome, Severity, WorldKind};
 use super::grade::{is_load, target, verdicts};
 
 /// Conditions whose figure the tables of a report do not give: it needs rows of `run.db`.
-const OF_ROWS: [&str; 4] =
-    ["rules_percent", "worst_failure_percent", "cache_filled_percent", "hosts_percent"];
+const OF_ROWS: [&str; 6] = [
+    "rules_percent",
+    "worst_failure_percent",
+    "latency_limits_percent",
+    "cache_filled_percent",
+    "maintained_percent",
+    "hosts_percent",
+];
 
 /// A figure that the tables give.
 pub(super) struct Derived {

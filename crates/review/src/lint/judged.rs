@@ -33,7 +33,12 @@ fn stated(test: &TestReport) -> Vec<Limit> {
     for verdict in &test.verdicts {
         let is_known = limits.iter().any(|limit| limit.rule == verdict.rule);
         if let Some(value) = verdict.limit.filter(|_| !is_known) {
-            limits.push(Limit { rule: verdict.rule.clone(), value, unit: verdict.unit.clone() });
+            limits.push(Limit {
+                rule: verdict.rule.clone(),
+                value,
+                unit: verdict.unit.clone(),
+                published: None,
+            });
         }
     }
     limits
