@@ -14,6 +14,7 @@ mod drilled;
 #[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "fleet/net.rs"]
 mod net;
+mod program;
 #[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "fleet/site.rs"]
 mod site;
