@@ -166,6 +166,18 @@ fn an_honest_simulated_campaign_is_qualified() {
     assert_lint_finds_nothing(folder.path(), &run_in(&folder));
 }
 
+#[test]
+fn no_window_opens_before_changed_pages_are_written_back() {
+    // From 90 % full to full takes such a cache longer than the first sample of the window lasts.
+    let text = campaign(300, 300).replace("database_mib = 16384", "database_mib = 262144");
+    let text = text.replace("cache_min_mib = 8\ncache_max_mib = 16", "cache_max_mib = 256");
+    let folder = folder_with("s.toml", &text);
+    let (_, _, stdout) = simulated(&folder, &["--tests", "performance"]);
+    let missing = missing(&folder);
+    let about_writes = missing.iter().find(|name| name.starts_with("write"));
+    assert!(about_writes.is_none(), "{about_writes:?} {stdout}");
+}
+
 /// A campaign that is worth less: what is changed in the honest one, the command's options, and what must be said of it.
 struct Worthless {
     what: &'static str,

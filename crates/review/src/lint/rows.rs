@@ -52,10 +52,12 @@ fn stray_rows(data: &RunData, findings: &mut Findings) {
     }
 }
 
-/// Only a real host counts its processor time; only modelled storage can do without.
+/// Only a real host counts its processor time; only modelled storage can do without, and drills, whose databases are in
+/// processes of their own.
 fn no_host_counters(data: &RunData, findings: &mut Findings) {
     let counted = data.counters.keys().any(|(.., counter)| *counter == Counter::CpuAvailableNs);
-    let has_window = |test: &u32| data.tests.get(test).is_some_and(|test| test.window_start_ms.is_some());
+    let is_loaded = |test: &Test| test.window_start_ms.is_some() && test.kind != "drill";
+    let has_window = |test: &u32| data.tests.get(test).is_some_and(is_loaded);
     let measured = data.series.keys().any(|(test, origin, _)| origin.instance.is_none() && has_window(test));
     if data.run.world == WorldKind::Real && measured && !counted {
         findings.add(
