@@ -442,18 +442,19 @@ impl Campaign<'_> {
 
 /// The thresholds of a test under the names of their rules.
 fn limits(spec: &TestSpec) -> Vec<Limit> {
-    let rules = |thresholds: &Thresholds| {
-        [
-            ("read_latency_avg", thresholds.read_avg_ms),
-            ("read_latency_max", thresholds.read_max_ms),
-            ("log_write_latency_avg", thresholds.log_write_avg_ms),
-            ("log_write_latency_max", thresholds.log_write_max_ms),
-        ]
+    let (own, published) = (&spec.thresholds, &spec.published);
+    let limit = |rule: &str, of: fn(&Thresholds) -> Option<f64>| {
+        Some(Limit { rule: rule.into(), value: of(own)?, unit: "ms".into(), published: of(published) })
     };
-    let limit = |((rule, value), (_, published)): ((&str, Option<f64>), (&str, Option<f64>))| {
-        Some(Limit { rule: rule.into(), value: value?, unit: "ms".into(), published })
-    };
-    rules(&spec.thresholds).into_iter().zip(rules(&spec.published)).filter_map(limit).collect()
+    [
+        limit("read_latency_avg", |thresholds| thresholds.read_avg_ms),
+        limit("read_latency_max", |thresholds| thresholds.read_max_ms),
+        limit("log_write_latency_avg", |thresholds| thresholds.log_write_avg_ms),
+        limit("log_write_latency_max", |thresholds| thresholds.log_write_max_ms),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The operations of a batch.

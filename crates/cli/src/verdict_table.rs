@@ -37,7 +37,7 @@ pub fn of_verdicts(
     let mut text = String::from("\n");
     let words = judged.grade.words().to_uppercase();
     wrapped(&mut text, "", &format!("{words}: {}", judged.headline));
-    let _ = writeln!(text, "\n{:<38} {:>14} {:>16}  {}", "Test and rule", "Measured", "Limit", "Verdict");
+    let _ = writeln!(text, "\n{:<38} {:>14} {:>16}  Verdict", "Test and rule", "Measured", "Limit");
     let has_hosts = verdicts.iter().any(|verdict| verdict.origin.host != verdicts[0].origin.host);
     let _ = writeln!(text, "{}", "-".repeat(78));
     let mut under = None;

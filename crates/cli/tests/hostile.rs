@@ -82,11 +82,25 @@ fn a_run_whose_stderr_cannot_be_written_goes_on_and_keeps_its_evidence() {
     }
 }
 
+/// What the program does with SIGHUP unless it decides for itself.
+fn on_hangup(command: &mut Command, what: libc::sighandler_t) {
+    // SAFETY: setting how a signal is taken is allowed between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            libc::signal(libc::SIGHUP, what);
+            Ok(())
+        })
+    };
+}
+
 #[test]
 fn sigterm_and_sighup_end_a_run_in_order() {
     for what in [libc::SIGTERM, libc::SIGHUP] {
         let folder = folder();
-        let (mut child, mut lines) = measuring(&mut proofload(folder.path(), &["run", "small.toml"]));
+        let mut command = proofload(folder.path(), &["run", "small.toml"]);
+        // The test itself may have been started by nohup.
+        on_hangup(&mut command, libc::SIG_DFL);
+        let (mut child, mut lines) = measuring(&mut command);
         signal(&child, what);
         assert!(lines.any(|line| line.starts_with("ending in order")), "it says that it has heard");
         lines.for_each(drop);
@@ -98,13 +112,7 @@ fn sigterm_and_sighup_end_a_run_in_order() {
 fn a_run_started_by_nohup_goes_on_when_the_terminal_is_gone() {
     let folder = folder();
     let mut command = proofload(folder.path(), &["run", "small.toml"]);
-    // SAFETY: ignoring a signal is allowed between fork and exec.
-    unsafe {
-        command.pre_exec(|| {
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
-            Ok(())
-        })
-    };
+    on_hangup(&mut command, libc::SIG_IGN);
     let (mut child, lines) = measuring(&mut command);
     signal(&child, libc::SIGHUP);
     std::thread::sleep(std::time::Duration::from_secs(2));
