@@ -4,7 +4,7 @@
 
 RUN is the folder of a run: report.json, drill.jsonl of the arbiter, hosts/HOST/drill.jsonl. It was written from docs/drills.md
 and docs/copies.md. It knows what users were promised, not how the copies keep it: no acknowledged commit is lost, one host
-acknowledges in each epoch, nobody acknowledges once a later epoch has begun, copies are equal in the end. And it says
+acknowledges in each epoch, no host acknowledges once a later epoch has begun, copies are equal in the end. And it says
 whether the verdicts in the report are true. --planted changes the journals and the report in every way that it knows, and says
 which change it does not notice.
 

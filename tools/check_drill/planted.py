@@ -167,7 +167,7 @@ def grade_too_good(drill):
 
 
 def changed_line(lines):
-    """Somebody changes what a line says."""
+    """A line is changed after it was written."""
     at = next(at for at, line in enumerate(lines) if b'"acknowledged"' in line)
     lines[at] = lines[at].replace(b'"epoch":', b'"epoch":1', 1)
 

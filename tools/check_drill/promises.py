@@ -21,7 +21,7 @@ class Database:
                 and entry.what["database"] == number]
         self.mounts = [entry for entry in mine if entry.kind == "opened"]
         self.acknowledged = [entry for entry in mine if entry.kind == "acknowledged"]
-        # Once a host has ended its part, the arbiter only sees that nobody answers any more.
+        # Once a host has ended its part, the arbiter only sees that no host answers any more.
         over = min((journal.ended for journal in journals if journal.ended), default=None)
         self.decided = [entry for entry in arbiter.of("decided") if entry.what["database"] == number
                         and (over is None or entry.earliest <= over)]

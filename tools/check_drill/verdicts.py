@@ -77,14 +77,14 @@ def expected_rules(report, databases, broken, copies, dial):
 
 
 def expected_service(report, database, name, proved):
-    """A database without service has nobody who acknowledges, or the arbiter says that it stays dismounted."""
+    """No host acknowledges for a database without service, or the arbiter says that it stays dismounted."""
     found = report.outcome("drill_dismounted", name)
     if not proved:
         if found in ("pass", "fail"):
             yield f"drill_dismounted of {name} is {found}, and the journals do not prove it"
         return
     if found == "pass" and not database.acknowledged:
-        yield f"drill_dismounted of {name} passes although nobody has acknowledged anything"
+        yield f"drill_dismounted of {name} passes although no host has acknowledged anything"
     last = next((e.what["event"] for e in reversed(database.decided)
                  if isinstance(e.what["event"], dict) and {"Activated", "Dismounted"} & set(e.what["event"])), {})
     if found == "pass" and "Dismounted" in last:

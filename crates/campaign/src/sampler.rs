@@ -201,8 +201,11 @@ impl Sampler {
         self.close_sample(now, recorder)?;
         self.close_heat(now, recorder)?;
         let taken = self.window.take();
-        Ok(taken
-            .map(|OpenWindow { opened, window }| (opened, Window { length: now.since(opened), ..window })))
+        Ok(taken.map(|OpenWindow { opened, window }| {
+            // As the test's row has it: verdicts and report divide by the same length.
+            let length = Duration::from_millis(ms(now) - ms(opened));
+            (opened, Window { length, ..window })
+        }))
     }
 
     /// Ends the test: what is pending becomes rows.
@@ -419,6 +422,17 @@ mod tests {
 
     fn second(n: u64) -> Time {
         Time { ns: n * 1_000_000_000 }
+    }
+
+    #[test]
+    fn a_window_is_as_long_for_its_verdicts_as_in_its_row() {
+        let mut rows: Vec<Row> = Vec::new();
+        let (opened, closed) = (Time { ns: 900_000 }, Time { ns: 431_100_000 });
+        let mut sampler = Sampler::new(1, "h", Duration::from_secs(4), opened);
+        sampler.open_window(Duration::from_secs(4), opened, &mut rows).expect("recorded");
+        sampler.add(counts(10), opened, closed, &mut rows).expect("recorded");
+        let window = sampler.close_window(closed, &mut rows).expect("recorded");
+        assert_eq!(window.length, Duration::from_millis(ms(closed) - ms(opened)));
     }
 
     #[test]

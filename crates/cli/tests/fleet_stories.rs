@@ -35,7 +35,7 @@ use site::clocks::{Clocks, can_move_clocks};
 use story::Story;
 use teller::{Told, tell};
 
-/// In so many stories, the first ones, mistakes are planted.
+/// Mistakes are planted in this many stories, the first ones.
 const PLANTED: u64 = 3;
 /// Mistakes of the protocol and of the judge that the checker has to notice in these stories at least.
 const NOTICED_MIN: usize = 12;
@@ -97,13 +97,13 @@ fn every_promise_is_kept_and_every_verdict_is_true_whatever_network_processes_an
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::SeqCst) as usize) {
                     match play(*seed) {
                         Ok(about) => {
-                            let mut told = told.lock().expect("nobody fails with it");
+                            let mut told = told.lock().expect("no thread panics with it");
                             about.into_iter().for_each(|what| *told.entry(what).or_insert(0) += 1);
                         }
                         Err(why) => {
                             let repeat = format!("PROOFLOAD_STORY={seed} cargo test -p proofload --all-features --test fleet_stories");
                             eprintln!("story {seed} went wrong; {repeat}\n{why}");
-                            wrong.lock().expect("nobody fails with it").push(*seed);
+                            wrong.lock().expect("no thread panics with it").push(*seed);
                         }
                     }
                 }

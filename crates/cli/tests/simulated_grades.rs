@@ -110,7 +110,7 @@ kind = "log_checksum"
 kind = "soft_recovery"
 "#;
 
-/// The campaign with windows of so many seconds.
+/// The campaign with windows of these lengths.
 fn campaign(performance_s: u32, stress_s: u32) -> String {
     let tests = TESTS
         .replace("kind = \"performance\"", &format!("kind = \"performance\"\nduration_s = {performance_s}"))

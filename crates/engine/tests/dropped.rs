@@ -7,58 +7,16 @@ mod common;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{PAGE_BYTES, create, polled, scan, tree_number};
+use common::dropping::{ROWS, at_every_await, judge, simulation, simulation_on, with_rows};
+use common::{PAGE_BYTES, polled, scan, tree_number};
 use engine::{
     Counters, Durability, Instance, InstanceConfig, LogPosition, LogStore, Progress, Standby, StopSignal,
     StreamConfig, is_closed,
 };
 use world::sim::{
-    FixedLatency, FixedLatencyTimes, RequestId, SimConfig, Simulation, StorageModel, StorageOp,
-    StorageRequest, VolumeId,
+    FixedLatency, FixedLatencyTimes, RequestId, StorageModel, StorageOp, StorageRequest, VolumeId,
 };
 use world::{Duration, Time, World};
-
-const ROWS: u32 = 120;
-
-fn simulation() -> (Simulation, World) {
-    simulation_on(Box::new(FixedLatency::new(1, FixedLatencyTimes::default())))
-}
-
-fn simulation_on(storage: Box<dyn StorageModel>) -> (Simulation, World) {
-    let sim = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
-    let world = sim.host("h");
-    sim.volume("h", "/db", 1 << 40);
-    sim.volume("h", "/log", 1 << 40);
-    (sim, world)
-}
-
-/// Runs `attempt` with 0, 1, 2, ... polls until it comes to its end; returns how often it was dropped before.
-fn at_every_await(mut attempt: impl FnMut(u32) -> bool) -> u32 {
-    (0..10_000).find(|times| attempt(*times)).expect("the operation comes to its end")
-}
-
-async fn with_rows(world: &World, rows: u32) -> (InstanceConfig, Instance) {
-    let config = create(world, 1, 1).await;
-    let (instance, _) = Instance::open(world, &config).await.unwrap();
-    for n in 0..rows {
-        let mut transaction = instance.begin();
-        transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 200]).await.unwrap();
-        transaction.commit(Durability::Durable).await.unwrap();
-    }
-    (config, instance)
-}
-
-/// All rows are there, each can be changed, and the instance closes.
-async fn judge(instance: Instance) {
-    let rows = scan(&instance.begin(), 1, tree_number(0)).await.unwrap();
-    assert_eq!(rows.len(), ROWS as usize);
-    let mut next = instance.begin();
-    for n in 0..ROWS {
-        next.replace(1, tree_number(0), &n.to_be_bytes(), &[2; 200]).await.unwrap();
-    }
-    next.commit(Durability::Durable).await.unwrap();
-    instance.close().await.unwrap();
-}
 
 /// A model in which one write to the databases takes a minute, from when `is_armed` is set.
 struct SlowOnce {

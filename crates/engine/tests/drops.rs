@@ -4,53 +4,16 @@
 
 mod common;
 
+use common::dropping::{ROWS, at_every_await, judge, simulation, with_rows};
 use common::operations::Operation;
 use common::stage::{Ground, Grounds, Stage};
-use common::{create, polled, scan, tree_number};
+use common::{polled, scan, tree_number};
 use engine::{Durability, Error, Held, Instance, InstanceConfig};
-use world::sim::{Faults, FixedLatency, FixedLatencyTimes, OpKind, SimConfig, Simulation};
-use world::{Duration, World};
+use world::Duration;
+use world::sim::{Faults, OpKind};
 
-const ROWS: u32 = 120;
 /// More than memory holds.
 const MANY: u32 = 2000;
-
-fn simulation() -> (Simulation, World) {
-    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes::default()));
-    let sim = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
-    let world = sim.host("h");
-    sim.volume("h", "/db", 1 << 40);
-    sim.volume("h", "/log", 1 << 40);
-    (sim, world)
-}
-
-/// Runs `attempt` with 0, 1, 2, ... polls until it comes to its end; returns how often it was dropped before.
-fn at_every_await(mut attempt: impl FnMut(u32) -> bool) -> u32 {
-    (0..10_000).find(|times| attempt(*times)).expect("the operation comes to its end")
-}
-
-async fn with_rows(world: &World, rows: u32) -> (InstanceConfig, Instance) {
-    let config = create(world, 1, 1).await;
-    let (instance, _) = Instance::open(world, &config).await.unwrap();
-    for n in 0..rows {
-        let mut transaction = instance.begin();
-        transaction.insert(1, tree_number(0), &n.to_be_bytes(), &[1; 200]).await.unwrap();
-        transaction.commit(Durability::Durable).await.unwrap();
-    }
-    (config, instance)
-}
-
-/// All rows are there, each can be changed, and the instance closes.
-async fn judge(instance: Instance) {
-    let rows = scan(&instance.begin(), 1, tree_number(0)).await.unwrap();
-    assert_eq!(rows.len(), ROWS as usize);
-    let mut next = instance.begin();
-    for n in 0..ROWS {
-        next.replace(1, tree_number(0), &n.to_be_bytes(), &[2; 200]).await.unwrap();
-    }
-    next.commit(Durability::Durable).await.unwrap();
-    instance.close().await.unwrap();
-}
 
 #[test]
 fn a_rollback_that_is_dropped_goes_on_and_keeps_no_row() {
@@ -166,7 +129,7 @@ async fn judge_next(stage: &mut Stage, ground: Ground) -> Result<(), String> {
         instance.check().map_err(|error| error.to_string())?;
         let held = instance.held();
         if held != Held::default() {
-            return Err(format!("nobody uses the instance any more, and it holds {held:?}"));
+            return Err(format!("the instance is no longer used, and it holds {held:?}"));
         }
     } else if stage.standby.is_some() && stage.store.is_some() {
         match stage.take_over().await {
@@ -183,7 +146,7 @@ async fn judge_next(stage: &mut Stage, ground: Ground) -> Result<(), String> {
     stage.judge_locks().await
 }
 
-/// The operation is let go of after so many polls. Returns whether it had come to its end.
+/// The operation is let go of after `times` polls. Returns whether it had come to its end.
 fn let_go(grounds: &Grounds, tasks: &Tasks, operation: Operation, times: u32) -> Result<bool, String> {
     let ground = operation.ground();
     let (sim, mut stage) = grounds.stage(ground);
@@ -264,14 +227,12 @@ fn let_go_everywhere(operations: impl Iterator<Item = Operation>) {
 
 #[test]
 fn an_operation_on_an_instance_that_is_dropped_at_any_await_leaves_nothing_behind() {
-    let (grounds, operations) = ([Ground::Open], Operation::ALL);
-    let_go_everywhere(operations.into_iter().filter(|operation| grounds.contains(&operation.ground())));
+    let_go_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() == Ground::Open));
 }
 
 #[test]
 fn an_opening_check_or_passive_copy_that_is_dropped_at_any_await_leaves_nothing_behind() {
-    let (grounds, operations) = ([Ground::Open], Operation::ALL);
-    let_go_everywhere(operations.into_iter().filter(|operation| !grounds.contains(&operation.ground())));
+    let_go_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() != Ground::Open));
 }
 
 /// What the cleaner cannot read stays as it is: the row is gone for every reader, and the instance goes on.

@@ -28,7 +28,7 @@ const OPERATIONS: [Operation; 12] = [
 
 /// States tried at one I/O where more are possible.
 const STATES_MAX: usize = 16;
-/// Without `PROOFLOAD_STEPS` one I/O of so many is where the host ends.
+/// Without `PROOFLOAD_STEPS` the host ends at one I/O in this many.
 const STRIDE: u64 = 7;
 
 type Sequence = Vec<Operation>;
@@ -100,7 +100,7 @@ fn judge_durable(sim: &Simulation, stage: &mut Stage) -> Result<(), String> {
     sim.run_until(stage.judge_crashed(Ground::Open)).map_err(|error| format!("power cut behind it: {error}"))
 }
 
-/// The states that so many undecided changes can leave: all, or those with one change or all but one, then torn writes.
+/// The states that undecided changes can leave: all, or those with one change or all but one, then torn writes.
 fn states(undecided: usize) -> Vec<Vec<Survival>> {
     use Survival::{FirstHalf, Kept, Lost, SecondHalf};
     let mut states: Vec<Vec<Survival>> = Vec::new();

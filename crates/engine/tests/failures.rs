@@ -121,7 +121,7 @@ fn judge_what_is_open(sim: &Simulation, stage: &mut Stage, closes: bool) -> Resu
     }
     let held = stage.instance().held();
     if stage.transaction.is_none() && held != Held::default() {
-        return Err(format!("nobody uses the instance any more, and it holds {held:?}"));
+        return Err(format!("the instance is no longer used, and it holds {held:?}"));
     }
     stage.transaction = None;
     sim.run_until(stage.world.sleep(Duration::from_secs(1)));
@@ -169,10 +169,10 @@ fn fail_everywhere(operations: impl Iterator<Item = Operation>) {
 
 #[test]
 fn an_instance_survives_or_stops_in_order_at_the_failure_of_any_io_of_an_operation() {
-    fail_everywhere(Operation::ALL.into_iter().filter(|operation| operation.ground() == Ground::Open));
+    fail_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() == Ground::Open));
 }
 
 #[test]
 fn openings_checks_and_passive_copies_survive_the_failure_of_any_of_their_ios() {
-    fail_everywhere(Operation::ALL.into_iter().filter(|operation| operation.ground() != Ground::Open));
+    fail_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() != Ground::Open));
 }

@@ -24,7 +24,7 @@ use futures_util::future::{Either, select};
 
 use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
 use world::sync::Notify;
-use world::{Connection, Duration, LocalFuture, World};
+use world::{Connection, Duration, LocalFuture, Task, World};
 
 use crate::wire::{Frames, Message, VERSION, WireError, frame};
 
@@ -74,7 +74,10 @@ struct Inner {
 }
 
 /// This host's connections. Dropping it closes them.
-pub struct Network(Rc<Inner>);
+pub struct Network {
+    inner: Rc<Inner>,
+    listening: Option<Task<()>>,
+}
 
 impl Network {
     /// Listens on this host's address, if it has one, and sends to the others. Everybody is believed.
@@ -128,32 +131,39 @@ impl Network {
             greetings: RefCell::default(),
             refused: Cell::new(0),
         });
-        if let Some(listener) = listener {
+        let listening = listener.map(|listener| {
             let listening = inner.clone();
-            drop(world.spawn(async move {
+            world.spawn(async move {
                 while let Some(accepted) = listening.until_stopped(listener.accept()).await {
                     let Ok(connection) = accepted else {
-                        // Out of descriptors, or somebody who was gone at once: neither ends the port.
+                        // Out of descriptors, or a peer that was gone at once: neither ends the port.
                         listening.world.sleep(RECONNECT_PAUSE).await;
                         continue;
                     };
                     let receiving = listening.clone();
                     drop(listening.world.spawn(async move { receiving.serve(connection).await }));
                 }
-            }));
-        }
-        Ok(Network(inner))
+            })
+        });
+        Ok(Network { inner, listening })
+    }
+
+    /// Closes all connections. The task, if there is one, ends when this host's address is free again.
+    pub fn close(mut self) -> Option<Task<()>> {
+        self.listening.take()
     }
 
     /// Sends, or drops if that is not possible soon.
     pub fn send(&self, to: HostId, message: &Message) {
-        let Some(address) = self.0.addresses.get(&to) else { return };
-        let mut peers = self.0.peers.borrow_mut();
+        let Some(address) = self.inner.addresses.get(&to) else { return };
+        let mut peers = self.inner.peers.borrow_mut();
         let peer = peers.entry(to).or_insert_with(|| {
             let (queue, waiting) = unbounded();
             let waiting_bytes = Rc::new(Cell::new(0));
-            let (inner, address, counter) = (self.0.clone(), address.clone(), waiting_bytes.clone());
-            drop(self.0.world.spawn(async move { inner.send_all(to, &address, waiting, &counter).await }));
+            let (inner, address, counter) = (self.inner.clone(), address.clone(), waiting_bytes.clone());
+            drop(
+                self.inner.world.spawn(async move { inner.send_all(to, &address, waiting, &counter).await }),
+            );
             Peer { queue, waiting_bytes }
         });
         let bytes = frame(message);
@@ -166,15 +176,15 @@ impl Network {
 
     /// Connections that were closed because of what the other side did.
     pub fn refused(&self) -> u64 {
-        self.0.refused.get()
+        self.inner.refused.get()
     }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        self.0.stopped.set(true);
-        self.0.stop.notify_all();
-        self.0.peers.borrow_mut().clear();
+        self.inner.stopped.set(true);
+        self.inner.stop.notify_all();
+        self.inner.peers.borrow_mut().clear();
     }
 }
 

@@ -7,8 +7,9 @@ use std::rc::Rc;
 use copies::{DatabaseId, HostId, PeerMessage, Piece, Position, checksum};
 use replica::Network;
 use replica::wire::{FRAME_BYTES_MAX, Frames, Message, VERSION, frame, parse};
-use world::Duration;
+use world::real::{RealConfig, run};
 use world::sim::{SimConfig, Simulation};
+use world::{Duration, World};
 
 fn messages() -> Vec<Message> {
     let bytes: Rc<[u8]> = (0..5000u32).map(|n| n as u8).collect();
@@ -80,6 +81,25 @@ fn a_frame_that_is_too_long_is_refused_before_it_has_come() {
     let mut frames = Frames::default();
     frames.push(&(FRAME_BYTES_MAX as u32 + 1).to_le_bytes());
     frames.take().unwrap_err();
+}
+
+/// An agent that was stopped for a while hears at once that its host is cut off and that it is not any more.
+#[test]
+fn a_host_that_was_cut_off_listens_again_as_soon_as_its_port_is_closed() {
+    let again = async |world: World, address: String| {
+        let addresses = BTreeMap::from([(HostId(0), address)]);
+        for _ in 0..3 {
+            let start = Network::start(&world, HostId(0), addresses.clone(), Rc::new(|_, _| ()));
+            let network = start.await.unwrap();
+            world.sleep(Duration::from_millis(10)).await;
+            network.close().expect("it listens").await;
+        }
+    };
+    let sim = Simulation::new(1, SimConfig::default());
+    let host = sim.host("h");
+    sim.run_until(again(host, "h:7000".to_owned()));
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    run(RealConfig::new("localhost"), |world| again(world, free)).unwrap();
 }
 
 #[test]

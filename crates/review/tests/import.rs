@@ -249,18 +249,24 @@ fn latency_limits_of_the_log_are_imported_and_the_figures_judged_again() {
     let report = |limits: &str| {
         let html = modern("Performance", "15.00.0775.000", "15.00.0712.008", "HOST-1");
         let html = html.replacen("2/9/2014 4:21:00 PM -- Dispatching", limits, 1);
-        report_of(&gather("Limits", reports(&html)), "Performance.html")
+        let evidence = gather("Limits", reports(&html));
+        let (data, _) = imported(&evidence, "Performance.html");
+        let rows = &data.tests.values().next().expect("a test").limits;
+        let announced: Vec<_> = rows.iter().map(|limit| (limit.rule.clone(), limit.value)).collect();
+        (announced, report_of(&evidence, "Performance.html"))
     };
     let judged = |report: &Report, rule: &str| {
         let found = report.tests[0].verdicts.iter().filter(|verdict| verdict.rule == rule);
         found.map(|verdict| (verdict.limit, verdict.outcome)).collect::<Vec<_>>()
     };
-    let kept = report(&limits("20", "10"));
+    let (announced, kept) = report(&limits("20", "10"));
+    let expected = [("read_latency_avg".to_owned(), 20.0), ("log_write_latency_avg".to_owned(), 10.0)];
+    assert_eq!(announced, expected, "charts and lint know the limits");
     assert_eq!(judged(&kept, "read_latency_avg"), [(Some(20.0), Outcome::Pass); 2]);
     assert_eq!(judged(&kept, "log_write_latency_avg"), [(Some(10.0), Outcome::Pass); 2]);
     assert_eq!(judged(&kept, "printed_result"), [(None, Outcome::Pass)]);
     assert!(kept.environment.iter().all(|row| row.name != "Latency limits"), "nothing was assumed");
-    let broken = report(&limits("15", "10"));
+    let (_, broken) = report(&limits("15", "10"));
     assert_eq!(judged(&broken, "read_latency_avg"), [(Some(15.0), Outcome::Fail); 2]);
     let said = broken.tests[0].verdicts.iter().find(|verdict| verdict.rule == "printed_result").unwrap();
     assert_eq!(said.outcome, Outcome::Fail, "{}", said.text);

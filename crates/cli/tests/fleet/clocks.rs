@@ -19,7 +19,7 @@ pub fn can_move_clocks() -> bool {
 }
 
 impl Clocks {
-    /// Clocks that run fast by so many millionths, the controller's first. Their files are in `folder`.
+    /// Clocks of which `fast_ppm` says how fast they run, the controller's first. Their files are in `folder`.
     pub fn new(folder: &Path, fast_ppm: &[i64]) -> Clocks {
         static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
         let library = LIBRARY.get_or_init(build).clone();

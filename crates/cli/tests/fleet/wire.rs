@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 pub struct Weather {
     /// All are lost.
     pub is_cut: bool,
-    /// So many of 100 are lost.
+    /// Packets lost, of 100.
     pub lost_pct: u64,
-    /// So many of 100 are held back by up to `late_ms`, so that later ones overtake them.
+    /// Packets held back, of 100, by up to `late_ms`, so that later ones overtake them.
     pub late_pct: u64,
     pub late_ms: u64,
     /// Every packet takes this long.
@@ -169,7 +169,7 @@ impl Carrier {
 
     fn carry(&mut self, from: usize, to: usize, packet: &[u8]) {
         let state = self.state.clone();
-        let mut state = state.lock().expect("nobody fails with it");
+        let mut state = state.lock().expect("no thread panics with it");
         let weather = state.weather.get(&(from, to)).copied().unwrap_or_default();
         let percent = (self.number)() % 100;
         let carried = &mut state.carried;

@@ -1,6 +1,7 @@
 //! A small database for tests: a few trees in the root's space, as an image, and an instance over it.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod dropping;
 pub mod lying;
 pub mod model;
 pub mod operations;
@@ -185,7 +186,7 @@ pub async fn check_structure(instance: &Instance, databases: u8, trees: u32) -> 
     Ok(used_pages)
 }
 
-/// The result of the future, or `None` if it has none after so many polls; then it is dropped.
+/// The result of the future, or `None` if it has none after `times` polls; then it is dropped.
 pub async fn polled<T>(times: u32, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut left) = (pin!(future), times);
     poll_fn(|cx| {

@@ -13,98 +13,29 @@ use super::PAGE_BYTES;
 use super::model::Change;
 use super::stage::{Ground, ROWS, STREAM, Stage, change, row};
 
-/// An operation, or a few that belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    Read,
-    Insert,
-    Replace,
-    Delete,
-    Split,
-    Merge,
-    Extend,
-    LongValue,
-    CommitLazy,
-    RollBack,
-    LeaveOpen,
-    SystemChange,
-    Roll,
-    FlushLog,
-    Checkpoint,
-    BackUp,
-    Copy,
-    Maintain,
-    Replicate,
-    CopyPage,
-    CopyStretch,
-    ReadLog,
-    Leave,
-    Abandon,
-    Close,
-    OpenNew,
-    Open,
-    Recover,
-    Restore,
-    CheckDatabase,
-    CheckLogs,
-    StoreLog,
-    Replay,
-    SaveCheckpoint,
-    GivePages,
-    CopyPassivePage,
-    DropLogs,
-    CutBack,
-    Rejoin,
-    Activate,
+/// The names once, for the enum and for the list of all of them.
+macro_rules! operations {
+    ($($name:ident)*) => {
+        /// An operation, or a few that belong together.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Operation {
+            $($name,)*
+        }
+
+        impl Operation {
+            pub const ALL: &[Operation] = &[$(Operation::$name,)*];
+        }
+    };
+}
+
+operations! {
+    Read Insert Replace Delete Split Merge Extend LongValue CommitLazy RollBack LeaveOpen
+    SystemChange Roll FlushLog Checkpoint BackUp Copy Maintain Replicate CopyPage CopyStretch
+    ReadLog Leave Abandon Close OpenNew Open Recover Restore CheckDatabase CheckLogs StoreLog Replay
+    SaveCheckpoint GivePages CopyPassivePage DropLogs CutBack Rejoin Activate
 }
 
 impl Operation {
-    pub const ALL: [Operation; 40] = {
-        use Operation::*;
-        [
-            Read,
-            Insert,
-            Replace,
-            Delete,
-            Split,
-            Merge,
-            Extend,
-            LongValue,
-            CommitLazy,
-            RollBack,
-            LeaveOpen,
-            SystemChange,
-            Roll,
-            FlushLog,
-            Checkpoint,
-            BackUp,
-            Copy,
-            Maintain,
-            Replicate,
-            CopyPage,
-            CopyStretch,
-            ReadLog,
-            Leave,
-            Abandon,
-            Close,
-            OpenNew,
-            Open,
-            Recover,
-            Restore,
-            CheckDatabase,
-            CheckLogs,
-            StoreLog,
-            Replay,
-            SaveCheckpoint,
-            GivePages,
-            CopyPassivePage,
-            DropLogs,
-            CutBack,
-            Rejoin,
-            Activate,
-        ]
-    };
-
     /// Where it begins.
     pub fn ground(self) -> Ground {
         use Operation::*;

@@ -1,0 +1,314 @@
+use solution::Solution;
+
+use super::*;
+
+const TEXT: &str = r#"
+    [solution]
+    name = "ledger"
+    schema = 1
+    [profile]
+    exchange = "2016"
+    mailboxes = 10
+    messages_per_day = 150
+    quota_mb = 64
+    [dag]
+    databases = 1
+    [copies]
+    per_site = [2]
+    [[host]]
+    name = "h{n}"
+    count = 2
+    [[volume]]
+    name = "V"
+    path = "/v"
+    capacity_gib = 100
+    [[instance]]
+    name = "DB"
+    volume = "V"
+    [sizing]
+    database_mib = 64
+    [load]
+    batches_per_s = 1
+    [[test]]
+    kind = "drill"
+    duration_s = 60
+    [test.drill]
+    [[test.drill.event]]
+    kind = "host_killed"
+    host = "h1"
+    at_s = 10
+"#;
+
+fn site() -> (DrillSpec, Rc<Site>) {
+    site_of(TEXT)
+}
+
+fn site_of(text: &str) -> (DrillSpec, Rc<Site>) {
+    let solution = Solution::parse(text, "ledger.toml").expect("it is valid");
+    let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
+    let drill = test.drill.clone().expect("a drill");
+    let site = Site::of(&solution, &test, &drill).expect("it has copies");
+    (drill, Rc::new(site))
+}
+
+/// The drill, with a host that comes back.
+fn drill() -> DrillSpec {
+    let (mut drill, _) = site();
+    drill.failures[0].back_at_s = Some(20.0);
+    drill
+}
+
+/// What users saw and what the pages said, judged: the rules that are broken.
+fn broken(see: impl FnOnce(&mut Ledger)) -> Vec<String> {
+    let mut ledger = Ledger::new(site().1);
+    see(&mut ledger);
+    let verdicts = ledger.judge(1, 60_000);
+    let failed = verdicts.into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+    failed.map(|verdict| verdict.rule).collect()
+}
+
+fn opened(epoch: u32, version: u32) -> Observed {
+    Observed::Opened { database: 0, epoch: Epoch(epoch), found: BTreeMap::from([(7, version)]) }
+}
+
+fn acknowledged(epoch: u32, version: u32) -> Observed {
+    Observed::Acknowledged { database: 0, epoch: Epoch(epoch), folders: BTreeMap::from([(7, version)]) }
+}
+
+#[test]
+fn a_change_that_was_found_but_never_acknowledged_may_be_lost() {
+    let found_again = |version| {
+        move |ledger: &mut Ledger| {
+            ledger.observe(0, HostId(0), opened(1, 0));
+            ledger.observe(1, HostId(0), acknowledged(1, 3));
+            ledger.observe(2, HostId(1), opened(2, 5));
+            ledger.observe(3, HostId(0), opened(3, version));
+        }
+    };
+    assert_eq!(broken(found_again(3)), Vec::<String>::new());
+    assert_eq!(broken(found_again(2)), ["drill_lost_commits"]);
+}
+
+#[test]
+fn an_acknowledged_version_that_is_not_found_again_is_lost() {
+    let found = |version| {
+        move |ledger: &mut Ledger| {
+            ledger.observe(0, HostId(0), opened(1, 0));
+            ledger.observe(1, HostId(0), acknowledged(1, 5));
+            ledger.observe(2, HostId(1), opened(2, version));
+        }
+    };
+    assert_eq!(broken(found(5)), Vec::<String>::new());
+    assert_eq!(broken(found(4)), ["drill_lost_commits"]);
+}
+
+#[test]
+fn a_lossy_dial_excuses_what_an_activation_said_that_it_may_lose_and_nothing_else() {
+    let lossy = TEXT.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+    let fork = copies::Position::of_generation(3);
+    let loss = Some(copies::Loss { fork, missing_generations: 1, bound_generations: 3 });
+    let broken = |said: &[(u32, Option<copies::Loss>)]| {
+        let mut ledger = Ledger::new(site_of(&lossy).1);
+        ledger.observe(0, HostId(0), opened(1, 0));
+        ledger.begin_window(0);
+        ledger.observe(1, HostId(0), acknowledged(1, 5));
+        for &(epoch, loss) in said {
+            let holder = HostId(1);
+            ledger.decided(0, ArbiterEvent::Activated { holder, epoch: Epoch(epoch), loss });
+        }
+        ledger.observe(2, HostId(1), opened(3, 4));
+        let failed = ledger.judge(1, 60_000).into_iter().filter(|verdict| verdict.outcome == Outcome::Fail);
+        failed.map(|verdict| verdict.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(broken(&[(3, loss)]), Vec::<String>::new());
+    assert_eq!(broken(&[(2, loss), (3, None)]), Vec::<String>::new(), "nobody has worked in epoch 2");
+    assert_eq!(broken(&[]), Vec::<String>::new(), "nobody knows what the arbiter said");
+    assert_eq!(broken(&[(3, None)]), ["drill_lost_commits"]);
+    assert_eq!(broken(&[(1, loss), (3, None)]), ["drill_lost_commits"], "that was before");
+}
+
+#[test]
+fn changes_that_a_lossy_dial_may_lose_are_counted_apart_from_those_that_it_may_not() {
+    let lossy = TEXT.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+    let fork = copies::Position::of_generation(3);
+    let counted = |loss: Option<copies::Loss>| {
+        let mut ledger = Ledger::new(site_of(&lossy).1);
+        ledger.observe(0, HostId(0), opened(1, 0));
+        ledger.begin_window(0);
+        ledger.observe(1, HostId(0), acknowledged(1, 5));
+        ledger.decided(0, ArbiterEvent::Activated { holder: HostId(1), epoch: Epoch(2), loss });
+        ledger.observe(2, HostId(1), opened(2, 2));
+        let verdicts = ledger.judge(1, 60_000);
+        ["drill_lost_commits", "drill_lost_changes"].map(|rule| {
+            let verdict = verdicts.iter().find(|verdict| verdict.rule == rule);
+            verdict.and_then(|verdict| verdict.measured)
+        })
+    };
+    let loss = copies::Loss { fork, missing_generations: 1, bound_generations: 3 };
+    assert_eq!(counted(Some(loss)), [Some(0.0), Some(3.0)], "versions 3 to 5 are gone, as announced");
+    assert_eq!(counted(None), [Some(3.0), Some(0.0)], "none was to be lost");
+}
+
+#[test]
+fn an_acknowledgement_of_a_copy_that_another_one_has_followed_is_counted() {
+    let late = |ledger: &mut Ledger| {
+        ledger.observe(0, HostId(0), opened(1, 0));
+        ledger.observe(1, HostId(1), opened(2, 0));
+        ledger.observe(2, HostId(0), acknowledged(1, 1));
+    };
+    assert_eq!(broken(late), ["drill_two_active"]);
+}
+
+#[test]
+fn a_page_that_differs_and_a_copy_that_cannot_be_read_are_failures() {
+    let said = |digests: &[Option<(u32, u32)>]| {
+        let digests = digests.iter().map(|digest| digest.map(|digest| BTreeMap::from([digest])));
+        let said: Vec<Compared> =
+            digests.map(|digests| Compared { database: 0, changed: 9, digests }).collect();
+        broken(move |ledger| {
+            ledger.observe(0, HostId(0), acknowledged(1, 1));
+            ledger.compare(&drill(), &said);
+        })
+    };
+    assert_eq!(said(&[Some((7, 1)), Some((7, 1))]), Vec::<String>::new());
+    assert_eq!(said(&[Some((7, 1)), Some((7, 2))]), ["drill_copies_equal"]);
+    assert_eq!(said(&[Some((7, 1)), Some((8, 1))]), ["drill_copies_equal"]);
+    assert_eq!(said(&[Some((7, 1)), None]), ["drill_copies_compared"]);
+    assert_eq!(said(&[Some((7, 1))]), ["drill_copies_compared"]);
+}
+
+#[test]
+fn a_stall_that_no_activation_ends_is_a_wait() {
+    let (_, site) = site();
+    let mut ledger = Ledger::new(site);
+    ledger.observe(0, HostId(0), opened(1, 0));
+    ledger.observe(1_000, HostId(0), acknowledged(1, 1));
+    ledger.begin_window(5_000);
+    ledger.fails(20_000, &Failure { hosts: vec!["h2".into()], ..drill().failures.remove(0) });
+    ledger.observe(21_000, HostId(0), acknowledged(1, 2));
+    ledger.observe(50_000, HostId(0), acknowledged(1, 3));
+    ledger.end_window(60_000);
+    let summary = &ledger.databases[0];
+    assert_eq!((summary.wait_ms, summary.outage_ms), (29_000, None));
+}
+
+#[test]
+fn an_outage_that_no_scheduled_failure_explains_is_measured_all_the_same() {
+    let (_, site) = site();
+    let mut ledger = Ledger::new(site);
+    ledger.observe(0, HostId(0), opened(1, 0));
+    ledger.begin_window(0);
+    ledger.observe(10_000, HostId(0), acknowledged(1, 1));
+    ledger.observe(25_000, HostId(1), opened(2, 1));
+    ledger.observe(26_000, HostId(1), acknowledged(2, 2));
+    ledger.end_window(30_000);
+    let summary = &ledger.databases[0];
+    assert_eq!((summary.wait_ms, summary.outage_ms), (16_000, Some(16_000)));
+    let stated = ledger.judge(1, 30_000).into_iter().filter(|verdict| verdict.outcome == Outcome::Info);
+    let outage = stated.into_iter().find(|verdict| verdict.rule == "drill_outage");
+    assert_eq!(outage.and_then(|verdict| verdict.measured), Some(16.0));
+}
+
+#[test]
+fn a_copy_that_is_cut_off_for_less_than_its_lease_serves_again_when_that_is_over() {
+    let (_, site) = site();
+    let mut ledger = Ledger::new(site);
+    let cut_off = Failure { kind: solution::DrillEventKind::HostCutOff, ..drill().failures.remove(0) };
+    ledger.observe(0, HostId(0), opened(1, 0));
+    ledger.fails(20_000, &cut_off);
+    ledger.observe(21_000, HostId(0), acknowledged(1, 1));
+    assert_eq!(ledger.databases[0].outage_ms, None, "users of a host that is cut off reach nobody");
+    ledger.is_over(&cut_off);
+    ledger.observe(24_000, HostId(0), acknowledged(1, 2));
+    let summary = &ledger.databases[0];
+    assert_eq!((summary.outage_ms, summary.out_since), (Some(4_000), None));
+}
+
+/// A second at the end of which every host has said that its copy is whole.
+fn full_second(ledger: &mut Ledger, now_ms: u64) {
+    for host in 0..2 {
+        ledger.sample(host, vec![full_copy(host)]);
+    }
+    ledger.end_of_sample(now_ms);
+}
+
+fn full_copy(host: usize) -> CopySample {
+    let report = copies::Report {
+        database: copies::DatabaseId(0),
+        host: HostId(host as u16),
+        boot: copies::Boot(1),
+        promised: Epoch(1),
+        lineage: copies::Lineage::first(),
+        end: copies::Position::START,
+        log_start: 1,
+        replayed: copies::Position::START,
+        health: copies::Health::Healthy,
+        mountable: true,
+        copy_queue: 0,
+        host_tier: 0,
+    };
+    CopySample {
+        database: 0,
+        active_in: None,
+        report,
+        failure: None,
+        reads: Tally::default(),
+        log_writes: Tally::default(),
+        batches: Tally::default(),
+        events: Vec::new(),
+    }
+}
+
+#[test]
+fn a_copy_that_was_full_before_the_failure_or_is_cut_off_is_no_full_one() {
+    let (_, site) = site();
+    let mut ledger = Ledger::new(site);
+    let whole_ms = |ledger: &Ledger| ledger.databases[0].whole_ms;
+    let killed = drill().failures.remove(0);
+    (0..2).for_each(|host| ledger.sample(host, vec![full_copy(host)]));
+    ledger.fails(10_000, &killed);
+    ledger.end_of_sample(10_500);
+    assert_eq!(whole_ms(&ledger), None, "that was before");
+    full_second(&mut ledger, 11_500);
+    assert_eq!(whole_ms(&ledger), Some(11_500));
+
+    let cut_off = Failure { kind: DrillEventKind::HostCutOff, hosts: vec!["h2".into()], ..killed };
+    ledger.fails(20_000, &cut_off);
+    full_second(&mut ledger, 21_000);
+    assert_eq!(whole_ms(&ledger), None, "nobody reaches it");
+    ledger.is_over(&cut_off);
+    full_second(&mut ledger, 25_000);
+    assert_eq!(whole_ms(&ledger), Some(25_000));
+}
+
+#[test]
+fn messages_that_a_copy_refused_are_counted_each_and_said_once_with_their_sender() {
+    let mut ledger = Ledger::new(site().1);
+    let event = Event::SecondActiveRefused { from: HostId(0) };
+    let events = vec![event, event, Event::StaleEpochRefused];
+    ledger.sample(1, vec![CopySample { events, ..full_copy(1) }]);
+    let verdicts = ledger.judge(1, 60_000);
+    let refused = verdicts.iter().find(|verdict| verdict.rule == "drill_refused_messages");
+    assert_eq!(refused.and_then(|verdict| verdict.measured), Some(2.0), "an epoch that is over is none");
+    let notes = ledger.take_notes();
+    let said = notes.iter().filter(|(host, text)| *host == 1 && text.contains("refused log that h1 sent"));
+    assert_eq!(said.count(), 1, "{notes:?}");
+}
+
+#[test]
+fn a_database_that_served_nobody_all_the_time_fails() {
+    assert_eq!(broken(|ledger| ledger.observe(0, HostId(0), opened(1, 0))), ["drill_dismounted"]);
+}
+
+#[test]
+fn a_place_at_which_one_copy_says_something_else_is_counted_once() {
+    let [mut one, two, three] = [(); 3].map(|()| BTreeMap::from([(2, 20), (3, 30), (9, 90)]));
+    let places = BTreeSet::from([2, 3, 9]);
+    assert_eq!(differing(&places, &[&one, &two, &three]), 0);
+    one.insert(3, 31);
+    assert_eq!(differing(&places, &[&one, &two, &three]), 1);
+    assert_eq!(differing(&places, &[&two, &one, &three]), 1);
+    let none = BTreeMap::new();
+    assert_eq!(differing(&places, &[&two, &none]), 3);
+    assert_eq!(differing(&places, &[&none, &two]), 3);
+}
