@@ -262,7 +262,7 @@ fn no_fault_breaks_a_promise() {
                 }
             }
             Err(error) => panic!(
-                "{error}\nrepeat with: PROOFLOAD_SEED={seed} PROOFLOAD_TRACE=1 cargo test -p copies --test cluster no_fault_breaks_a_promise -- --nocapture"
+                "{error}\nrepeat with: PROOFLOAD_SEED={seed} PROOFLOAD_TRACE=1 cargo test -p copies --test it no_fault_breaks_a_promise -- --nocapture"
             ),
         }
     }
