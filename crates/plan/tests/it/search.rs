@@ -3,8 +3,8 @@
 use plan::search::{Catalogue, Design, Found, search};
 use solution::Solution;
 
-const SOLUTION: &str = include_str!("../../../solutions/dell-r740xd-10000.toml");
-const CATALOGUE: &str = include_str!("../../../solutions/catalogue.toml");
+const SOLUTION: &str = include_str!("../../../../solutions/dell-r740xd-10000.toml");
+const CATALOGUE: &str = include_str!("../../../../solutions/catalogue.toml");
 
 fn found(catalogue: &str) -> Found {
     let solution = Solution::parse(SOLUTION, "solution").unwrap();

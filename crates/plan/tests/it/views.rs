@@ -4,12 +4,12 @@ use plan::Plan;
 use solution::Solution;
 
 const SOLUTIONS: [(&str, &str); 6] = [
-    ("md3260", include_str!("../../../solutions/dell-md3260-15000.toml")),
-    ("r740xd", include_str!("../../../solutions/dell-r740xd-10000.toml")),
-    ("cx3-20c", include_str!("../../../solutions/emc-cx3-20c-500.toml")),
-    ("hx7510", include_str!("../../../solutions/lenovo-hx7510-30000.toml")),
-    ("cs700", include_str!("../../../solutions/nimble-cs700-100000.toml")),
-    ("laptop", include_str!("../../../solutions/laptop.toml")),
+    ("md3260", include_str!("../../../../solutions/dell-md3260-15000.toml")),
+    ("r740xd", include_str!("../../../../solutions/dell-r740xd-10000.toml")),
+    ("cx3-20c", include_str!("../../../../solutions/emc-cx3-20c-500.toml")),
+    ("hx7510", include_str!("../../../../solutions/lenovo-hx7510-30000.toml")),
+    ("cs700", include_str!("../../../../solutions/nimble-cs700-100000.toml")),
+    ("laptop", include_str!("../../../../solutions/laptop.toml")),
 ];
 
 fn plans() -> impl Iterator<Item = (&'static str, Solution, Plan)> {

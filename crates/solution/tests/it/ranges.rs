@@ -286,7 +286,7 @@ fn every_number_has_one_row_and_every_row_a_number() {
 
 #[test]
 fn the_documents_give_every_range_as_it_is() {
-    let text = include_str!("../../../docs/solution.md");
+    let text = include_str!("../../../../docs/solution.md");
     for (path, allowed) in solution::ranges::SOLUTION.iter().filter(|(path, _)| *path != "solution.schema") {
         let words = allowed.words();
         let range = words.split_once("from ").or(words.split_once("number ")).or(words.split_once("one of "));

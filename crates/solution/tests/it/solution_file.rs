@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use solution::{Generation, LoadMode, Solution, SolutionError, TestKind};
 
-const LAPTOP: &str = include_str!("../../../solutions/laptop.toml");
+const LAPTOP: &str = include_str!("../../../../solutions/laptop.toml");
 
 const SMALL: &str = r#"
 [solution]

@@ -5,12 +5,12 @@ use solution::Solution;
 
 fn read(name: &str) -> (Plan, toml::Table) {
     let text = match name {
-        "md3260" => include_str!("../../../solutions/dell-md3260-15000.toml"),
-        _ => include_str!("../../../solutions/dell-r740xd-10000.toml"),
+        "md3260" => include_str!("../../../../solutions/dell-md3260-15000.toml"),
+        _ => include_str!("../../../../solutions/dell-r740xd-10000.toml"),
     };
     let published = match name {
-        "md3260" => include_str!("../../../published/dell-md3260-15000.toml"),
-        _ => include_str!("../../../published/dell-r740xd-10000.toml"),
+        "md3260" => include_str!("../../../../published/dell-md3260-15000.toml"),
+        _ => include_str!("../../../../published/dell-r740xd-10000.toml"),
     };
     let solution = Solution::parse(text, name).expect("the solution file is right");
     let plan = plan(&solution, &[]).expect("the solution can be planned");
@@ -217,7 +217,7 @@ fn after_a_site_and_a_server_two_sevenths_of_the_r740xd_disks_carry_three_active
 
 #[test]
 fn the_r740xd_loses_up_to_14_databases_with_a_site_and_two_servers() {
-    let text = include_str!("../../../solutions/dell-r740xd-10000.toml");
+    let text = include_str!("../../../../solutions/dell-r740xd-10000.toml");
     let solution = Solution::parse(text, "r740xd").unwrap();
     let sets: Vec<Vec<String>> = (1..=8)
         .flat_map(|a| (a + 1..=8).map(move |b| (a, b)))
@@ -261,10 +261,10 @@ fn the_ratios_that_papers_print_come_out_as_printed() {
     let planned =
         |text: &str| plan(&Solution::parse(text, "t").unwrap(), &[]).unwrap().storage.ratios.unwrap();
     let percent = |share: f64| share * 100.0;
-    let md3260 = planned(include_str!("../../../solutions/dell-md3260-15000.toml"));
+    let md3260 = planned(include_str!("../../../../solutions/dell-md3260-15000.toml"));
     assert!((percent(md3260.formatted_of_raw_as_printed) - 45.5).abs() < 0.05);
     assert!((percent(md3260.database_of_formatted) - 57.75).abs() < 0.05);
-    let cs700 = planned(include_str!("../../../solutions/nimble-cs700-100000.toml"));
+    let cs700 = planned(include_str!("../../../../solutions/nimble-cs700-100000.toml"));
     assert!((percent(cs700.formatted_of_raw_as_printed) - 138.0).abs() < 0.5);
     // Formatted over effective: 80.5 % in the paper (112 of 139 TB).
     assert!((percent(cs700.formatted_tib / cs700.effective_tib.unwrap()) - 80.5).abs() < 0.1);
