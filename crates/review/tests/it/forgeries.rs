@@ -1,17 +1,15 @@
 //! Forged runs: what the seals show of each, and what the rows show even without seals.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-#[path = "../../evidence/examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::{Report, RunStore, SigningKey, load};
 use results::{Ending, Event, Origin, Recorder, Row, Severity, WorldKind};
 use review::lint::signed_by;
 use rusqlite::Connection;
-use synthetic::Shape;
 
 /// Records `rows` into a run folder, sealed, with its report.
 fn run_folder(folder: &Path, rows: Vec<Row>, key: Option<SigningKey>) {

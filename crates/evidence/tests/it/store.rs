@@ -1,17 +1,15 @@
 //! What `run.db` promises.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests face the operating system")]
 
-#[path = "../examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::live::Follower;
 use evidence::{Report, RunData, RunStore, StoreError, load};
 use results::*;
-use synthetic::Shape;
 
 fn record(shape: &Shape, path: &Path) {
     let mut store = RunStore::create(path).unwrap();
@@ -151,7 +149,7 @@ fn a_killed_run_keeps_everything_up_to_its_last_second() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("run.db");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "child_that_records_until_it_is_killed", "--nocapture"])
+        .args(["--ignored", "--exact", "store::child_that_records_until_it_is_killed", "--nocapture"])
         .env("PROOFLOAD_TEST_RUN_DB", &path)
         .stdout(Stdio::piped())
         .spawn()

@@ -1,16 +1,14 @@
 //! What reports promise.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests face the operating system")]
 
-#[path = "../examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::path::Path;
 use std::process::Command;
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::report::CheckOutcome;
 use evidence::{HostRuns, Report, RunData, RunStore, load};
 use results::*;
-use synthetic::Shape;
 
 fn rows(shape: &Shape) -> Vec<Row> {
     let mut rows = Vec::new();

@@ -1,13 +1,11 @@
 //! What SQL over a run and its CSV promise.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-#[path = "../examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::path::{Path, PathBuf};
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::{Cell, Query, RunData, RunStore, StoreError, csv, load};
-use synthetic::Shape;
 
 fn recorded(folder: &Path, shape: &Shape) -> PathBuf {
     let path = folder.join("run.db");

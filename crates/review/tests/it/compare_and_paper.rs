@@ -1,18 +1,16 @@
 //! Comparing runs, and the solution paper.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-#[path = "../../evidence/examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::path::Path;
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::{Report, RunData};
 use results::{Row, WorldKind};
 use review::Source;
 use review::compare::{Subject, compare};
 use review::paper::{AUTHOR, Block, PaperError, paper};
 use solution::Solution;
-use synthetic::Shape;
 
 fn rows(shape: &Shape) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();

@@ -1,15 +1,13 @@
 //! Seals show every change of a `run.db` whose maker did not seal it again.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-#[path = "../examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::path::{Path, PathBuf};
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::{BrokenKind, Chain, RunStore, SigningKey, check, public_key};
 use results::{Event, Recorder, Row, Severity};
 use rusqlite::Connection;
-use synthetic::Shape;
 
 fn small() -> Shape {
     Shape { window_s: 20, ..Shape::default() }

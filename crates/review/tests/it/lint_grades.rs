@@ -1,17 +1,15 @@
 //! Lint notices a grade that the evidence does not carry, from a `report.json` without its rows.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-#[path = "../../evidence/examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::collections::BTreeSet;
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::report::{ConditionRow, TestReport};
 use evidence::{Report, RunData};
 use results::grade::condition;
 use results::{Checksum, Comparison, Grade, Origin, Outcome, Row, Test, WorldKind};
 use review::lint::Finding;
-use synthetic::Shape;
 
 const LOG_CHECKSUM: u32 = 90;
 

@@ -510,7 +510,7 @@ fn hostile_text_never_becomes_markup() {
     let source = review::Source::Report(Box::new(report.clone()));
     let subject = Subject::new("<script>alert(3)</script>", source).expect("a subject");
     let comparison = compare(&[subject.clone(), subject]).html();
-    let laptop = include_str!("../../../solutions/laptop.toml");
+    let laptop = include_str!("../../../../solutions/laptop.toml");
     let solution = Solution::parse(laptop, "laptop.toml").expect("a solution");
     for html in [report.html().expect("a page"), comparison, paper_of(&solution, report)] {
         assert!(

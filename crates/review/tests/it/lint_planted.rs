@@ -1,16 +1,14 @@
 //! Each rule fires on its planted error once and only it; clean evidence fires none.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-#[path = "../../evidence/examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::collections::BTreeSet;
 
+use crate::synthetic;
+use crate::synthetic::Shape;
 use evidence::{Report, RunData};
 use results::{Comparison, Origin, Outcome, Row, Test, WorldKind};
 use review::Evidence;
 use review::lint::{Beside, Finding, RULES, lint, lint_report, lint_run};
-use synthetic::Shape;
 
 /// A paper of two servers that agrees with itself everywhere.
 const CLEAN: &str = include_str!("data/clean.toml");
@@ -217,7 +215,7 @@ fn errors_planted_in_a_run_of_ours_fire_their_rule_once() {
 #[test]
 fn a_solution_with_other_limits_or_a_larger_load_is_found() {
     let shipped =
-        include_str!("../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
+        include_str!("../../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
     let with = |extra: &str| {
         shipped.replace("kind = \"performance\"\n", &format!("kind = \"performance\"\n{extra}\n"))
     };
@@ -271,7 +269,7 @@ fn the_tests_of_a_kind_are_looked_at_one_by_one() {
         test.measures.iter_mut().for_each(|row| row.percentiles.count = row.figures.count);
     }
     let shipped =
-        include_str!("../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
+        include_str!("../../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
     let second = |limit: u32| {
         let test = format!("[[test]]\nkind = \"performance\"\nthresholds = {{ read_avg_ms = {limit} }}\n");
         format!("{shipped}\n{test}")
@@ -291,7 +289,7 @@ fn the_tests_of_a_kind_are_looked_at_one_by_one() {
 #[test]
 fn a_maximum_that_the_solution_file_sets_is_no_stress_maximum() {
     let shipped =
-        include_str!("../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
+        include_str!("../../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
     let own = shipped.replace(
         "kind = \"performance\"\n",
         "kind = \"performance\"\nthresholds = { read_max_ms = 60000 }\n",
@@ -330,7 +328,7 @@ fn a_report_that_was_changed_after_the_run_is_found() {
 #[test]
 fn real_run_with_another_solution_text_is_found() {
     let shipped =
-        include_str!("../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
+        include_str!("../../../../solutions/laptop.toml").replace("name = \"laptop\"", "name = \"mbx1\"");
     let found = |world: WorldKind, change: &dyn Fn(&mut Test)| {
         let mut data = data(&Shape { world, ..Shape::default() });
         data.run.solution_text = shipped.clone();
