@@ -1,10 +1,8 @@
 //! Each fault of docs/simulate.md happens at its time, is felt as physics has it, and is told in the events of the run.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::Question;
+use crate::common::Question;
 use results::IoClass::{LogWrite, TransactionalRead, TransactionalWrite};
 use results::{Outcome, Row};
 

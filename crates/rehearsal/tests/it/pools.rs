@@ -1,8 +1,7 @@
 //! What a planner would ask about pools of disks that several volumes share.
 
-mod common;
-
-use common::Question;
+use crate::common;
+use crate::common::Question;
 use rehearsal::{Assumptions, storage};
 use results::IoClass::TransactionalRead;
 use solution::Solution;

@@ -1,17 +1,15 @@
 //! Tests that are run alone: on databases, backups and logs that an earlier run, or one that was broken off, has left.
 
-mod programme;
-
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use crate::programme::{
+    Silent, deployment, failures, initialised, run_deployment, run_specs, run_tests, simulation_of, specs,
+};
 use campaign::convoy::{Alone, Convoy};
 use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, database_path};
-use programme::{
-    Silent, deployment, failures, initialised, run_deployment, run_specs, run_tests, simulation_of, specs,
-};
 use results::{Outcome, Row};
 use smallvec::smallvec;
 use solution::{LoadMode, TestKind, TestSpec};

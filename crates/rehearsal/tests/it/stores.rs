@@ -1,8 +1,6 @@
 //! What a planner would ask about stores of several nodes.
 
-mod common;
-
-use common::{FLASH, Question};
+use crate::common::{FLASH, Question};
 use results::IoClass::TransactionalRead;
 use results::Row;
 

@@ -1,16 +1,14 @@
 //! The whole programme in the simulated world: seconds of virtual time, small databases, storage with latency.
 
-mod programme;
-
 use std::cell::Cell;
 
-use campaign::CampaignError;
-use campaign::convoy::{Alone, Convoy};
-use campaign::progress::{Progress, Watcher};
-use programme::{
+use crate::programme::{
     Impatient, Silent, deployment, failures, initialised, run_deployment, run_specs, run_tests, simulation,
     specs, test_row,
 };
+use campaign::CampaignError;
+use campaign::convoy::{Alone, Convoy};
+use campaign::progress::{Progress, Watcher};
 use results::{Direction, IoClass, Measure, Outcome, Row};
 use solution::TestKind;
 use world::sim::{Faults, OpKind, Simulation};

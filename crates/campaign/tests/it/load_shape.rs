@@ -1,10 +1,8 @@
 //! The shape of the load, measured with the real engine in the simulated world, against the published figures
 //! (docs/fidelity.md). `cargo run --release -p campaign --example load_shape` measures longer.
 
-mod shape;
-
+use crate::shape::{Bench, Setup, recover};
 use results::IoClass;
-use shape::{Bench, Setup, recover};
 
 const CACHE_BYTES: u64 = 256 << 20;
 /// 2,000 times the page cache, which is where the published runs are.

@@ -1,8 +1,6 @@
 //! What a planner would ask about a synchronous copy at another site.
 
-mod common;
-
-use common::{Answer, Phase, Question};
+use crate::common::{Answer, Phase, Question};
 use results::IoClass::{LogWrite, TransactionalRead};
 
 /// Users on a mirrored pair with such an `[array.remote_copy]`.

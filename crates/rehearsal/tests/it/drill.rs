@@ -1,11 +1,9 @@
 //! Drills on small layouts: hosts and sites fail while users work, and what was promised to them is held against what they find.
 
-mod performed;
-
 use std::ops::Range;
 
+use crate::performed::{failed, measured, perform};
 use campaign::drill::Site;
-use performed::{failed, measured, perform};
 use rehearsal::Rehearsed;
 use results::Row;
 use solution::Solution;

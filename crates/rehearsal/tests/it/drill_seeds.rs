@@ -3,14 +3,12 @@
 //! PROOFLOAD_SEEDS sets how many (200), PROOFLOAD_SEED picks one. A failure prints the line that repeats it.
 #![allow(clippy::disallowed_methods, reason = "seeds come from the environment")]
 
-mod performed;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use performed::{failed, perform};
+use crate::performed::{failed, perform};
 use results::Row;
 use solution::Solution;
 
@@ -148,7 +146,7 @@ fn hold(seed: u64) -> Vec<&'static str> {
     assert!(
         wrong.is_empty(),
         "seed {seed} ({}): {wrong:#?}\n{}\nrepeat: PROOFLOAD_SEED={seed} PROOFLOAD_TRACE=1 \
-         cargo test -p rehearsal --test drill_seeds",
+         cargo test -p rehearsal --test it drill_seeds::",
         drawn.said.join(", "),
         drawn.text
     );

@@ -1,8 +1,6 @@
 //! What a planner would ask, and the answer that physics gives.
 
-mod common;
-
-use common::{FLASH, Question};
+use crate::common::{FLASH, Question};
 use results::{IoClass, Measure, Row};
 
 #[test]
