@@ -1,11 +1,9 @@
 //! Pages that the cache has stowed: whatever is done to a database, its files have the same bytes as without.
 
-mod common;
-
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{Change, DATABASES, Databases, Load, Witness};
+use crate::common::{Change, DATABASES, Databases, Load, Witness};
 use engine::Instance;
 use workload::mix::Random;
 use world::sim::{SimConfig, Simulation};

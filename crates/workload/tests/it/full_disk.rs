@@ -1,16 +1,14 @@
 //! A full disk ends in a clear error, not in damage: on small file systems of their own where they can be mounted; else
 //! the volume of the databases is full by a limit on the size of files, and a full log volume is left to the simulated
-//! world (`crates/engine/tests/full_volume.rs`).
+//! world (`crates/engine/tests/it/full_volume.rs`).
 
 #![allow(clippy::disallowed_methods, reason = "the disk under test is made by means of the system")]
-
-mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use common::{Change, Databases, Kind, Load, Witness, real, scratch_dir};
+use crate::common::{Change, Databases, Kind, Load, Witness, real, scratch_dir};
 use engine::{Durability, Error, Instance, InstanceConfig};
 use workload::mix::Random;
 use workload::schema::Entry;
@@ -145,7 +143,7 @@ fn a_full_database_volume_refuses_growth_and_the_databases_recover_on_it() {
     disk.fill();
     let output = disk
         .command(&std::env::current_exe().unwrap())
-        .args(["--exact", "child", "--ignored", "--nocapture"])
+        .args(["--exact", "full_disk::child", "--ignored", "--nocapture"])
         .env(ROOT, disk.root.path().join("data"))
         .output()
         .unwrap();

@@ -1,14 +1,12 @@
 //! Power cuts in the simulated world on databases made from their image: most pages are there known as image and edits,
 //! are torn as bytes, and come back from the log. After each recovery every page, tree and row is right as bytes.
 
-mod common;
-
 use std::cell::RefCell;
 use std::future::pending;
 use std::path::Path;
 use std::rc::Rc;
 
-use common::{Change, DATABASES, Databases, Load, Rows, Witness};
+use crate::common::{Change, DATABASES, Databases, Load, Rows, Witness};
 use engine::{Instance, RecoveryBranch};
 use smallvec::smallvec;
 use workload::mix::Random;

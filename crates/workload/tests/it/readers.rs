@@ -1,14 +1,12 @@
 //! What checkers and readers written by others say about databases that a load has changed: closed, crashed, recovered.
 
-mod common;
-
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
 use std::rc::Rc;
 use std::time::Duration;
 
-use common::{Change, DATABASES, Databases, Kind, Load, Rows, Witness, real, scratch_dir};
+use crate::common::{Change, DATABASES, Databases, Kind, Load, Rows, Witness, real, scratch_dir};
 use edb::record::RecordRef;
 use engine::Instance;
 use workload::image::DatabaseImage;
