@@ -30,17 +30,17 @@ bench:
 	tools/bench
 
 soak:
-	PROOFLOAD_SEEDS=100000 $(CARGO) test --release -p engine --locked --test crash -- --nocapture
-	PROOFLOAD_STEPS=3 $(CARGO) test --release -p engine --locked --test exhaustive -- --nocapture
+	PROOFLOAD_SEEDS=100000 $(CARGO) test --release -p engine --locked --test it crash:: -- --nocapture
+	PROOFLOAD_STEPS=3 $(CARGO) test --release -p engine --locked --test it exhaustive:: -- --nocapture
 	PROOFLOAD_KILLS=1000 $(CARGO) test --release -p workload --locked --test kill -- --nocapture
-	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p copies --locked --test cluster no_fault_breaks_a_promise -- --nocapture
-	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p rehearsal --locked --test drill_seeds -- --nocapture
-	PROOFLOAD_STORIES=200 $(CARGO) test --release -p proofload --all-features --locked --test fleet_stories -- --nocapture
+	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p copies --locked --test it no_fault_breaks_a_promise -- --nocapture
+	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p rehearsal --locked --test it drill_seeds:: -- --nocapture
+	PROOFLOAD_STORIES=200 $(CARGO) test --release -p proofload --all-features --locked --test fleet stories:: -- --nocapture
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
-	  --test fuzz --test import --test damaged_runs --test any_numbers -- --nocapture
-	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test simulated_grades an_honest -- --nocapture
-	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test compare_pairs -- --nocapture
-	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test equal_pairs -- --nocapture
+	  --test it -- fuzz:: import:: damaged_runs:: any_numbers:: --nocapture
+	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test it simulated_grades::an_honest -- --nocapture
+	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test it compare_pairs:: -- --nocapture
+	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test it equal_pairs:: -- --nocapture
 
 sync-removal:
 	tools/sync-removal

@@ -11,7 +11,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "a program that prints tables")]
 
-#[path = "../tests/shape/mod.rs"]
+#[path = "../tests/it/shape/mod.rs"]
 mod shape;
 
 use std::time::Instant;

@@ -17,7 +17,7 @@
 
 mod arbiter_host;
 #[cfg(test)]
-#[path = "../../engine/tests/common/mod.rs"]
+#[path = "../../engine/tests/it/common/mod.rs"]
 mod common;
 mod files;
 mod network;

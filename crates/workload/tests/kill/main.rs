@@ -16,7 +16,7 @@
 
 mod campaign;
 mod child;
-#[path = "../common/mod.rs"]
+#[path = "../it/common/mod.rs"]
 mod common;
 
 use std::time::Duration;

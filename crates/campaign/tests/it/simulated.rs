@@ -1,0 +1,389 @@
+//! The whole programme in the simulated world: seconds of virtual time, small databases, storage with latency.
+
+use std::cell::Cell;
+
+use crate::programme::{
+    Impatient, Silent, deployment, failures, initialised, run_deployment, run_specs, run_tests, simulation,
+    specs, test_row,
+};
+use campaign::CampaignError;
+use campaign::convoy::{Alone, Convoy};
+use campaign::progress::{Progress, Watcher};
+use results::{Direction, IoClass, Measure, Outcome, Row};
+use solution::TestKind;
+use world::sim::{Faults, OpKind, Simulation};
+use world::{Duration, LocalFuture, OpenMode, PageBuf, World};
+
+/// Operations and bytes in one direction, as the host's samples have them, without those of one class.
+fn measured_without(dropped: Option<IoClass>, rows: &[Row], direction: Direction) -> (u64, u64) {
+    let samples = rows.iter().filter_map(|row| match row {
+        Row::Sample(sample) if sample.origin.instance.is_none() => Some(sample),
+        _ => None,
+    });
+    let in_direction = samples.filter(|sample| {
+        matches!(sample.measure, Measure::Io(class) if class.direction() == direction && Some(class) != dropped)
+    });
+    in_direction.fold((0, 0), |sum, sample| (sum.0 + sample.tally.count, sum.1 + sample.tally.bytes))
+}
+
+#[test]
+fn the_whole_programme_passes_and_what_it_measured_is_what_the_world_did() {
+    let simulation = simulation(1);
+    let (outcome, rows) = run_tests(&simulation, 1, |_| true);
+    assert!(outcome.error.is_none(), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome), [""; 0]);
+    assert!(outcome.passed());
+    let ended = rows.iter().filter(|row| matches!(row, Row::Test(test) if test.ended_ms.is_some())).count();
+    assert_eq!(ended, deployment().tests.len(), "every test has ended");
+    assert!(
+        outcome.verdicts.iter().any(|verdict| verdict.rule == "batches_even"),
+        "the databases' batches were compared"
+    );
+    let totals = simulation.host("a").io_totals();
+    let issued = |direction| match direction {
+        Direction::Read => (totals.reads, totals.read_bytes),
+        Direction::Write => (totals.writes, totals.write_bytes),
+    };
+    for direction in [Direction::Read, Direction::Write] {
+        assert_eq!(measured_without(None, &rows, direction), issued(direction));
+    }
+    // The simulated storage takes new databases over without a write.
+    for class in IoClass::ALL.into_iter().filter(|class| *class != IoClass::InitWrite) {
+        let direction = class.direction();
+        let without = measured_without(Some(class), &rows, direction);
+        assert_ne!(
+            without,
+            issued(direction),
+            "no I/O of class {class:?}: nothing would notice if it were not counted"
+        );
+    }
+    assert_copies_stay_small(&simulation);
+}
+
+/// Pages of a copy that the load has not changed are known without their bytes: copies of terabytes have to fit into memory.
+fn assert_copies_stay_small(simulation: &Simulation) {
+    let world = simulation.host("a");
+    simulation.run_until(async {
+        let mut copies = 0;
+        for instance in &deployment().instances {
+            for database in &instance.databases {
+                let page_bytes = instance.page_bytes as usize;
+                let copy = format!("{}/backup/{}.backup.edb", database.dir, database.name);
+                let copy = world.open(&copy, OpenMode::Read).await.expect("there is a copy");
+                let pages = copy.size().await.expect("it has a size") as usize / page_bytes;
+                let bufs = (0..pages).map(|_| PageBuf::empty(page_bytes)).collect();
+                let (read, bufs) = copy.read_at(0, bufs).await;
+                read.expect("it is readable");
+                let pristine = bufs.iter().filter(|page| page.pristine().is_some()).count();
+                assert!(pristine > pages / 10, "{pristine} of {pages}");
+                copies += 1;
+            }
+        }
+        assert!(copies > 0);
+    });
+}
+
+#[test]
+fn equal_seeds_give_equal_rows_and_others_do_not() {
+    let load = |kind| matches!(kind, TestKind::Init | TestKind::Performance | TestKind::DatabaseChecksum);
+    let one = |seed| {
+        let simulation = simulation(seed);
+        let (_, rows) = run_tests(&simulation, seed, load);
+        (simulation.trace_hash(), format!("{rows:?}"))
+    };
+    let first = one(3);
+    assert!(first == one(3), "the same seed repeats every operation and every row");
+    assert_ne!(first.0, one(4).0, "another seed is another run");
+}
+
+/// A stress test that fails by what `break_it` does to the storage is a failed verdict with its cause; once `mend` has
+/// put that right the databases recover and pass again. Returns the message.
+fn fails_and_recovers(
+    seed: u64,
+    break_it: impl FnOnce(&Simulation),
+    mend: impl FnOnce(&Simulation),
+) -> String {
+    let simulation = initialised(seed);
+    break_it(&simulation);
+    let (outcome, rows) = run_tests(&simulation, seed, |kind| kind == TestKind::Stress);
+    let error = outcome.error.as_ref().expect("the storage has failed");
+    assert!(!outcome.passed());
+    // A volume without room blames nobody.
+    let unproved = outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved);
+    let judged =
+        (failures(&outcome).len(), unproved.map(|verdict| verdict.rule.as_str()).collect::<Vec<_>>());
+    match error.is_lack_of_room() {
+        false => assert!(error.is_finding() && judged == (1, vec![]), "{error}: {judged:?}"),
+        true => {
+            assert!(!error.is_finding() && judged == (0, vec!["volumes_have_room"]), "{error}: {judged:?}")
+        }
+    }
+    assert!(rows.iter().any(|row| matches!(row, Row::Event(event) if event.text == error.to_string())));
+
+    mend(&simulation);
+    let again = |kind| matches!(kind, TestKind::Performance | TestKind::DatabaseChecksum);
+    let (after, _) = run_tests(&simulation, seed, again);
+    assert!(after.error.is_none(), "{:?}", after.error);
+    assert_eq!(failures(&after), [""; 0]);
+    error.to_string()
+}
+
+fn fails_by(seed: u64, faults: Faults) -> String {
+    fails_and_recovers(
+        seed,
+        |simulation| simulation.set_faults(faults),
+        |simulation| simulation.set_faults(Faults::default()),
+    )
+}
+
+#[test]
+fn a_failed_write_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(5, Faults { write_error: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot write"), "{message}");
+}
+
+#[test]
+fn a_short_write_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(6, Faults { short_write: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot write"), "{message}");
+}
+
+#[test]
+fn a_failed_read_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(7, Faults { read_error: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot read"), "{message}");
+}
+
+#[test]
+fn a_short_read_is_a_failed_verdict_and_the_databases_recover() {
+    let message = fails_by(8, Faults { short_read: 0.0005, ..Faults::default() });
+    assert!(message.contains("cannot read"), "{message}");
+}
+
+#[test]
+fn a_full_disk_proves_nothing_blames_nobody_and_the_databases_recover() {
+    let message = fails_by(9, Faults { no_space: 0.0005, ..Faults::default() });
+    assert!(message.contains("full") || message.contains("no space"), "{message}");
+    // What is there may stay, but nothing may grow.
+    let full = |simulation: &Simulation| {
+        ["/v1", "/v2"].into_iter().for_each(|volume| simulation.volume("a", volume, 1 << 20));
+    };
+    let empty = |simulation: &Simulation| {
+        ["/v1", "/v2"].into_iter().for_each(|volume| simulation.volume("a", volume, 16 << 30));
+    };
+    let message = fails_and_recovers(10, full, empty);
+    assert!(message.contains("full") || message.contains("no space"), "{message}");
+}
+
+#[test]
+fn a_load_ends_in_order_before_a_volume_is_full() {
+    let simulation = initialised(11);
+    for volume in ["/v1", "/v2"] {
+        let free = simulation.run_until(simulation.host("a").free_bytes(volume)).expect("free");
+        // Enough for a growth and some logs, less than an end in order may need.
+        simulation.volume("a", volume, (16 << 30) - free + (20 << 20));
+    }
+    let (outcome, _) = run_tests(&simulation, 11, |kind| kind == TestKind::Stress);
+    let error = outcome.error.as_ref().expect("there is no room");
+    assert!(matches!(error, CampaignError::NearlyFull { .. }), "{error}");
+    assert_eq!(failures(&outcome), [""; 0], "a full volume is no slow one");
+    let (checked, rows) = run_tests(&simulation, 11, |kind| kind == TestKind::DatabaseChecksum);
+    assert!(checked.passed(), "{:?}", failures(&checked));
+    let recovered = |row: &&Row| matches!(row, Row::Event(event) if event.text.contains("was not closed"));
+    assert_eq!(rows.iter().filter(recovered).count(), 0, "the databases were closed");
+}
+
+/// Other hosts that are always so much later.
+struct Late(World, Duration);
+
+impl Convoy for Late {
+    fn arrive(&self) -> LocalFuture<'static, ()> {
+        let (world, late) = (self.0.clone(), self.1);
+        Box::pin(async move { world.sleep(late).await })
+    }
+}
+
+#[test]
+fn what_was_counted_before_the_window_is_in_no_sample_of_it() {
+    let straddling = |warmup_limit_s: f64, convoy: fn(&Simulation) -> Box<dyn Convoy>| {
+        let simulation = initialised(11);
+        let mut tests = specs(|kind| kind == TestKind::Performance);
+        tests[0].warmup_limit_s = warmup_limit_s;
+        let (outcome, rows) = run_specs(&simulation, 11, &tests, &mut Silent, &*convoy(&simulation));
+        assert_eq!(failures(&outcome), [""; 0]);
+        let start_ms = test_row(&rows).window_start_ms.expect("the window opened");
+        let straddles = |row: &&Row| match row {
+            Row::Sample(sample) => sample.t_ms < start_ms && start_ms < sample.t_ms + sample.interval_ms,
+            _ => false,
+        };
+        rows.iter().filter(straddles).count()
+    };
+    let late = |simulation: &Simulation| -> Box<dyn Convoy> {
+        Box::new(Late(simulation.host("a"), Duration::from_millis(500)))
+    };
+    assert_eq!(straddling(3.0, late), 0);
+    assert_eq!(straddling(0.0, |_| Box::new(Alone)), 0);
+}
+
+#[test]
+fn an_interrupted_window_keeps_its_distributions_and_its_end() {
+    let simulation = initialised(12);
+    let mut tests = specs(|kind| kind == TestKind::Performance);
+    tests[0].duration_s = 120.0;
+    let (outcome, rows) = run_specs(&simulation, 12, &tests, &mut Impatient("measuring", 30), &Alone);
+    assert!(matches!(outcome.error, Some(CampaignError::Interrupted)), "{:?}", outcome.error);
+    assert_eq!(outcome.verdicts, [], "half a window is not judged");
+    let test = test_row(&rows);
+    let window_ms = test.window_end_ms.expect("it ended") - test.window_start_ms.expect("it opened");
+    assert_eq!(window_ms, 30_000);
+    let reads = |is_database: bool| {
+        let of_class = |row: &Row| match row {
+            Row::Histogram(histogram) if histogram.measure == Measure::Io(IoClass::TransactionalRead) => {
+                let whole = histogram.t_ms == test.window_start_ms? && histogram.interval_ms == window_ms;
+                (histogram.origin.database.is_some() == is_database && whole == is_database).then_some(())
+            }
+            _ => None,
+        };
+        rows.iter().filter_map(of_class).count()
+    };
+    assert_eq!(reads(true), 2, "one of each database");
+    assert!(reads(false) >= 15, "cells of 2 s");
+}
+
+#[test]
+fn a_complete_window_is_judged_although_waiting_for_the_others_was_interrupted() {
+    let simulation = initialised(13);
+    let tests = specs(|kind| kind == TestKind::Performance);
+    let late = Late(simulation.host("a"), Duration::from_secs(50));
+    let mut impatient = Impatient("waiting for the other hosts", 3);
+    let (outcome, rows) = run_specs(&simulation, 13, &tests, &mut impatient, &late);
+    assert!(matches!(outcome.error, Some(CampaignError::Interrupted)), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome), [""; 0]);
+    assert!(outcome.verdicts.iter().any(|verdict| verdict.rule == "window_complete"));
+    assert!(test_row(&rows).ended_ms.is_some());
+}
+
+/// Other hosts that come after a very long time, and faults that begin when this one waits for them under load.
+struct FaultsMeanwhile<'a> {
+    simulation: &'a Simulation,
+    late: Duration,
+    faults: Faults,
+    /// Places that it has come to.
+    places: Cell<u32>,
+}
+
+impl Convoy for FaultsMeanwhile<'_> {
+    fn arrive(&self) -> LocalFuture<'static, ()> {
+        let (world, late, place) = (self.simulation.host("a"), self.late, self.places.get());
+        self.places.set(place + 1);
+        if place == 1 {
+            self.simulation.set_faults(self.faults.clone());
+        }
+        Box::pin(async move {
+            if place > 0 {
+                world.sleep(late).await;
+            }
+        })
+    }
+}
+
+#[test]
+fn a_load_that_fails_waits_for_nobody() {
+    for kind in [TestKind::Performance, TestKind::LogGeneration] {
+        let simulation = initialised(14);
+        let convoy = FaultsMeanwhile {
+            simulation: &simulation,
+            late: Duration::from_secs(5_000),
+            faults: Faults { read_error: 0.01, ..Faults::default() },
+            places: Cell::new(0),
+        };
+        let tests = specs(|other| other == kind);
+        let (outcome, _) = run_specs(&simulation, 14, &tests, &mut Silent, &convoy);
+        assert!(outcome.error.as_ref().is_some_and(CampaignError::is_finding), "{:?}", outcome.error);
+        assert!(simulation.now().ns < 300_000_000_000, "{kind:?} waited");
+    }
+}
+
+#[test]
+fn a_background_job_that_fails_costs_neither_the_verdicts_nor_clean_databases() {
+    let simulation = initialised(15);
+    // Under load nobody but maintenance asks for the size of a file.
+    let faults = Faults { fail_nth: Some((OpKind::Size, 1)), ..Faults::default() };
+    let late = Duration::from_millis(10);
+    let convoy = FaultsMeanwhile { simulation: &simulation, late, faults, places: Cell::new(0) };
+    let tests = specs(|kind| kind == TestKind::Performance);
+    let (outcome, rows) = run_specs(&simulation, 15, &tests, &mut Silent, &convoy);
+    assert!(outcome.error.as_ref().is_some_and(CampaignError::is_finding), "{:?}", outcome.error);
+    assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
+    assert!(outcome.verdicts.iter().any(|verdict| verdict.rule == "window_complete"));
+    let test = test_row(&rows);
+    assert!(test.window_end_ms.is_some() && test.ended_ms.is_some());
+
+    simulation.set_faults(Faults::default());
+    let (outcome, _) = run_tests(&simulation, 15, |kind| kind == TestKind::SoftRecovery);
+    let replayed = outcome.verdicts.iter().filter(|verdict| verdict.rule == "logs_replayed");
+    let replayed: Vec<_> = replayed.map(|verdict| verdict.measured).collect();
+    assert_eq!(replayed, [Some(0.0), Some(0.0)], "the databases were clean");
+}
+
+fn file_bytes(simulation: &Simulation, path: &str) -> u64 {
+    let world = simulation.host("a");
+    simulation
+        .run_until(async { world.entry(path).await.expect("it is readable").expect("it is there").bytes })
+}
+
+#[test]
+fn what_maintenance_finds_is_judged_whatever_the_load_is_for() {
+    for kind in [TestKind::Tune, TestKind::LogGeneration] {
+        let simulation = initialised(16);
+        let mut deployment = deployment();
+        // Once around in a few seconds.
+        (deployment.engine.maintenance_pause_ms, deployment.engine.maintenance_tick_ms) = (1.0, 1.0);
+        let database = &deployment.instances[0].databases[0];
+        let path = campaign::database_path(&database.dir, &database.name);
+        // The last page is free, so only maintenance looks at it for some time.
+        assert!(simulation.rot("a", &path, file_bytes(&simulation, &path) - 1000, 3));
+        let tests = specs(|other| other == kind);
+        let (outcome, _) = run_deployment(&simulation, &deployment, 16, &tests, &mut Silent, &Alone);
+        assert!(outcome.error.is_none(), "{:?}", outcome.error);
+        let failed = failures(&outcome);
+        assert!(
+            failed.iter().any(|failed| failed.starts_with("maintenance_bad_pages")),
+            "{kind:?}: {failed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_test_without_databases_says_so_and_blames_no_storage() {
+    for kind in [TestKind::LogChecksum, TestKind::DatabaseChecksum, TestKind::Performance] {
+        let (outcome, _) = run_tests(&simulation(17), 17, |other| other == kind);
+        assert!(matches!(outcome.error, Some(CampaignError::NoDatabase { .. })), "{:?}", outcome.error);
+        assert_eq!(outcome.verdicts, [], "{kind:?}");
+    }
+}
+
+/// What was shown in one phase.
+struct Shown(&'static str, Vec<f64>);
+
+impl Watcher for Shown {
+    fn progress(&mut self, progress: &Progress) {
+        if progress.phase == self.0 {
+            self.1.push(progress.done);
+        }
+    }
+    fn line(&mut self, _text: &str) {}
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_progress_of_a_test_is_not_that_of_the_one_before() {
+    let simulation = simulation(18);
+    let tests = specs(|kind| matches!(kind, TestKind::Init | TestKind::BackupToDisk | TestKind::Restore));
+    let mut shown = Shown("changing databases", Vec::new());
+    let (outcome, _) = run_specs(&simulation, 18, &tests, &mut shown, &Alone);
+    assert_eq!(failures(&outcome), [""; 0]);
+    assert!(!shown.1.is_empty() && shown.1.iter().all(|done| *done == 0.0), "{:?}", shown.1);
+}

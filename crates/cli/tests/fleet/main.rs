@@ -1,0 +1,12 @@
+//! Fleets of the real program, one program of tests: its hosts live by the clock, so nothing else runs beside them.
+
+mod drill;
+mod drilled;
+mod net;
+#[path = "../it/program/mod.rs"]
+mod program;
+mod runs;
+mod site;
+mod stories;
+mod story;
+mod teller;

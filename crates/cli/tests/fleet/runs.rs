@@ -1,0 +1,297 @@
+//! Runs on many hosts as a user meets them: `proofload agent` on four hosts in network namespaces of this machine, a real
+//! nats-server, `proofload run --fleet`. Agents, the bus, the controller and the network fail in the middle.
+//!
+//! Needs root and `ip netns`; skipped by name otherwise. Delay comes from a token bucket on the link of one host, because not
+//! every kernel has netem; loss only from a cable that is pulled.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+use std::time::Duration;
+
+use crate::net::{can_run, wait_for};
+use crate::site::Site;
+use fleet::bus::Bus;
+use fleet::credentials::Credentials;
+use fleet::message::{Beat, Orders, PROTOCOL, Work, format, parse};
+use serde_json::Value;
+
+const SOLUTION: &str = r#"
+[solution]
+name = "Four"
+schema = 1
+
+[[host]]
+name = "h{n}"
+count = 4
+
+[[volume]]
+name = "V"
+path = "data/{host}"
+
+[[instance]]
+name = "DB"
+volume = "V"
+
+[sizing]
+database_mib = 16
+
+[load]
+sessions = 1
+idle_factor = 8
+copies = 2
+
+[engine]
+cache_min_mib = 1
+cache_max_mib = 2
+maintenance = false
+
+# Latencies of a shared test machine prove nothing.
+[thresholds]
+read_avg_ms = 60000
+read_max_ms = 60000
+log_write_avg_ms = 60000
+log_write_max_ms = 60000
+"#;
+
+const INIT: &str = "[[test]]\nkind = \"init\"\n";
+const LOAD: &str = "[[test]]\nkind = \"performance\"\nduration_s = 6\nwarmup_limit_s = 2\n";
+const CHECK: &str = "[[test]]\nkind = \"database_checksum\"\n";
+const BACKUP: &str = "[[test]]\nkind = \"backup\"\n";
+
+/// Four hosts that are to carry this out.
+fn four(programme: &str) -> Site {
+    Site::new(&format!("{SOLUTION}\n{programme}"))
+}
+
+#[test]
+fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
+    if !can_run() {
+        return;
+    }
+    let site = four(&[INIT, LOAD, CHECK, BACKUP].concat());
+    let _agents = site.agents();
+    let status = site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(120));
+    site.assert_passed(status);
+    site.assert_everyone_took_part(4);
+    let report = site.report();
+    assert_eq!(report["hosts"].as_array().map(Vec::len), Some(4));
+    let load = &report["tests"][1];
+    let of = |rows: &Value, what: &str| {
+        let rows: Vec<Value> = rows.as_array().cloned().unwrap_or_default();
+        let reads = rows.into_iter().filter(|row| row["measure"] == "transactional_read");
+        reads.map(|row| row["figures"][what].as_u64().unwrap_or(0)).collect::<Vec<_>>()
+    };
+    let (all, hosts) = (of(&load["measures"], "count"), of(&load["hosts"], "count"));
+    assert_eq!((all.len(), hosts.len()), (1, 4), "{}", load["measures"]);
+    assert!(hosts.iter().all(|reads| *reads > 0), "every host was loaded: {hosts:?}");
+    assert_eq!(all[0], hosts.iter().sum::<u64>(), "all together are the sum of the hosts");
+    let percentiles = load["measures"].as_array().expect("a list");
+    let merged = percentiles.iter().find(|row| row["measure"] == "transactional_read").expect("reads");
+    let count = merged["percentiles"]["count"].as_u64().expect("merged from the hosts' histograms");
+    // Histograms are of whole samples. The first or last second of a host that was late may lie outside the window of all.
+    assert!((all[0]..=all[0] * 5 / 4).contains(&count), "{count} of {}", all[0]);
+    let kept = site.run_folder().join("hosts/h3/run.db");
+    assert!(kept.is_file(), "the evidence of each host is kept as it was sent");
+
+    // What another host has sent counts for nobody else.
+    std::fs::copy(site.run_folder().join("hosts/h2/run.db"), &kept).expect("copied");
+    let again = site.run(&["--nats-server", "nats-server", "--resume", &site.run_name()]);
+    assert_eq!(again.wait(Duration::from_secs(60)), 1, "{}", site.all_logs());
+    let (console, took_part) = (site.text("controller.log"), site.took_part());
+    assert!(took_part.contains(&("h3".to_owned(), 0, "unproved".to_owned())), "{took_part:?}");
+    let refused = console.lines().rfind(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
+    assert!(refused.contains("h3") && refused.contains("rows of h2"), "{console}");
+    assert!(site.events().contains("controller 1 ended in good order"), "{}", site.events());
+}
+
+#[test]
+fn a_controller_dies_with_its_bus_and_a_new_one_brings_the_run_home() {
+    if !can_run() {
+        return;
+    }
+    let site = four(&[INIT, LOAD, CHECK].concat());
+    let _agents = site.agents();
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    controller.kill();
+    site.wait_until_no_bus_listens();
+    let again = site.run(&["--nats-server", "nats-server", "--resume", &site.run_name()]);
+    site.assert_passed(again.wait(Duration::from_secs(90)));
+    site.assert_everyone_took_part(3);
+    assert!(!site.events().contains("the bus was started again"), "the old bus went with its controller");
+    let events = site.events();
+    assert!(events.contains("every host is ready"), "the first controller's story, too: {events}");
+    let died = "controller 2 takes up the run; controller 1 died, its last sign of life is of 20";
+    for what in [died, "Evidence collected before: no host; still to come: h1, h2, h3, h4"] {
+        assert!(events.contains(what), "{what}\n{events}");
+    }
+}
+
+#[test]
+fn an_agent_that_dies_is_missed_by_name_and_what_it_had_is_kept() {
+    if !can_run() {
+        return;
+    }
+    let site = four(&[INIT, LOAD, CHECK].concat());
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let victim = site.agent(4);
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    victim.kill();
+    let lost = || site.text("controller.log").contains("h4: lost");
+    assert!(wait_for(Duration::from_secs(30), lost), "{}", site.all_logs());
+    let _again = site.agent(4);
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    let expected = [("h1", 3, "pass"), ("h2", 3, "pass"), ("h3", 3, "pass"), ("h4", 1, "unproved")];
+    let expected = expected.map(|(host, tests, outcome)| (host.to_owned(), tests, outcome.to_owned()));
+    assert_eq!(site.took_part(), expected, "{}", site.all_logs());
+    let events = site.events();
+    assert!(events.contains("lost: nothing heard of it") && events.contains("its agent died"), "{events}");
+    assert!(site.run_folder().join("hosts/h4/run.db").is_file(), "what it had kept has come");
+}
+
+#[test]
+fn a_host_that_cannot_write_its_state_is_named_with_the_reason_and_its_run_is_incomplete() {
+    if !can_run() {
+        return;
+    }
+    let site = four(&[INIT, LOAD, CHECK].concat());
+    let disk = site.small_disk_for_state(4);
+    let _agents = site.agents();
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    disk.fill();
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    let expected = [("h1", "pass"), ("h2", "pass"), ("h3", "pass"), ("h4", "unproved")];
+    let took_part: Vec<_> = site.took_part().into_iter().map(|(host, _, outcome)| (host, outcome)).collect();
+    assert_eq!(took_part, expected.map(|(host, outcome)| (host.to_owned(), outcome.to_owned())));
+    let (console, events) = (site.text("controller.log"), site.events());
+    for said in [&console, &events] {
+        let of_host = said.lines().filter(|line| line.contains("h4") || line.contains("controller: "));
+        let reasons = of_host.filter(|line| line.contains("cannot write its state"));
+        assert!(reasons.into_iter().any(|line| line.contains("No space left on device")), "{said}");
+    }
+    let verdict = console.lines().rfind(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
+    assert!(verdict.contains("h4") && verdict.contains("cannot write its state"), "{console}");
+    assert!(!console.contains("h4: lost"), "its agent lives on and sends what it has: {console}");
+}
+
+#[test]
+fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
+    if !can_run() {
+        return;
+    }
+    let site = four(&[INIT, LOAD, CHECK, "[fleet]\nwhen_host_lost = \"stop\"\n"].concat());
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let victim = site.agent(4);
+    let controller = site.run(&["--nats-server", "nats-server"]);
+    site.wait_until_measuring();
+    victim.kill();
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    let (stdout, took_part) = (site.text("controller.log"), site.took_part());
+    assert!(stdout.contains("INCOMPLETE: h4 was lost"), "{stdout}");
+    assert!(took_part.iter().all(|(_, tests, outcome)| *tests < 3 && outcome == "unproved"), "{took_part:?}");
+}
+
+#[test]
+fn a_cut_a_slow_network_and_a_new_bus_delay_a_run_but_lose_nothing() {
+    if !can_run() {
+        return;
+    }
+    let site = four(&[INIT, LOAD, CHECK].concat());
+    site.net.degrade(3);
+    let (bus, _agents) = (site.bus(), site.agents());
+    let controller = site.run(&[]);
+    site.wait_until_measuring();
+    site.net.plug(2, false);
+    // Not as long as a lost host is silent.
+    std::thread::sleep(Duration::from_secs(4));
+    site.net.plug(2, true);
+    bus.kill();
+    std::thread::sleep(Duration::from_secs(1));
+    let _bus = site.bus();
+    site.assert_passed(controller.wait(Duration::from_secs(240)));
+    site.assert_everyone_took_part(3);
+    assert!(site.net.delayed(3) > 0, "the network of h3 was slow");
+}
+
+#[test]
+fn an_agent_refuses_a_run_that_would_write_where_it_may_not() {
+    if !can_run() {
+        return;
+    }
+    let site = four(INIT);
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let _limited = site.agent_with(4, &["--allow", "elsewhere"]);
+    let status = site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(60));
+    let console = site.text("controller.log");
+    assert_eq!(status, 3, "no host has carried out a test: {}", site.all_logs());
+    assert!(console.contains("h4: cannot take part: this agent may not write below"), "{console}");
+    assert!(!site.path("data/h4").exists(), "it wrote nothing");
+}
+
+/// Answers the beats of an agent as the controller would, but for what `change` makes of the orders; gives what the agent says
+/// of it in its next beats.
+fn hostile(site: &Site, change: impl Fn(&mut Orders), enough: &str) -> bool {
+    let credentials = Credentials::read(&site.path("fleet/controller.toml")).expect("made");
+    let story = async {
+        let bus = Bus::connect(&credentials).await.expect("the bus runs");
+        let mut questions = bus.questions().await.expect("it hears");
+        for _ in 0..40 {
+            let Some(question) = futures_util::StreamExt::next(&mut questions).await else { break };
+            let Ok(beat) = parse::<Beat>(&question.payload) else { continue };
+            if beat.refusals.iter().any(|refusal| refusal.contains(enough)) {
+                return beat.work == Work::Idle && beat.run.is_none();
+            }
+            let mut orders = Orders {
+                protocol: PROTOCOL,
+                nonce: beat.nonce,
+                now_unix_ns: 1,
+                run: "hostile".into(),
+                epoch: 1,
+                assignment: None,
+                go: true,
+                stop: None,
+                released: None,
+                left: Vec::new(),
+                send_evidence: false,
+                have_evidence: false,
+                collect: false,
+                refused: None,
+            };
+            change(&mut orders);
+            bus.say(question.reply.expect("a question"), format(&orders)).await;
+        }
+        false
+    };
+    fleet::run(story).expect("an event queue")
+}
+
+#[test]
+fn strangers_other_versions_and_old_orders_change_nothing_and_it_is_said_why() {
+    if !can_run() {
+        return;
+    }
+    let site = four(INIT);
+    let _bus = site.bus();
+    let agent = site.agent(1);
+    let said = |what: &str| wait_for(Duration::from_secs(10), || site.text("h1.log").contains(what));
+    assert!(said("connected to"), "{}", site.all_logs());
+    site.net.enter(0, || {
+        assert!(hostile(&site, |orders| orders.protocol = 99, "speaks version 99"), "another version");
+        assert!(hostile(&site, |orders| orders.nonce ^= 1, "answer no question"), "an old order, replayed");
+    });
+    assert!(said("speaks version 99") && said("answer no question"), "{}", site.all_logs());
+    assert!(!site.path("data").exists(), "nothing was written for them");
+
+    // Another fleet's credentials.
+    let address = format!("{}:4222", site.net.controller_address());
+    let strange = site.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
+    assert_eq!(strange.wait(Duration::from_secs(20)), 0);
+    drop(agent);
+    std::fs::rename(site.path("fleet/agents/h1.toml"), site.path("h1.toml")).expect("movable");
+    std::fs::copy(site.path("strange/agents/h1.toml"), site.path("fleet/agents/h1.toml")).expect("copied");
+    let _stranger = site.agent(1);
+    assert!(said("cannot connect to the bus"), "{}", site.all_logs());
+    let again = site.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
+    assert_eq!(again.wait(Duration::from_secs(20)), 2, "credentials are never overwritten");
+}

@@ -1,0 +1,21 @@
+//! The integration tests of `proofload`: one program, which is compiled and linked once.
+
+mod any_numbers;
+mod cli;
+mod crash_test;
+mod deploy;
+mod equal_pairs;
+mod grade;
+mod hostile;
+mod killed_run;
+mod live;
+mod merge;
+mod pdf;
+mod program;
+mod review;
+mod simulated_grades;
+mod surroundings;
+#[path = "../../../evidence/examples/synthetic/mod.rs"]
+mod synthetic;
+mod tidy;
+mod verify;

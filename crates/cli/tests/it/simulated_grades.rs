@@ -1,0 +1,315 @@
+//! The grade of simulated campaigns: an honest one is qualified, and no worthless one is.
+//!
+//! The honest campaign has shortened windows here, by rules of its own; `PROOFLOAD_FULL_LENGTH=1` simulates it at the
+//! published lengths, 2 h and 24 h.
+#![allow(clippy::disallowed_methods, reason = "a test that runs the program on real files")]
+
+use std::path::PathBuf;
+
+use crate::program::{assert_lint_finds_nothing, folder_with, proofload};
+use tempfile::TempDir;
+
+/// Two servers with a copy of each database; one is lost, and the other carries all 400 mailboxes.
+const SOLUTION: &str = r#"
+[solution]
+name = "Two servers, 400 mailboxes"
+schema = 1
+
+[profile]
+exchange = "2013"
+mailboxes = 400
+messages_per_day = 150
+message_kb = 100
+quota_mb = 512
+test_iops_per_mailbox = 0.121
+
+[dag]
+databases = 2
+databases_per_volume = 2
+
+[copies]
+per_site = [2]
+
+[[site]]
+name = "Local"
+
+[[host]]
+name = "mbx{n}"
+count = 2
+site = "Local"
+cores = 8
+memory_gib = 32
+specint_rate = 300
+
+[[disk]]
+name = "ST4000NM0023"
+capacity_gb = 4000
+rpm = 7200
+
+[[volume]]
+name = "V1"
+disk = "ST4000NM0023"
+disks = 2
+raid = "raid1"
+path = "/exchange/v1"
+
+[array]
+scope = "shared"
+controller = "sas-array-2013"
+controllers = 2
+stripe_element_kib = 512
+link = "sas-6g-x4"
+links_per_host = 2
+
+[[instance]]
+name = "DB{n}"
+count = 2
+volume = "V1"
+
+[sizing]
+database_mib = 16384
+
+[under_test]
+hosts = ["mbx1"]
+failed = ["mbx2"]
+
+[load]
+target_iops = 48.4
+
+[engine]
+cache_min_mib = 8
+cache_max_mib = 16
+"#;
+
+const TESTS: &str = r#"
+[[test]]
+kind = "performance"
+
+[[test]]
+kind = "database_checksum"
+
+[[test]]
+kind = "stress"
+
+[[test]]
+kind = "database_checksum"
+
+[[test]]
+kind = "backup"
+
+[[test]]
+kind = "log_generation"
+logs = 10
+
+[[test]]
+kind = "log_checksum"
+
+[[test]]
+kind = "soft_recovery"
+"#;
+
+/// The campaign with windows of these lengths.
+fn campaign(performance_s: u32, stress_s: u32) -> String {
+    let tests = TESTS
+        .replace("kind = \"performance\"", &format!("kind = \"performance\"\nduration_s = {performance_s}"))
+        .replace("kind = \"stress\"", &format!("kind = \"stress\"\nduration_s = {stress_s}"));
+    format!("{SOLUTION}{tests}")
+}
+
+/// The last line of the console, the exit status, and all of the console.
+fn simulated(folder: &TempDir, options: &[&str]) -> (String, i32, String) {
+    let arguments = [&["simulate", "s.toml", "--require", "qualified"], options].concat();
+    let output = proofload(folder.path(), &arguments).output().expect("the program starts");
+    let stdout = String::from_utf8(output.stdout).expect("UTF-8");
+    let last = stdout.lines().rev().find(|line| !line.starts_with("evidence")).unwrap_or_default();
+    assert!(!last.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (last.to_owned(), output.status.code().unwrap_or(-1), stdout)
+}
+
+/// The folder of the only run in a folder.
+fn run_in(folder: &TempDir) -> PathBuf {
+    let mut runs = std::fs::read_dir(folder.path().join("runs")).expect("runs").flatten();
+    runs.next().expect("a run").path()
+}
+
+/// Names of the conditions that `report.json` of the only run in a folder says are not met.
+fn missing(folder: &TempDir) -> Vec<String> {
+    let mut runs = std::fs::read_dir(folder.path().join("runs")).expect("runs").flatten();
+    let report =
+        std::fs::read_to_string(runs.next().expect("a run").path().join("report.json")).expect("text");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let conditions = report["verdict"]["conditions"].as_array().expect("conditions").clone();
+    let not_met = conditions.into_iter().filter(|condition| condition["met"] == false);
+    not_met.map(|condition| condition["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn an_honest_simulated_campaign_is_qualified() {
+    let at_full_length = std::env::var_os("PROOFLOAD_FULL_LENGTH").is_some();
+    let (text, sentence) = if at_full_length {
+        // Smaller databases come to lie in the controllers' caches within these hours, and latencies change.
+        let text = campaign(7_200, 86_400).replace("database_mib = 16384", "database_mib = 131072");
+        let text = text.replace("cache_min_mib = 8\ncache_max_mib = 16", "cache_max_mib = 128");
+        (text, "QUALIFIED: Predicted, not tested: The storage carries 400 mailboxes")
+    } else {
+        let own = "[qualification]\nperformance_window_s = 900\nstress_window_s = 1800\n";
+        let sentence =
+            "QUALIFIED: Predicted, not tested: By its own rules, the storage carries 400 mailboxes";
+        (format!("{}{own}", campaign(900, 1_800)), sentence)
+    };
+    let folder = folder_with("s.toml", &text);
+    let (last, status, stdout) = simulated(&folder, &[]);
+    assert_eq!((status, missing(&folder)), (0, Vec::<String>::new()), "{stdout}");
+    assert!(last.starts_with(sentence), "{last}");
+    assert_lint_finds_nothing(folder.path(), &run_in(&folder));
+}
+
+#[test]
+fn no_window_opens_before_changed_pages_are_written_back() {
+    // From 90 % full to full takes such a cache longer than the first sample of the window lasts.
+    let text = campaign(300, 300).replace("database_mib = 16384", "database_mib = 262144");
+    let text = text.replace("cache_min_mib = 8\ncache_max_mib = 16", "cache_max_mib = 256");
+    let folder = folder_with("s.toml", &text);
+    let (_, _, stdout) = simulated(&folder, &["--tests", "performance"]);
+    let missing = missing(&folder);
+    let about_writes = missing.iter().find(|name| name.starts_with("write"));
+    assert!(about_writes.is_none(), "{about_writes:?} {stdout}");
+}
+
+/// A campaign that is worth less: what is changed in the honest one, the command's options, and what must be said of it.
+struct Worthless {
+    what: &'static str,
+    change: &'static [(&'static str, &'static str)],
+    options: &'static [&'static str],
+    says: Says,
+}
+
+/// What must be said.
+enum Says {
+    /// Limits held; these conditions are among those not met.
+    Missing(&'static [&'static str]),
+    /// Incomplete or failed: the last line begins so.
+    Last(&'static str),
+}
+use Says::{Last, Missing};
+
+const PERFORMANCE: &str = "kind = \"performance\"\nduration_s = 300\n";
+
+const WORTHLESS: &[Worthless] = &[
+    Worthless {
+        what: "windows are short",
+        change: &[],
+        options: &["--tests", "performance,stress"],
+        says: Missing(&["performance_window_s", "stress_window_s", "tests", "verified_percent"]),
+    },
+    Worthless {
+        what: "there is no load",
+        change: &[],
+        options: &["--tests", "database_checksum,backup"],
+        says: Missing(&["load_tests"]),
+    },
+    Worthless {
+        what: "no target is set",
+        change: &[("target_iops = 48.4", "sessions = 2")],
+        options: &["--tests", "performance"],
+        says: Missing(&["target_set_percent"]),
+    },
+    Worthless {
+        what: "the target is half of what the plan derives for the worst failure",
+        change: &[("target_iops = 48.4", "target_iops = 24.2")],
+        options: &["--tests", "performance"],
+        says: Missing(&["worst_failure_percent"]),
+    },
+    Worthless {
+        what: "the caches are cold when the window opens",
+        change: &[(PERFORMANCE, "kind = \"performance\"\nduration_s = 300\nwarmup_limit_s = 0\n")],
+        options: &["--tests", "performance"],
+        says: Missing(&["cache_filled_percent", "write_start_percent"]),
+    },
+    Worthless {
+        what: "the databases fit into the cache",
+        change: &[("database_mib = 16384", "database_mib = 64")],
+        options: &["--tests", "performance"],
+        says: Missing(&["cache_ratio", "reads_per_batch"]),
+    },
+    Worthless {
+        what: "half of the operations of a batch are of another kind",
+        change: &[(
+            "target_iops = 48.4",
+            "target_iops = 48.4\nmix = { insert = 5, delete = 5, replace = 5, read = 85, lazy = 70 }",
+        )],
+        options: &["--tests", "performance"],
+        says: Missing(&["reads_per_batch", "log_file_kib_per_batch"]),
+    },
+    Worthless {
+        what: "reads may take half a second",
+        change: &[("[engine]", "[thresholds]\nread_avg_ms = 500\nread_max_ms = 500\n\n[engine]")],
+        options: &["--tests", "performance"],
+        says: Missing(&["latency_limits_percent"]),
+    },
+    Worthless {
+        what: "background maintenance is off",
+        change: &[("[engine]", "[engine]\nmaintenance = false")],
+        options: &["--tests", "performance"],
+        says: Missing(&["maintained_percent"]),
+    },
+    Worthless {
+        what: "one of two hosts takes part",
+        change: &[("hosts = [\"mbx1\"]\nfailed = [\"mbx2\"]", "hosts = [\"mbx1\", \"mbx2\"]")],
+        options: &["--tests", "performance", "--servers", "1"],
+        says: Missing(&["hosts_percent"]),
+    },
+    Worthless {
+        what: "a disk is slow for half of the window, as scheduled",
+        change: &[("[engine]", "[[fault]]\nkind = \"disk_slow\"\nfactor = 4\nat_s = 150\n\n[engine]")],
+        options: &["--tests", "performance"],
+        says: Missing(&["latency_change_percent"]),
+    },
+    Worthless {
+        what: "no closed log is there when logs are verified",
+        change: &[],
+        options: &["--tests", "log_checksum,backup"],
+        says: Missing(&["logs_verified_percent"]),
+    },
+    Worthless {
+        what: "a checksum and a backup end at their time limit",
+        change: &[],
+        options: &["--tests", "database_checksum,backup", "--duration", "2"],
+        says: Last("INCOMPLETE"),
+    },
+    Worthless {
+        what: "the target is missed",
+        change: &[("target_iops = 48.4", "target_iops = 48.4\niops = 30")],
+        options: &["--tests", "performance"],
+        says: Last("FAILED: Predicted, not tested: Performance: “achieved"),
+    },
+    Worthless {
+        what: "two bits of a page change",
+        change: &[("[engine]", "[[fault]]\nkind = \"bit_rot\"\ntest = \"database_checksum\"\n\n[engine]")],
+        options: &["--tests", "database_checksum"],
+        says: Last("FAILED"),
+    },
+];
+
+#[test]
+fn no_worthless_simulated_campaign_is_qualified_and_each_says_why() {
+    for Worthless { what, change, options, says } in WORTHLESS {
+        let text = change.iter().fold(campaign(300, 300), |text, (from, to)| {
+            assert!(text.contains(from), "{what}: nothing to change");
+            text.replacen(from, to, 1)
+        });
+        let folder = folder_with("s.toml", &text);
+        let (last, status, stdout) = simulated(&folder, options);
+        assert_eq!(status, 1, "{what}: {stdout}");
+        assert!(!stdout.contains("storage carries"), "{what}: {stdout}");
+        match says {
+            Missing(conditions) => {
+                assert!(last.starts_with("LIMITS HELD"), "{what}: {last}");
+                let missing = missing(&folder);
+                let unsaid = conditions.iter().find(|name| !missing.iter().any(|other| other == *name));
+                assert_eq!(unsaid, None, "{what}: not among {missing:?}");
+            }
+            Last(beginning) => assert!(last.starts_with(beginning), "{what}: {last}"),
+        }
+    }
+}

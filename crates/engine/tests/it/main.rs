@@ -1,0 +1,19 @@
+//! The integration tests of `engine`: one program, which is compiled and linked once.
+
+mod at_once;
+mod common;
+mod crash;
+mod dropped;
+mod drops;
+mod exhaustive;
+mod failures;
+mod full_volume;
+mod growth;
+mod instance;
+mod jobs;
+mod limits;
+mod openings;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod released;
+mod standby;

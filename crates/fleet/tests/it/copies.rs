@@ -1,0 +1,365 @@
+//! Copies on agents: real files, the copy port with the fleet's certificates, the arbiter on the controller over a real
+//! nats-server. Copies, hosts and the controller die, a host is cut off: under the lossless dial no acknowledged commit is lost, no two
+//! copies acknowledge at once, and in the end all copies of a database say the same.
+#![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
+
+mod board;
+mod host;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::board::{Acknowledged, Board, assert_never_two_active};
+use self::host::{CopyWork, MS, databases, hosts, instance};
+use crate::common::{scan, tree_number};
+use crate::net;
+use crate::net::Net;
+use crate::story::{Ground, liars_change_nothing};
+use copies::{DatabaseId, HostId};
+use engine::Instance;
+use fleet::agent::Agent;
+use fleet::arbiter::Arbitration;
+use fleet::controller::{Controller, Watcher};
+use fleet::copy_port::Members;
+use fleet::credentials::{Credentials, make};
+use fleet::message::{Ended, WhenAlone};
+use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
+use fleet::server::Server;
+use replica::Guard;
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::sleep;
+use world::real::{self, RealConfig};
+
+/// Notes what happens, and ends the run when asked.
+#[derive(Default)]
+struct Desk {
+    notes: Rc<RefCell<Vec<String>>>,
+    interrupts: Rc<RefCell<u32>>,
+}
+
+impl Watcher for Desk {
+    fn note(&mut self, note: &Note) {
+        self.notes.borrow_mut().push(format!("{}: {}", note.host.as_deref().unwrap_or("-"), note.text));
+    }
+    fn look(&mut self, _roster: &Roster) {}
+    fn interrupts(&self) -> u32 {
+        *self.interrupts.borrow()
+    }
+}
+
+struct Site {
+    folder: PathBuf,
+    hosts: u16,
+    /// See [`databases`].
+    solution: &'static str,
+    /// Address of the bus.
+    bus: String,
+    board: Board,
+    notes: Rc<RefCell<Vec<String>>>,
+}
+
+type Conducted = (JoinHandle<BTreeMap<String, Fate>>, Rc<RefCell<u32>>);
+
+impl Site {
+    fn new(folder: &Path, hosts: u16, solution: &'static str, bus: &str) -> Site {
+        let board = Board::new(&folder.join("board"));
+        let site = Site {
+            folder: folder.to_owned(),
+            hosts,
+            solution,
+            bus: bus.to_owned(),
+            board,
+            notes: Rc::default(),
+        };
+        let names: Vec<String> = host::hosts(hosts).into_values().collect();
+        make(&site.path("fleet"), &names, bus).expect("a fleet");
+        std::fs::create_dir(site.path("run")).expect("writable");
+        site
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// The bus, once it hears: a controller that finds none gives up.
+    fn server(&self) -> Server {
+        let server = Server::start("nats-server", &self.path("fleet")).expect("it starts");
+        testkit::wait_for_listener(&self.bus);
+        server
+    }
+
+    fn plan(&self) -> Plan {
+        Plan {
+            run: "run-1".into(),
+            tool_version: "1.0".into(),
+            hosts: hosts(self.hosts).into_values().collect(),
+            solution: self.solution.into(),
+            tests: Vec::new(),
+            seed: 1,
+            allow_memory: false,
+            when_lost: WhenLost::Finish,
+            when_alone: WhenAlone::Finish,
+            alone_after_ms: 60_000,
+            assemble_limit_ms: 60_000,
+        }
+    }
+
+    /// A controller with the arbiter, until it is aborted or the run is over; and what ends the run.
+    fn controller(&self, is_new: bool) -> Conducted {
+        let credentials = Credentials::read(&self.path("fleet/controller.toml")).expect("made");
+        let controller = match is_new {
+            true => Controller::new(credentials, &self.path("run"), self.plan()),
+            false => Controller::resume(credentials, &self.path("run")),
+        };
+        let copies = Arbitration { databases: databases(self.solution), hosts: hosts(self.hosts) };
+        let mut controller = controller.expect("a run").with_arbiter(copies);
+        let mut desk = Desk { notes: self.notes.clone(), ..Desk::default() };
+        let interrupts = desk.interrupts.clone();
+        let conducted = spawn_local(async move {
+            controller.conduct(&mut desk).await.expect("it conducts");
+            controller.memory().fates.clone()
+        });
+        (conducted, interrupts)
+    }
+
+    fn of(&self, database: u16) -> Vec<Acknowledged> {
+        let history = self.board.history().into_iter();
+        history.filter(|acknowledged| acknowledged.database == DatabaseId(database)).collect()
+    }
+
+    /// Who has acknowledged the newest commit.
+    fn active(&self, database: u16) -> HostId {
+        self.of(database).last().expect("somebody has").host
+    }
+
+    async fn until(&self, what: &str, done: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !done() {
+            if started.elapsed() > Duration::from_secs(120) {
+                let logs = hosts(self.hosts).into_values().map(|host| self.path(&format!("{host}.log")));
+                let logs: Vec<String> = logs.filter_map(|log| std::fs::read_to_string(log).ok()).collect();
+                panic!("{what}\n{}\n{}", self.notes.borrow().join("\n"), logs.join("\n"));
+            }
+            sleep(MS * 50).await;
+        }
+    }
+
+    /// Waits until that many more commits are acknowledged.
+    async fn more(&self, what: &str, database: u16, commits: usize) {
+        let before = self.of(database).len();
+        self.until(what, || self.of(database).len() >= before + commits).await;
+    }
+
+    /// No more commits, and waits until the copies on these hosts have everything.
+    async fn drain(&self, database: u16, on: &[u16]) {
+        let is_drained = || {
+            let copies = self.board.copies(DatabaseId(database));
+            let copies: Vec<_> = on.iter().filter_map(|host| copies.get(&HostId(*host))).collect();
+            let end = copies.iter().map(|(end, _)| *end).max();
+            let has_replayed = copies.iter().filter(|(end, replayed)| replayed == end).count();
+            let have_all = copies.iter().all(|(own, _)| Some(*own) == end);
+            copies.len() == on.len() && have_all && has_replayed >= on.len() - 1
+        };
+        self.until("the queues drain", is_drained).await;
+    }
+
+    /// What the copy on a host says, from its files alone.
+    fn rows(&self, host: u16, database: u16) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let root = self.path(&format!("data-h{host}")).to_str().expect("text").to_owned();
+        let config = RealConfig { direct: false, shards: 1, ..RealConfig::new("reader") };
+        let read = real::run(config, |world| async move {
+            let (opened, _) = Instance::open(&world, &instance(&root, DatabaseId(database))).await?;
+            let rows = scan(&opened.begin(), 1, tree_number(0)).await;
+            opened.abandon().await;
+            rows
+        });
+        read.expect("an event queue").expect("readable")
+    }
+
+    /// Every acknowledged commit is on every one of these hosts, and nothing else than on the others.
+    fn assert_equal(&self, database: u16, on: &[u16]) {
+        let history = self.of(database);
+        assert_never_two_active(&history);
+        let rows = self.rows(on[0], database);
+        for Acknowledged { row, host, .. } in &history {
+            assert!(rows.contains_key(&row.to_be_bytes()[..]), "row {row} of {host:?} is gone");
+        }
+        for host in on {
+            assert!(self.rows(*host, database) == rows, "database {database}: h{host} says something else");
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port()
+}
+
+fn agent(folder: &Path, host: HostId, addresses: BTreeMap<HostId, String>) -> Agent {
+    let credentials = folder.join(format!("fleet/agents/h{}.toml", host.0));
+    let credentials = Credentials::read(&credentials).expect("made");
+    let root = folder.join(format!("data-h{}", host.0)).to_str().expect("text").to_owned();
+    let board = Board::new(&folder.join("board"));
+    let work = CopyWork { host, root, credentials: credentials.clone(), addresses, board };
+    let state = folder.join(format!("state-h{}", host.0));
+    Agent::new(credentials, &state, "1.0", Arc::new(work)).expect("its folder is free")
+}
+
+fn in_local<F: Future<Output = ()>>(story: F) {
+    fleet::run(story).expect("an event queue");
+}
+
+#[test]
+fn no_acknowledged_commit_is_lost_when_the_active_copy_and_then_the_controller_die() {
+    if !testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server") {
+        return;
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let site = Site::new(folder.path(), 3, "1 2 3", &format!("127.0.0.1:{}", free_port()));
+    in_local(async {
+        let _server = site.server();
+        let addresses = hosts(3).into_keys().map(|host| (host, format!("127.0.0.1:{}", free_port())));
+        let addresses: BTreeMap<HostId, String> = addresses.collect();
+        for host in hosts(3).into_keys() {
+            let agent = agent(&site.folder, host, addresses.clone());
+            drop(spawn_local(async move { agent.serve(|_| {}, || false).await.expect("it serves") }));
+        }
+        let (first, _) = site.controller(true);
+        site.more("copies are made and one is active", 0, 100).await;
+
+        let active = site.active(0);
+        let dead = format!("dead-{}", active.0);
+        site.board.want(&dead, true);
+        site.until("another copy takes over", || site.active(0) != active).await;
+        site.more("it goes on", 0, 100).await;
+        site.board.want(&dead, false);
+        sleep(MS * 2_000).await;
+
+        // No controller, no lease: commits end.
+        first.abort();
+        sleep(MS * 6_000).await;
+        let before = site.of(0).len();
+        sleep(MS * 1_000).await;
+        assert_eq!(site.of(0).len(), before, "without the arbiter nothing is active");
+        let (second, interrupts) = site.controller(false);
+        site.more("the next controller takes the record up", 0, 100).await;
+
+        site.board.want("quiet", true);
+        site.drain(0, &[1, 2, 3]).await;
+        *interrupts.borrow_mut() = 1;
+        let fates = second.await.expect("it ends");
+        let ended = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed, evidence_kept: true, .. });
+        assert!(fates.values().all(ended), "{fates:?}");
+    });
+    site.assert_equal(0, &[1, 2, 3]);
+}
+
+#[test]
+fn members_that_lie_over_the_copy_port_never_change_a_healthy_copy() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let fleet = folder.path().join("fleet");
+    let names: Vec<String> = hosts(3).into_values().collect();
+    make(&fleet, &names, "127.0.0.1:4222").expect("a fleet");
+    let roots: BTreeMap<HostId, String> = hosts(3)
+        .into_iter()
+        .map(|(host, name)| {
+            let root = folder.path().join(name);
+            for part in ["db", "log"] {
+                std::fs::create_dir_all(root.join(part)).expect("writable");
+            }
+            (host, root.to_str().expect("text").to_owned())
+        })
+        .collect();
+    let addresses = roots.keys().map(|host| (*host, format!("127.0.0.1:{}", free_port()))).collect();
+    let guard = Rc::new(move |host: HostId| {
+        let credentials = Credentials::read(&fleet.join(format!("agents/h{}.toml", host.0))).expect("made");
+        let members = Members::new(&credentials, &hosts(3), drop).expect("it has a certificate");
+        Some(Rc::new(members) as Rc<dyn Guard>)
+    });
+    let config = RealConfig { direct: false, shards: 1, ..RealConfig::new("h") };
+    let told = real::run(config, |world| async move {
+        let hosts = roots.into_iter().map(|(host, root)| (host, (world.clone(), root))).collect();
+        liars_change_nothing(&Ground { hosts, addresses, guard }).await;
+    });
+    told.expect("an event queue");
+}
+
+/// Which host a process of this test is, and where.
+const AGENT: &str = "PROOFLOAD_COPIES_AGENT";
+
+fn addresses_on_the_net(hosts: u16) -> BTreeMap<HostId, String> {
+    (1..=hosts).map(|host| (HostId(host), format!("10.77.0.{}:7400", host + 1))).collect()
+}
+
+/// No test of its own: the agent of a host in the test below, a process in a network namespace.
+#[test]
+fn agent_process() {
+    let Ok(agents) = std::env::var(AGENT) else { return };
+    let (host, folder) = agents.split_once(' ').expect("two words");
+    let agent = agent(Path::new(folder), HostId(host.parse().expect("a number")), addresses_on_the_net(4));
+    in_local(async { agent.serve(|text| eprintln!("{text}"), || false).await.expect("it serves") });
+}
+
+#[test]
+fn four_hosts_lose_one_and_cut_one_off_and_no_acknowledged_commit_is_lost() {
+    if !net::can_run() {
+        return;
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+    let net = Net::new(4);
+    let program = std::env::current_exe().expect("this test");
+    let start = |host: usize| {
+        let which = format!("{AGENT}={host} {}", folder.path().display());
+        let words =
+            [&which, program.to_str().expect("text"), "--exact", "copies::agent_process", "--nocapture"];
+        net.start(host, folder.path(), "env", &words, &folder.path().join(format!("h{host}.log")))
+    };
+    net.enter(0, || {
+        let bus = format!("{}:4222", net.controller_address());
+        // Two copies, two copies, and four of which the one on the host that will die is preferred.
+        let site = Site::new(folder.path(), 4, "1 2\n2 3\n4 1 2 3", &bus);
+        in_local(async {
+            let _server = site.server();
+            let (_others, victim) = ([1, 2, 3].map(start), start(4));
+            let (conducted, interrupts) = site.controller(true);
+            for database in 0..3 {
+                site.more("copies are made and one is active", database, 50).await;
+            }
+            if site.active(2) != HostId(4) {
+                // No place to be asked for: a lease ends when its holder stands still for longer.
+                eprintln!("the host that dies has lost its copy before: this death shows no takeover");
+            }
+            victim.kill();
+            site.until("another copy takes over from a host that died", || site.active(2) != HostId(4)).await;
+            site.more("it goes on", 2, 50).await;
+
+            let cut_off = site.active(0);
+            net.plug(usize::from(cut_off.0), false);
+            sleep(MS * 8_000).await;
+            if cut_off == HostId(1) {
+                site.more("a database without a copy there goes on", 1, 50).await;
+            }
+            net.plug(usize::from(cut_off.0), true);
+            site.until("the other copy takes over", || site.active(0) != cut_off).await;
+            for database in 0..3 {
+                site.more("all go on", database, 50).await;
+            }
+            site.board.want("quiet", true);
+            for (database, on) in [(0, &[1, 2][..]), (1, &[2, 3]), (2, &[1, 2, 3])] {
+                site.drain(database, on).await;
+            }
+            *interrupts.borrow_mut() = 1;
+            let fates = conducted.await.expect("it ends");
+            let ended = |host: &&str| {
+                matches!(fates[*host], Fate::Ended { how: Ended::Passed, evidence_kept: true, .. })
+            };
+            assert_eq!(["h1", "h2", "h3"].iter().filter(|host| ended(host)).count(), 3, "{fates:?}");
+        });
+        for (database, on) in [(0, &[1, 2][..]), (1, &[2, 3]), (2, &[1, 2, 3])] {
+            site.assert_equal(database, on);
+        }
+    });
+}

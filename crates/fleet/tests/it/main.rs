@@ -1,0 +1,13 @@
+//! The integration tests of `fleet`: one program, which is compiled and linked once.
+
+mod bus;
+#[path = "../../../engine/tests/it/common/mod.rs"]
+mod common;
+mod copies;
+mod copy_port;
+mod exchange;
+#[allow(dead_code, reason = "other tests use other parts of it")]
+#[path = "../../../cli/tests/fleet/net/mod.rs"]
+mod net;
+#[path = "../../../replica/tests/it/liars/story.rs"]
+mod story;

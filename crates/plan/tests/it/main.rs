@@ -1,0 +1,8 @@
+//! The integration tests of `plan`: one program, which is compiled and linked once.
+
+mod published;
+mod rules;
+mod search;
+mod verdict;
+mod views;
+mod volumes;

@@ -1,0 +1,12 @@
+//! The integration tests of `rehearsal`: one program, which is compiled and linked once.
+
+mod common;
+mod drill;
+mod drill_seeds;
+mod faults;
+mod performed;
+mod pools;
+mod rehearse;
+mod remote_copy;
+mod stores;
+mod what_if;

@@ -1,0 +1,12 @@
+//! The integration tests of `review`: one program, which is compiled and linked once.
+
+mod compare_and_paper;
+mod compare_pairs;
+mod damaged_runs;
+mod forgeries;
+mod import;
+mod lint_grades;
+mod lint_planted;
+mod lint_published;
+#[path = "../../../evidence/examples/synthetic/mod.rs"]
+mod synthetic;

@@ -1,0 +1,4 @@
+//! The integration tests of `solution`: one program, which is compiled and linked once.
+
+mod ranges;
+mod solution_file;

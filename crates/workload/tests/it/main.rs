@@ -1,0 +1,14 @@
+//! The integration tests of `workload`: one program, which is compiled and linked once.
+
+mod checkers;
+mod codec;
+mod common;
+mod crash_test;
+mod full_disk;
+mod image;
+mod load_shape;
+mod log_volume;
+mod power_cuts;
+mod readers;
+mod sparse;
+mod stowed;
