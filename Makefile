@@ -4,7 +4,7 @@
 #   make bench  speed against fio, in turn on the same file system
 #   make soak   the long versions of the crash tests, and of the error rates of `compare`
 #   make sync-removal   each sync of the engine, ignored alone, makes the kill test fail
-#   make validate  simulates the published solutions and writes docs/accuracy.md
+#   make validate  simulates the published solutions and writes docs/lab/accuracy.md
 CARGO ?= cargo
 
 .PHONY: demo build test lint bench soak setup sync-removal validate

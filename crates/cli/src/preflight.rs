@@ -22,7 +22,7 @@ const LOGS_BESIDE_DEPTH: u64 = 39;
 /// More log than any batch writes: the published mix writes 31 KiB, other operations up to four times as much.
 const BATCH_LOG_BYTES: f64 = 262_144.0;
 
-/// What a database grew by per batch in the published runs (13,882 to 14,019 bytes, docs/accuracy.md).
+/// What a database grew by per batch in the published runs (13,882 to 14,019 bytes, docs/lab/accuracy.md).
 const BATCH_GROWTH_BYTES: f64 = 14_000.0;
 /// Transactional I/O of a batch in the published runs, whose databases are large against their caches (docs/schema.md).
 const BATCH_IO: f64 = 41.0;
