@@ -1,0 +1,183 @@
+//! Rules for README.md, docs/ and deploy/README.md: links and anchors resolve, named files and tests exist, prose is narrow.
+#![allow(clippy::disallowed_methods, reason = "a test that reads the source tree")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Most columns of a line of prose; tables and code may be wider.
+const PROSE_COLUMNS_MAX: usize = 100;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Prose,
+    Heading,
+    Table,
+    Code,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace exists")
+}
+
+fn collect(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).expect("readable").map(|entry| entry.expect("readable").path()) {
+        if entry.is_dir() {
+            collect(&entry, found);
+        } else if entry.extension().is_some_and(|end| end == "md") {
+            found.push(entry);
+        }
+    }
+}
+
+/// Path below the root and text of every document.
+fn documents() -> BTreeMap<String, String> {
+    let root = root();
+    let mut paths = vec![root.join("README.md"), root.join("deploy/README.md")];
+    collect(&root.join("docs"), &mut paths);
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("UTF-8");
+        (path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned(), text)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Every line with its number and what it is. Code is fenced, or indented by four columns behind an empty line.
+fn lines(text: &str) -> Vec<(usize, Kind, &str)> {
+    let (mut fenced, mut indented, mut after_empty) = (false, false, true);
+    let mut kind_of = |line: &str| {
+        let is_fence = line.trim_start().starts_with("```");
+        fenced ^= is_fence;
+        indented = line.starts_with("    ") && (after_empty || indented);
+        after_empty = line.trim().is_empty();
+        match line.trim_start().chars().next() {
+            _ if fenced || is_fence || indented => Kind::Code,
+            Some('|') => Kind::Table,
+            Some('#') => Kind::Heading,
+            _ => Kind::Prose,
+        }
+    };
+    (1..).zip(text.lines()).map(|(number, line)| (number, kind_of(line), line)).collect()
+}
+
+/// The text outside of code spans, and the code spans.
+fn split_spans(line: &str) -> (String, Vec<&str>) {
+    let parts: Vec<&str> = line.split('`').collect();
+    (parts.iter().step_by(2).copied().collect(), parts.iter().skip(1).step_by(2).copied().collect())
+}
+
+/// The anchors of the headings, as GitHub makes them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let headings = lines(text).into_iter().filter(|(_, kind, _)| *kind == Kind::Heading);
+    let anchor = |(_, _, line): (usize, Kind, &str)| {
+        let words = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let slug = kept.collect::<String>().replace(' ', "-");
+        let count = seen.entry(slug.clone()).or_default();
+        *count += 1;
+        if *count == 1 { slug } else { format!("{slug}-{}", *count - 1) }
+    };
+    headings.map(anchor).collect()
+}
+
+/// Targets of the links of a line.
+fn links(line: &str) -> Vec<String> {
+    let (text, _) = split_spans(line);
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets.map(|(target, _)| target.to_owned()).collect()
+}
+
+fn assert_none(findings: &[String], rule: &str) {
+    assert!(findings.is_empty(), "{rule}:\n{}", findings.join("\n"));
+}
+
+#[test]
+fn every_link_and_anchor_of_the_documents_resolves() {
+    let (root, documents) = (root(), documents());
+    let (mut checked, mut findings) = (0, Vec::new());
+    for (path, text) in &documents {
+        for (number, _, line) in lines(text).into_iter().filter(|(_, kind, _)| *kind != Kind::Code) {
+            for target in links(line).into_iter().filter(|target| !target.contains("://")) {
+                checked += 1;
+                let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
+                let beside = Path::new(path).parent().expect("a file has a folder");
+                let file = if file.is_empty() { root.join(path) } else { root.join(beside).join(file) };
+                let resolves = file.exists()
+                    && (anchor.is_empty()
+                        || std::fs::read_to_string(&file).is_ok_and(|text| anchors(&text).contains(anchor)));
+                if !resolves {
+                    findings.push(format!("{path}:{number}: {target}"));
+                }
+            }
+        }
+    }
+    assert!(checked > 200, "only {checked} links were found");
+    assert_none(&findings, "links that lead nowhere");
+}
+
+/// Whether a code span is a path of this repository, without wildcards.
+fn is_path(span: &str) -> bool {
+    ["crates/", "tools/", "docs/", "solutions/", "published/"].iter().any(|start| span.starts_with(start))
+        && span.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'))
+}
+
+/// Programs of tests that a command starts: the folder of the crate and the name.
+fn test_programs(line: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for command in line.split("cargo test ").skip(1) {
+        let words: Vec<&str> = command.split('`').next().unwrap_or("").split_whitespace().collect();
+        let behind = |option: &str| {
+            let at = words.windows(2).filter(|pair| pair[0] == option).map(|pair| pair[1].to_owned());
+            at.collect::<Vec<_>>()
+        };
+        let package = behind("-p").pop().unwrap_or_default();
+        let folder = if package == "proofload" { "cli".to_owned() } else { package };
+        found.extend(behind("--test").into_iter().map(|name| (folder.clone(), name)));
+    }
+    found
+}
+
+#[test]
+fn every_file_and_test_that_the_documents_name_exists() {
+    let root = root();
+    let mut findings = Vec::new();
+    for (path, text) in documents() {
+        for (number, kind, line) in lines(&text) {
+            let spans = if kind == Kind::Code { Vec::new() } else { split_spans(line).1 };
+            for span in spans.into_iter().filter(|span| is_path(span) && !root.join(span).exists()) {
+                findings.push(format!("{path}:{number}: {span}"));
+            }
+            for (folder, name) in test_programs(line) {
+                let tests = root.join("crates").join(&folder).join("tests");
+                if !tests.join(format!("{name}.rs")).exists() && !tests.join(&name).join("main.rs").exists() {
+                    findings.push(format!("{path}:{number}: cargo test -p {folder} --test {name}"));
+                }
+            }
+        }
+    }
+    assert_none(&findings, "the documents name what is not there");
+}
+
+#[test]
+fn prose_of_the_documents_has_at_most_100_columns() {
+    let mut findings = Vec::new();
+    for (path, text) in documents() {
+        let prose = lines(&text).into_iter().filter(|(_, kind, _)| *kind == Kind::Prose);
+        // An address has no place to break at.
+        let wide = prose.filter(|(_, _, line)| {
+            line.chars().count() > PROSE_COLUMNS_MAX && line.split_whitespace().count() > 2
+        });
+        findings.extend(wide.map(|(number, _, line)| format!("{path}:{number}: {}", line.chars().count())));
+    }
+    assert_none(&findings, "lines of prose over 100 columns");
+}
+
+#[test]
+fn anchors_and_links_are_read_as_github_reads_them() {
+    let text = "# A `b`: c!\n\n## Same\n\n## Same\n\n    # code\n\n```\n# fenced\n```\n";
+    assert_eq!(anchors(text), ["a-b-c", "same", "same-1"].map(str::to_owned).into());
+    assert_eq!(links("see [a](b.md#c), `[no](d.md)` and [e](f.md)"), ["b.md#c", "f.md"]);
+    let command = "`cargo test -p engine --test crash`";
+    assert_eq!(test_programs(command), [("engine".to_owned(), "crash".to_owned())]);
+    assert!(is_path("crates/engine/src/lib.rs") && !is_path("published/*.toml"));
+}
