@@ -1,4 +1,4 @@
-"""The journals of a drill: one of each host, one of the arbiter (docs/drills.md, *On real hosts*)."""
+"""The journals of a drill: one of each host, one of the arbiter (docs/drills.md, *Journals*)."""
 
 import json
 import re

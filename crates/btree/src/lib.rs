@@ -2,7 +2,7 @@
 //!
 //! An operation reads pages through a [`Pager`] and either returns a [`MiniTransaction`], which the engine logs and then
 //! applies page by page, or a [`Stop`] that says what it needs first. It never changes a page itself
-//! (docs/architecture.md, "One mini-transaction = one log record").
+//! (docs/decisions/001-mini-transactions.md).
 //!
 //! # Transactions and readers
 //!
