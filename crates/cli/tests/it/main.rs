@@ -4,6 +4,7 @@ mod any_numbers;
 mod cli;
 mod crash_test;
 mod deploy;
+mod documents;
 mod equal_pairs;
 mod grade;
 mod hostile;

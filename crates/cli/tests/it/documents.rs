@@ -121,18 +121,18 @@ fn is_path(span: &str) -> bool {
         && span.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-'))
 }
 
-/// Programs of tests that a command starts: the folder of the crate and the name.
-fn test_programs(line: &str) -> Vec<(String, String)> {
+/// Programs of tests that a command starts, below `crates`, and the modules in them that it names.
+fn named_tests(line: &str) -> Vec<String> {
     let mut found = Vec::new();
     for command in line.split("cargo test ").skip(1) {
         let words: Vec<&str> = command.split('`').next().unwrap_or("").split_whitespace().collect();
-        let behind = |option: &str| {
-            let at = words.windows(2).filter(|pair| pair[0] == option).map(|pair| pair[1].to_owned());
-            at.collect::<Vec<_>>()
-        };
-        let package = behind("-p").pop().unwrap_or_default();
-        let folder = if package == "proofload" { "cli".to_owned() } else { package };
-        found.extend(behind("--test").into_iter().map(|name| (folder.clone(), name)));
+        let behind = |option: &str| words.windows(2).find(|pair| pair[0] == option).map(|pair| pair[1]);
+        let (Some(package), Some(program)) = (behind("-p"), behind("--test")) else { continue };
+        let folder = if package == "proofload" { "cli" } else { package };
+        let program = format!("{folder}/tests/{program}");
+        let modules = words.iter().filter_map(|word| word.strip_suffix("::"));
+        found.extend(modules.map(|module| format!("{program}/{module}")));
+        found.push(program);
     }
     found
 }
@@ -147,10 +147,10 @@ fn every_file_and_test_that_the_documents_name_exists() {
             for span in spans.into_iter().filter(|span| is_path(span) && !root.join(span).exists()) {
                 findings.push(format!("{path}:{number}: {span}"));
             }
-            for (folder, name) in test_programs(line) {
-                let tests = root.join("crates").join(&folder).join("tests");
-                if !tests.join(format!("{name}.rs")).exists() && !tests.join(&name).join("main.rs").exists() {
-                    findings.push(format!("{path}:{number}: cargo test -p {folder} --test {name}"));
+            for name in named_tests(line) {
+                let at = root.join("crates").join(&name);
+                if !at.with_extension("rs").exists() && !at.exists() {
+                    findings.push(format!("{path}:{number}: the test {name}"));
                 }
             }
         }
@@ -177,7 +177,7 @@ fn anchors_and_links_are_read_as_github_reads_them() {
     let text = "# A `b`: c!\n\n## Same\n\n## Same\n\n    # code\n\n```\n# fenced\n```\n";
     assert_eq!(anchors(text), ["a-b-c", "same", "same-1"].map(str::to_owned).into());
     assert_eq!(links("see [a](b.md#c), `[no](d.md)` and [e](f.md)"), ["b.md#c", "f.md"]);
-    let command = "`cargo test -p engine --test crash`";
-    assert_eq!(test_programs(command), [("engine".to_owned(), "crash".to_owned())]);
+    let command = "`cargo test -p engine --test it crash:: -- --nocapture`";
+    assert_eq!(named_tests(command), ["engine/tests/it/crash", "engine/tests/it"]);
     assert!(is_path("crates/engine/src/lib.rs") && !is_path("published/*.toml"));
 }
