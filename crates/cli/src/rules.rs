@@ -6,21 +6,20 @@ use results::grade::{CONDITIONS, TESTS};
 use results::{Claim, Row, Rule};
 use solution::{Generation, Mix, Solution, TestKind};
 
-use crate::failure::Failure;
-
 /// Figures per batch, which depend on the mix of the load.
 const SHAPE: [&str; 4] =
     ["reads_per_batch", "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch"];
 
 /// The rows of the rules, and of what the run sets out to show.
-pub fn rows(solution: &Solution) -> Result<Vec<Row>, Failure> {
-    let own = solution.qualification()?;
-    let hosts: Vec<String> = solution.hosts_under_test()?.into_iter().map(|host| host.name).collect();
+pub fn rows(solution: &Solution) -> Vec<Row> {
+    let own = &solution.qualification;
+    let hosts: Vec<String> = solution.hosts_under_test().iter().map(|host| host.name.clone()).collect();
     let tests: Vec<String> = match &own.tests {
         Some(kinds) => kinds.iter().map(|kind: &TestKind| kind.name().to_owned()).collect(),
         None => TESTS.map(str::to_owned).to_vec(),
     };
-    let has_reference = has_published_mix(solution)?;
+    // Published tests of the generations from 2010 on used the mix of this load.
+    let has_reference = solution.load.mix == Mix::of(Generation::E2016);
     let mut rows = Vec::new();
     for condition in &CONDITIONS {
         let mut rule = Rule::published(condition);
@@ -38,7 +37,7 @@ pub fn rows(solution: &Solution) -> Result<Vec<Row>, Failure> {
         rows.push(rule.into());
     }
     // Without a profile, or where the planner cannot size the solution, its stated target is all there is.
-    let planned = solution.file.profile.as_ref().and_then(|_| plan::plan(solution, &[]).ok());
+    let planned = plan::plan(solution, &[]).ok();
     rows.push(
         Claim {
             mailboxes: planned.as_ref().map(|plan| plan.mailboxes as f64),
@@ -49,13 +48,7 @@ pub fn rows(solution: &Solution) -> Result<Vec<Row>, Failure> {
         }
         .into(),
     );
-    Ok(rows)
-}
-
-/// Whether published tests used the mix of this load: those of the generations from 2010 did.
-fn has_published_mix(solution: &Solution) -> Result<bool, Failure> {
-    let Some(host) = solution.hosts_under_test()?.into_iter().next() else { return Ok(false) };
-    Ok(solution.deployment(Some(&host.name))?.load.mix == Mix::of(Generation::E2016))
+    rows
 }
 
 #[cfg(test)]
@@ -85,7 +78,7 @@ database_mib = 64
     fn rules(more: &str) -> (Vec<Rule>, Claim) {
         let solution = Solution::parse(&format!("{SMALL}{more}"), "small.toml").expect("it is valid");
         let (mut rules, mut claim) = (Vec::new(), Claim::default());
-        for row in rows(&solution).unwrap_or_else(|failure| panic!("{failure}")) {
+        for row in rows(&solution) {
             match row {
                 Row::Rule(row) => rules.push(row),
                 Row::Claim(row) => claim = row,
@@ -172,8 +165,7 @@ database_mib = 64
             [("reads_per_batch = [30, 20]", "above its most"), ("tests = [\"backup\"]", "without a load")]
         {
             let text = format!("{SMALL}[qualification]\n{own}\n");
-            let solution = Solution::parse(&text, "small.toml").expect("it is valid TOML");
-            let error = solution.qualification().expect_err(own);
+            let error = Solution::parse(&text, "small.toml").expect_err(own);
             assert!(error.message.contains(why), "{own}: {}", error.message);
             assert_eq!(error.line(), text.lines().count(), "{own}");
         }

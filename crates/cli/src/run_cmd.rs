@@ -127,7 +127,7 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
     let mut watcher = RunWatcher::new(arguments.live, interrupts, folder.display().to_string());
     let live = watcher.live();
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
-    let rules = crate::rules::rows(&solution)?;
+    let rules = crate::rules::rows(&solution);
     let titles = campaign::titles(&tests);
     let measured = Measured { deployment, tests, row, rules, folder: &folder, preflight, key };
     let nothing_more = async |_: World, _: &Alone, _: &mut dyn Recorder| CampaignOutcome::default();
@@ -258,7 +258,7 @@ pub fn utc_stamp(unix_s: u64) -> String {
 pub fn run_row(folder: &Path, solution: &Solution, seed: u64, world: WorldKind) -> Run {
     Run {
         id: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-        solution: solution.file.solution.name.clone(),
+        solution: solution.name.clone(),
         solution_text: solution.text().to_owned(),
         started_unix_ms: unix_ms(),
         tool_version: env!("CARGO_PKG_VERSION").into(),

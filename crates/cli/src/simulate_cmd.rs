@@ -71,8 +71,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     };
     let storage = rehearsal::storage(&solution, &deployments, &assumptions, arguments.seed)?;
     let faults = rehearsal::planned(&solution, &deployments, &storage.parts)?;
-    let folder =
-        run_cmd::new_run_folder(&arguments.runs, &format!("{}-simulated", solution.file.solution.name))?;
+    let folder = run_cmd::new_run_folder(&arguments.runs, &format!("{}-simulated", solution.name))?;
     let started = Instant::now();
     let interrupts = Arc::new(AtomicU32::new(0));
     crate::signals::count_interrupts(&interrupts)?;
@@ -89,7 +88,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let kept =
         |error: results::RecordError| Failure::could_not_run("the evidence cannot be kept").because(error);
     store.record(row.clone().into()).map_err(kept)?;
-    crate::rules::rows(&solution)?.into_iter().try_for_each(|rule| store.record(rule)).map_err(kept)?;
+    crate::rules::rows(&solution).into_iter().try_for_each(|rule| store.record(rule)).map_err(kept)?;
     for deployment in &deployments {
         let description = storage.description.clone();
         store.record(Host { name: deployment.host.clone(), description }.into()).map_err(kept)?;
@@ -191,7 +190,7 @@ fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
 
 /// The deployments of the servers asked for: the first `n`, or those named.
 fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, Failure> {
-    let hosts = solution.hosts_under_test()?;
+    let hosts = solution.hosts_under_test();
     let names: Vec<&str> = match wanted.parse::<usize>() {
         Ok(count) if count == 0 || count > hosts.len() => {
             let message = format!("{count} servers cannot take part, {} are under test", hosts.len());

@@ -5,10 +5,11 @@ use serde::Serialize;
 
 use crate::doubt::doubts;
 use crate::failure::{Failures, Scenario};
-use crate::inputs::{Inputs, MAX_MOUNTED, ServerInput};
+use crate::inputs::{Inputs, ServerInput};
 use crate::layout::Layout;
 use crate::sizing::{ServerNeed, Sizing};
 use crate::storage::Storage;
+use solution::MAX_MOUNTED;
 
 /// Outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
@@ -116,7 +117,7 @@ pub fn database_too_large(inputs: &Inputs<'_>, sizing: &Sizing) -> Option<String
     let (gb, most) = (sizing.database_gb, inputs.largest_database_gb());
     // Bits that arithmetic leaves are no gigabyte.
     (gb > most * (1.0 + 1e-9)).then(|| {
-        let by = match inputs.max_database_gb {
+        let by = match inputs.solution.group.max_database_gb {
             Some(_) => "max_database_gb allows".to_owned(),
             None if inputs.copies() > 1 => format!("is recommended with {} copies", inputs.copies()),
             None => "is recommended with one copy".to_owned(),
@@ -346,7 +347,7 @@ fn servers_suffice(
         }
     };
     unknown("processor", "specint_rate", &|server| server.specint_rate.is_some());
-    if inputs.profile.multi_role {
+    if inputs.users.multi_role {
         unknown("memory", "cores and memory_gib", &|server| {
             server.cores.is_some() && server.memory_gib.is_some()
         });
@@ -358,15 +359,13 @@ fn servers_suffice(
 fn notes(findings: &Findings<'_>, checks: &mut Vec<Check>) {
     let Findings { inputs, failures, storage, .. } = *findings;
     let mut note = |name, detail| checks.push(Check { name, outcome: Outcome::Note, detail });
-    let profile = inputs.solution.file.profile.as_ref();
-    for doubt in profile.map(doubts).unwrap_or_default() {
+    for doubt in doubts(inputs.users) {
         note("doubtful figure", doubt);
     }
     if let Some(reason) = &findings.derived {
         note("number of databases", format!("{} databases: {reason}", findings.sizing.databases));
     }
-    if profile.is_some_and(|profile| profile.messages_per_day.is_none()) && inputs.profile.logs_per_day <= 0.0
-    {
+    if inputs.users.messages_per_day.is_none() && inputs.figures.logs_per_day <= 0.0 {
         note("logs", "the messages per day are not given, so only moved mailboxes count as logs".into());
     }
     for used in storage.volumes.iter().chain(&storage.pools) {

@@ -5,11 +5,12 @@
 //!
 //! Invariant: if any number from there on holds by these checks, the one that is returned does.
 
-use solution::{Result, Role};
+use solution::{MAX_DATABASES, MAX_MOUNTED, Result, Role};
 
 use crate::bound::bound;
-use crate::inputs::{Inputs, MAX_DATABASES, MAX_MOUNTED, ServerInput};
-use crate::{check, formula, inputs, layout, sizing, storage};
+use crate::inputs::Inputs;
+use crate::storage::DiskSet;
+use crate::{check, formula, layout, sizing, storage};
 
 /// A number of databases, and why it is that number.
 pub struct Derived {
@@ -19,15 +20,18 @@ pub struct Derived {
     pub reason: String,
 }
 
-/// The number of databases that the storage asks for.
+/// The number of databases that the storage asks for; as many as a group mounts where it asks for more.
+///
+/// # Errors
+/// A file that does not describe enough of its storage.
 pub fn databases(inputs: &Inputs<'_>) -> Result<Derived> {
     let calculator = even(inputs, by_calculator(inputs)?);
+    let least = even(inputs, least(inputs)).max(calculator);
     let formula = format!("the calculator's formula gives {calculator}");
     let misfits = |databases: u32| storage_misfits(inputs, databases);
     let mut first = None;
-    let fitting = (even(inputs, least(inputs)?).max(calculator)..=most(inputs))
-        .filter(|&databases| even(inputs, databases) == databases)
-        .find(|&databases| {
+    let fitting =
+        (least..=most(inputs)).filter(|&databases| even(inputs, databases) == databases).find(|&databases| {
             let found = misfits(databases);
             first.get_or_insert((databases, found.first().cloned()));
             found.is_empty()
@@ -42,29 +46,22 @@ pub fn databases(inputs: &Inputs<'_>) -> Result<Derived> {
             Derived { databases, reason: format!("{formula}, and no number holds: {why}") }
         }
         (None, _) => {
-            let databases = even(inputs, least(inputs)?).max(calculator);
-            let most = most(inputs);
-            Derived { databases, reason: format!("{formula}, and the servers have room for {most} at most") }
+            let reason = format!("{formula}, and the servers have room for {} at most", most(inputs));
+            Derived { databases: least.min(MAX_DATABASES), reason }
         }
     })
 }
 
 /// Sentences about what the storage and the size of a database miss with so many databases.
 fn storage_misfits(inputs: &Inputs<'_>, databases: u32) -> Vec<String> {
-    let separate_logs = inputs::has_role(inputs.solution, Role::Log);
-    let sizing = sizing::size(inputs, databases, &bound(inputs, databases), separate_logs);
-    let fit = layout::generate(inputs, databases).and_then(|layout| {
-        let storage = storage::fit(inputs, &sizing, &layout, 0)?;
-        let copies = layout.most_copies(inputs.servers.len());
-        let mounted = (copies > MAX_MOUNTED)
-            .then(|| format!("{copies} copies lie on a server, {MAX_MOUNTED} can be mounted"));
-        Ok(mounted.into_iter().chain(storage.misfits()).collect::<Vec<_>>())
-    });
-    let misfits = match fit {
-        Ok(misfits) => misfits,
-        Err(error) => vec![error.message.clone()],
-    };
-    check::database_too_large(inputs, &sizing).into_iter().chain(misfits).collect()
+    let sizing = sizing::size(inputs, databases, &bound(inputs, databases));
+    let layout = layout::generate(inputs, databases);
+    let storage = storage::fit(inputs, &sizing, &layout, 0);
+    let copies = layout.most_copies(inputs.servers.len());
+    let mounted = (copies > MAX_MOUNTED)
+        .then(|| format!("{copies} copies lie on a server, {MAX_MOUNTED} can be mounted"));
+    let too_large = check::database_too_large(inputs, &sizing);
+    too_large.into_iter().chain(mounted).chain(storage.misfits()).collect()
 }
 
 /// The number by the calculator's formula, which does not count logs.
@@ -75,71 +72,65 @@ fn by_calculator(inputs: &Inputs<'_>) -> Result<u32> {
             format!("the number of databases is not given and does not follow from the storage: {what}");
         solution.error("dag", message, Some("add databases to [dag]".into()))
     };
-    let Some(entry) = solution.file.volume.iter().position(|volume| volume.role == Role::Database) else {
+    let Some(volume) = solution.volumes.iter().find(|volume| volume.role == Role::Database) else {
         return Err(missing("no volume for databases is described"));
     };
-    let disks = storage::volume_disks(solution, entry)?
-        .ok_or_else(|| missing("the volume has no disks of its own"))?;
-    let profile = &inputs.profile;
+    let disks = DiskSet::of(solution, volume).ok_or_else(|| missing("the volume has no disks of its own"))?;
+    let (users, figures) = (inputs.users, &inputs.figures);
     let iops = disks
-        .front_end_iops(profile.read_share)
+        .front_end_iops(figures.read_share)
         .ok_or_else(|| missing("the I/O of its disks is not known"))?;
     let v = f64::from(inputs.databases_per_volume);
-    let factor = formula::index_factor(profile.index_percent, profile.merge_percent, v);
-    let most_gb = formula::max_database_gb(disks.formatted_gib, profile.free_percent, v, factor);
-    let by_io = formula::mailboxes_by_io(iops, profile.iops_with_headroom, v);
-    let by_capacity = formula::mailboxes_by_capacity(most_gb, profile.mailbox_mb);
+    let factor = formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
+    let most_gb = formula::max_database_gb(disks.formatted_gib, users.free_percent, v, factor);
+    let by_io = formula::mailboxes_by_io(iops, figures.iops_with_headroom, v);
+    let by_capacity = formula::mailboxes_by_capacity(most_gb, figures.mailbox_mb);
     Ok(formula::databases_needed(inputs.mailboxes_per_dag(), by_io, by_capacity).min(1e6) as u32)
 }
 
 /// The least number with which no database is too large and every database volume has the space, logs included, and the
 /// I/O.
-fn least(inputs: &Inputs<'_>) -> Result<u32> {
-    let solution = inputs.solution;
-    let profile = &inputs.profile;
+fn least(inputs: &Inputs<'_>) -> u32 {
+    let (users, figures) = (inputs.users, &inputs.figures);
     let v = f64::from(inputs.databases_per_volume);
-    let factor = formula::index_factor(profile.index_percent, profile.merge_percent, v);
+    let factor = formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
     // Space of one mailbox: databases and logs grow with their mailboxes.
-    let database_gb = formula::database_gb(1.0, profile.mailbox_mb, profile.overhead_percent);
-    let moves = formula::move_logs_per_day(1.0, profile.mailbox_mb, profile.moves_percent);
-    let log_gb = match inputs::has_role(solution, Role::Log) {
+    let database_gb = formula::database_gb(1.0, figures.mailbox_mb, users.data_overhead_percent);
+    let moves = formula::move_logs_per_day(1.0, figures.mailbox_mb, users.moves_percent_per_week);
+    let log_gb = match inputs.has_log_volumes() {
         true => 0.0,
-        false => formula::log_gb(profile.log_days, profile.logs_per_day, moves),
+        false => formula::log_gb(figures.log_days, figures.logs_per_day, moves),
     };
-    let on_volume = formula::with_free_space(database_gb * factor + log_gb, profile.free_percent);
+    let on_volume = formula::with_free_space(database_gb * factor + log_gb, users.free_percent);
     let mut mailboxes = inputs.largest_database_gb() / database_gb;
-    for (entry, volume) in solution.file.volume.iter().enumerate() {
-        if volume.role != Role::Database {
-            continue;
-        }
-        let disks = storage::volume_disks(solution, entry)?;
-        if let Some(gib) = disks.map(|disks| disks.formatted_gib).or(volume.capacity_gib) {
+    for volume in inputs.solution.volumes.iter().filter(|volume| volume.role == Role::Database) {
+        if let Some(gib) = volume.capacity_gib {
             mailboxes = mailboxes.min(gib / v / on_volume);
         }
-        if let Some(iops) = disks.and_then(|disks| disks.front_end_iops(profile.read_share)) {
-            mailboxes = mailboxes.min(iops / v / profile.iops_with_headroom);
+        let disks = DiskSet::of(inputs.solution, volume);
+        if let Some(iops) = disks.and_then(|disks| disks.front_end_iops(figures.read_share)) {
+            mailboxes = mailboxes.min(iops / v / figures.iops_with_headroom);
         }
     }
     // Bits that arithmetic leaves are no database of their own; the checks have the last word.
-    Ok((inputs.mailboxes_per_dag() / mailboxes * (1.0 - 1e-12)).ceil().clamp(1.0, 1e6) as u32)
+    (inputs.mailboxes_per_dag() / mailboxes * (1.0 - 1e-12)).ceil().clamp(1.0, 1e6) as u32
 }
 
 /// The largest number for which the servers and their database volumes have room, at least 1.
 fn most(inputs: &Inputs<'_>) -> u32 {
-    let volumes = &inputs.solution.file.volume;
-    let room = |server: &ServerInput| {
-        let here = volumes.iter().filter(|volume| volume.role == Role::Database);
-        let here = here.filter(|volume| storage::lies_on(volume, &server.name));
-        let count = here.map(|volume| volume.count.unwrap_or(1)).fold(0, u32::saturating_add);
+    let room = |host: usize| {
+        let volumes = inputs.solution.volumes.iter().filter(|volume| volume.role == Role::Database);
+        let here = volumes.filter(|volume| volume.hosts.contains(&host));
+        let count = here.map(|volume| volume.count).fold(0, u32::saturating_add);
         count.saturating_mul(inputs.databases_per_volume).min(MAX_MOUNTED)
     };
-    let copies: u32 = inputs.servers.iter().map(room).sum();
+    let copies: u32 = (0..inputs.servers.len()).map(room).sum();
     (copies / inputs.copies()).clamp(1, MAX_DATABASES)
 }
 
 /// The number rounded up to one that spreads evenly, where the file asks for it.
 fn even(inputs: &Inputs<'_>, databases: u32) -> u32 {
-    if !inputs.symmetric {
+    if !inputs.solution.group.symmetric {
         return databases;
     }
     let sites = inputs.active_sites().count() as u32;

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use solution::Solution;
 
 use crate::inputs::Inputs;
 use crate::layout::Layout;
@@ -183,7 +184,7 @@ impl Compact {
             first_slot.push(slots);
             slots += count;
         }
-        let off = if inputs.lagged_can_activate { 0 } else { layout.lagged as usize };
+        let off = if inputs.solution.group.copies.lagged_can_activate { 0 } else { layout.lagged as usize };
         let mut copies = Vec::new();
         let mut starts = vec![0];
         let mut holders = Vec::with_capacity(layout.databases.len());
@@ -275,21 +276,14 @@ pub fn failures(inputs: &Inputs<'_>, layout: &Layout, named: &[(String, u32)]) -
 }
 
 /// The lost servers of a set of names: hosts, enclosures, sites.
-pub fn named_set(inputs: &Inputs<'_>, names: &[&str]) -> std::result::Result<u32, String> {
+pub fn named_set(solution: &Solution, names: &[&str]) -> std::result::Result<u32, String> {
     let mut lost = 0;
     for name in names {
-        let is_named = |index: usize| {
-            let server = &inputs.servers[index];
-            server.name == *name
-                || inputs.sites[server.site].name == *name
-                || server.enclosure.is_some_and(|enclosure| inputs.enclosures[enclosure] == *name)
-        };
-        let found =
-            (0..inputs.servers.len()).filter(|&index| is_named(index)).fold(0, |set, index| set | 1 << index);
-        if found == 0 {
+        let hosts = solution.hosts_lost_with(name);
+        if hosts.is_empty() {
             return Err((*name).to_owned());
         }
-        lost |= found;
+        lost |= mask(hosts.into_iter());
     }
     Ok(lost)
 }

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use solution::Result;
+use solution::Behind;
 
 use crate::inputs::Inputs;
 use crate::sizing::Sizing;
@@ -28,26 +28,24 @@ pub struct Block {
 }
 
 /// The growth path, up to and including the first step that does not fit.
-pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Result<Vec<Block>> {
+pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Vec<Block> {
     let solution = inputs.solution;
-    let Some(wish) = &solution.file.building_block else { return Ok(Vec::new()) };
+    let Some(wish) = &solution.growth else { return Vec::new() };
     let (mut disks, mut raw_gb) = (0u32, 0.0);
     for used in &storage.volumes {
-        if let Some(kind) = &solution.file.volume[used.entry].disk {
-            let disk = solution.disk(kind, &format!("volume[{}].disk", used.entry))?;
+        if let Behind::Disks { disk, .. } = solution.volumes[used.entry].behind {
             disks += used.disks_in_all;
-            raw_gb += f64::from(used.disks_in_all) * disk.capacity_gb;
+            raw_gb += f64::from(used.disks_in_all) * solution.disks[disk].capacity_gb;
         }
     }
-    for (used, pool) in storage.pools.iter().zip(&solution.file.pool) {
+    for (used, pool) in storage.pools.iter().zip(&solution.pools) {
         disks += used.disks_in_all;
-        raw_gb += f64::from(used.disks_in_all)
-            * solution.disk(&pool.disk, &format!("pool[{}].disk", used.entry))?.capacity_gb;
+        raw_gb += f64::from(used.disks_in_all) * solution.disks[pool.disk].capacity_gb;
     }
-    let hosts = inputs.servers.len() as u32 * inputs.dags;
+    let hosts = inputs.servers.len() as u32 * inputs.solution.group.count;
     let iops = sizing.row("database_iops").and_then(|row| row.per_environment).unwrap_or(0.0);
     let mut path = Vec::new();
-    for blocks in 1..=wish.blocks.unwrap_or(8) {
+    for blocks in 1..=wish.blocks {
         let n = f64::from(blocks);
         let (all_disks, all_hosts, raw_tb) = (disks * blocks, hosts * blocks, n * raw_gb / 1000.0);
         let over = |what: &str, need: f64, most: Option<f64>| {
@@ -57,7 +55,7 @@ pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Result
             .or_else(|| over("hosts", f64::from(all_hosts), wish.max_hosts.map(f64::from)))
             .or_else(|| over("TB", raw_tb, wish.max_capacity_tb));
         let ends = limit.is_some();
-        let mailboxes = n * inputs.profile.mailboxes;
+        let mailboxes = n * inputs.figures.mailboxes;
         let database_iops = n * iops;
         path.push(Block {
             blocks,
@@ -72,5 +70,5 @@ pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Result
             break;
         }
     }
-    Ok(path)
+    path
 }

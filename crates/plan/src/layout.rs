@@ -21,7 +21,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use solution::{RemoteRule, Result};
+use solution::{Placement, RemoteRule};
 
 use crate::inputs::{Inputs, SiteInput};
 
@@ -203,9 +203,10 @@ fn domain_shift(copy: usize, k: usize, others: usize) -> usize {
 }
 
 /// Lays out `databases` databases by the published rule.
-pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Result<Layout> {
+pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Layout {
     let walks: Vec<Walk> = inputs.sites.iter().map(|site| Walk::of(inputs, site)).collect();
     let active: Vec<usize> = inputs.active_sites().collect();
+    let is_rotated = inputs.solution.group.placement == Placement::ByRule(RemoteRule::Rotated);
     let mut dealt = vec![0usize; inputs.sites.len()];
     let mut rows: Vec<Vec<u8>> = Vec::with_capacity(databases as usize);
     for (home, k) in Deal::new(&inputs.sites).take(databases as usize) {
@@ -224,7 +225,7 @@ pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Result<Layout> {
                 // The remote site's own block number; the same as the home's when the sites are equal.
                 let order = active.iter().position(|&site| site == home).unwrap_or(0);
                 let block = active.len() * (running / servers) + order;
-                let turn = if inputs.remote == RemoteRule::Rotated { running / servers } else { 0 };
+                let turn = if is_rotated { running / servers } else { 0 };
                 (running + turn, block)
             };
             row.extend(
@@ -244,11 +245,10 @@ pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Result<Layout> {
         .map(|((row, volumes), n)| {
             let copies =
                 row.iter().zip(volumes).map(|(&server, volume)| CopyPlace { server, volume }).collect();
-            let name = inputs.solution.numbered(&inputs.database_name, n, "dag.database_name")?;
-            Ok(DatabasePlace { name, copies })
+            DatabasePlace { name: inputs.solution.group.database_name(n), copies }
         })
-        .collect::<Result<_>>()?;
-    Ok(Layout { databases, lagged: inputs.lagged, imported: false })
+        .collect();
+    Layout { databases, lagged: inputs.lagged(), imported: false }
 }
 
 /// Volume of every copy. One number for all copies of a database where that keeps the volumes full and balanced by
@@ -324,60 +324,15 @@ fn one_number(
     Some(numbers)
 }
 
-/// Reads the layout of the file.
-pub fn import(inputs: &Inputs<'_>) -> Result<Option<Layout>> {
-    let solution = inputs.solution;
-    let Some(given) = solution.file.layout.as_ref().filter(|layout| !layout.database.is_empty()) else {
-        return Ok(None);
-    };
-    let mut rows = Vec::with_capacity(given.database.len());
-    for (index, row) in given.database.iter().enumerate() {
-        let path = format!("layout.database[{index}]");
-        if given.database[..index].iter().any(|other| other.name == row.name) {
-            return Err(solution.error(
-                &format!("{path}.name"),
-                format!("two databases are called `{}`", row.name),
-                None,
-            ));
-        }
-        let mut copies: Vec<(u32, u8)> = Vec::with_capacity(row.copies.len());
-        for (i, (server, preference)) in row.copies.iter().enumerate() {
-            let at = format!("{path}.copies[{i}]");
-            let Some(found) = inputs.servers.iter().position(|known| known.name == *server) else {
-                let known = inputs.servers.iter().map(|server| server.name.as_str());
-                return Err(solution.unknown_name("host", server, known, &at));
-            };
-            if copies.iter().any(|&(_, other)| usize::from(other) == found) {
-                let message = format!("`{}` has two copies on `{server}`; one copy per server", row.name);
-                return Err(solution.error(&at, message, None));
-            }
-            copies.push((*preference, found as u8));
-        }
-        copies.sort_unstable();
-        let in_order = copies.iter().zip(1..).all(|(&(preference, _), expected)| preference == expected);
-        if copies.is_empty() || !in_order {
-            let message =
-                format!("the activation preferences of `{}` are not 1 to {}", row.name, copies.len().max(1));
-            return Err(solution.error(&format!("{path}.copies"), message, None));
-        }
-        rows.push(copies.into_iter().map(|(_, server)| server).collect::<Vec<u8>>());
-    }
+/// The layout that the file lists, if it does.
+pub fn listed(inputs: &Inputs<'_>) -> Option<Layout> {
+    let Placement::Listed(given) = &inputs.solution.group.placement else { return None };
+    let of_hosts = |hosts: &[usize]| hosts.iter().map(|&host| host as u8).collect();
+    let rows: Vec<Vec<u8>> = given.iter().map(|database| of_hosts(&database.hosts)).collect();
     let made = volumes_of(&rows, inputs.servers.len(), inputs.databases_per_volume);
-    let databases = given
-        .database
-        .iter()
-        .zip(rows.iter().zip(made))
-        .map(|(given, (row, made))| DatabasePlace {
-            name: given.name.clone(),
-            copies: row
-                .iter()
-                .zip(made)
-                .map(|(&server, volume)| CopyPlace {
-                    server,
-                    volume: given.volume.map_or(volume, |volume| volume as u16),
-                })
-                .collect(),
-        })
-        .collect();
-    Ok(Some(Layout { databases, lagged: inputs.lagged, imported: true }))
+    let databases = given.iter().zip(rows.iter().zip(made)).map(|(given, (row, made))| {
+        let place = |(&server, made)| CopyPlace { server, volume: given.volume.unwrap_or(made) };
+        DatabasePlace { name: given.name.clone(), copies: row.iter().zip(made).map(place).collect() }
+    });
+    Some(Layout { databases: databases.collect(), lagged: inputs.lagged(), imported: true })
 }

@@ -40,7 +40,7 @@ pub use view::{html, terminal};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use solution::{Result, Role, Solution};
+use solution::{Result, Solution};
 
 use crate::inputs::Inputs;
 
@@ -116,25 +116,20 @@ impl Plan {
 /// Plans a solution. `named` are failures to look at beside the usual ones, each a list of names ([`failure_names`]).
 pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let inputs = Inputs::of(solution)?;
-    storage::resolve(&inputs)?;
-    let imported = layout::import(&inputs)?;
-    let (databases, derived) = match (&imported, inputs.wished_databases) {
+    let listed = layout::listed(&inputs);
+    let (databases, derived) = match (&listed, solution.group.databases) {
         (Some(layout), _) => (layout.databases.len() as u32, None),
         (None, Some(databases)) => (databases, None),
         (None, None) => {
             let derived = derive::databases(&inputs)?;
-            (affordable(&inputs, &derived)?, Some(derived.reason))
+            (derived.databases, Some(derived.reason))
         }
     };
-    let layout = match imported {
-        Some(layout) => layout,
-        None => layout::generate(&inputs, databases)?,
-    };
+    let layout = listed.unwrap_or_else(|| layout::generate(&inputs, databases));
     let bound = bound::bound(&inputs, databases);
-    let separate_logs = inputs::has_role(solution, Role::Log);
-    let sizing = sizing::size(&inputs, databases, &bound, separate_logs);
-    let under_test = solution.file.under_test.as_ref().map(|part| part.failed.as_slice()).unwrap_or_default();
-    let failures = failure::failures(&inputs, &layout, &named_failures(&inputs, under_test, named)?);
+    let sizing = sizing::size(&inputs, databases, &bound);
+    let under_test = solution.failed.as_slice();
+    let failures = failure::failures(&inputs, &layout, &named_failures(solution, under_test, named)?);
     let tested = failures.named().next().filter(|_| !under_test.is_empty());
     let worst = failures.worst();
     // A named failure may load a server more than any that is enumerated.
@@ -148,7 +143,7 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     );
     let worst_volume =
         failures.classes.iter().filter(|class| class.survived > 0).map(|class| class.worst_volume).max();
-    let storage = storage::fit(&inputs, &sizing, &layout, worst_volume.unwrap_or(0))?;
+    let storage = storage::fit(&inputs, &sizing, &layout, worst_volume.unwrap_or(0));
     let checks = check::checks(&check::Findings {
         inputs: &inputs,
         layout: &layout,
@@ -161,17 +156,17 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     });
     Ok(Plan {
         schema_version: PLAN_SCHEMA,
-        solution: solution.file.solution.name.clone(),
+        solution: solution.name.clone(),
         passed: checks.iter().all(|check| check.outcome != Outcome::Fail),
         verdict: check::verdict(&checks),
         losses: failures.losses(layout.databases.len()),
-        exchange: inputs.profile.generation.year(),
-        mailboxes: inputs.profile.mailboxes as u64,
-        dags: inputs.dags,
+        exchange: inputs.users.generation.year(),
+        mailboxes: inputs.users.mailboxes,
+        dags: inputs.solution.group.count,
         copies: inputs.copies(),
         servers: servers(&inputs),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),
-        growth: growth::growth(&inputs, &sizing, &storage)?,
+        growth: growth::growth(&inputs, &sizing, &storage),
         sizing,
         bound,
         server_by_layout,
@@ -192,28 +187,17 @@ fn servers(inputs: &Inputs<'_>) -> Vec<Server> {
     named.collect()
 }
 
-/// Refuses a number of databases that no group can mount.
-fn affordable(inputs: &Inputs<'_>, derived: &derive::Derived) -> Result<u32> {
-    let databases = derived.databases;
-    if databases <= inputs::MAX_DATABASES {
-        return Ok(databases);
-    }
-    let message =
-        format!("the storage asks for {databases} databases, a group mounts {}", inputs::MAX_DATABASES);
-    Err(inputs.solution.error("profile.mailboxes", message, Some("larger disks, or more groups".into())))
-}
-
 /// Names that `plan` takes for a failure: sites, enclosures and hosts.
-pub fn failure_names(solution: &Solution) -> Result<Vec<String>> {
-    let inputs = Inputs::of(solution)?;
-    let sites = inputs.sites.iter().map(|site| site.name.clone());
-    let servers = inputs.servers.iter().map(|server| server.name.clone());
-    Ok(sites.chain(inputs.enclosures.iter().cloned()).chain(servers).collect())
+pub fn failure_names(solution: &Solution) -> Vec<String> {
+    let sites = solution.sites.iter().map(|site| &site.name);
+    let enclosures = solution.enclosures.iter().map(|enclosure| &enclosure.name);
+    let hosts = solution.hosts.iter().map(|host| &host.name);
+    sites.chain(enclosures).chain(hosts).cloned().collect()
 }
 
 /// Labels and lost servers of the failure under test, if there is one, and of the failures named by the caller.
 fn named_failures(
-    inputs: &Inputs<'_>,
+    solution: &Solution,
     under_test: &[String],
     named: &[Vec<String>],
 ) -> Result<Vec<(String, u32)>> {
@@ -222,13 +206,12 @@ fn named_failures(
         std::iter::once(under_test).chain(named.iter().map(Vec::as_slice)).filter(|names| !names.is_empty())
     {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        match failure::named_set(inputs, &names) {
+        match failure::named_set(solution, &names) {
             Ok(lost) => sets.push((names.join(" + "), lost)),
             Err(unknown) => {
-                let known = failure_names(inputs.solution)?;
-                let known = known.iter().map(String::as_str);
-                let path = "under_test.failed";
-                return Err(inputs.solution.unknown_name("host, enclosure or site", &unknown, known, path));
+                let message = format!("no host, enclosure or site is called `{unknown}`");
+                let help = format!("known: {}", failure_names(solution).join(", "));
+                return Err(solution.error("under_test.failed", message, Some(help)));
             }
         }
     }

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use solution::{Result, Solution};
+use solution::{MAX_DATABASES, MAX_MEMBERS, MAX_MOUNTED, Result, Solution};
 
 pub use crate::catalogue::{Catalogue, MAX_CANDIDATES, ServerKind, Survive, VolumeKind, Wish};
 
 use crate::bound::{Bound, activatable_per_site, bound};
 use crate::failure::{self, Kind};
-use crate::inputs::{Inputs, MAX_DATABASES, MAX_MEMBERS, MAX_MOUNTED, ServerInput};
+use crate::inputs::{Inputs, ServerInput};
 use crate::sizing::ServerNeed;
 use crate::storage::DiskSet;
 use crate::{formula, layout, sizing};
@@ -145,7 +145,6 @@ struct LaidOut {
 
 struct Searcher<'a> {
     catalogue: &'a Catalogue,
-    separate_logs: bool,
     /// Inputs for each number of servers and way of copies; `None` where they do not go together.
     shapes: Vec<Vec<Option<Inputs<'a>>>>,
     /// Bounds already computed, by shape and databases.
@@ -160,10 +159,8 @@ pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
     let wish = &catalogue.search;
     let of_servers =
         |&servers| wish.copies_per_site.iter().map(|copies| shape(&base, servers, copies)).collect();
-    let shapes = wish.servers_per_site.iter().map(of_servers).collect::<Result<_>>()?;
-    let separate_logs = crate::inputs::has_role(solution, solution::Role::Log);
-    let mut searcher =
-        Searcher { catalogue, separate_logs, shapes, bounds: BTreeMap::new(), layouts: BTreeMap::new() };
+    let shapes = wish.servers_per_site.iter().map(of_servers).collect();
+    let mut searcher = Searcher { catalogue, shapes, bounds: BTreeMap::new(), layouts: BTreeMap::new() };
     let mut refused = BTreeMap::new();
     let mut good: Vec<(Choice, Score)> = Vec::new();
     let choices = searcher.choices();
@@ -187,7 +184,7 @@ pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
         if front.iter().any(|(_, better, _)| better.covers(&score)) {
             continue;
         }
-        match searcher.lay_out(choice, &score)? {
+        match searcher.lay_out(choice, &score) {
             Ok(worst) => front.push((choice, score, worst)),
             // What its own layout refuses is not on the front, and what stands behind it comes forward.
             Err(Refusal(word, _)) => {
@@ -198,24 +195,24 @@ pub fn search(solution: &Solution, catalogue: &Catalogue) -> Result<Found> {
     }
     let mut designs = Vec::with_capacity(front.len());
     for (choice, score, worst) in front {
-        let neighbours = searcher.neighbours(choice, &score)?;
+        let neighbours = searcher.neighbours(choice, &score);
         designs.push(Design { neighbours, ..searcher.design(choice, &score, worst) });
     }
     Ok(Found { schema_version: 1, candidates, sufficient, refused, front: designs })
 }
 
 /// The solution's inputs with so many servers per site and these copies.
-fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Result<Option<Inputs<'a>>> {
+fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Option<Inputs<'a>> {
     let total = servers as usize * base.sites.len();
     let fits = copies.len() <= base.sites.len()
         && copies[0] > 0
         && copies.iter().all(|&count| count <= servers)
-        && copies.iter().sum::<u32>() > base.lagged
+        && copies.iter().sum::<u32>() > base.lagged()
         && total <= MAX_MEMBERS;
     if !fits {
-        return Ok(None);
+        return None;
     }
-    let mut inputs = base.with_copies(copies)?;
+    let mut inputs = base.with_copies(copies);
     inputs.enclosures.clear();
     inputs.servers.clear();
     for index in 0..inputs.sites.len() {
@@ -233,7 +230,7 @@ fn shape<'a>(base: &Inputs<'a>, servers: u32, copies: &[u32]) -> Result<Option<I
             });
         }
     }
-    Ok(Some(inputs))
+    Some(inputs)
 }
 
 /// Makes all servers of this kind.
@@ -285,8 +282,8 @@ fn copies_per_round(inputs: &Inputs<'_>) -> u32 {
     (0..sites).map(arriving).max().unwrap_or(1).max(1)
 }
 
-fn laid_out(inputs: &Inputs<'_>, databases: u32, survive: Survive) -> Result<LaidOut> {
-    let layout = layout::generate(inputs, databases)?;
+fn laid_out(inputs: &Inputs<'_>, databases: u32, survive: Survive) -> LaidOut {
+    let layout = layout::generate(inputs, databases);
     let failures = failure::failures(inputs, &layout, &[]);
     let kind = match survive {
         Survive::Server => Kind::Server,
@@ -295,12 +292,12 @@ fn laid_out(inputs: &Inputs<'_>, databases: u32, survive: Survive) -> Result<Lai
         Survive::SiteAndServer => Kind::SiteAndServer,
     };
     let class = failures.classes.iter().find(|class| class.kind == kind);
-    Ok(LaidOut {
+    LaidOut {
         lost: class.map_or(databases, |class| class.lost_databases),
         worst_active: class.map_or(0, |class| class.worst_active),
         worst_of_all: failures.worst().worst_active,
         copies: layout.most_copies(inputs.servers.len()),
-    })
+    }
 }
 
 impl<'a> Searcher<'a> {
@@ -369,20 +366,20 @@ impl<'a> Searcher<'a> {
         }
         inputs.sized_databases_per_volume = per_volume;
         equip(inputs, kind);
-        let sized = sizing::size(inputs, databases, &known, self.separate_logs);
+        let sized = sizing::size(inputs, databases, &known);
         let most_gb = wish.max_database_gb.unwrap_or_else(|| inputs.largest_database_gb());
         if sized.database_gb > most_gb {
             let text = format!("databases of {:.0} GB, {most_gb:.0} GB is the most", sized.database_gb);
             return Err(Refusal("database size", text));
         }
-        let profile = &inputs.profile;
+        let (users, figures) = (inputs.users, &inputs.figures);
         let disks = DiskSet::new(&self.catalogue.disk[choice.disk], volume.disks, volume.raid, volume.disks);
         let v = f64::from(per_volume);
-        let factor = formula::index_factor(profile.index_percent, profile.merge_percent, v);
+        let factor = formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
         let needed =
-            v * formula::with_free_space(sized.database_gb * factor + sized.log_gb, profile.free_percent);
+            v * formula::with_free_space(sized.database_gb * factor + sized.log_gb, users.free_percent);
         let back_end =
-            formula::back_end_iops(v * sized.database_iops, profile.read_share, disks.write_penalty);
+            formula::back_end_iops(v * sized.database_iops, figures.read_share, disks.write_penalty);
         let score = Score {
             disks: servers * choice.volumes * volume.disks,
             servers,
@@ -402,20 +399,20 @@ impl<'a> Searcher<'a> {
     }
 
     /// Most active databases on a server in the failure to survive, when the real layout suffices too.
-    fn lay_out(&mut self, choice: Choice, score: &Score) -> Result<Judged<u32>> {
+    fn lay_out(&mut self, choice: Choice, score: &Score) -> Judged<u32> {
         let no_layout = || Refusal("layout", "the layout loses a database in the failure to survive".into());
-        let Some(shape) = &self.shapes[choice.servers][choice.copies] else { return Ok(Err(no_layout())) };
+        let Some(shape) = &self.shapes[choice.servers][choice.copies] else { return Err(no_layout()) };
         let wish = &self.catalogue.search;
         let mut inputs = shape.clone();
         inputs.databases_per_volume = wish.databases_per_volume[choice.per_volume];
         let key = (choice.servers, choice.copies, score.databases, inputs.databases_per_volume);
         let laid = match self.layouts.get(&key) {
             Some(&laid) => laid,
-            None => laid_out(&inputs, score.databases, wish.survive)?,
+            None => laid_out(&inputs, score.databases, wish.survive),
         };
         self.layouts.insert(key, laid);
         if laid.lost > 0 {
-            return Ok(Err(no_layout()));
+            return Err(no_layout());
         }
         // The arithmetic spreads actives in fractions; with few databases the fullest server has more.
         let kind = &self.catalogue.server[choice.server];
@@ -424,7 +421,7 @@ impl<'a> Searcher<'a> {
         let need =
             sizing::server_need(&inputs, mailboxes, f64::from(laid.copies), f64::from(laid.worst_of_all));
         let by_layout = |Refusal(word, sentence)| Refusal(word, format!("{sentence}, by the layout"));
-        Ok(server_suffices(kind, &need, self.most()).map(|()| laid.worst_active).map_err(by_layout))
+        server_suffices(kind, &need, self.most()).map(|()| laid.worst_active).map_err(by_layout)
     }
 
     fn design(&self, choice: Choice, score: &Score, worst_active_layout: u32) -> Design {
@@ -451,7 +448,7 @@ impl<'a> Searcher<'a> {
     }
 
     /// One step in each direction, and why it is no better.
-    fn neighbours(&mut self, choice: Choice, score: &Score) -> Result<Vec<Neighbour>> {
+    fn neighbours(&mut self, choice: Choice, score: &Score) -> Vec<Neighbour> {
         let wish = &self.catalogue.search;
         let mut steps: Vec<(String, Choice)> = Vec::new();
         if choice.volumes > 1 {
@@ -502,7 +499,7 @@ impl<'a> Searcher<'a> {
                     }
                     if worse.is_empty() { "just as good".into() } else { worse.join(", ") }
                 }
-                Ok(other) => match self.lay_out(step, &other)? {
+                Ok(other) => match self.lay_out(step, &other) {
                     Err(Refusal(_, sentence)) => sentence,
                     // Better in something and worse in something: on the front itself, or behind another design there.
                     Ok(_) => continue,
@@ -510,7 +507,7 @@ impl<'a> Searcher<'a> {
             };
             neighbours.push(Neighbour { change, reason });
         }
-        Ok(neighbours)
+        neighbours
     }
 }
 

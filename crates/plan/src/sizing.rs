@@ -90,114 +90,222 @@ impl Sizing {
     }
 }
 
+/// What one database (one copy of it, for what is counted per copy) and one server need.
+struct Quantities {
+    mailboxes: f64,
+    user_logs: f64,
+    move_logs: f64,
+    database_gb: f64,
+    log_gb: f64,
+    volume_gb: f64,
+    log_volume_gb: f64,
+    restore_gb: f64,
+    iops: f64,
+    log_writes: f64,
+    server_log_iops: f64,
+    transport_gb: f64,
+    shipping_mbit_per_s: f64,
+}
+
+impl Quantities {
+    fn of(inputs: &Inputs<'_>, levels: &Levels, bound: &Bound) -> Quantities {
+        let (users, figures) = (inputs.users, &inputs.figures);
+        let v = f64::from(inputs.sized_databases_per_volume);
+        let mailboxes = inputs.mailboxes_per_dag() / levels.databases;
+        let user_logs = mailboxes * figures.logs_per_day;
+        let move_logs =
+            formula::move_logs_per_day(mailboxes, figures.mailbox_mb, users.moves_percent_per_week);
+        let database_gb = formula::database_gb(mailboxes, figures.mailbox_mb, users.data_overhead_percent);
+        let log_gb = formula::log_gb(figures.log_days, user_logs, move_logs);
+        let indexed_gb =
+            database_gb * formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
+        let on_volume = |gb: f64| formula::with_free_space(gb, users.free_percent);
+        let (volume_gb, log_volume_gb) = if inputs.has_log_volumes() {
+            (on_volume(indexed_gb), on_volume(log_gb))
+        } else {
+            (on_volume(indexed_gb + log_gb), 0.0)
+        };
+        let iops = mailboxes * figures.iops_with_headroom;
+        let log_writes = formula::log_writes_per_s(iops, figures.read_share);
+        let ships_index = users.generation < Generation::E2019;
+        Quantities {
+            mailboxes,
+            user_logs,
+            move_logs,
+            database_gb,
+            log_gb,
+            volume_gb,
+            log_volume_gb,
+            restore_gb: v * on_volume(database_gb + log_gb),
+            iops,
+            log_writes,
+            server_log_iops: formula::log_iops_per_server(
+                log_writes,
+                levels.copies_per_server(),
+                bound.worst_on_active_server,
+            ),
+            transport_gb: formula::transport_gb(
+                figures.mailboxes * figures.messages_per_day,
+                users.message_kb,
+                f64::from(bound.servers_left.max(1)) * levels.dags,
+                users.queue_days,
+                users.safety_net_days,
+            ),
+            shipping_mbit_per_s: formula::replication_mbit_per_s(
+                user_logs + move_logs,
+                users.peak_hour_log_percent,
+                ships_index,
+            ),
+        }
+    }
+}
+
+/// How many there are of what is added up. There are three ways to add: every copy counts, every database counts once, every server
+/// counts.
+struct Levels {
+    databases: f64,
+    copies: f64,
+    servers: f64,
+    active_servers: f64,
+    dags: f64,
+}
+
+impl Levels {
+    fn copies_per_server(&self) -> f64 {
+        self.copies / self.servers
+    }
+
+    fn each_copy(&self, key: &'static str, label: &'static str, unit: &'static str, value: f64) -> Row {
+        Row {
+            key,
+            label,
+            unit,
+            per_database: Some(value),
+            per_server: Some(value * self.copies_per_server()),
+            per_dag: Some(value * self.copies),
+            per_environment: Some(value * self.copies * self.dags),
+        }
+    }
+
+    fn each_database(&self, key: &'static str, label: &'static str, unit: &'static str, value: f64) -> Row {
+        Row {
+            key,
+            label,
+            unit,
+            per_database: Some(value),
+            per_server: Some(value * self.databases / self.active_servers),
+            per_dag: Some(value * self.databases),
+            per_environment: Some(value * self.databases * self.dags),
+        }
+    }
+
+    fn each_server(&self, key: &'static str, label: &'static str, unit: &'static str, value: f64) -> Row {
+        Row {
+            key,
+            label,
+            unit,
+            per_database: None,
+            per_server: Some(value),
+            per_dag: Some(value * self.servers),
+            per_environment: Some(value * self.servers * self.dags),
+        }
+    }
+}
+
 /// Computes the table for so many databases, with the worst cases of `bound`.
-pub fn size(inputs: &Inputs<'_>, databases: u32, bound: &Bound, separate_logs: bool) -> Sizing {
-    let profile = &inputs.profile;
-    let d = f64::from(databases);
-    let servers = inputs.servers.len() as f64;
-    let copies = d * f64::from(inputs.copies());
-    let per_server = copies / servers;
-    let dags = f64::from(inputs.dags);
-    let v = f64::from(inputs.sized_databases_per_volume);
-    let mailboxes = inputs.mailboxes_per_dag() / d;
-
-    let user_logs = mailboxes * profile.logs_per_day;
-    let move_logs = formula::move_logs_per_day(mailboxes, profile.mailbox_mb, profile.moves_percent);
-    let database_gb = formula::database_gb(mailboxes, profile.mailbox_mb, profile.overhead_percent);
-    let log_gb = formula::log_gb(profile.log_days, user_logs, move_logs);
-    let indexed_gb = database_gb * formula::index_factor(profile.index_percent, profile.merge_percent, v);
-    let on_volume = |gb: f64| formula::with_free_space(gb, profile.free_percent);
-    let (volume_gb, log_volume_gb) = if separate_logs {
-        (on_volume(indexed_gb), on_volume(log_gb))
-    } else {
-        (on_volume(indexed_gb + log_gb), 0.0)
+pub fn size(inputs: &Inputs<'_>, databases: u32, bound: &Bound) -> Sizing {
+    let figures = &inputs.figures;
+    let levels = Levels {
+        databases: f64::from(databases),
+        copies: f64::from(databases) * f64::from(inputs.copies()),
+        servers: inputs.servers.len() as f64,
+        active_servers: inputs.active_servers() as f64,
+        dags: f64::from(inputs.solution.group.count),
     };
-    let restore_gb = v * on_volume(database_gb + log_gb);
-    let iops = mailboxes * profile.iops_with_headroom;
-    let log_writes = formula::log_writes_per_s(iops, profile.read_share);
-    let server_log_iops = formula::log_iops_per_server(log_writes, per_server, bound.worst_on_active_server);
-    let left = f64::from(bound.servers_left.max(1)) * dags;
-    let transport_gb = formula::transport_gb(
-        profile.mailboxes * profile.messages_per_day,
-        profile.message_kb,
-        left,
-        profile.queue_days,
-        profile.safety_net_days,
-    );
-    let ships_index = profile.generation < Generation::E2019;
-    let shipping =
-        formula::replication_mbit_per_s(user_logs + move_logs, profile.peak_hour_percent, ships_index);
-    let remote: u32 = inputs.copies_per_site.iter().skip(1).sum();
-
-    // Three ways to add up: every copy counts, every database counts once, every server counts.
-    let each_copy = |key, label, unit, value: f64| Row {
-        key,
-        label,
-        unit,
-        per_database: Some(value),
-        per_server: Some(value * per_server),
-        per_dag: Some(value * copies),
-        per_environment: Some(value * copies * dags),
-    };
-    let each_database = |key, label, unit, value: f64| Row {
-        key,
-        label,
-        unit,
-        per_database: Some(value),
-        per_server: Some(value * d / inputs.active_servers() as f64),
-        per_dag: Some(value * d),
-        per_environment: Some(value * d * dags),
-    };
-    let each_server = |key, label, unit, per_database: Option<f64>, value: f64| Row {
-        key,
-        label,
-        unit,
-        per_database,
-        per_server: Some(value),
-        per_dag: Some(value * servers),
-        per_environment: Some(value * servers * dags),
-    };
-    let mut rows = vec![each_database("mailboxes", "Mailboxes", "", mailboxes)];
-    if profile.logs_per_day > 0.0 {
-        rows.push(each_database("user_logs_per_day", "Transaction logs of users", "/day", user_logs));
+    let need = Quantities::of(inputs, &levels, bound);
+    let mut rows = space_rows(inputs, &levels, &need);
+    rows.extend(load_rows(inputs, &levels, &need));
+    Sizing {
+        databases,
+        mailboxes_per_database: need.mailboxes,
+        mailbox_mb: figures.mailbox_mb,
+        logs_per_mailbox_day: figures.logs_per_day,
+        iops_per_mailbox: figures.iops,
+        iops_per_mailbox_with_headroom: figures.iops_with_headroom,
+        read_share: figures.read_share,
+        copies_per_server: levels.copies_per_server(),
+        log_days: figures.log_days,
+        rows,
+        server: server_need(inputs, need.mailboxes, levels.copies_per_server(), bound.worst),
+        database_gb: need.database_gb,
+        log_gb: need.log_gb,
+        database_iops: need.iops,
+        log_writes_per_s: need.log_writes,
     }
-    rows.push(each_database("move_logs_per_day", "Transaction logs of moves", "/day", move_logs));
-    if profile.logs_per_day > 0.0 {
-        rows.push(each_database("logs_per_day", "Transaction logs", "/day", user_logs + move_logs));
+}
+
+/// Mailboxes, logs and space.
+fn space_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Row> {
+    let figures = &inputs.figures;
+    let logs_are_known = figures.logs_per_day > 0.0;
+    let mut rows = vec![levels.each_database("mailboxes", "Mailboxes", "", need.mailboxes)];
+    if logs_are_known {
+        let label = "Transaction logs of users";
+        rows.push(levels.each_database("user_logs_per_day", label, "/day", need.user_logs));
+    }
+    rows.push(levels.each_database("move_logs_per_day", "Transaction logs of moves", "/day", need.move_logs));
+    if logs_are_known {
+        let logs = need.user_logs + need.move_logs;
+        rows.push(levels.each_database("logs_per_day", "Transaction logs", "/day", logs));
     }
     rows.extend([
-        each_copy("database_gb", "Database space", "GB", database_gb),
-        each_copy("log_gb", "Log space", "GB", log_gb),
-        each_copy("database_volume_gb", "Volume space, database and log", "GB", volume_gb),
-        each_copy("log_volume_gb", "Volume space, log alone", "GB", log_volume_gb),
-        each_server("restore_volume_gb", "Restore volume", "GB", None, restore_gb),
+        levels.each_copy("database_gb", "Database space", "GB", need.database_gb),
+        levels.each_copy("log_gb", "Log space", "GB", need.log_gb),
+        levels.each_copy("database_volume_gb", "Volume space, database and log", "GB", need.volume_gb),
+        levels.each_copy("log_volume_gb", "Volume space, log alone", "GB", need.log_volume_gb),
+        levels.each_server("restore_volume_gb", "Restore volume", "GB", need.restore_gb),
     ]);
-    if profile.generation >= Generation::E2013 && profile.messages_per_day > 0.0 {
-        rows.push(each_server("transport_gb", "Transport queue database", "GB", None, transport_gb));
+    if inputs.users.generation >= Generation::E2013 && figures.messages_per_day > 0.0 {
+        rows.push(levels.each_server("transport_gb", "Transport queue database", "GB", need.transport_gb));
     }
-    let extra = profile.extra_iops_per_server;
-    rows.extend([
-        each_server("database_iops", "Database I/O", "/s", Some(iops), iops * per_server + extra),
-        each_server(
-            "log_iops",
-            "Log I/O",
-            "/s",
-            Some(log_writes * (1.0 + formula::LOG_READS_PER_WRITE)),
-            server_log_iops,
+    rows
+}
+
+/// I/O, and what goes over the network.
+fn load_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Row> {
+    let server_iops = need.iops * levels.copies_per_server() + inputs.users.extra_iops_per_server;
+    let log_iops = need.log_writes * (1.0 + formula::LOG_READS_PER_WRITE);
+    let mut rows = vec![
+        Row {
+            per_database: Some(need.iops),
+            ..levels.each_server("database_iops", "Database I/O", "/s", server_iops)
+        },
+        Row {
+            per_database: Some(log_iops),
+            ..levels.each_server("log_iops", "Log I/O", "/s", need.server_log_iops)
+        },
+        levels.each_copy(
+            "maintenance_mb_per_s",
+            "Background maintenance",
+            "MB/s",
+            inputs.users.maintenance_mb_per_s,
         ),
-        each_copy("maintenance_mb_per_s", "Background maintenance", "MB/s", profile.maintenance_mb_per_s),
-    ]);
+    ];
+    let shipping = need.shipping_mbit_per_s;
+    let (databases, dags) = (levels.databases, levels.dags);
     if inputs.copies() > 1 {
+        let per_dag = shipping * databases * f64::from(inputs.copies() - 1);
         rows.push(Row {
             key: "replication_mbit_per_s",
             label: "Log shipping at the busiest hour",
             unit: "Mbit/s",
             per_database: Some(shipping),
-            per_server: Some(shipping * d * f64::from(inputs.copies() - 1) / inputs.active_servers() as f64),
-            per_dag: Some(shipping * d * f64::from(inputs.copies() - 1)),
-            per_environment: Some(shipping * d * f64::from(inputs.copies() - 1) * dags),
+            per_server: Some(per_dag / levels.active_servers),
+            per_dag: Some(per_dag),
+            per_environment: Some(per_dag * dags),
         });
     }
+    let remote: u32 = inputs.copies_per_site.iter().skip(1).sum();
     if remote > 0 {
         rows.push(Row {
             key: "site_link_mbit_per_s",
@@ -205,27 +313,11 @@ pub fn size(inputs: &Inputs<'_>, databases: u32, bound: &Bound, separate_logs: b
             unit: "Mbit/s",
             per_database: Some(shipping * f64::from(remote)),
             per_server: None,
-            per_dag: Some(shipping * d * f64::from(remote)),
-            per_environment: Some(shipping * d * f64::from(remote) * dags),
+            per_dag: Some(shipping * databases * f64::from(remote)),
+            per_environment: Some(shipping * databases * f64::from(remote) * dags),
         });
     }
-    Sizing {
-        databases,
-        mailboxes_per_database: mailboxes,
-        mailbox_mb: profile.mailbox_mb,
-        logs_per_mailbox_day: profile.logs_per_day,
-        iops_per_mailbox: profile.iops,
-        iops_per_mailbox_with_headroom: profile.iops_with_headroom,
-        read_share: profile.read_share,
-        copies_per_server: per_server,
-        log_days: profile.log_days,
-        rows,
-        server: server_need(inputs, mailboxes, per_server, bound.worst),
-        database_gb,
-        log_gb,
-        database_iops: iops,
-        log_writes_per_s: log_writes,
-    }
+    rows
 }
 
 /// Memory and processor of the server with `actives` active databases among `copies`.
@@ -235,19 +327,19 @@ pub fn server_need(
     copies: f64,
     actives: f64,
 ) -> ServerNeed {
-    let profile = &inputs.profile;
+    let (users, figures) = (inputs.users, &inputs.figures);
     let worst_active_mailboxes = actives * mailboxes_per_database;
-    let cache_gb = formula::cache_gb(worst_active_mailboxes, profile.cache_mb);
-    let known = profile.generation >= Generation::E2013 && profile.active_mcycles > 0.0;
+    let cache_gb = formula::cache_gb(worst_active_mailboxes, figures.cache_mb);
+    let known = users.generation >= Generation::E2013 && figures.active_mcycles > 0.0;
     let cores = inputs.servers.iter().filter_map(|server| server.cores).min();
     let passive = (copies - actives).max(0.0) * mailboxes_per_database;
-    let mcycles = worst_active_mailboxes * profile.active_mcycles + passive * profile.passive_mcycles;
+    let mcycles = worst_active_mailboxes * figures.active_mcycles + passive * figures.passive_mcycles;
     let weakest = inputs.servers.iter().filter_map(|server| server.specint_rate).reduce(f64::min);
     ServerNeed {
         worst_actives: actives,
         worst_active_mailboxes,
         cache_gb,
-        memory_gb: match (known, profile.multi_role, cores) {
+        memory_gb: match (known, users.multi_role, cores) {
             (false, _, _) | (_, true, None) => None,
             (_, multi_role, cores) => {
                 Some(formula::memory_gb(cache_gb, multi_role, cores.unwrap_or(0), copies))

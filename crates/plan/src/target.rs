@@ -55,8 +55,8 @@ pub fn targets(
         Target {
             databases,
             mailboxes: whole,
-            iops: mailboxes * inputs.profile.iops_with_headroom + inputs.profile.extra_iops_per_server,
-            iops_as_tested: whole * inputs.profile.test_iops + inputs.profile.extra_iops_per_server,
+            iops: mailboxes * inputs.figures.iops_with_headroom + inputs.users.extra_iops_per_server,
+            iops_as_tested: whole * inputs.figures.test_iops + inputs.users.extra_iops_per_server,
         }
     };
     let worst = failures.worst();

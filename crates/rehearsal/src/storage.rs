@@ -11,7 +11,6 @@
 //!
 //! Limits: of hosts that take no part nothing lies in a group. A spare stands in for any drive, of any enclosure.
 
-mod capacity;
 mod pools;
 mod replicated;
 
@@ -21,14 +20,11 @@ use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link,
     MirrorReads, Path, RemoteCopy, SharedArray, Target, TieredPool, VolumePlacement, WhenLinkLost,
 };
-use solution::{Deployment, HostSpec, Raid, Scope, Solution, SolutionError, StorageArray, Store, VolumeInfo};
+use solution::{ArraySpec, Behind, Deployment, Disk, HostSpec, Raid, Solution, SolutionError, VolumeInfo};
 
 use crate::hosts::Hosts;
 use crate::parts::Modelled;
 use world::sim::{FixedLatency, FixedLatencyTimes, StorageModel};
-
-/// Of groups that the solution file and their model say nothing of: the element that midrange arrays came with.
-const STRIPE_ELEMENT_BYTES: u64 = 64 << 10;
 
 /// A model of the storage that the hosts of a rehearsal use.
 pub struct Storage {
@@ -91,8 +87,7 @@ pub fn storage(
     assumptions: &Assumptions,
     seed: u64,
 ) -> Outcome<Storage> {
-    capacity::check_volumes(solution, deployments)?;
-    let Some(spec) = &solution.file.array else {
+    let Some(spec) = &solution.array else {
         let times = FixedLatencyTimes::default();
         return Ok(Storage {
             description:
@@ -115,25 +110,29 @@ pub fn storage(
     let array = SharedArray::new(array);
     let costs =
         assumptions.host("default").map_err(|error| solution.error("array", error.to_string(), None))?;
-    let hosts = Hosts::new(costs, &processors(solution, deployments)?, Box::new(array.clone()));
+    let hosts = Hosts::new(costs, &processors(solution, deployments), Box::new(array.clone()));
     let model = Box::new(hosts.clone());
     Ok(Storage { description, model, modelled: Some(Modelled { array, hosts }), parts })
 }
 
 /// The hosts with their processors: those of the solution file, or one if it does not say.
-fn processors(solution: &Solution, deployments: &[Deployment]) -> Outcome<Vec<(String, u32)>> {
-    let hosts = solution.hosts()?;
+fn processors(solution: &Solution, deployments: &[Deployment]) -> Vec<(String, u32)> {
     let of = |deployment: &Deployment| {
-        let spec = hosts.iter().find(|spec| spec.name == deployment.host);
-        let cores = spec.and_then(|spec| solution.file.host[spec.entry].cores);
+        let cores = host_of(solution, deployment).cores;
         (deployment.host.clone(), cores.unwrap_or(1))
     };
-    Ok(deployments.iter().map(of).collect())
+    deployments.iter().map(of).collect()
+}
+
+/// The host of a deployment.
+fn host_of<'a>(solution: &'a Solution, deployment: &Deployment) -> &'a HostSpec {
+    let host = solution.hosts.iter().find(|host| host.name == deployment.host);
+    host.expect("a deployment is of a host of its solution")
 }
 
 fn hardware(
     solution: &Solution,
-    spec: &StorageArray,
+    spec: &ArraySpec,
     deployments: &[Deployment],
     assumptions: &Assumptions,
 ) -> Outcome<(Hardware, Vec<VolumeParts>)> {
@@ -153,7 +152,6 @@ fn hardware(
         spec,
         controller,
         link,
-        hosts: solution.hosts()?,
         hardware: Hardware { rebuild, clone_reads, ..Hardware::default() },
         assumptions,
         parts: Vec::new(),
@@ -165,7 +163,6 @@ fn hardware(
     for (number, deployment) in deployments.iter().enumerate() {
         builder.add_host(number, deployment)?;
     }
-    builder.check_pools(deployments)?;
     builder.add_read_caches()?;
     builder.add_remote_copies()?;
     Ok((builder.hardware, builder.parts))
@@ -173,29 +170,30 @@ fn hardware(
 
 struct Builder<'a> {
     solution: &'a Solution,
-    spec: &'a StorageArray,
+    spec: &'a ArraySpec,
     assumptions: &'a Assumptions,
     controller: Controller,
     link: Link,
-    hosts: Vec<HostSpec>,
     hardware: Hardware,
     parts: Vec<VolumeParts>,
     /// Enclosure, site or host: its controllers.
     arrays: BTreeMap<String, Vec<usize>>,
     /// Enclosures whose spares are there.
-    spared: BTreeSet<String>,
+    spared: BTreeSet<usize>,
     /// Place and pool: the store, or the group.
-    pools: BTreeMap<(String, String), usize>,
+    pools: BTreeMap<(String, usize), usize>,
     /// End of what volumes take of each group that is a pool.
     taken_bytes: BTreeMap<usize, u64>,
 }
 
 impl Builder<'_> {
     fn add_host(&mut self, number: usize, deployment: &Deployment) -> Outcome<()> {
-        let host = deployment.host.as_str();
-        let place = self.place_of(host);
+        let solution = self.solution;
+        let spec = host_of(solution, deployment);
+        let host = spec.name.as_str();
+        let place = solution.place_of(spec);
         let controllers = self.controllers_at(&place);
-        let links = self.spec.links_per_host.unwrap_or(1) as usize;
+        let links = self.spec.links_per_host as usize;
         let paths: Vec<Path> = (0..links)
             .map(|index| {
                 let name = format!("{host} link {}", index + 1);
@@ -205,10 +203,9 @@ impl Builder<'_> {
             })
             .collect();
         let reached = controllers.len().min(links);
-        let volumes = self.solution.volumes(host)?;
-        self.add_spares(host, &volumes)?;
+        self.add_spares(spec)?;
         for (index, tested) in deployment.volumes.iter().enumerate() {
-            let Some(info) = volumes.iter().find(|volume| volume.name == tested.name) else { continue };
+            let Some(info) = spec.volumes.iter().find(|volume| volume.name == tested.name) else { continue };
             let owner = controllers[index % reached];
             let (target, bytes) = self.target(host, number, &place, info)?;
             let group = match target {
@@ -259,15 +256,6 @@ impl Builder<'_> {
     fn add_remote_copies(&mut self) -> Outcome<()> {
         let Some(spec) = &self.spec.remote_copy else { return Ok(()) };
         let at = "array.remote_copy";
-        let refuse = |field: &str, message: &str| {
-            Err(self.solution.error(&format!("{at}{field}"), message.to_owned(), None))
-        };
-        if self.spec.scope == Scope::Host {
-            return refuse("", "adapters in a host have no copy at another site");
-        }
-        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_))) {
-            return refuse("", "volumes of a store are not modelled with a copy at another site");
-        }
         let costs = self.assumptions.remote_copy("default").map_err(|error| self.bad(at, error))?;
         let link =
             self.assumptions.link(&spec.link).map_err(|error| self.bad(&format!("{at}.link"), error))?;
@@ -299,48 +287,30 @@ impl Builder<'_> {
     }
 
     /// The hot spares of the host's enclosure, like the disks of its first volume that a spare can help.
-    fn add_spares(&mut self, host: &str, volumes: &[VolumeInfo]) -> Outcome<()> {
-        let enclosure =
-            self.hosts.iter().find(|spec| spec.name == host).and_then(|spec| spec.enclosure.clone());
-        let described =
-            self.solution.file.enclosure.iter().find(|known| Some(&known.name) == enclosure.as_ref());
-        let Some(described) = described.filter(|known| !self.spared.contains(&known.name)) else {
+    fn add_spares(&mut self, host: &HostSpec) -> Outcome<()> {
+        let solution = self.solution;
+        let Some(enclosure) = host.enclosure.filter(|enclosure| self.spared.insert(*enclosure)) else {
             return Ok(());
         };
-        let with_disk = volumes.iter().find_map(|volume| {
-            let described = &self.solution.file.volume[volume.entry];
-            let pool = described.pool.as_ref().filter(|_| self.spec.store.is_none());
-            let pool = pool.and_then(|name| self.solution.file.pool.iter().find(|pool| pool.name == *name));
-            let disk = described.disk.as_ref().or(pool.map(|pool| &pool.disk))?;
-            Some((volume.entry, disk.clone()))
+        let with_disk = host.volumes.iter().find_map(|volume| match solution.volumes[volume.kind].behind {
+            Behind::Disks { disk, .. } => Some((volume.kind, disk)),
+            Behind::Pool(pool) if self.spec.store.is_none() => Some((volume.kind, solution.pools[pool].disk)),
+            _ => None,
         });
-        if let (Some((entry, disk)), Some(count @ 1..)) = (with_disk, described.hot_spares) {
+        let described = &solution.enclosures[enclosure];
+        if let (Some((kind, disk)), count @ 1..) = (with_disk, described.hot_spares) {
             let name = format!("{} spare", described.name);
-            let spares = self.add_drives(&disk, count, &name, &format!("volume[{entry}]"))?;
+            let spares = self.add_drives(disk, count, &name, &format!("volume[{kind}]"))?;
             self.hardware.spares.extend(spares);
         }
-        self.spared.insert(described.name.clone());
         Ok(())
-    }
-
-    /// What the host's controllers are named by: itself, or what it shares them in.
-    fn place_of(&self, host: &str) -> String {
-        let spec = self.hosts.iter().find(|spec| spec.name == host);
-        let shared = spec.and_then(|spec| {
-            let site = self.solution.file.site.get(spec.site).map(|site| site.name.clone());
-            spec.enclosure.clone().or(site)
-        });
-        match self.spec.scope {
-            Scope::Host => host.to_owned(),
-            Scope::Shared => shared.unwrap_or_default(),
-        }
     }
 
     fn controllers_at(&mut self, place: &str) -> Vec<usize> {
         if let Some(known) = self.arrays.get(place) {
             return known.clone();
         }
-        let (first, count) = (self.hardware.controllers.len(), self.spec.controllers.unwrap_or(1) as usize);
+        let (first, count) = (self.hardware.controllers.len(), self.spec.controllers as usize);
         for number in 0..count {
             self.hardware.controllers.push(Controller {
                 name: format!("{place} controller {}", number + 1),
@@ -361,88 +331,36 @@ impl Builder<'_> {
         place: &str,
         info: &VolumeInfo,
     ) -> Outcome<(Target, u64)> {
-        let volume = &self.solution.file.volume[info.entry];
-        let at = format!("volume[{}]", info.entry);
+        let at = format!("volume[{}]", info.kind);
         let asked = info.capacity_gib.map(|gib| (gib * f64::from(1 << 30)) as u64 / 4096 * 4096);
-        if let Some(disk) = &volume.disk {
-            let drives =
-                self.add_drives(disk, volume.disks.unwrap_or(1), &format!("{host} {}", info.name), &at)?;
-            let layout = self.layout(volume.raid, &at)?;
-            let group =
-                self.add_group(&format!("{host} {}", info.name), layout, drives, STRIPE_ELEMENT_BYTES);
-            let capacity = self.group_bytes(group);
-            return Ok((Target::Group { group, first_byte: 0 }, asked.unwrap_or(capacity).min(capacity)));
-        }
-        let (Some(pool_name), Some(bytes)) = (&volume.pool, asked) else {
-            let message = format!("volume `{}` has neither disks nor a pool with a capacity", info.name);
-            return Err(self.solution.error(
-                &at,
-                message,
-                Some("name its disk, or leave [array] out".into()),
-            ));
-        };
-        let is_store = matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_)));
-        let described = self.solution.pool(pool_name, &at)?;
-        if is_store && described.thin_chunk_kib.is_some() {
-            let message =
-                format!("pool `{pool_name}` keeps data in a store, which takes room as it is written");
-            return Err(self.solution.error(&at, message, Some("leave thin_chunk_kib out".into())));
-        }
-        if is_store && described.tiering.is_some() {
-            let message = format!("pool `{pool_name}` keeps data in a store, which has ways of its own");
-            return Err(self.solution.error(&at, message, Some("leave tiering out".into())));
-        }
-        let target = match self.spec.store.clone() {
-            Some(Store::LogStructured { model, cache_disk, cache_disks }) => {
-                let flash = (cache_disk.as_str(), cache_disks);
-                let store = self.shared(place, pool_name, |builder| {
-                    builder.log_store(place, pool_name, &model, flash, &at)
-                })?;
-                Target::LogStore { store }
+        match self.solution.volumes[info.kind].behind {
+            Behind::Disks { disk, disks, raid } => {
+                let name = format!("{host} {}", info.name);
+                let drives = self.add_drives(disk, disks, &name, &at)?;
+                let group = self.add_group(&name, layout(raid), drives, self.stripe_element_bytes());
+                let capacity = self.group_bytes(group);
+                Ok((Target::Group { group, first_byte: 0 }, asked.unwrap_or(capacity).min(capacity)))
             }
-            Some(Store::Replicated(spec)) => {
-                let store = self.shared(place, pool_name, |builder| {
-                    builder.replicated_store(place, pool_name, &spec, &at)
-                })?;
-                Target::ReplicatedStore { store, node: number % spec.nodes as usize }
+            Behind::Pool(pool) => {
+                let bytes = asked.unwrap_or(0);
+                Ok((self.in_pool(number, place, pool, (info, bytes), &at)?, bytes))
             }
-            Some(Store::DynamicPool { model, spare_disks }) => {
-                let pool = self.assumptions.dynamic_pool(&model);
-                let pool = pool.map_err(|error| self.bad("array.store.model", error))?;
-                let layout = Layout::DynamicPool {
-                    width: pool.width,
-                    piece_bytes: pool.piece_bytes,
-                    spare_drives: spare_disks,
-                };
-                self.in_pool(place, pool_name, Some(layout), (info, bytes), &at)?
-            }
-            None => self.in_pool(place, pool_name, None, (info, bytes), &at)?,
-        };
-        Ok((target, bytes))
+            // Refused when the file was read: nothing with a path is behind an array and lies on nothing.
+            Behind::Unknown => unreachable!("volume {} lies on nothing", info.name),
+        }
     }
 
     fn bad(&self, at: &str, error: ArrayError) -> Box<SolutionError> {
         self.solution.error(at, error.to_string(), None)
     }
 
-    fn layout(&self, raid: Raid, at: &str) -> Outcome<Layout> {
-        Ok(match raid {
-            Raid::Jbod | Raid::Raid0 => Layout::Raid0,
-            Raid::Raid1 => Layout::Raid1,
-            Raid::Raid10 => Layout::Raid10,
-            Raid::Raid5 => Layout::Raid5,
-            Raid::Raid6 => Layout::Raid6,
-            Raid::TripleParity => Layout::TripleParity,
-            Raid::Replica2 | Raid::Replica3 => {
-                let message = "copies on other nodes need a pool with a replicated store";
-                return Err(self.solution.error(&format!("{at}.raid"), message, None));
-            }
-        })
+    /// Bytes of a RAID group on one disk before the next one's turn.
+    fn stripe_element_bytes(&self) -> u64 {
+        self.spec.stripe_element_kib << 10
     }
 
-    fn add_drives(&mut self, disk: &str, count: u32, name: &str, at: &str) -> Outcome<Vec<usize>> {
-        let described = self.solution.disk(disk, at)?;
-        let model = described.model.as_deref().unwrap_or(disk);
+    fn add_drives(&mut self, disk: usize, count: u32, name: &str, at: &str) -> Outcome<Vec<usize>> {
+        let Disk { model, .. } = &self.solution.disks[disk];
         let mut model =
             self.assumptions.drive(model).map_err(|error| self.bad(&format!("{at}.disk"), error))?;
         if let DriveModel::Rotating(disk) = &mut model {
@@ -457,20 +375,18 @@ impl Builder<'_> {
         Ok((first..first + count as usize).collect())
     }
 
-    /// A group with the stripe element that `[array]` names, or `usual_element_bytes`.
     fn add_group(
         &mut self,
         name: &str,
         layout: Layout,
         drives: Vec<usize>,
-        usual_element_bytes: u64,
+        stripe_element_bytes: u64,
     ) -> usize {
-        let stated_bytes = self.spec.stripe_element_kib.map(|kib| kib << 10);
         self.hardware.groups.push(Group {
             name: name.to_owned(),
             layout,
             drives,
-            stripe_element_bytes: stated_bytes.unwrap_or(usual_element_bytes),
+            stripe_element_bytes,
             mirror_reads: MirrorReads::Alternate,
         });
         self.hardware.groups.len() - 1
@@ -530,6 +446,20 @@ impl Builder<'_> {
             _ => *stripe_element_bytes,
         };
         one.max(1) * self.data_disks(group)
+    }
+}
+
+/// How a group of disks protects its data.
+fn layout(raid: Raid) -> Layout {
+    match raid {
+        Raid::Jbod | Raid::Raid0 => Layout::Raid0,
+        Raid::Raid1 => Layout::Raid1,
+        Raid::Raid10 => Layout::Raid10,
+        Raid::Raid5 => Layout::Raid5,
+        Raid::Raid6 => Layout::Raid6,
+        Raid::TripleParity => Layout::TripleParity,
+        // Refused when the file was read, but in a store of nodes.
+        Raid::Replica2 | Raid::Replica3 => unreachable!("copies on nodes are no group of disks"),
     }
 }
 

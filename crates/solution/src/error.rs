@@ -14,6 +14,42 @@ pub struct Mistake {
     pub span: Range<usize>,
 }
 
+/// What is wrong with the value at a path (`host[2].name`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    pub path: String,
+    pub message: String,
+    pub help: Option<String>,
+}
+
+/// Result of a rule of this crate, which knows paths and not the text.
+pub(crate) type Checked<T> = std::result::Result<T, Wrong>;
+
+impl Wrong {
+    pub fn new(path: impl Into<String>, message: impl Into<String>) -> Wrong {
+        Wrong { path: path.into(), message: message.into(), help: None }
+    }
+
+    pub fn help(self, help: impl Into<String>) -> Wrong {
+        Wrong { help: Some(help.into()), ..self }
+    }
+
+    /// About a name that nothing has.
+    pub fn unknown_name<'a>(
+        what: &str,
+        name: &str,
+        known: impl IntoIterator<Item = &'a str>,
+        path: impl Into<String>,
+    ) -> Wrong {
+        let known: Vec<&str> = known.into_iter().collect();
+        let near = did_you_mean(name, known.iter().copied());
+        let few = || format!("known: {}", known[..known.len().min(12)].join(", "));
+        let help = near.map(|near| format!("did you mean `{near}`?"));
+        let help = help.or_else(|| (!known.is_empty()).then(few));
+        Wrong { help, ..Wrong::new(path, format!("no {what} is called `{name}`")) }
+    }
+}
+
 /// A wish that cannot be granted: one sentence, the place in the file that asks for it, and what to do instead.
 ///
 /// The text of the file is carried along so that a terminal can underline the place without reading the file again.

@@ -1,57 +1,64 @@
 //! The solution file: one description of a deployment that every command takes.
 //!
-//! The types of the file are plain data ([`SolutionFile`]): what is left out stays out, so that a reader can tell a wish
-//! from a default. [`Solution::deployment`] turns them into the fully resolved [`Deployment`] that a run needs; the planner
-//! resolves what it needs itself.
+//! [`Solution`] is what the file says with nothing left to default: names written out, numbers in their ranges, each thing that another
+//! one names found. Every command works on it and on nothing else, so what one command accepts no other refuses for what the file
+//! says. What the file leaves out is another matter: a plan needs users, a run needs instances, and each says so
+//! ([`Solution::users`], [`Solution::deployment`]).
 //!
 //! Invariants
-//! 1. Every error names one place in the text: the line that asks for what cannot be.
+//! 1. Every mistake names one place in the text: the line that asks for what cannot be. All mistakes that do not hide each other are
+//!    told at once.
 //! 2. An unknown key is an error, never ignored.
-//! 3. The range of a number is checked when the file is read ([`ranges`]), so it is the same for every command.
+//! 3. The range of a number is checked when the file is read ([`ranges`]), and a default stands in one place of this crate.
 //! 4. Nothing here touches a file: text in, data out.
 //!
-//! Limits: at most [`MAX_NAMES`] hosts, and as many volumes and instances per host.
+//! Limits: at most [`MAX_NAMES`] hosts, as many volumes and instances per host, and 65,536 of each on all hosts.
 
 mod array;
+mod capacity;
 mod deployment;
 mod drill;
 mod error;
-mod expand;
-mod hardware;
+mod faults;
+mod file;
+mod group;
+mod hosts;
+mod instances;
 mod locate;
-mod profile;
-mod programme;
 mod qualification;
 pub mod ranges;
-mod resolve;
+mod read;
+mod source;
+mod storage;
 mod template;
+mod tests;
+mod users;
 
-pub use array::{
-    Compression, Deduplication, ErasureCoding, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray,
-    Store, WhenLinkLost,
-};
+pub use array::{ArraySpec, FlashDrives, ReplicatedSpec, StoreSpec};
+pub use capacity::fits;
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
 };
-pub use drill::{Drill, DrillEvent, DrillEventKind, DrillSpec, Failure, MountDial, Partner};
+pub use drill::{DrillSpec, Failure};
 pub use error::{Mistake, Result, SolutionError, did_you_mean};
-pub use expand::{HostSpec, VolumeInfo, gib_of_disks};
-pub use hardware::{
-    BuildingBlock, Database, Databases, Disk, Enclosure, Host, Instance, Pool, PoolIo, Raid, Role, Site,
-    Volume,
+pub use faults::{Fault, FaultKind};
+pub use file::{
+    Compression, Deduplication, Disk, DrillEventKind, ErasureCoding, Fleet, Generation, LagLogRule, Mix,
+    MountDial, Partner, PoolIo, Qualification, Raid, RemoteCopy, RemoteRule, Role, Scope, Snapshots,
+    TestKind, WhenLinkLost, WhenLost,
 };
-pub use profile::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, Profile, RemoteRule};
-pub use programme::{
-    Engine, Fault, FaultKind, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
-};
-pub use qualification::Qualification;
-
-pub use template::matches as name_matches;
+pub use group::{CopiesSpec, Group, ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
+pub use hosts::{EnclosureSpec, HostSpec, MAX_MEMBERS, SiteSpec};
+pub use read::read_toml;
+pub use storage::{Behind, FastTier, Growth, PoolSpec, TieringSpec, VolumeInfo, VolumeKind, gib_of_disks};
+pub use users::Users;
 
 use std::ops::Range;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use error::{Checked, Wrong};
+use file::SolutionFile;
+use source::{Mistakes, Source};
+use tests::AnywhereTest;
 
 /// Most hosts in a file, and most volumes or instances on a host.
 pub const MAX_NAMES: u32 = 4096;
@@ -59,141 +66,113 @@ pub const MAX_NAMES: u32 = 4096;
 /// Version of the solution file that this program reads.
 pub const SCHEMA: u32 = 1;
 
-/// `[solution]`: what this is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Title {
-    /// Name of the solution.
-    pub name: String,
-    /// Version of this file format: 1.
-    pub schema: u32,
-    /// Where the facts come from, or anything else worth a line.
-    pub description: Option<String>,
-}
-
-/// A solution file as it is written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SolutionFile {
-    /// What this is.
-    pub solution: Title,
-    /// The users.
-    pub profile: Option<Profile>,
-    /// Database availability groups.
-    pub dag: Option<Dag>,
-    /// Copies of each database.
-    pub copies: Option<Copies>,
-    /// How copies lie on servers.
-    pub layout: Option<Layout>,
-    /// Sites; one without a name when there is none.
-    #[serde(default)]
-    pub site: Vec<Site>,
-    /// Hosts.
-    #[serde(default)]
-    pub host: Vec<Host>,
-    /// Enclosures, arrays, clusters.
-    #[serde(default)]
-    pub enclosure: Vec<Enclosure>,
-    /// Kinds of disk.
-    #[serde(default)]
-    pub disk: Vec<Disk>,
-    /// Disks that volumes share.
-    #[serde(default)]
-    pub pool: Vec<Pool>,
-    /// The solution is one block of several.
-    pub building_block: Option<BuildingBlock>,
-    /// Volumes.
-    #[serde(default)]
-    pub volume: Vec<Volume>,
-    /// Database instances of the test.
-    #[serde(default)]
-    pub instance: Vec<Instance>,
-    /// How large the test databases are.
-    pub sizing: Option<Sizing>,
-    /// The part of the solution that is tested.
-    pub under_test: Option<UnderTest>,
-    /// How hard the databases are driven.
-    pub load: Option<Load>,
-    /// The database engine.
-    #[serde(default)]
-    pub engine: Engine,
-    /// Latencies that must not be exceeded.
-    pub thresholds: Option<ThresholdWishes>,
-    /// Tests in their order.
-    #[serde(default)]
-    pub test: Vec<Test>,
-    /// Rules by which a run is a qualification.
-    pub qualification: Option<Qualification>,
-    /// Faults that are expected.
-    #[serde(default)]
-    pub fault: Vec<Fault>,
-    /// What a run on several hosts does when one of its parts is lost.
-    #[serde(default)]
-    pub fleet: Fleet,
-    /// Model of the storage for simulated time.
-    pub array: Option<StorageArray>,
-}
-
-/// A solution file and its text.
+/// A solution with nothing left to default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
-    /// What the file says.
-    pub file: SolutionFile,
-    text: String,
-    file_name: String,
+    /// Name.
+    pub name: String,
+    /// Where the facts come from, or anything else worth a line.
+    pub description: Option<String>,
+    /// Generation of Exchange that defaults follow from.
+    pub generation: Generation,
+    /// Sites, one at least.
+    pub sites: Vec<SiteSpec>,
+    /// Enclosures, arrays, clusters.
+    pub enclosures: Vec<EnclosureSpec>,
+    /// Hosts of one group, each with its volumes.
+    pub hosts: Vec<HostSpec>,
+    /// Kinds of disk.
+    pub disks: Vec<Disk>,
+    /// Disks that volumes share.
+    pub pools: Vec<PoolSpec>,
+    /// Kinds of volume.
+    pub volumes: Vec<VolumeKind>,
+    /// What stands between hosts and disks, for simulated time.
+    pub array: Option<ArraySpec>,
+    /// The group, and the copies of its databases.
+    pub group: Group,
+    /// The solution is one block of several.
+    pub growth: Option<Growth>,
+    /// Names of the hosts, enclosures and sites whose loss is tested; nothing is lost when empty.
+    pub failed: Vec<String>,
+    /// Size of every test database in MiB, where the file states one for all.
+    pub test_database_mib: Option<u64>,
+    /// How hard the databases are driven.
+    pub load: LoadSpec,
+    /// The database engine.
+    pub engine: EngineSpec,
+    /// Rules by which a run is a qualification; the published ones where it states none.
+    pub qualification: Qualification,
+    /// Faults that are expected.
+    pub faults: Vec<Fault>,
+    /// What a run on several hosts does when one of its parts is lost.
+    pub fleet: Fleet,
+    users: Checked<Users>,
+    tests: Vec<AnywhereTest>,
+    source: Source,
 }
 
 impl Solution {
     /// Reads the text of a solution file. `file_name` is only for messages.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
     pub fn parse(text: &str, file_name: &str) -> Result<Solution> {
-        let file: SolutionFile = read_toml(text, file_name, ranges::SOLUTION)?;
-        let solution = Solution { file, text: text.to_owned(), file_name: file_name.to_owned() };
-        if solution.file.solution.schema != SCHEMA {
-            let wrong = solution.file.solution.schema;
-            return Err(solution.error(
-                "solution.schema",
-                format!("the file is of format {wrong}, this program reads format {SCHEMA}"),
-                Some(format!("write schema = {SCHEMA}")),
-            ));
-        }
-        solution.faults()?;
-        Ok(solution)
+        let source = Source { text: text.to_owned(), file_name: file_name.to_owned() };
+        let (file, misread) = read::read::<SolutionFile>(text, ranges::SOLUTION);
+        let mut mistakes = Mistakes::new(&source, misread);
+        let resolved = file.and_then(|file| resolve(file, &mut mistakes));
+        let resolved = mistakes.told(resolved)?;
+        Ok(Solution { source, ..resolved })
+    }
+
+    /// The users.
+    ///
+    /// # Errors
+    /// A file that does not say enough about them to size anything.
+    pub fn users(&self) -> Result<&Users> {
+        self.users.as_ref().map_err(|lack| self.source.error(lack.clone()))
     }
 
     /// The text of the file.
     pub fn text(&self) -> &str {
-        &self.text
+        &self.source.text
     }
 
     /// The name given to [`Solution::parse`].
     pub fn file_name(&self) -> &str {
-        &self.file_name
+        &self.source.file_name
     }
 
     /// An error at the value at `path` (`host[2].name`), or at its nearest table when the value is left to its default.
     pub fn error(&self, path: &str, message: impl Into<String>, help: Option<String>) -> Box<SolutionError> {
-        error_at(&self.text, &self.file_name, path, message, help)
+        self.source.error(Wrong { path: path.to_owned(), message: message.into(), help })
     }
 
     /// Where the value at `path` stands, if it does.
     pub fn span(&self, path: &str) -> Option<Range<usize>> {
-        let place = locate::locate(&self.text, path);
+        let place = locate::locate(self.text(), path);
         place.exact.then_some(place.span)
-    }
-
-    /// The line (from 1) of the value at `path` or of its nearest table.
-    pub fn line(&self, path: &str) -> usize {
-        self.error(path, "", None).line()
-    }
-
-    /// A name that counts, written out; an error at `path` when its template is wrong.
-    pub fn numbered(&self, template: &str, n: u32, path: &str) -> Result<String> {
-        self.name(template, template::Names { n, host: None }, path)
     }
 
     /// The JSON schema of the file.
     pub fn json_schema() -> serde_json::Value {
         schemars::schema_for!(SolutionFile).to_value()
+    }
+
+    /// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that nothing has.
+    pub fn hosts_lost_with(&self, name: &str) -> Vec<usize> {
+        let is_hit = |host: &HostSpec| {
+            let enclosure = host.enclosure.map(|enclosure| self.enclosures[enclosure].name.as_str());
+            host.name == name || self.sites[host.site].name == name || enclosure == Some(name)
+        };
+        (0..self.hosts.len()).filter(|&host| is_hit(&self.hosts[host])).collect()
+    }
+
+    /// What the controllers of a host are named by: the host, or what it shares them in.
+    pub fn place_of(&self, host: &HostSpec) -> String {
+        let scope = self.array.as_ref().map_or(Scope::Host, |array| array.scope);
+        capacity::place_of(host, scope, &self.sites, &self.enclosures).to_owned()
     }
 }
 
@@ -205,114 +184,96 @@ pub fn error_at(
     message: impl Into<String>,
     help: Option<String>,
 ) -> Box<SolutionError> {
-    Box::new(SolutionError {
-        message: message.into(),
-        help,
-        span: locate::locate(text, path).span,
-        others: Vec::new(),
-        file_name: file_name.to_owned(),
-        text: text.to_owned(),
-    })
+    let source = Source { text: text.to_owned(), file_name: file_name.to_owned() };
+    source.error(Wrong { path: path.to_owned(), message: message.into(), help })
 }
 
-/// Reads any TOML file of ours, with the same messages as a solution file, and numbers in their ranges. All mistakes that do not
-/// hide each other are told at once. `file_name` is only for messages.
-pub fn read_toml<T: serde::de::DeserializeOwned>(
-    text: &str,
-    file_name: &str,
-    rows: &ranges::Rows,
-) -> Result<T> {
-    let mut mistakes = ranges::mistakes(text, rows);
-    let read = toml::from_str(text);
-    if let Err(error) = &read {
-        let other = syntax_error(error, text);
-        // The reader stops at a number that its type cannot hold; the range says it better, and at its place.
-        if mistakes.is_empty() || !is_of_number(error.message()) {
-            mistakes.push(other);
-            mistakes.sort_by_key(|mistake| mistake.span.start);
+/// What a file says, without its text; nothing if a table of names is wrong.
+fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> {
+    mistakes.keep(known_schema(&file));
+    let sites = hosts::sites(&file);
+    let enclosures = hosts::enclosures(&file);
+    let mut hosts = hosts::hosts(&file, &sites, &enclosures, mistakes);
+    let pools = storage::pools(&file, mistakes);
+    let volumes = storage::volumes(&file, &enclosures, &mut hosts, mistakes);
+    let array = array::array(&file, mistakes);
+    let engine = mistakes.keep(tests::engine(&file.engine));
+    let qualification = mistakes.keep(qualification::qualification(&file));
+    if !mistakes.names_are_known() {
+        return None;
+    }
+    hosts::mark_under_test(&file, &mut hosts, mistakes);
+    storage::mark_under_test(&file, &mut hosts, mistakes);
+    if !mistakes.names_are_known() {
+        return None;
+    }
+    let generation = users::generation(&file);
+    let group = group::group(&file, &sites, &hosts, mistakes);
+    let load = tests::load(&file, generation, &group.copies, mistakes);
+    instances::instances(&file, generation, &mut hosts, mistakes);
+    let tests = tests::tests(&file, generation, &group.copies, (&sites, &hosts), mistakes);
+    if let Some(array) = &array {
+        array::check_volumes(array, &hosts, &volumes, &pools, mistakes);
+    }
+    let parts = faults::Parts { hosts: &hosts, volumes: &volumes, pools: &pools, array: array.as_ref() };
+    let faults = faults::faults(&file, &parts, mistakes);
+    let room = capacity::Room {
+        sites: &sites,
+        enclosures: &enclosures,
+        hosts: &hosts,
+        disks: &file.disk,
+        pools: &pools,
+        volumes: &volumes,
+        array: array.as_ref(),
+    };
+    capacity::check(&room, mistakes);
+    let resolved = Solution {
+        users: users::users(&file),
+        growth: storage::growth(&file),
+        failed: file.under_test.map(|part| part.failed).unwrap_or_default(),
+        test_database_mib: file.sizing.and_then(|sizing| sizing.database_mib),
+        name: file.solution.name,
+        description: file.solution.description,
+        generation,
+        sites,
+        enclosures,
+        hosts,
+        disks: file.disk,
+        pools,
+        volumes,
+        array,
+        group,
+        load,
+        engine: engine?,
+        qualification: qualification?,
+        faults,
+        fleet: file.fleet,
+        tests,
+        source: Source::default(),
+    };
+    check_failed(&resolved, mistakes);
+    Some(resolved)
+}
+
+fn known_schema(file: &SolutionFile) -> Checked<()> {
+    let schema = file.solution.schema;
+    if schema == SCHEMA {
+        return Ok(());
+    }
+    let message = format!("the file is of format {schema}, this program reads format {SCHEMA}");
+    Err(Wrong::new("solution.schema", message).help(format!("write schema = {SCHEMA}")))
+}
+
+/// The failure under test is one of things that there are.
+fn check_failed(solution: &Solution, mistakes: &mut Mistakes<'_>) {
+    for (n, name) in solution.failed.iter().enumerate() {
+        if solution.hosts_lost_with(name).is_empty() {
+            let sites = solution.sites.iter().map(|site| &site.name);
+            let enclosures = solution.enclosures.iter().map(|enclosure| &enclosure.name);
+            let hosts = solution.hosts.iter().map(|host| &host.name);
+            let known = sites.chain(enclosures).chain(hosts).map(String::as_str);
+            let path = format!("under_test.failed[{n}]");
+            mistakes.add(Wrong::unknown_name("host, enclosure or site", name, known, path));
         }
     }
-    let mut mistakes = mistakes.into_iter();
-    match (mistakes.next(), read) {
-        (None, Ok(read)) => Ok(read),
-        (first, read) => {
-            let first = first.or_else(|| read.err().map(|error| syntax_error(&error, text)));
-            let Mistake { message, help, span } = first.unwrap_or_default();
-            Err(Box::new(SolutionError {
-                message,
-                help,
-                span,
-                others: mistakes.collect(),
-                file_name: file_name.to_owned(),
-                text: text.to_owned(),
-            }))
-        }
-    }
-}
-
-/// An error of the TOML reader in the words and with the place of ours.
-fn syntax_error(error: &toml::de::Error, text: &str) -> Mistake {
-    let message = error.message();
-    let span = error.span().unwrap_or(0..0);
-    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
-    let unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
-    let (message, help) = match quoted.split_first() {
-        Some((wrong, known)) if unknown => {
-            let what = if message.starts_with("unknown field") { "key" } else { "value" };
-            let all = || format!("known here: {}", known.join(", "));
-            let near = did_you_mean(wrong, known.iter().copied());
-            // The nearest number is seldom the one that is meant.
-            let near = near.filter(|_| wrong.parse::<f64>().is_err());
-            (
-                format!("unknown {what} `{wrong}`"),
-                Some(near.map_or_else(all, |near| format!("did you mean `{near}`?"))),
-            )
-        }
-        _ if text.trim().is_empty() => {
-            ("the file is empty".into(), Some("begin with [solution], its name, and schema = 1".into()))
-        }
-        Some((missing, _)) if message.starts_with("missing field") => {
-            (format!("`{missing}` is missing here"), None)
-        }
-        _ => (plain(message.lines().next().unwrap_or_default()), None),
-    };
-    Mistake { message, help, span }
-}
-
-/// Types of numbers as the reader calls them.
-const NUMBERS: [&str; 6] =
-    ["u32", "u64", "f64", "i64", "a number of databases", "a positive number of databases"];
-
-/// Whether the reader wanted a number and found something else.
-fn is_of_number(message: &str) -> bool {
-    let wanted = message.lines().next().and_then(|line| line.rsplit_once("expected "));
-    wanted.is_some_and(|(_, wanted)| NUMBERS.iter().any(|number| wanted.starts_with(number)))
-}
-
-/// A message about a wrong type without the types of this program.
-fn plain(message: &str) -> String {
-    if message == "wanted string or table" {
-        return "this must be one of the known words, in quotes".into();
-    }
-    let Some((found, wanted)) =
-        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
-    else {
-        return message.to_owned();
-    };
-    let wanted = match wanted {
-        "u32" | "u64" => "a whole number of at least 0",
-        "f64" => "a number",
-        "a boolean" => "true or false",
-        "a string" | "string" => "text in quotes",
-        "a sequence" => "a list",
-        wanted if wanted.starts_with("struct ") => "a table of keys",
-        wanted if wanted.starts_with("a tuple of size ") => "a list of fixed length",
-        wanted => wanted,
-    };
-    let found = match found {
-        "sequence" => "a list",
-        "map" => "a table",
-        found => found,
-    };
-    format!("this must be {wanted}, not {found}")
 }

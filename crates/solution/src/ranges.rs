@@ -12,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::Mistake;
+use crate::read::Misread;
 
 /// Seconds in 366 days: no test lasts longer.
 pub const LONGEST_TEST_S: f64 = 366.0 * 24.0 * 3600.0;
@@ -253,47 +254,63 @@ enum Number {
     Fraction(f64),
 }
 
-/// Everything that is wrong with the numbers and names of a text, in the order of the text; nothing of a text that is not TOML.
-pub(crate) fn mistakes(text: &str, rows: &Rows) -> Vec<Mistake> {
-    let Ok(root) = DeTable::parse(text) else { return Vec::new() };
+/// Everything that is wrong with the numbers and names of a text.
+pub(crate) fn mistakes(text: &str, root: &DeTable<'_>, rows: &Rows) -> Vec<Misread> {
     let mut walk = Walk { text, rows, found: Vec::new() };
-    walk.table("", root.get_ref());
-    walk.names(root.get_ref());
-    walk.found.sort_by_key(|mistake| mistake.span.start);
+    walk.table(&Place::default(), root);
+    walk.names(root);
     walk.found
+}
+
+/// A place in the file: by the row of the table above, and by the path that names one entry of a list.
+#[derive(Default)]
+struct Place {
+    row: String,
+    path: String,
+}
+
+impl Place {
+    fn below(&self, key: &str) -> Place {
+        let dot = if self.path.is_empty() { "" } else { "." };
+        Place { row: format!("{}{dot}{key}", self.row), path: format!("{}{dot}{key}", self.path) }
+    }
+
+    fn entry(&self, number: usize) -> Place {
+        Place { row: self.row.clone(), path: format!("{}[{number}]", self.path) }
+    }
 }
 
 struct Walk<'a> {
     text: &'a str,
     rows: &'a Rows,
-    found: Vec<Mistake>,
+    found: Vec<Misread>,
 }
 
 impl Walk<'_> {
-    fn table(&mut self, path: &str, table: &DeTable<'_>) {
+    fn table(&mut self, at: &Place, table: &DeTable<'_>) {
         for (key, value) in table {
-            let key = key.get_ref();
-            self.value(&if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }, value);
+            self.value(&at.below(key.get_ref()), value);
         }
     }
 
-    fn value(&mut self, path: &str, value: &Spanned<DeValue<'_>>) {
+    fn value(&mut self, at: &Place, value: &Spanned<DeValue<'_>>) {
         match value.get_ref() {
-            DeValue::Table(table) => return self.table(path, table),
-            DeValue::Array(list) => return self.list(path, list),
+            DeValue::Table(table) => return self.table(at, table),
+            DeValue::Array(list) => return self.list(at, list),
             _ => {}
         }
-        let Some(allowed) = self.allowed(path) else { return };
+        let Some(allowed) = self.allowed(&at.row) else { return };
         let span = value.span();
         let number = number_of(value.get_ref());
         if !number.is_some_and(|number| allowed.holds(number)) {
             let said = &self.text[span.clone()];
             // The place in a list is no key.
-            let key = path.rsplit('.').find(|part| part.parse::<u32>().is_err()).unwrap_or(path);
+            let key = at.row.rsplit('.').find(|part| part.parse::<u32>().is_err()).unwrap_or(&at.row);
             let message = format!("`{key}` must be {}, not {said}", allowed.words());
-            let help = (path == "host.count")
+            let help = (at.row == "host.count")
                 .then(|| "16 hosts of a group at most; more groups of the same form: count in [dag]".into());
-            self.found.push(Mistake { message, help, span });
+            let mistake = Mistake { message, help, span };
+            self.found.push(Misread { path: at.path.clone(), mistake });
         }
     }
 
@@ -307,15 +324,17 @@ impl Walk<'_> {
         })
     }
 
-    fn list(&mut self, path: &str, list: &[Spanned<DeValue<'_>>]) {
-        for value in list {
+    fn list(&mut self, at: &Place, list: &[Spanned<DeValue<'_>>]) {
+        for (number, value) in list.iter().enumerate() {
+            let entry = at.entry(number);
             match value.get_ref() {
                 DeValue::Array(inner) => {
                     for (place, value) in inner.iter().enumerate() {
-                        self.value(&format!("{path}.{place}"), value);
+                        let row = format!("{}.{place}", at.row);
+                        self.value(&Place { row, path: format!("{}[{place}]", entry.path) }, value);
                     }
                 }
-                _ => self.value(path, value),
+                _ => self.value(&entry, value),
             }
         }
     }
@@ -324,14 +343,15 @@ impl Walk<'_> {
         for list in NAMED {
             let Some(DeValue::Array(entries)) = root.get(list).map(Spanned::get_ref) else { continue };
             let mut first = BTreeMap::<&str, Span<usize>>::new();
-            for entry in entries.iter() {
+            for (number, entry) in entries.iter().enumerate() {
                 let Some(name) = entry.get_ref().get("name") else { continue };
                 let DeValue::String(said) = name.get_ref() else { continue };
                 let Some(before) = first.insert(said.as_ref(), name.span()) else { continue };
                 let line = 1 + self.text[..before.start].matches('\n').count();
                 let message = format!("two [[{list}]] are called `{said}`, the first in line {line}");
                 let help = Some("give each its own name, or remove one".into());
-                self.found.push(Mistake { message, help, span: name.span() });
+                let mistake = Mistake { message, help, span: name.span() };
+                self.found.push(Misread { path: format!("{list}[{number}].name"), mistake });
             }
         }
     }

@@ -2,6 +2,11 @@
 //!
 //! `{n}` counts from 1; `{n:03}` fills with zeros; `{n/4}` says which group of four `n` lies in (1, 1, 1, 1, 2, ...).
 
+use std::ops::Range;
+
+use crate::MAX_NAMES;
+use crate::error::{Checked, Wrong};
+
 /// Values that a template may name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Names<'a> {
@@ -25,6 +30,40 @@ pub(crate) fn expand(template: &str, names: Names<'_>) -> Result<String, String>
     }
     out.push_str(rest);
     Ok(out)
+}
+
+/// A template filled in, refused at `path` when it names what is not known.
+pub(crate) fn name(template: &str, names: Names<'_>, path: &str) -> Checked<String> {
+    expand(template, names).map_err(|sentence| {
+        Wrong::new(path, sentence).help("known are {n}, {n:03}, {n/4} and, in volumes and instances, {host}")
+    })
+}
+
+/// A template filled in that names a file or a folder below a volume; refused at `path` where it would lie elsewhere.
+pub(crate) fn name_on_disk(template: &str, names: Names<'_>, path: &str) -> Checked<String> {
+    let name = name(template, names, path)?;
+    refuse_foreign_name(&name, path)?;
+    Ok(name)
+}
+
+/// Volumes are marked and cleaned as a whole: a name must not lead out of its volume.
+pub(crate) fn refuse_foreign_name(name: &str, path: &str) -> Checked<()> {
+    // Markers of folders have `#` for any digit of a log's number.
+    if !matches!(name, "" | "." | "..") && !name.contains(['/', '\0', '#']) {
+        return Ok(());
+    }
+    let wrong = Wrong::new(path, format!("no file or folder of a volume can be called `{name}`"));
+    Err(wrong.help("a name without `/` and `#`; the volume's path says where it lies"))
+}
+
+/// The running numbers of an entry with `count`, refused when there are too many.
+pub(crate) fn numbers(count: Option<u32>, first: u32, path: &str, already: usize) -> Checked<Range<u32>> {
+    let count = count.unwrap_or(1);
+    if count == 0 || count > MAX_NAMES.saturating_sub(already as u32) {
+        let message = format!("{count} of these cannot be, a solution may have 1 to {MAX_NAMES}");
+        return Err(Wrong::new(path, message));
+    }
+    Ok(first..first.saturating_add(count))
 }
 
 fn value(field: &str, names: Names<'_>, template: &str) -> Result<String, String> {

@@ -138,15 +138,10 @@ impl Site {
     /// # Errors
     /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
     pub fn of(solution: &Solution, test: &TestSpec, drill: &DrillSpec) -> Outcome<Site> {
-        let hosts = solution.hosts()?;
-        let tested = solution.hosts_under_test()?;
+        let hosts = &solution.hosts;
+        let tested = solution.hosts_under_test();
         let base = solution.deployment(tested.first().map(|host| host.name.as_str()))?;
         let plan = plan::plan(solution, &[])?;
-        if plan.copies < 2 {
-            let message = "a drill needs further copies, and the solution has one copy of each database";
-            let help = Some("per_site = [2] or more in [copies]".into());
-            return Err(solution.error("copies", message, help));
-        }
         let [first, ..] = &base.instances[..] else { unreachable!("a deployment has instances") };
         let tested_databases = base.instances.iter().map(|instance| instance.databases.len()).sum::<usize>();
         let share = |whole: f64| whole / tested_databases as f64;
@@ -162,28 +157,24 @@ impl Site {
                 ));
             }
         };
-        let volumes: Vec<Vec<VolumeInfo>> =
-            hosts.iter().map(|host| solution.volumes(&host.name)).collect::<Outcome<_>>()?;
-        let lag_days = solution.file.copies.as_ref().and_then(|copies| copies.lag_days).unwrap_or(7.0);
-        let lagged_can_activate =
-            solution.file.copies.as_ref().and_then(|copies| copies.lagged_can_activate).unwrap_or(true);
+        let copies = &solution.group.copies;
         let mut databases = Vec::new();
         for (number, placed) in plan.layout.databases.iter().enumerate() {
             let mut places = Vec::new();
             let mut specs = Vec::new();
             for (copy, place) in placed.copies.iter().enumerate() {
                 let host = usize::from(place.server);
-                places.push(copy_place(solution, &volumes[host], host, place.volume, &placed.name)?);
+                places.push(copy_place(solution, host, place.volume, &placed.name)?);
                 let is_lagged = copy + plan.layout.lagged as usize >= placed.copies.len();
                 specs.push(CopySpec {
                     host: HostId(u16::from(place.server)),
                     site: SiteId(hosts[host].site as u16),
                     preference: copy as u32 + 1,
-                    activation: match is_lagged && !lagged_can_activate {
+                    activation: match is_lagged && !copies.lagged_can_activate {
                         true => ActivationPolicy::Blocked,
                         false => ActivationPolicy::Unrestricted,
                     },
-                    replay_lag_ms: if is_lagged { (lag_days * DAY_MS) as u64 } else { 0 },
+                    replay_lag_ms: if is_lagged { (copies.lag_days * DAY_MS) as u64 } else { 0 },
                     truncation_lag_ms: 0,
                 });
             }
@@ -217,10 +208,11 @@ impl Site {
                 image: Rc::new(image),
             });
         }
-        let hosts = hosts.iter().zip(&volumes).map(|(host, volumes)| SiteHost {
+        let hosts = hosts.iter().map(|host| SiteHost {
             name: host.name.clone(),
             site: host.site,
-            volumes: volumes
+            volumes: host
+                .volumes
                 .iter()
                 .filter(|volume| matches!(volume.role, Role::Database | Role::Log))
                 .filter_map(|volume| {
@@ -260,6 +252,7 @@ impl Site {
             let place = database.places.iter().find(|place| place.host == host)?;
             Some(InstanceSpec {
                 name: database.name.clone(),
+                log_volume: place.log_volume.clone(),
                 log_dir: place.log_dir.clone(),
                 log_file_bytes: self.log_file_bytes,
                 page_bytes: self.page_bytes,
@@ -267,6 +260,7 @@ impl Site {
                 cache_max_bytes: self.cache_bytes,
                 databases: vec![DatabaseSpec {
                     name: database.name.clone(),
+                    volume: place.volume.clone(),
                     dir: place.dir.clone(),
                     bytes: database.bytes(),
                 }],
@@ -340,13 +334,8 @@ impl Site {
 }
 
 /// The folders of a copy on volume number `number` (from 1) of a host.
-fn copy_place(
-    solution: &Solution,
-    volumes: &[VolumeInfo],
-    host: usize,
-    number: u16,
-    database: &str,
-) -> Outcome<CopyPlace> {
+fn copy_place(solution: &Solution, host: usize, number: u16, database: &str) -> Outcome<CopyPlace> {
+    let volumes = &solution.hosts[host].volumes;
     let of_role = |role| volumes.iter().filter(move |volume| volume.role == role && volume.path.is_some());
     let index = usize::from(number) - 1;
     let Some(volume) = of_role(Role::Database).nth(index) else {

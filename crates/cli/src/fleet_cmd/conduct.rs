@@ -82,7 +82,7 @@ impl FleetRun<'_> {
     pub fn conduct(&self) -> Result<Status, Failure> {
         let key = self.sign.key()?;
         let hosts: Vec<String> =
-            self.solution.hosts_under_test()?.into_iter().map(|host| host.name).collect();
+            self.solution.hosts_under_test().iter().map(|host| host.name.clone()).collect();
         let credentials = read_credentials(&self.fleet.join("controller.toml"))?;
         let stranger = |host: &&String| {
             let file = format!("agents/{}.toml", fleet::bus::token(host));
@@ -101,7 +101,7 @@ impl FleetRun<'_> {
                     say!("nothing was written (--dry-run)");
                     return Ok(Status::Pass);
                 }
-                new_run_folder(self.out, &self.solution.file.solution.name)?
+                new_run_folder(self.out, &self.solution.name)?
             }
         };
         let mut controller = match self.resume {
@@ -145,7 +145,7 @@ impl FleetRun<'_> {
     /// What will be written where.
     fn announce(&self, hosts: &[String]) -> Result<(), Failure> {
         let chosen = FleetTests::chosen(self.solution, self.tests)?;
-        say!("{}: will write on {} hosts", self.solution.file.solution.name, hosts.len());
+        say!("{}: will write on {} hosts", self.solution.name, hosts.len());
         for host in hosts {
             let deployment = match &chosen.drill {
                 Some(drill) => drill.site.holdings(drill.host(host)?),
@@ -158,7 +158,7 @@ impl FleetRun<'_> {
     }
 
     fn plan(&self, folder: &Path, hosts: Vec<String>) -> Result<Plan, Failure> {
-        let policy = self.solution.file.fleet;
+        let policy = self.solution.fleet;
         let finish = solution::WhenLost::Finish;
         Ok(Plan {
             run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
@@ -245,7 +245,7 @@ impl FleetRun<'_> {
         }
         let row = Run {
             id: run.clone(),
-            solution: self.solution.file.solution.name.clone(),
+            solution: self.solution.name.clone(),
             solution_text: self.solution.text().to_owned(),
             started_unix_ms,
             tool_version: memory.plan.tool_version.clone(),

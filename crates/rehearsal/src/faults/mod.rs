@@ -73,8 +73,7 @@ impl Stage<'_, '_> {
     async fn in_test(&self, planned: &PlannedFault, known: &Known) {
         let test = known.test.ordinal;
         let Some(zero_ms) = known.zero_ms else { return };
-        let at =
-            Time { ns: zero_ms * 1_000_000 } + Duration::from_secs_f64(planned.fault.at_s.unwrap_or(0.0));
+        let at = Time { ns: zero_ms * 1_000_000 } + Duration::from_secs_f64(planned.fault.at_s);
         let until = match planned.effect {
             Effect::Passing { .. } | Effect::Cut { .. } => End::OfWindow,
             _ => End::OfTest,

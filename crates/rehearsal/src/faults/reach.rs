@@ -8,15 +8,14 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-use solution::{Fault, FaultKind, Solution, WhenLinkLost};
+use solution::{Fault, FaultKind};
 
-use super::WINDOWED;
 use crate::storage::VolumeParts;
 
 /// The hosts that feel a fault of a part of the array: those with volumes on the part, which is `drive` if a drive is hit. A
 /// controller that takes over is silent meanwhile.
 pub(super) fn felt_by(
-    kind: FaultKind,
+    kind: &FaultKind,
     hit: &VolumeParts,
     drive: Option<usize>,
     parts: &[VolumeParts],
@@ -35,12 +34,12 @@ pub(super) fn felt_by(
     let is_on_it = |other: &&VolumeParts| {
         let shares_store = hit.node.is_some() && store(other) == store(hit);
         match kind {
-            FaultKind::DiskFails | FaultKind::DiskSlow | FaultKind::ExtentsRot => {
+            FaultKind::DiskFails { .. } | FaultKind::DiskSlow { .. } | FaultKind::ExtentsRot { .. } => {
                 shares_store || drive.is_some_and(|drive| other.drives.contains(&drive))
             }
-            FaultKind::NodeDies | FaultKind::HostMoves => shares_store,
-            FaultKind::DisksAdded => other.pool == hit.pool,
-            FaultKind::CloneRead => other.thin_pool == hit.thin_pool,
+            FaultKind::NodeDies { .. } | FaultKind::HostMoves { .. } => shares_store,
+            FaultKind::DisksAdded { .. } => other.pool == hit.pool,
+            FaultKind::CloneRead { .. } => other.thin_pool == hit.thin_pool,
             FaultKind::RemoteCopyLost => other.remote_copy == hit.remote_copy,
             FaultKind::CacheUnprotected | FaultKind::ControllerFails => other.controller == hit.controller,
             _ => false,
@@ -72,19 +71,10 @@ pub(super) fn cut_off<'a>(
     parts.iter().filter(leads_there).find(|volume| !is_reached(volume, dead, None))
 }
 
-/// Whether I/O of a host waits for the end of a fault, and the fault for the end of a test that may not come without that I/O.
-pub(super) fn holds_its_test(
-    solution: &Solution,
-    fault: &Fault,
-    hit: &VolumeParts,
-    dead: &BTreeSet<usize>,
-) -> bool {
-    let has_end = fault.duration_s.is_some() || fault.test.is_some_and(|test| WINDOWED.contains(&test));
-    let copy = solution.file.array.as_ref().and_then(|array| array.remote_copy.as_ref());
-    !has_end
-        && match fault.kind {
-            FaultKind::PathLost => !is_reached(hit, dead, hit.paths[0].links.first().copied()),
-            FaultKind::RemoteCopyLost => copy.is_some_and(|copy| copy.when_link_lost == WhenLinkLost::Stall),
-            _ => false,
-        }
+/// Whether I/O of a host waits for the end of a fault, and the fault for the end of a test that may not come without that I/O. What the
+/// file alone says of it was checked when it was read; controllers that die leave fewer paths.
+pub(super) fn holds_its_test(fault: &Fault, hit: &VolumeParts, dead: &BTreeSet<usize>) -> bool {
+    fault.kind == FaultKind::PathLost
+        && !fault.has_end()
+        && !is_reached(hit, dead, hit.paths[0].links.first().copied())
 }

@@ -3,7 +3,6 @@
 //! * Of a pool that is a group volumes are cut one behind the other, in the order of the hosts and their volumes, each from the
 //!   begin of a row on; of a thin pool they take chunks.
 //! * A store knows what the databases of all tested hosts of its place hold, also of those that take no part.
-//!
 //! * A pool with a faster tier is two groups; its disks stand for both.
 //!
 //! Limits: a pool is one group of each kind of disk; all pools of a solution keep data alike.
@@ -11,19 +10,44 @@
 use std::collections::BTreeSet;
 
 use array::{DriveModel, Layout, LogStore, ReadCache, Snapshots, Target, ThinPool, TieredPool};
-use solution::{Store, VolumeInfo};
+use solution::{Behind, FlashDrives, StoreSpec, VolumeInfo, fits, gib_of_disks};
 
-use super::{Builder, Outcome, STRIPE_ELEMENT_BYTES};
+use super::{Builder, Outcome, layout};
+
+const GIB: f64 = (1u64 << 30) as f64;
 
 impl Builder<'_> {
+    /// Room for a volume in the pool that it is a part of.
+    pub(super) fn in_pool(
+        &mut self,
+        number: usize,
+        place: &str,
+        pool: usize,
+        (info, bytes): (&VolumeInfo, u64),
+        at: &str,
+    ) -> Outcome<Target> {
+        match &self.spec.store {
+            Some(StoreSpec::LogStructured { .. }) => {
+                let store = self.shared(place, pool, |builder| builder.log_store(place, pool))?;
+                Ok(Target::LogStore { store })
+            }
+            Some(StoreSpec::Replicated(spec)) => {
+                let store =
+                    self.shared(place, pool, |builder| builder.replicated_store(place, pool, spec))?;
+                Ok(Target::ReplicatedStore { store, node: number % spec.nodes as usize })
+            }
+            Some(StoreSpec::DynamicPool { .. }) | None => self.in_group(place, pool, (info, bytes), at),
+        }
+    }
+
     /// The store, or the group, that a pool is at a place: made when its first volume asks for it.
-    pub(super) fn shared(
+    fn shared(
         &mut self,
         place: &str,
-        pool: &str,
+        pool: usize,
         make: impl FnOnce(&mut Self) -> Outcome<usize>,
     ) -> Outcome<usize> {
-        let key = (place.to_owned(), pool.to_owned());
+        let key = (place.to_owned(), pool);
         if let Some(known) = self.pools.get(&key) {
             return Ok(*known);
         }
@@ -32,17 +56,16 @@ impl Builder<'_> {
         Ok(made)
     }
 
-    /// Room for a volume in a pool that is a group, of this layout or that of its protection.
-    pub(super) fn in_pool(
+    /// Room for a volume in a pool that is a group.
+    fn in_group(
         &mut self,
         place: &str,
-        pool: &str,
-        layout: Option<Layout>,
+        pool: usize,
         (info, bytes): (&VolumeInfo, u64),
         at: &str,
     ) -> Outcome<Target> {
-        let group = self.shared(place, pool, |builder| builder.pool_group(place, pool, layout, at))?;
-        let described = self.solution.pool(pool, at)?;
+        let group = self.shared(place, pool, |builder| builder.pool_group(place, pool))?;
+        let described = &self.solution.pools[pool];
         let Some(chunk_kib) = described.thin_chunk_kib else { return self.cut(group, bytes, info, at) };
         if let Some(pool) = self.hardware.thin_pools.iter().position(|thin| thin.group == group) {
             return Ok(Target::Thin { pool });
@@ -55,49 +78,31 @@ impl Builder<'_> {
         Ok(Target::Thin { pool: self.hardware.thin_pools.len() - 1 })
     }
 
-    /// The group that a pool is, of this layout or that of its protection.
-    fn pool_group(&mut self, place: &str, pool: &str, layout: Option<Layout>, at: &str) -> Outcome<usize> {
-        let described = self.solution.pool(pool, at)?.clone();
-        let entry = self.solution.file.pool.iter().position(|known| known.name == pool).unwrap_or_default();
-        let refuse = |field: &str, message: &str, help: &str| {
-            Err(self.solution.error(&format!("pool[{entry}].{field}"), message, Some(help.into())))
+    /// The group that a pool is, and that of its faster tier.
+    fn pool_group(&mut self, place: &str, pool: usize) -> Outcome<usize> {
+        let (described, path) = (&self.solution.pools[pool], format!("pool[{pool}]"));
+        let layout_of_pool = match &self.spec.store {
+            Some(StoreSpec::DynamicPool { model, spare_disks }) => {
+                let kind = self.assumptions.dynamic_pool(model);
+                let kind = kind.map_err(|error| self.bad("array.store.model", error))?;
+                Layout::DynamicPool {
+                    width: kind.width,
+                    piece_bytes: kind.piece_bytes,
+                    spare_drives: *spare_disks,
+                }
+            }
+            _ => layout(described.raid),
         };
-        if layout.is_none() && described.group_disks.is_some_and(|disks| disks != described.disks) {
-            return refuse(
-                "group_disks",
-                "one pool is modelled as one group",
-                "describe each group as a pool",
-            );
-        }
-        let fast = described.fast_disk.as_ref().zip(described.fast_disks.filter(|disks| *disks > 0));
-        match (fast, &described.tiering) {
-            (Some(_), None) => {
-                return refuse("fast_disks", "two kinds of disks are modelled with tiering", "add tiering");
-            }
-            (None, Some(_)) => {
-                return refuse("tiering", "needs a faster tier", "add fast_disk and fast_disks");
-            }
-            (Some(_), Some(_)) if layout.is_some() => {
-                return refuse("tiering", "tiers are RAID groups, no dynamic pools", "leave store out");
-            }
-            _ => {}
-        }
-        if described.snapshots.is_some() && described.thin_chunk_kib.is_none() {
-            return refuse("snapshots", "snapshots are modelled in chunks", "add thin_chunk_kib");
-        }
-        let layout = layout.map_or_else(|| self.layout(described.raid, &format!("pool[{entry}]")), Ok)?;
-        let name = format!("{place} {pool}");
-        let drives = self.add_drives(&described.disk, described.disks, &name, &format!("pool[{entry}]"))?;
-        let group = self.add_group(&name, layout, drives, STRIPE_ELEMENT_BYTES);
-        if let (Some((disk, disks)), Some(tiering)) = (fast, &described.tiering) {
-            let path = format!("pool[{entry}]");
+        let name = format!("{place} {}", described.name);
+        let element_bytes = self.stripe_element_bytes();
+        let drives = self.add_drives(described.disk, described.disks, &name, &path)?;
+        let group = self.add_group(&name, layout_of_pool, drives, element_bytes);
+        if let (Some(fast), Some(tiering)) = (described.fast, &described.tiering) {
             let settings = self.assumptions.tiering(&tiering.model);
             let settings = settings.map_err(|error| self.bad(&format!("{path}.tiering.model"), error))?;
-            let raid = tiering.raid.map(|raid| self.layout(raid, &format!("{path}.tiering")));
-            let layout = raid.unwrap_or(Ok(layout))?;
             let name = format!("{name} fast");
-            let drives = self.add_drives(disk, disks, &name, &path)?;
-            let tiers = vec![self.add_group(&name, layout, drives, STRIPE_ELEMENT_BYTES), group];
+            let drives = self.add_drives(fast.disk, fast.disks, &name, &path)?;
+            let tiers = vec![self.add_group(&name, layout(tiering.raid), drives, element_bytes), group];
             let (every_s, settled) = (tiering.every_min * 60.0, tiering.settled);
             self.hardware.tiered_pools.push(TieredPool { tiers, every_s, settled, ..settings });
         }
@@ -111,61 +116,71 @@ impl Builder<'_> {
         let first_byte = *taken;
         *taken = first_byte + bytes.next_multiple_of(row);
         if first_byte + bytes > capacity {
-            let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
             let message = format!(
                 "volume `{}` of {:.1} GiB does not fit into {}: {:.1} of {:.1} GiB are taken",
                 info.name,
-                gib(bytes),
+                bytes as f64 / GIB,
                 self.hardware.groups[group].name,
-                gib(first_byte.min(capacity)),
-                gib(capacity)
+                first_byte.min(capacity) as f64 / GIB,
+                capacity as f64 / GIB
             );
             return Err(self.solution.error(&format!("{at}.capacity_gib"), message, None));
         }
         Ok(Target::Group { group, first_byte })
     }
 
-    pub(super) fn log_store(
-        &mut self,
-        place: &str,
-        pool: &str,
-        model: &str,
-        (cache_disk, cache_disks): (&str, u32),
-        at: &str,
-    ) -> Outcome<usize> {
-        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
-        let drives = self.add_drives(&described.disk, described.disks, &name, at)?;
-        let layout = self.layout(described.raid, at)?;
+    fn log_store(&mut self, place: &str, pool: usize) -> Outcome<usize> {
+        let Some(StoreSpec::LogStructured { model, cache, stripe_element_kib }) = &self.spec.store else {
+            unreachable!("the caller has matched it");
+        };
+        let described = &self.solution.pools[pool];
+        let name = format!("{place} {}", described.name);
+        let drives = self.add_drives(described.disk, described.disks, &name, &format!("pool[{pool}]"))?;
         let store = self.assumptions.log_store(model).map_err(|error| self.bad("array.store", error))?;
-        let group = self.add_group(&name, layout, drives, store.stripe_element_bytes);
-        let flash = self.add_drives(cache_disk, cache_disks, &format!("{name} flash"), "array.store")?;
-        let resident_bytes = self.resident_bytes(place)?;
+        let element_bytes = stripe_element_kib.map_or(store.stripe_element_bytes, |kib| kib << 10);
+        let group = self.add_group(&name, layout(described.raid), drives, element_bytes);
+        let FlashDrives { disk, disks } = *cache;
+        let flash = self.add_drives(disk, disks, &format!("{name} flash"), "array.store")?;
+        self.check_log_store(place, pool, store.stored_per_written)?;
+        let resident_bytes = self.resident_bytes(place);
         self.hardware.log_stores.push(LogStore { name, group, flash, resident_bytes, ..store });
         Ok(self.hardware.log_stores.len() - 1)
     }
 
-    /// Bytes of the databases of all tested hosts of a place, also of those that take no part in this rehearsal.
-    pub(super) fn resident_bytes(&self, place: &str) -> Outcome<u64> {
-        let mut bytes = 0;
-        for host in self.solution.hosts_under_test()? {
-            if self.place_of(&host.name) == place {
-                let deployment = self.solution.deployment(Some(&host.name))?;
-                let databases = deployment.instances.iter().flat_map(|instance| &instance.databases);
-                bytes += databases.map(|database| database.bytes).sum::<u64>();
-            }
+    /// Refuses databases that are larger than a log-structured store, of what its kind keeps of a byte written. Other pools are
+    /// checked when the file is read.
+    fn check_log_store(&self, place: &str, pool: usize, stored_per_written: f64) -> Outcome<()> {
+        let solution = self.solution;
+        let hosts = solution.hosts_under_test().into_iter().filter(|host| solution.place_of(host) == place);
+        let volumes = hosts.flat_map(|host| host.volumes.iter().map(move |volume| (host, volume)));
+        let held = volumes.filter(|(_, volume)| solution.volumes[volume.kind].behind == Behind::Pool(pool));
+        let bytes: u64 = held.map(|(host, volume)| host.database_bytes(Some(&volume.name))).sum();
+        let described = &self.solution.pools[pool];
+        let capacity_gb = self.solution.disks[described.disk].capacity_gb;
+        let holds_gib = gib_of_disks(capacity_gb, described.disks, described.raid, described.group_disks);
+        let needs_gib = bytes as f64 / GIB * stored_per_written;
+        if fits(needs_gib, holds_gib) {
+            return Ok(());
         }
-        Ok(bytes)
+        let message = format!(
+            "databases of {needs_gib:.1} GiB do not fit into pool `{}` of {holds_gib:.1} GiB",
+            described.name
+        );
+        let help = "more or larger disks, or smaller databases ([sizing])";
+        Err(self.solution.error(&format!("pool[{pool}].disks"), message, Some(help.into())))
+    }
+
+    /// Bytes of the databases of all tested hosts of a place, also of those that take no part in this simulation.
+    pub(super) fn resident_bytes(&self, place: &str) -> u64 {
+        let hosts = self.solution.hosts_under_test();
+        let here = hosts.iter().filter(|host| self.solution.place_of(host) == place);
+        here.map(|host| host.database_bytes(None)).sum()
     }
 
     /// The flash caches for reads, one for each array.
     pub(super) fn add_read_caches(&mut self) -> Outcome<()> {
-        let Some(spec) = &self.spec.read_cache else { return Ok(()) };
+        let Some(FlashDrives { disk, disks }) = self.spec.read_cache else { return Ok(()) };
         let at = "array.read_cache";
-        if matches!(self.spec.store, Some(Store::LogStructured { .. } | Store::Replicated(_))) {
-            let message =
-                "a store has flash of its own; a read cache stands in front of RAID groups and pools";
-            return Err(self.solution.error(at, message, None));
-        }
         let settings = self.assumptions.read_cache("default").map_err(|error| self.bad(at, error))?;
         for (place, controllers) in self.arrays.clone() {
             let volumes = self.hardware.volumes.iter().filter(|volume| controllers.contains(&volume.owner));
@@ -177,13 +192,13 @@ impl Builder<'_> {
                 })
                 .collect();
             let name = format!("{place} read cache");
-            let flash = self.add_drives(&spec.disk, spec.disks, &name, at)?;
+            let flash = self.add_drives(disk, disks, &name, at)?;
             if flash.iter().any(|drive| matches!(self.hardware.drives[*drive].model, DriveModel::Rotating(_)))
             {
-                let message = format!("`{}` is not a flash drive", spec.disk);
+                let message = format!("`{}` is not a flash drive", self.solution.disks[disk].name);
                 return Err(self.solution.error(&format!("{at}.disk"), message, None));
             }
-            let resident_bytes = self.resident_bytes(&place)?;
+            let resident_bytes = self.resident_bytes(&place);
             let groups = groups.into_iter().collect();
             self.hardware.read_caches.push(ReadCache {
                 name,

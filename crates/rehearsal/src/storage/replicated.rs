@@ -1,7 +1,7 @@
 //! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does with cold data.
 
 use array::{Compression, Deduplication, ErasureCoding, Link, ReplicatedStore, StoreNode};
-use solution::{Raid, ReplicatedStore as Spec};
+use solution::{Raid, ReplicatedSpec};
 
 use super::{Builder, Outcome};
 
@@ -12,27 +12,20 @@ impl Builder<'_> {
     pub(super) fn replicated_store(
         &mut self,
         place: &str,
-        pool: &str,
-        spec: &Spec,
-        at: &str,
+        pool: usize,
+        spec: &ReplicatedSpec,
     ) -> Outcome<usize> {
-        let (name, described) = (format!("{place} {pool}"), self.solution.pool(pool, at)?.clone());
-        let count = spec.nodes;
-        let drives = [Some(described.disks), described.fast_disks];
-        if let Some(drives) = drives.into_iter().flatten().find(|drives| drives % count != 0) {
-            let message =
-                format!("{drives} disks of pool `{pool}` cannot be the same on each of {count} nodes");
-            return Err(self.solution.error(at, message, Some("nodes in [array] are alike".into())));
-        }
+        let (described, at) = (&self.solution.pools[pool], format!("pool[{pool}]"));
+        let (name, count) = (format!("{place} {}", described.name), spec.nodes);
         let mut nodes = Vec::new();
         for node in 1..=count {
             let node_name = format!("{name} node {node}");
-            let disks = self.add_drives(&described.disk, described.disks / count, &node_name, at)?;
-            let flash = match (&described.fast_disk, described.fast_disks) {
-                (Some(disk), Some(drives)) => {
-                    self.add_drives(disk, drives / count, &format!("{node_name} flash"), at)?
+            let disks = self.add_drives(described.disk, described.disks / count, &node_name, &at)?;
+            let flash = match described.fast {
+                Some(fast) => {
+                    self.add_drives(fast.disk, fast.disks / count, &format!("{node_name} flash"), &at)?
                 }
-                _ => Vec::new(),
+                None => Vec::new(),
             };
             self.hardware.links.push(Link { name: format!("{node_name} network"), ..self.link.clone() });
             nodes.push(StoreNode { flash, disks, link: self.hardware.links.len() - 1 });
@@ -45,7 +38,7 @@ impl Builder<'_> {
             // What the kind of store does as it comes.
             _ => {}
         }
-        let resident_bytes = self.resident_bytes(place)?;
+        let resident_bytes = self.resident_bytes(place);
         let tiers_by_reads = spec.tiers_by_reads.unwrap_or(store.tiers_by_reads);
         let compression = spec.compression.map(|wished| Compression {
             stored_per_written: wished.stored_per_written,
@@ -64,7 +57,7 @@ impl Builder<'_> {
     }
 
     /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one that is left.
-    fn erasure_coding(&self, spec: &Spec, replicas: u32) -> Outcome<Option<ErasureCoding>> {
+    fn erasure_coding(&self, spec: &ReplicatedSpec, replicas: u32) -> Outcome<Option<ErasureCoding>> {
         let Some(wished) = spec.erasure_coding else { return Ok(None) };
         let parities = replicas.saturating_sub(1);
         let data = spec.nodes.saturating_sub(2 * parities).min(STRIP_EXTENTS);

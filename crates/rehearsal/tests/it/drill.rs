@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::performed::{failed, measured, perform};
-use campaign::drill::Site;
 use rehearsal::Rehearsed;
 use results::Row;
 use solution::Solution;
@@ -196,14 +195,6 @@ fn equal_seeds_give_equal_drills() {
     let (first, rows) = perform(&solution, 5);
     let (second, again) = perform(&solution, 5);
     assert_eq!((first.trace_hash, rows), (second.trace_hash, again));
-}
-
-#[test]
-fn a_solution_without_further_copies_has_nothing_to_drill() {
-    let solution = solution("[1]", ONE_SITE, KILLED);
-    let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
-    let refused = Site::of(&solution, &test, test.drill.as_ref().expect("a drill")).err().expect("refused");
-    assert!(refused.message.contains("one copy of each database"), "{}", refused.message);
 }
 
 #[test]

@@ -59,8 +59,7 @@ pub fn description(subject: &Subject<'_>) -> Section {
         failures,
     );
     let targets = &plan.targets;
-    let failure = match subject.solution.file.under_test.as_ref().is_some_and(|part| !part.failed.is_empty())
-    {
+    let failure = match !subject.solution.failed.is_empty() {
         true => format!("the failure of {}", targets.target_case),
         false => format!("the worst failure that no database is lost to ({} lost)", targets.target_case),
     };
@@ -96,10 +95,10 @@ pub fn customer(subject: &Subject<'_>) -> Section {
         pair("I/O per second and mailbox", significant(plan.sizing.iops_per_mailbox)),
         pair("The same with headroom", significant(plan.sizing.iops_per_mailbox_with_headroom)),
     ];
-    if let Some(profile) = &subject.solution.file.profile {
-        rows.push(pair("Messages per day and mailbox", optional(profile.messages_per_day, "")));
-        rows.push(pair("Mailbox quota", optional(profile.quota_mb, "MB")));
-        rows.push(pair("Headroom", optional(profile.headroom_percent, "%")));
+    if let Ok(users) = subject.solution.users() {
+        rows.push(pair("Messages per day and mailbox", optional(users.messages_per_day, "")));
+        rows.push(pair("Mailbox quota", optional(users.quota_mb, "MB")));
+        rows.push(pair("Headroom", optional(Some(users.headroom_percent), "%")));
     }
     section.table(&["Profile", "Value"], rows);
     section

@@ -91,7 +91,7 @@ pub fn paper(
         (Some(run), None) if !may_say_simulated => return Err(PaperError::Simulated(run.run.id.clone())),
         _ => {}
     }
-    let wanted = &solution.file.solution.name;
+    let wanted = &solution.name;
     if let Some(other) = runs.iter().find(|report| report.run.solution != *wanted) {
         let (run, found) = (other.run.id.clone(), other.run.solution.clone());
         return Err(PaperError::OtherSolution { run, found, wanted: wanted.clone() });
@@ -143,7 +143,7 @@ fn overview(subject: &Subject<'_>) -> Section {
         subject.done(),
         subject.runs[0].run.started.split('T').next().unwrap_or_default()
     ));
-    if let Some(description) = &subject.solution.file.solution.description {
+    if let Some(description) = &subject.solution.description {
         section.text(description.clone());
     }
     if subject.simulated {
@@ -175,8 +175,7 @@ fn features(subject: &Subject<'_>) -> Section {
     let mut section = Section::new("Features");
     let disks: Vec<Vec<String>> = subject
         .solution
-        .file
-        .disk
+        .disks
         .iter()
         .map(|disk| {
             let kind = if disk.solid_state {

@@ -4,7 +4,7 @@
 use evidence::report::{bytes, number, significant};
 use plan::Use;
 use results::WorldKind;
-use solution::{Disk, Raid, Role, Volume};
+use solution::{Behind, Disk, HostSpec, Raid, Role, VolumeInfo};
 
 use super::Subject;
 use super::document::AUTHOR;
@@ -69,13 +69,13 @@ pub fn configuration(subject: &Subject<'_>) -> Vec<Vec<String>> {
 
 /// The storage and the servers.
 pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
-    let file = &subject.solution.file;
-    let array = file.array.as_ref();
+    let solution = subject.solution;
+    let array = solution.array.as_ref();
     let captured = |name: &str| {
         let rows = subject.runs.iter().flat_map(|run| &run.environment);
         rows.filter(|row| row.area == "System").find(|row| row.name == name).map(|row| row.value.clone())
     };
-    let stated = file.host.first().and_then(|host| {
+    let stated = solution.hosts.first().and_then(|host| {
         let cores = host.cores.map(|cores| format!("{cores} cores"));
         let memory = host.memory_gib.map(|gib| format!("{} GiB of memory", significant(gib)));
         let parts: Vec<String> = cores.into_iter().chain(memory).collect();
@@ -83,20 +83,17 @@ pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
     });
     let server =
         captured("Processor").zip(captured("Memory")).map(|(cpu, memory)| format!("{cpu}, {memory}"));
-    let bays: u32 = file.enclosure.iter().filter_map(|enclosure| enclosure.bays).sum();
-    let most_disks = file.building_block.as_ref().and_then(|block| block.max_disks);
+    let bays: u32 = solution.enclosures.iter().filter_map(|enclosure| enclosure.bays).sum();
+    let most_disks = solution.growth.as_ref().and_then(|growth| growth.max_disks);
     let disks = disks_tested(subject);
     let per_controller = |mib: u64| format!("{mib} MiB for each controller");
     vec![
         pair("Connectivity", or_author(array.map(|array| array.link.clone()))),
         pair("Model and firmware of the storage", AUTHOR),
         pair("Storage cache", or_author(array.and_then(|array| array.cache_mib).map(per_controller))),
-        pair("Storage controllers", or_author(array.map(|array| array.controllers.unwrap_or(1).to_string()))),
+        pair("Storage controllers", or_author(array.map(|array| array.controllers.to_string()))),
         pair("Ports of the storage", AUTHOR),
-        pair(
-            "Links of a server",
-            or_author(array.map(|array| array.links_per_host.unwrap_or(1).to_string())),
-        ),
+        pair("Links of a server", or_author(array.map(|array| array.links_per_host.to_string()))),
         pair("Largest bandwidth to a server", AUTHOR),
         pair("Switch: type, model, firmware", AUTHOR),
         pair("Adapter: model and firmware", AUTHOR),
@@ -110,47 +107,30 @@ pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
     ]
 }
 
-/// Volumes for databases and logs that a test uses on a host, by kind: as in a run, the first `most_databases` database
-/// volumes, whatever entry they are from, and all log volumes.
-fn volumes_used<'a>(volumes: &'a [Volume], host: &str, most_databases: u32) -> Vec<(&'a Volume, u32)> {
-    let mut left = most_databases;
-    let on_host = volumes
-        .iter()
-        .filter(|volume| volume.host.as_deref().is_none_or(|pattern| solution::name_matches(pattern, host)));
-    let used = on_host.map(|volume| {
-        let count = volume.count.unwrap_or(1);
-        match volume.role {
-            Role::Database => {
-                let used = count.min(left);
-                left -= used;
-                (volume, used)
-            }
-            Role::Log => (volume, count),
-            _ => (volume, 0),
-        }
-    });
-    used.filter(|(_, count)| *count > 0).collect()
-}
-
 /// Disks that hold databases and logs of the servers under test; of pools alike as many as the planner counts, those that
 /// these servers need.
 fn disks_tested(subject: &Subject<'_>) -> u64 {
-    let file = &subject.solution.file;
-    let limit = file.under_test.as_ref().and_then(|part| part.volumes_per_host).unwrap_or(u32::MAX);
-    let hosts = subject.solution.hosts_under_test().unwrap_or_default();
-    let tested: Vec<_> = hosts.iter().map(|host| volumes_used(&file.volume, &host.name, limit)).collect();
-    let servers = subject.plan.servers.iter();
-    let all: Vec<_> = servers.map(|server| volumes_used(&file.volume, &server.name, u32::MAX)).collect();
-    let own = tested.iter().flatten().filter(|(volume, _)| volume.pool.is_none() && volume.disk.is_some());
-    let own = own.map(|(volume, count)| u64::from(*count) * u64::from(volume.disks.unwrap_or(1)));
+    let solution = subject.solution;
+    let holds = |volume: &&VolumeInfo| matches!(volume.role, Role::Database | Role::Log);
+    let volumes = solution.hosts.iter().flat_map(|host| &host.volumes).filter(holds);
+    let own = volumes.filter(|volume| volume.is_under_test).map(|volume| {
+        match solution.volumes[volume.kind].behind {
+            Behind::Disks { disks, .. } => u64::from(disks),
+            _ => 0,
+        }
+    });
     let of_pools = subject.plan.storage.pools.iter().map(|used| {
-        let pool = &file.pool[used.entry];
-        let sharing = |hosts: &[Vec<(&Volume, u32)>]| {
-            let in_pool = |(volume, _): &(&Volume, u32)| volume.pool.as_ref() == Some(&pool.name);
-            hosts.iter().filter(|volumes| volumes.iter().any(in_pool)).count() as u64
+        let pool = &solution.pools[used.entry];
+        let is_in_it =
+            |volume: &&VolumeInfo| solution.volumes[volume.kind].behind == Behind::Pool(used.entry);
+        let sharing = |counts: fn(&&VolumeInfo) -> bool| {
+            let shares =
+                |host: &&HostSpec| host.volumes.iter().filter(holds).filter(counts).any(|one| is_in_it(&one));
+            solution.hosts.iter().filter(shares).count() as u64
         };
-        let pools = (u64::from(used.count) * sharing(&tested)).div_ceil(sharing(&all).max(1));
-        pools * (u64::from(pool.disks) + u64::from(pool.fast_disks.unwrap_or(0)))
+        let (all, tested) = (sharing(|_| true), sharing(|volume| volume.is_under_test));
+        let pools = (u64::from(used.count) * tested).div_ceil(all.max(1));
+        pools * (u64::from(pool.disks) + u64::from(pool.fast.map_or(0, |fast| fast.disks)))
     });
     own.sum::<u64>() + of_pools.sum::<u64>()
 }
@@ -213,17 +193,15 @@ fn uses<'a>(subject: &'a Subject<'_>, role: &'a str) -> impl Iterator<Item = &'a
 
 /// Disks for one purpose: a column for each kind of volume or pool, a row for each property.
 pub fn disks(subject: &Subject<'_>, role: &str) -> (Vec<String>, Vec<Vec<String>>) {
-    let file = &subject.solution.file;
+    let solution = subject.solution;
     let mut head = vec![String::new()];
     let mut columns: Vec<[String; 10]> = Vec::new();
     let storage = &subject.plan.storage;
-    let disk_of = |name: &str| file.disk.iter().find(|disk| disk.name == name);
     for one in storage.volumes.iter().filter(|one| one.role == role) {
-        let volume = &file.volume[one.entry];
-        let disk = volume.disk.as_deref().and_then(disk_of);
-        let protection = match &volume.pool {
-            Some(pool) => format!("part of {pool}"),
-            None => raid(volume.raid).to_owned(),
+        let (disk, protection) = match solution.volumes[one.entry].behind {
+            Behind::Disks { disk, raid, .. } => (Some(&solution.disks[disk]), words(raid).to_owned()),
+            Behind::Pool(pool) => (None, format!("part of {}", solution.pools[pool].name)),
+            Behind::Unknown => (None, words(Raid::default()).to_owned()),
         };
         head.push(one.name.clone());
         columns.push(column(one, disk, protection));
@@ -231,9 +209,9 @@ pub fn disks(subject: &Subject<'_>, role: &str) -> (Vec<String>, Vec<Vec<String>
     for one in
         storage.pools.iter().filter(|one| one.role == role || (one.role == "pool" && role == "database"))
     {
-        let pool = &file.pool[one.entry];
+        let pool = &solution.pools[one.entry];
         head.push(one.name.clone());
-        columns.push(column(one, disk_of(&pool.disk), raid(pool.raid).to_owned()));
+        columns.push(column(one, Some(&solution.disks[pool.disk]), words(pool.raid).to_owned()));
     }
     if columns.is_empty() {
         return (head, Vec::new());
@@ -279,7 +257,7 @@ fn column(one: &Use, disk: Option<&Disk>, protection: String) -> [String; 10] {
     ]
 }
 
-fn raid(raid: Raid) -> &'static str {
+fn words(raid: Raid) -> &'static str {
     match raid {
         Raid::Jbod => "single disks",
         Raid::Raid0 => "RAID 0",

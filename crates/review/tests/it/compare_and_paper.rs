@@ -142,7 +142,7 @@ fn solution(name: &str) -> (Solution, plan::Plan) {
 fn report(solution: &Solution, shape: &Shape) -> Report {
     let data = RunData::from_rows(rows(shape)).expect("a run");
     let mut report = Report::new(&data).expect("a report");
-    report.run.solution.clone_from(&solution.file.solution.name);
+    report.run.solution.clone_from(&solution.name);
     report
 }
 
@@ -362,7 +362,7 @@ fn disks_tested(name: &str, changes: &[(&str, &str)]) -> String {
         text = text.replacen(from, to, 1);
     }
     let solution = Solution::parse(&text, name).unwrap_or_else(|error| panic!("{name}: {}", error.message));
-    for host in solution.hosts_under_test().expect("hosts") {
+    for host in solution.hosts_under_test() {
         solution.deployment(Some(&host.name)).unwrap_or_else(|error| panic!("{name}: {}", error.message));
     }
     let plan = plan::plan(&solution, &[]).unwrap_or_else(|error| panic!("{name}: {}", error.message));

@@ -522,7 +522,7 @@ fn hostile_text_never_becomes_markup() {
 }
 
 fn paper_of(solution: &Solution, mut report: Report) -> String {
-    report.run.solution.clone_from(&solution.file.solution.name);
+    report.run.solution.clone_from(&solution.name);
     let plan = plan::plan(solution, &[]).expect("a plan");
     review::paper::paper(solution, &plan, &[report], false).expect("a paper").html()
 }

@@ -285,7 +285,7 @@ fn a_list_of_databases_keeps_the_place_of_a_mistake_in_it() {
 #[test]
 fn a_fleet_says_what_it_does_without_a_part() {
     use solution::WhenLost;
-    let of = |text: &str| parse(&with("[load]", &format!("{text}\n[load]"))).file.fleet;
+    let of = |text: &str| parse(&with("[load]", &format!("{text}\n[load]"))).fleet;
     let usual = of("");
     assert_eq!((usual.when_host_lost, usual.when_controller_lost), (WhenLost::Finish, WhenLost::Finish));
     let chosen = of("[fleet]\nwhen_host_lost = \"stop\"\ncontroller_lost_after_s = 5");
@@ -341,6 +341,9 @@ proptest::proptest! {
 }
 
 const DRILL: &str = r#"
+[copies]
+per_site = [2]
+
 [[test]]
 kind = "performance"
 
@@ -391,7 +394,7 @@ fn a_lost_site_takes_its_hosts_along() {
         .replace("[[site]]", "[[site]]\nname = \"B\"\n[[site]]")
         .replace("\nsite = \"A\"\nat_s", "\nsite = \"B\"\nat_s");
     let (error, place) = refused(&text);
-    assert_eq!((error.message.as_str(), place.as_str()), ("site B has no hosts to lose", "\"B\""));
+    assert_eq!((error.message.as_str(), place.as_str()), ("site `B` has no host", "[[site]]"));
 }
 
 #[test]
@@ -408,6 +411,8 @@ fn a_drill_that_cannot_be_is_refused_at_its_line() {
         ("host = \"S2\"\nat_s = 120", "at_s = 120", "", "does not say which host"),
         ("kind = \"host_killed\"", "kind = \"host_kiled\"", "\"host_kiled\"", "unknown value"),
         ("kind = \"drill\"", "kind = \"stress\"", "", "has no drill"),
+        ("per_site = [2]", "per_site = [1]", "[1]", "one copy of each database"),
+        ("[copies]\nper_site = [2]\n", "", "[test.drill]", "one copy of each database"),
         ("kind = \"performance\"", "kind = \"drill\"", "\"drill\"", "does not say what fails"),
     ] {
         assert!(whole.contains(wrong), "{wrong}");

@@ -22,7 +22,7 @@ fn volume(host: usize) -> VolumeParts {
 }
 
 /// The numbers of the hosts that feel a fault of the first volume.
-fn felt(kind: FaultKind, parts: &[VolumeParts]) -> String {
+fn felt(kind: &FaultKind, parts: &[VolumeParts]) -> String {
     let felt = felt_by(kind, &parts[0], parts[0].drives.first().copied(), parts);
     felt.iter().map(|host| host.trim_start_matches('h')).collect()
 }
@@ -36,7 +36,7 @@ fn a_fault_is_felt_by_the_hosts_that_share_what_it_hits() {
     };
     let parts = [volume(1), volume(2), VolumeParts { controller: 1, ..volume(3) }, other_array()];
     let wanted = [
-        (FaultKind::DiskSlow, "1"),
+        (FaultKind::DiskSlow { disk: 1, factor: 2.0 }, "1"),
         (FaultKind::CacheUnprotected, "12"),
         (FaultKind::RemoteCopyLost, "123"),
         // Who takes over is silent meanwhile, too.
@@ -44,12 +44,16 @@ fn a_fault_is_felt_by_the_hosts_that_share_what_it_hits() {
         (FaultKind::PathLost, "13"),
     ];
     for (kind, hosts) in wanted {
-        assert_eq!(felt(kind, &parts), hosts, "{kind:?}");
+        assert_eq!(felt(&kind, &parts), hosts, "{kind:?}");
     }
     let two_links = Path { links: vec![50], controller: 0 };
     let mut parts = parts;
     parts[0].paths.push(two_links);
-    assert_eq!(felt(FaultKind::PathLost, &parts), "1", "the other link to the controller carries everything");
+    assert_eq!(
+        felt(&FaultKind::PathLost, &parts),
+        "1",
+        "the other link to the controller carries everything"
+    );
 }
 
 #[test]
@@ -61,7 +65,9 @@ fn a_fault_of_a_pool_or_store_is_felt_by_all_its_hosts() {
         ..volume(host)
     };
     let parts = [shared(1, 0), shared(2, 0), shared(3, 1)];
-    for kind in [FaultKind::DiskFails, FaultKind::DisksAdded, FaultKind::CloneRead] {
+    let fails = FaultKind::DiskFails { disk: 1 };
+    let of_pools = [FaultKind::DisksAdded { disks: 1 }, FaultKind::CloneRead { mib_per_s: None }];
+    for kind in [&fails].into_iter().chain(&of_pools) {
         assert_eq!(felt(kind, &parts), "12", "{kind:?}");
     }
     let on_node = |host, store| VolumeParts {
@@ -70,7 +76,9 @@ fn a_fault_of_a_pool_or_store_is_felt_by_all_its_hosts() {
         ..volume(host)
     };
     let parts = [on_node(1, 0), on_node(2, 0), on_node(3, 1)];
-    for kind in [FaultKind::DiskFails, FaultKind::ExtentsRot, FaultKind::NodeDies, FaultKind::HostMoves] {
+    let rots = FaultKind::ExtentsRot { disk: 1, one_in: 2 };
+    let of_nodes = [rots, FaultKind::NodeDies { node: None }, FaultKind::HostMoves { node: None }];
+    for kind in [&fails].into_iter().chain(&of_nodes) {
         assert_eq!(felt(kind, &parts), "12", "{kind:?}");
     }
 }

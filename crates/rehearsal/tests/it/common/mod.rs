@@ -170,9 +170,8 @@ warmup_limit_s = {warmup_s}
     }
 
     fn deployments(solution: &Solution) -> Vec<Deployment> {
-        let hosts = solution.hosts().unwrap_or_else(|error| panic!("{error}"));
         let of = |host: &str| solution.deployment(Some(host)).unwrap_or_else(|error| panic!("{error}"));
-        hosts.iter().map(|host| of(&host.name)).collect()
+        solution.hosts.iter().map(|host| of(&host.name)).collect()
     }
 
     fn storage(&self, solution: &Solution, deployments: &[Deployment]) -> Storage {

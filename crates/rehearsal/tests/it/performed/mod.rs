@@ -9,8 +9,8 @@ use solution::Solution;
 
 /// Performs the only test of a solution.
 pub fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
-    let host = solution.hosts().expect("it has hosts").remove(0).name;
-    let test = solution.deployment(Some(&host)).expect("it is valid").tests.remove(0);
+    let host = &solution.hosts[0].name;
+    let test = solution.deployment(Some(host)).expect("it is valid").tests.remove(0);
     let spec = test.drill.as_ref().expect("it is a drill");
     let site = Rc::new(Site::of(solution, &test, spec).expect("it has copies"));
     let storage = storage(solution, &site.deployments(), &rehearsal::Assumptions::shipped(), seed)

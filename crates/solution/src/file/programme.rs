@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Drill, Generation};
+use super::{Drill, Generation};
 
 /// `[sizing]`: how large the test databases are. Exactly one of the three ways.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -209,10 +209,10 @@ pub struct Test {
     pub drill: Option<Drill>,
 }
 
-/// What goes wrong on purpose in simulated time.
+/// The words for what goes wrong on purpose in simulated time; [`crate::FaultKind`] has the keys of each as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum FaultKind {
+pub enum FaultWord {
     /// A disk is lost.
     DiskFails,
     /// A disk takes longer for everything.
@@ -239,38 +239,12 @@ pub enum FaultKind {
     BitRot,
 }
 
-impl FaultKind {
-    /// The name in the solution file.
-    pub fn name(self) -> &'static str {
-        match self {
-            FaultKind::DiskFails => "disk_fails",
-            FaultKind::DiskSlow => "disk_slow",
-            FaultKind::DisksAdded => "disks_added",
-            FaultKind::CloneRead => "clone_read",
-            FaultKind::PathLost => "path_lost",
-            FaultKind::RemoteCopyLost => "remote_copy_lost",
-            FaultKind::CacheUnprotected => "cache_unprotected",
-            FaultKind::ControllerFails => "controller_fails",
-            FaultKind::HostMoves => "host_moves",
-            FaultKind::NodeDies => "node_dies",
-            FaultKind::ExtentsRot => "extents_rot",
-            FaultKind::BitRot => "bit_rot",
-        }
-    }
-
-    /// It ends after a time, and not only when its work is done or never.
-    pub fn has_end(self) -> bool {
-        use FaultKind::*;
-        matches!(self, DiskSlow | PathLost | RemoteCopyLost | CacheUnprotected)
-    }
-}
-
 /// `[[fault]]`: something that will go wrong on purpose, and therefore does not fail the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// What goes wrong.
-    pub kind: FaultKind,
+    pub kind: FaultWord,
     /// Test during which it happens; every one but drills when not given.
     pub test: Option<TestKind>,
     /// Host that it happens on; the first that takes part when not given.

@@ -54,10 +54,50 @@ pub struct Enclosure {
     pub restore_disks: Option<u32>,
 }
 
+/// `[[disk]]`: a kind of disk, resolved as it is read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "DiskEntry")]
+pub struct Disk {
+    /// Name that volumes and pools use.
+    pub name: String,
+    /// Its name in `assumptions.toml`, for simulated time.
+    pub model: String,
+    /// Capacity in GB of the vendor (10^9 bytes).
+    pub capacity_gb: f64,
+    /// Random I/O per second that one disk is planned with, where that is known.
+    pub random_iops: Option<f64>,
+    /// Sequential I/O per second that one disk is planned with, where that is known.
+    pub sequential_iops: Option<f64>,
+    /// Solid state.
+    pub solid_state: bool,
+    /// Revolutions per minute.
+    pub rpm: Option<u32>,
+}
+
+/// Random and sequential I/O per second of a rotating disk of 7,200 rpm. Source: the calculator's spindle table as quoted in the
+/// MD3260 paper; other kinds have no published value.
+const IOPS_AT_7200_RPM: (f64, f64) = (57.5, 300.0);
+
+impl From<DiskEntry> for Disk {
+    fn from(entry: DiskEntry) -> Disk {
+        let DiskEntry { name, model, capacity_gb, random_iops, sequential_iops, solid_state, rpm } = entry;
+        let known = (rpm == Some(7200) && !solid_state).then_some(IOPS_AT_7200_RPM);
+        Disk {
+            model: model.unwrap_or_else(|| name.clone()),
+            name,
+            capacity_gb,
+            random_iops: random_iops.or(known.map(|both| both.0)),
+            sequential_iops: sequential_iops.or(known.map(|both| both.1)),
+            solid_state,
+            rpm,
+        }
+    }
+}
+
 /// `[[disk]]`: a kind of disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Disk {
+pub struct DiskEntry {
     /// Name that volumes and pools use.
     pub name: String,
     /// Its name in `assumptions.toml`, for simulated time; the same name when not given.

@@ -1,0 +1,144 @@
+//! `[array]`: how the storage behind the volumes is built, for simulated time.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `[array]`: the parts between hosts and disks. Kinds are names of `assumptions.toml`, which has their data and sources.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StorageArray {
+    /// Whose controllers they are.
+    pub scope: Scope,
+    /// Kind of controller.
+    pub controller: String,
+    /// Controllers of the array, or of each host; 1 when not given. Several are partners.
+    pub controllers: Option<u32>,
+    /// Cache of one controller for its own volumes in MiB; that of its kind when not given.
+    pub cache_mib: Option<u64>,
+    /// Bytes on one disk before the next one's turn, in KiB; 64 when not given.
+    pub stripe_element_kib: Option<u64>,
+    /// Kind of link between a host and its storage.
+    pub link: String,
+    /// Links of one host, to the controllers in turn; 1 when not given.
+    pub links_per_host: Option<u32>,
+    /// How the pools of the file keep data; as RAID groups, by the protection of each, when not given.
+    pub store: Option<Store>,
+    /// A flash cache for reads in front of the RAID groups and pools, for all controllers together; none when not given.
+    pub read_cache: Option<ReadCache>,
+    /// A copy of all volumes on an array alike at another site; none when not given.
+    pub remote_copy: Option<RemoteCopy>,
+}
+
+/// `[array.read_cache]`: flash drives of an array, or of each host, that hold what is read often.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadCache {
+    /// Kind of the flash drives.
+    pub disk: String,
+    /// How many.
+    pub disks: u32,
+}
+
+/// `[array.remote_copy]`: a synchronous copy at another site. Writes are acknowledged when both arrays have them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RemoteCopy {
+    /// Kilometres of fibre to the other site.
+    pub distance_km: f64,
+    /// Kind of link between the sites, a name of `assumptions.toml`.
+    pub link: String,
+    /// What writes do while the link is lost.
+    pub when_link_lost: WhenLinkLost,
+}
+
+/// What writes do while the link to the copy is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLinkLost {
+    /// They go on without the copy, and what they changed is copied afterwards.
+    Suspend,
+    /// They wait until the link is back.
+    Stall,
+}
+
+/// How pools keep data, if not as RAID groups. Kinds are names of `assumptions.toml`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Store {
+    /// Every write appended to a log over all disks, reads cached in flash.
+    LogStructured {
+        /// Kind of store.
+        model: String,
+        /// Kind of the flash drives that cache reads.
+        cache_disk: String,
+        /// Flash drives that cache reads, in one pool.
+        cache_disks: u32,
+    },
+    /// Copies of everything on several nodes, each with a share of the pool's disks.
+    Replicated(ReplicatedStore),
+    /// Rows of double parity over disks picked anew for each piece.
+    DynamicPool {
+        /// Kind of pool.
+        model: String,
+        /// Disks' worth of room, spread over the pool, that is kept free for reconstruction.
+        spare_disks: u32,
+    },
+}
+
+/// A store of copies on several nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicatedStore {
+    /// Kind of store.
+    pub model: String,
+    /// Nodes of one pool; hosts run on them in turn.
+    pub nodes: u32,
+    /// Extents are moved between flash and disks by how often they are read; as for its kind when not given.
+    pub tiers_by_reads: Option<bool>,
+    /// Data that were not written for some time are compressed in the background; never when not given.
+    pub compression: Option<Compression>,
+    /// Data that were not written for some time are kept as strips with parities instead of copies; never when not given.
+    pub erasure_coding: Option<ErasureCoding>,
+    /// Equal data that were not written for some time are kept once; never when not given.
+    pub deduplication: Option<Deduplication>,
+}
+
+/// Compression of data that were not written for some time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compression {
+    /// Stored bytes per written byte.
+    pub stored_per_written: f64,
+    /// How long data must not have been written.
+    pub delay_min: f64,
+}
+
+/// Erasure coding of data that were not written for some time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ErasureCoding {
+    /// How long data must not have been written.
+    pub delay_days: f64,
+}
+
+/// Equal data that were not written for some time, kept once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deduplication {
+    /// Share of the data that have equals.
+    pub equal_share: f64,
+    /// So many are equal, each time.
+    pub copies: u32,
+    /// How long data must not have been written.
+    pub delay_min: f64,
+}
+
+/// Whose controllers they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// RAID adapters in each host.
+    Host,
+    /// One array that the hosts of an enclosure, or else of a site, share.
+    Shared,
+}

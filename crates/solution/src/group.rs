@@ -1,0 +1,242 @@
+//! A group of hosts, and the copies of its databases: how many there are of each, and which host holds which.
+
+use crate::error::{Checked, Wrong};
+use crate::file::{Copies, Databases, LagLogRule, Layout, LayoutRow, RemoteRule, SolutionFile};
+use crate::hosts::{HostSpec, MAX_MEMBERS, SiteSpec};
+use crate::source::Mistakes;
+use crate::template::{Names, expand, matches, name};
+
+/// Most databases (active and passive) on a server of the largest edition.
+pub const MAX_MOUNTED: u32 = 100;
+
+/// Most databases of a group: every member full.
+pub const MAX_DATABASES: u32 = MAX_MOUNTED * MAX_MEMBERS as u32;
+
+/// One group of hosts and its databases. Sites and hosts of the file are those of one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Groups of the same form in the environment.
+    pub count: u32,
+    /// Databases of the group; as many as its storage asks for when `None`.
+    pub databases: Option<u32>,
+    /// A number that follows from the storage is rounded up so that every failure of a server spreads evenly.
+    pub symmetric: bool,
+    /// Databases on one volume.
+    pub databases_per_volume: u32,
+    /// Databases on one volume in the sizing table.
+    pub sized_databases_per_volume: u32,
+    /// Largest database in GB that a plan accepts; as recommended when `None`.
+    pub max_database_gb: Option<f64>,
+    /// Copies of each database.
+    pub copies: CopiesSpec,
+    /// Which host holds which copy.
+    pub placement: Placement,
+    database_name: String,
+}
+
+/// Copies of each database.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CopiesSpec {
+    /// In the site where a database is normally active, then in each other site in the order of the sites.
+    pub per_site: Vec<u32>,
+    /// How many of them are lagged, the last in preference.
+    pub lagged: u32,
+    /// Replay lag of the lagged copies in days.
+    pub lag_days: f64,
+    /// A lagged copy may be activated like any other.
+    pub lagged_can_activate: bool,
+    /// How many days of logs a lagged copy keeps.
+    pub lag_log_rule: LagLogRule,
+}
+
+/// How copies lie on hosts.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Placement {
+    /// By the published rule, with this picture in the sites after the home site.
+    ByRule(RemoteRule),
+    /// As listed: every database.
+    Listed(Vec<ListedDatabase>),
+}
+
+/// A database whose copies were placed elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedDatabase {
+    /// Name.
+    pub name: String,
+    /// Number of the volume on every host that holds a copy, from 1; as the rule deals them when `None`.
+    pub volume: Option<u16>,
+    /// Indices of the hosts that hold a copy, by activation preference.
+    pub hosts: Vec<usize>,
+}
+
+impl Group {
+    /// Name of the `n`th database, from 1.
+    pub fn database_name(&self, n: u32) -> String {
+        // The template was tried when the file was read.
+        expand(&self.database_name, Names { n, host: None }).unwrap_or_default()
+    }
+}
+
+impl CopiesSpec {
+    /// Copies of each database in all sites.
+    pub fn total(&self) -> u32 {
+        self.per_site.iter().fold(0, |sum, &of_site| sum.saturating_add(of_site))
+    }
+}
+
+/// The group that a file describes.
+pub(crate) fn group(
+    file: &SolutionFile,
+    sites: &[SiteSpec],
+    hosts: &[HostSpec],
+    mistakes: &mut Mistakes<'_>,
+) -> Group {
+    let dag = file.dag.clone().unwrap_or_default();
+    let written = file.copies.clone().unwrap_or(Copies { per_site: vec![1], ..Copies::default() });
+    mistakes.keep(check_copies(&written, sites, hosts));
+    let copies = CopiesSpec {
+        lagged: written.lagged.unwrap_or(0),
+        lag_days: written.lag_days.unwrap_or(7.0),
+        lagged_can_activate: written.lagged_can_activate.unwrap_or(true),
+        lag_log_rule: written.lag_log_rule.unwrap_or(LagLogRule::BeyondLag),
+        per_site: written.per_site,
+    };
+    let database_name = dag.database_name.unwrap_or_else(|| "DB{n}".into());
+    mistakes.keep(name(&database_name, Names { n: 1, host: None }, "dag.database_name"));
+    let layout = file.layout.clone().unwrap_or_default();
+    let placement = match layout.database.as_slice() {
+        [] => Placement::ByRule(layout.remote.unwrap_or(RemoteRule::Mirrored)),
+        _ => Placement::Listed(listed(&layout, hosts, mistakes)),
+    };
+    let is_copied = copies.per_site.iter().map(|&count| u64::from(count)).sum::<u64>() > 1;
+    let databases = match &placement {
+        _ if dag.databases.is_some() => dag.databases,
+        Placement::Listed(databases) => Some(databases.len() as u32),
+        // A file made only for a run names its databases one by one; with one copy each, these are all there are.
+        Placement::ByRule(_) if is_copied || file.instance.is_empty() => None,
+        Placement::ByRule(_) => mistakes.keep(databases_of_instances(file, hosts)).flatten(),
+    };
+    let databases_per_volume = dag.databases_per_volume.unwrap_or(1);
+    Group {
+        count: dag.count.unwrap_or(1),
+        databases,
+        symmetric: dag.symmetric.unwrap_or(false),
+        databases_per_volume,
+        sized_databases_per_volume: dag.sized_databases_per_volume.unwrap_or(databases_per_volume),
+        max_database_gb: dag.max_database_gb,
+        copies,
+        placement,
+        database_name,
+    }
+}
+
+fn check_copies(copies: &Copies, sites: &[SiteSpec], hosts: &[HostSpec]) -> Checked<()> {
+    let servers = hosts.len();
+    let total: u64 = copies.per_site.iter().map(|&count| u64::from(count)).sum();
+    if copies.per_site.first().is_none_or(|&home| home == 0) {
+        let wrong = Wrong::new("copies.per_site", "a database needs a copy in its home site");
+        return Err(wrong.help("the first number is the home site's, at least 1"));
+    }
+    if copies.per_site.len() > sites.len() {
+        let message =
+            format!("copies in {} sites are asked for, there are {}", copies.per_site.len(), sites.len());
+        return Err(Wrong::new("copies.per_site", message).help("add [[site]], or drop a number"));
+    }
+    if total > MAX_MEMBERS as u64 {
+        let message = format!("{total} copies of a database cannot be, {MAX_MEMBERS} is the most");
+        return Err(Wrong::new("copies.per_site", message));
+    }
+    if total > servers as u64 {
+        let message = format!("{total} copies of a database need {total} servers, the group has {servers}");
+        return Err(Wrong::new("copies.per_site", message).help("add hosts, or ask for fewer copies"));
+    }
+    for home in (0..sites.len()).filter(|&site| sites[site].active) {
+        for (step, &count) in copies.per_site.iter().enumerate() {
+            let site = (home + step) % sites.len();
+            let there = hosts.iter().filter(|host| host.site == site).count();
+            if count as usize > there {
+                let message = format!(
+                    "{count} copies of a database in site `{}` need {count} servers, it has {there}",
+                    sites[site].name
+                );
+                return Err(Wrong::new(format!("copies.per_site[{step}]"), message));
+            }
+        }
+    }
+    let lagged = copies.lagged.unwrap_or(0);
+    if u64::from(lagged) >= total {
+        let message = format!("{lagged} of {total} copies cannot be lagged, one has to be current");
+        return Err(Wrong::new("copies.lagged", message));
+    }
+    Ok(())
+}
+
+/// Databases of all instances of all hosts; none when no host has any.
+fn databases_of_instances(file: &SolutionFile, hosts: &[HostSpec]) -> Checked<Option<u32>> {
+    let mut count = 0u32;
+    for host in hosts {
+        let is_here = |pattern: &Option<String>| pattern.as_ref().is_none_or(|p| matches(p, &host.name));
+        for instance in file.instance.iter().filter(|instance| is_here(&instance.host)) {
+            let databases = match &instance.databases {
+                None => 1,
+                Some(Databases::Count(count)) => *count,
+                Some(Databases::List(list)) => list.len() as u32,
+            };
+            count = count.saturating_add(instance.count.unwrap_or(1).saturating_mul(databases));
+        }
+    }
+    if count > MAX_DATABASES {
+        let message = format!("{count} databases in one group cannot be, {MAX_DATABASES} is the most");
+        let wrong = Wrong::new("instance[0].count", message);
+        return Err(wrong.help("use more groups: count in [dag]"));
+    }
+    Ok((count > 0).then_some(count))
+}
+
+/// The layout that the file lists.
+fn listed(layout: &Layout, hosts: &[HostSpec], mistakes: &mut Mistakes<'_>) -> Vec<ListedDatabase> {
+    if layout.database.len() > MAX_DATABASES as usize {
+        let count = layout.database.len();
+        let message = format!("{count} databases in one group cannot be, {MAX_DATABASES} is the most");
+        let wrong = Wrong::new(format!("layout.database[{MAX_DATABASES}].name"), message);
+        mistakes.add(wrong.help("use more groups: count in [dag]"));
+        return Vec::new();
+    }
+    let rows = layout.database.iter().enumerate();
+    rows.map(|(index, row)| {
+        let path = format!("layout.database[{index}]");
+        if layout.database[..index].iter().any(|other| other.name == row.name) {
+            let message = format!("two databases are called `{}`", row.name);
+            mistakes.add(Wrong::new(format!("{path}.name"), message));
+        }
+        ListedDatabase {
+            name: row.name.clone(),
+            volume: row.volume.map(|volume| volume as u16),
+            hosts: mistakes.keep(hosts_of_copies(row, hosts, &path)).unwrap_or_default(),
+        }
+    })
+    .collect()
+}
+
+fn hosts_of_copies(row: &LayoutRow, hosts: &[HostSpec], path: &str) -> Checked<Vec<usize>> {
+    let mut copies: Vec<(u32, usize)> = Vec::with_capacity(row.copies.len());
+    for (i, (host, preference)) in row.copies.iter().enumerate() {
+        let at = format!("{path}.copies[{i}]");
+        let known = || hosts.iter().map(|host| host.name.as_str());
+        let found = known().position(|known| known == host);
+        let found = found.ok_or_else(|| Wrong::unknown_name("host", host, known(), &at))?;
+        if copies.iter().any(|&(_, other)| other == found) {
+            let message = format!("`{}` has two copies on `{host}`; one copy per server", row.name);
+            return Err(Wrong::new(at, message));
+        }
+        copies.push((*preference, found));
+    }
+    copies.sort_unstable();
+    let in_order = copies.iter().zip(1..).all(|(&(preference, _), expected)| preference == expected);
+    if copies.is_empty() || !in_order {
+        let message =
+            format!("the activation preferences of `{}` are not 1 to {}", row.name, copies.len().max(1));
+        return Err(Wrong::new(format!("{path}.copies"), message));
+    }
+    Ok(copies.into_iter().map(|(_, host)| host).collect())
+}

@@ -1,0 +1,219 @@
+//! Sites, enclosures and hosts, each by its own name.
+
+use std::collections::BTreeSet;
+
+use crate::deployment::InstanceSpec;
+use crate::error::{Checked, Wrong};
+use crate::file::{Host, SolutionFile};
+use crate::source::Mistakes;
+use crate::storage::VolumeInfo;
+use crate::template::{Names, matches, name, numbers};
+
+/// Most members of a group, and most copies of a database.
+pub const MAX_MEMBERS: usize = 16;
+
+/// A place that can be lost as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteSpec {
+    /// Name; `site` when the file names none.
+    pub name: String,
+    /// Databases are normally active here.
+    pub active: bool,
+}
+
+/// A shelf, array or cluster; a fault domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnclosureSpec {
+    /// Name.
+    pub name: String,
+    /// Disk bays; not checked when `None`.
+    pub bays: Option<u32>,
+    /// Hot spares in it.
+    pub hot_spares: u32,
+    /// Restore disks in it.
+    pub restore_disks: u32,
+}
+
+/// One host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostSpec {
+    /// Name.
+    pub name: String,
+    /// Index of its site in [`crate::Solution::sites`].
+    pub site: usize,
+    /// Index in [`crate::Solution::enclosures`] of the enclosure whose loss takes it along.
+    pub enclosure: Option<usize>,
+    /// Where the other hosts reach its copies, `host:port`.
+    pub copy_address: Option<String>,
+    /// Processor cores.
+    pub cores: Option<u32>,
+    /// SPECint2006 rate of the whole server.
+    pub specint_rate: Option<f64>,
+    /// Memory in GiB.
+    pub memory_gib: Option<f64>,
+    /// Most databases that may be active at once; no limit when `None`.
+    pub max_active: Option<u32>,
+    /// The tests run on it.
+    pub is_under_test: bool,
+    /// Its volumes in the order of the file.
+    pub volumes: Vec<VolumeInfo>,
+    /// The database instances of its tests, or what the file does not say about them.
+    pub(crate) instances: Checked<Vec<InstanceSpec>>,
+}
+
+impl HostSpec {
+    /// Bytes of the test databases on the host, or on one volume of it, as far as they are described.
+    pub fn database_bytes(&self, volume: Option<&str>) -> u64 {
+        let databases = self.instances.iter().flatten().flat_map(|instance| &instance.databases);
+        let here = databases.filter(|database| volume.is_none_or(|volume| database.volume == volume));
+        here.map(|database| database.bytes).sum()
+    }
+}
+
+/// Sites of the file, or the only one.
+pub(crate) fn sites(file: &SolutionFile) -> Vec<SiteSpec> {
+    let named = file.site.iter();
+    let named = named.map(|site| SiteSpec { name: site.name.clone(), active: site.active.unwrap_or(true) });
+    let only = file.site.is_empty().then(|| SiteSpec { name: "site".into(), active: true });
+    named.chain(only).collect()
+}
+
+/// Enclosures of the file; where it describes none, those that hosts name.
+pub(crate) fn enclosures(file: &SolutionFile) -> Vec<EnclosureSpec> {
+    if file.enclosure.is_empty() {
+        let mut named: Vec<EnclosureSpec> = Vec::new();
+        for name in file.host.iter().filter_map(|host| host.enclosure.as_ref()) {
+            if !named.iter().any(|known| known.name == *name) {
+                named.push(EnclosureSpec { name: name.clone(), bays: None, hot_spares: 0, restore_disks: 0 });
+            }
+        }
+        return named;
+    }
+    let described = file.enclosure.iter().map(|enclosure| EnclosureSpec {
+        name: enclosure.name.clone(),
+        bays: enclosure.bays,
+        hot_spares: enclosure.hot_spares.unwrap_or(0),
+        restore_disks: enclosure.restore_disks.unwrap_or(0),
+    });
+    described.collect()
+}
+
+/// Every host in the order of the file, templates written out; volumes and instances come later.
+pub(crate) fn hosts(
+    file: &SolutionFile,
+    sites: &[SiteSpec],
+    enclosures: &[EnclosureSpec],
+    mistakes: &mut Mistakes<'_>,
+) -> Vec<HostSpec> {
+    let mut hosts: Vec<HostSpec> = Vec::new();
+    for (entry, host) in file.host.iter().enumerate() {
+        let path = format!("host[{entry}]");
+        let site = mistakes.keep(site_of(host, &path, file, sites)).unwrap_or(0);
+        let enclosure = mistakes.keep(enclosure_of(host, &path, enclosures)).flatten();
+        let first = host.first.unwrap_or(1);
+        let numbers = numbers(host.count, first, &format!("{path}.count"), hosts.len());
+        for n in mistakes.keep(numbers).unwrap_or(0..0) {
+            match named(host, n, &path, &hosts) {
+                Ok((name, copy_address)) => hosts.push(HostSpec {
+                    name,
+                    site,
+                    enclosure,
+                    copy_address,
+                    cores: host.cores,
+                    specint_rate: host.specint_rate,
+                    memory_gib: host.memory_gib,
+                    max_active: host.max_active,
+                    is_under_test: false,
+                    volumes: Vec::new(),
+                    instances: Ok(Vec::new()),
+                }),
+                Err(wrong) => mistakes.add(wrong),
+            }
+        }
+        if describes_a_group(file) && hosts.len() > MAX_MEMBERS {
+            let message = format!("a group of {} members cannot be, {MAX_MEMBERS} is the most", hosts.len());
+            let wrong = Wrong::new(format!("{path}.count"), message);
+            mistakes.add(wrong.help("use more groups: count in [dag]"));
+        }
+    }
+    if hosts.is_empty() && file.host.is_empty() {
+        mistakes.add(Wrong::new("host", "no host is described").help("add [[host]] with a name"));
+    }
+    mistakes.keep(check_sites(sites, &hosts));
+    hosts
+}
+
+/// Whether the hosts are the members of a group: the file says more than what is tested.
+fn describes_a_group(file: &SolutionFile) -> bool {
+    file.profile.is_some() || file.dag.is_some() || file.copies.is_some() || file.layout.is_some()
+}
+
+fn site_of(host: &Host, path: &str, file: &SolutionFile, sites: &[SiteSpec]) -> Checked<usize> {
+    match &host.site {
+        Some(name) => site_index(name, &format!("{path}.site"), file.site.is_empty(), sites),
+        None if sites.len() == 1 => Ok(0),
+        None => {
+            let message =
+                format!("host `{}` does not say which of the {} sites it is in", host.name, sites.len());
+            Err(Wrong::new(path, message).help("add site = \"...\""))
+        }
+    }
+}
+
+/// The index of the site called `name`, asked for at `path`. A site that the file does not name has no name to ask for.
+pub(crate) fn site_index(name: &str, path: &str, is_unnamed: bool, sites: &[SiteSpec]) -> Checked<usize> {
+    let known = || sites.iter().filter(|_| !is_unnamed);
+    let unknown = || Wrong::unknown_name("site", name, known().map(|site| site.name.as_str()), path);
+    known().position(|site| site.name == name).ok_or_else(unknown)
+}
+
+fn enclosure_of(host: &Host, path: &str, enclosures: &[EnclosureSpec]) -> Checked<Option<usize>> {
+    let Some(name) = &host.enclosure else { return Ok(None) };
+    let known = || enclosures.iter().map(|enclosure| enclosure.name.as_str());
+    let unknown = || Wrong::unknown_name("enclosure", name, known(), format!("{path}.enclosure"));
+    known().position(|known| known == name).map(Some).ok_or_else(unknown)
+}
+
+/// Name and copy address of the `n`th host of an entry.
+fn named(host: &Host, n: u32, path: &str, others: &[HostSpec]) -> Checked<(String, Option<String>)> {
+    let written = name(&host.name, Names { n, host: None }, &format!("{path}.name"))?;
+    if others.iter().any(|other| other.name == written) {
+        let message = format!("two hosts are called `{written}`");
+        return Err(Wrong::new(format!("{path}.name"), message).help("a name with {n} counts"));
+    }
+    let names = Names { n, host: Some(&written) };
+    let address = host.copy_address.as_ref();
+    let address = address.map(|address| name(address, names, &format!("{path}.copy_address"))).transpose()?;
+    Ok((written, address))
+}
+
+fn check_sites(sites: &[SiteSpec], hosts: &[HostSpec]) -> Checked<()> {
+    let used: BTreeSet<usize> = hosts.iter().map(|host| host.site).collect();
+    if let Some(empty) = (0..sites.len()).find(|site| !hosts.is_empty() && !used.contains(site)) {
+        let message = format!("site `{}` has no host", sites[empty].name);
+        return Err(Wrong::new(format!("site[{empty}]"), message).help("add [[host]] with this site"));
+    }
+    if sites.iter().all(|site| !site.active) {
+        return Err(Wrong::new("site[0].active", "no site is active, so no database can be"));
+    }
+    Ok(())
+}
+
+/// Marks the hosts that the tests run on: those that `[under_test]` names, or all.
+pub(crate) fn mark_under_test(file: &SolutionFile, hosts: &mut [HostSpec], mistakes: &mut Mistakes<'_>) {
+    let wanted = file.under_test.as_ref().map(|part| part.hosts.as_slice()).unwrap_or_default();
+    for (n, pattern) in wanted.iter().enumerate() {
+        mistakes.keep(known_host(pattern, hosts, &format!("under_test.hosts[{n}]")));
+    }
+    for host in hosts {
+        host.is_under_test = wanted.is_empty() || wanted.iter().any(|pattern| matches(pattern, &host.name));
+    }
+}
+
+/// Refuses a pattern that no host fits: what it is of would belong to none, and be missed without a word.
+pub(crate) fn known_host(pattern: &str, hosts: &[HostSpec], path: &str) -> Checked<()> {
+    match hosts.iter().any(|host| matches(pattern, &host.name)) {
+        true => Ok(()),
+        false => Err(Wrong::unknown_name("host", pattern, hosts.iter().map(|host| host.name.as_str()), path)),
+    }
+}

@@ -1,0 +1,110 @@
+//! The text of a solution file, and everything that is wrong with it, told at once.
+
+use crate::error::{Checked, Mistake, Wrong};
+use crate::read::Misread;
+use crate::{SolutionError, locate};
+
+/// The text of a file and its name, for messages.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Source {
+    pub text: String,
+    pub file_name: String,
+}
+
+impl Source {
+    /// An error at the value at `path`, or at its nearest table when the value is left to its default.
+    pub fn error(&self, wrong: Wrong) -> Box<SolutionError> {
+        self.errors(vec![self.mistake(wrong)])
+    }
+
+    fn mistake(&self, Wrong { path, message, help }: Wrong) -> Mistake {
+        Mistake { message, help, span: locate::locate(&self.text, &path).span }
+    }
+
+    /// All of these in the order of the text, one of them at least.
+    pub fn errors(&self, mut mistakes: Vec<Mistake>) -> Box<SolutionError> {
+        mistakes.sort_by_key(|mistake| mistake.span.start);
+        let mut mistakes = mistakes.into_iter();
+        let Mistake { message, help, span } = mistakes.next().unwrap_or_default();
+        Box::new(SolutionError {
+            message,
+            help,
+            span,
+            others: mistakes.collect(),
+            file_name: self.file_name.clone(),
+            text: self.text.clone(),
+        })
+    }
+}
+
+/// The mistakes of a file, gathered.
+///
+/// A mistake hides others: what was misread in an entry says nothing about the rest of it, and a table of names that is wrong
+/// says nothing about those who use the names ([`Mistakes::names_are_known`]), the other tables of names among them.
+pub(crate) struct Mistakes<'a> {
+    source: &'a Source,
+    read: Vec<Misread>,
+    found: Vec<Wrong>,
+}
+
+/// Tables whose entries others name, and the one that says which of them are tested.
+const NAMES: [&str; 7] = ["site", "enclosure", "host", "disk", "pool", "volume", "under_test"];
+
+impl<'a> Mistakes<'a> {
+    pub fn new(source: &'a Source, read: Vec<Misread>) -> Mistakes<'a> {
+        Mistakes { source, read, found: Vec::new() }
+    }
+
+    /// Keeps a mistake, one for each place: what is wrong on one host is wrong on the next one.
+    pub fn add(&mut self, wrong: Wrong) {
+        if !self.found.iter().any(|known| known.path == wrong.path) {
+            self.found.push(wrong);
+        }
+    }
+
+    /// The value, or nothing and a mistake more.
+    pub fn keep<T>(&mut self, checked: Checked<T>) -> Option<T> {
+        checked.map_err(|wrong| self.add(wrong)).ok()
+    }
+
+    /// Whether something of a table was misread, so that what is missing there may only be wrong.
+    pub fn is_misread(&self, table: &str) -> bool {
+        self.read.iter().any(|misread| table_of(&misread.path) == table)
+    }
+
+    /// Whether every table of names is right so far.
+    pub fn names_are_known(&self) -> bool {
+        let paths = self.read.iter().map(|misread| &misread.path);
+        let mut tables = paths.chain(self.found.iter().map(|wrong| &wrong.path)).map(|path| table_of(path));
+        !tables.any(|table| NAMES.contains(&table))
+    }
+
+    /// The value if nothing is wrong, else everything that is.
+    pub fn told<T>(self, value: Option<T>) -> crate::Result<T> {
+        let Mistakes { source, read, found } = self;
+        let names_are_misread = read.iter().any(|misread| NAMES.contains(&table_of(&misread.path)));
+        let is_hidden = |wrong: &Wrong| {
+            (names_are_misread && NAMES.contains(&table_of(&wrong.path)))
+                || read.iter().any(|misread| entry_of(&misread.path) == entry_of(&wrong.path))
+        };
+        let found: Vec<Wrong> = found.into_iter().filter(|wrong| !is_hidden(wrong)).collect();
+        match value {
+            Some(value) if read.is_empty() && found.is_empty() => Ok(value),
+            _ => {
+                let read = read.into_iter().map(|misread| misread.mistake);
+                let found = found.into_iter().map(|wrong| source.mistake(wrong));
+                Err(source.errors(read.chain(found).collect()))
+            }
+        }
+    }
+}
+
+/// The entry that a path lies in: `host[2]`, or `load`.
+fn entry_of(path: &str) -> &str {
+    path.split('.').next().unwrap_or(path)
+}
+
+/// The table that a path lies in: `host`, or `load`.
+fn table_of(path: &str) -> &str {
+    path.split(['.', '[']).next().unwrap_or(path)
+}

@@ -1,0 +1,255 @@
+//! Engine, load and tests with nothing left to default, and refused where they cannot be.
+
+use crate::deployment::{EngineSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec};
+use crate::drill::drill;
+use crate::error::{Checked, Wrong};
+use crate::file::{Engine, Generation, Load, Mix, SolutionFile, Test, TestKind};
+use crate::group::CopiesSpec;
+use crate::hosts::HostSpec;
+use crate::hosts::SiteSpec;
+use crate::instances::MIB;
+use crate::source::Mistakes;
+
+/// `[engine]`.
+pub(crate) fn engine(engine: &Engine) -> Checked<EngineSpec> {
+    if engine.cache_min_mib > engine.cache_max_mib {
+        let message = format!(
+            "a page cache cannot be from {} to {} MiB per database",
+            engine.cache_min_mib, engine.cache_max_mib
+        );
+        let wrong = Wrong::new("engine.cache_max_mib", message);
+        return Err(wrong.help("cache_min_mib is at most cache_max_mib; it is 32 when not given"));
+    }
+    let (start, stop) = (engine.flush_start_percent, engine.flush_stop_percent);
+    if start >= stop {
+        let message = format!("writing out cannot start at {start} and stop at {stop} percent");
+        let wrong = Wrong::new("engine.flush_start_percent", message);
+        return Err(wrong.help("flush_start_percent is below flush_stop_percent"));
+    }
+    Ok(EngineSpec {
+        checkpoint_depth_bytes: engine.checkpoint_depth_mib.saturating_mul(MIB),
+        flush_start: start / 100.0,
+        flush_stop: stop / 100.0,
+        maintenance: engine.maintenance,
+        recovery_maintenance: engine.recovery_maintenance.unwrap_or(engine.maintenance),
+        maintenance_pause_ms: engine.maintenance_pause_ms,
+        maintenance_tick_ms: engine.maintenance_tick_ms,
+    })
+}
+
+/// `[load]`; `copies` are those of `[copies]`, if the file has it.
+pub(crate) fn load(
+    file: &SolutionFile,
+    generation: Generation,
+    copies: &CopiesSpec,
+    mistakes: &mut Mistakes<'_>,
+) -> LoadSpec {
+    let load = file.load.clone().unwrap_or_default();
+    let mode = mistakes.keep(load_mode(&load)).unwrap_or(LoadMode::Tuned);
+    let mix = load.mix.unwrap_or(Mix::of(generation));
+    let sum =
+        [mix.insert, mix.delete, mix.replace, mix.read].iter().map(|&part| u64::from(part)).sum::<u64>();
+    if sum != 100 {
+        let message = format!("the operations of a batch add up to {sum} percent, not to 100");
+        mistakes.add(Wrong::new("load.mix", message).help("insert, delete, replace, read"));
+    }
+    let users = file.profile.as_ref();
+    LoadSpec {
+        mode,
+        target_iops: load.target_iops,
+        iops_per_mailbox: users.and_then(|users| users.test_iops_per_mailbox.or(users.iops_per_mailbox)),
+        tolerance: load.tolerance_percent.unwrap_or(0.0) / 100.0,
+        idle_factor: load.idle_factor.unwrap_or(idle_factor_of(generation)),
+        mix,
+        copies: load.copies.unwrap_or(copies.total()),
+    }
+}
+
+fn load_mode(load: &Load) -> Checked<LoadMode> {
+    Ok(match *load {
+        Load { sessions: Some(sessions), iops: None, batches_per_s: None, .. } => {
+            LoadMode::Closed { sessions }
+        }
+        Load { sessions: None, iops: Some(iops), batches_per_s: None, .. } => LoadMode::PacedIops { iops },
+        Load { sessions: None, iops: None, batches_per_s: Some(batches_per_s), .. } => {
+            LoadMode::PacedBatches { batches_per_s }
+        }
+        Load { sessions: None, iops: None, batches_per_s: None, target_iops: Some(iops), .. } => {
+            LoadMode::PacedIops { iops }
+        }
+        Load { sessions: None, iops: None, batches_per_s: None, target_iops: None, .. } => LoadMode::Tuned,
+        _ => {
+            let message = "how hard the databases are driven has to be given in exactly one way";
+            return Err(Wrong::new("load", message).help(
+                "one of sessions, iops, batches_per_s in [load]; or target_iops alone; or none, for what the test `tune` finds",
+            ));
+        }
+    })
+}
+
+/// A test, before it is known on which volume of a host its backup lies.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AnywhereTest {
+    pub spec: TestSpec,
+    backup_volume: Option<String>,
+}
+
+impl AnywhereTest {
+    /// The test on a host with these volumes.
+    pub fn on(&self, volumes: &[VolumeSpec]) -> TestSpec {
+        let named = |name: &String| volumes.iter().find(|volume| volume.name == *name);
+        let backup_dir = self.backup_volume.as_ref().and_then(named).map(|volume| volume.dir.clone());
+        TestSpec { backup_dir, ..self.spec.clone() }
+    }
+}
+
+/// `[[test]]`, or the published programme.
+pub(crate) fn tests(
+    file: &SolutionFile,
+    generation: Generation,
+    copies: &CopiesSpec,
+    (sites, hosts): (&[SiteSpec], &[HostSpec]),
+    mistakes: &mut Mistakes<'_>,
+) -> Vec<AnywhereTest> {
+    let programme = if file.test.is_empty() { published_programme() } else { file.test.clone() };
+    refuse_late_restores(&programme, mistakes);
+    let mut specs = Vec::with_capacity(programme.len());
+    for (index, test) in programme.iter().enumerate() {
+        let path = format!("test[{index}]");
+        let backup_volume = mistakes.keep(backup_volume(&programme, index)).flatten();
+        if let Some(volume) = &backup_volume {
+            mistakes.keep(known_on_hosts(volume, hosts, &format!("{path}.volume")));
+        }
+        if test.kind == TestKind::Drill && programme[index..].iter().any(|test| test.kind != TestKind::Drill)
+        {
+            let message = "a drill has databases of its own, so nothing can follow it but drills";
+            mistakes.add(Wrong::new(format!("{path}.kind"), message).help("move it to the end"));
+        }
+        let spec = spec(file, generation, test);
+        let drill = drill(file, test, &path, spec.duration_s, (sites, hosts), copies, mistakes);
+        specs.push(AnywhereTest { spec: TestSpec { drill, ..spec }, backup_volume });
+    }
+    specs
+}
+
+/// A test, but for its backup and its drill.
+fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
+    const HOUR: f64 = 3600.0;
+    let duration_s = test.duration_s.unwrap_or(match test.kind {
+        TestKind::Performance => 2.0 * HOUR,
+        TestKind::Tune | TestKind::Drill => 600.0,
+        _ => 24.0 * HOUR,
+    });
+    let is_lenient =
+        test.kind == TestKind::Stress || (test.kind == TestKind::Performance && duration_s > 6.0 * HOUR);
+    let published = Thresholds::published(generation, is_lenient);
+    let reads_databases = matches!(test.kind, TestKind::DatabaseChecksum | TestKind::Backup);
+    TestSpec {
+        kind: test.kind,
+        duration_s,
+        limit_s: test.duration_s.filter(|_| reads_databases),
+        warmup_limit_s: test.warmup_limit_s.unwrap_or(0.5 * HOUR),
+        logs: test.logs.unwrap_or(if generation == Generation::E2003 { 100 } else { 500 }),
+        backup_dir: None,
+        thresholds: published.with(file.thresholds).with(test.thresholds),
+        published,
+        drill: None,
+    }
+}
+
+/// A volume for backups is there, with a folder, on every host under test.
+fn known_on_hosts(volume: &str, hosts: &[HostSpec], path: &str) -> Checked<()> {
+    for host in hosts.iter().filter(|host| host.is_under_test) {
+        let usable = host.volumes.iter().filter(|volume| volume.is_under_test && volume.path.is_some());
+        let known = || usable.clone().map(|volume| volume.name.as_str());
+        if !known().any(|known| known == volume) {
+            return Err(Wrong::unknown_name("volume with a path", volume, known(), path));
+        }
+    }
+    Ok(())
+}
+
+/// The volume that a test backs up to, or restores from: that of the backup before it.
+fn backup_volume(tests: &[Test], index: usize) -> Checked<Option<String>> {
+    let own = tests[index].volume.as_ref();
+    let backup = tests[..index].iter().rfind(|test| test.kind == TestKind::BackupToDisk);
+    let Some(backup) = backup.filter(|_| tests[index].kind == TestKind::Restore) else {
+        return Ok(own.cloned());
+    };
+    if let Some(own) = own.filter(|own| backup.volume.as_ref() != Some(own)) {
+        let there = backup.volume.as_ref();
+        let there = there.map_or("beside each database".into(), |name| format!("on volume `{name}`"));
+        let message = format!("no backup to restore is on volume `{own}`: backup_to_disk leaves it {there}");
+        let wrong = Wrong::new(format!("test[{index}].volume"), message);
+        return Err(wrong.help("leave volume out of restore"));
+    }
+    Ok(backup.volume.clone())
+}
+
+/// Tests that work on databases with circular logging remove logs that a restore of an older backup needs.
+fn refuse_late_restores(tests: &[Test], mistakes: &mut Mistakes<'_>) {
+    for (index, _) in tests.iter().enumerate().filter(|(_, test)| test.kind == TestKind::Restore) {
+        let before = &tests[..index];
+        let backup = before.iter().rposition(|test| test.kind == TestKind::BackupToDisk);
+        let since = backup.map_or(&[][..], |backup| &before[backup..]);
+        if let Some(between) = removes_logs(since) {
+            let message = format!(
+                "restore must follow backup_to_disk directly: {} between them removes the logs since the backup",
+                between.name()
+            );
+            let wrong = Wrong::new(format!("test[{index}].kind"), message);
+            mistakes.add(wrong.help("move it to right after backup_to_disk"));
+        }
+    }
+}
+
+/// The first of these tests that removes logs.
+fn removes_logs(tests: &[Test]) -> Option<TestKind> {
+    let mut unclean = false;
+    tests.iter().map(|test| test.kind).find(|kind| match kind {
+        TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::SoftRecovery => true,
+        TestKind::LogGeneration => {
+            unclean = true;
+            false
+        }
+        // Only reads, but recovers databases that were not closed.
+        TestKind::Backup => unclean,
+        _ => false,
+    })
+}
+
+/// Rest of a session as a multiple of its batch: published sessions of 2003 keep one read outstanding each, later ones rest half
+/// of their time.
+fn idle_factor_of(generation: Generation) -> f64 {
+    if generation == Generation::E2003 { 0.0 } else { 1.0 }
+}
+
+/// The tests of a file that names none: the whole published programme at its published lengths.
+fn published_programme() -> Vec<Test> {
+    use TestKind::*;
+    [
+        Init,
+        Tune,
+        Performance,
+        DatabaseChecksum,
+        LogChecksum,
+        Stress,
+        DatabaseChecksum,
+        Backup,
+        BackupToDisk,
+        Restore,
+        LogGeneration,
+        SoftRecovery,
+        DatabaseChecksum,
+    ]
+    .map(|kind| Test {
+        kind,
+        duration_s: None,
+        warmup_limit_s: None,
+        logs: None,
+        volume: None,
+        thresholds: None,
+        drill: None,
+    })
+    .into()
+}
