@@ -2,7 +2,7 @@
 
 use engine::{ChecksumReport, InstanceConfig, LogChecksumReport, StreamConfig};
 use futures_util::future::join_all;
-use results::{Checksum, Origin, Outcome, Parameter, Severity, Verdict};
+use results::{Checksum, Origin, Outcome, PagesRead, Parameter, Severity, Verdict};
 use solution::TestSpec;
 
 use crate::error::CampaignError;
@@ -109,9 +109,7 @@ impl Campaign<'_> {
             let place = origin.database.as_deref().unwrap_or_default();
             self.event(Severity::Error, Some(test), &format!("{place}: page {page}: {reason}"))?;
         }
-        self.record(Checksum {
-            test,
-            origin: origin.clone(),
+        let read = PagesRead {
             files: 0,
             pages: findings.pages,
             uninitialised_pages: findings.uninitialised,
@@ -120,11 +118,15 @@ impl Campaign<'_> {
             wrong_number_pages: findings.wrong_number,
             bytes: report.bytes,
             bytes_expected: Some(report.bytes_there),
+        };
+        self.record(Checksum {
+            test,
+            origin: origin.clone(),
+            read,
             elapsed_ms: (report.seconds * 1e3).round() as u64,
         })?;
-        let bad = findings.bad + findings.correctable + findings.wrong_number;
         let coverage = Coverage { read: report.bytes, there: report.bytes_there };
-        self.judge(coverage.limit(judge_none(test, origin, "bad_pages", BAD_PAGES, bad)))?;
+        self.judge(coverage.limit(judge_none(test, origin, "bad_pages", BAD_PAGES, read.damaged())))?;
         Ok(coverage)
     }
 
@@ -172,14 +174,15 @@ impl Campaign<'_> {
         self.record(Checksum {
             test,
             origin: origin.clone(),
-            files,
-            pages: files * log_file_bytes / world::SECTOR_BYTES as u64,
-            uninitialised_pages: 0,
-            bad_pages: report.bad.len() as u64,
-            correctable_pages: corrected,
-            wrong_number_pages: 0,
-            bytes: report.bytes,
-            bytes_expected: Some(u64::from(report.logs_there) * log_file_bytes),
+            read: PagesRead {
+                files,
+                pages: files * log_file_bytes / world::SECTOR_BYTES as u64,
+                bad_pages: report.bad.len() as u64,
+                correctable_pages: corrected,
+                bytes: report.bytes,
+                bytes_expected: Some(u64::from(report.logs_there) * log_file_bytes),
+                ..PagesRead::default()
+            },
             elapsed_ms: (report.seconds * 1e3).round() as u64,
         })?;
         let what = match report.logs_there {

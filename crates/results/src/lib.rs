@@ -13,6 +13,6 @@ pub use grade::{Claim, Grade, Rule};
 pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{
     Backup, Checksum, Comparison, Counter, CounterSample, Database, DatabaseSize, Ending, Environment, Event,
-    Histogram, Host, Instance, Limit, Measure, Origin, Outcome, Parameter, Recovery, Run, Sample, Severity,
-    StoragePart, Test, TuningStep, Verdict, Volume, WorldKind,
+    Histogram, Host, Instance, Limit, Measure, Origin, Outcome, PagesRead, Parameter, Recovery, Run, Sample,
+    Severity, StoragePart, Test, TuningStep, Verdict, Volume, WorldKind,
 };

@@ -139,7 +139,7 @@ fn checksum_and_backup_miss_every_page_that_a_load_appended_and_the_disk_lost() 
         assert!(outcome.error.is_none(), "{kind:?}: {:?}", outcome.error);
         let bad: u64 = rows
             .iter()
-            .map(|row| if let Row::Checksum(checksum) = row { checksum.bad_pages } else { 0 })
+            .map(|row| if let Row::Checksum(checksum) = row { checksum.read.bad_pages } else { 0 })
             .sum();
         assert_eq!(bad, lost.len() as u64, "{kind:?}: {:?}", failures(&outcome));
     }
@@ -394,7 +394,7 @@ fn the_checksum_of_a_run_finds_pages_that_lost_the_writes_of_its_load() {
         let tests = [TestKind::Performance, TestKind::DatabaseChecksum].map(of);
         let (outcome, rows) = run_specs(&simulation, 28, &tests, &mut Silent, &convoy);
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
-        let bad = rows.iter().map(|row| if let Row::Checksum(row) = row { row.bad_pages } else { 0 });
+        let bad = rows.iter().map(|row| if let Row::Checksum(row) = row { row.read.bad_pages } else { 0 });
         (bad.sum::<u64>(), convoy.returned.get(), convoy.places.get())
     };
     let (bad, _, places) = run(u32::MAX);

@@ -517,14 +517,13 @@ impl Generator<'_> {
                 Checksum {
                     test: test.ordinal,
                     origin: self.database_origin(n),
-                    files: 0,
-                    pages: 33_554_432,
-                    uninitialised_pages: 12_512,
-                    bad_pages: 0,
-                    correctable_pages: 0,
-                    wrong_number_pages: 0,
-                    bytes: 1 << 40,
-                    bytes_expected: Some(1 << 40),
+                    read: PagesRead {
+                        pages: 33_554_432,
+                        uninitialised_pages: 12_512,
+                        bytes: 1 << 40,
+                        bytes_expected: Some(1 << 40),
+                        ..PagesRead::default()
+                    },
                     elapsed_ms: elapsed_ms - u64::from(n) * 7,
                 }
                 .into(),

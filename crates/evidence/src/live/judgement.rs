@@ -1,12 +1,12 @@
 //! What a run proves, while it goes on: nothing yet, but what it has broken, and what a qualification lacks for certain.
 
 use results::grade::{CONDITIONS, Condition, condition};
-use results::{Grade, Outcome, Rule};
+use results::{Grade, Outcome, Rule, Verdict};
 use serde::Serialize;
 
 use super::LiveRun;
 use crate::environment::STORAGE_IS_MEMORY;
-use crate::report::{Overall, VerdictRow, broken, counted, duration, place, verdict_row};
+use crate::report::{Overall, broken, counted, duration, place, verdict_row};
 
 /// The judgement of a run that goes on or has ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,7 +53,7 @@ impl LiveRun {
     }
 
     /// Titles of tests, and of the run itself, with their verdicts.
-    fn judged(&self) -> Vec<(&str, Vec<VerdictRow>)> {
+    fn judged(&self) -> Vec<(&str, Vec<Verdict>)> {
         let of = |test: Option<u32>| {
             self.verdicts.iter().filter(|verdict| verdict.test == test).map(verdict_row).collect()
         };

@@ -12,7 +12,7 @@ pub fn report(data: &RunData) -> Result<Report, ReportError> {
         .values()
         .map(|test| sections::test(data, test))
         .collect::<Result<Vec<_>, ReportError>>()?;
-    let run_verdicts: Vec<VerdictRow> =
+    let run_verdicts: Vec<Verdict> =
         data.verdicts.iter().filter(|v| v.test.is_none()).map(verdict_row).collect();
     Ok(Report {
         format: "proofload-report".to_owned(),
@@ -25,7 +25,7 @@ pub fn report(data: &RunData) -> Result<Report, ReportError> {
         tests,
         run_verdicts,
         checks: checks::rows(data),
-        environment: environment(data),
+        environment: data.environment.clone(),
         events: events(data),
     })
 }
@@ -47,17 +47,9 @@ fn run_summary(data: &RunData) -> RunSummary {
     }
 }
 
-pub fn verdict_row(verdict: &Verdict) -> VerdictRow {
-    VerdictRow {
-        origin: verdict.origin.clone(),
-        rule: verdict.rule.clone(),
-        text: verdict.text.clone(),
-        measured: verdict.measured,
-        limit: verdict.limit,
-        comparison: verdict.comparison,
-        unit: verdict.unit.clone(),
-        outcome: verdict.outcome,
-    }
+/// A verdict as it stands under its test.
+pub fn verdict_row(verdict: &Verdict) -> Verdict {
+    Verdict { test: None, ..verdict.clone() }
 }
 
 fn instances(data: &RunData) -> Vec<InstanceSetup> {
@@ -87,20 +79,6 @@ fn databases(data: &RunData) -> Vec<DatabaseSetup> {
                 bytes_before: sizes.first().map(|size| size.bytes_before),
                 bytes_after: last,
             }
-        })
-        .collect()
-}
-
-fn environment(data: &RunData) -> Vec<EnvironmentRow> {
-    data.environment
-        .iter()
-        .map(|row| EnvironmentRow {
-            host: row.host.clone(),
-            area: row.area.clone(),
-            name: row.name.clone(),
-            value: row.value.clone(),
-            severity: row.severity,
-            note: row.note.clone(),
         })
         .collect()
 }

@@ -1,6 +1,6 @@
 //! What charts show: values per step of time, few enough to draw and to keep in `report.json`.
 
-use results::{IoClass, Limit, Measure, Origin, Tally};
+use results::{IoClass, Limit, Measure, Origin, Tally, Verdict};
 
 use super::ReportError;
 use super::model::*;
@@ -83,7 +83,7 @@ impl Steps {
 }
 
 /// The line charts of a test: rates and latencies of a mailbox load, else the throughput.
-pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[VerdictRow]) -> Vec<Chart> {
+pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[Verdict]) -> Vec<Chart> {
     let steps = Steps::new(view, 0.0);
     if !load {
         return throughput(view, &steps).into_iter().collect();
@@ -133,7 +133,7 @@ pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[VerdictRow]) -> Vec<Ch
 }
 
 /// The limits on mean latencies, each once.
-fn limits(of_test: &[Limit], verdicts: &[VerdictRow]) -> Vec<ChartLimit> {
+fn limits(of_test: &[Limit], verdicts: &[Verdict]) -> Vec<ChartLimit> {
     let named = [("read_latency_avg", "Limit for reads"), ("log_write_latency_avg", "Limit for log writes")];
     named
         .into_iter()

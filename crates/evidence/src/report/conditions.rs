@@ -356,10 +356,7 @@ impl Graded<'_> {
 
     /// The least share of a database that a checksum read. What was there is not known in files of earlier builds.
     fn coverage(&self) -> Option<Found> {
-        let share = |row: &results::Checksum| {
-            let there = row.bytes_expected.filter(|bytes| *bytes > 0)?;
-            Some(100.0 * (row.bytes as f64 / there as f64).min(1.0))
-        };
+        let share = |row: &results::Checksum| Some(100.0 * row.read.share()?.min(1.0));
         let mut rows = self.data.checksums.iter().filter(|row| row.origin.database.is_some()).peekable();
         rows.peek()?;
         let shares: Option<Vec<(f64, &Origin)>> = rows.map(|row| Some((share(row)?, &row.origin))).collect();
@@ -375,7 +372,7 @@ impl Graded<'_> {
         let all = self.data.instances.len();
         let is_verified = |instance: &&results::Instance| {
             let origin = Origin::instance(&instance.host, &instance.name);
-            self.data.checksums.iter().any(|row| row.origin == origin && row.files > 0)
+            self.data.checksums.iter().any(|row| row.origin == origin && row.read.files > 0)
         };
         let count = self.data.instances.iter().filter(is_verified).count();
         found(

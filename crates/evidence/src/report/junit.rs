@@ -1,7 +1,7 @@
 //! `junit.xml`: a test suite per test, a test case per judgement; the conditions of a
 //! qualification come first.
 
-use results::{Grade, Outcome};
+use results::{Grade, Outcome, Verdict};
 
 use super::model::*;
 use super::text::significant;
@@ -56,7 +56,7 @@ pub fn xml(report: &Report) -> String {
     )
 }
 
-fn judged(name: &str, verdicts: &[VerdictRow]) -> Cases {
+fn judged(name: &str, verdicts: &[Verdict]) -> Cases {
     let mut cases = Cases::default();
     for verdict in verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info) {
         cases.add(&case(name, verdict));
@@ -99,7 +99,7 @@ fn qualification(report: &Report) -> Cases {
     cases
 }
 
-fn case(suite: &str, verdict: &VerdictRow) -> String {
+fn case(suite: &str, verdict: &Verdict) -> String {
     let place =
         [Some(&verdict.origin.host), verdict.origin.instance.as_ref(), verdict.origin.database.as_ref()];
     let place = place.into_iter().flatten().cloned().collect::<Vec<_>>().join("/");

@@ -1,6 +1,8 @@
 //! [`RunData`] into [`TestReport`]: one test.
 
-use results::{Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, Rule, StoragePart, Tally, Test};
+use results::{
+    Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, Rule, StoragePart, Tally, Test, Verdict,
+};
 
 use super::model::*;
 use super::window::{Scope, TestView, of_test};
@@ -23,7 +25,7 @@ pub fn measures() -> impl Iterator<Item = Measure> {
 
 pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
     let view = TestView::new(data, test);
-    let verdicts: Vec<VerdictRow> =
+    let verdicts: Vec<Verdict> =
         data.verdicts.iter().filter(|v| v.test == Some(test.ordinal)).map(build::verdict_row).collect();
     let throughput = throughput(&view);
     let instance_names = instances(data, test.ordinal);
@@ -78,7 +80,7 @@ fn seconds(ms: u64) -> f64 {
     ms as f64 / 1e3
 }
 
-fn worst(verdicts: &[VerdictRow]) -> Option<Outcome> {
+fn worst(verdicts: &[Verdict]) -> Option<Outcome> {
     Outcome::worst(verdicts.iter().map(|verdict| verdict.outcome))
 }
 
@@ -409,11 +411,6 @@ fn mib_per_s(bytes: u64, elapsed_ms: u64) -> Option<f64> {
     (elapsed_ms > 0).then(|| bytes as f64 / MIB / seconds(elapsed_ms))
 }
 
-/// Share of what was there that was read.
-fn read_share(bytes: u64, expected: Option<u64>) -> Option<f64> {
-    expected.filter(|expected| *expected > 0).map(|expected| bytes as f64 / expected as f64)
-}
-
 fn sizes(data: &RunData, test: u32) -> Vec<SizeRow> {
     let rows = data.sizes.iter().filter(|row| row.test == test);
     rows.map(|row| SizeRow {
@@ -465,17 +462,10 @@ fn checksums(data: &RunData, test: u32) -> Vec<ChecksumRow> {
     let rows = data.checksums.iter().filter(|row| row.test == test);
     rows.map(|row| ChecksumRow {
         origin: row.origin.clone(),
-        files: row.files,
-        pages: row.pages,
-        uninitialised_pages: row.uninitialised_pages,
-        bad_pages: row.bad_pages,
-        correctable_pages: row.correctable_pages,
-        wrong_number_pages: row.wrong_number_pages,
-        bytes: row.bytes,
-        bytes_expected: row.bytes_expected,
-        read_share: read_share(row.bytes, row.bytes_expected),
+        read: row.read,
+        read_share: row.read.share(),
         elapsed_s: seconds(row.elapsed_ms),
-        mib_per_s: mib_per_s(row.bytes, row.elapsed_ms),
+        mib_per_s: mib_per_s(row.read.bytes, row.elapsed_ms),
     })
     .collect()
 }
@@ -487,7 +477,7 @@ fn backups(data: &RunData, test: u32) -> Vec<BackupRow> {
         destination: row.destination.clone(),
         bytes: row.bytes,
         bytes_expected: row.bytes_expected,
-        read_share: read_share(row.bytes, row.bytes_expected),
+        read_share: row.share(),
         elapsed_s: seconds(row.elapsed_ms),
         mib_per_s: mib_per_s(row.bytes, row.elapsed_ms),
     })

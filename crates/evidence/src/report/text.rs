@@ -156,16 +156,16 @@ pub fn lead(test: &TestReport, sessions: Option<u32>) -> String {
     }
     if !test.checksums.is_empty() {
         let sum = |field: fn(&ChecksumRow) -> u64| test.checksums.iter().map(field).sum::<u64>();
-        let bad = sum(|row| row.bad_pages + row.wrong_number_pages);
+        let bad = sum(|row| row.read.damaged());
         let found =
             if bad == 0 { "none is bad".to_owned() } else { format!("{} bad", number(bad as f64, 0)) };
-        let expected = test.checksums.iter().map(|row| row.bytes_expected).sum::<Option<u64>>();
+        let expected = test.checksums.iter().map(|row| row.read.bytes_expected).sum::<Option<u64>>();
         sentences.push(format!(
             "{}{} were read and verified in {}, {}: {found}.",
-            bytes(sum(|row| row.bytes) as f64),
-            of_all(sum(|row| row.bytes), expected),
+            bytes(sum(|row| row.read.bytes) as f64),
+            of_all(sum(|row| row.read.bytes), expected),
             duration(test.duration_s),
-            counted(sum(|row| row.pages), "page"),
+            counted(sum(|row| row.read.pages), "page"),
         ));
     }
     if !test.backups.is_empty() {

@@ -1,7 +1,7 @@
 //! The judgement of a run as a whole: its grade, the sentence for it, and the reasons.
 
 use results::grade::Counts;
-use results::{Ending, Grade, IoClass, Measure, Outcome, Severity, WorldKind};
+use results::{Ending, Grade, IoClass, Measure, Outcome, Severity, Verdict, WorldKind};
 
 use super::conditions;
 use super::model::*;
@@ -9,7 +9,7 @@ use super::text::{bare, counted, duration, number, significant};
 use super::window::{Scope, TestView};
 use crate::run_data::RunData;
 
-pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Overall {
+pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -> Overall {
     let all = || tests.iter().flat_map(|test| &test.verdicts).chain(run_verdicts);
     let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u64;
     let counts = Counts {
@@ -133,7 +133,7 @@ fn unfinished(data: &RunData, tests: &[TestReport], counts: Counts) -> Vec<Strin
 }
 
 /// The limits that were broken, a sentence per test and rule, in the order of the tests.
-fn failures(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
+fn failures(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -> Vec<String> {
     let of_tests = tests.iter().flat_map(|test| {
         broken(&test.name, &test.verdicts.iter().collect::<Vec<_>>(), |row| first_broken_s(data, test, row))
     });
@@ -142,11 +142,7 @@ fn failures(data: &RunData, tests: &[TestReport], run_verdicts: &[VerdictRow]) -
 }
 
 /// The limits that a test broke, a sentence per rule. `since` says how far into the window a limit was broken first.
-pub fn broken(
-    name: &str,
-    verdicts: &[&VerdictRow],
-    since: impl Fn(&VerdictRow) -> Option<f64>,
-) -> Vec<String> {
+pub fn broken(name: &str, verdicts: &[&Verdict], since: impl Fn(&Verdict) -> Option<f64>) -> Vec<String> {
     let mut told: Vec<&str> = Vec::new();
     for verdict in verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail) {
         if !told.contains(&verdict.rule.as_str()) {
@@ -157,7 +153,7 @@ pub fn broken(
 }
 
 /// The rules that could not be judged, a sentence each.
-fn unproved(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
+fn unproved(tests: &[TestReport], run_verdicts: &[Verdict]) -> Vec<String> {
     let named = tests.iter().map(|test| (test.name.as_str(), test.verdicts.as_slice()));
     let rows = named.chain([("The run", run_verdicts)]).flat_map(|(name, verdicts)| {
         verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved).map(move |row| (name, row))
@@ -168,12 +164,12 @@ fn unproved(tests: &[TestReport], run_verdicts: &[VerdictRow]) -> Vec<String> {
 fn failure(
     name: &str,
     rule: &str,
-    verdicts: &[&VerdictRow],
-    since: &impl Fn(&VerdictRow) -> Option<f64>,
+    verdicts: &[&Verdict],
+    since: &impl Fn(&Verdict) -> Option<f64>,
 ) -> String {
     let judged: Vec<_> = verdicts.iter().filter(|verdict| verdict.rule == rule).collect();
     let failed: Vec<_> = judged.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
-    let distance = |verdict: &VerdictRow| match (verdict.measured, verdict.limit) {
+    let distance = |verdict: &Verdict| match (verdict.measured, verdict.limit) {
         (Some(measured), Some(limit)) => (measured - limit).abs(),
         _ => f64::INFINITY,
     };
@@ -195,14 +191,14 @@ fn failure(
 }
 
 /// Host, instance and database of a verdict.
-pub fn place(verdict: &VerdictRow) -> String {
+pub fn place(verdict: &Verdict) -> String {
     let origin = &verdict.origin;
     let parts = [Some(&origin.host), origin.instance.as_ref(), origin.database.as_ref()];
     parts.into_iter().flatten().cloned().collect::<Vec<_>>().join("/")
 }
 
 /// When the first sample broke a limit of latency, in seconds from the start of the window.
-fn first_broken_s(data: &RunData, test: &TestReport, verdict: &VerdictRow) -> Option<f64> {
+fn first_broken_s(data: &RunData, test: &TestReport, verdict: &Verdict) -> Option<f64> {
     let measure: Measure = match verdict.rule.as_str() {
         "read_latency_avg" | "read_latency_max" => IoClass::TransactionalRead.into(),
         "log_write_latency_avg" | "log_write_latency_max" => IoClass::LogWrite.into(),

@@ -370,14 +370,16 @@ fn checksum(r: &SqlRow<'_>) -> rusqlite::Result<Checksum> {
     Ok(Checksum {
         test: get(r, "test")?,
         origin: origin(r)?,
-        files: int(r, "files")?,
-        pages: int(r, "pages")?,
-        uninitialised_pages: int(r, "uninitialised_pages")?,
-        bad_pages: int(r, "bad_pages")?,
-        correctable_pages: int(r, "correctable_pages")?,
-        wrong_number_pages: int(r, "wrong_number_pages")?,
-        bytes: int(r, "bytes")?,
-        bytes_expected: later_int(r, "bytes_expected")?,
+        read: PagesRead {
+            files: int(r, "files")?,
+            pages: int(r, "pages")?,
+            uninitialised_pages: int(r, "uninitialised_pages")?,
+            bad_pages: int(r, "bad_pages")?,
+            correctable_pages: int(r, "correctable_pages")?,
+            wrong_number_pages: int(r, "wrong_number_pages")?,
+            bytes: int(r, "bytes")?,
+            bytes_expected: later_int(r, "bytes_expected")?,
+        },
         elapsed_ms: int(r, "elapsed_ms")?,
     })
 }

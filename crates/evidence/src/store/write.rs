@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use results::{Origin, Row, Run};
+use results::{
+    Backup, Checksum, Claim, Database, Environment, Event, Histogram, Instance, Origin, Row, Rule, Run,
+    StoragePart, Test, TuningStep, Verdict,
+};
 use rusqlite::{Connection, OpenFlags, ToSql, params};
 use serde::Serialize;
 
@@ -194,14 +197,40 @@ impl Writer {
             Row::CounterSample(s) => {
                 self.append(s.test, &s.origin, s.counter.name(), s.t_ms, s.interval_ms, &[s.value])
             }
-            Row::Histogram(h) => {
-                let source = self.source(h.test, &h.origin, h.measure.name())?;
-                self.execute(
-                    "INSERT INTO histogram VALUES (?, ?, ?, ?, ?)",
-                    &[&source, &int(h.t_ms)?, &int(h.interval_ms)?, &int(h.latency_ns_max)?, &h.hdr_v2],
-                )
-            }
-            other => self.insert_single(other),
+            Row::Histogram(h) => self.insert_histogram(h),
+            Row::Run(r) => self.insert_run(r),
+            Row::Rule(r) => self.insert_rule(r),
+            Row::Claim(r) => self.insert_claim(r),
+            Row::Host(r) => self.execute(
+                "INSERT OR REPLACE INTO host VALUES (?, ?, ?)",
+                &[&r.name, &self.world, &r.description],
+            ),
+            Row::Environment(r) => self.insert_environment(r),
+            Row::Instance(r) => self.insert_instance(r),
+            Row::Database(r) => self.insert_database(r),
+            Row::Volume(r) => self.execute(
+                "INSERT OR REPLACE INTO volume VALUES (?, ?, ?, ?)",
+                &[&r.host, &self.world, &r.name, &r.path],
+            ),
+            Row::DatabaseSize(r) => self.insert_at(
+                "INSERT OR REPLACE INTO database_size VALUES (?, ?, ?, ?, ?, ?, ?)",
+                r.test,
+                &r.origin,
+                &[&int(r.bytes_before)?, &r.bytes_after.map(int).transpose()?],
+            ),
+            Row::Checksum(r) => self.insert_checksum(r),
+            Row::Backup(r) => self.insert_backup(r),
+            Row::Recovery(r) => self.insert_at(
+                "INSERT INTO recovery VALUES (?, ?, ?, ?, ?, ?, ?)",
+                r.test,
+                &r.origin,
+                &[&int(r.logs)?, &int(r.elapsed_ms)?],
+            ),
+            Row::StoragePart(r) => self.insert_part(r),
+            Row::Event(r) => self.insert_event(r),
+            Row::Test(r) => self.insert_test(r),
+            Row::TuningStep(r) => self.insert_step(r),
+            Row::Verdict(r) => self.insert_verdict(r),
         }
     }
 
@@ -234,176 +263,178 @@ impl Writer {
         Ok(id)
     }
 
-    /// Rows that are one row of one table.
-    fn insert_single(&self, row: &Row) -> rusqlite::Result<()> {
-        let world = &self.world;
-        match row {
-            Row::Run(r) => self.insert_run(r),
-            Row::Rule(r) => self.execute(
-                "INSERT OR REPLACE INTO rule VALUES (?, ?, ?, ?, ?, ?, ?)",
-                &[&r.name, world, &r.unit, &r.least, &r.most, &r.published_least, &r.published_most],
-            ),
-            Row::Claim(r) => self.execute(
-                "INSERT OR REPLACE INTO claim VALUES (1, ?, ?, ?, ?, ?, ?)",
-                &[world, &r.mailboxes, &r.iops_per_server, &r.failure, &json(&r.hosts), &json(&r.tests)],
-            ),
-            Row::Host(r) => self
-                .execute("INSERT OR REPLACE INTO host VALUES (?, ?, ?)", &[&r.name, world, &r.description]),
-            Row::Environment(r) => self.execute(
-                "INSERT INTO environment VALUES (?, ?, ?, ?, ?, ?, ?)",
-                &[&r.host, world, &r.area, &r.name, &r.value, &text(&r.severity), &r.note],
-            ),
-            Row::Instance(r) => self.execute(
-                "INSERT OR REPLACE INTO instance VALUES (?, ?, ?, ?, ?, ?, ?)",
-                &[
-                    &r.host,
-                    world,
-                    &r.name,
-                    &r.log_path,
-                    &int(r.log_file_bytes)?,
-                    &int(r.cache_min_bytes)?,
-                    &int(r.cache_max_bytes)?,
-                ],
-            ),
-            Row::Database(r) => self.execute(
-                "INSERT OR REPLACE INTO database VALUES (?, ?, ?, ?, ?, ?)",
-                &[&r.origin.host, world, &r.origin.instance, &r.origin.database, &r.path, &r.page_bytes],
-            ),
-            Row::Volume(r) => self.execute(
-                "INSERT OR REPLACE INTO volume VALUES (?, ?, ?, ?)",
-                &[&r.host, world, &r.name, &r.path],
-            ),
-            Row::DatabaseSize(r) => self.insert_at(
-                "INSERT OR REPLACE INTO database_size VALUES (?, ?, ?, ?, ?, ?, ?)",
-                r.test,
-                &r.origin,
-                &[&int(r.bytes_before)?, &r.bytes_after.map(int).transpose()?],
-            ),
-            Row::Checksum(r) => self.insert_at(
-                "INSERT INTO checksum VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                r.test,
-                &r.origin,
-                &[
-                    &int(r.files)?,
-                    &int(r.pages)?,
-                    &int(r.uninitialised_pages)?,
-                    &int(r.bad_pages)?,
-                    &int(r.correctable_pages)?,
-                    &int(r.wrong_number_pages)?,
-                    &int(r.bytes)?,
-                    &int(r.elapsed_ms)?,
-                    &r.bytes_expected.map(int).transpose()?,
-                ],
-            ),
-            Row::Backup(r) => self.insert_at(
-                "INSERT INTO backup VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                r.test,
-                &r.origin,
-                &[
-                    &r.destination,
-                    &int(r.bytes)?,
-                    &int(r.elapsed_ms)?,
-                    &r.bytes_expected.map(int).transpose()?,
-                ],
-            ),
-            Row::Recovery(r) => self.insert_at(
-                "INSERT INTO recovery VALUES (?, ?, ?, ?, ?, ?, ?)",
-                r.test,
-                &r.origin,
-                &[&int(r.logs)?, &int(r.elapsed_ms)?],
-            ),
-            Row::StoragePart(r) => self.execute(
-                "INSERT INTO storage_part VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                &[
-                    &r.test,
-                    world,
-                    &r.kind,
-                    &r.name,
-                    &r.seconds,
-                    &r.busy_share,
-                    &r.queue_mean,
-                    &int(r.reads)?,
-                    &int(r.writes)?,
-                    &int(r.read_bytes)?,
-                    &int(r.write_bytes)?,
-                    &r.read_latency_ms,
-                    &r.write_latency_ms,
-                    &int(r.cache_hits)?,
-                    &int(r.cache_misses)?,
-                    &int(r.cache_waits)?,
-                    &int(r.cache_dirty_bytes_max)?,
-                    &r.state,
-                ],
-            ),
-            Row::Event(r) => self.execute(
-                "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)",
-                &[&int(r.t_ms)?, &text(&r.severity), &r.test, &r.host, world, &r.text],
-            ),
-            Row::Test(_) | Row::TuningStep(_) | Row::Verdict(_) => self.insert_judged(row),
-            Row::Sample(_) | Row::CounterSample(_) | Row::Histogram(_) => {
-                unreachable!("these are packed: Writer::insert")
-            }
-        }
+    fn insert_histogram(&mut self, h: &Histogram) -> rusqlite::Result<()> {
+        let source = self.source(h.test, &h.origin, h.measure.name())?;
+        self.execute(
+            "INSERT INTO histogram VALUES (?, ?, ?, ?, ?)",
+            &[&source, &int(h.t_ms)?, &int(h.interval_ms)?, &int(h.latency_ns_max)?, &h.hdr_v2],
+        )
     }
 
-    fn insert_judged(&self, row: &Row) -> rusqlite::Result<()> {
-        let world = &self.world;
-        match row {
-            Row::Test(r) => self.execute(
-                "INSERT OR REPLACE INTO test VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                &[
-                    &r.ordinal,
-                    world,
-                    &r.kind,
-                    &r.name,
-                    &int(r.started_ms)?,
-                    &r.ended_ms.map(int).transpose()?,
-                    &r.window_start_ms.map(int).transpose()?,
-                    &r.window_end_ms.map(int).transpose()?,
-                    &r.window_planned_ms.map(int).transpose()?,
-                    &int(r.sample_ms)?,
-                    &r.sessions,
-                    &r.target_iops,
-                    &r.target_batches_per_s,
-                    &r.copies,
-                    &json(&r.parameters),
-                    &r.iops_per_mailbox,
-                    &json(&r.limits),
-                ],
-            ),
-            Row::TuningStep(r) => self.execute(
-                "INSERT INTO tuning_step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                &[
-                    &r.test,
-                    world,
-                    &r.ordinal,
-                    &r.load,
-                    &r.iops,
-                    &r.read_latency_ms,
-                    &r.log_write_latency_ms,
-                    &text(&r.outcome),
-                    &r.note,
-                ],
-            ),
-            Row::Verdict(r) => self.execute(
-                "INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                &[
-                    &r.test,
-                    &r.origin.host,
-                    world,
-                    &r.origin.instance,
-                    &r.origin.database,
-                    &r.rule,
-                    &r.text,
-                    &r.measured,
-                    &r.limit,
-                    &text(&r.comparison),
-                    &r.unit,
-                    &text(&r.outcome),
-                ],
-            ),
-            _ => unreachable!("the other rows are not judged: Writer::insert_single"),
-        }
+    fn insert_rule(&self, r: &Rule) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT OR REPLACE INTO rule VALUES (?, ?, ?, ?, ?, ?, ?)",
+            &[&r.name, &self.world, &r.unit, &r.least, &r.most, &r.published_least, &r.published_most],
+        )
+    }
+
+    fn insert_claim(&self, r: &Claim) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT OR REPLACE INTO claim VALUES (1, ?, ?, ?, ?, ?, ?)",
+            &[&self.world, &r.mailboxes, &r.iops_per_server, &r.failure, &json(&r.hosts), &json(&r.tests)],
+        )
+    }
+
+    fn insert_environment(&self, r: &Environment) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT INTO environment VALUES (?, ?, ?, ?, ?, ?, ?)",
+            &[&r.host, &self.world, &r.area, &r.name, &r.value, &text(&r.severity), &r.note],
+        )
+    }
+
+    fn insert_database(&self, r: &Database) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT OR REPLACE INTO database VALUES (?, ?, ?, ?, ?, ?)",
+            &[&r.origin.host, &self.world, &r.origin.instance, &r.origin.database, &r.path, &r.page_bytes],
+        )
+    }
+
+    fn insert_event(&self, r: &Event) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT INTO event VALUES (?, ?, ?, ?, ?, ?)",
+            &[&int(r.t_ms)?, &text(&r.severity), &r.test, &r.host, &self.world, &r.text],
+        )
+    }
+
+    fn insert_instance(&self, r: &Instance) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT OR REPLACE INTO instance VALUES (?, ?, ?, ?, ?, ?, ?)",
+            &[
+                &r.host,
+                &self.world,
+                &r.name,
+                &r.log_path,
+                &int(r.log_file_bytes)?,
+                &int(r.cache_min_bytes)?,
+                &int(r.cache_max_bytes)?,
+            ],
+        )
+    }
+
+    fn insert_checksum(&self, r: &Checksum) -> rusqlite::Result<()> {
+        self.insert_at(
+            "INSERT INTO checksum VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            r.test,
+            &r.origin,
+            &[
+                &int(r.read.files)?,
+                &int(r.read.pages)?,
+                &int(r.read.uninitialised_pages)?,
+                &int(r.read.bad_pages)?,
+                &int(r.read.correctable_pages)?,
+                &int(r.read.wrong_number_pages)?,
+                &int(r.read.bytes)?,
+                &int(r.elapsed_ms)?,
+                &r.read.bytes_expected.map(int).transpose()?,
+            ],
+        )
+    }
+
+    fn insert_backup(&self, r: &Backup) -> rusqlite::Result<()> {
+        self.insert_at(
+            "INSERT INTO backup VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            r.test,
+            &r.origin,
+            &[&r.destination, &int(r.bytes)?, &int(r.elapsed_ms)?, &r.bytes_expected.map(int).transpose()?],
+        )
+    }
+
+    fn insert_part(&self, r: &StoragePart) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT INTO storage_part VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                &r.test,
+                &self.world,
+                &r.kind,
+                &r.name,
+                &r.seconds,
+                &r.busy_share,
+                &r.queue_mean,
+                &int(r.reads)?,
+                &int(r.writes)?,
+                &int(r.read_bytes)?,
+                &int(r.write_bytes)?,
+                &r.read_latency_ms,
+                &r.write_latency_ms,
+                &int(r.cache_hits)?,
+                &int(r.cache_misses)?,
+                &int(r.cache_waits)?,
+                &int(r.cache_dirty_bytes_max)?,
+                &r.state,
+            ],
+        )
+    }
+
+    fn insert_test(&self, r: &Test) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT OR REPLACE INTO test VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                &r.ordinal,
+                &self.world,
+                &r.kind,
+                &r.name,
+                &int(r.started_ms)?,
+                &r.ended_ms.map(int).transpose()?,
+                &r.window_start_ms.map(int).transpose()?,
+                &r.window_end_ms.map(int).transpose()?,
+                &r.window_planned_ms.map(int).transpose()?,
+                &int(r.sample_ms)?,
+                &r.sessions,
+                &r.target_iops,
+                &r.target_batches_per_s,
+                &r.copies,
+                &json(&r.parameters),
+                &r.iops_per_mailbox,
+                &json(&r.limits),
+            ],
+        )
+    }
+
+    fn insert_step(&self, r: &TuningStep) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT INTO tuning_step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                &r.test,
+                &self.world,
+                &r.ordinal,
+                &r.load,
+                &r.iops,
+                &r.read_latency_ms,
+                &r.log_write_latency_ms,
+                &text(&r.outcome),
+                &r.note,
+            ],
+        )
+    }
+
+    fn insert_verdict(&self, r: &Verdict) -> rusqlite::Result<()> {
+        self.execute(
+            "INSERT INTO verdict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            &[
+                &r.test,
+                &r.origin.host,
+                &self.world,
+                &r.origin.instance,
+                &r.origin.database,
+                &r.rule,
+                &r.text,
+                &r.measured,
+                &r.limit,
+                &text(&r.comparison),
+                &r.unit,
+                &text(&r.outcome),
+            ],
+        )
     }
 
     fn insert_at(&self, sql: &str, test: u32, at: &Origin, values: &[&dyn ToSql]) -> rusqlite::Result<()> {

@@ -226,14 +226,13 @@ impl Honest {
         self.add(Checksum {
             test,
             origin,
-            files,
-            pages,
-            uninitialised_pages: 0,
-            bad_pages: 0,
-            correctable_pages: 0,
-            wrong_number_pages: 0,
-            bytes: pages * 32_768,
-            bytes_expected: Some(pages * 32_768),
+            read: PagesRead {
+                files,
+                pages,
+                bytes: pages * 32_768,
+                bytes_expected: Some(pages * 32_768),
+                ..PagesRead::default()
+            },
             elapsed_ms: 1_000,
         });
     }
@@ -340,11 +339,11 @@ const HELD: [Spoiled; 43] = [
     }),
     ("a checksum read 12.8 % of the pages", "coverage_percent", |data| {
         let row = data.checksums.iter_mut().find(|row| row.test == FIRST_CHECKSUM).expect("it is there");
-        row.bytes = PAGES * 32_768 / 1_000 * 128;
+        row.read.bytes = PAGES * 32_768 / 1_000 * 128;
     }),
     ("a checksum missed 1 % of the pages", "coverage_percent", |data| {
         let row = data.checksums.iter_mut().rfind(|row| row.test == LAST_CHECKSUM).expect("it is there");
-        row.bytes = PAGES * 32_768 / 100 * 99;
+        row.read.bytes = PAGES * 32_768 / 100 * 99;
     }),
     ("no checksum after the last load", "verified_percent", |data| without(data, LAST_CHECKSUM)),
     ("a checksum of one database", "verified_percent", |data| {
@@ -362,10 +361,10 @@ const HELD: [Spoiled; 43] = [
     ("no soft recovery", "tests", |data| without_kind(data, "soft_recovery")),
     ("no log checksum", "tests", |data| without_kind(data, "log_checksum")),
     ("no closed log was there", "logs_verified_percent", |data| {
-        data.checksums.iter_mut().for_each(|row| row.files = 0);
+        data.checksums.iter_mut().for_each(|row| row.read.files = 0);
     }),
     ("the logs of one instance", "logs_verified_percent", |data| {
-        data.checksums.retain(|row| row.files == 0 || row.origin.instance.as_deref() == Some("DB2"));
+        data.checksums.retain(|row| row.read.files == 0 || row.origin.instance.as_deref() == Some("DB2"));
     }),
     ("the load fades", "throughput_change_percent", |data| {
         for class in [READ, WRITE] {

@@ -338,14 +338,14 @@ impl Writer {
                 Checksum {
                     test: place.ordinal,
                     origin: Origin::database(host, &name, &name),
-                    files: 0,
-                    pages: whole(cell(|row| row.pages)),
-                    uninitialised_pages: 0,
-                    bad_pages,
-                    correctable_pages: whole(cell(|row| row.correctable)),
-                    wrong_number_pages,
-                    bytes: whole(cell(|row| row.size_mb).map(|mb| mb * MIB)),
-                    bytes_expected: None,
+                    read: PagesRead {
+                        pages: whole(cell(|row| row.pages)),
+                        bad_pages,
+                        correctable_pages: whole(cell(|row| row.correctable)),
+                        wrong_number_pages,
+                        bytes: whole(cell(|row| row.size_mb).map(|mb| mb * MIB)),
+                        ..PagesRead::default()
+                    },
                     elapsed_ms: whole(cell(|row| row.seconds).map(|seconds| seconds * 1e3)),
                 }
                 .into(),

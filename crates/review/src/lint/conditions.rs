@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use evidence::Report;
 use evidence::environment::{NOT_MEMORY, STORAGE_IS_MEMORY};
-use evidence::report::{CheckOutcome, ConditionRow, EnvironmentRow, Steadiness, TestReport};
+use evidence::report::{CheckOutcome, ConditionRow, Steadiness, TestReport};
 use results::grade::{CONDITIONS, TESTS};
-use results::{Origin, Outcome, Severity, WorldKind};
+use results::{Environment, Origin, Outcome, Severity, WorldKind};
 
 use super::grade::{is_load, target, verdicts};
 
@@ -202,17 +202,13 @@ fn verified(report: &Report) -> Option<f64> {
 }
 
 fn coverage(report: &Report) -> Option<f64> {
-    let shares: Option<Vec<f64>> = database_checksums(report)
-        .map(|row| {
-            let there = row.bytes_expected.filter(|bytes| *bytes > 0)?;
-            Some(100.0 * (row.bytes as f64 / there as f64).min(1.0))
-        })
-        .collect();
+    let shares: Option<Vec<f64>> =
+        database_checksums(report).map(|row| Some(100.0 * row.read.share()?.min(1.0))).collect();
     shares?.into_iter().reduce(f64::min)
 }
 
 fn logs_verified(report: &Report) -> Option<f64> {
-    let rows = || report.tests.iter().flat_map(|test| &test.checksums).filter(|row| row.files > 0);
+    let rows = || report.tests.iter().flat_map(|test| &test.checksums).filter(|row| row.read.files > 0);
     let is_verified = |instance: &&evidence::report::InstanceSetup| {
         rows().any(|row| row.origin.database.is_none() && row.origin == instance.origin)
     };
@@ -229,7 +225,7 @@ fn unbuffered(report: &Report) -> Option<f64> {
 }
 
 /// Whether a row of the environment says of a volume whether it is in memory.
-fn is_about_memory(row: &EnvironmentRow) -> bool {
+fn is_about_memory(row: &Environment) -> bool {
     row.area.starts_with("Volume ") && row.name == STORAGE_IS_MEMORY
 }
 
@@ -237,7 +233,7 @@ fn is_about_memory(row: &EnvironmentRow) -> bool {
 fn on_storage(report: &Report, row: &ConditionRow) -> Option<Derived> {
     let is_stated = row.measured.is_some_and(|share| share >= 100.0);
     let rows = || report.environment.iter().filter(|row| row.area.starts_with("Volume "));
-    let is_known = |volume: &EnvironmentRow| {
+    let is_known = |volume: &Environment| {
         rows().any(|row| {
             (&row.host, &row.area) == (&volume.host, &volume.area)
                 && is_about_memory(row)

@@ -120,7 +120,8 @@ fn per_batch(test: &TestReport, findings: &mut Findings) {
 
 /// The share that was read is the bytes read by the bytes there.
 fn shares(test: &TestReport, findings: &mut Findings) {
-    let rows = test.checksums.iter().map(|row| (&row.origin, row.bytes, row.bytes_expected, row.read_share));
+    let checksums = test.checksums.iter();
+    let rows = checksums.map(|row| (&row.origin, row.read.bytes, row.read.bytes_expected, row.read_share));
     let backups = test.backups.iter().map(|row| (&row.origin, row.bytes, row.bytes_expected, row.read_share));
     for (origin, read, there, shown) in rows.chain(backups) {
         let computed = there.filter(|there| *there > 0).map(|there| read as f64 / there as f64);

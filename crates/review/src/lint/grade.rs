@@ -4,9 +4,9 @@
 //! conditions are worked out from the tables of the report, not with the code that wrote them.
 
 use evidence::Report;
-use evidence::report::{ConditionRow, TestReport, VerdictRow, number, significant};
+use evidence::report::{ConditionRow, TestReport, number, significant};
 use results::grade::{Counts, condition};
-use results::{Grade, Outcome, Rule, WorldKind};
+use results::{Grade, Outcome, Rule, Verdict, WorldKind};
 
 use super::{Findings, agrees_within, brief, conditions, with};
 
@@ -34,7 +34,7 @@ pub(super) fn is_load(test: &TestReport) -> bool {
     ["performance", "stress"].contains(&test.kind.as_str()) && test.throughput.is_some()
 }
 
-pub(super) fn verdicts(report: &Report) -> impl Iterator<Item = &VerdictRow> {
+pub(super) fn verdicts(report: &Report) -> impl Iterator<Item = &Verdict> {
     report.tests.iter().flat_map(|test| &test.verdicts).chain(&report.run_verdicts)
 }
 

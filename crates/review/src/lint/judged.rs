@@ -1,8 +1,8 @@
 //! What a report shows and no verdict says: latencies beyond a limit, bad pages, errors.
 
 use evidence::Report;
-use evidence::report::{EventRow, InstanceIo, TestReport, VerdictRow};
-use results::{Ending, Limit, Origin, Outcome, Severity};
+use evidence::report::{EventRow, InstanceIo, TestReport};
+use results::{Ending, Limit, Origin, Outcome, Severity, Verdict};
 
 use super::rows::{covers, place_of};
 use super::{Findings, brief, with};
@@ -50,7 +50,7 @@ pub(super) fn figures(test: &TestReport, limits: &[Limit], findings: &mut Findin
         let by_database = limit.rule.starts_with("read_") && !test.databases.is_empty();
         for row in if by_database { &test.databases } else { &test.instances } {
             let of_rule = || test.verdicts.iter().filter(|verdict| verdict.rule == limit.rule);
-            let judged: Vec<&VerdictRow> =
+            let judged: Vec<&Verdict> =
                 of_rule().filter(|verdict| covers(&verdict.origin, &row.origin)).collect();
             let Some(figure) = latency_of(row, &limit.rule) else { continue };
             let has_peers = of_rule()
@@ -89,11 +89,8 @@ fn pages(test: &TestReport, findings: &mut Findings) {
         let mut about_it = test.verdicts.iter().filter(|verdict| covers(&verdict.origin, origin));
         about_it.all(|verdict| verdict.outcome == Outcome::Pass)
     };
-    let bad = test
-        .checksums
-        .iter()
-        .map(|row| (&row.origin, row.bad_pages + row.correctable_pages + row.wrong_number_pages));
-    if let Some((origin, bad)) = bad.into_iter().find(|(origin, bad)| *bad > 0 && passes(origin)) {
+    let mut bad = test.checksums.iter().map(|row| (&row.origin, row.read.damaged()));
+    if let Some((origin, bad)) = bad.find(|(origin, bad)| *bad > 0 && passes(origin)) {
         findings.add(
             "verdict_missing",
             "a check counted bad pages, and no verdict says so",

@@ -1,8 +1,8 @@
 //! A run of ours: its report as facts as printed, its verdicts, its solution, and `report.json` against `run.db`.
 
-use evidence::report::{Figures, InstanceIo, TestReport, VerdictRow};
+use evidence::report::{Figures, InstanceIo, TestReport};
 use evidence::{Chain, Report, RunData};
-use results::{Ending, Outcome};
+use results::{Ending, Outcome, Verdict};
 use serde_json::Value;
 use solution::{Solution, TestKind};
 
@@ -152,13 +152,13 @@ fn verdicts(test: &TestReport, findings: &mut Findings) {
 
 /// Whether a check that left something out passes for all pages. Of logs, the newest are enough: the verdict says how many.
 fn coverage(test: &TestReport, findings: &mut Findings) {
-    let checked = test.checksums.iter().filter(|row| row.files == 0);
+    let checked = test.checksums.iter().filter(|row| row.read.files == 0);
     let rows = checked
-        .map(|row| (&row.origin, row.bytes, row.bytes_expected))
+        .map(|row| (&row.origin, row.read.bytes, row.read.bytes_expected))
         .chain(test.backups.iter().map(|row| (&row.origin, row.bytes, row.bytes_expected)));
     for (origin, read, there) in rows {
         let Some(there) = there.filter(|there| read < *there) else { continue };
-        let passes = |verdict: &&VerdictRow| {
+        let passes = |verdict: &&Verdict| {
             let about_pages = ["bad_pages", "pages_verified"].contains(&verdict.rule.as_str());
             about_pages && verdict.outcome == Outcome::Pass && covers(&verdict.origin, origin)
         };
@@ -184,7 +184,7 @@ fn outcome(outcome: Outcome) -> &'static str {
 }
 
 /// The figure that a verdict judges, as the tables show it.
-fn shown_figure(test: &TestReport, verdict: &VerdictRow) -> Option<(f64, String)> {
+fn shown_figure(test: &TestReport, verdict: &Verdict) -> Option<(f64, String)> {
     let at = &verdict.origin;
     let row = || {
         let exact = test.databases.iter().find(|row| row.origin == *at);
@@ -254,7 +254,7 @@ fn sets_maximum(solution: &Solution, kind: &str) -> bool {
 }
 
 /// The limit of the `nth` test of a kind, from 0: the file has them in the order in which they are carried out.
-fn solution_limit(solution: &Solution, test: &TestReport, nth: usize, verdict: &VerdictRow) -> Option<f64> {
+fn solution_limit(solution: &Solution, test: &TestReport, nth: usize, verdict: &Verdict) -> Option<f64> {
     let deployment = solution.deployment(Some(&verdict.origin.host)).ok()?;
     let kind = [TestKind::Performance, TestKind::Stress].into_iter().find(|kind| kind.name() == test.kind)?;
     let thresholds = deployment.tests.iter().filter(|spec| spec.kind == kind).nth(nth)?.thresholds;
@@ -404,10 +404,10 @@ fn checksums(test: &TestReport, host: &str) -> Vec<ChecksumClaims> {
     let rows = test.checksums.iter().filter(|row| row.origin.host == host).zip(1u32..);
     rows.map(|(row, n)| ChecksumClaims {
         n,
-        pages: Some(row.pages as f64),
-        bad: Some(row.bad_pages as f64),
-        wrong_page_number: Some(row.wrong_number_pages as f64),
-        size_mb: Some(row.bytes as f64 / MIB),
+        pages: Some(row.read.pages as f64),
+        bad: Some(row.read.bad_pages as f64),
+        wrong_page_number: Some(row.read.wrong_number_pages as f64),
+        size_mb: Some(row.read.bytes as f64 / MIB),
         seconds: Some(row.elapsed_s),
         mb_per_s: row.mib_per_s,
         ..ChecksumClaims::default()

@@ -90,7 +90,7 @@ fn reliability(subject: &Subject<'_>, section: &mut Section) {
         .map(|(_, test)| {
             let judged = test.verdicts.iter().filter(|verdict| verdict.outcome != Outcome::Info).count();
             let kept = test.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Pass).count();
-            let bad: u64 = test.checksums.iter().map(|row| row.bad_pages + row.wrong_number_pages).sum();
+            let bad: u64 = test.checksums.iter().map(|row| row.read.damaged()).sum();
             vec![
                 test.name.clone(),
                 duration(test.window.map_or(test.duration_s, |window| window.duration_s)),

@@ -44,7 +44,7 @@ fn damaged() -> Vec<Row> {
     let bad = Origin::database("mbx1", "db001", "db001");
     for row in &mut rows {
         match row {
-            Row::Checksum(row) if row.test == 4 && row.origin == bad => row.bad_pages = 1,
+            Row::Checksum(row) if row.test == 4 && row.origin == bad => row.read.bad_pages = 1,
             Row::Verdict(row) if row.test == Some(4) => {
                 (row.measured, row.outcome) = (Some(1.0), results::Outcome::Fail);
             }

@@ -8,7 +8,7 @@ use crate::synthetic::Shape;
 use evidence::report::{ConditionRow, TestReport};
 use evidence::{Report, RunData};
 use results::grade::condition;
-use results::{Checksum, Comparison, Grade, Origin, Outcome, Row, Test, WorldKind};
+use results::{Checksum, Comparison, Environment, Grade, Origin, Outcome, PagesRead, Row, Test, WorldKind};
 use review::lint::Finding;
 
 const LOG_CHECKSUM: u32 = 90;
@@ -43,22 +43,9 @@ fn qualified(world: WorldKind) -> Report {
         })
         .collect();
     rows.extend(logs.into_iter().map(|origin| {
-        let (bytes, bytes_expected) = (5 << 20, Some(5 << 20));
-        let (pages, uninitialised_pages, bad_pages) = (0, 0, 0);
-        let (correctable_pages, wrong_number_pages) = (0, 0);
-        Row::from(Checksum {
-            test: LOG_CHECKSUM,
-            origin,
-            files: 5,
-            pages,
-            uninitialised_pages,
-            bad_pages,
-            correctable_pages,
-            wrong_number_pages,
-            bytes,
-            bytes_expected,
-            elapsed_ms: 1_000,
-        })
+        let read =
+            PagesRead { files: 5, bytes: 5 << 20, bytes_expected: Some(5 << 20), ..PagesRead::default() };
+        Row::from(Checksum { test: LOG_CHECKSUM, origin, read, elapsed_ms: 1_000 })
     }));
     for row in &mut rows {
         if let Row::Rule(rule) = row
@@ -99,7 +86,7 @@ fn row<'a>(report: &'a mut Report, name: &str) -> &'a mut ConditionRow {
     report.verdict.conditions.iter_mut().find(|row| row.name == name).expect("the condition applies")
 }
 
-fn memory_row(report: &mut Report) -> &mut evidence::report::EnvironmentRow {
+fn memory_row(report: &mut Report) -> &mut Environment {
     let row = report.environment.iter_mut().find(|row| row.name == "Storage is memory");
     row.expect("the run has a volume")
 }

@@ -208,8 +208,8 @@ fn errors_planted_in_a_run_of_ours_fire_their_rule_once() {
     });
     fires("duration_title", &|report| report.tests[4].window.as_mut().unwrap().planned_s = Some(3600.0));
     fires("rate", &|report| report.tests[6].backups[0].mib_per_s = Some(1.0));
-    fires("coverage", &|report| report.tests[3].checksums[1].bytes_expected = Some(1 << 42));
-    fires("bad_pages", &|report| report.tests[3].checksums[0].bad_pages = 3);
+    fires("coverage", &|report| report.tests[3].checksums[1].read.bytes_expected = Some(1 << 42));
+    fires("bad_pages", &|report| report.tests[3].checksums[0].read.bad_pages = 3);
 }
 
 #[test]

@@ -1,0 +1,242 @@
+//! What was counted under load.
+
+use results::Origin;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Throughput of the mailbox load.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Throughput {
+    /// Database reads for transactions plus database writes: no maintenance, no log.
+    pub transactional_iops: f64,
+    /// Database reads for transactions per second.
+    pub reads_per_s: f64,
+    /// Database writes per second.
+    pub writes_per_s: f64,
+    /// Reads divided by reads plus writes.
+    pub read_share: Option<f64>,
+    /// Log writes per second.
+    pub log_writes_per_s: f64,
+    /// Batches in the window.
+    pub batches: u64,
+    /// Batches per second.
+    pub batches_per_s: f64,
+    /// Fewest batches of a database.
+    pub database_batches_min: Option<u64>,
+    /// Most batches of a database.
+    pub database_batches_max: Option<u64>,
+    /// Size of all databases when the test began.
+    pub database_bytes_before: Option<u64>,
+    /// Size of all databases when it ended.
+    pub database_bytes_after: Option<u64>,
+}
+
+/// Figures of I/O or batches in the window.
+///
+/// The means over samples are those of the published reports: every sample weighs the same and a sample without an
+/// operation counts as zero. The plain means weigh every operation the same.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figures {
+    /// Operations.
+    pub count: u64,
+    /// Operations per second.
+    pub per_s: f64,
+    /// MiB per second.
+    pub mib_per_s: f64,
+    /// Mean size of an operation.
+    pub bytes_mean: Option<f64>,
+    /// Mean size over samples.
+    pub bytes_sample_mean: Option<f64>,
+    /// Mean latency.
+    pub latency_ms_mean: Option<f64>,
+    /// Mean latency over samples.
+    pub latency_ms_sample_mean: Option<f64>,
+    /// Mean latency of the worst sample.
+    pub latency_ms_sample_max: Option<f64>,
+    /// Start of the worst sample, seconds since the window started.
+    pub worst_sample_window_s: Option<f64>,
+    /// Longest latency.
+    pub latency_ms_max: Option<f64>,
+    /// Operations under way at a time, on average: sum of latencies divided by the length of the window (Little's law).
+    pub outstanding: f64,
+}
+
+/// Latency percentiles. Null where fewer operations were counted than the percentile needs, and where no histogram is.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Percentiles {
+    /// Operations in the histogram.
+    pub count: u64,
+    /// Half of the operations took at most this.
+    pub p50_ms: Option<f64>,
+    /// 90 %.
+    pub p90_ms: Option<f64>,
+    /// 95 %.
+    pub p95_ms: Option<f64>,
+    /// 99 %.
+    pub p99_ms: Option<f64>,
+    /// 99.9 %.
+    pub p99_9_ms: Option<f64>,
+    /// 99.99 %.
+    pub p99_99_ms: Option<f64>,
+    /// Longest, exact.
+    pub max_ms: Option<f64>,
+}
+
+/// One measure, all hosts together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasureRow {
+    /// Stable name.
+    pub measure: String,
+    /// Figures.
+    pub figures: Figures,
+    /// Latency percentiles.
+    pub percentiles: Percentiles,
+}
+
+/// One measure of one host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostRow {
+    /// Host.
+    pub host: String,
+    /// Stable name of the measure.
+    pub measure: String,
+    /// Figures.
+    pub figures: Figures,
+    /// Latency percentiles.
+    pub percentiles: Percentiles,
+}
+
+/// I/O of one instance or database, in the columns of the published reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct InstanceIo {
+    /// Where.
+    #[serde(flatten)]
+    pub origin: Origin,
+    /// Batches.
+    pub batches: u64,
+    /// Database pages read for transactions.
+    pub reads: Option<Figures>,
+    /// Their percentiles.
+    pub read_percentiles: Percentiles,
+    /// Database pages written.
+    pub writes: Option<Figures>,
+    /// Background maintenance.
+    pub maintenance: Option<Figures>,
+    /// Transactional and maintenance reads together, as the published reports mix them.
+    pub all_reads: Option<Figures>,
+    /// Log writes.
+    pub log_writes: Option<Figures>,
+    /// Their percentiles.
+    pub log_write_percentiles: Percentiles,
+    /// Log reads by recovery or checksum.
+    pub log_reads: Option<Figures>,
+    /// Log reads for replication.
+    pub replication: Option<Figures>,
+}
+
+/// I/O per batch, beside the published tests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ShapeRow {
+    /// What it is.
+    pub name: String,
+    /// Unit.
+    pub unit: String,
+    /// As measured.
+    pub measured: Option<f64>,
+    /// Lowest in published tests of the 2013 mix.
+    pub published_min: f64,
+    /// Highest in published tests of the 2013 mix.
+    pub published_max: f64,
+}
+
+/// Whether the load was steady.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Steadiness {
+    /// Transactional I/O per second in each quarter of the window.
+    pub quarter_iops: Vec<f64>,
+    /// Database writes per second in each quarter of the window.
+    pub quarter_writes_per_s: Vec<f64>,
+    /// Mean database read latency in each quarter of the window.
+    pub quarter_read_latency_ms: Vec<Option<f64>>,
+    /// Mean database write latency in each quarter of the window.
+    pub quarter_write_latency_ms: Vec<Option<f64>>,
+    /// Mean log write latency in each quarter of the window.
+    pub quarter_log_write_latency_ms: Vec<Option<f64>>,
+    /// Last quarter against the first, as a share of the first.
+    pub iops_change: Option<f64>,
+    /// Transactional I/O: the distance of the furthest quarter from the mean of the window, as a share of the mean.
+    pub iops_change_max: Option<f64>,
+    /// The same of database writes per second.
+    pub writes_change_max: Option<f64>,
+    /// The same of read, write and log write latency, whichever is furthest; null if one of them is not known.
+    pub latency_change_max: Option<f64>,
+    /// Database writes per second in the first sample of the window, as a share of their mean.
+    pub write_start: Option<f64>,
+    /// Whether all four are within the limits of the published rules ([verdict.md](verdict.md)).
+    pub steady: bool,
+}
+
+/// How much room the load generator had, as shares of what it could have used. Means over the window, worst host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Generator {
+    /// The host whose load generator had the least room.
+    pub host: String,
+    /// Processor time of the load generator, as a share of that of the processors it may run on.
+    pub program_busy: f64,
+    /// Processor time of its busiest thread, as a share of the time.
+    pub busiest_thread_busy: Option<f64>,
+    /// Processor time of everything on the host, as a share of what the host has.
+    pub host_busy: Option<f64>,
+    /// Whether one of these is above its limit: the busiest thread above 0.9, the load generator above 0.9, the host above
+    /// 0.95. The storage may be able to do more than was measured then.
+    pub was_limit: bool,
+}
+
+/// A figure of a host over the seconds of the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HostSystemRow {
+    /// Host.
+    pub host: String,
+    /// What it is.
+    pub name: String,
+    /// Mean of the seconds.
+    pub mean: f64,
+    /// Lowest second.
+    pub min: f64,
+    /// Highest second.
+    pub max: f64,
+    /// Unit of all three.
+    pub unit: String,
+}
+
+/// I/O on one volume: of the databases and logs whose files are on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VolumeIo {
+    /// Host.
+    pub host: String,
+    /// Volume.
+    pub volume: String,
+    /// Its folder.
+    pub path: String,
+    /// Databases on it.
+    pub databases: u32,
+    /// Instances whose log is on it.
+    pub logs: u32,
+    /// Reads of every class.
+    pub reads: Option<Figures>,
+    /// Writes of every class.
+    pub writes: Option<Figures>,
+}
+
+/// Page fault stalls per second over the samples, all instances together.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StallRow {
+    /// Mean of the samples.
+    pub per_s_mean: f64,
+    /// Lowest sample.
+    pub per_s_min: f64,
+    /// Highest sample.
+    pub per_s_max: f64,
+    /// Samples with a stall.
+    pub samples_with_stalls: u32,
+}

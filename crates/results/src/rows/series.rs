@@ -1,0 +1,214 @@
+//! What is counted over time: samples, latency distributions, counters.
+
+use super::Origin;
+use crate::{IoClass, IoStats, Tally};
+
+/// What a sample or histogram counts: an I/O class, or whole batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// I/O of one class.
+    Io(IoClass),
+    /// Batches, latency from their actual start; `bytes` is zero.
+    Batch,
+    /// Batches, latency from the start that a paced load intended; `bytes` is zero.
+    BatchIntended,
+}
+
+impl Measure {
+    /// Stable name, as stored in `run.db` and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Io(class) => class.name(),
+            Measure::Batch => "batch",
+            Measure::BatchIntended => "batch_intended",
+        }
+    }
+
+    /// The measure with this stable name.
+    pub fn from_name(name: &str) -> Option<Measure> {
+        match name {
+            "batch" => Some(Measure::Batch),
+            "batch_intended" => Some(Measure::BatchIntended),
+            _ => IoClass::from_name(name).map(Measure::Io),
+        }
+    }
+}
+
+impl From<IoClass> for Measure {
+    fn from(class: IoClass) -> Measure {
+        Measure::Io(class)
+    }
+}
+
+/// Counts of one interval: 1 s for a host, [`Test::sample_ms`](super::Test::sample_ms) for instances and databases.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// Test.
+    pub test: u32,
+    /// Where it was counted.
+    pub origin: Origin,
+    /// What was counted.
+    pub measure: Measure,
+    /// Start of the interval.
+    pub t_ms: u64,
+    /// Length of the interval.
+    pub interval_ms: u64,
+    /// The counts.
+    pub tally: Tally,
+}
+
+impl Sample {
+    /// A tally as a row.
+    pub fn new(
+        test: u32,
+        origin: Origin,
+        measure: impl Into<Measure>,
+        t_ms: u64,
+        interval_ms: u64,
+        tally: Tally,
+    ) -> Sample {
+        Sample { test, origin, measure: measure.into(), t_ms, interval_ms, tally }
+    }
+}
+
+/// Latency distribution of one interval.
+///
+/// Record host-level histograms about sixty times per window but not more often than each second (they make the heat
+/// map, and what a killed run has), and one per instance and database for the whole window. Readers merge what lies in
+/// the window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram {
+    /// Test.
+    pub test: u32,
+    /// Where it was measured.
+    pub origin: Origin,
+    /// What was measured.
+    pub measure: Measure,
+    /// Start of the interval.
+    pub t_ms: u64,
+    /// Length of the interval.
+    pub interval_ms: u64,
+    /// Longest latency, exact.
+    pub latency_ns_max: u64,
+    /// Latencies in microseconds as an HDR histogram, V2 encoding.
+    pub hdr_v2: Vec<u8>,
+}
+
+impl Histogram {
+    /// The distribution of `stats` as a row; `None` if nothing was counted.
+    pub fn new(
+        test: u32,
+        origin: Origin,
+        measure: impl Into<Measure>,
+        t_ms: u64,
+        interval_ms: u64,
+        stats: &IoStats,
+    ) -> Option<Histogram> {
+        let hdr_v2 = stats.hdr_v2()?;
+        let latency_ns_max = stats.tally.latency_ns_max;
+        Some(Histogram { test, origin, measure: measure.into(), t_ms, interval_ms, latency_ns_max, hdr_v2 })
+    }
+}
+
+/// A counter or level that is not an I/O.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counter {
+    /// Waits of a page read for a free buffer during the interval.
+    PageFaultStalls,
+    /// Size of the page cache at the end of the interval.
+    CacheBytes,
+    /// Log generations closed during the interval.
+    LogGenerations,
+    /// Bytes of pages that a database took into use during the interval.
+    GrowthBytes,
+    /// Processor time that the load generator used during the interval, all its threads, in ns.
+    CpuBusyNs,
+    /// Processor time that it could have used: processors it may run on x interval, in ns.
+    CpuAvailableNs,
+    /// Processor time of its busiest thread during the interval, in ns: a thread that is always busy is a limit even on a
+    /// host with processors to spare.
+    CpuBusiestThreadNs,
+    /// Processor time that everything on the host used during the interval, in ns.
+    HostCpuBusyNs,
+    /// Processor time that the host had: processors x interval, in ns.
+    HostCpuAvailableNs,
+    /// Memory that the host could have given to programs at the end of the interval.
+    HostMemoryAvailableBytes,
+}
+
+impl Counter {
+    /// All counters.
+    pub const ALL: [Counter; 10] = [
+        Counter::PageFaultStalls,
+        Counter::CacheBytes,
+        Counter::LogGenerations,
+        Counter::GrowthBytes,
+        Counter::CpuBusyNs,
+        Counter::CpuAvailableNs,
+        Counter::CpuBusiestThreadNs,
+        Counter::HostCpuBusyNs,
+        Counter::HostCpuAvailableNs,
+        Counter::HostMemoryAvailableBytes,
+    ];
+
+    /// Stable name, as stored in `run.db` and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Counter::PageFaultStalls => "page_fault_stalls",
+            Counter::CacheBytes => "cache_bytes",
+            Counter::LogGenerations => "log_generations",
+            Counter::GrowthBytes => "growth_bytes",
+            Counter::CpuBusyNs => "cpu_busy_ns",
+            Counter::CpuAvailableNs => "cpu_available_ns",
+            Counter::CpuBusiestThreadNs => "cpu_busiest_thread_ns",
+            Counter::HostCpuBusyNs => "host_cpu_busy_ns",
+            Counter::HostCpuAvailableNs => "host_cpu_available_ns",
+            Counter::HostMemoryAvailableBytes => "host_memory_available_bytes",
+        }
+    }
+
+    /// Whether its value is a level at the end of the interval, not an increase during it.
+    pub fn is_level(self) -> bool {
+        matches!(self, Counter::CacheBytes | Counter::HostMemoryAvailableBytes)
+    }
+
+    /// The counter with this stable name.
+    pub fn from_name(name: &str) -> Option<Counter> {
+        Counter::ALL.into_iter().find(|counter| counter.name() == name)
+    }
+}
+
+/// A counter over one interval; the intervals are those of [`Sample`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct CounterSample {
+    /// Test.
+    pub test: u32,
+    /// Where it was counted.
+    pub origin: Origin,
+    /// What was counted.
+    pub counter: Counter,
+    /// Start of the interval.
+    pub t_ms: u64,
+    /// Length of the interval.
+    pub interval_ms: u64,
+    /// Increase during the interval, or level at its end, as the counter says.
+    pub value: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_measure_and_counter_is_found_by_its_stable_name() {
+        let measures =
+            IoClass::ALL.map(Measure::Io).into_iter().chain([Measure::Batch, Measure::BatchIntended]);
+        for measure in measures {
+            assert_eq!(Measure::from_name(measure.name()), Some(measure));
+        }
+        for counter in Counter::ALL {
+            assert_eq!(Counter::from_name(counter.name()), Some(counter));
+        }
+        assert_eq!(Measure::from_name("reads"), None);
+    }
+}
