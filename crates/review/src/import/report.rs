@@ -158,13 +158,8 @@ impl Reader {
 
     fn figures(&mut self, cells: &[String]) {
         let Some(section) = self.section else { return };
+        let line = Line { columns: &self.columns, cells };
         let name = cells.first().cloned().unwrap_or_default();
-        let get =
-            |wanted: Column| self.columns.iter().position(|c| *c == wanted).and_then(|at| number(&cells[at]));
-        let scaled = |same: fn(&Column) -> Option<f64>| {
-            let at = self.columns.iter().position(|column| same(column).is_some())?;
-            Some(number(&cells[at])? * same(&self.columns[at])?)
-        };
         let label = plain(&name);
         let (is_sum, is_average) =
             (label.contains("sum"), label.starts_with("avg") || label.starts_with("average"));
@@ -181,83 +176,103 @@ impl Reader {
             return;
         }
         match section {
-            Section::Transactional | Section::Total | Section::Volumes => {
-                let rows = match section {
-                    Section::Total => &mut test.total,
-                    Section::Volumes => &mut self.volumes,
-                    _ => &mut test.transactional,
-                };
-                rows.push(InstanceRow {
-                    n: rows.len() as u32 + 1,
-                    name,
-                    db_read_latency_ms: scaled(|c| {
-                        if let Column::ReadLatency(by) = c { Some(*by) } else { None }
-                    }),
-                    db_write_latency_ms: scaled(|c| {
-                        if let Column::WriteLatency(by) = c { Some(*by) } else { None }
-                    }),
-                    db_reads_per_s: get(Column::Reads),
-                    db_writes_per_s: get(Column::Writes),
-                    db_read_avg_bytes: get(Column::ReadBytes),
-                    db_write_avg_bytes: get(Column::WriteBytes),
-                    log_read_latency_ms: scaled(|c| {
-                        if let Column::LogReadLatency(by) = c { Some(*by) } else { None }
-                    }),
-                    log_write_latency_ms: scaled(|c| {
-                        if let Column::LogWriteLatency(by) = c { Some(*by) } else { None }
-                    }),
-                    log_reads_per_s: get(Column::LogReads),
-                    log_writes_per_s: get(Column::LogWrites),
-                    log_read_avg_bytes: get(Column::LogReadBytes),
-                    log_write_avg_bytes: get(Column::LogWriteBytes),
-                });
-            }
+            Section::Transactional => test.transactional.push(line.instance(name, test.transactional.len())),
+            Section::Total => test.total.push(line.instance(name, test.total.len())),
+            Section::Volumes => self.volumes.push(line.instance(name, self.volumes.len())),
             Section::Maintenance => test.bdm.push(MaintenanceRow {
                 n: test.bdm.len() as u32 + 1,
-                reads_per_s: get(Column::Reads),
-                read_avg_bytes: get(Column::ReadBytes),
+                reads_per_s: line.get(Column::Reads),
+                read_avg_bytes: line.get(Column::ReadBytes),
             }),
             Section::Replication => test.log_replication.push(ReplicationRow {
                 n: test.log_replication.len() as u32 + 1,
-                log_reads_per_s: get(Column::LogReads),
-                log_read_avg_bytes: get(Column::LogReadBytes),
+                log_reads_per_s: line.get(Column::LogReads),
+                log_read_avg_bytes: line.get(Column::LogReadBytes),
             }),
             Section::Host => test.host.push(CounterRow {
                 counter: name,
-                avg: get(Column::Average),
-                min: get(Column::Minimum),
-                max: get(Column::Maximum),
+                avg: line.get(Column::Average),
+                min: line.get(Column::Minimum),
+                max: line.get(Column::Maximum),
             }),
-            Section::Checksum => {
-                let row = ChecksumClaims {
-                    n: test.checksum.len() as u32 + 1,
-                    database: name,
-                    pages: get(Column::Pages),
-                    bad: get(Column::Bad),
-                    correctable: get(Column::Correctable),
-                    wrong_page_number: get(Column::WrongNumber),
-                    size_mb: get(Column::Size),
-                    seconds: get(Column::Seconds),
-                    mb_per_s: get(Column::Rate),
-                };
-                if is_sum { test.checksum_sum = Some(row) } else { test.checksum.push(row) }
+            Section::Checksum if is_sum => {
+                test.checksum_sum = Some(line.checksum(name, test.checksum.len()));
             }
-            Section::Backup if is_average => test.backup_avg_mb_per_s = get(Column::Rate),
-            Section::Backup if is_sum => test.backup_sum_mb_per_s = get(Column::Rate),
+            Section::Checksum => test.checksum.push(line.checksum(name, test.checksum.len())),
+            Section::Backup if is_average => test.backup_avg_mb_per_s = line.get(Column::Rate),
+            Section::Backup if is_sum => test.backup_sum_mb_per_s = line.get(Column::Rate),
             Section::Backup => test.backup.push(BackupClaims {
                 n: test.backup.len() as u32 + 1,
-                size_mb: get(Column::Size),
-                elapsed_s: get(Column::Seconds),
-                mb_per_s: get(Column::Rate),
+                size_mb: line.get(Column::Size),
+                elapsed_s: line.get(Column::Seconds),
+                mb_per_s: line.get(Column::Rate),
             }),
             Section::Recovery if is_average => {}
-            Section::Recovery if is_sum => test.recovery_sum_logs = get(Column::Logs),
+            Section::Recovery if is_sum => test.recovery_sum_logs = line.get(Column::Logs),
             Section::Recovery => test.recovery.push(RecoveryClaims {
                 n: test.recovery.len() as u32 + 1,
-                logs: get(Column::Logs),
-                seconds: get(Column::Seconds),
+                logs: line.get(Column::Logs),
+                seconds: line.get(Column::Seconds),
             }),
             Section::Other => {}
+        }
+    }
+}
+
+/// A line of a table whose columns are known.
+struct Line<'a> {
+    columns: &'a [Column],
+    cells: &'a [String],
+}
+
+impl Line<'_> {
+    fn get(&self, wanted: Column) -> Option<f64> {
+        let at = self.columns.iter().position(|column| *column == wanted)?;
+        number(&self.cells[at])
+    }
+
+    /// A latency in ms; `unit` gives the ms of its column's unit.
+    fn latency_ms(&self, unit: fn(&Column) -> Option<f64>) -> Option<f64> {
+        let at = self.columns.iter().position(|column| unit(column).is_some())?;
+        Some(number(&self.cells[at])? * unit(&self.columns[at])?)
+    }
+
+    /// I/O of an instance or volume that stands behind so many others.
+    fn instance(&self, name: String, others: usize) -> InstanceRow {
+        InstanceRow {
+            n: others as u32 + 1,
+            name,
+            db_read_latency_ms: self
+                .latency_ms(|c| if let Column::ReadLatency(by) = c { Some(*by) } else { None }),
+            db_write_latency_ms: self
+                .latency_ms(|c| if let Column::WriteLatency(by) = c { Some(*by) } else { None }),
+            db_reads_per_s: self.get(Column::Reads),
+            db_writes_per_s: self.get(Column::Writes),
+            db_read_avg_bytes: self.get(Column::ReadBytes),
+            db_write_avg_bytes: self.get(Column::WriteBytes),
+            log_read_latency_ms: self
+                .latency_ms(|c| if let Column::LogReadLatency(by) = c { Some(*by) } else { None }),
+            log_write_latency_ms: self
+                .latency_ms(|c| if let Column::LogWriteLatency(by) = c { Some(*by) } else { None }),
+            log_reads_per_s: self.get(Column::LogReads),
+            log_writes_per_s: self.get(Column::LogWrites),
+            log_read_avg_bytes: self.get(Column::LogReadBytes),
+            log_write_avg_bytes: self.get(Column::LogWriteBytes),
+        }
+    }
+
+    /// Checksum of a database that stands behind so many others.
+    fn checksum(&self, database: String, others: usize) -> ChecksumClaims {
+        ChecksumClaims {
+            n: others as u32 + 1,
+            database,
+            pages: self.get(Column::Pages),
+            bad: self.get(Column::Bad),
+            correctable: self.get(Column::Correctable),
+            wrong_page_number: self.get(Column::WrongNumber),
+            size_mb: self.get(Column::Size),
+            seconds: self.get(Column::Seconds),
+            mb_per_s: self.get(Column::Rate),
         }
     }
 }

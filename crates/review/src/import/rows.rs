@@ -365,75 +365,20 @@ impl Writer {
     /// The instance tables; gives the number of cells that could not be read.
     fn instances(&mut self, test: &TestClaims, host: &str, place: Place, read_class: IoClass) -> usize {
         let mut unreadable = 0;
-        let mut cell = |column: fn(&InstanceRow) -> Option<f64>, row: &InstanceRow| {
-            cell(&test.transactional, row, column, &mut unreadable)
-        };
         let mut samples = Vec::new();
         for row in &test.transactional {
-            let name = if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() };
-            let mut add = |class: IoClass,
-                           is_log: bool,
-                           rate: Option<f64>,
-                           latency: Option<f64>,
-                           bytes: Option<f64>| {
+            let name = instance_name(row);
+            for (class, [rate, latency, bytes]) in io_of(test, row, read_class, &mut unreadable) {
+                let is_log = matches!(class, IoClass::LogWrite | IoClass::LogRead | IoClass::ReplicationRead);
                 let origin = match is_log {
                     true => Origin::instance(host, &name),
                     false => Origin::database(host, &name, &name),
                 };
                 samples.extend(place.sample(origin, class.into(), rate, latency, bytes));
-            };
-            let read_latency = cell(|r| r.db_read_latency_ms, row);
-            add(
-                read_class,
-                false,
-                cell(|r| r.db_reads_per_s, row),
-                read_latency,
-                cell(|r| r.db_read_avg_bytes, row),
-            );
-            add(
-                IoClass::TransactionalWrite,
-                false,
-                cell(|r| r.db_writes_per_s, row),
-                cell(|r| r.db_write_latency_ms, row),
-                cell(|r| r.db_write_avg_bytes, row),
-            );
-            add(
-                IoClass::LogWrite,
-                true,
-                cell(|r| r.log_writes_per_s, row),
-                cell(|r| r.log_write_latency_ms, row),
-                cell(|r| r.log_write_avg_bytes, row),
-            );
-            if test.kind == "soft_recovery" {
-                let latency = cell(|r| r.log_read_latency_ms, row);
-                add(
-                    IoClass::LogRead,
-                    true,
-                    cell(|r| r.log_reads_per_s, row),
-                    latency,
-                    cell(|r| r.log_read_avg_bytes, row),
-                );
-            }
-            if let Some(bdm) = test.bdm.iter().find(|bdm| bdm.n == row.n) {
-                add(
-                    IoClass::MaintenanceRead,
-                    false,
-                    known(bdm.reads_per_s),
-                    read_latency,
-                    known(bdm.read_avg_bytes),
-                );
-            }
-            if let Some(replication) = test.log_replication.iter().find(|other| other.n == row.n) {
-                let total = test.total.iter().find(|total| total.n == row.n);
-                let latency = total.and_then(|total| known(total.log_read_latency_ms));
-                let (rate, bytes) =
-                    (known(replication.log_reads_per_s), known(replication.log_read_avg_bytes));
-                add(IoClass::ReplicationRead, true, rate, latency, bytes);
             }
         }
         for row in &test.transactional {
-            let name = if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() };
-            self.instance(host, &name, test);
+            self.instance(host, &instance_name(row), test);
         }
         self.rows.extend(samples.into_iter().map(Row::from));
         unreadable
@@ -522,6 +467,44 @@ fn title(kind: &str, before: usize) -> String {
     let first = letters.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     let number = if before == 0 { String::new() } else { format!(" {}", before + 1) };
     format!("{first}{}{number}", letters.as_str())
+}
+
+fn instance_name(row: &InstanceRow) -> String {
+    if row.name.is_empty() { format!("Instance{}", row.n) } else { row.name.clone() }
+}
+
+/// Rate, latency in ms and bytes of an operation.
+type Io = [Option<f64>; 3];
+
+/// What the tables say of an instance, class by class. `unreadable` counts the cells that could not be read.
+fn io_of(
+    test: &TestClaims,
+    row: &InstanceRow,
+    read_class: IoClass,
+    unreadable: &mut usize,
+) -> Vec<(IoClass, Io)> {
+    let mut cells = |columns: [fn(&InstanceRow) -> Option<f64>; 3]| {
+        columns.map(|column| cell(&test.transactional, row, column, unreadable))
+    };
+    let reads = cells([|r| r.db_reads_per_s, |r| r.db_read_latency_ms, |r| r.db_read_avg_bytes]);
+    let writes = cells([|r| r.db_writes_per_s, |r| r.db_write_latency_ms, |r| r.db_write_avg_bytes]);
+    let log = cells([|r| r.log_writes_per_s, |r| r.log_write_latency_ms, |r| r.log_write_avg_bytes]);
+    let mut io = vec![(read_class, reads), (IoClass::TransactionalWrite, writes), (IoClass::LogWrite, log)];
+    if test.kind == "soft_recovery" {
+        let log = cells([|r| r.log_reads_per_s, |r| r.log_read_latency_ms, |r| r.log_read_avg_bytes]);
+        io.push((IoClass::LogRead, log));
+    }
+    if let Some(bdm) = test.bdm.iter().find(|bdm| bdm.n == row.n) {
+        let read = [known(bdm.reads_per_s), reads[1], known(bdm.read_avg_bytes)];
+        io.push((IoClass::MaintenanceRead, read));
+    }
+    if let Some(replication) = test.log_replication.iter().find(|other| other.n == row.n) {
+        let total = test.total.iter().find(|total| total.n == row.n);
+        let latency = total.and_then(|total| known(total.log_read_latency_ms));
+        let read = [known(replication.log_reads_per_s), latency, known(replication.log_read_avg_bytes)];
+        io.push((IoClass::ReplicationRead, read));
+    }
+    io
 }
 
 fn parameters(test: &TestClaims) -> Vec<Parameter> {

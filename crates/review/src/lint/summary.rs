@@ -219,6 +219,12 @@ fn readable_mean(test: &TestClaims, column: fn(&InstanceRow) -> Option<f64>) -> 
 }
 
 fn backup(evidence: &Evidence, findings: &mut Findings) {
+    backup_of_all(evidence, findings);
+    backup_of_servers(evidence, findings);
+    backup_to_disk(evidence, findings);
+}
+
+fn backup_of_all(evidence: &Evidence, findings: &mut Findings) {
     let reports: Vec<&TestClaims> = evidence.tests("backup").collect();
     let totals: Vec<(f64, &TestClaims)> =
         reports.iter().filter_map(|test| Some((known(test.backup_sum_mb_per_s)?, *test))).collect();
@@ -247,6 +253,9 @@ fn backup(evidence: &Evidence, findings: &mut Findings) {
             );
         }
     }
+}
+
+fn backup_of_servers(evidence: &Evidence, findings: &mut Findings) {
     for row in &evidence.summary.server {
         let report =
             report_of(evidence, "backup", row.server).and_then(|t| Some((known(t.backup_sum_mb_per_s)?, t)));
@@ -261,6 +270,9 @@ fn backup(evidence: &Evidence, findings: &mut Findings) {
             );
         }
     }
+}
+
+fn backup_to_disk(evidence: &Evidence, findings: &mut Findings) {
     let disk = evidence.summary.backup_to_disk.as_ref();
     let size = disk.and_then(|disk| known(disk.storage_group_mb));
     let parts = evidence

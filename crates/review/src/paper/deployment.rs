@@ -27,6 +27,14 @@ pub fn description(subject: &Subject<'_>) -> Section {
         counted(plan.servers.len() as u64, "server", "servers")
     );
     section.blocks.push(Block::Picture(picture::layout(plan), words));
+    failures(subject, &mut section);
+    sizing(plan, &mut section);
+    section
+}
+
+/// What each kind of failure leaves, and which one the tests are for.
+fn failures(subject: &Subject<'_>, section: &mut Section) {
+    let plan = subject.plan;
     section.heading("Failures");
     section.text(
         "Every failure of each kind was worked through by the copy layout: which copies become active where, and what \
@@ -68,6 +76,9 @@ pub fn description(subject: &Subject<'_>) -> Section {
         significant(targets.target_iops),
         counted(targets.target_mailboxes.round() as u64, "mailbox", "mailboxes")
     ));
+}
+
+fn sizing(plan: &plan::Plan, section: &mut Section) {
     section.heading("Sizing");
     let rows = plan.sizing.rows.iter().map(|row| {
         let cell = |value: Option<f64>| {
@@ -78,7 +89,6 @@ pub fn description(subject: &Subject<'_>) -> Section {
         vec![name, cell(row.per_database), cell(row.per_server), cell(row.per_dag), cell(row.per_environment)]
     });
     section.table(&["", "Database", "Server", "Group", "Environment"], rows.collect());
-    section
 }
 
 /// For whom it is.

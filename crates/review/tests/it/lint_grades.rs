@@ -160,7 +160,8 @@ const CONDITIONS: &[Bend] = &[
     ("no load", real, &["condition_figure"], |report| row(report, "load_tests").measured = Some(3.0)),
     ("half of a database read", real, &["condition_figure", "coverage"], |report| {
         let check = &mut load(report, "database_checksum").checksums[0];
-        (check.bytes, check.pages, check.mib_per_s) = (check.bytes / 2, check.pages / 2, None);
+        let read = &mut check.read;
+        (read.bytes, read.pages, check.mib_per_s) = (read.bytes / 2, read.pages / 2, None);
         check.read_share = Some(0.5);
     }),
     ("half of a database read, by the share alone", real, &["read_share"], |report| {
@@ -279,7 +280,7 @@ const COUNTS: &[Bend] = &[
         load(report, "stress").throughput.as_mut().expect("a load").database_bytes_after = Some(1);
     }),
     ("bad pages that no verdict names", real, &["bad_pages"], |report| {
-        load(report, "database_checksum").checksums[0].bad_pages = 7;
+        load(report, "database_checksum").checksums[0].read.bad_pages = 7;
     }),
     ("a latency beyond the limit", real, &["verdict_missing"], |report| {
         let test = load(report, "stress");
