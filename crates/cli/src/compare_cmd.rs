@@ -64,6 +64,11 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
         let message = format!("{} cannot be judged against {}", run.name, comparison.runs[0].name);
         return Err(Failure::wrong_input(message).because(run.incomparable.join("; ")));
     }
+    for (run, test, row) in comparison.unjudged() {
+        let unjudged =
+            format!("not judged, too short for an interval: {} in {} of {}", row.name, test.name, run.name);
+        say!("{}", printable(&unjudged));
+    }
     let regressions = comparison.regressions(limit);
     for (run, test, row) in &regressions {
         let worse = format!("worse by more than {limit} %: {} in {} of {}", row.name, test.name, run.name);
@@ -74,6 +79,11 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
         let message = format!("{} has no {} to judge", run.name, lacks.join(", "));
         let cause = format!("{} has it", comparison.runs[0].name);
         return Err(Failure::wrong_input(message).because(cause));
+    }
+    if let Some(run) = comparison.runs.iter().skip(1).find(|run| !comparison.is_judged(run)) {
+        let message = format!("no figure of {} can be judged against {}", run.name, comparison.runs[0].name);
+        let help = "compare tests of 20 s or more: an interval needs 20 samples";
+        return Err(Failure::wrong_input(message).because("their tests are too short").help(help));
     }
     Ok(if regressions.is_empty() { Status::Pass } else { Status::VerdictFail })
 }

@@ -162,6 +162,11 @@ fn a_regression_beyond_the_limit_fails() {
     assert_eq!(proofload(&["compare", &base, &base, "--fail-above", "0"]).0, 0);
     let (status, _, stderr) = proofload(&["compare", &base, &slow, "--fail-above", "20"]);
     assert_eq!((status, stderr.contains("Read latency")), (1, true), "{stderr}");
+    // No figure is not worse because nothing could be told.
+    let shape = synthetic::Shape { window_s: 10, fails: true, ..Default::default() };
+    let short = run_folder(&place.path().join("c"), &shape);
+    let (status, stdout, stderr) = proofload(&["compare", &base, &short, "--fail-above", "20"]);
+    assert_eq!((status, stderr.contains("no figure of")), (2, true), "{stdout}{stderr}");
 }
 
 /// The baseline's test without one of the run: an `--tests init`, or a run that came to its end before it.

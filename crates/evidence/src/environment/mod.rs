@@ -278,9 +278,9 @@ fn system(found: &mut Findings<'_>, root: &Path, io_uring: Result<(), String>) {
         let text = format!("{load} on {count} processors");
         if load > 0.5 * count as f64 {
             let note = "other work on this host competes with the tests";
-            found.doubt(AREA, "Load before the tests", &text, Severity::Warning, note);
+            found.doubt(AREA, LOAD_BEFORE, &text, Severity::Warning, note);
         } else {
-            found.row(AREA, "Load before the tests", &text);
+            found.row(AREA, LOAD_BEFORE, &text);
         }
     }
 }
@@ -337,6 +337,9 @@ fn volume_rows(found: &mut Findings<'_>, root: &Path, volume: &Volume, mounts: &
     }
     devices.into_iter().filter(|device| device.is_leaf).map(|device| device.name).collect()
 }
+
+/// Name of the row that says how much other work there was on the host before the tests.
+pub const LOAD_BEFORE: &str = "Load before the tests";
 
 /// Name of the row that says of each volume whether its files are in memory.
 pub const STORAGE_IS_MEMORY: &str = "Storage is memory";

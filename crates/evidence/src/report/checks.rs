@@ -3,13 +3,14 @@
 use results::{Environment, Severity, WorldKind};
 
 use super::model::{CheckOutcome, CheckRow};
+use crate::environment::LOAD_BEFORE;
 use crate::run_data::RunData;
 
 /// Facts that a check stands behind even where they cast no doubt: area (volumes by their first word) and name.
 const CHECKED: [(&str, &str, &str); 7] = [
     ("System", "io_uring", "Way to the kernel"),
     ("System", "Clock source", "Clock"),
-    ("System", "Load before the tests", "Other work on the host"),
+    ("System", LOAD_BEFORE, "Other work on the host"),
     ("Volume", "File system", "File system"),
     ("Kernel log", "Compared", "Kernel log can be compared"),
     ("After the tests", "Kernel log", "Kernel log after the tests"),

@@ -12,6 +12,8 @@ const LOG_WRITE: Measure = Measure::Io(IoClass::LogWrite);
 const MAINTENANCE: Measure = Measure::Io(IoClass::MaintenanceRead);
 const BACKUP: Measure = Measure::Io(IoClass::BackupRead);
 const CHECKSUM: Measure = Measure::Io(IoClass::VerifyRead);
+const LOG_READ: Measure = Measure::Io(IoClass::LogRead);
+const MIB: f64 = (1 << 20) as f64;
 
 /// What a test did over time, all hosts together. Empty where only a report is there.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -23,10 +25,14 @@ pub struct Series {
     maintenance: Vec<SampleFigures>,
     read_latencies: Vec<Distribution>,
     log_write_latencies: Vec<Distribution>,
-    /// Of a backup or a checksum.
-    read_through: Vec<SampleFigures>,
+    backups: Vec<Reading>,
+    checksums: Vec<Reading>,
+    log_reads: Vec<Reading>,
     pub duration_s: f64,
 }
+
+/// Bytes that were read in a sample, and the seconds that all readers together spent in it.
+type Reading = (f64, f64);
 
 impl Series {
     pub fn of(subject: &Subject, test: Option<&TestReport>) -> Series {
@@ -34,7 +40,7 @@ impl Series {
         let Some(row) = data.tests.get(&test.ordinal) else { return Series::default() };
         let measured = Measured::new(data, row);
         if test.throughput.is_none() {
-            return Series { read_through: measured.samples(&[BACKUP, CHECKSUM]), ..Series::default() };
+            return Series::of_reading(test, &measured);
         }
         // The report was made of the same distributions, so none is damaged.
         let latencies = |measure| measured.distributions(measure).unwrap_or_default();
@@ -46,10 +52,43 @@ impl Series {
             maintenance: measured.samples(&[MAINTENANCE]),
             read_latencies: latencies(READ),
             log_write_latencies: latencies(LOG_WRITE),
-            read_through: Vec::new(),
             duration_s: measured.seconds(),
+            ..Series::default()
         }
     }
+
+    /// Of a test that reads files from end to end.
+    fn of_reading(test: &TestReport, measured: &Measured<'_>) -> Series {
+        let elapsed_s = match test.kind.as_str() {
+            "backup" | "backup_to_disk" => test.backups.iter().map(|row| row.elapsed_s).collect(),
+            "database_checksum" | "log_checksum" => test.checksums.iter().map(|row| row.elapsed_s).collect(),
+            "soft_recovery" => test.recoveries.iter().map(|row| row.elapsed_s).collect(),
+            // A restore reads one file after the other.
+            _ => Vec::new(),
+        };
+        let read = |measure| reading(&measured.samples(&[measure]), &elapsed_s);
+        Series {
+            backups: read(BACKUP),
+            checksums: read(CHECKSUM),
+            log_reads: read(LOG_READ),
+            ..Series::default()
+        }
+    }
+}
+
+/// What was read in each sample. Readers begin together; the samples in which the first read and the last one end are left
+/// out, since nobody knows how much of them was spent reading.
+fn reading(samples: &[SampleFigures], elapsed_s: &[f64]) -> Vec<Reading> {
+    let reads = |sample: &SampleFigures| sample.tally.bytes > 0;
+    let ends = (samples.iter().position(reads), samples.iter().rposition(reads));
+    let (Some(first), Some(last)) = ends else { return Vec::new() };
+    let began_s = samples[first].start_s;
+    let inside = samples.iter().take(last).skip(first + 1).map(|sample| {
+        let from_s = sample.start_s - began_s;
+        let spent = elapsed_s.iter().map(|elapsed_s| (elapsed_s - from_s).clamp(0.0, sample.seconds));
+        (sample.tally.bytes as f64, spent.sum())
+    });
+    inside.filter(|(_, spent_s)| *spent_s > 0.0).collect()
 }
 
 type Value = fn(&TestReport) -> Option<f64>;
@@ -64,7 +103,7 @@ struct Figure {
 }
 
 /// Figures of loads, then of other tests.
-const FIGURES: [Figure; 14] = [
+const FIGURES: [Figure; 15] = [
     Figure {
         name: "Transactional I/O",
         unit: "1/s",
@@ -146,22 +185,37 @@ const FIGURES: [Figure; 14] = [
         name: "Backup of a database",
         unit: "MiB/s",
         better: Some(Better::Higher),
-        value: |t| mean_of(t.backups.iter().map(|row| row.mib_per_s)),
-        interval: |s, c| bandwidth(&s.read_through, c),
+        value: |t| mib_per_s(t.backups.iter().map(|row| (row.bytes, row.elapsed_s))),
+        interval: |s, c| Spread::of_scan(&s.backups, c),
     },
     Figure {
         name: "Checksum of a database",
         unit: "MiB/s",
         better: Some(Better::Higher),
-        value: |t| mean_of(t.checksums.iter().map(|row| row.mib_per_s)),
-        interval: |s, c| bandwidth(&s.read_through, c),
+        value: |t| checksum(t, true),
+        interval: |s, c| Spread::of_scan(&s.checksums, c),
+    },
+    Figure {
+        name: "Checksum of the logs of an instance",
+        unit: "MiB/s",
+        better: Some(Better::Higher),
+        value: |t| checksum(t, false),
+        interval: |s, c| Spread::of_scan(&s.log_reads, c),
     },
     Figure {
         name: "Replay of one log",
         unit: "s",
         better: Some(Better::Lower),
-        value: |t| mean_of(t.recoveries.iter().map(|row| row.s_per_log)),
-        interval: |_, _| None,
+        value: |t| {
+            let logs: u64 = t.recoveries.iter().map(|row| row.logs).sum();
+            let elapsed_s: f64 = t.recoveries.iter().map(|row| row.elapsed_s).sum();
+            (logs > 0).then(|| elapsed_s / logs as f64)
+        },
+        interval: |s, c| {
+            let seconds_of_bytes: Vec<_> =
+                s.log_reads.iter().map(|(bytes, spent_s)| (*spent_s, *bytes)).collect();
+            Spread::of_scan(&seconds_of_bytes, c)
+        },
     },
 ];
 
@@ -174,9 +228,16 @@ fn of_load(test: &TestReport, measure: Measure) -> Option<&MeasureRow> {
     row.filter(|_| test.throughput.is_some())
 }
 
-fn mean_of(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let values: Vec<f64> = values.flatten().collect();
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+/// Bytes by time, over all who read.
+fn mib_per_s(rows: impl Iterator<Item = (u64, f64)>) -> Option<f64> {
+    let (bytes, elapsed_s) = rows.fold((0.0, 0.0), |(bytes, s), row| (bytes + row.0 as f64, s + row.1));
+    (bytes > 0.0 && elapsed_s > 0.0).then(|| bytes / MIB / elapsed_s)
+}
+
+/// Of a test that does nothing but verify: a backup verifies what it reads anyhow.
+fn checksum(test: &TestReport, of_databases: bool) -> Option<f64> {
+    let rows = test.checksums.iter().filter(|row| row.origin.database.is_some() == of_databases);
+    mib_per_s(rows.filter(|_| test.backups.is_empty()).map(|row| (row.read.bytes, row.elapsed_s)))
 }
 
 fn spread(
@@ -192,26 +253,26 @@ fn rate(samples: &[SampleFigures], confidence: &Confidence) -> Option<Spread> {
     spread(samples, confidence, |tally, seconds| (tally.count as f64, seconds))
 }
 
-fn bandwidth(samples: &[SampleFigures], confidence: &Confidence) -> Option<Spread> {
-    spread(samples, confidence, |tally, seconds| (tally.bytes as f64, seconds))
-}
-
 fn mean_latency(samples: &[SampleFigures], confidence: &Confidence) -> Option<Spread> {
     spread(samples, confidence, |tally, _| (tally.latency_ns_sum as f64, tally.count as f64))
 }
 
-/// Every figure that at least one run has.
-pub fn figures(tests: &[Option<&TestReport>], series: &[Series]) -> Vec<Row> {
+/// Every figure that at least one run has. `is_printed` says of each run whether it has no series that could tell its noise.
+pub fn figures(tests: &[Option<&TestReport>], series: &[Series], is_printed: &[bool]) -> Vec<Row> {
+    let is_printed_base = is_printed.first().is_some_and(|is_printed| *is_printed);
     let row = |figure: &Figure| {
         let values: Vec<Option<f64>> = tests.iter().map(|test| test.and_then(figure.value)).collect();
-        values.iter().any(Option::is_some).then(|| Row {
-            name: figure.name,
-            unit: figure.unit,
-            better: figure.better,
-            is_percentile: [READ_P99, LOG_WRITE_P99].contains(&figure.name),
-            cells: cells(&values, |confidence| {
+        let is_percentile = [READ_P99, LOG_WRITE_P99].contains(&figure.name);
+        values.iter().any(Option::is_some).then(|| {
+            let mut cells = cells(&values, |confidence| {
                 series.iter().map(|series| (figure.interval)(series, confidence)).collect()
-            }),
+            });
+            for (cell, is_printed) in cells.iter_mut().zip(is_printed) {
+                let by_value = !is_percentile && (*is_printed || is_printed_base);
+                let can_be = cell.alarm_interval_pct.is_some() || by_value;
+                cell.judged = figure.better.is_some() && cell.difference_pct.is_some() && can_be;
+            }
+            Row { name: figure.name, unit: figure.unit, better: figure.better, is_percentile, cells }
         })
     };
     FIGURES.iter().filter_map(row).collect()
@@ -235,6 +296,7 @@ fn cells(values: &[Option<f64>], spreads: impl Fn(&Confidence) -> Vec<Option<Spr
                 difference_pct: Some(100.0 * (own - base) / base),
                 interval_pct: interval(&shown),
                 alarm_interval_pct: interval(&alarm),
+                judged: false,
             }
         })
         .collect()

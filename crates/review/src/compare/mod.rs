@@ -3,9 +3,9 @@
 //! Invariants
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
 //! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
-//! 3. A regression is worse than the baseline by more than the limit, and its 98 % interval, where there is one, excludes
-//!    zero.
-//!    A percentile without an interval is not judged: a few operations decide it.
+//! 3. A regression is worse than the baseline by more than the limit, and its 98 % interval excludes zero. A figure of a test
+//!    that is too short for an interval is not judged. Printed figures have no interval and are judged by their values, except
+//!    percentiles: a few operations decide them.
 //! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
 
 mod figures;
@@ -14,13 +14,16 @@ mod view;
 
 use evidence::report::TestReport;
 use evidence::{Report, RunData};
-use results::WorldKind;
+use results::{Severity, WorldKind};
 use serde::Serialize;
 
 use crate::claims::Evidence;
 use crate::import::{About, rows};
 use crate::sources::Source;
 use figures::{Series, figures};
+
+/// Kinds of evidence without a series and without percentiles.
+const PRINTED: [&str; 2] = ["imported", "published"];
 
 /// A run to be compared.
 #[derive(Debug, Clone)]
@@ -49,6 +52,11 @@ pub enum CompareError {
 }
 
 impl Subject {
+    /// Whether it is figures without a series that could tell their noise: those of others, and a report without its run.db.
+    fn is_printed(&self) -> bool {
+        self.data.is_none() || PRINTED.contains(&self.kind)
+    }
+
     /// Takes opened evidence.
     pub fn new(name: &str, source: Source) -> Result<Subject, CompareError> {
         let name = name.to_owned();
@@ -158,6 +166,9 @@ pub struct Cell {
     pub interval_pct: Option<(f64, f64)>,
     /// 98 % interval: a figure is worse only if zero lies outside of this one.
     pub alarm_interval_pct: Option<(f64, f64)>,
+    /// Whether a regression would be noticed: the figure has a better direction, and either the interval is known or the
+    /// evidence is printed figures, of which only the value is.
+    pub judged: bool,
 }
 
 /// Compares runs with the first of them.
@@ -179,17 +190,7 @@ pub fn compare(subjects: &[Subject]) -> Comparison {
 impl Comparison {
     /// Figures that are worse than the baseline by more than `percent`: run, test and row.
     pub fn regressions(&self, percent: f64) -> Vec<(&RunHead, &TestComparison, &Row)> {
-        let mut found = Vec::new();
-        for test in &self.tests {
-            for row in &test.rows {
-                for (run, cell) in self.runs.iter().zip(&row.cells).skip(1) {
-                    if run.incomparable.is_empty() && is_regression(row, cell, percent) {
-                        found.push((run, test, row));
-                    }
-                }
-            }
-        }
-        found
+        self.cells(|row, cell| is_regression(row, cell, percent))
     }
 
     /// What runs lack of the figures that the baseline has and that a regression could be in: a test's name where it is
@@ -202,6 +203,29 @@ impl Comparison {
         all.filter(|(_, lacks)| !lacks.is_empty()).collect()
     }
 
+    /// Figures with a better direction that are not judged, because a test was too short for an interval: run, test and row.
+    pub fn unjudged(&self) -> Vec<(&RunHead, &TestComparison, &Row)> {
+        self.cells(|row, cell| row.better.is_some() && cell.difference_pct.is_some() && !cell.judged)
+    }
+
+    /// Whether any figure of a run was judged.
+    pub fn is_judged(&self, run: &RunHead) -> bool {
+        self.cells(|_, cell| cell.judged).iter().any(|(judged, ..)| judged.name == run.name)
+    }
+
+    /// Cells of runs that can be compared with the baseline.
+    fn cells(&self, wanted: impl Fn(&Row, &Cell) -> bool) -> Vec<(&RunHead, &TestComparison, &Row)> {
+        let mut found = Vec::new();
+        for test in &self.tests {
+            for row in &test.rows {
+                let runs = self.runs.iter().zip(&row.cells).skip(1);
+                let wanted = runs.filter(|(run, cell)| run.incomparable.is_empty() && wanted(row, cell));
+                found.extend(wanted.map(|(run, _)| (run, test, row)));
+            }
+        }
+        found
+    }
+
     /// The comparison as JSON.
     pub fn json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self).expect("a comparison has only text keys");
@@ -212,7 +236,7 @@ impl Comparison {
 
 fn lacking(test: &TestComparison, n: usize, run: &RunHead) -> Vec<String> {
     // No printed report has percentiles.
-    let printed = ["imported", "published"].contains(&run.kind);
+    let printed = PRINTED.contains(&run.kind);
     let can_have = |row: &&Row| !(printed && row.is_percentile);
     let judged = test.rows.iter().filter(|row| row.better.is_some() && row.cells[0].value.is_some());
     let judged: Vec<&Row> = judged.filter(can_have).collect();
@@ -229,11 +253,8 @@ fn is_regression(row: &Row, cell: &Cell, percent: f64) -> bool {
         Better::Higher => -change,
         Better::Lower => change,
     };
-    let is_sure = match cell.alarm_interval_pct {
-        Some((low, high)) => worse(low) > 0.0 && worse(high) > 0.0,
-        None => !row.is_percentile,
-    };
-    worse(change) > percent && is_sure
+    let is_sure = cell.alarm_interval_pct.is_none_or(|(low, high)| worse(low) > 0.0 && worse(high) > 0.0);
+    cell.judged && worse(change) > percent && is_sure
 }
 
 /// Tests by kind and place among their kind, in the order of the first run that has them.
@@ -257,7 +278,8 @@ fn tests(subjects: &[Subject]) -> Vec<TestComparison> {
                 .collect();
             let series: Vec<Series> =
                 subjects.iter().zip(&found).map(|(s, test)| Series::of(s, *test)).collect();
-            let rows = figures(&found, &series);
+            let is_printed: Vec<bool> = subjects.iter().map(Subject::is_printed).collect();
+            let rows = figures(&found, &series, &is_printed);
             (!rows.is_empty()).then_some(TestComparison { name, kind, rows, series })
         })
         .collect()
@@ -325,6 +347,12 @@ fn load(subject: &Subject, test: &TestReport) -> [(&'static str, Option<String>)
     ]
 }
 
+/// How much other work there was on a host before the tests, where it was enough for a warning.
+fn load_before(report: &Report) -> Option<&str> {
+    let row = report.environment.iter().find(|row| row.name == evidence::environment::LOAD_BEFORE)?;
+    (row.severity != Severity::Info).then_some(row.value.as_str())
+}
+
 /// What to keep in mind, though figures can be compared.
 fn cautions(base: &Subject, other: &Subject) -> Vec<String> {
     let mut cautions = Vec::new();
@@ -335,7 +363,12 @@ fn cautions(base: &Subject, other: &Subject) -> Vec<String> {
     if simulated(base) != simulated(other) {
         cautions.push("a prediction against a measurement: a difference may be the model's".to_owned());
     }
-    let printed = |subject: &Subject| ["imported", "published"].contains(&subject.kind);
+    for (whose, run) in [("the baseline", base), ("this run", other)] {
+        if let Some(load) = load_before(&run.report) {
+            cautions.push(format!("other work competed with {whose} (load before the tests: {load})"));
+        }
+    }
+    let printed = |subject: &Subject| PRINTED.contains(&subject.kind);
     if printed(base) != printed(other) {
         cautions.push(
             "printed read latencies include background maintenance, ours do not; printed averages weigh samples, not \

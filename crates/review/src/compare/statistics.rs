@@ -3,11 +3,14 @@
 //! Each figure has one estimator: a ratio of sums (I/O per second, mean latency) or a quantile of all operations. Both are
 //! cut into five to ten stretches of time, which are nearly independent (*batch means*).
 //! * The interval of a ratio follows from how far each stretch is from the ratio of the whole.
+//! * What reads files from end to end changes its rate smoothly, as from the outer to the inner tracks of a disk, in each run
+//!   alike. So a parabola over the stretches counts as no noise, and costs two degrees of freedom.
 //! * The interval of a percentile follows from the share of operations above it in each stretch: the interval of that
 //!   share, read off the distribution of all operations (*Woodruff*). It is never narrower than the buckets it is read from.
 //! * The interval of a difference comes from the intervals of both runs (*MOVER*), on a scale of logarithms.
 //!
-//! It covers the noise inside each run. It does not cover what differs from run to run: only more runs do.
+//! It covers the noise inside each run. It does not cover what differs from run to run: only more runs do
+//! (docs/compare.md has how often equal runs differ by more).
 //!
 //! Sources: Law, Simulation Modeling and Analysis (batch means); Cochran, Sampling Techniques, 6.3 (ratio of sums);
 //! Woodruff, J. Am. Stat. Assoc. 47 (1952), 635; Zou and Donner, Statistics in Medicine 27 (2008), 1693 (MOVER).
@@ -25,13 +28,16 @@ const MOST: usize = 10;
 /// Samples of a stretch where there are enough.
 const SAMPLES: usize = 8;
 
-/// How often an interval holds the truth: two-sided quantiles of Student's t for 4 to 9 degrees of freedom.
-pub type Confidence = [f64; MOST - FEWEST + 1];
+/// Fewest degrees of freedom: of the fewest stretches around a parabola.
+const FREEDOM: usize = FEWEST - 3;
+
+/// How often an interval holds the truth: two-sided quantiles of Student's t for 2 to 9 degrees of freedom.
+pub type Confidence = [f64; MOST - FREEDOM];
 /// 95 %: what is shown.
-pub const SHOWN: Confidence = [2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
+pub const SHOWN: Confidence = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
 /// 98 %: what an alarm needs. Of equal runs, one in a hundred is worse by so much; a load has five judged figures, so at
 /// most one comparison in twenty raises a false alarm (Bonferroni).
-pub const ALARM: Confidence = [3.747, 3.365, 3.143, 2.998, 2.896, 2.821];
+pub const ALARM: Confidence = [6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821];
 
 /// How far the ends of a figure's interval lie from it, as logarithms of ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,27 +51,68 @@ fn stretches(samples: usize) -> Option<usize> {
     (samples >= FEWEST_SAMPLES).then(|| (samples / SAMPLES).clamp(FEWEST, MOST))
 }
 
+/// What the stretches are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Around {
+    /// The ratio of the whole.
+    Mean,
+    /// A parabola over the stretches.
+    Curve,
+}
+
+/// Takes out of equally spaced values what a straight line and a parabola explain of them; the mean stays.
+fn without_curve(values: &mut [f64]) {
+    let count = values.len() as f64;
+    let middle = (count - 1.0) / 2.0;
+    let square = (count * count - 1.0) / 12.0;
+    let shapes: [&dyn Fn(f64) -> f64; 2] = [&|place| place, &|place| place * place - square];
+    for shape in shapes {
+        let at = |n: usize| shape(n as f64 - middle);
+        let along: f64 = values.iter().enumerate().map(|(n, value)| at(n) * value).sum();
+        let size: f64 = (0..values.len()).map(|n| at(n).powi(2)).sum();
+        values.iter_mut().enumerate().for_each(|(n, value)| *value -= at(n) * along / size);
+    }
+}
+
 /// The ratio of the sums of pairs, and half of its interval; `None` if nothing was divided by.
-fn ratio(stretches: &[(f64, f64)], confidence: &Confidence) -> Option<(f64, f64)> {
+fn ratio(stretches: &[(f64, f64)], around: Around, confidence: &Confidence) -> Option<(f64, f64)> {
     let sum = |part: fn(&(f64, f64)) -> f64| stretches.iter().map(part).sum::<f64>();
     let (above, below) = (sum(|pair| pair.0), sum(|pair| pair.1));
     let ratio = (below > 0.0).then(|| above / below)?;
     let count = stretches.len() as f64;
-    let squares: f64 = stretches.iter().map(|(y, x)| (y - ratio * x).powi(2)).sum();
-    let deviation = (squares * count / (count - 1.0)).sqrt() / below;
-    Some((ratio, confidence[stretches.len() - FEWEST] * deviation))
+    let mut residuals: Vec<f64> = stretches.iter().map(|(y, x)| y - ratio * x).collect();
+    let explained = match around {
+        Around::Mean => 1,
+        Around::Curve => {
+            without_curve(&mut residuals);
+            3
+        }
+    };
+    let freedom = stretches.len() - explained;
+    let squares: f64 = residuals.iter().map(|residual| residual.powi(2)).sum();
+    let deviation = (squares * count / freedom as f64).sqrt() / below;
+    Some((ratio, confidence[freedom - FREEDOM] * deviation))
 }
 
 impl Spread {
     /// Of a ratio of sums, from what each sample adds to both; `None` if there are too few samples to tell.
     pub fn of_ratio(samples: &[(f64, f64)], confidence: &Confidence) -> Option<Spread> {
+        Spread::of_sums(samples, Around::Mean, confidence)
+    }
+
+    /// The same where the ratio may rise or fall smoothly.
+    pub fn of_scan(samples: &[(f64, f64)], confidence: &Confidence) -> Option<Spread> {
+        Spread::of_sums(samples, Around::Curve, confidence)
+    }
+
+    fn of_sums(samples: &[(f64, f64)], around: Around, confidence: &Confidence) -> Option<Spread> {
         let count = stretches(samples.len())?;
         let mut sums = vec![(0.0, 0.0); count];
         for (n, (above, below)) in samples.iter().enumerate() {
             let sum = &mut sums[n * count / samples.len()];
             *sum = (sum.0 + above, sum.1 + below);
         }
-        let (value, half) = ratio(&sums, confidence)?;
+        let (value, half) = ratio(&sums, around, confidence)?;
         (value > 0.0).then_some(Spread { below: half / value, above: half / value })
     }
 
@@ -90,7 +137,7 @@ impl Spread {
                 *above += if *high > highest { *operations as f64 } else { 0.0 };
             }
         }
-        let (_, half) = ratio(&sums, confidence)?;
+        let (_, half) = ratio(&sums, Around::Mean, confidence)?;
         let (low, _) = whole.bucket(1.0 / one_in + half)?;
         let (_, high) = whole.bucket(1.0 / one_in - half)?;
         (low > 0.0).then(|| Spread { below: (highest / low).ln(), above: (high / highest).ln() })
@@ -189,6 +236,35 @@ mod tests {
         let change = 100.0 * (mean(&b).0 / mean(&a).0 - 1.0);
         let (low, high) = interval_pct(mean(&a), mean(&b)).unwrap();
         assert!(low <= change && change <= high && high - low < 10.0, "{change} [{low}, {high}]");
+    }
+
+    /// Tracks become shorter: the rate falls by half, and each second is off by a percent or two.
+    fn scan(rate: f64, seed: u64) -> Vec<(f64, f64)> {
+        let falling = |(n, (noise, _)): (usize, (f64, f64))| {
+            (rate * (-0.7 * n as f64 / 120.0).exp() * (1.0 + 0.02 * noise), 1.0)
+        };
+        let noise = series(0.0, seed, 120).into_iter().map(|(sum, count)| (sum / count, count));
+        noise.enumerate().map(falling).collect()
+    }
+
+    #[test]
+    fn rate_that_falls_smoothly_in_both_runs_hides_no_difference() {
+        let with = |rate, seed, of: fn(&[(f64, f64)], &Confidence) -> Option<Spread>| {
+            let samples = scan(rate, seed);
+            (samples.iter().map(|pair| pair.0).sum::<f64>(), of(&samples, &SHOWN).expect("long enough"))
+        };
+        let of = |of| interval_pct(with(100.0, 1, of), with(97.0, 2, of)).unwrap();
+        let ((low, high), (low_without, high_without)) = (of(Spread::of_scan), of(Spread::of_ratio));
+        assert!(low > -5.0 && high < -1.0, "{low} {high}");
+        assert!(low_without < -10.0 && high_without > 10.0, "{low_without} {high_without}");
+        let wrong = (0..1_000u64).filter(|n| {
+            let (a, b) =
+                (with(100.0, 2 * n + 1, Spread::of_scan), with(100.0, 1_000_003 + 7 * n, Spread::of_scan));
+            let (low, high) = interval_pct(a, b).unwrap();
+            low > 0.0 || high < 0.0
+        });
+        let wrong = wrong.count();
+        assert!((5..=50).contains(&wrong), "{wrong} of 1000");
     }
 
     #[test]

@@ -38,6 +38,10 @@ impl Comparison {
                 text.push('\n');
             }
         }
+        let is_known = |row: &Row| row.cells.iter().any(|cell| cell.interval_pct.is_some());
+        if self.tests.iter().flat_map(|test| &test.rows).any(is_known) {
+            let _ = writeln!(text, "\n{BRACKETS}\n{}", LIMIT.join("\n"));
+        }
         text
     }
 
@@ -68,7 +72,11 @@ impl Comparison {
             }
             body.push_str("</section>\n");
         }
-        body.push_str(METHOD);
+        let _ = writeln!(
+            body,
+            "<section><h2>How sure the differences are</h2>\n<p>{BRACKETS} {}</p>\n<p>{METHOD}</p></section>",
+            LIMIT.join(" ")
+        );
         let names: Vec<&str> = self.runs.iter().map(|run| run.name.as_str()).collect();
         page("Comparison of storage evidence", &names.join(" against "), &body)
     }
@@ -86,12 +94,20 @@ impl Comparison {
     }
 }
 
-const METHOD: &str = "<section><h2>How sure the differences are</h2>\n<p>Brackets give the 95 % interval of a difference. \
-    Samples next to each other in time are alike, so each window is cut into five to ten stretches, which are nearly \
-    independent; the interval follows from how far they differ. It is taken from the operations that the figure is \
-    taken from: a mean weighs operations, a percentile has its interval from the latency distributions. It covers the \
-    noise inside each run, not what differs from run to run. A figure without brackets comes without a series long \
-    enough to tell; a percentile is then not judged.</p></section>\n";
+const BRACKETS: &str = "Brackets give the 95 % interval of a difference.";
+
+/// What the intervals do not cover, in the words of the table and of the page.
+const LIMIT: [&str; 4] = [
+    "They cover the noise inside each run. They do not cover what differs from run to run, such as",
+    "other work on the host. Of equal runs that were made minutes apart on a busy disk, one pair in",
+    "three differed by more (docs/compare.md).",
+    "Repeat both runs, in turn, before you trust a difference.",
+];
+
+const METHOD: &str = "Samples next to each other in time are alike, so each window is cut into five to ten stretches, which are \
+    nearly independent; the interval follows from how far they differ. It is taken from the operations that the figure is \
+    taken from: a mean weighs operations, a percentile has its interval from the latency distributions. A figure of a test \
+    that is too short for an interval is not judged; printed figures are judged by their values.";
 
 fn letter(n: usize) -> String {
     match u8::try_from(n).ok().filter(|n| *n < 26) {
@@ -119,7 +135,9 @@ fn change(row: &Row, cell: &Cell) -> String {
     let signed = |percent: f64| format!("{percent:+.1}").replace('-', "−");
     match (cell.difference_pct, cell.interval_pct) {
         (None, _) => String::new(),
-        (Some(change), None) if row.is_percentile => format!("{} % (not judged)", signed(change)),
+        (Some(change), None) if row.better.is_some() && !cell.judged => {
+            format!("{} % (not judged)", signed(change))
+        }
         (Some(change), None) => format!("{} %", signed(change)),
         (Some(change), Some((low, high))) => {
             format!("{} % [{}, {}]", signed(change), signed(low), signed(high))

@@ -75,6 +75,17 @@ fn a_difference_within_the_noise_is_no_regression() {
     assert!(comparison.regressions(0.5).iter().all(|(_, _, row)| row.name != "Read latency, mean"));
 }
 
+/// Ten samples tell nothing of the noise, so a test that is so short is not judged, and the table says so.
+#[test]
+fn figures_of_short_tests_are_not_judged() {
+    let short = |fails| subject("short", rows(&Shape { window_s: 10, fails, ..Shape::default() }));
+    let comparison = compare(&[short(false), short(true)]);
+    assert_eq!(comparison.regressions(0.0).len(), 0);
+    let unjudged: Vec<&str> = comparison.unjudged().iter().map(|(_, _, row)| row.name).collect();
+    assert!(unjudged.contains(&"Read latency, mean"), "{unjudged:?}");
+    assert!(!comparison.is_judged(&comparison.runs[1]) && comparison.text().contains("% (not judged)"));
+}
+
 #[test]
 fn different_loads_and_page_sizes_cannot_be_compared_and_say_why() {
     let base = || subject("base", rows(&longer(WorldKind::Real)));

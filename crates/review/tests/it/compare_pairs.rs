@@ -26,11 +26,19 @@ impl Random {
     }
 }
 
+/// A run whose rows these are.
+fn subject(seed: u64, rows: Vec<Row>) -> Subject {
+    let data = RunData::from_rows(rows).expect("a run");
+    let report = Box::new(Report::new(&data).expect("a report"));
+    let source = Source::Run { data: Box::new(data), report, beside: Default::default(), printed: None };
+    Subject::new(&format!("run {seed}"), source).expect("a subject")
+}
+
 /// A run of which all that differs by `seed` is noise: seconds that follow each other are alike, a few operations take
 /// many times as long, and a slow second does less.
 fn run(seed: u64, window_s: u64, slower: f64) -> Subject {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-    let mut rows: Vec<Row> = vec![head(), test(window_s)];
+    let mut rows: Vec<Row> = vec![head(), test_row(window_s).into()];
     let mut level = 0.0;
     for second in 0..window_s {
         level = 0.6 * level + 0.08 * random.around_zero();
@@ -53,14 +61,70 @@ fn run(seed: u64, window_s: u64, slower: f64) -> Subject {
         let batches = Tally { count: 5, bytes: 0, latency_ns_sum: 1, latency_ns_max: 1 };
         rows.push(sample(Measure::Batch, (second * 1_000, 1_000), batches));
     }
-    let data = RunData::from_rows(rows).expect("a run");
-    let report = Box::new(Report::new(&data).expect("a report"));
-    let source = Source::Run { data: Box::new(data), report, beside: Default::default(), printed: None };
-    Subject::new(&format!("run {seed}"), source).expect("a subject")
+    subject(seed, rows)
 }
 
-fn sample(measure: Measure, (t_ms, interval_ms): (u64, u64), tally: Tally) -> Row {
-    Sample { test: 1, origin: Origin::host("mbx1"), measure, t_ms, interval_ms, tally }.into()
+/// Tests that read two databases and their logs from end to end, at 200 MiB/s from the outer tracks and half of that from
+/// the inner ones: a backup, a checksum, and a replay.
+fn reading_run(seed: u64, slower: f64) -> Subject {
+    let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let mut rows: Vec<Row> = vec![head()];
+    let reads = [
+        ("backup", IoClass::BackupRead),
+        ("database_checksum", IoClass::VerifyRead),
+        ("soft_recovery", IoClass::LogRead),
+    ];
+    let mut start_ms = 0;
+    for (ordinal, (kind, class)) in (1u32..).zip(reads) {
+        let (mut left, mut level, mut elapsed_ms) = (12_000.0, 0.0, 0);
+        while left > 0.0 {
+            level = 0.6 * level + 0.02 * random.around_zero();
+            let rate = (100.0 + left / 120.0) * (1.0 + level) / slower;
+            let read = left.min(rate);
+            let length_ms = (1_000.0 * read / rate).ceil() as u64;
+            let bytes = (read * f64::from(1 << 20)) as u64;
+            let tally = Tally { count: bytes >> 18, bytes, latency_ns_sum: 1, latency_ns_max: 1 };
+            let at = (start_ms + elapsed_ms, length_ms);
+            rows.push(Sample { test: ordinal, ..sample_row(class.into(), at, tally) }.into());
+            (left, elapsed_ms) = (left - read, elapsed_ms + length_ms);
+        }
+        let row = Test { window_start_ms: None, window_end_ms: None, ..test_row(0) };
+        let ended_ms = Some(start_ms + elapsed_ms);
+        rows.push(
+            Test { ordinal, kind: kind.into(), name: kind.into(), started_ms: start_ms, ended_ms, ..row }
+                .into(),
+        );
+        rows.extend(found(ordinal, kind, elapsed_ms));
+        start_ms += elapsed_ms + 500;
+    }
+    subject(seed, rows)
+}
+
+/// What a test found that read two databases of 6,000 MiB, or as many logs, side by side.
+fn found(test: u32, kind: &str, elapsed_ms: u64) -> Vec<Row> {
+    let of = |n: u32| {
+        let origin = Origin::database("mbx1", &format!("DB{n}"), &format!("DB{n}"));
+        let bytes = 6_000 << 20;
+        let read =
+            PagesRead { pages: bytes >> 15, bytes, bytes_expected: Some(bytes), ..PagesRead::default() };
+        match kind {
+            "backup" => {
+                Backup { test, origin, destination: None, bytes, bytes_expected: Some(bytes), elapsed_ms }
+                    .into()
+            }
+            "database_checksum" => Checksum { test, origin, read, elapsed_ms }.into(),
+            _ => Recovery { test, origin, logs: 6_000, elapsed_ms }.into(),
+        }
+    };
+    [1, 2].map(of).into()
+}
+
+fn sample_row(measure: Measure, (t_ms, interval_ms): (u64, u64), tally: Tally) -> Sample {
+    Sample { test: 1, origin: Origin::host("mbx1"), measure, t_ms, interval_ms, tally }
+}
+
+fn sample(measure: Measure, at: (u64, u64), tally: Tally) -> Row {
+    sample_row(measure, at, tally).into()
 }
 
 fn head() -> Row {
@@ -79,7 +143,7 @@ fn head() -> Row {
     .into()
 }
 
-fn test(window_s: u64) -> Row {
+fn test_row(window_s: u64) -> Test {
     let window_ms = window_s * 1_000;
     Test {
         ordinal: 1,
@@ -99,7 +163,6 @@ fn test(window_s: u64) -> Row {
         parameters: Vec::new(),
         limits: Vec::new(),
     }
-    .into()
 }
 
 fn pairs() -> u64 {
@@ -138,6 +201,44 @@ fn compare_calls_equal_runs_different_at_most_once_in_twenty() {
         let most = |of: f64| 0.05 * of + 2.0 * (0.05 * 0.95 * of).sqrt();
         assert!(wrong as f64 <= most(all as f64), "{window_s} s: {wrong} of {all} intervals exclude zero");
         assert!(alarms as f64 <= most(pairs() as f64), "{window_s} s: {alarms} false alarms");
+    }
+}
+
+const READING: [&str; 3] = ["Backup of a database", "Checksum of a database", "Replay of one log"];
+
+#[test]
+fn compare_calls_equal_backups_checksums_and_replays_different_at_most_once_in_twenty() {
+    let (mut wrong, mut all, mut alarms) = (0, 0, 0);
+    for n in 0..pairs() {
+        let comparison = compare(&[reading_run(2 * n + 1, 1.0), reading_run(2 * n + 2, 1.0)]);
+        let (excluded, intervals) = excluding_zero(&comparison);
+        assert_eq!(intervals, READING.len(), "each has an interval: {}", comparison.text());
+        (wrong, all) = (wrong + excluded, all + intervals);
+        alarms += usize::from(!comparison.regressions(0.0).is_empty());
+    }
+    println!(
+        "reading, {} pairs: {wrong} of {all} intervals exclude zero; --fail-above 0: {alarms} false alarms",
+        pairs()
+    );
+    let most = |of: f64| 0.05 * of + 2.0 * (0.05 * 0.95 * of).sqrt();
+    assert!(wrong as f64 <= most(all as f64), "{wrong} of {all} intervals exclude zero");
+    assert!(alarms as f64 <= most(pairs() as f64), "{alarms} false alarms");
+}
+
+#[test]
+fn compare_finds_backups_checksums_and_replays_that_are_slower() {
+    for (slower, least) in [(1.02, 0.15), (1.05, 0.9)] {
+        let mut found = [0u64; 3];
+        for n in 0..pairs() / 2 {
+            let comparison = compare(&[reading_run(2 * n + 1, 1.0), reading_run(2 * n + 2, slower)]);
+            let regressions = comparison.regressions(0.0);
+            for (found, name) in found.iter_mut().zip(READING) {
+                *found += u64::from(regressions.iter().any(|(_, _, row)| row.name == name));
+            }
+        }
+        let power = found.map(|found| found as f64 / (pairs() / 2) as f64);
+        println!("{:.0} % slower: {power:?} of {READING:?} found", (slower - 1.0) * 100.0);
+        assert!(power.iter().all(|power| *power >= least), "{slower}: {power:?}");
     }
 }
 
