@@ -26,7 +26,7 @@ NAMES = [
     "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch", "throughput_change_percent",
     "write_change_percent", "write_start_percent", "latency_change_percent", "tests", "verified_percent",
     "coverage_percent", "logs_verified_percent", "hosts_percent", "unbuffered_percent", "on_storage_percent",
-    "excused_limits", "errors",
+    "kernel_log_percent", "excused_limits", "errors",
 ]
 OF_LOADS = NAMES[NAMES.index("target_set_percent"):NAMES.index("tests")]
 PROGRAMME = ["performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"]
@@ -73,6 +73,7 @@ class Facts:
             "coverage_percent": any(row["database"] is not None for row in self.run.table("checksum")),
             "unbuffered_percent": self.run.run["world"] == "real",
             "on_storage_percent": self.run.run["world"] == "real",
+            "kernel_log_percent": self.run.run["world"] == "real",
         }
         return bool(about.get(name, True) and (self.loads or name not in OF_LOADS))
 
@@ -183,6 +184,16 @@ class Facts:
                  if e["name"] == "Storage is memory" and e["value"] == "no" and e["severity"] != "error"}
         return share(sum(1 for v in self.run.volumes if (v["host"], f"Volume {v['name']}") in known), len(self.run.volumes))
 
+    def kernel_log(self):
+        said = {}
+        for row in self.run.table("environment"):
+            if (row["area"], row["name"]) == ("After the tests", "Kernel log"):
+                said.setdefault(row["host"], []).append(row["value"])
+        gone = ("part of the kernel log was overwritten", "not readable")
+        names = [row["name"] for row in self.run.table("host")]
+        whole = [host for host in names if said.get(host) and not any(value.startswith(gone) for value in said[host])]
+        return share(len(whole), len(names))
+
     def excused(self):
         info = self.run.rows("SELECT * FROM verdict WHERE outcome = 'info'")
         return sum(1 for v in info if v["measured"] is not None and v["threshold"] is not None
@@ -214,6 +225,7 @@ class Facts:
             "hosts_percent": self.hosts,
             "unbuffered_percent": self.unbuffered,
             "on_storage_percent": self.on_storage,
+            "kernel_log_percent": self.kernel_log,
             "excused_limits": self.excused,
             "errors": self.errors,
         }

@@ -209,7 +209,8 @@ class Check:
             for c in self.report["verdict"]["conditions"]])
         self.table("", "Judgements of the run as a whole", self.verdicts(self.report["run_verdicts"]))
         text = "".join(self.page.text)
-        for told in [self.report["verdict"]["headline"], *self.report["verdict"]["reasons"]]:
+        for told in [self.report["verdict"]["headline"], *self.report["verdict"]["reasons"],
+                     *self.report["verdict"]["unseen"]]:
             self.same("html: verdict", True, told in text)
         several = self.many
         self.table("configuration", "Databases", [

@@ -8,7 +8,18 @@ from page import num, significant
 
 # Conditions whose note tells a number of things, not the share that they are.
 COUNTED = ["rules_percent", "load_tests", "target_set_percent", "tests", "verified_percent", "logs_verified_percent",
-           "hosts_percent", "unbuffered_percent", "on_storage_percent"]
+           "hosts_percent", "unbuffered_percent", "on_storage_percent", "kernel_log_percent"]
+
+# Kinds of tests that compare what is on a page with what was written there.
+COMPARE = {"database_checksum", "backup_to_disk", "restore"}
+
+
+def unseen(kinds):
+    """What the checks among these kinds of tests cannot see."""
+    if kinds & (COMPARE | {"backup"}):
+        yield "No check sees an older version of a page in its place, unless this run changed the page."
+        if not kinds & COMPARE:
+            yield "A backup does not see sectors of a page that changed places with equal parities."
 
 
 def bare(value):
@@ -110,6 +121,8 @@ def check(run, report):
             *(f"Own rule: {c['text']}: {bounds(c['least'], c['most'])} {c['unit']} (published: "
               f"{bounds(c['published_least'], c['published_most'])})." for c in conditions if c["met"] and c["weaker"]),
             *doubt], reasons)
+    done = {test["kind"] for test in run.tests if test["ended_ms"] is not None}
+    same("sentence: unseen", list(unseen(done)), verdict["unseen"])
     for condition in conditions:
         note(condition)
 

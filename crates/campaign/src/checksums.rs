@@ -1,5 +1,6 @@
 //! Reads and verifies every page of every database, or the closed logs of every instance; all side by side.
 
+use edb::page::PageRef;
 use engine::{ChecksumReport, InstanceConfig, LogChecksumReport, StreamConfig};
 use futures_util::future::join_all;
 use results::{Checksum, Origin, Outcome, PagesRead, Parameter, Severity, Verdict};
@@ -13,7 +14,7 @@ use crate::verdict::{Coverage, judge_none};
 /// The published checksum reads 64 KiB at a time with about 30 reads outstanding per database.
 const STREAM: StreamConfig = StreamConfig { read_bytes: 64 << 10, depth: 30 };
 
-const BAD_PAGES: &str = "page is damaged, even correctably, was lost, or carries another page's number";
+const BAD_PAGES: &str = "page is damaged (even correctably), lost, or in another page's place";
 
 impl Campaign<'_> {
     /// Every page of every database.
@@ -63,8 +64,7 @@ impl Campaign<'_> {
 
     /// Judges how much of the databases a test has read.
     pub fn judge_coverage(&mut self, test: u32, coverage: Coverage) -> Result<(), CampaignError> {
-        let text = "every page of every database was read and verified; no checksum sees an older version of a page, \
-                    unless this run has changed the page";
+        let text = "every page of every database was read and verified";
         self.judge(coverage.judge(test, Origin::host(self.host_name()), "pages_verified", text))
     }
 
@@ -166,7 +166,7 @@ impl Campaign<'_> {
             self.event(Severity::Error, Some(test), &format!("log {generation:08X}: {reason}"))?;
         }
         for (generation, segments) in &report.corrected {
-            let text = format!("log {generation:08X}: {segments} segments with a flipped bit were corrected");
+            let text = format!("log {generation:08X}: segments with a flipped bit, corrected: {segments}");
             self.event(Severity::Warning, Some(test), &text)?;
         }
         let corrected: u64 = report.corrected.iter().map(|(_, segments)| u64::from(*segments)).sum();
@@ -250,7 +250,8 @@ pub async fn check_database(
     let (world, stop) = (&state.world, &state.stop);
     let page_bytes = page_bytes as usize;
     let versions = state.versions_of(instance, number, path);
-    let made_of = engine::MadeOf::from(&image).changed(&versions);
+    let is_sound = |page: PageRef<'_>| image.has_sound_payloads(page);
+    let made_of = engine::MadeOf::from(&image).changed(&versions).written(&is_sound);
     Ok(engine::check_database(world, path, page_bytes, made_of, STREAM, counters, progress, stop).await?)
 }
 

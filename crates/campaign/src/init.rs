@@ -43,13 +43,15 @@ impl Campaign<'_> {
             reused: sum.reused + one.reused,
         });
         let text = match total {
-            Made { created: 0, reused, .. } => format!("{reused} databases exist already and are used again"),
+            Made { created: 0, reused, .. } => format!("databases that exist and are used again: {reused}"),
             Made { created, created_bytes, reused } => {
                 let mib = created_bytes as f64 / f64::from(1 << 20);
-                let rate = mib / seconds.max(1e-9);
-                format!(
-                    "{created} databases written, {mib:.0} MiB in {seconds:.1} s ({rate:.0} MiB/s); {reused} used again"
-                )
+                // A simulated storage takes no time to create databases, and a rate of less than a sample says little.
+                let rate = match seconds {
+                    1.0.. => format!(" in {seconds:.1} s ({:.0} MiB/s)", mib / seconds),
+                    _ => String::new(),
+                };
+                format!("databases written: {created}, {mib:.0} MiB{rate}; used again: {reused}")
             }
         };
         self.event(Severity::Info, Some(ordinal), &text)?;

@@ -120,11 +120,7 @@ impl Campaign<'_> {
         let fewest = logs.iter().min().map(|logs| *logs as f64);
         let verdict = rule.judge(ordinal, Origin::host(self.host_name()), fewest, 1.0);
         self.judge(verdict)?;
-        let text = format!(
-            "{} to {} logs per instance",
-            logs.iter().min().unwrap_or(&0),
-            logs.iter().max().unwrap_or(&0)
-        );
+        let text = format!("logs generated per instance: {}", range(&logs));
         self.event(Severity::Info, Some(ordinal), &text)?;
         self.judge_maintenance(ordinal, abandoned?)?;
         self.end(test).await
@@ -431,10 +427,9 @@ impl Campaign<'_> {
     fn report_batches(&mut self, test: u32, window: &Window) -> Result<(), CampaignError> {
         let total: u64 = window.batches.iter().sum();
         let text = format!(
-            "{} IOPS achieved; {total} batches with warm-up and drain, {} to {} per database",
+            "{} IOPS achieved; batches with warm-up and drain: {total}, per database: {}",
             window.achieved_iops().round(),
-            window.batches.iter().min().unwrap_or(&0),
-            window.batches.iter().max().unwrap_or(&0),
+            range(&window.batches),
         );
         self.event(Severity::Info, Some(test), &text)
     }
@@ -466,4 +461,10 @@ pub fn mix_of(load: &LoadSpec) -> Mix {
         replace_pct: f64::from(mix.replace),
         lazy_pct: f64::from(mix.lazy),
     }
+}
+
+/// The least and the most of some counts; one number if they are the same.
+fn range(counts: &[u64]) -> String {
+    let (least, most) = (counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0));
+    if least == most { least.to_string() } else { format!("{least} to {most}") }
 }

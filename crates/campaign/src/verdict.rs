@@ -215,9 +215,9 @@ impl Coverage {
         self.there += other.there;
     }
 
-    /// Whether nothing was left out.
+    /// Whether something was there and nothing of it was left out.
     pub fn is_whole(self) -> bool {
-        self.read >= self.there
+        self.there > 0 && self.read >= self.there
     }
 
     /// Share that was read; `None` if nothing was there.
@@ -236,7 +236,7 @@ impl Coverage {
     pub fn limit(self, verdict: Verdict) -> Verdict {
         match self.percent() {
             Some(percent) if !self.is_whole() && verdict.outcome == Outcome::Pass => Verdict {
-                text: format!("{}: only {percent:.1} % of it was read", verdict.text),
+                text: format!("{} ({percent:.1} % of the file was read)", verdict.text),
                 outcome: Outcome::Unproved,
                 ..verdict
             },

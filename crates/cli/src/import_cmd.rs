@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use evidence::report::counted;
 use evidence::{RunStore, folder};
 use results::Recorder;
 use review::import::{About, Foreign, gather, parse, rows};
@@ -103,6 +104,6 @@ fn record(evidence: &Evidence, solution: &str, arguments: &ImportArguments) -> R
     let text = evidence.to_toml().map_err(|error| failed(&error))?;
     write_file(&arguments.out.join(review::PRINTED), &text)?;
     crate::report_cmd::render(&arguments.out)?;
-    say!("imported {} tests into {}", evidence.test.len(), arguments.out.display());
+    say!("imported {} into {}", counted(evidence.test.len() as u64, "test"), arguments.out.display());
     Ok(())
 }

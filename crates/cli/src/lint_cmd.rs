@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use evidence::report::counted;
 use evidence::{Chain, SigningKey, public_key};
 use review::lint::{Finding, RULES, signed_by};
 use serde::Serialize;
@@ -74,8 +75,7 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
     } else {
         tell(&text(&all))?;
     }
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
-    say!("{count} finding{} in {} piece{} of evidence", plural(count), all.len(), plural(all.len()));
+    say!("{} in {} of evidence", counted(count as u64, "finding"), counted(all.len() as u64, "piece"));
     Ok(if count == 0 { Status::Pass } else { Status::VerdictFail })
 }
 
@@ -115,7 +115,11 @@ fn seal_line(chain: &Chain) -> String {
         (true, _) => "to the end of the run".to_owned(),
         (false, 0) => "not to the end of the run".to_owned(),
         (false, open) => {
-            format!("{} tests; {open} later tests and the run's end are not", chain.sealed_tests.len())
+            let sealed = counted(chain.sealed_tests.len() as u64, "test");
+            format!(
+                "up to {sealed}; {} behind them and the run's end are not sealed",
+                counted(open as u64, "test")
+            )
         }
     };
     let signed = match &chain.signer {

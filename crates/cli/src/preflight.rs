@@ -8,6 +8,7 @@ use campaign::database_path;
 use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, Volume};
 use evidence::folder::{self, Claim, FolderError};
+use evidence::report::counted;
 use results::{Host, Row, Severity};
 use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
 
@@ -295,7 +296,7 @@ pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failu
     for dir in dirs {
         let cleaned = folder::clean(dir, arguments.dry_run).map_err(refused)?;
         let verb = if arguments.dry_run { "would remove" } else { "removed" };
-        say!("{}: {verb} {} files", dir.display(), cleaned.files.len());
+        say!("{}: {verb} {}", dir.display(), counted(cleaned.files.len() as u64, "file"));
         for kept in &cleaned.kept {
             say!("  left alone, not made by proofload: {}", kept.display());
         }

@@ -137,6 +137,7 @@ database_mib = 64
             cache_ratio: Some(1.0),
             cache_filled_percent: Some(1.0),
             maintained_percent: Some(1.0),
+            kernel_log_percent: Some(1.0),
             reads_per_batch: Some([1.0, 2.0]),
             writes_per_batch: Some([1.0, 2.0]),
             log_writes_per_batch: Some([1.0, 2.0]),

@@ -75,7 +75,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let started = Instant::now();
     let interrupts = Arc::new(AtomicU32::new(0));
     crate::signals::count_interrupts(&interrupts)?;
-    let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), test: None };
+    let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), phase: None };
     let mut store = RunStore::create_signed(&folder.join("run.db"), key)
         .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
     let mut row = Run {
@@ -222,14 +222,14 @@ fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSp
 /// Shows the time left by the clock on the wall: virtual time runs faster.
 struct VirtualTime {
     watcher: TerminalWatcher,
-    /// The phase under way: since when, and the virtual time that was left then.
-    test: Option<(String, Instant, Duration)>,
+    /// The phase under way: since when, and the share of it that was done then.
+    phase: Option<(String, Instant, f64)>,
 }
 
 impl Watcher for VirtualTime {
     fn progress(&mut self, progress: &Progress) {
         let mut shown = progress.clone();
-        shown.left = progress.left.and_then(|left| self.wall_time(&progress.phase, left));
+        shown.left = progress.left.and_then(|_| self.wall_time(&progress.phase, progress.done));
         self.watcher.progress(&shown);
     }
 
@@ -243,15 +243,16 @@ impl Watcher for VirtualTime {
 }
 
 impl VirtualTime {
-    fn wall_time(&mut self, phase: &str, left: Duration) -> Option<Duration> {
-        match &self.test {
-            Some((known, since, then)) if known == phase && *then > left => {
-                let passed = (*then - left).as_secs_f64();
-                Some(since.elapsed().mul_f64(left.as_secs_f64() / passed))
+    /// The time that the rest of a phase takes, if it goes on as since its beginning.
+    fn wall_time(&mut self, phase: &str, done: f64) -> Option<Duration> {
+        match &self.phase {
+            Some((known, since, begun)) if known == phase && done >= *begun => {
+                let rest = (1.0 - done) / (done - begun);
+                (rest.is_finite() && rest >= 0.0).then(|| since.elapsed().mul_f64(rest.min(1e6)))
             }
-            Some((known, ..)) if known == phase => None,
+            // The share of the phase before may be shown once more.
             _ => {
-                self.test = Some((phase.to_owned(), Instant::now(), left));
+                self.phase = Some((phase.to_owned(), Instant::now(), done));
                 None
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use campaign::{CampaignError, CampaignOutcome};
-use evidence::report::Overall;
+use evidence::report::{Overall, counted};
 use results::{Comparison, Grade, Origin, Outcome, Verdict};
 
 use crate::watch::short_duration;
@@ -70,6 +70,9 @@ pub fn of_verdicts(
             let _ = writeln!(text, "  and {} more, see the report", missing.len() - MISSING_SHOWN);
         }
     }
+    for sentence in &judged.unseen {
+        wrapped(&mut text, "  unseen: ", sentence);
+    }
     let said = match judged.grade {
         Grade::Qualified => format!("QUALIFIED: {}", judged.headline),
         Grade::Held => match missing.len() {
@@ -86,7 +89,8 @@ pub fn of_verdicts(
     let told = verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Info).count();
     let informs = if told > 0 { format!(", {told} for information") } else { String::new() };
     let limits = verdicts.len() - told;
-    let _ = writeln!(text, "{said}  ({limits} limits judged{informs}, {})", short_duration(elapsed));
+    let judged = counted(limits as u64, "limit");
+    let _ = writeln!(text, "{said}  ({judged} judged{informs}, {})", short_duration(elapsed));
     text
 }
 
@@ -147,6 +151,7 @@ fn is_worse(one: &Verdict, other: &Verdict) -> bool {
 
 fn with_unit(value: f64, unit: &str) -> String {
     let digits = if value.fract() == 0.0 || value.abs() >= 1000.0 { 0 } else { 2 };
+    let unit = if unit == "1/s" { "/s" } else { unit };
     format!("{value:.digits$} {unit}").trim_end().to_owned()
 }
 

@@ -13,6 +13,7 @@ use edb::checksum;
 use edb::header::{Copy, DatabaseHeader, State};
 use edb::page::PageRef;
 use edb::verify::{Counts, CutOff, EndSearch, Finding, check_last_page, check_page, last_page, page_offset};
+use evidence::report::counted;
 use workload::image::DatabaseImage;
 use world::PageImage;
 
@@ -88,13 +89,15 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
     let cut_off = cut_off_page(&mut file, file_bytes, page_bytes).map_err(wrong)?;
     let tail_bytes = file_bytes % page_bytes as u64;
     if tail_bytes > 0 {
-        tell(&format!("{tail_bytes} bytes behind the last whole page are no page and were not checked\n"))?;
+        let tail = counted(tail_bytes, "byte");
+        tell(&format!("{tail} behind the last whole page: no page, and not checked\n"))?;
     }
     tell_totals(&counts, cut_off)?;
+    tell(&format!("{}\n", known.unseen()))?;
     if let Some(to) = arguments.repair_to.as_ref().filter(|_| counts.correctable > 0) {
         tell(&format!(
-            "{} pages corrected in {}: more than two flipped bits may look like one; compare what you can\n",
-            counts.correctable,
+            "{} corrected in {}: more than two flipped bits may look like one; compare what you can\n",
+            counted(counts.correctable, "page"),
             to.display()
         ))?;
     }
@@ -172,6 +175,38 @@ impl Known {
         Ok(known)
     }
 
+    /// What a page is, given what was found on it alone; puts a single flipped bit right.
+    fn judge(&self, found: Finding, page: &mut [u8], pgno: u32) -> Finding {
+        let is_sound = |page: &[u8]| {
+            self.image.as_ref().is_none_or(|image| image.has_sound_payloads(PageRef::new(page)))
+        };
+        match found {
+            Finding::Uninitialised if self.was_written(pgno) => Finding::Lost,
+            Finding::Good { .. } if !is_sound(page) => Finding::Foreign,
+            Finding::Correctable { .. } => {
+                let mut corrected = page.to_vec();
+                checksum::correct(&mut corrected, pgno);
+                if !is_sound(&corrected) {
+                    return Finding::Miscorrected;
+                }
+                page.copy_from_slice(&corrected);
+                found
+            }
+            _ => found,
+        }
+    }
+
+    /// What no check of the file alone can see.
+    fn unseen(&self) -> &'static str {
+        match self.image {
+            Some(_) => "not seen: an older version of a page in its place",
+            None => {
+                "not seen: an older version of a page in its place, and sectors of a page that changed places with equal \
+                 parities"
+            }
+        }
+    }
+
     /// Whether the page cannot be zero.
     fn was_written(&self, pgno: u32) -> bool {
         self.lost == Some(pgno)
@@ -210,20 +245,8 @@ fn check_pages(
         let piece = &mut piece[..pages * page_bytes];
         file.read_exact(piece).map_err(Err)?;
         for page in piece.chunks_exact_mut(page_bytes) {
-            let mut finding = if pgno == last { check_last_page(page, pgno) } else { check_page(page, pgno) };
-            if finding == Finding::Uninitialised && known.was_written(pgno) {
-                finding = Finding::Lost;
-            }
-            if matches!(finding, Finding::Correctable { .. }) {
-                let mut corrected = page.to_vec();
-                checksum::correct(&mut corrected, pgno);
-                if known.image.as_ref().is_none_or(|image| image.has_sound_payloads(PageRef::new(&corrected)))
-                {
-                    page.copy_from_slice(&corrected);
-                } else {
-                    finding = Finding::Miscorrected;
-                }
-            }
+            let found = if pgno == last { check_last_page(page, pgno) } else { check_page(page, pgno) };
+            let finding = known.judge(found, page, pgno);
             counts.add(finding);
             if let Some(words) = describe(finding) {
                 named += 1;
@@ -260,6 +283,7 @@ fn describe(finding: Finding) -> Option<String> {
         Finding::WrongNumber { claimed } => Some(format!("holds the bytes of page {claimed}")),
         Finding::Bad => Some("wrong checksum".into()),
         Finding::Damaged(damage) => Some(format!("right checksum, broken structure: {damage}")),
+        Finding::Foreign => Some("right checksum, but an entry is not one that was written".into()),
     }
 }
 
@@ -287,8 +311,8 @@ fn tell_totals(counts: &Counts, cut_off: Option<CutOff>) -> Result<(), Failure> 
         tell(&format!("{cut_off}\n"))?;
     }
     tell(&format!(
-        "{} pages seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}\n",
-        counts.seen,
+        "{} seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}\n",
+        counted(counts.seen, "page"),
         counts.bad,
         counts.correctable,
         counts.uninitialised,

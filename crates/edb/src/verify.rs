@@ -60,6 +60,9 @@ pub enum Finding {
     Miscorrected,
     /// The checksum is right, but this cannot be a page: it was damaged before it was stamped.
     Damaged(Damage),
+    /// Checksum and structure are right, but an entry is not one that was written, as when sectors changed places. Only those
+    /// who know the entries can tell, so nothing here finds it.
+    Foreign,
 }
 
 /// Judges database page `pgno`.
@@ -107,7 +110,7 @@ pub struct Counts {
     pub seen: u64,
     /// Pages with a wrong checksum or a broken structure, and lost ones.
     pub bad: u64,
-    /// Among the bad ones, those with a right checksum and a broken structure.
+    /// Among the bad ones, those with a right checksum: a broken structure, or an entry that nobody wrote.
     pub damaged: u64,
     /// Pages with single flipped bits.
     pub correctable: u64,
@@ -130,7 +133,7 @@ impl Counts {
             Finding::Correctable { .. } => self.correctable += 1,
             Finding::WrongNumber { .. } => self.wrong_number += 1,
             Finding::Bad | Finding::Miscorrected | Finding::Lost => self.bad += 1,
-            Finding::Damaged(_) => {
+            Finding::Damaged(_) | Finding::Foreign => {
                 self.bad += 1;
                 self.damaged += 1;
             }

@@ -76,8 +76,7 @@ impl Instance {
         // Pages that are taken into use from now on need not be in the file.
         let used = core.read(db, PagesInUse::read).await?;
         let is_unwritten = |pgno| core.cache.is_unwritten(PageKey { db, pgno });
-        let known =
-            Known { image: None, used: used.as_ref(), unwritten: Some(&is_unwritten), versions: None };
+        let known = Known { used: used.as_ref(), unwritten: Some(&is_unwritten), ..Known::default() };
         let end = pieces.size().await?;
         let queue = PieceQueue::new(end, config.read_bytes);
         progress.begin(end);

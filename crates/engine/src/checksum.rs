@@ -6,6 +6,7 @@
 use btree::{FilePages, PagesInUse, Stop};
 use edb::header::State;
 use edb::log::Records;
+use edb::page::PageRef;
 use edb::verify::{CutOff, EndSearch, last_page, page_offset};
 use futures_util::future::join_all;
 use results::IoClass;
@@ -37,6 +38,7 @@ pub struct MadeOf<'a> {
     image_id: Option<u64>,
     image: Option<&'a dyn PageImage>,
     versions: Option<&'a PageVersions>,
+    is_sound: Option<&'a dyn Fn(PageRef<'_>) -> bool>,
 }
 
 impl<'a> MadeOf<'a> {
@@ -44,17 +46,23 @@ impl<'a> MadeOf<'a> {
     pub fn changed(self, versions: &'a PageVersions) -> MadeOf<'a> {
         MadeOf { versions: Some(versions), ..self }
     }
+
+    /// With entries of which this says whether each of a page is one that was written. The page checksum does not see
+    /// sectors that changed places where their parities are equal.
+    pub fn written(self, is_sound: &'a dyn Fn(PageRef<'_>) -> bool) -> MadeOf<'a> {
+        MadeOf { is_sound: Some(is_sound), ..self }
+    }
 }
 
 impl<'a, I: PageImage> From<&'a I> for MadeOf<'a> {
     fn from(image: &'a I) -> MadeOf<'a> {
-        MadeOf { image_id: Some(image.id()), image: Some(image), versions: None }
+        MadeOf { image_id: Some(image.id()), image: Some(image), versions: None, is_sound: None }
     }
 }
 
 impl From<Option<u64>> for MadeOf<'_> {
     fn from(image_id: Option<u64>) -> Self {
-        MadeOf { image_id, image: None, versions: None }
+        MadeOf { image_id, image: None, versions: None, is_sound: None }
     }
 }
 
@@ -107,7 +115,7 @@ pub async fn check_database<'a>(
     stop: &StopSignal,
 ) -> Result<ChecksumReport> {
     let started = world.now();
-    let MadeOf { image_id, image, versions } = made_of.into();
+    let MadeOf { image_id, image, versions, is_sound } = made_of.into();
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
     let pieces =
         Pieces { world, file: &file, page_bytes, image_id, class: IoClass::VerifyRead, in_use: false };
@@ -116,7 +124,7 @@ pub async fn check_database<'a>(
     let used = pages_in_use(&pieces, last).await?;
     let closed = used.as_ref().ok().and_then(Option::as_ref);
     let versions = versions.filter(|_| closed.is_some());
-    let known = Known { image, used: closed, unwritten: None, versions };
+    let known = Known { image, used: closed, unwritten: None, versions, is_sound };
     let queue = PieceQueue::new(end, config.read_bytes);
     progress.begin(end);
     let reader = || async {

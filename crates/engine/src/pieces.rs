@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use btree::PagesInUse;
+use edb::page::PageRef;
 use results::IoClass;
 use world::{Bufs, Duration, PageBuf, PageImage, World};
 
@@ -26,6 +27,7 @@ use crate::versions::PageVersions;
 const REREADS: u32 = 5;
 const REREAD_PAUSE: Duration = Duration::from_millis(100);
 const LOST: &str = "it was lost: it is zero, and the database uses it";
+const FOREIGN: &str = "its checksum is right, but an entry is not one that was written";
 const STALE: &str = "it is not the version that this run left there";
 /// Bad pages listed by number; all are counted.
 const LISTED_MAX: usize = 100;
@@ -116,6 +118,8 @@ pub(crate) struct Known<'a> {
     pub(crate) unwritten: Option<&'a dyn Fn(u32) -> bool>,
     /// Versions that this process gave pages of the closed file.
     pub(crate) versions: Option<&'a PageVersions>,
+    /// Whether every entry of a page is one that was written.
+    pub(crate) is_sound: Option<&'a dyn Fn(PageRef<'_>) -> bool>,
 }
 
 impl Known<'_> {
@@ -123,6 +127,14 @@ impl Known<'_> {
     fn is_stale(&self, index: u64, page: &PageBuf) -> bool {
         let is_other = |versions: &PageVersions| versions.contradict(page_number(index), dbtime(page));
         index >= 2 && self.versions.is_some_and(is_other)
+    }
+
+    /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as an image and the
+    /// changes made on it holds what was written.
+    fn is_foreign(&self, index: u64, page: &PageBuf) -> bool {
+        let has_bytes = || page.pristine().is_none() && page.known().is_none();
+        let is_foreign = |is_sound: &dyn Fn(PageRef<'_>) -> bool| !is_sound(PageRef::new(page.as_slice()));
+        index >= 2 && self.is_sound.is_some_and(|is_sound| has_bytes() && is_foreign(is_sound))
     }
 
     /// Whether the page at place `index` of the file cannot be zero.
@@ -176,6 +188,9 @@ impl Pieces<'_> {
             }
             if finding == Finding::Good && known.is_stale(index, page) {
                 finding = Finding::Bad(STALE.to_owned());
+            }
+            if finding == Finding::Good && known.is_foreign(index, page) {
+                finding = Finding::Bad(FOREIGN.to_owned());
             }
             if finding == Finding::Uninitialised && known.was_written(index) {
                 // It may have been written since it was read.

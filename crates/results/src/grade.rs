@@ -125,7 +125,7 @@ pub const TESTS: [&str; 6] =
     ["performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"];
 
 /// Every condition, in the order in which reports list what is missing.
-pub const CONDITIONS: [Condition; 28] = [
+pub const CONDITIONS: [Condition; 29] = [
     Condition {
         text: "rules of this table that the run recorded when it started",
         source: "a rule that is chosen after the run proves nothing",
@@ -263,6 +263,12 @@ pub const CONDITIONS: [Condition; 28] = [
         ..least("on_storage_percent", 100.0, "% of volumes", false)
     },
     Condition {
+        text: "hosts whose kernel log was read throughout the run",
+        source: "the published programme asks for clean event logs; a log that nobody read is not known to be clean",
+        remedy: "let Proofload read the kernel log: root, CAP_SYSLOG, or kernel.dmesg_restrict = 0",
+        ..least("kernel_log_percent", 100.0, "% of hosts", true)
+    },
+    Condition {
         text: "limits that were broken while a scheduled fault excused it",
         source: "ours: a limit that was broken was not held, whatever broke it",
         remedy: "take the faults out of the solution file",
@@ -390,6 +396,7 @@ mod tests {
             ("hosts_percent", least(100.0)),
             ("unbuffered_percent", least(100.0)),
             ("on_storage_percent", least(100.0)),
+            ("kernel_log_percent", least(100.0)),
             ("excused_limits", most(0.0)),
             ("errors", most(0.0)),
         ];

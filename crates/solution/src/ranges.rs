@@ -199,6 +199,7 @@ pub const SOLUTION: &Rows = &[
     ("qualification.cache_filled_percent", From(0.0, 100.0)),
     ("qualification.latency_limits_percent", From(0.0, 1e9)),
     ("qualification.maintained_percent", From(0.0, 100.0)),
+    ("qualification.kernel_log_percent", From(0.0, 100.0)),
     ("qualification.reads_per_batch", From(0.0, 1e6)),
     ("qualification.writes_per_batch", From(0.0, 1e6)),
     ("qualification.log_writes_per_batch", From(0.0, 1e6)),

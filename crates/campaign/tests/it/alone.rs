@@ -377,6 +377,46 @@ impl Convoy for OldPagesReturn {
     }
 }
 
+/// Exchanges two sectors of a leaf and stamps it anew, as if their parities were equal; gives the number of the page.
+fn exchange_sectors(simulation: &Simulation) -> u32 {
+    let (world, page_bytes) = (simulation.host("a"), deployment().instances[0].page_bytes as usize);
+    simulation.run_until(async {
+        let file = world.open(&first_database(), OpenMode::ReadWrite).await.expect("it is there");
+        let pages = file.size().await.expect("it has a size") as usize / page_bytes;
+        for index in 2..pages {
+            let at = (index * page_bytes) as u64;
+            let (read, mut bufs) = file.read_at(at, smallvec![PageBuf::empty(page_bytes)]).await;
+            read.expect("readable");
+            let page = bufs[0].as_mut_slice();
+            let (one, other) = page.split_at_mut(2 * 512);
+            one[512..].swap_with_slice(&mut other[..512]);
+            edb::checksum::stamp(page, index as u32 - 1);
+            let changed = edb::page::PageRef::new(page);
+            if !edb::is_zero(page) && changed.is_leaf() && changed.validate().is_ok() {
+                let (written, _) = file.write_at(at, smallvec![PageBuf::copy_of(page)]).await;
+                written.expect("writable");
+                file.sync().await.expect("it can be synced");
+                return index as u32 - 1;
+            }
+        }
+        panic!("no leaf stands it");
+    })
+}
+
+/// Right checksum, right structure: only who knows what was written can tell.
+#[test]
+fn a_checksum_finds_sectors_of_a_page_that_changed_places() {
+    let simulation = initialised(29);
+    assert_eq!(failed_rules(&simulation, TestKind::DatabaseChecksum).0, [""; 0]);
+    let page = exchange_sectors(&simulation);
+    let tests = vec![specs(|kind| kind == TestKind::DatabaseChecksum).remove(0)];
+    let (outcome, rows) = run_specs(&simulation, 29, &tests, &mut Silent, &Alone);
+    assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
+    let named =
+        |row: &Row| matches!(row, Row::Event(event) if event.text.contains(&format!("page {page}: ")));
+    assert!(rows.iter().any(named), "page {page} is named");
+}
+
 /// The page checksum cannot tell an older version of a page from the newest; the run that wrote it can.
 #[test]
 fn the_checksum_of_a_run_finds_pages_that_lost_the_writes_of_its_load() {

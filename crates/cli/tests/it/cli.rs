@@ -70,7 +70,7 @@ fn the_programme_runs_and_leaves_evidence_and_clean_takes_the_databases_away() {
         assert!(first[0].join(file).is_file(), "{file}");
     }
     let (_, _, stderr) = output(folder.path(), &["run", "small.toml", "--tests", "init,database_checksum"]);
-    assert!(stderr.contains("2 databases exist already"), "{stderr}");
+    assert!(stderr.contains("databases that exist and are used again: 2"), "{stderr}");
     assert_eq!(runs(folder.path()).len(), 2, "every run has a folder of its own");
 
     let (status, stdout, _) = output(folder.path(), &["verify", "data/v/DB1/DB1.edb"]);

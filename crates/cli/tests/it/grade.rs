@@ -40,6 +40,7 @@ stress_window_s = 4
 latency_limits_percent = 1000000
 cache_ratio = 2
 cache_filled_percent = 1
+kernel_log_percent = 0
 reads_per_batch = [0, 1000]
 writes_per_batch = [0, 1000]
 log_writes_per_batch = [0, 1000]

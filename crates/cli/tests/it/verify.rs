@@ -113,6 +113,32 @@ fn wrong_pages_lost_headers_and_lost_ends_are_named() {
     assert_eq!(verify(folder.path(), &lost, None).0, 2, "no header at all");
 }
 
+#[test]
+fn sectors_that_changed_places_are_found_in_a_database_of_ours() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_, mut file) = ours();
+    let (status, stdout) = verify(folder.path(), &file, None);
+    assert!(status == 0 && stdout.contains("not seen: an older version of a page"), "{stdout}");
+    let is_exchanged = |file: &mut [u8], pgno: usize| {
+        let page = &mut file[place_of(pgno)];
+        let before = page.to_vec();
+        let (one, other) = page.split_at_mut(1024);
+        one[512..].swap_with_slice(&mut other[..512]);
+        edb::checksum::stamp(page, pgno as u32);
+        let is_leaf = edb::page::PageRef::new(page).is_leaf() && !edb::is_zero(page);
+        let is_whole = is_leaf && edb::page::PageRef::new(page).validate().is_ok() && page != &before[..];
+        if !is_whole {
+            page.copy_from_slice(&before);
+        }
+        is_whole
+    };
+    let last = file.len() / PAGE_BYTES - 2;
+    let pgno = (64..last).find(|pgno| is_exchanged(&mut file, *pgno)).expect("a leaf with payloads");
+    let (status, stdout) = verify(folder.path(), &file, None);
+    let said = format!("page {pgno}: right checksum, but an entry is not one that was written");
+    assert!(status == 1 && stdout.contains(&said), "{stdout}");
+}
+
 /// A file of ours, whole.
 fn ours() -> (DatabaseImage, Vec<u8>) {
     let image = DatabaseImage::of_size(PAGE_BYTES as u32, 16 << 20, 64, 7, 25).expect("room");

@@ -45,7 +45,13 @@ pub struct Capture {
 type SmartCounters = BTreeMap<(String, String), u64>;
 
 /// Area of the rows of a comparison.
-const AFTER: &str = "After the tests";
+pub const AFTER: &str = "After the tests";
+/// Name of the rows that say what the kernel logged.
+pub const KERNEL_LOG: &str = "Kernel log";
+/// What such a row says where the kernel no longer had all that it logged.
+pub const OVERWRITTEN: &str = "part of the kernel log was overwritten";
+/// How the value of a row begins that could not be read.
+pub const NOT_READABLE: &str = "not readable";
 
 /// Looks at the host and at what its volumes stand on. `io_uring` is what came of trying it: the kernel may allow it and a
 /// sandbox refuse it.
@@ -92,7 +98,7 @@ pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Row> {
         Err(why) => {
             // That it could not be read before either is said there.
             if before.kernel_log.is_ok() {
-                found.row(AFTER, "Kernel log", &format!("not readable ({why})"));
+                found.row(AFTER, KERNEL_LOG, &format!("{NOT_READABLE} ({why})"));
             }
             None
         }
@@ -123,13 +129,13 @@ fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since, names: &
     if since.overwritten {
         found.doubt(
             AFTER,
-            "Kernel log",
-            "part of the kernel log was overwritten",
+            KERNEL_LOG,
+            OVERWRITTEN,
             Severity::Warning,
             "whether that part had errors or warnings about storage is not known",
         );
     } else if since.lines.is_empty() {
-        found.row(AFTER, "Kernel log", "no storage error or warning");
+        found.row(AFTER, KERNEL_LOG, "no storage error or warning");
     }
     let mut errors = 0;
     for line in &since.lines {
@@ -143,7 +149,7 @@ fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since, names: &
         if let Some(source) = line.source {
             note += &format!(" ({source})");
         }
-        found.doubt(AFTER, "Kernel log", &line.text, severity, &note);
+        found.doubt(AFTER, KERNEL_LOG, &line.text, severity, &note);
     }
     (errors > 0 || !since.overwritten).then_some(errors)
 }

@@ -9,7 +9,7 @@ use super::checks;
 use super::model::*;
 use super::text::{bare, counted, number, significant};
 use super::window::of_test;
-use crate::environment::{NOT_MEMORY, STORAGE_IS_MEMORY};
+use crate::environment::{AFTER, KERNEL_LOG, NOT_MEMORY, NOT_READABLE, OVERWRITTEN, STORAGE_IS_MEMORY};
 use crate::run_data::RunData;
 
 /// The figure of a condition and what the list of missing conditions says of it.
@@ -67,6 +67,16 @@ pub fn rows(data: &RunData, tests: &[TestReport]) -> Vec<ConditionRow> {
 /// Whether a row of the environment says of a volume whether it is in memory.
 fn is_about_memory(row: &Environment) -> bool {
     row.area.starts_with("Volume ") && row.name == STORAGE_IS_MEMORY
+}
+
+/// Whether a row says what the kernel logged during the run.
+fn is_kernel_log(row: &Environment) -> bool {
+    row.area == AFTER && row.name == KERNEL_LOG
+}
+
+/// Whether such a row says that nobody knows what the kernel logged.
+fn is_gap(row: &Environment) -> bool {
+    row.value == OVERWRITTEN || row.value.starts_with(NOT_READABLE)
 }
 
 /// Whether a qualification is about the load of this test.
@@ -132,11 +142,14 @@ impl Graded<'_> {
             "coverage_percent" => self.coverage(),
             "logs_verified_percent" => self.logs_verified(),
             "hosts_percent" => self.hosts(),
-            "unbuffered_percent" | "on_storage_percent" if self.data.run.world == WorldKind::Simulated => {
+            "unbuffered_percent" | "on_storage_percent" | "kernel_log_percent"
+                if self.data.run.world == WorldKind::Simulated =>
+            {
                 None
             }
             "unbuffered_percent" => self.unbuffered(),
             "on_storage_percent" => self.on_storage(),
+            "kernel_log_percent" => self.kernel_log(),
             "excused_limits" => self.excused(),
             "errors" => self.errors(),
             // Without a load, the rest has nothing to be about.
@@ -146,7 +159,7 @@ impl Graded<'_> {
                     (self.loads.iter().filter(|test| self.target(test).is_some()).count(), self.loads.len());
                 let note = match with {
                     0 => "no target was set".to_owned(),
-                    _ => format!("{with} of {} had a target", counted(all as u64, "load test")),
+                    _ => format!("load tests with a target: {with} of {all}"),
                 };
                 found(percent(with, all), note)
             }
@@ -348,10 +361,7 @@ impl Graded<'_> {
             .collect();
         let all = self.data.databases.len();
         let count = self.data.databases.iter().filter(|database| verified.contains(&database.origin)).count();
-        found(
-            percent(count, all),
-            format!("{count} of {} verified after the last load", counted(all as u64, "database")),
-        )
+        found(percent(count, all), format!("databases verified after the last load: {count} of {all}"))
     }
 
     /// The least share of a database that a checksum read. What was there is not known in files of earlier builds.
@@ -375,10 +385,7 @@ impl Graded<'_> {
             self.data.checksums.iter().any(|row| row.origin == origin && row.read.files > 0)
         };
         let count = self.data.instances.iter().filter(is_verified).count();
-        found(
-            percent(count, all),
-            format!("closed logs verified of {count} of {}", counted(all as u64, "instance")),
-        )
+        found(percent(count, all), format!("instances with a verified closed log: {count} of {all}"))
     }
 
     /// Hosts that put a load on their storage, or did anything where there was no load.
@@ -397,8 +404,7 @@ impl Graded<'_> {
         let missing: Vec<&str> =
             self.claim.hosts.iter().map(String::as_str).filter(|host| !present.contains(host)).collect();
         let (all, count) = (self.claim.hosts.len(), self.claim.hosts.len() - missing.len());
-        let note =
-            format!("{count} of {} took part; missing: {}", counted(all as u64, "host"), missing.join(", "));
+        let note = format!("hosts that took part: {count} of {all}; missing: {}", missing.join(", "));
         found(percent(count, all), note)
     }
 
@@ -410,10 +416,19 @@ impl Graded<'_> {
             })
         };
         let (count, all) = (self.data.hosts.iter().filter(is_good).count(), self.data.hosts.len());
-        found(
-            percent(count, all),
-            format!("{count} of {} known to bypass the page cache", counted(all as u64, "host")),
-        )
+        found(percent(count, all), format!("hosts known to bypass the page cache: {count} of {all}"))
+    }
+
+    /// Hosts whose kernel log could be read in full, from before the tests to behind them.
+    fn kernel_log(&self) -> Option<Found> {
+        let is_read = |host: &&results::Host| {
+            let rows = self.data.environment.iter().filter(|row| row.host == host.name && is_kernel_log(row));
+            let rows: Vec<&Environment> = rows.collect();
+            !rows.is_empty() && !rows.into_iter().any(is_gap)
+        };
+        let all = self.data.hosts.len();
+        let count = self.data.hosts.iter().filter(is_read).count();
+        found(percent(count, all), format!("hosts whose kernel log was read throughout: {count} of {all}"))
     }
 
     fn on_storage(&self) -> Option<Found> {

@@ -24,10 +24,9 @@ use std::path::{Path, PathBuf};
 
 pub use model::*;
 pub use svg::line_chart;
-pub use text::{bytes, duration, iso_8601, number, significant};
+pub use text::{bytes, counted, duration, iso_8601, number, significant};
 
 pub(crate) use build::verdict_row;
-pub(crate) use text::counted;
 pub(crate) use verdict::{broken, place};
 
 use results::{Measure, Tally, Test};

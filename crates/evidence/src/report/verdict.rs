@@ -45,7 +45,23 @@ pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -
         reasons.push(format!("{} about the environment: see “Environment”.", counted(doubts, "warning")));
     }
     let (passed, failed) = (counts.passed as u32, counts.failed as u32);
-    Overall { grade, outcome: grade.into(), headline, reasons, conditions, passed, failed }
+    let unseen = unseen(tests);
+    Overall { grade, outcome: grade.into(), headline, reasons, unseen, conditions, passed, failed }
+}
+
+/// What no checksum of a page shows: docs/faults.md.
+fn unseen(tests: &[TestReport]) -> Vec<String> {
+    let reads = |kinds: &[&str]| tests.iter().any(|test| test.ended && kinds.contains(&test.kind.as_str()));
+    let mut sentences = Vec::new();
+    if reads(&["database_checksum", "backup", "backup_to_disk", "restore"]) {
+        sentences
+            .push("No check sees an older version of a page in its place, unless this run changed the page.");
+        if !reads(&["database_checksum", "backup_to_disk", "restore"]) {
+            sentences
+                .push("A backup does not see sectors of a page that changed places with equal parities.");
+        }
+    }
+    sentences.into_iter().map(str::to_owned).collect()
 }
 
 /// A condition that is not met, with the remedy.

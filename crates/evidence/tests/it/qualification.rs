@@ -74,6 +74,7 @@ impl Honest {
         self.add(Volume { host: HOST.into(), name: "V1".into(), path: "/srv/v1".into() });
         self.environment("Volume V1", "Storage is memory", "no", Severity::Info);
         self.environment("Volume V1", "File system", "ext4 on /srv", Severity::Info);
+        self.environment("After the tests", "Kernel log", "no storage error or warning", Severity::Info);
         for (log, database) in names() {
             self.add(Instance {
                 host: HOST.into(),
@@ -429,8 +430,12 @@ const HELD: [Spoiled; 43] = [
     }),
 ];
 
+fn kernel_log(data: &mut RunData) -> &mut Environment {
+    data.environment.iter_mut().find(|row| row.name == "Kernel log").expect("it was read")
+}
+
 /// Only on real storage.
-const HELD_REAL: [Spoiled; 5] = [
+const HELD_REAL: [Spoiled; 8] = [
     ("buffered", "unbuffered_percent", |data| {
         data.run.world_detail = "polling, buffered (page cache)".into()
     }),
@@ -445,6 +450,19 @@ const HELD_REAL: [Spoiled; 5] = [
         data.environment[0].value = "not known: nfs4 on /srv is not local".into();
     }),
     ("nobody looked for memory", "on_storage_percent", |data| data.environment.clear()),
+    ("nobody may read the kernel log", "kernel_log_percent", |data| {
+        data.environment.retain(|row| row.name != "Kernel log");
+    }),
+    ("the kernel log was not readable after the tests", "kernel_log_percent", |data| {
+        kernel_log(data).value = "not readable (Operation not permitted)".into();
+    }),
+    ("the kernel has overwritten part of its log", "kernel_log_percent", |data| {
+        let gap = Environment {
+            value: "part of the kernel log was overwritten".into(),
+            ..kernel_log(data).clone()
+        };
+        data.environment.push(gap);
+    }),
 ];
 
 /// Not even held: what is wrong, the grade, and what the reasons say.
@@ -482,7 +500,7 @@ fn an_honest_run_is_qualified_and_says_what_the_storage_carries() {
         assert!(missing(&report).is_empty(), "{:#?}", missing(&report));
         assert_eq!(report.verdict.grade, Grade::Qualified);
         assert_eq!(report.verdict.headline, format!("{begins}{carries}"));
-        let applying = if world == WorldKind::Real { CONDITIONS.len() } else { CONDITIONS.len() - 2 };
+        let applying = if world == WorldKind::Real { CONDITIONS.len() } else { CONDITIONS.len() - 3 };
         assert_eq!(report.verdict.conditions.len(), applying, "every condition was looked at");
     }
 }

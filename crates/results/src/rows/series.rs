@@ -1,10 +1,13 @@
 //! What is counted over time: samples, latency distributions, counters.
 
+use serde::{Deserialize, Serialize};
+
 use super::Origin;
 use crate::{IoClass, IoStats, Tally};
 
 /// What a sample or histogram counts: an I/O class, or whole batches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub enum Measure {
     /// I/O of one class.
     Io(IoClass),
@@ -40,8 +43,22 @@ impl From<IoClass> for Measure {
     }
 }
 
+impl From<Measure> for String {
+    fn from(measure: Measure) -> String {
+        measure.name().to_owned()
+    }
+}
+
+impl TryFrom<String> for Measure {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Measure, String> {
+        Measure::from_name(&name).ok_or_else(|| format!("`{name}` is not a measure"))
+    }
+}
+
 /// Counts of one interval: 1 s for a host, [`Test::sample_ms`](super::Test::sample_ms) for instances and databases.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Test.
     pub test: u32,
@@ -209,6 +226,6 @@ mod tests {
         for counter in Counter::ALL {
             assert_eq!(Counter::from_name(counter.name()), Some(counter));
         }
-        assert_eq!(Measure::from_name("reads"), None);
+        assert_eq!(Measure::try_from("reads".to_owned()), Err("`reads` is not a measure".to_owned()));
     }
 }

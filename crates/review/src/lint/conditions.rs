@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use evidence::Report;
-use evidence::environment::{NOT_MEMORY, STORAGE_IS_MEMORY};
+use evidence::environment::{AFTER, KERNEL_LOG, NOT_MEMORY, NOT_READABLE, OVERWRITTEN, STORAGE_IS_MEMORY};
 use evidence::report::{CheckOutcome, ConditionRow, Steadiness, TestReport};
 use results::grade::{CONDITIONS, TESTS};
 use results::{Environment, Origin, Outcome, Severity, WorldKind};
@@ -55,7 +55,9 @@ pub(super) fn applying(report: &Report) -> Vec<&'static str> {
         "rules_percent" | "load_tests" | "tests" | "verified_percent" | "logs_verified_percent" => true,
         "hosts_percent" | "excused_limits" | "errors" => true,
         "coverage_percent" => database_checksums(report).next().is_some(),
-        "unbuffered_percent" | "on_storage_percent" => report.run.world == WorldKind::Real,
+        "unbuffered_percent" | "on_storage_percent" | "kernel_log_percent" => {
+            report.run.world == WorldKind::Real
+        }
         "target_met_percent" => loads.iter().any(|test| target(test).is_some()),
         // Only a solution with a plan has it, and the report does not say whether there is one.
         "worst_failure_percent" => false,
@@ -92,6 +94,7 @@ pub(super) fn figure(report: &Report, row: &ConditionRow) -> Option<Derived> {
         "logs_verified_percent" => derived(logs_verified(report), "checksums of logs, by instance"),
         "unbuffered_percent" => derived(unbuffered(report), "checks: Unbuffered I/O"),
         "on_storage_percent" => on_storage(report, row),
+        "kernel_log_percent" => derived(kernel_log(report), "environment: kernel log after the tests"),
         "excused_limits" => count(excused(report), "verdicts for information beyond their limit"),
         "errors" => count(errors(report), "environment and events: errors"),
         name => match (shape(name), steady(name)) {
@@ -243,6 +246,19 @@ fn on_storage(report: &Report, row: &ConditionRow) -> Option<Derived> {
     };
     let other = rows().find(|volume| !is_known(volume)).filter(|_| is_stated)?;
     derived(Some(0.0), format!("environment: {} of {} may be in memory", other.area, other.host))
+}
+
+/// Hosts with rows of their kernel log, none of which says that something is missing.
+fn kernel_log(report: &Report) -> Option<f64> {
+    let rows = || report.environment.iter().filter(|row| row.area == AFTER && row.name == KERNEL_LOG);
+    let has_gap = |row: &Environment| row.value == OVERWRITTEN || row.value.starts_with(NOT_READABLE);
+    let hosts_of = |wanted: &dyn Fn(&Environment) -> bool| -> BTreeSet<&str> {
+        rows().filter(|row| wanted(row)).map(|row| row.host.as_str()).collect()
+    };
+    let (read, gaps) = (hosts_of(&|row| !has_gap(row)), hosts_of(&has_gap));
+    let is_whole =
+        |host: &&results::Host| read.contains(host.name.as_str()) && !gaps.contains(host.name.as_str());
+    percent(report.hosts.iter().filter(is_whole).count(), report.hosts.len())
 }
 
 fn excused(report: &Report) -> usize {

@@ -26,6 +26,8 @@ pub struct Qualification {
     pub cache_filled_percent: Option<f64>,
     /// Least share of the databases that background maintenance reads, in percent.
     pub maintained_percent: Option<f64>,
+    /// Least share of the hosts whose kernel log is read throughout the run, in percent.
+    pub kernel_log_percent: Option<f64>,
     /// Least and most database page reads per batch.
     pub reads_per_batch: Option<[f64; 2]>,
     /// Least and most database page writes per batch.
@@ -58,6 +60,7 @@ impl Qualification {
             least("cache_ratio", self.cache_ratio),
             least("cache_filled_percent", self.cache_filled_percent),
             least("maintained_percent", self.maintained_percent),
+            least("kernel_log_percent", self.kernel_log_percent),
             both("reads_per_batch", self.reads_per_batch),
             both("writes_per_batch", self.writes_per_batch),
             both("log_writes_per_batch", self.log_writes_per_batch),

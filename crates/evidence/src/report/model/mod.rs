@@ -107,6 +107,9 @@ pub struct Overall {
     pub headline: String,
     /// Why, one sentence each; of a run that held its limits, what is missing for a qualification.
     pub reasons: Vec<String>,
+    /// What the tests of the run cannot have seen, one sentence each.
+    #[serde(default)]
+    pub unseen: Vec<String>,
     /// The conditions of a qualification that apply to the run.
     pub conditions: Vec<ConditionRow>,
     /// Judgements that passed.
