@@ -1,13 +1,15 @@
 # proofload: the commands of the README.
 #   make demo   build, then qualify this machine's disk with solutions/laptop.toml (under 180 s after the build)
 #   make test   install what the tests need (as root or with `sudo -n`), then run them all
+#   make lint   format and clippy
+#   make smoke  what users get: the default features in release, run once
 #   make bench  speed against fio, in turn on the same file system
 #   make soak   the long versions of the crash tests, and of the error rates of `compare`
 #   make sync-removal   each sync of the engine, ignored alone, makes the kill test fail
 #   make validate  simulates the published solutions and writes docs/lab/accuracy.md
 CARGO ?= cargo
 
-.PHONY: demo build test lint bench soak setup sync-removal validate
+.PHONY: demo build test lint smoke bench soak setup sync-removal validate
 
 build:
 	$(CARGO) build --release --locked
@@ -22,7 +24,10 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
 
-test: setup lint
+smoke: build
+	tools/smoke ./target/release/proofload
+
+test: setup
 	$(CARGO) test --workspace --all-features --locked --no-fail-fast
 	@tools/test-setup --report
 
