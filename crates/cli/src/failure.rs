@@ -80,6 +80,18 @@ impl Failure {
         self
     }
 
+    /// What to do about it.
+    pub fn remedy(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
+    /// Line of the file that is meant, from 1.
+    pub fn place_line(&self) -> Option<usize> {
+        let place = self.place.as_ref()?;
+        let before = place.text.get(..place.span.start)?;
+        Some(1 + before.matches('\n').count())
+    }
+
     /// The story in one line, for someone on another host.
     #[cfg(feature = "fleet")]
     pub fn line(&self) -> String {

@@ -11,6 +11,7 @@
 #[macro_use]
 mod output;
 
+mod check_cmd;
 mod compare_cmd;
 mod crash_test_cmd;
 mod failure;
@@ -31,6 +32,7 @@ mod serve_cmd;
 mod sign;
 mod signals;
 mod simulate_cmd;
+mod simulation;
 mod sql_cmd;
 mod verdict_table;
 mod verify_cmd;
@@ -55,6 +57,7 @@ const EXIT_STATUS: &str =
 
 #[derive(Subcommand)]
 enum Command {
+    Check(check_cmd::CheckArguments),
     Plan(plan_cmd::PlanArguments),
     Run(run_cmd::RunArguments),
     Fleet(fleet_cmd::FleetArguments),
@@ -78,6 +81,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome: Result<Status, Failure> = match arguments.command {
+        Command::Check(arguments) => check_cmd::run(&arguments),
         Command::Plan(arguments) => plan_cmd::run(&arguments),
         Command::Run(arguments) => run_cmd::run(&arguments),
         Command::Fleet(arguments) => fleet_cmd::run(&arguments),

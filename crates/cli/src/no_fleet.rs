@@ -35,6 +35,10 @@ pub fn conduct(_: &RunArguments, _: &Solution, _: &Path) -> Result<Status, Failu
     Err(absent())
 }
 
+pub fn outlook(_: &Solution) -> Result<String, Failure> {
+    Err(absent())
+}
+
 fn absent() -> Failure {
     Failure::wrong_input("this proofload was built without runs on many hosts")
         .help("build it with them: cargo build --release --features fleet")

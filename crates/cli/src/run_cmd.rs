@@ -157,7 +157,7 @@ pub fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<T
 }
 
 /// The tests of these kinds, or of all when none is given, without the drills.
-fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
+pub fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
     let chosen: Vec<TestSpec> = deployment
         .tests
         .iter()

@@ -1,23 +1,22 @@
 //! `proofload simulate`: the tests of a solution on a model of its storage, in virtual time.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use campaign::CampaignOutcome;
-use campaign::drill::Site;
 use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
-use rehearsal::{Assumptions, DrillPlan, Rehearsal, Rehearsed, Storage};
-use results::{Host, Recorder, Run, WorldKind};
-use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
+use rehearsal::{DrillPlan, Rehearsal, Rehearsed, Storage};
+use results::{Host, Recorder, Row, Run, WorldKind};
+use solution::{Solution, TestKind};
 
 use crate::failure::{Failure, Status};
 use crate::run_cmd;
 use crate::sign::SignArguments;
+use crate::simulation::{self, ChosenDrill, Planned, Wishes};
 use crate::watch::TerminalWatcher;
 
 /// Runs the tests of a solution on a model of its storage, in virtual time: what the hardware would show.
@@ -58,26 +57,21 @@ pub struct SimulateArguments {
 pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let solution = run_cmd::read_solution(&arguments.solution)?;
     let key = arguments.sign.key()?;
-    let mut deployments = servers(&solution, &arguments.servers)?;
-    if let Some(sessions) = arguments.sessions {
-        deployments.iter_mut().for_each(|deployment| deployment.load.mode = LoadMode::Closed { sessions });
-    }
-    let assumptions = assumptions(arguments.assumptions.as_deref())?;
-    let drills = chosen_drills(&solution, &deployments[0], &arguments.tests, &assumptions, arguments.seed)?;
-    let tests = run_cmd::tests_beside_drills(!drills.is_empty(), &deployments[0], &arguments.tests)?;
-    let tests = match tests.as_slice() {
-        [] => tests,
-        _ => rehearsal::with_databases(&shortened(tests, arguments.duration)?),
+    let assumptions = simulation::assumptions(arguments.assumptions.as_deref())?;
+    let wishes = Wishes {
+        servers: &arguments.servers,
+        tests: &arguments.tests,
+        sessions: arguments.sessions,
+        duration_s: arguments.duration,
+        seed: arguments.seed,
     };
-    let storage = rehearsal::storage(&solution, &deployments, &assumptions, arguments.seed)?;
-    let faults = rehearsal::planned(&solution, &deployments, &storage.parts)?;
+    let planned = Planned::of(&solution, &wishes, &assumptions)?;
     let folder = run_cmd::new_run_folder(&arguments.runs, &format!("{}-simulated", solution.name))?;
     let started = Instant::now();
     let interrupts = Arc::new(AtomicU32::new(0));
     crate::signals::count_interrupts(&interrupts)?;
     let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), phase: None };
-    let mut store = RunStore::create_signed(&folder.join("run.db"), key)
-        .map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
+    let mut store = RunStore::create_signed(&folder.join("run.db"), key).map_err(|error| not_kept(&error))?;
     let mut row = Run {
         world_detail: match &arguments.assumptions {
             None => "simulated storage in virtual time".into(),
@@ -85,63 +79,15 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         },
         ..run_cmd::run_row(&folder, &solution, arguments.seed, WorldKind::Simulated)
     };
-    let kept =
-        |error: results::RecordError| Failure::could_not_run("the evidence cannot be kept").because(error);
-    store.record(row.clone().into()).map_err(kept)?;
-    crate::rules::rows(&solution).into_iter().try_for_each(|rule| store.record(rule)).map_err(kept)?;
-    for deployment in &deployments {
-        let description = storage.description.clone();
-        store.record(Host { name: deployment.host.clone(), description }.into()).map_err(kept)?;
-    }
-    let known: Vec<&str> = deployments.iter().map(|deployment| deployment.host.as_str()).collect();
-    let hosts = drills.iter().flat_map(|drill| &drill.site.hosts).map(|host| host.name.as_str());
-    let further: BTreeSet<&str> = hosts.filter(|name| !known.contains(name)).collect();
-    for name in further {
-        let host = Host { name: name.to_owned(), description: storage.description.clone() };
-        store.record(host.into()).map_err(kept)?;
-    }
-    let all: Vec<TestSpec> = tests.iter().chain(drills.iter().map(|drill| &drill.test)).cloned().collect();
-    let titles = campaign::titles(&all);
-    let (mut outcome, mut traces) = (CampaignOutcome { verdicts: Vec::new(), error: None }, Vec::new());
-    let mut elapsed = Duration::ZERO;
-    let mut ordinal = tests.len() as u32;
-    if !tests.is_empty() {
-        let plan = Rehearsal {
-            deployments,
-            tests,
-            seed: arguments.seed,
-            storage: storage.model,
-            modelled: storage.modelled,
-            faults,
-        };
-        let rehearsed = rehearsal::rehearse(plan, &mut store, &mut watcher);
-        watcher.watcher.close_line();
-        elapsed += rehearsed.elapsed;
-        traces.push(format!("{:016x}", rehearsed.trace_hash));
-        outcome = rehearsed.outcome;
-    }
-    for ChosenDrill { test, site, storage } in drills {
-        if outcome.error.is_some() {
-            break;
-        }
-        let Some(drill) = &test.drill else { continue };
-        ordinal += 1;
-        let name = titles[ordinal as usize - 1].clone();
-        let (begins_ms, seed) = (elapsed.as_millis() as u64, arguments.seed);
-        watcher.line(&format!("{name}: {} databases on {} hosts", site.databases.len(), site.hosts.len()));
-        let plan =
-            DrillPlan { site, test: &test, drill, ordinal, name, begins_ms, seed, storage: storage.model };
-        let Rehearsed { outcome: played, trace_hash, elapsed: length } =
-            rehearsal::drill(plan, &mut store, &mut |text| watcher.line(text));
-        elapsed += length;
-        traces.push(format!("{trace_hash:016x}"));
-        outcome.verdicts.extend(played.verdicts);
-        outcome.error = played.error;
-    }
+    let first_rows = first_rows(&row, &solution, &planned);
+    first_rows.into_iter().try_for_each(|row| store.record(row)).map_err(|error| not_kept(&error))?;
+    let titles = campaign::titles(&planned.all_tests());
+    let Played { outcome, traces, elapsed } =
+        carry_out(planned, arguments.seed, &titles, &mut store, &mut watcher);
     row.ended_ms = Some(elapsed.as_millis() as u64);
     row.ending = Some(run_cmd::ending(&outcome));
-    store.record(row.into()).map_err(kept)?;
-    store.close().map_err(|error| Failure::could_not_run("the evidence cannot be kept").because(error))?;
+    store.record(row.into()).map_err(|error| not_kept(&error))?;
+    store.close().map_err(|error| not_kept(&error))?;
     say!(
         "{} of virtual time in {:.1} s; trace {}",
         crate::watch::short_duration(elapsed),
@@ -151,72 +97,75 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     run_cmd::tell(&outcome, &titles, &folder, started.elapsed(), arguments.require)
 }
 
-/// A drill that was asked for, where it takes place, and on what.
-struct ChosenDrill {
-    test: TestSpec,
-    site: Rc<Site>,
-    storage: Storage,
+fn not_kept(error: &dyn std::fmt::Display) -> Failure {
+    Failure::could_not_run("the evidence cannot be kept").because(error)
 }
 
-fn chosen_drills(
-    solution: &Solution,
-    deployment: &Deployment,
-    kinds: &[TestKind],
-    assumptions: &Assumptions,
+/// The rows that are known before anything happens: the run, its rules, its hosts.
+fn first_rows(run: &Run, solution: &Solution, planned: &Planned) -> Vec<Row> {
+    let description = &planned.storage.description;
+    let host = |name: &str| Host { name: name.to_owned(), description: description.clone() }.into();
+    let tested: Vec<&str> = planned.deployments.iter().map(|deployment| deployment.host.as_str()).collect();
+    let of_drills = planned.drills.iter().flat_map(|drill| &drill.site.hosts).map(|host| host.name.as_str());
+    let further: BTreeSet<&str> = of_drills.filter(|name| !tested.contains(name)).collect();
+    let mut rows: Vec<Row> = vec![run.clone().into()];
+    rows.extend(crate::rules::rows(solution));
+    rows.extend(tested.into_iter().chain(further).map(host));
+    rows
+}
+
+/// What came of a simulation.
+struct Played {
+    outcome: CampaignOutcome,
+    /// The trace hash of the tests, and of each drill.
+    traces: Vec<String>,
+    /// Virtual time that passed.
+    elapsed: Duration,
+}
+
+/// Carries out the tests, then the drills one after the other.
+fn carry_out(
+    planned: Planned,
     seed: u64,
-) -> Result<Vec<ChosenDrill>, Failure> {
-    let mut chosen = Vec::new();
-    for test in &deployment.tests {
+    titles: &[String],
+    recorder: &mut dyn Recorder,
+    watcher: &mut VirtualTime,
+) -> Played {
+    let Planned { deployments, tests, storage, faults, drills } = planned;
+    let outcome = CampaignOutcome { verdicts: Vec::new(), error: None };
+    let mut played = Played { outcome, traces: Vec::new(), elapsed: Duration::ZERO };
+    let mut ordinal = tests.len() as u32;
+    if !tests.is_empty() {
+        let Storage { model: storage, modelled, .. } = storage;
+        let plan = Rehearsal { deployments, tests, seed, storage, modelled, faults };
+        let rehearsed = rehearsal::rehearse(plan, recorder, watcher);
+        watcher.watcher.close_line();
+        played.add(rehearsed);
+    }
+    for ChosenDrill { test, site, storage } in drills {
+        if played.outcome.error.is_some() {
+            break;
+        }
         let Some(drill) = &test.drill else { continue };
-        if kinds.is_empty() || kinds.contains(&TestKind::Drill) {
-            let site = Rc::new(Site::of(solution, test, drill)?);
-            let storage = rehearsal::storage(solution, &site.deployments(), assumptions, seed)?;
-            chosen.push(ChosenDrill { test: test.clone(), site, storage });
-        }
+        ordinal += 1;
+        let name = titles[ordinal as usize - 1].clone();
+        let begins_ms = played.elapsed.as_millis() as u64;
+        watcher.line(&format!("{name}: {} databases on {} hosts", site.databases.len(), site.hosts.len()));
+        let plan =
+            DrillPlan { site, test: &test, drill, ordinal, name, begins_ms, seed, storage: storage.model };
+        played.add(rehearsal::drill(plan, recorder, &mut |text| watcher.line(text)));
     }
-    Ok(chosen)
+    played
 }
 
-/// The shipped assumptions, with the values of a file in place of theirs.
-fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
-    let shipped = Assumptions::shipped();
-    let Some(file) = file else { return Ok(shipped) };
-    let wrong = || Failure::wrong_input(format!("cannot use the assumptions of {}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong().because(error))?;
-    let help =
-        "each value is { value = .., source = \"..\" }, in a table like [drive.\"NAME\"]: docs/arrays.md";
-    shipped.with(&text).map_err(|error| wrong().because(error).help(help))
-}
-
-/// The deployments of the servers asked for: the first `n`, or those named.
-fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, Failure> {
-    let hosts = solution.hosts_under_test();
-    let names: Vec<&str> = match wanted.parse::<usize>() {
-        Ok(count) if count == 0 || count > hosts.len() => {
-            let message = format!("{count} servers cannot take part, {} are under test", hosts.len());
-            return Err(Failure::wrong_input(message));
-        }
-        Ok(count) => hosts[..count].iter().map(|host| host.name.as_str()).collect(),
-        Err(_) => wanted.split(',').map(str::trim).collect(),
-    };
-    // A server that took part twice would have one storage, marked twice, and count double.
-    if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
-        return Err(Failure::wrong_input(format!("server `{twice}` is named twice")).help("name each once"));
+impl Played {
+    fn add(&mut self, rehearsed: Rehearsed) {
+        let Rehearsed { outcome, trace_hash, elapsed } = rehearsed;
+        self.elapsed += elapsed;
+        self.traces.push(format!("{trace_hash:016x}"));
+        self.outcome.verdicts.extend(outcome.verdicts);
+        self.outcome.error = outcome.error;
     }
-    names.into_iter().map(|name| Ok(solution.deployment(Some(name))?)).collect()
-}
-
-/// Every test at the same length. Of tests that read databases to their end, the length is a limit.
-fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSpec>, Failure> {
-    let Some(duration_s) = duration_s else { return Ok(tests) };
-    if !(1.0..=366.0 * 86_400.0).contains(&duration_s) {
-        let message = format!("a test cannot last {duration_s} s");
-        return Err(Failure::wrong_input(message).help("from 1 to 31622400"));
-    }
-    let reads = |kind| matches!(kind, TestKind::DatabaseChecksum | TestKind::Backup);
-    let shorten =
-        |test: TestSpec| TestSpec { duration_s, limit_s: reads(test.kind).then_some(duration_s), ..test };
-    Ok(tests.into_iter().map(shorten).collect())
 }
 
 /// Shows the time left by the clock on the wall: virtual time runs faster.
@@ -256,61 +205,5 @@ impl VirtualTime {
                 None
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TWO_HOSTS: &str = r#"
-[solution]
-name = "Two"
-schema = 1
-
-[[host]]
-name = "a{n}"
-count = 2
-
-[[volume]]
-name = "V"
-path = "/v"
-
-[[instance]]
-name = "DB"
-volume = "V"
-
-[sizing]
-database_mib = 64
-
-[[test]]
-kind = "performance"
-
-[[test]]
-kind = "backup"
-"#;
-
-    #[test]
-    fn servers_are_chosen_by_number_or_by_name() {
-        let solution = Solution::parse(TWO_HOSTS, "two.toml").expect("it is valid");
-        let names = |wanted: &str| -> Option<Vec<String>> {
-            let chosen = servers(&solution, wanted).ok()?;
-            Some(chosen.into_iter().map(|deployment| deployment.host).collect())
-        };
-        assert_eq!(names("1"), Some(vec!["a1".to_owned()]));
-        assert_eq!(names("a2, a1"), Some(vec!["a2".to_owned(), "a1".to_owned()]));
-        assert_eq!((names("3"), names("0"), names("a9")), (None, None, None));
-        assert_eq!(names("a1, a2, a1"), None, "one server does not take part twice");
-    }
-
-    #[test]
-    fn a_duration_is_the_length_of_a_load_and_the_limit_of_a_reading() {
-        let solution = Solution::parse(TWO_HOSTS, "two.toml").expect("it is valid");
-        let tests = servers(&solution, "1").expect("a1 exists").remove(0).tests;
-        let short = shortened(tests.clone(), Some(600.0)).expect("ten minutes are possible");
-        let lengths: Vec<_> = short.iter().map(|test| (test.duration_s, test.limit_s)).collect();
-        assert_eq!(lengths, [(600.0, None), (600.0, Some(600.0))]);
-        assert_eq!(shortened(tests.clone(), None).expect("nothing was asked"), tests);
-        assert!(shortened(tests, Some(0.0)).is_err());
     }
 }

@@ -78,6 +78,14 @@ impl SolutionError {
         self.line_of(&self.span)
     }
 
+    /// Line, message and help of everything that is wrong, in the order of the file.
+    pub fn mistakes(&self) -> Vec<(usize, String, Option<String>)> {
+        let first = (&self.span, &self.message, &self.help);
+        let others = self.others.iter().map(|other| (&other.span, &other.message, &other.help));
+        let all = std::iter::once(first).chain(others);
+        all.map(|(span, message, help)| (self.line_of(span), message.clone(), help.clone())).collect()
+    }
+
     fn line_of(&self, span: &Range<usize>) -> usize {
         let start = span.start.min(self.text.len());
         1 + self.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count()

@@ -335,8 +335,7 @@ impl Parts<'_> {
 impl Fault {
     /// Whether a fault that passes ends by itself: after its time, or with the measured window of its test.
     pub fn has_end(&self) -> bool {
-        let is_windowed = |test| matches!(test, TestKind::Performance | TestKind::Stress);
-        self.duration_s.is_some() || self.test.is_some_and(is_windowed)
+        self.duration_s.is_some() || self.test.is_some_and(|test| TestKind::WINDOWED.contains(&test))
     }
 }
 

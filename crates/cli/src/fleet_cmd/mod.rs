@@ -67,6 +67,15 @@ pub struct AgentArguments {
     allow: Vec<PathBuf>,
 }
 
+/// What `run --fleet` would do with a solution, in words.
+pub fn outlook(solution: &Solution) -> Result<String, Failure> {
+    let hosts = solution.hosts_under_test();
+    hosts.iter().try_for_each(|host| solution.deployment(Some(&host.name)).map(drop))?;
+    let chosen = drill::FleetTests::chosen(solution, &[])?;
+    let drill = if chosen.drill.is_some() { " and a drill" } else { "" };
+    Ok(format!("{} tests{drill} on {} hosts at once", chosen.tests.len(), hosts.len()))
+}
+
 /// Runs `run --fleet`, with the credentials in the folder `fleet`.
 pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> Result<Status, Failure> {
     let order = FleetRun {

@@ -1,6 +1,7 @@
 //! The integration tests of `proofload`: one program, which is compiled and linked once.
 
 mod any_numbers;
+mod check;
 mod cli;
 mod crash_test;
 mod deploy;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::check::Outcome;
 use crate::formula::round_half_up;
 use crate::view::html::bound_of;
-use crate::{Plan, Use};
+use crate::{Block, Plan, Ratios, Use};
 
 /// Rows of the layout that are shown; the rest is in the JSON and the HTML.
 const LAYOUT_ROWS: usize = 16;
@@ -126,42 +126,47 @@ fn storage(out: &mut String, plan: &Plan) -> Written {
         )?;
     }
     if let Some(ratios) = &plan.storage.ratios {
-        let percent = |share: f64| format!("{:.1} %", share * 100.0);
-        let under_test = format!(
-            "Under test: {:.2} TB raw, {:.2} TiB formatted ({} of raw; {} as papers print it, TiB / TB).",
-            ratios.raw_tb,
-            ratios.formatted_tib,
-            percent(ratios.formatted_of_raw),
-            percent(ratios.formatted_of_raw_as_printed),
-        );
-        wrapped(out, &under_test)?;
-        let effective = match (ratios.database_of_effective, ratios.effective_tib) {
-            (Some(share), Some(tib)) => format!(", {} of {tib:.0} TiB effective", percent(share)),
-            _ => String::new(),
-        };
-        let databases = format!(
-            "{} databases {:.2} TiB: {} of formatted, {} of raw (TiB / TB){effective}.",
-            if ratios.test_database_tib.is_some() { "Test" } else { "Planned" },
-            ratios.test_database_tib.unwrap_or(ratios.database_tib),
-            percent(ratios.database_of_formatted),
-            percent(ratios.database_of_raw_as_printed),
-        );
-        wrapped(out, &databases)?;
+        self::ratios(out, ratios)?;
     }
-    for block in &plan.growth {
-        let line = format!(
-            "{}: {:.0} mailboxes, {}, {}, {:.1} TB raw, {:.0} I/O per second{}",
-            counted(block.blocks, "block", "blocks"),
-            block.mailboxes,
-            counted(block.hosts, "host", "hosts"),
-            counted(block.disks, "disk", "disks"),
-            block.raw_tb,
-            block.database_iops,
-            block.limit.as_ref().map_or(String::new(), |limit| format!(" - {limit}")),
-        );
-        wrapped(out, &line)?;
-    }
-    Ok(())
+    plan.growth.iter().try_for_each(|block| growth(out, block))
+}
+
+fn ratios(out: &mut String, ratios: &Ratios) -> Written {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let under_test = format!(
+        "Under test: {:.2} TB raw, {:.2} TiB formatted ({} of raw; {} as papers print it, TiB / TB).",
+        ratios.raw_tb,
+        ratios.formatted_tib,
+        percent(ratios.formatted_of_raw),
+        percent(ratios.formatted_of_raw_as_printed),
+    );
+    wrapped(out, &under_test)?;
+    let effective = match (ratios.database_of_effective, ratios.effective_tib) {
+        (Some(share), Some(tib)) => format!(", {} of {tib:.0} TiB effective", percent(share)),
+        _ => String::new(),
+    };
+    let databases = format!(
+        "{} databases {:.2} TiB: {} of formatted, {} of raw (TiB / TB){effective}.",
+        if ratios.test_database_tib.is_some() { "Test" } else { "Planned" },
+        ratios.test_database_tib.unwrap_or(ratios.database_tib),
+        percent(ratios.database_of_formatted),
+        percent(ratios.database_of_raw_as_printed),
+    );
+    wrapped(out, &databases)
+}
+
+fn growth(out: &mut String, block: &Block) -> Written {
+    let line = format!(
+        "{}: {:.0} mailboxes, {}, {}, {:.1} TB raw, {:.0} I/O per second{}",
+        counted(block.blocks, "block", "blocks"),
+        block.mailboxes,
+        counted(block.hosts, "host", "hosts"),
+        counted(block.disks, "disk", "disks"),
+        block.raw_tb,
+        block.database_iops,
+        block.limit.as_ref().map_or(String::new(), |limit| format!(" - {limit}")),
+    );
+    wrapped(out, &line)
 }
 
 fn binds(used: &Use) -> &'static str {

@@ -22,7 +22,6 @@ use std::pin::pin;
 use array::{RebuildStatus, SharedArray};
 use futures_util::future::{Either, join_all, pending, select};
 use results::Severity;
-use solution::TestKind;
 use world::sim::Simulation;
 use world::{Duration, Time, World};
 
@@ -32,8 +31,6 @@ pub use plan::{PlannedFault, planned};
 use seen::{End, FaultNumber};
 pub use seen::{Known, Ledger};
 
-/// The tests with a measured window.
-const WINDOWED: [TestKind; 2] = [TestKind::Performance, TestKind::Stress];
 /// How often the rebuild of a lost drive is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -89,43 +86,16 @@ impl Stage<'_, '_> {
         let note = planned.fault.note.as_ref().map_or(String::new(), |note| format!(" ({note})"));
         self.say(test, planned, &format!("expected fault: {}{note}", planned.what));
         let number = self.ledger.begins(test, planned, self.now_ms());
-        let schedule = |event: &array::Event| {
-            if let Some(array) = self.array {
-                array.schedule(self.simulation.now(), event.clone());
-            }
-        };
         match &planned.effect {
             Effect::Passing { begin, end } => {
-                schedule(begin);
-                let over = planned
-                    .fault
-                    .duration_s
-                    .map_or(u64::MAX, |duration_s| (at + Duration::from_secs_f64(duration_s)).ns);
-                self.reaches(Time { ns: over }, test, until).await;
-                schedule(end);
+                self.passes(planned, at, test, begin, end).await;
                 self.ledger.ends(number, self.now_ms());
                 self.say(test, planned, &format!("expected fault over: {}", planned.what));
             }
-            Effect::Lost { event, drive } => {
-                schedule(event);
-                if let (Some(array), Some(drive)) = (self.array, drive) {
-                    let status = || array.rebuild(self.simulation.now(), *drive);
-                    self.watch(status, || "rebuilt".into(), number, planned, test).await;
-                }
-            }
-            Effect::NodeLost { store, node } => {
-                schedule(&array::Event::NodeDies { store: *store, node: *node });
-                if let Some(array) = self.array {
-                    let status = || array.recopying(self.simulation.now(), *store, *node);
-                    self.watch(status, || "copied".into(), number, planned, test).await;
-                }
-            }
             Effect::Cut { link, remote_copy } => {
-                schedule(&array::Event::LinkLost { link: *link });
-                let over =
-                    planned.fault.duration_s.map_or(u64::MAX, |s| (at + Duration::from_secs_f64(s)).ns);
-                let is_in_test = self.reaches(Time { ns: over }, test, until).await;
-                schedule(&array::Event::LinkRestored { link: *link });
+                let (begin, end) =
+                    (array::Event::LinkLost { link: *link }, array::Event::LinkRestored { link: *link });
+                let is_in_test = self.passes(planned, at, test, &begin, &end).await;
                 self.say(test, planned, &format!("expected fault over: {}", planned.what));
                 if let Some(array) = self.array.filter(|_| is_in_test) {
                     let status = || array.resync(self.simulation.now(), *remote_copy);
@@ -134,31 +104,71 @@ impl Stage<'_, '_> {
                     self.ledger.ends(number, self.now_ms());
                 }
             }
-            Effect::Added { event, group } => {
-                schedule(event);
-                if let Some(array) = self.array {
-                    let status = || array.rebalance(self.simulation.now(), *group);
-                    self.watch(status, || "moved".into(), number, planned, test).await;
-                }
-            }
-            Effect::Cloned { event, thin_pool } => {
-                schedule(event);
-                if let Some(array) = self.array {
-                    let look = || array.clone_read(self.simulation.now(), *thin_pool);
-                    let status = || look().map(|(status, _)| status);
-                    let done = || {
-                        let held_bytes = look().map_or(0, |(_, held_bytes)| held_bytes);
-                        format!("read, {:.2} GiB held for it", held_bytes as f64 / f64::from(1 << 30))
-                    };
-                    self.watch(status, done, number, planned, test).await;
-                }
-            }
             Effect::Rot { path, bytes } => {
                 let rotten = bytes.iter().all(|byte| self.simulation.rot(&planned.host, path, *byte, 3));
                 if !rotten {
                     self.say(test, planned, &format!("{path} has no such page: nothing has rotted"));
                 }
             }
+            lasting => self.lasts(lasting, number, planned, test).await,
+        }
+    }
+
+    /// A fault that ends after its time, or with the window of its test; `false` if the test ended it.
+    async fn passes(
+        &self,
+        planned: &PlannedFault,
+        at: Time,
+        test: u32,
+        begin: &array::Event,
+        end: &array::Event,
+    ) -> bool {
+        self.schedule(begin);
+        let over = planned.fault.duration_s.map_or(u64::MAX, |s| (at + Duration::from_secs_f64(s)).ns);
+        let is_in_test = self.reaches(Time { ns: over }, test, End::OfWindow).await;
+        self.schedule(end);
+        is_in_test
+    }
+
+    /// A fault that stays; what the array does about it is watched to its end.
+    async fn lasts(&self, effect: &Effect, number: FaultNumber, planned: &PlannedFault, test: u32) {
+        let Some(array) = self.array else { return };
+        let now = || self.simulation.now();
+        match effect {
+            Effect::Lost { event, drive } => {
+                self.schedule(event);
+                if let Some(drive) = drive {
+                    let status = || array.rebuild(now(), *drive);
+                    self.watch(status, || "rebuilt".into(), number, planned, test).await;
+                }
+            }
+            Effect::NodeLost { store, node } => {
+                self.schedule(&array::Event::NodeDies { store: *store, node: *node });
+                let status = || array.recopying(now(), *store, *node);
+                self.watch(status, || "copied".into(), number, planned, test).await;
+            }
+            Effect::Added { event, group } => {
+                self.schedule(event);
+                let status = || array.rebalance(now(), *group);
+                self.watch(status, || "moved".into(), number, planned, test).await;
+            }
+            Effect::Cloned { event, thin_pool } => {
+                self.schedule(event);
+                let look = || array.clone_read(now(), *thin_pool);
+                let status = || look().map(|(status, _)| status);
+                let done = || {
+                    let held_bytes = look().map_or(0, |(_, held_bytes)| held_bytes);
+                    format!("read, {:.2} GiB held for it", held_bytes as f64 / f64::from(1 << 30))
+                };
+                self.watch(status, done, number, planned, test).await;
+            }
+            Effect::Passing { .. } | Effect::Cut { .. } | Effect::Rot { .. } => {}
+        }
+    }
+
+    fn schedule(&self, event: &array::Event) {
+        if let Some(array) = self.array {
+            array.schedule(self.simulation.now(), event.clone());
         }
     }
 

@@ -3,9 +3,9 @@
 use std::cell::{Cell, Ref, RefCell};
 
 use results::{IoClass, Measure, Sample, Tally, Test};
+use solution::TestKind;
 use world::sync::Notify;
 
-use super::WINDOWED;
 use super::plan::PlannedFault;
 
 /// The tests so far, what was measured in the last one, and the faults that happened in it.
@@ -58,7 +58,7 @@ impl Ledger {
     /// A row of a test, all hosts together: its begin, its window, its end.
     pub fn test(&self, test: &Test) {
         let mut tests = self.tests.borrow_mut();
-        let has_window = WINDOWED.iter().any(|kind| kind.name() == test.kind);
+        let has_window = TestKind::WINDOWED.iter().any(|kind| kind.name() == test.kind);
         let zero_ms = if has_window { test.window_start_ms } else { Some(test.started_ms) };
         let known = Known { test: test.clone(), zero_ms };
         match tests.iter_mut().find(|known| known.test.ordinal == test.ordinal) {

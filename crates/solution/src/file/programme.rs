@@ -169,6 +169,9 @@ pub enum TestKind {
 }
 
 impl TestKind {
+    /// The kinds with a measured window.
+    pub const WINDOWED: [TestKind; 2] = [TestKind::Performance, TestKind::Stress];
+
     /// The name in the solution file.
     pub fn name(self) -> &'static str {
         match self {

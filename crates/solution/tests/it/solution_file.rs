@@ -282,6 +282,52 @@ fn a_list_of_databases_keeps_the_place_of_a_mistake_in_it() {
     assert_eq!(second.cache_max_bytes, 512 << 20);
 }
 
+/// Messages of a text that is refused, in the order of the file.
+fn mistakes(text: &str) -> Vec<String> {
+    let error = Solution::parse(text, "small.toml").expect_err("it has mistakes");
+    error.mistakes().into_iter().map(|(_, message, _)| message).collect()
+}
+
+#[test]
+fn mistakes_of_all_tables_are_told_together() {
+    let text = with(
+        "target_iops = 100",
+        "target_iop = 100\nmix = {insert = 1, delete = 1, replace = 1, read = 1, lazy = 1}",
+    )
+    .replace("percent_of_capacity = 80", "percent_of_capacity = 80\ndatabase_mib = 64")
+    .replace("volume = \"V{n/4}\"", "volume = \"W{n/4}\"")
+        + "[[fault]]\nkind = \"bit_rot\"\nfactor = 3\n[[test]]\nkind = \"restore\"\nvolume = \"X\"\n\
+           [[test]]\nkind = \"performence\"\n[engine]\ncache_max_mib = 1\n[dag]\ncoun = 1\n";
+    let said = mistakes(&text);
+    for words in [
+        "`W1`",
+        "`target_iop`",
+        "takes no factor",
+        "`X`",
+        "`performence`",
+        "cannot be from",
+        "unknown key `coun`",
+    ] {
+        assert!(said.iter().any(|one| one.contains(words)), "{words}: {said:#?}");
+    }
+}
+
+#[test]
+fn a_mistake_hides_what_only_follows_from_it() {
+    // Without the hosts nothing is known about their volumes; what is asked of the engine is.
+    let hosts = with("name = \"S{n}\"", "nam = \"S{n}\"") + "[engine]\ncache_max_mib = 1\n";
+    assert_eq!(
+        mistakes(&hosts).len(),
+        1,
+        "an entry without a name cannot be numbered as in the text: {hosts}"
+    );
+    let site = with("name = \"S{n}\"", "name = \"S{n}\"\nsite = \"A\"") + "[engine]\ncache_max_mib = 1\n";
+    let said = mistakes(&site);
+    assert!(said.len() == 2 && said[0].contains("no site is called `A`"), "{said:#?}");
+    let number = with("count = 8", "count = \"eight\"");
+    assert_eq!(mistakes(&number).len(), 1, "{:#?}", mistakes(&number));
+}
+
 #[test]
 fn a_fleet_says_what_it_does_without_a_part() {
     use solution::WhenLost;

@@ -1,0 +1,184 @@
+//! `proofload check`: is a solution file right, and what would each command make of it? Nothing is written or simulated.
+
+use std::path::PathBuf;
+
+use rehearsal::Assumptions;
+use serde::Serialize;
+use solution::{Solution, SolutionError};
+
+use crate::failure::{Failure, Status};
+use crate::output::data;
+use crate::run_cmd::tests_but_drills;
+use crate::simulation::{self, Planned, Wishes};
+
+/// Checks a solution file: all its mistakes at once, or what each command would make of it.
+#[derive(clap::Args)]
+pub struct CheckArguments {
+    /// The solution file.
+    #[arg(value_name = "SOLUTION.toml")]
+    solution: PathBuf,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Values for the models in place of the shipped ones, as for simulate.
+    #[arg(long, value_name = "FILE")]
+    assumptions: Option<PathBuf>,
+}
+
+/// Version of the JSON form of an answer.
+const CHECK_SCHEMA: u32 = 1;
+
+/// The answer.
+#[derive(Serialize)]
+struct Answer {
+    schema_version: u32,
+    /// Name of the file.
+    file: String,
+    /// Name of the solution; none of a file with mistakes.
+    solution: Option<String>,
+    /// Everything that is wrong with the file, in its order.
+    mistakes: Vec<Told>,
+    /// What each command would make of the file; nothing of a file with mistakes.
+    commands: Vec<Outlook>,
+}
+
+/// A mistake of the file.
+#[derive(Serialize)]
+struct Told {
+    line: usize,
+    message: String,
+    help: Option<String>,
+}
+
+/// What a command would make of the file.
+#[derive(Serialize)]
+struct Outlook {
+    command: String,
+    /// The file says all that the command needs.
+    ready: bool,
+    /// What it would do, or what it lacks.
+    message: String,
+    /// What to add.
+    help: Option<String>,
+    /// Line of the file that is meant.
+    line: Option<usize>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
+    let file = arguments.solution.display().to_string();
+    let text = std::fs::read_to_string(&arguments.solution)
+        .map_err(|error| Failure::wrong_input(format!("cannot read {file}")).because(error))?;
+    let assumptions = simulation::assumptions(arguments.assumptions.as_deref())?;
+    let mut answer =
+        Answer { schema_version: CHECK_SCHEMA, file, solution: None, mistakes: vec![], commands: vec![] };
+    let parsed = Solution::parse(&text, &answer.file);
+    match &parsed {
+        Ok(solution) => {
+            answer.solution = Some(solution.name.clone());
+            answer.commands = outlooks(solution, &assumptions);
+        }
+        Err(error) => answer.mistakes = told(error),
+    }
+    if arguments.json {
+        let json = serde_json::to_string_pretty(&answer)
+            .map_err(|error| Failure::could_not_run("cannot write the answer").because(error))?;
+        data(&format!("{json}\n"))?;
+    } else if parsed.is_ok() {
+        crate::output::tell(&answer.text())?;
+    }
+    parsed?;
+    Ok(Status::Pass)
+}
+
+fn told(error: &SolutionError) -> Vec<Told> {
+    let mistakes = error.mistakes().into_iter();
+    mistakes.map(|(line, message, help)| Told { line, message, help }).collect()
+}
+
+/// What each command would make of a file without mistakes.
+fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
+    let plan = plan::plan(solution, &[]).map_err(Failure::from);
+    let paper = match &plan {
+        Ok(_) => "the plan and the hardware; the figures come from runs of this file".to_owned(),
+        Err(_) => "it begins with the plan".to_owned(),
+    };
+    let (is_planned, plan) = (plan.is_ok(), Outlook::new("plan", plan.map(|plan| plan.verdict)));
+    let tested = solution.hosts_under_test().len();
+    let mut outlooks = vec![plan, Outlook::new("simulate", simulated(solution, assumptions, 1))];
+    if tested > 1 {
+        let command = format!("simulate --servers {tested}");
+        outlooks.push(Outlook::new(command, simulated(solution, assumptions, tested)));
+    }
+    let run = if tested > 1 { "run --host NAME" } else { "run" };
+    outlooks.push(Outlook::new(run, measured(solution)));
+    outlooks.push(Outlook::new("run --fleet", crate::fleet_cmd::outlook(solution)));
+    outlooks.push(Outlook { ready: is_planned, ..Outlook::new("paper", Ok(paper)) });
+    outlooks
+}
+
+/// What `simulate` would do with so many servers.
+fn simulated(solution: &Solution, assumptions: &Assumptions, servers: usize) -> Result<String, Failure> {
+    let servers = servers.to_string();
+    let wishes = Wishes { servers: &servers, tests: &[], sessions: None, duration_s: None, seed: 1 };
+    let Planned { tests, storage, faults, drills, .. } = Planned::of(solution, &wishes, assumptions)?;
+    let mut parts = Vec::new();
+    if !tests.is_empty() {
+        parts.push(format!("{} on {}", counted(tests.len(), "test"), counted_servers(&servers)));
+    }
+    for (count, what) in [(faults.len(), "fault"), (drills.len(), "drill")] {
+        if count > 0 {
+            parts.push(counted(count, what));
+        }
+    }
+    Ok(format!("{}; {}", parts.join(", "), storage.description))
+}
+
+fn counted_servers(servers: &str) -> String {
+    if servers == "1" { "the first server".into() } else { format!("{servers} servers") }
+}
+
+/// What `run` would do on each host under test.
+fn measured(solution: &Solution) -> Result<String, Failure> {
+    let hosts = solution.hosts_under_test();
+    let mut tests = 0;
+    for host in &hosts {
+        tests = tests_but_drills(&solution.deployment(Some(&host.name))?, &[])?.len();
+    }
+    let most = hosts.iter().map(|host| host.database_bytes(None)).max().unwrap_or(0);
+    let gib = most as f64 / f64::from(1u32 << 30);
+    let each = if hosts.len() > 1 { " on each host" } else { "" };
+    Ok(format!("{}; {gib:.1} GiB of databases{each}", counted(tests, "test")))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+impl Outlook {
+    fn new(command: impl Into<String>, outcome: Result<String, Failure>) -> Outlook {
+        let command = command.into();
+        match outcome {
+            Ok(message) => Outlook { command, ready: true, message, help: None, line: None },
+            Err(failure) => {
+                let (message, line) = (failure.to_string(), failure.place_line());
+                Outlook { command, ready: false, message, help: failure.remedy().map(str::to_owned), line }
+            }
+        }
+    }
+}
+
+impl Answer {
+    /// The answer for people.
+    fn text(&self) -> String {
+        let name = self.solution.as_deref().unwrap_or_default();
+        let mut out = format!("{}: {name}\n", self.file);
+        for Outlook { command, ready, message, help, line } in &self.commands {
+            let word = if *ready { "ready" } else { "lacks" };
+            let line = line.map_or(String::new(), |line| format!("line {line}: "));
+            let help = help.as_ref().map_or(String::new(), |help| format!(" ({help})"));
+            out += &format!("  {command:<24}{word}  {line}{message}{help}\n");
+        }
+        out
+    }
+}
