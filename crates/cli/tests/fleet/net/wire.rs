@@ -44,19 +44,9 @@ impl Weather {
     }
 }
 
-/// What a wire has done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Carried {
-    pub whole: u64,
-    pub lost: u64,
-    pub late: u64,
-    pub resets: u64,
-}
-
 #[derive(Default)]
 struct State {
     weather: BTreeMap<(usize, usize), Weather>,
-    carried: Carried,
 }
 
 /// The wire between hosts 0, 1, 2 and so on, which have the addresses 10.77.0.1, 10.77.0.2, 10.77.0.3 and so on.
@@ -88,10 +78,6 @@ impl Wire {
     /// From now on this is what happens to packets from one host to another.
     pub fn set(&self, from: usize, to: usize, weather: Weather) {
         self.state.lock().expect("the carrier lives").weather.insert((from, to), weather);
-    }
-
-    pub fn carried(&self) -> Carried {
-        self.state.lock().expect("the carrier lives").carried
     }
 }
 
@@ -169,25 +155,19 @@ impl Carrier {
 
     fn carry(&mut self, from: usize, to: usize, packet: &[u8]) {
         let state = self.state.clone();
-        let mut state = state.lock().expect("no thread panics with it");
-        let weather = state.weather.get(&(from, to)).copied().unwrap_or_default();
+        let weather = state.lock().expect("no thread panics with it").weather.get(&(from, to)).copied();
+        let weather = weather.unwrap_or_default();
         let percent = (self.number)() % 100;
-        let carried = &mut state.carried;
         if weather.is_cut || percent < weather.lost_pct {
-            carried.lost += 1;
             return;
         }
         if let Some(reset) = weather.is_torn.then(|| reset_of(packet)).flatten() {
-            carried.resets += 1;
             self.give(from, &reset);
             return;
         }
         let mut wait_ms = weather.delay_ms;
         if percent < weather.lost_pct + weather.late_pct {
-            carried.late += 1;
             wait_ms += 1 + (self.number)() % weather.late_ms.max(1);
-        } else {
-            carried.whole += 1;
         }
         if wait_ms == 0 {
             self.give(to, packet);
