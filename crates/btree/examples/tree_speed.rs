@@ -49,7 +49,7 @@ impl Memory {
                 Err(Stop::NoSpace { .. }) => {
                     let before = self.pages.len() as u32 - 1;
                     self.pages.resize(self.pages.len() + 256, vec![0; PAGE_BYTES].into());
-                    let mini = space::grow_database(self, before, before + 256).expect("the root is sound");
+                    let mini = space::extend_database(self, before, before + 256).expect("the root is sound");
                     self.apply(&mini);
                 }
                 Err(stop) => panic!("{stop}"),

@@ -14,7 +14,7 @@ use edb::page::{PageMut, PageRef, is_page_size, page_flags};
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::log_record::PageCoding;
+use crate::page_coding::PageCoding;
 
 /// What tells an entry apart in its tree.
 pub type EntryName = SmallVec<[u8; 16]>;
@@ -134,7 +134,7 @@ pub enum Redo {
     Misfit(Misfit),
 }
 
-/// What taking back a change of a transaction needs. Undo is logical: the entry is sought again.
+/// What undoing a change of a transaction needs. Undo is logical: the entry is sought again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undo {
     /// Root of the tree.
@@ -168,28 +168,7 @@ pub enum Before {
     Present,
 }
 
-/// What other transactions see of an entry that has an [`Undo`] of an open transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Committed<'a> {
-    /// No entry.
-    Absent,
-    /// An entry with the data that its node has now, although it may be flagged deleted.
-    AsStored,
-    /// An entry with this data.
-    Data(&'a [u8]),
-}
-
 impl Undo {
-    /// The committed state of the entry, if this is its only undo in the transaction that holds it; see
-    /// [`committed_state`] for several.
-    pub fn committed(&self) -> Committed<'_> {
-        match &self.was {
-            Before::Absent | Before::Deleted { .. } => Committed::Absent,
-            Before::Data { data } => Committed::Data(data),
-            Before::Present => Committed::AsStored,
-        }
-    }
-
     /// What tells the entry apart in its tree: the key, and the data where keys repeat. Row locks are kept under
     /// (objid, entry).
     pub fn entry(&self) -> EntryName {
@@ -199,39 +178,21 @@ impl Undo {
     }
 }
 
-/// The committed state of an entry from all its undos in the transaction that holds it, first one first; `None` without
-/// undos.
-///
-/// The first one decides, but for an entry that the transaction deleted and then brought back to life: its node has new
-/// data, and the old data is in the undo of the second change.
-pub fn committed_state<'u>(undos: impl IntoIterator<Item = &'u Undo>) -> Option<Committed<'u>> {
-    let mut undos = undos.into_iter();
-    let first = undos.next()?.committed();
-    if first != Committed::AsStored {
-        return Some(first);
-    }
-    let revived = undos.find_map(|undo| match &undo.was {
-        Before::Deleted { data } => Some(Committed::Data(data)),
-        _ => None,
-    });
-    Some(revived.unwrap_or(first))
-}
-
 /// One step of work that happens as a whole or not at all: one log record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MiniTransaction {
-    /// The transaction it belongs to; `None` for cleanup and other work that is never taken back.
+    /// The transaction it belongs to; `None` for cleanup and other work that is never undone.
     pub transaction: Option<u32>,
-    /// How to take it back.
+    /// How to undo it.
     pub undo: Option<Undo>,
-    /// It takes back the transaction's last change that has not been taken back: recovery drops that change's undo.
+    /// It undoes the transaction's last change that has not been undone: recovery drops that change's undo.
     pub compensates: bool,
     /// At most one per page; their order has no meaning.
     pub changes: Vec<PageChange>,
 }
 
 impl MiniTransaction {
-    /// A step that is never taken back.
+    /// A step that is never undone.
     pub fn system(changes: Vec<PageChange>) -> MiniTransaction {
         MiniTransaction { changes, ..MiniTransaction::default() }
     }

@@ -75,7 +75,7 @@ pub struct IndexDefinition {
     pub columns: Vec<String>,
 }
 
-/// A database's own description.
+/// A database's own description: its trees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schema {
     /// All tables, those of the system first.
@@ -89,29 +89,10 @@ pub struct Table {
     pub name: String,
     /// Its rows, by primary key.
     pub tree: Tree,
-    /// Its columns, by id.
-    pub columns: Vec<Column>,
-    /// Columns of the primary key.
-    pub primary: Vec<KeyColumn>,
     /// Its further indexes.
     pub indexes: Vec<Index>,
     /// Its long values.
     pub long_values: Option<Tree>,
-}
-
-/// A column.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    /// Its id: below 128 fixed, below 256 variable, else tagged.
-    pub id: u16,
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub kind: ColumnType,
-    /// See [`column_flags`].
-    pub flags: u32,
-    /// Where it lies in the record, if it is fixed.
-    pub record_offset: usize,
 }
 
 /// A secondary index.
@@ -121,10 +102,6 @@ pub struct Index {
     pub name: String,
     /// Its entries: the primary key by index key.
     pub tree: Tree,
-    /// See [`index_flags`].
-    pub flags: u32,
-    /// Its columns.
-    pub columns: Vec<KeyColumn>,
 }
 
 impl Schema {
@@ -144,11 +121,6 @@ impl Schema {
 }
 
 impl Table {
-    /// The column with this name, regardless of case.
-    pub fn column(&self, name: &str) -> Option<&Column> {
-        self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
-    }
-
     /// The index with this name, regardless of case.
     pub fn index(&self, name: &str) -> Option<&Index> {
         self.indexes.iter().find(|index| index.name.eq_ignore_ascii_case(name))
@@ -319,7 +291,7 @@ pub fn schema(pager: &dyn Pager) -> Result<Schema> {
     while let Some(position) = at {
         let node = position.node(pager)?;
         if !node.is_deleted() {
-            let Some(row) = CatalogRow::decode(node.data, pager.page_bytes()) else {
+            let Some(row) = CatalogRow::decode(node.data) else {
                 return damaged(position.pgno, "catalog row that cannot be read");
             };
             add_to_schema(&mut tables, row, position.pgno)?;
@@ -334,31 +306,21 @@ fn add_to_schema(tables: &mut Vec<Table>, row: CatalogRow, pgno: u32) -> Result<
     let density_pct = u8::try_from(row.density_or_bytes).unwrap_or(100).clamp(1, 100);
     let tree = Tree { fdp: row.root_or_type, objid: row.id, density_pct };
     if row.kind == ObjectKind::Table {
-        let (columns, primary, indexes) = (Vec::new(), Vec::new(), Vec::new());
-        tables.push(Table { name: row.name, tree, columns, primary, indexes, long_values: None });
+        tables.push(Table { name: row.name, tree, indexes: Vec::new(), long_values: None });
         return Ok(());
     }
     let Some(table) = tables.last_mut().filter(|table| table.tree.objid == row.table) else {
         return damaged(pgno, "catalog row of no table");
     };
     match row.kind {
-        ObjectKind::Column => {
-            let kind = u8::try_from(row.root_or_type).ok().and_then(ColumnType::from_number);
-            let (Some(kind), Ok(id)) = (kind, u16::try_from(row.id)) else {
-                return damaged(pgno, "column of an unknown type");
-            };
-            let record_offset = row.record_offset.unwrap_or(0).into();
-            table.columns.push(Column { id, name: row.name, kind, flags: row.flags, record_offset });
-        }
-        ObjectKind::Index if row.id == row.table => table.primary = row.key_columns,
-        ObjectKind::Index => {
-            table.indexes.push(Index { name: row.name, tree, flags: row.flags, columns: row.key_columns });
-        }
+        // The primary index is the table's own tree.
+        ObjectKind::Index if row.id == row.table => {}
+        ObjectKind::Index => table.indexes.push(Index { name: row.name, tree }),
         ObjectKind::LongValues => {
             // The catalog has no density of its own for them: they are packed like the rows.
             table.long_values = Some(Tree { density_pct: table.tree.density_pct, ..tree });
         }
-        ObjectKind::Table => {}
+        ObjectKind::Table | ObjectKind::Column => {}
     }
     Ok(())
 }

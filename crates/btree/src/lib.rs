@@ -1,4 +1,4 @@
-//! Trees, space, rows and undo as pure functions over pages; the records that redo them. No I/O, no async, no threads.
+//! Trees, space and undo as pure functions over pages; the records that redo them. No I/O, no async, no threads.
 //!
 //! An operation reads pages through a [`Pager`] and either returns a [`MiniTransaction`], which the engine logs and then
 //! applies page by page, or a [`Stop`] that says what it needs first. It never changes a page itself
@@ -11,10 +11,10 @@
 //! * A writer that is about to log a mini-transaction whose undo names an entry that another open transaction holds stops
 //!   with [`Stop::Conflict`]: the first writer wins. `Duplicate` and `NotFound` are conflicts too if another open
 //!   transaction holds that entry, because they may cease to be true.
-//! * A reader that meets an entry held by another transaction takes the [`committed_state`] from that transaction's undos
-//!   of the entry instead of what the page says; for entries nobody holds the page is right, and nodes flagged deleted do
-//!   not exist. The first undo alone is not enough: an entry deleted and brought back to life by one transaction has its
-//!   committed data in the second one.
+//! * A reader that meets an entry held by another transaction takes its committed state from that transaction's first undo
+//!   of the entry ([`Undo::was`]) instead of what the page says. For an entry that nobody holds the page is right, and
+//!   a node flagged deleted does not exist. If the holder deleted the entry and brought it back to life, the committed data is in its
+//!   second undo of the entry.
 //! * When a transaction has committed, each entry it flagged deleted ([`Before::Present`]) is [purged](update::purge)
 //!   by a mini-transaction of its own, once no open transaction holds it.
 
@@ -25,9 +25,8 @@ pub mod in_use;
 pub mod log_record;
 mod merge;
 mod overlay;
+mod page_coding;
 pub mod pager;
-pub mod row;
-pub mod row_op;
 pub mod space;
 pub mod sparse;
 mod split;
@@ -41,14 +40,12 @@ pub mod view;
 mod wire;
 
 pub use change::{
-    Before, Committed, EntryData, EntryName, MiniTransaction, Misfit, NodeKey, PageChange, PageOp, Redo,
-    Undo, committed_state,
+    Before, EntryData, EntryName, MiniTransaction, Misfit, NodeKey, PageChange, PageOp, Redo, Undo,
 };
 pub use in_use::PagesInUse;
-pub use log_record::{LogRecord, PageCoding, PlainCoding};
+pub use log_record::LogRecord;
+pub use page_coding::{PageCoding, PlainCoding};
 pub use pager::{FilePages, Pager, Result, Stop};
-pub use row::{Latest, View};
-pub use row_op::{RowOp, Step};
 pub use sparse::{NodeFunction, Outline, SparsePage, Taken};
 pub use tree::{Position, Seek, Tree};
 pub use view::PageView;

@@ -9,27 +9,10 @@
 //! Limits: 256 databases per instance; records are as long as they are (a split carries one encoded page).
 
 use edb::identity::LogPosition;
-use edb::page::{PageRef, header_bytes, is_page_size};
 
 use crate::change::{Before, EntryData, MiniTransaction, PageChange, PageOp, Undo};
+use crate::page_coding::PageCoding;
 use crate::wire::{Reader, put_bytes, put_int};
-
-/// How whole pages of a database are written in the log.
-pub trait PageCoding {
-    /// Bytes per page.
-    fn page_bytes(&self) -> usize;
-    /// Appends an encoding of the page; what lies between the free mark and the tags need not be kept.
-    fn encode(&self, pgno: u32, page: &[u8], out: &mut Vec<u8>);
-    /// Restores a page into `page`, all of it but the checksums. False if `encoded` is no encoding.
-    fn decode(&self, pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool;
-}
-
-/// The plain coding: the page without its unused middle.
-#[derive(Debug, Clone, Copy)]
-pub struct PlainCoding {
-    /// Bytes per page.
-    pub page_bytes: usize,
-}
 
 /// What the log says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +33,7 @@ pub enum LogRecord {
         /// Whether the committer waited for the log to be durable.
         durable: bool,
     },
-    /// Everything the transaction did has been taken back.
+    /// Everything the transaction did has been undone.
     Rollback {
         /// Which one.
         transaction: u32,
@@ -388,33 +371,4 @@ fn get_encoded<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let (encoded, rest) = reader.0.split_at_checked(len as usize)?;
     reader.0 = rest;
     Some(encoded)
-}
-
-impl PageCoding for PlainCoding {
-    fn page_bytes(&self) -> usize {
-        self.page_bytes
-    }
-
-    fn encode(&self, _pgno: u32, page: &[u8], out: &mut Vec<u8>) {
-        let unused = PageRef::new(page).unused();
-        put_int(out, unused.start as u64);
-        put_int(out, (page.len() - unused.end) as u64);
-        out.extend_from_slice(&page[..unused.start]);
-        out.extend_from_slice(&page[unused.end..]);
-    }
-
-    fn decode(&self, _pgno: u32, encoded: &[u8], page: &mut [u8]) -> bool {
-        let mut reader = Reader(encoded);
-        let (Some(head), Some(tail)) = (reader.int(), reader.int()) else { return false };
-        let (Ok(head), Ok(tail)) = (usize::try_from(head), usize::try_from(tail)) else { return false };
-        let sum_fits = head.checked_add(tail).is_some_and(|sum| sum == reader.0.len() && sum <= page.len());
-        if !sum_fits || !is_page_size(page.len()) || head < header_bytes(page.len()) {
-            return false;
-        }
-        let tail_at = page.len() - tail;
-        page[..head].copy_from_slice(&reader.0[..head]);
-        page[head..tail_at].fill(0);
-        page[tail_at..].copy_from_slice(&reader.0[head..]);
-        true
-    }
 }

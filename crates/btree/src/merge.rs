@@ -5,7 +5,6 @@ use edb::page::{page_flags, usable_bytes};
 use crate::change::{NodeKey, PageOp};
 use crate::overlay::Overlay;
 use crate::pager::{Result, Stop};
-use crate::space;
 use crate::tree::{Path, Tree, descend, leaf_of};
 use crate::view::PageView;
 
@@ -24,17 +23,26 @@ pub(crate) fn used_bytes(page: PageView) -> usize {
     usable_bytes(page.page_bytes()).saturating_sub(page.free_bytes() + page.external_header().len())
 }
 
+/// Gives a page that nothing leads to any more back to the space that the tree took it from.
+pub(crate) type GivePage = fn(&mut Overlay, Tree, u32) -> Result<()>;
+
 /// Removes the entry with `key` (and `data` where keys repeat).
-pub(crate) fn remove(overlay: &mut Overlay, tree: Tree, key: &[u8], data: &[u8]) -> Result<()> {
+pub(crate) fn remove(
+    overlay: &mut Overlay,
+    tree: Tree,
+    key: &[u8],
+    data: &[u8],
+    give_page: GivePage,
+) -> Result<()> {
     let descent = descend(overlay, tree, key, data)?;
     if !descent.exact {
         return Err(Stop::NotFound);
     }
-    remove_at(overlay, tree, &descent.path)
+    remove_at(overlay, tree, &descent.path, give_page)
 }
 
 /// Removes the entry that `path` leads to.
-pub(crate) fn remove_at(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> {
+pub(crate) fn remove_at(overlay: &mut Overlay, tree: Tree, path: &Path, give_page: GivePage) -> Result<()> {
     let at = leaf_of(path);
     overlay.edit(at.pgno, PageOp::Delete { slot: at.slot as u16 })?;
     let page = overlay.view(at.pgno)?;
@@ -42,13 +50,13 @@ pub(crate) fn remove_at(overlay: &mut Overlay, tree: Tree, path: &Path) -> Resul
         return Ok(());
     }
     if page.node_count() == 0 {
-        return drop_page(overlay, tree, path, 0);
+        return drop_page(overlay, tree, path, 0, give_page);
     }
-    if is_small(page, used_bytes(page)) { join_neighbour(overlay, tree, path) } else { Ok(()) }
+    if is_small(page, used_bytes(page)) { join_neighbour(overlay, tree, path, give_page) } else { Ok(()) }
 }
 
 /// Moves all entries of the path's leaf into a neighbour under the same parent, if they fit there.
-fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> {
+fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path, give_page: GivePage) -> Result<()> {
     let at = leaf_of(path);
     let parent = path[path.len() - 2];
     for right in [true, false] {
@@ -66,13 +74,13 @@ fn join_neighbour(overlay: &mut Overlay, tree: Tree, path: &Path) -> Result<()> 
             overlay.edit(neighbour, op)?;
         }
         if right {
-            return drop_page(overlay, tree, path, 0);
+            return drop_page(overlay, tree, path, 0, give_page);
         }
         // The left neighbour takes over this page's upper bound: its own entry goes, this one leads to it.
         let child = PageOp::Replace { slot: parent.slot as u16, data: neighbour.to_le_bytes().into() };
         overlay.edit(parent.pgno, child)?;
         overlay.edit(parent.pgno, PageOp::Delete { slot: slot as u16 })?;
-        return release_leaf(overlay, tree, at.pgno);
+        return release_leaf(overlay, tree, at.pgno, give_page);
     }
     Ok(())
 }
@@ -88,7 +96,13 @@ fn entries(page: PageView, first_slot: usize) -> Vec<PageOp> {
 }
 
 /// Takes the page at `height` of the path, whose entries are gone, out of the tree.
-fn drop_page(overlay: &mut Overlay, tree: Tree, path: &Path, height: usize) -> Result<()> {
+fn drop_page(
+    overlay: &mut Overlay,
+    tree: Tree,
+    path: &Path,
+    height: usize,
+    give_page: GivePage,
+) -> Result<()> {
     let pgno = path[path.len() - 1 - height].pgno;
     let parent = path[path.len() - 2 - height];
     let branch = overlay.view(parent.pgno)?;
@@ -99,7 +113,7 @@ fn drop_page(overlay: &mut Overlay, tree: Tree, path: &Path, height: usize) -> R
             overlay.edit(tree.fdp, PageOp::Truncate { slot: 0 })?;
             overlay.edit(tree.fdp, PageOp::SetPageFlags { flags })?;
         } else {
-            drop_page(overlay, tree, path, height + 1)?;
+            drop_page(overlay, tree, path, height + 1, give_page)?;
         }
     } else if parent.slot + 1 < count {
         // The range goes to the page on the right.
@@ -113,7 +127,7 @@ fn drop_page(overlay: &mut Overlay, tree: Tree, path: &Path, height: usize) -> R
         overlay.edit(parent.pgno, PageOp::Delete { slot: parent.slot as u16 - 1 })?;
         raise_bound(overlay, first_below, height, &bound)?;
     }
-    if height == 0 { release_leaf(overlay, tree, pgno) } else { release(overlay, tree, pgno) }
+    if height == 0 { release_leaf(overlay, tree, pgno, give_page) } else { give_page(overlay, tree, pgno) }
 }
 
 /// Gives the last entries of the branch pages down the right edge of a subtree their new upper bound. `height` levels of them
@@ -135,7 +149,7 @@ fn raise_bound(overlay: &mut Overlay, first: Option<u32>, height: usize, bound: 
 }
 
 /// Takes a leaf out of the chain and gives it back.
-fn release_leaf(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
+fn release_leaf(overlay: &mut Overlay, tree: Tree, pgno: u32, give_page: GivePage) -> Result<()> {
     let page = overlay.view(pgno)?;
     let (left, right) = (page.prev(), page.next());
     if left != 0 {
@@ -144,14 +158,5 @@ fn release_leaf(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
     if right != 0 {
         overlay.edit(right, PageOp::SetPrevious { pgno: left })?;
     }
-    release(overlay, tree, pgno)
-}
-
-/// Gives a page that nothing leads to any more back to the space it came from. Pages of space trees belong to the tree
-/// whose space they describe.
-fn release(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
-    if overlay.view(tree.fdp)?.is_space() {
-        return space::free_of_available(overlay, tree, pgno);
-    }
-    space::free(overlay, tree, pgno)
+    give_page(overlay, tree, pgno)
 }

@@ -25,7 +25,7 @@ pub enum Stop {
     /// This page is needed: fetch it, keep it for the rest of the operation and call again.
     #[error("page {0} is not in memory")]
     Missing(u32),
-    /// The database has no free extent of this many pages: grow it and call again.
+    /// The database has no free extent of this many pages: extend it and call again.
     #[error("the database is full: {pages} more pages are needed")]
     NoSpace {
         /// Pages that must become free in one piece.
@@ -51,9 +51,6 @@ pub enum Stop {
     /// An entry without data: the format has none.
     #[error("an entry has at least one byte of data")]
     NoData,
-    /// A replace would change the primary key of its row.
-    #[error("the primary key of a row cannot change")]
-    KeyChanged,
     /// A page contradicts its tree.
     #[error("page {pgno} is damaged: {reason}")]
     Damaged {

@@ -13,7 +13,7 @@ use crate::change::{MiniTransaction, PageOp};
 use crate::merge;
 use crate::overlay::Overlay;
 use crate::pager::{Pager, Result, Stop, damaged};
-use crate::split::{PageSource, insert_at, split_leaf};
+use crate::split::{insert_at, split_leaf};
 use crate::tree::{self, Path, Position, Seek, Tree, leaf_of};
 
 /// Root page of the database's own space.
@@ -184,7 +184,7 @@ pub(crate) fn allocate(overlay: &mut Overlay, tree: Tree) -> Result<u32> {
         if let Some(extent) = take_extent(overlay, owned_root, tree.objid, 1)? {
             return Ok(extent.first);
         }
-        grow(overlay, tree.fdp, 1)?;
+        extend(overlay, tree.fdp, 1)?;
     }
 }
 
@@ -200,7 +200,7 @@ fn take_extent(overlay: &mut Overlay, owned_root: u32, objid: u32, pages: u32) -
             return Ok(Some(Extent { first: extent.first, pages }));
         }
         if extent.pages == pages {
-            merge::remove(overlay, available, &extent.key(), &[])?;
+            merge::remove(overlay, available, &extent.key(), &[], free_of_available)?;
             return Ok(Some(extent));
         }
         at = tree::next(overlay, available, position)?;
@@ -224,15 +224,15 @@ fn extent_for_child(overlay: &mut Overlay, fdp: u32, wanted_pages: u32, least_pa
                 return Ok(extent);
             }
         }
-        grow(overlay, fdp, wanted_pages)?;
+        extend(overlay, fdp, wanted_pages)?;
     }
 }
 
 /// Adds an extent of at least `least_pages` to a tree with owned- and available-extents trees.
-fn grow(overlay: &mut Overlay, fdp: u32, least_pages: u32) -> Result<()> {
+fn extend(overlay: &mut Overlay, fdp: u32, least_pages: u32) -> Result<()> {
     let header = SpaceHeader::read(overlay, fdp)?;
     let Some(owned_root) = header.owned_root() else {
-        return damaged(fdp, "its space is one extent and cannot grow");
+        return damaged(fdp, "its space is one extent and cannot be extended");
     };
     let pages = next_extent_pages(overlay, owned_root)?.max(least_pages);
     if header.parent == 0 {
@@ -244,7 +244,7 @@ fn grow(overlay: &mut Overlay, fdp: u32, least_pages: u32) -> Result<()> {
     add_entry(overlay, owned_root, owned_root, objid, extent)
 }
 
-/// Trees that have grown often grow in larger steps.
+/// Trees that were extended often are extended in larger steps.
 fn next_extent_pages(overlay: &Overlay, owned_root: u32) -> Result<u32> {
     let root = overlay.view(owned_root)?;
     Ok(if root.is_leaf() { 16 << (root.node_count() / 4).min(3) } else { 256 })
@@ -299,7 +299,7 @@ pub(crate) fn free(overlay: &mut Overlay, tree: Tree, pgno: u32) -> Result<()> {
 }
 
 /// Gives a page of an available-extents tree back to the space that the tree describes.
-pub(crate) fn free_of_available(overlay: &mut Overlay, available: Tree, pgno: u32) -> Result<()> {
+fn free_of_available(overlay: &mut Overlay, available: Tree, pgno: u32) -> Result<()> {
     // The owned-extents root is the page in front of the available-extents root.
     add_available(overlay, available.fdp - 1, available.objid, Extent { first: pgno, pages: 1 })
 }
@@ -317,7 +317,7 @@ pub(crate) fn add_available(
         let left = extent_at(overlay, left)?;
         if left.last() + 1 == extent.first {
             joined = Extent { first: left.first, pages: left.pages + extent.pages };
-            merge::remove(overlay, available, &left.key(), &[])?;
+            merge::remove(overlay, available, &left.key(), &[], free_of_available)?;
         }
     }
     if let Some(position) = tree::seek(overlay, available, &extent.key(), Seek::AtLeast)? {
@@ -346,20 +346,28 @@ fn add_entry(overlay: &mut Overlay, owned_root: u32, root: u32, objid: u32, exte
         }
         let fits = overlay.view(leaf_of(&descent.path).pgno)?.fits(&key, data.len());
         if fits && spares.is_empty() {
-            let source = &mut PageSource::Spare(&mut spares);
-            return insert_at(overlay, space, &mut descent.path, &key, &data, 0, source);
+            let take_page = &mut take_from(&mut spares);
+            return insert_at(overlay, space, &mut descent.path, &key, &data, 0, take_page);
         }
         // Taking a page can make room on the very page that was full. The page taken is used all the same: given back,
         // it would fill the room again.
         if spares.len() >= pages_to_split(overlay, &descent.path, extent)? {
-            let source = &mut PageSource::Spare(&mut spares);
-            split_leaf(overlay, space, &mut descent.path, &key, &data, source)?;
+            let take_page = &mut take_from(&mut spares);
+            split_leaf(overlay, space, &mut descent.path, &key, &data, take_page)?;
             continue;
         }
         match take_extent(overlay, owned_root, objid, 1)? {
             Some(page) => spares.push(page.first),
             None => return damaged(root, "a space tree is full but names no free page"),
         }
+    }
+}
+
+/// Takes pages set aside before: a space tree cannot take pages from itself while it changes.
+fn take_from(spares: &mut Vec<u32>) -> impl FnMut(&mut Overlay, Tree) -> Result<u32> {
+    |_, tree| {
+        let reason = "its space trees need more pages than foreseen";
+        spares.pop().ok_or(Stop::Damaged { pgno: tree.fdp, reason })
     }
 }
 
@@ -380,7 +388,7 @@ fn pages_to_split(overlay: &Overlay, path: &Path, extent: Extent) -> Result<usiz
 ///
 /// # Errors
 /// If pages are missing or damaged.
-pub fn grow_database(pager: &dyn Pager, pages_before: u32, pages: u32) -> Result<MiniTransaction> {
+pub fn extend_database(pager: &dyn Pager, pages_before: u32, pages: u32) -> Result<MiniTransaction> {
     let mut overlay = Overlay::new(pager);
     let Some(owned_root) = SpaceHeader::read(pager, DATABASE_FDP)?.owned_root() else {
         return damaged(DATABASE_FDP, "the database root has no space trees");

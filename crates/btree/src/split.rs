@@ -10,30 +10,12 @@ use edb::page::{page_flags, usable_bytes};
 
 use crate::change::{NodeKey, PageOp};
 use crate::overlay::Overlay;
-use crate::pager::{Result, Stop};
-use crate::space;
+use crate::pager::Result;
 use crate::tree::{Path, Tree, keys_repeat, leaf_of};
 use crate::view::PageView;
 
-/// Where a split takes its pages from.
-pub(crate) enum PageSource<'a> {
-    /// The tree's own space.
-    Tree,
-    /// Pages set aside before: space trees cannot take pages from themselves while they change.
-    Spare(&'a mut Vec<u32>),
-}
-
-impl PageSource<'_> {
-    fn take(&mut self, overlay: &mut Overlay, tree: Tree) -> Result<u32> {
-        match self {
-            PageSource::Tree => space::allocate(overlay, tree),
-            PageSource::Spare(pages) => {
-                let reason = "its space trees need more pages than foreseen";
-                pages.pop().ok_or(Stop::Damaged { pgno: tree.fdp, reason })
-            }
-        }
-    }
-}
+/// Takes a page for a tree that splits: from the tree's space, or for a tree of the space itself from pages set aside before.
+pub(crate) type TakePage<'a> = &'a mut dyn FnMut(&mut Overlay, Tree) -> Result<u32>;
 
 /// A node about to be inserted at the position that the path names.
 struct Incoming<'a> {
@@ -64,7 +46,7 @@ pub(crate) fn insert_at(
     key: &[u8],
     data: &[u8],
     flags: u8,
-    source: &mut PageSource,
+    take_page: TakePage,
 ) -> Result<()> {
     let incoming = Incoming { key, data };
     loop {
@@ -75,7 +57,7 @@ pub(crate) fn insert_at(
             let op = PageOp::Insert { slot: at.slot as u16, flags, key: key.into(), data: data.into() };
             return overlay.edit(at.pgno, op);
         }
-        split(overlay, tree, path, 0, &incoming, source)?;
+        split(overlay, tree, path, 0, &incoming, take_page)?;
     }
 }
 
@@ -86,9 +68,9 @@ pub(crate) fn split_leaf(
     path: &mut Path,
     key: &[u8],
     data: &[u8],
-    source: &mut PageSource,
+    take_page: TakePage,
 ) -> Result<()> {
-    split(overlay, tree, path, 0, &Incoming { key, data }, source)
+    split(overlay, tree, path, 0, &Incoming { key, data }, take_page)
 }
 
 /// Splits the page at `height` of the path (0 = leaf). Afterwards the path leads to where the incoming node belongs.
@@ -98,10 +80,10 @@ fn split(
     path: &mut Path,
     height: usize,
     incoming: &Incoming,
-    source: &mut PageSource,
+    take_page: TakePage,
 ) -> Result<()> {
     if path.len() == height + 1 {
-        return split_root(overlay, tree, path, source);
+        return split_root(overlay, tree, path, take_page);
     }
     let at = path[path.len() - 1 - height];
     let rightmost = path[..path.len() - 1 - height]
@@ -112,8 +94,8 @@ fn split(
     let goes_left = at.slot < left_count;
     let keep = if goes_left { left_count - 1 } else { left_count };
     let separator = separator(page, at.slot, left_count, incoming);
-    make_parent_room(overlay, tree, path, height + 1, &separator, source)?;
-    let right = source.take(overlay, tree)?;
+    make_parent_room(overlay, tree, path, height + 1, &separator, take_page)?;
+    let right = take_page(overlay, tree)?;
     move_tail(overlay, at.pgno, keep, right)?;
     // The parent: what led to the page now leads to its right part, behind an entry for the left part.
     let parent_index = path.len() - 2 - height;
@@ -143,7 +125,7 @@ fn make_parent_room(
     path: &mut Path,
     height: usize,
     separator: &[u8],
-    source: &mut PageSource,
+    take_page: TakePage,
 ) -> Result<()> {
     let incoming = Incoming { key: separator, data: &[0; 4] };
     loop {
@@ -151,13 +133,13 @@ fn make_parent_room(
         if overlay.view(parent.pgno)?.fits(separator, incoming.data.len()) {
             return Ok(());
         }
-        split(overlay, tree, path, height, &incoming, source)?;
+        split(overlay, tree, path, height, &incoming, take_page)?;
     }
 }
 
 /// The root's content moves to a new page below it.
-fn split_root(overlay: &mut Overlay, tree: Tree, path: &mut Path, source: &mut PageSource) -> Result<()> {
-    let child = source.take(overlay, tree)?;
+fn split_root(overlay: &mut Overlay, tree: Tree, path: &mut Path, take_page: TakePage) -> Result<()> {
+    let child = take_page(overlay, tree)?;
     let root = overlay.view(tree.fdp)?;
     let (flags, prefix, count) = (root.flags(), root.prefix().to_vec(), root.node_count());
     let level = page_flags::LEAF | page_flags::PARENT_OF_LEAF;

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use edb::page::PageRef;
 
 use crate::change::{MiniTransaction, Redo};
-use crate::log_record::{LogRecord, PlainCoding, encode_changes};
+use crate::log_record::{LogRecord, encode_changes};
 use crate::overlay::Overlay;
+use crate::page_coding::PlainCoding;
 use crate::pager::{Pager, Result, Stop};
 use crate::space;
 use crate::tree::Tree;
@@ -101,7 +102,7 @@ impl MemoryDatabase {
             all.resize(all.len() + pages as usize, vec![0; page_bytes].into_boxed_slice());
         }
         let revealed = self.revealed.take();
-        let mini = space::grow_database(self, before, before + pages).unwrap();
+        let mini = space::extend_database(self, before, before + pages).unwrap();
         self.revealed = revealed;
         self.apply(&mini);
     }
@@ -160,7 +161,7 @@ impl MemoryDatabase {
         let mut file = [&header[..], &header].concat();
         for (pgno, page) in (1..).zip(&self.pages[1..]) {
             let mut page = page.clone();
-            if !PageRef::new(&page).is_uninitialised() {
+            if !edb::is_zero(&page) {
                 edb::page::PageMut::new(&mut page).finish(pgno);
             }
             file.extend_from_slice(&page);

@@ -1,7 +1,7 @@
 //! Changing entries: each call plans one mini-transaction.
 //!
 //! Invariants
-//! 1. A change of an entry carries the undo that takes it back; taking it back carries none.
+//! 1. A change of an entry carries its undo; undoing it carries none.
 //! 2. A deleted entry stays, flagged, until [`purge`] after its transaction: readers of the committed state find it, and
 //!    rolling back needs no space.
 //!
@@ -13,7 +13,8 @@ use crate::change::{Before, EntryData, EntryName, MiniTransaction, PageChange, P
 use crate::merge;
 use crate::overlay::Overlay;
 use crate::pager::{Pager, Result, Stop, damaged};
-use crate::split::{PageSource, appends_beyond_density, insert_at};
+use crate::space;
+use crate::split::{appends_beyond_density, insert_at};
 use crate::tree::{Descent, MAX_KEY_BYTES, Path, Position, Tree, descend, keys_repeat, leaf_of, view};
 use crate::view::PageView;
 
@@ -108,7 +109,7 @@ pub fn insert_shared(pager: &dyn Pager, tree: Tree, key: &[u8], data: &EntryData
     } else {
         let mut overlay = Overlay::new(pager);
         let mut path = found.path;
-        insert_at(&mut overlay, tree, &mut path, key, data, 0, &mut PageSource::Tree)?;
+        insert_at(&mut overlay, tree, &mut path, key, data, 0, &mut space::allocate)?;
         overlay.finish()
     };
     Ok(with_undo(tree, key, tail, Before::Absent, changes))
@@ -122,7 +123,7 @@ pub(crate) fn insert_in(overlay: &mut Overlay, tree: Tree, key: &[u8], data: &[u
     if exact {
         return Err(Stop::Duplicate);
     }
-    insert_at(overlay, tree, &mut path, key, data, 0, &mut PageSource::Tree)
+    insert_at(overlay, tree, &mut path, key, data, 0, &mut space::allocate)
 }
 
 /// Gives an entry of a tree with unique keys new data.
@@ -179,17 +180,17 @@ pub fn purge(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<O
     Ok(Some(MiniTransaction::system(remove_entry(pager, tree, found)?)))
 }
 
-/// Takes back a change. The engine calls it for the undos of a transaction from last to first and logs each result with
-/// the transaction's number.
+/// Undoes a change. The engine calls it for the undos of a transaction from last to first and logs each result with the
+/// transaction's number.
 ///
 /// # Errors
 /// `Damaged` if the entry is not as the change left it, or what pages say.
-pub fn take_back(pager: &dyn Pager, undo: &Undo) -> Result<MiniTransaction> {
+pub fn undo(pager: &dyn Pager, undo: &Undo) -> Result<MiniTransaction> {
     let tree = Tree { fdp: undo.fdp, objid: undo.objid, density_pct: 100 };
     let key = &undo.key[..];
     let (found, exact) = find(pager, tree, key, &undo.tail)?;
     if !exact {
-        return damaged(found.at().pgno, "an entry to be taken back is not there");
+        return damaged(found.at().pgno, "an entry to be undone is not there");
     }
     let changes = match &undo.was {
         Before::Absent => remove_entry(pager, tree, found)?,
@@ -221,7 +222,7 @@ fn set_entry(
     let mut overlay = Overlay::new(pager);
     let mut path = found.path;
     overlay.edit(leaf_of(&path).pgno, PageOp::Delete { slot })?;
-    insert_at(&mut overlay, tree, &mut path, key, data, flags, &mut PageSource::Tree)?;
+    insert_at(&mut overlay, tree, &mut path, key, data, flags, &mut space::allocate)?;
     Ok(overlay.finish())
 }
 
@@ -232,6 +233,6 @@ fn remove_entry(pager: &dyn Pager, tree: Tree, found: Found) -> Result<Vec<PageC
         return Ok(vec![found.one(PageOp::Delete { slot: found.slot() })]);
     }
     let mut overlay = Overlay::new(pager);
-    merge::remove_at(&mut overlay, tree, &found.path)?;
+    merge::remove_at(&mut overlay, tree, &found.path, space::free)?;
     Ok(overlay.finish())
 }

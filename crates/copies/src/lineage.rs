@@ -26,12 +26,6 @@ impl Lineage {
         self.0.last().map_or(Epoch(0), |&(epoch, _)| epoch)
     }
 
-    /// Where the newest epoch began.
-    #[must_use]
-    pub fn epoch_start(&self) -> Position {
-        self.0.last().map_or(Position::START, |&(_, start)| start)
-    }
-
     /// The epochs in order, each with the position at which it began.
     #[must_use]
     pub fn epochs(&self) -> &[(Epoch, Position)] {

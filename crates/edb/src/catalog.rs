@@ -7,8 +7,8 @@
 
 use crate::bytes::get_u32;
 use crate::column::{ColumnType, FIRST_TAGGED, FIRST_VARIABLE};
-use crate::key::push_segment;
-use crate::record::{Field, RecordRef, encode, tagged_flags};
+use crate::key::{push_bit, push_bytes, push_i16, push_i32, push_text};
+use crate::record::{Field, LONG_TYPE, RecordRef, encode};
 
 /// What a catalog row describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +43,6 @@ pub mod index_flags {
     pub const ALLOW_FIRST_NULL: u32 = 4;
     /// Rows with null in some key column have an entry.
     pub const ALLOW_SOME_NULLS: u32 = 8;
-    /// Key columns are never null.
-    pub const NO_NULLS: u32 = 0x10;
     /// The table's rows are in this order.
     pub const PRIMARY: u32 = 0x20;
     /// Columns are named in the extended form; always set.
@@ -52,20 +50,14 @@ pub mod index_flags {
     /// An ordinary primary index.
     pub const USER_PRIMARY: u32 =
         EXTENDED_COLUMNS | PRIMARY | UNIQUE | ALLOW_ALL_NULLS | ALLOW_FIRST_NULL | ALLOW_SOME_NULLS;
-    /// An ordinary secondary index with repeating keys.
-    pub const USER_SECONDARY: u32 = EXTENDED_COLUMNS | ALLOW_ALL_NULLS | ALLOW_FIRST_NULL | ALLOW_SOME_NULLS;
 }
 
 /// Code page of ASCII and Windows-1252 text.
 pub const CODE_PAGE_ASCII: u32 = 1252;
-/// Code page of UTF-16 text.
-pub const CODE_PAGE_UNICODE: u32 = 1200;
 /// Sort flags of every index.
 const SORT_FLAGS: u32 = 0x3_0401;
 /// "en-US", the locale of every index.
 const LOCALE: &[u8] = b"e\0n\0-\0U\0S\0";
-/// Key length that the catalog does not mention.
-const DEFAULT_KEY_BYTES: u16 = 255;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,8 +78,6 @@ pub struct CatalogRow {
     pub pages_or_code_page: u32,
     /// Where a fixed column lies in the record.
     pub record_offset: Option<u16>,
-    /// Longest key of an index, if it is not the usual one.
-    pub key_most_bytes: Option<u16>,
     /// Name of the object.
     pub name: String,
     /// Default value of a column.
@@ -144,8 +134,6 @@ pub mod system {
     pub const LOCALES: u32 = 7;
     /// MSysLocales: root page.
     pub const LOCALES_FDP: u32 = 30;
-    /// First page that is nobody's.
-    pub const FIRST_FREE: u32 = 31;
 }
 
 const FIXED: [(&str, ColumnType, u32); 12] = [
@@ -201,7 +189,6 @@ impl CatalogRow {
             flags: 0,
             pages_or_code_page: pages,
             record_offset: None,
-            key_most_bytes: None,
             name: name.to_owned(),
             default_value: None,
             key_columns: Vec::new(),
@@ -242,21 +229,21 @@ impl CatalogRow {
     /// Key in MSysObjects and its shadow.
     pub fn key(&self) -> Vec<u8> {
         let mut key = self.owner_key();
-        push_segment(&mut key, ColumnType::I32, Some(&self.id.to_le_bytes()));
+        push_i32(&mut key, self.id as i32);
         key
     }
 
     fn owner_key(&self) -> Vec<u8> {
         let mut key = Vec::new();
-        push_segment(&mut key, ColumnType::I32, Some(&self.table.to_le_bytes()));
-        push_segment(&mut key, ColumnType::I16, Some(&(self.kind as u16).to_le_bytes()));
+        push_i32(&mut key, self.table as i32);
+        push_i16(&mut key, self.kind as i16);
         key
     }
 
     /// Key in the index Name.
     pub fn name_key(&self) -> Vec<u8> {
         let mut key = self.owner_key();
-        push_segment(&mut key, ColumnType::Text, Some(self.name.as_bytes()));
+        push_text(&mut key, &self.name);
         key
     }
 
@@ -264,8 +251,8 @@ impl CatalogRow {
     pub fn root_key(&self) -> Option<Vec<u8>> {
         (self.kind == ObjectKind::Table).then(|| {
             let mut key = Vec::new();
-            push_segment(&mut key, ColumnType::Bit, Some(&[0xFF]));
-            push_segment(&mut key, ColumnType::Text, Some(self.name.as_bytes()));
+            push_bit(&mut key, true);
+            push_text(&mut key, &self.name);
             key
         })
     }
@@ -285,7 +272,6 @@ impl CatalogRow {
         let kind = (self.kind as u16).to_le_bytes();
         let record_offset = self.record_offset.map(u16::to_le_bytes);
         let sort_flags = SORT_FLAGS.to_le_bytes();
-        let key_most = self.key_most_bytes.map(u16::to_le_bytes);
         let key_columns: Vec<u8> = self
             .key_columns
             .iter()
@@ -294,7 +280,7 @@ impl CatalogRow {
                 [if column.descending { DESCENDING } else { 0 }, 0, low, high]
             })
             .collect();
-        let optional: [(u16, Option<&[u8]>); 15] = [
+        let optional: [(u16, Option<&[u8]>); 14] = [
             (1, Some(&numbers[0])),
             (2, Some(&kind)),
             (3, Some(&numbers[1])),
@@ -305,7 +291,6 @@ impl CatalogRow {
             (8, (self.kind == ObjectKind::Table).then_some(&[0xFF])),
             (9, record_offset.as_ref().map(|value| &value[..])),
             (10, is_index.then_some(&sort_flags)),
-            (11, key_most.as_ref().map(|value| &value[..])),
             (NAME, Some(self.name.as_bytes())),
             (DEFAULT_VALUE, self.default_value.as_deref()),
             (KEY_COLUMNS, is_index.then_some(&key_columns)),
@@ -314,7 +299,7 @@ impl CatalogRow {
         let fields: Vec<Field> = optional
             .into_iter()
             .filter_map(|(id, value)| {
-                let flags = if id == LOCALE_NAME { tagged_flags::LONG } else { 0 };
+                let flags = if id == LOCALE_NAME { LONG_TYPE } else { 0 };
                 value.map(|value| Field { id, value, flags })
             })
             .collect();
@@ -322,8 +307,8 @@ impl CatalogRow {
     }
 
     /// Reads a record of MSysObjects; `None` if it is none.
-    pub fn decode(record: &[u8], page_bytes: usize) -> Option<CatalogRow> {
-        let record = RecordRef::new(record, page_bytes);
+    pub fn decode(record: &[u8]) -> Option<CatalogRow> {
+        let record = RecordRef::new(record);
         let number = |id: usize| Some(get_u32(record.fixed(id as u16, OFFSETS[id - 1], 4)?, 0));
         let short = |id: usize| {
             Some(u16::from_le_bytes(record.fixed(id as u16, OFFSETS[id - 1], 2)?.try_into().ok()?))
@@ -348,7 +333,6 @@ impl CatalogRow {
             flags: number(6)?,
             pages_or_code_page: number(7)?,
             record_offset: short(9),
-            key_most_bytes: short(11),
             name: String::from_utf8_lossy(record.variable(NAME)?).into_owned(),
             default_value: record.variable(DEFAULT_VALUE).map(<[u8]>::to_vec),
             key_columns: record
@@ -358,11 +342,6 @@ impl CatalogRow {
                 .map(key_column)
                 .collect(),
         })
-    }
-
-    /// Longest key of an index.
-    pub fn key_bytes(&self) -> usize {
-        self.key_most_bytes.unwrap_or(DEFAULT_KEY_BYTES).into()
     }
 }
 
@@ -441,7 +420,7 @@ pub fn objid_entry(row: &CatalogRow, page_bytes: usize) -> (Vec<u8>, Vec<u8>) {
     let (objid, table) = (row.id.to_le_bytes(), row.table.to_le_bytes());
     let kind = (row.kind as u16).to_le_bytes();
     let mut key = Vec::new();
-    push_segment(&mut key, ColumnType::I32, Some(&objid));
+    push_i32(&mut key, row.id as i32);
     let field = |id, value| Field { id, value, flags: 0 };
     (key, encode(&[], &[field(256, &objid), field(257, &table), field(258, &kind)], page_bytes))
 }
@@ -457,7 +436,7 @@ pub fn locale_entries(page_bytes: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
         .map(|(name, kind, value)| {
             let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
             let mut key = Vec::new();
-            push_segment(&mut key, ColumnType::Binary, Some(&name));
+            push_bytes(&mut key, &name);
             let field = |id, value| Field { id, value, flags: 0 };
             let (kind, value) = ([kind], value.to_le_bytes());
             let fields = [field(1, &kind), field(2, &value), field(FIRST_VARIABLE, &name)];
@@ -479,7 +458,7 @@ mod tests {
             assert_eq!(rows.len(), 2 * (1 + 28 + 1) + 2 + 5 + 5);
             let mut keys: Vec<_> = rows.iter().map(CatalogRow::key).collect();
             for row in rows {
-                assert_eq!(CatalogRow::decode(&row.encode(page_bytes), page_bytes), Some(row));
+                assert_eq!(CatalogRow::decode(&row.encode(page_bytes)), Some(row));
             }
             keys.sort();
             keys.dedup();

@@ -44,30 +44,6 @@ pub enum ColumnType {
 }
 
 impl ColumnType {
-    /// The type with this number in the catalog.
-    pub fn from_number(number: u8) -> Option<ColumnType> {
-        use ColumnType::*;
-        Some(match number {
-            1 => Bit,
-            2 => U8,
-            3 => I16,
-            4 => I32,
-            5 => Currency,
-            6 => F32,
-            7 => F64,
-            8 => DateTime,
-            9 => Binary,
-            10 => Text,
-            11 => LongBinary,
-            12 => LongText,
-            14 => U32,
-            15 => I64,
-            16 => Guid,
-            17 => U16,
-            _ => return None,
-        })
-    }
-
     /// Size of its values, if all have the same.
     pub fn fixed_bytes(self) -> Option<usize> {
         use ColumnType::*;

@@ -292,11 +292,6 @@ impl DatabaseHeader {
         Signature::get(&self.bytes, at::LOG_SIGNATURE)
     }
 
-    /// Up to here every change is in the file.
-    pub fn consistent_position(&self) -> LogPosition {
-        LogPosition::get(&self.bytes, at::CONSISTENT)
-    }
-
     /// Where in the log the database came into use.
     pub fn attach_position(&self) -> LogPosition {
         LogPosition::get(&self.bytes, at::ATTACH)
@@ -402,7 +397,7 @@ mod tests {
         header.detach(LogPosition::new(8, 1, 40), time);
         let read = DatabaseHeader::parse(header.stamped()).unwrap();
         assert_eq!((read.state(), read.generations()), (State::Clean, (0, 0, 0)));
-        assert_eq!(read.consistent_position(), read.detach_position());
+        assert_eq!(LogPosition::get(&read.bytes, at::CONSISTENT), read.detach_position());
         assert!(header.stamped()[668..].iter().all(|&byte| byte == 0));
         assert_eq!(get_u32(header.stamped(), at::FILE_TYPE), 1);
     }

@@ -269,7 +269,7 @@ impl Core {
         database.lengthen_file(pages).await?;
         database.length_logged.set(database.length_logged.get().min(self.log.tip()));
         self.append(&LogRecord::Extend { db: database.id, before, pages });
-        let step = |pager: &dyn Pager| Ok((space::grow_database(pager, before, pages)?, ()));
+        let step = |pager: &dyn Pager| Ok((space::extend_database(pager, before, pages)?, ()));
         let grown = self.change(database.id, None, step).await;
         if grown.is_ok() {
             database.pages.set(pages);

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use btree::{Committed, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
+use btree::{Before, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
 
 use world::LocalFuture;
 
@@ -40,7 +40,7 @@ impl Transaction {
 
     /// Runs a reading step over the pages of database `db` (numbered from 1). The step is called again whenever a page
     /// that it was missing has arrived, and holds the pages it has asked for, so it must be small against the cache. It
-    /// sees what all transactions have done so far; see [`Self::changed_by_other`].
+    /// sees what all transactions have done so far; see [`Self::visible`].
     ///
     /// # Errors
     /// What the step stops with, or what kept its pages away.
@@ -114,33 +114,47 @@ impl Transaction {
         };
         // No wait between the page and the lock table: both tell of the same moment.
         let stored = self.read(db, step).await?;
-        let Some(undo) = self.changed_by_other(db, tree.objid, key) else {
-            return Ok(stored.filter(|(deleted, _)| !deleted).map(|(_, data)| data));
+        Ok(self.visible(db, tree.objid, key, stored))
+    }
+
+    /// The data of an entry as this transaction may see it. `stored` is what its page has: whether the node is flagged deleted, and
+    /// its data. Between reading the page and asking here there must be no wait.
+    pub fn visible(
+        &self,
+        db: u8,
+        objid: u32,
+        entry: &[u8],
+        stored: Option<(bool, Vec<u8>)>,
+    ) -> Option<Vec<u8>> {
+        let Some(undo) = self.undo_of_other(db, objid, entry) else {
+            return stored.filter(|(deleted, _)| !deleted).map(|(_, data)| data);
         };
-        Ok(match undo.committed() {
-            Committed::Absent => None,
-            Committed::AsStored => stored.map(|(_, data)| data),
-            Committed::Data(data) => Some(data.to_vec()),
-        })
+        match &undo.was {
+            Before::Absent | Before::Deleted { .. } => None,
+            Before::Present => stored.map(|(_, data)| data),
+            Before::Data { data } => Some(data.to_vec()),
+        }
     }
 
     /// `Duplicate` and `NotFound` may cease to be true while another open transaction holds the entry.
     fn or_conflict(&self, done: Result<()>, db: u8, tree: Tree, key: &[u8]) -> Result<()> {
         match done {
-            Err(Error::Duplicate | Error::NotFound)
-                if self.changed_by_other(db, tree.objid, key).is_some() =>
-            {
+            Err(Error::Duplicate | Error::NotFound) if self.is_held_by_other(db, tree.objid, key) => {
                 Err(Error::Conflict)
             }
             done => done,
         }
     }
 
-    /// If another open transaction has changed this entry: the undo that tells its committed state (see
-    /// [`Undo::committed`]). `None`: what the pages say is what this transaction may see.
-    pub fn changed_by_other(&self, db: u8, objid: u32, entry: &[u8]) -> Option<Rc<Undo>> {
+    /// Whether another open transaction has changed this entry.
+    pub fn is_held_by_other(&self, db: u8, objid: u32, entry: &[u8]) -> bool {
+        self.undo_of_other(db, objid, entry).is_some()
+    }
+
+    /// If another open transaction has changed this entry: the undo that tells its committed state.
+    fn undo_of_other(&self, db: u8, objid: u32, entry: &[u8]) -> Option<Rc<Undo>> {
         let row = RowKey { db, objid, entry: EntryName::from_slice(entry) };
-        self.core.transactions.borrow().changed_by_other(self.id, &row)
+        self.core.transactions.borrow().undo_of_other(self.id, &row)
     }
 
     /// Ends the transaction; its changes stay.
@@ -209,8 +223,8 @@ pub trait CommitGate {
 /// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an instance that closes
 /// may do it at once: each change is taken back by whoever comes first.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
-    let taken_back = take_back_all(core, id).await;
-    core.fate.require(taken_back)?;
+    let undone = undo_all(core, id).await;
+    core.fate.require(undone)?;
     // It has changed nothing, or somebody else has ended it.
     if !core.transactions.borrow().has_changed(id) {
         return Ok(());
@@ -220,7 +234,7 @@ pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
     Ok(())
 }
 
-async fn take_back_all(core: &Core, id: u32) -> Result<()> {
+async fn undo_all(core: &Core, id: u32) -> Result<()> {
     loop {
         let next = core.transactions.borrow().last_undo(id);
         let Some((db, undo)) = next else { return Ok(()) };
@@ -229,10 +243,10 @@ async fn take_back_all(core: &Core, id: u32) -> Result<()> {
             if last.is_none_or(|(_, last)| !Rc::ptr_eq(&last, &undo)) {
                 return Ok((MiniTransaction::default(), ()));
             }
-            if planted!(DeleteNotUndone) && matches!(undo.was, btree::Before::Present) {
+            if planted!(DeleteNotUndone) && matches!(undo.was, Before::Present) {
                 return Ok((MiniTransaction { compensates: true, ..MiniTransaction::default() }, ()));
             }
-            Ok((update::take_back(pager, &undo)?, ()))
+            Ok((update::undo(pager, &undo)?, ()))
         };
         core.change(db, Some(id), step).await?;
     }

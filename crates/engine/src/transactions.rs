@@ -92,7 +92,7 @@ impl Transactions {
     }
 
     /// The undo that tells the committed state of the row, if a transaction other than `reader` has changed it.
-    pub(crate) fn changed_by_other(&self, reader: u32, row: &RowKey) -> Option<Rc<Undo>> {
+    pub(crate) fn undo_of_other(&self, reader: u32, row: &RowKey) -> Option<Rc<Undo>> {
         self.locks.get(row).filter(|lock| lock.transaction != reader).map(|lock| lock.first.clone())
     }
 

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use btree::{Committed, EntryData, Pager, Seek, tree, update};
+use btree::{EntryData, Pager, Seek, tree, update};
 use engine::{Durability, Instance, Transaction};
 
 use crate::image::DatabaseImage;
@@ -275,10 +275,11 @@ impl Mailboxes {
             })
             .await?;
         // No wait between the row and the lock table: both tell of the same moment.
-        let is_settled = transaction.changed_by_other(self.database, rows.objid, &row_key).is_none();
+        let is_settled = !transaction.is_held_by_other(self.database, rows.objid, &row_key);
         match row {
             // What is there has to be right.
-            Some(data) => match self.committed(transaction, rows.objid, &row_key, data) {
+            Some(data) => match transaction.visible(self.database, rows.objid, &row_key, Some((false, data)))
+            {
                 Some(data) => self.verified(Tree::Rows, &row_key, &data).map(drop),
                 None => Ok(()),
             },
@@ -305,7 +306,7 @@ impl Mailboxes {
                 (from, wrapped) = (1, true);
                 continue;
             };
-            if let Some(data) = self.committed(transaction, rows.objid, &key, data) {
+            if let Some(data) = transaction.visible(self.database, rows.objid, &key, Some((false, data))) {
                 let entry = self.verified(Tree::Rows, &key, &data)?;
                 return Ok((entry.id(), entry.version().unwrap_or(0)));
             }
@@ -335,18 +336,6 @@ impl Mailboxes {
             })
             .await?;
         Ok(found)
-    }
-
-    /// The committed data of an entry whose page says `data`; `None` if it does not exist for others yet.
-    fn committed(&self, transaction: &Transaction, objid: u32, key: &[u8], data: Vec<u8>) -> Option<Vec<u8>> {
-        match transaction.changed_by_other(self.database, objid, key) {
-            None => Some(data),
-            Some(undo) => match undo.committed() {
-                Committed::Absent => None,
-                Committed::AsStored => Some(data),
-                Committed::Data(before) => Some(before.to_vec()),
-            },
-        }
     }
 
     fn verified(&self, tree: Tree, key: &[u8], data: &[u8]) -> Result<Entry> {

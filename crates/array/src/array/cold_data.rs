@@ -14,11 +14,10 @@
 use std::collections::VecDeque;
 
 use super::deduplication::{self, EqualData};
-use super::extents::Move;
-use super::replicated::BLOCK_BYTES;
+use super::job::Move;
 use super::{Array, Happening, JobId, NO_DRIVE};
 use crate::coldness::{Coldness, treated};
-use crate::hardware::{ReplicatedStore, Target};
+use crate::hardware::{BLOCK_BYTES, ReplicatedStore, Target};
 use crate::mix;
 
 /// What cannot be of the settings of a store, if anything.

@@ -12,9 +12,8 @@
 //! the network), that shared data are read more often than others of their region, equal parts smaller than a block.
 
 use super::Array;
-use super::replicated::BLOCK_BYTES;
 use crate::coldness::{Coldness, treated};
-use crate::hardware::{Deduplication, ReplicatedStore};
+use crate::hardware::{BLOCK_BYTES, Deduplication, ReplicatedStore};
 use crate::mix;
 use crate::residency::of_two_to_32;
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use world::FixedHashSet;
 
-use super::extents::Move;
+use super::job::Move;
 use super::{Array, Happening, JobId, Kind};
 use crate::hardware::{StoreNode, Target};
 use crate::mix;

@@ -16,27 +16,12 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 use world::FixedHashMap;
 
-use super::replicated::ReplicatedState;
+use super::job::Move;
 use super::{Array, Happening, JobId, Kind};
 use crate::drive::DriveState;
 use crate::hardware::{ReplicatedStore, StoreNode, Target, VolumePlacement};
 use crate::mix;
 use crate::residency::{Residency, Swap};
-
-/// A move of an extent.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Move {
-    /// To a new home.
-    Home { extent: u64, node: u32 },
-    /// To another tier, and one back.
-    Tier(Swap),
-    /// From a slow drive to another one of its node.
-    Empty { drive: u32 },
-    /// To where it is, compressed.
-    Compress { extent: u64 },
-    /// Into a strip, with others.
-    Code { extent: u64 },
-}
 
 /// The extents of a store.
 pub(super) struct Extents {
@@ -260,10 +245,11 @@ impl Array {
         let settings = &self.hardware.replicated_stores[store];
         let (bytes, mb_per_s) = (settings.extent_bytes, settings.moves_mb_per_s);
         let emptied = self.next_emptying(store);
-        let ReplicatedState { extents: state, cold_data, .. } = &mut self.replicated[store];
+        let replicated = &mut self.replicated[store];
+        let state = &mut replicated.extents;
         let followed = state.moves.pop_front().or(emptied);
         let wanted = followed.or_else(|| state.tiers.next_swap().map(Move::Tier));
-        let Some(next) = wanted.or_else(|| cold_data.next_move(settings)) else {
+        let Some(next) = wanted.or_else(|| replicated.cold_data.next_move(settings)) else {
             state.moving = false;
             return;
         };

@@ -2,11 +2,10 @@
 
 use world::sim::{StorageFailure, StorageOp, StorageRequest};
 
-use super::replicated::BLOCK_BYTES;
 use super::tiering::column;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::Command;
-use crate::hardware::Target;
+use crate::hardware::{BLOCK_BYTES, Target};
 use crate::links::Way;
 use crate::space::Pieces;
 use crate::streams::{Advice, Prefetch};

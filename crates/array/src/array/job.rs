@@ -3,9 +3,9 @@
 use world::sim::RequestId;
 
 use super::JobId;
-use super::extents::Move;
 use crate::cache::Destage;
 use crate::raid::Accesses;
+use crate::residency::Swap;
 use crate::space::Pieces;
 
 /// What happens at a time.
@@ -43,6 +43,21 @@ pub(super) enum Happening {
     ReadClone { pool: u32, index: u32 },
     /// An event of the schedule.
     Scheduled(u32),
+}
+
+/// A move of an extent of a replicated store.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Move {
+    /// To a new home.
+    Home { extent: u64, node: u32 },
+    /// To another tier, and one back.
+    Tier(Swap),
+    /// From a slow drive to another one of its node.
+    Empty { drive: u32 },
+    /// To where it is, compressed.
+    Compress { extent: u64 },
+    /// Into a strip, with others.
+    Code { extent: u64 },
 }
 
 #[derive(Debug, Clone, Copy)]

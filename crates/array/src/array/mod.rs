@@ -3,6 +3,7 @@
 //! A host request becomes a job. A job waits for a number of things (drive commands, read-ahead, copies); when the last
 //! one is over, its next stage begins. All background work is jobs, too.
 
+mod check;
 mod clones;
 mod cold_data;
 mod deduplication;

@@ -23,12 +23,10 @@ use super::extents::Extents;
 use super::recopy::Recopies;
 use super::{Array, Happening, JobId, Kind, NO_DRIVE, ns};
 use crate::drive::DriveState;
-use crate::hardware::{ReplicatedStore, Target, VolumePlacement};
+use crate::hardware::{BLOCK_BYTES, ReplicatedStore, Target, VolumePlacement};
 use crate::links::Way;
 use crate::lru::Lru;
 
-/// Unit of the memory cache and of the write log's index.
-pub(super) const BLOCK_BYTES: u64 = 32 << 10;
 /// Drains under way per drive of a node.
 const DRAINS_PER_DRIVE: usize = 1;
 

@@ -1,7 +1,7 @@
 //! What is counted, and the report that it becomes.
 
 use super::tiering::TieringState;
-use super::{Array, Kind, RebuildStatus};
+use super::{Array, Kind, RebuildStatus, VolumeState};
 use crate::drive::Command;
 use crate::hardware::Layout;
 use crate::raid::Slot;
@@ -147,110 +147,134 @@ impl Array {
 
     pub(super) fn make_report(&mut self) -> DeviceReport {
         let now_ns = self.now_ns;
-        let length_ns = (now_ns - self.statistics_since_ns).max(1) as f64;
-        let mut parts = Vec::new();
-        for (index, drive) in self.hardware.drives.iter().enumerate() {
-            let statistics = &mut self.drive_statistics[index];
+        for statistics in &mut self.drive_statistics {
             statistics.load.settle(now_ns);
             statistics.read_load.settle(now_ns);
-            let mut part = PartReport::new(PartKind::Drive, &drive.name);
-            (part.reads, part.writes) = (statistics.reads, statistics.writes);
-            (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
-            part.busy_share = statistics.load.busy_ns as f64 / length_ns;
-            part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
-            let read_ns = statistics.read_load.integral_ns;
-            part.read_ms = mean_ms(read_ns, statistics.reads);
-            part.write_ms = mean_ms(statistics.load.integral_ns - read_ns, statistics.writes);
-            let place = self.drive_slots[index];
-            let is_given_up = place.is_some_and(|(group, slot)| self.is_given_up(group, slot));
-            part.state = match place.map(|(group, slot)| self.groups[group].slots[slot]) {
-                _ if self.drives[index].is_dead() => "lost".into(),
-                Some(Slot::Rebuilding(_)) if is_given_up => "data lost, not rebuilt to the end".into(),
-                Some(Slot::Rebuilding(_)) => "rebuilding".into(),
-                _ => self.replicated.iter().find_map(|state| state.health.words(index)).unwrap_or_default(),
-            };
-            parts.push(part);
         }
-        for (index, link) in self.hardware.links.iter().enumerate() {
-            let state = &self.links[index];
-            let mut part = PartReport::new(PartKind::Link, &link.name);
-            part.reads = state.commands;
-            (part.write_bytes, part.read_bytes) = (state.bytes[0], state.bytes[1]);
-            let busiest = state.busy_ns[0].max(state.busy_ns[1]).max(state.command_busy_ns);
-            part.busy_share = busiest as f64 / length_ns;
-            let lost = (!state.alive).then(|| "lost".to_owned());
-            let states: Vec<String> = lost.into_iter().chain(self.behind(index)).collect();
-            part.state = states.join(", ");
-            parts.push(part);
-        }
-        for (index, controller) in self.hardware.controllers.iter().enumerate() {
-            let state = &self.controllers[index];
-            let mut part = PartReport::new(PartKind::Controller, &controller.name);
-            (part.reads, part.writes) = (state.reads, state.writes);
-            (part.cache_hits, part.cache_misses) = (state.hits, state.misses);
-            (part.write_waits, part.dirty_max_bytes) = (state.waits, state.dirty_max_bytes);
-            part.busy_share = state.busy_ns.max(state.data_busy_ns) as f64 / length_ns;
-            part.state = match (state.alive, state.protected) {
-                (false, _) => "lost".into(),
-                (true, false) if state.cache.is_some() => "cache unprotected".into(),
-                _ => String::new(),
-            };
-            parts.push(part);
-        }
-        let logs = self.hardware.log_stores.iter().zip(&self.log_stores);
-        let logs = logs.map(|(store, state)| (&store.name, state.hits, state.misses, String::new()));
-        let replicated = self.hardware.replicated_stores.iter().zip(&self.replicated);
-        let replicated = replicated.map(|(store, state)| {
-            let words: Vec<String> =
-                state.health.repairs().into_iter().chain(state.cold_data.words()).collect();
-            (&store.name, state.hits, state.misses, words.join(", "))
-        });
-        for (name, hits, misses, state) in logs.chain(replicated) {
-            let mut part = PartReport::new(PartKind::Store, name);
-            (part.cache_hits, part.cache_misses, part.state) = (hits, misses, state);
-            parts.push(part);
-        }
-        for (index, (cache, state)) in self.hardware.read_caches.iter().zip(&self.read_caches).enumerate() {
-            let mut part = PartReport::new(PartKind::ReadCache, &cache.name);
-            (part.cache_hits, part.cache_misses) = (state.hits, state.misses);
-            part.state = self.read_cache_state(index);
-            parts.push(part);
-        }
-        for (index, group) in self.hardware.groups.iter().enumerate() {
-            let thin = self.hardware.thin_pools.iter().position(|pool| pool.group == index);
-            let tiering = self.tiering[index].as_ref();
-            if thin.is_some() || tiering.is_some() || matches!(group.layout, Layout::DynamicPool { .. }) {
-                let mut part = PartReport::new(PartKind::Pool, &group.name);
-                let mut states: Vec<String> = thin.map(|pool| self.thin_state(pool)).into_iter().collect();
-                if let Some(tiering) = tiering {
-                    (part.reads, part.writes) = tiering.served();
-                    states.push(tiering.state());
-                }
-                if let Some(RebuildStatus::UnderWay(share)) = self.rebalance(index) {
-                    states.push(format!("rebalancing, {:.1} % moved", share * 100.0));
-                }
-                part.state = states.join(", ");
-                parts.push(part);
-            }
-        }
-        for volume in &mut self.volumes {
-            let statistics = &mut volume.statistics;
-            statistics.load.settle(now_ns);
-            let name = format!("{}:{}", volume.placement.host, volume.placement.path);
-            let mut part = PartReport::new(PartKind::Volume, &name);
-            (part.reads, part.writes) = (statistics.reads, statistics.writes);
-            (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
-            part.busy_share = statistics.load.busy_ns as f64 / length_ns;
-            part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
-            part.read_ms = mean_ms(statistics.read_ns, statistics.reads);
-            part.write_ms = mean_ms(statistics.write_ns, statistics.writes);
-            parts.push(part);
-        }
+        self.volumes.iter_mut().for_each(|volume| volume.statistics.load.settle(now_ns));
+        let length_ns = (now_ns - self.statistics_since_ns).max(1) as f64;
+        let drives = (0..self.hardware.drives.len()).map(|index| self.drive_report(index, length_ns));
+        let links = (0..self.hardware.links.len()).map(|index| self.link_report(index, length_ns));
+        let controllers =
+            (0..self.hardware.controllers.len()).map(|index| self.controller_report(index, length_ns));
+        let pools = (0..self.hardware.groups.len()).filter_map(|index| self.pool_report(index));
+        let volumes = self.volumes.iter().map(|volume| volume_report(volume, length_ns));
         DeviceReport {
             seconds: length_ns / 1e9,
-            parts,
+            parts: (drives.chain(links).chain(controllers).chain(self.store_reports()).chain(pools))
+                .chain(volumes)
+                .collect(),
             unplaced_requests: self.unplaced_requests,
             failed_requests: self.failed_requests,
         }
     }
+
+    fn drive_report(&self, index: usize, length_ns: f64) -> PartReport {
+        let statistics = &self.drive_statistics[index];
+        let mut part = PartReport::new(PartKind::Drive, &self.hardware.drives[index].name);
+        (part.reads, part.writes) = (statistics.reads, statistics.writes);
+        (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
+        part.busy_share = statistics.load.busy_ns as f64 / length_ns;
+        part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
+        let read_ns = statistics.read_load.integral_ns;
+        part.read_ms = mean_ms(read_ns, statistics.reads);
+        part.write_ms = mean_ms(statistics.load.integral_ns - read_ns, statistics.writes);
+        let place = self.drive_slots[index];
+        let is_given_up = place.is_some_and(|(group, slot)| self.is_given_up(group, slot));
+        part.state = match place.map(|(group, slot)| self.groups[group].slots[slot]) {
+            _ if self.drives[index].is_dead() => "lost".into(),
+            Some(Slot::Rebuilding(_)) if is_given_up => "data lost, not rebuilt to the end".into(),
+            Some(Slot::Rebuilding(_)) => "rebuilding".into(),
+            _ => self.replicated.iter().find_map(|state| state.health.words(index)).unwrap_or_default(),
+        };
+        part
+    }
+
+    fn link_report(&self, index: usize, length_ns: f64) -> PartReport {
+        let state = &self.links[index];
+        let mut part = PartReport::new(PartKind::Link, &self.hardware.links[index].name);
+        part.reads = state.commands;
+        (part.write_bytes, part.read_bytes) = (state.bytes[0], state.bytes[1]);
+        let busiest = state.busy_ns[0].max(state.busy_ns[1]).max(state.command_busy_ns);
+        part.busy_share = busiest as f64 / length_ns;
+        let lost = (!state.alive).then(|| "lost".to_owned());
+        let states: Vec<String> = lost.into_iter().chain(self.behind(index)).collect();
+        part.state = states.join(", ");
+        part
+    }
+
+    fn controller_report(&self, index: usize, length_ns: f64) -> PartReport {
+        let state = &self.controllers[index];
+        let mut part = PartReport::new(PartKind::Controller, &self.hardware.controllers[index].name);
+        (part.reads, part.writes) = (state.reads, state.writes);
+        (part.cache_hits, part.cache_misses) = (state.hits, state.misses);
+        (part.write_waits, part.dirty_max_bytes) = (state.waits, state.dirty_max_bytes);
+        part.busy_share = state.busy_ns.max(state.data_busy_ns) as f64 / length_ns;
+        part.state = match (state.alive, state.protected) {
+            (false, _) => "lost".into(),
+            (true, false) if state.cache.is_some() => "cache unprotected".into(),
+            _ => String::new(),
+        };
+        part
+    }
+
+    /// What caches reads in front of drives, but for controllers: log-structured stores, replicated ones, read caches.
+    fn store_reports(&self) -> Vec<PartReport> {
+        let part = |kind, name: &str, hits, misses, state| PartReport {
+            cache_hits: hits,
+            cache_misses: misses,
+            state,
+            ..PartReport::new(kind, name)
+        };
+        let logs = self.hardware.log_stores.iter().zip(&self.log_stores);
+        let logs = logs.map(|(store, state)| {
+            part(PartKind::Store, &store.name, state.hits, state.misses, String::new())
+        });
+        let replicated = self.hardware.replicated_stores.iter().zip(&self.replicated);
+        let replicated = replicated.map(|(store, state)| {
+            let words: Vec<String> =
+                state.health.repairs().into_iter().chain(state.cold_data.words()).collect();
+            part(PartKind::Store, &store.name, state.hits, state.misses, words.join(", "))
+        });
+        let caches = self.hardware.read_caches.iter().zip(&self.read_caches).enumerate();
+        let caches = caches.map(|(index, (cache, state))| {
+            let words = self.read_cache_state(index);
+            part(PartKind::ReadCache, &cache.name, state.hits, state.misses, words)
+        });
+        logs.chain(replicated).chain(caches).collect()
+    }
+
+    /// Of a group that is a pool.
+    fn pool_report(&self, index: usize) -> Option<PartReport> {
+        let group = &self.hardware.groups[index];
+        let thin = self.hardware.thin_pools.iter().position(|pool| pool.group == index);
+        let tiering = self.tiering[index].as_ref();
+        if thin.is_none() && tiering.is_none() && !matches!(group.layout, Layout::DynamicPool { .. }) {
+            return None;
+        }
+        let mut part = PartReport::new(PartKind::Pool, &group.name);
+        let mut states: Vec<String> = thin.map(|pool| self.thin_state(pool)).into_iter().collect();
+        if let Some(tiering) = tiering {
+            (part.reads, part.writes) = tiering.served();
+            states.push(tiering.state());
+        }
+        if let Some(RebuildStatus::UnderWay(share)) = self.rebalance(index) {
+            states.push(format!("rebalancing, {:.1} % moved", share * 100.0));
+        }
+        part.state = states.join(", ");
+        Some(part)
+    }
+}
+
+fn volume_report(volume: &VolumeState, length_ns: f64) -> PartReport {
+    let statistics = &volume.statistics;
+    let name = format!("{}:{}", volume.placement.host, volume.placement.path);
+    let mut part = PartReport::new(PartKind::Volume, &name);
+    (part.reads, part.writes) = (statistics.reads, statistics.writes);
+    (part.read_bytes, part.write_bytes) = (statistics.read_bytes, statistics.write_bytes);
+    part.busy_share = statistics.load.busy_ns as f64 / length_ns;
+    part.mean_queue = Some(statistics.load.integral_ns as f64 / length_ns);
+    part.read_ms = mean_ms(statistics.read_ns, statistics.reads);
+    part.write_ms = mean_ms(statistics.write_ns, statistics.writes);
+    part
 }

@@ -18,6 +18,7 @@ pub use drives::{Drive, DriveModel, FlashDrive, RotatingDisk};
 pub use events::Event;
 pub use groups::{DynamicPool, Group, Layout, MirrorReads, Rebuild};
 pub use pools::{CloneReads, Snapshots, ThinPool, TieredPool};
+pub(crate) use stores::BLOCK_BYTES;
 pub use stores::{Compression, Deduplication, ErasureCoding, LogStore, ReplicatedStore, StoreNode};
 
 /// All parts of the storage of a simulation, whatever hosts it serves.

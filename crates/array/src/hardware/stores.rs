@@ -32,6 +32,9 @@ pub struct LogStore {
     pub cache_regions: u32,
 }
 
+/// Unit in which a replicated store keeps data in memory, indexes its write logs and treats cold data.
+pub(crate) const BLOCK_BYTES: u64 = 32 << 10;
+
 /// A replicated store over nodes with drives of their own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

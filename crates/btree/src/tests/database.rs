@@ -1,11 +1,11 @@
 use std::process::Command;
 
-use edb::catalog::index_flags;
+use edb::catalog::{CatalogRow, ObjectKind, index_flags, system};
 use edb::column::ColumnType;
 
 use crate::database::{self, ColumnDefinition, IndexDefinition, LEAST_PAGES, Schema, TableDefinition};
 use crate::testing::MemoryDatabase;
-use crate::{PagesInUse, Stop, check, update};
+use crate::{Pager, PagesInUse, Stop, Tree, check, tree, update};
 
 pub(super) const PAGE_SIZES: [usize; 4] = [4096, 8192, 16384, 32768];
 
@@ -52,6 +52,21 @@ pub(super) fn assert_sound(database: &mut MemoryDatabase) -> Schema {
     schema
 }
 
+/// What the catalog says of a table.
+fn catalog_of(database: &mut MemoryDatabase, table: u32) -> Vec<CatalogRow> {
+    let read = |pager: &dyn Pager| {
+        let objects = Tree { fdp: system::OBJECTS_FDP, objid: system::OBJECTS, density_pct: 80 };
+        let (mut rows, mut at) = (Vec::new(), tree::first(pager, objects)?);
+        while let Some(position) = at {
+            rows.push(CatalogRow::decode(position.node(pager)?.data).unwrap());
+            at = tree::next(pager, objects, position)?;
+        }
+        Ok(rows)
+    };
+    let rows = database.ask(read).unwrap();
+    rows.into_iter().filter(|row| row.table == table).collect()
+}
+
 /// Runs the project's checker, which is written in another language and shares no code with this crate.
 #[allow(clippy::disallowed_methods, reason = "hands a file to another program")]
 fn run_independent_checker(file: &[u8]) {
@@ -89,23 +104,25 @@ fn a_table_is_found_again_as_it_was_defined() {
         assert_eq!(again.unwrap_err(), Stop::Duplicate);
         let schema = assert_sound(&mut database);
         let table = schema.table("messages").unwrap();
-        let columns: Vec<_> =
-            table.columns.iter().map(|c| (c.id, &c.name[..], c.kind, c.record_offset)).collect();
-        assert_eq!(
-            columns,
-            [
-                (1, "Id", ColumnType::U32, 4),
-                (2, "Version", ColumnType::U32, 8),
-                (3, "Conversation", ColumnType::I64, 12),
-                (128, "Subject", ColumnType::Text, 0),
-                (256, "Body", ColumnType::LongBinary, 0),
-                (257, "Note", ColumnType::LongText, 0),
-            ]
-        );
+        let rows = catalog_of(&mut database, table.tree.objid);
+        let column = |row: &CatalogRow| (row.id, row.name.clone(), row.root_or_type, row.record_offset);
+        let columns = rows.iter().filter(|row| row.kind == ObjectKind::Column).map(column);
+        let expected = [
+            (1, "Id", ColumnType::U32, Some(4)),
+            (2, "Version", ColumnType::U32, Some(8)),
+            (3, "Conversation", ColumnType::I64, Some(12)),
+            (128, "Subject", ColumnType::Text, None),
+            (256, "Body", ColumnType::LongBinary, None),
+            (257, "Note", ColumnType::LongText, None),
+        ];
+        let expected = expected.map(|(id, name, kind, offset)| (id, name.to_owned(), kind as u32, offset));
+        assert_eq!(columns.collect::<Vec<_>>(), expected);
         assert_eq!((table.tree.objid, table.tree.density_pct), (8, 80));
         assert_eq!(table.indexes.iter().map(|index| index.tree.objid).collect::<Vec<_>>(), [9, 10]);
         assert_eq!(table.long_values.unwrap().objid, 11);
-        assert_eq!(table.primary.len(), 1);
+        let keys = rows.iter().filter(|row| row.kind == ObjectKind::Index);
+        let keys: Vec<_> = keys.map(|row| (&row.name[..], row.key_columns[0].id)).collect();
+        assert_eq!(keys, [("Primary", 1), ("ByConversation", 3), ("BySubject", 128)]);
         database.assert_redo_gives_the_same_pages();
     }
 }

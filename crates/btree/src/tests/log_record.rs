@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use smallvec::SmallVec;
 
 use crate::change::{Before, MiniTransaction, PageChange, PageOp, Redo, Undo};
-use crate::log_record::{LogRecord, PageCoding, PlainCoding};
+use crate::log_record::LogRecord;
+use crate::page_coding::{PageCoding, PlainCoding};
 
 const CODING: PlainCoding = PlainCoding { page_bytes: 4096 };
 

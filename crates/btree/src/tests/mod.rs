@@ -1,4 +1,3 @@
 mod database;
 mod log_record;
-mod rows;
 mod trees;

@@ -194,7 +194,7 @@ proptest! {
             undos.extend(done.ok().and_then(|mini| mini.undo));
         }
         for undo in undos.iter().rev() {
-            let mini = database.run(|pager| update::take_back(pager, undo)).unwrap();
+            let mini = database.run(|pager| update::undo(pager, undo)).unwrap();
             prop_assert!(mini.compensates && mini.undo.is_none());
         }
         assert_whole(&mut database, &[tree]);

@@ -15,13 +15,11 @@ use crate::page::{FLAGS, page_flags};
 pub struct Segment {
     /// The segment's own position (byte 0).
     pub position: LogPosition,
-    /// Where in its file it goes: its own number, or the next for a shadow.
-    pub place: u16,
     /// Its bytes, checksum included.
     pub bytes: Box<[u8; SEGMENT_BYTES]>,
 }
 
-/// Cuts records into segments. It knows no files: it hands out full segments once, the open one as often as asked.
+/// Cuts records into segments. It knows no files: it hands out full segments, each once.
 pub struct LogBuilder {
     generation: u32,
     segment: u16,
@@ -39,7 +37,7 @@ impl LogBuilder {
     /// `chain` comes from.
     ///
     /// # Panics
-    /// If a log of that many segments has no room for header, a segment and its shadow.
+    /// If a log of that many segments has no room for header, a segment and the last one, which stays empty.
     pub fn new(generation: u32, segment: u16, segments_per_log: u16, chain: RecordChain) -> Self {
         assert!(segments_per_log >= 3, "{segments_per_log} segments are no log");
         let open = Box::new([0; SEGMENT_BYTES]);
@@ -135,14 +133,14 @@ impl LogBuilder {
             return;
         }
         let bytes = std::mem::replace(&mut self.open, Box::new([0; SEGMENT_BYTES]));
-        let segment = self.stamped(bytes, 0);
+        let segment = self.stamped(bytes);
         self.full.push_back(segment);
         self.used = DATA_START;
         self.segment += 1;
         self.skip_to_data();
     }
 
-    /// Leaves out the header segment and the place that is kept for a shadow.
+    /// Leaves out the header segment and the last one of a log.
     fn skip_to_data(&mut self) {
         if self.segment + 1 >= self.segments_per_log {
             self.generation += 1;
@@ -156,18 +154,11 @@ impl LogBuilder {
         self.full.drain(..).collect()
     }
 
-    /// The open segment as it is now, and its shadow, if it holds anything. Both must be written again when more is
-    /// added.
-    pub fn open_segment(&self) -> Option<[Segment; 2]> {
-        (self.used > DATA_START)
-            .then(|| [0, 1].map(|places_behind| self.stamped(self.open.clone(), places_behind)))
-    }
-
-    fn stamped(&self, mut bytes: Box<[u8; SEGMENT_BYTES]>, places_behind: u16) -> Segment {
+    fn stamped(&self, mut bytes: Box<[u8; SEGMENT_BYTES]>) -> Segment {
         let position = LogPosition::new(self.generation, self.segment, 0);
         bytes[AT_POSITION..AT_POSITION + LogPosition::BYTES].copy_from_slice(&position.to_bytes());
         put_u32(&mut bytes[..], FLAGS, page_flags::NEW_CHECKSUM);
         checksum::stamp(&mut bytes[..], self.segment.into());
-        Segment { position, place: self.segment + places_behind, bytes }
+        Segment { position, bytes }
     }
 }

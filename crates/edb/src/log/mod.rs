@@ -7,8 +7,9 @@
 //! Invariants
 //! 1. A segment is valid only in its own place of its own generation: a stale segment in a recycled file, or one that
 //!    landed elsewhere, is never taken for the log.
-//! 2. A partial segment goes to disk together with a shadow in the next place, so a torn write leaves one of them.
-//! 3. The last segment of a file holds at most a shadow; there is always room for it.
+//! 2. A segment is written once: what is left of the open one is filled, and the log goes on in the next.
+//! 3. The last segment of a file holds nothing. The genuine engine, which writes the open segment again and again, keeps it for
+//!    that segment's shadow.
 //! 4. Records come out of `Records` whole, as they were written, in order, or not at all: each has a checksum of its own
 //!    that goes on from the one before (`chain`).
 //!

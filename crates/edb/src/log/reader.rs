@@ -16,8 +16,6 @@ pub enum SegmentState {
     Good,
     /// The same, with a single flipped bit.
     Correctable,
-    /// The shadow of the segment before.
-    Shadow,
     /// Never written: all zero.
     Empty,
     /// Intact, but of an older log that the file was before it was reused.
@@ -39,14 +37,6 @@ pub fn judge_segment(bytes: &[u8; SEGMENT_BYTES], generation: u32, number: u16) 
             checksum::correct(&mut copy, number.into());
             let fits = LogPosition::get(&copy, AT_POSITION) == own;
             if fits { SegmentState::Correctable } else { SegmentState::Bad }
-        }
-        Verdict::WrongNumber { claimed } if claimed.checked_add(1) == Some(number.into()) => {
-            let before = LogPosition::new(generation, number - 1, 0);
-            match position == before {
-                true => SegmentState::Shadow,
-                false if position.generation() < generation => SegmentState::Stale,
-                false => SegmentState::Bad,
-            }
         }
         _ => SegmentState::Bad,
     }
@@ -93,13 +83,12 @@ pub enum LogDamage {
     },
 }
 
-/// A whole log file, repaired where bits were flipped or the shadow had to stand in.
+/// A whole log file, corrected where bits were flipped.
 pub struct LogFile {
     header: LogHeader,
     bytes: Vec<u8>,
     end: u16,
     tail: Tail,
-    repaired: u16,
     corrected: u16,
 }
 
@@ -116,35 +105,30 @@ impl LogFile {
         if count < 3 || segments.len() < count {
             return Err(short(&bytes, header.segments));
         }
-        let (mut end, mut repaired, mut tail) = (header.segments - 1, 0, Tail::Full);
-        let mut corrected = 0;
+        let (mut end, mut corrected, mut tail) = (header.segments - 1, 0, Tail::Full);
         for number in 1..header.segments - 1 {
             let index = usize::from(number);
             let state = judge_segment(&segments[index], header.generation, number);
             if state == SegmentState::Good {
                 continue;
             }
-            // A torn write of regular data can look like a single flipped bit. So the shadow goes first, and a segment
-            // is corrected only if the log goes on behind it.
+            // A torn write of regular data can look like a single flipped bit. So a segment is corrected only if the log
+            // goes on behind it.
             let next = judge_segment(&segments[index + 1], header.generation, number + 1);
-            if next == SegmentState::Shadow {
-                segments[index] = segments[index + 1];
-            } else if state == SegmentState::Correctable && next == SegmentState::Good {
+            if state == SegmentState::Correctable && next == SegmentState::Good {
                 checksum::correct(&mut segments[index], number.into());
                 corrected += 1;
-            } else {
-                tail = match state {
-                    // The shadow of the last segment is where the log ends, not a torn write.
-                    SegmentState::Empty | SegmentState::Shadow => Tail::Empty,
-                    SegmentState::Stale => Tail::Stale,
-                    _ => Tail::Broken,
-                };
-                end = number;
-                break;
+                continue;
             }
-            repaired += 1;
+            tail = match state {
+                SegmentState::Empty => Tail::Empty,
+                SegmentState::Stale => Tail::Stale,
+                _ => Tail::Broken,
+            };
+            end = number;
+            break;
         }
-        Ok(LogFile { header, bytes, end, tail, repaired, corrected })
+        Ok(LogFile { header, bytes, end, tail, corrected })
     }
 
     /// The header.
@@ -173,17 +157,12 @@ impl LogFile {
         self.tail
     }
 
-    /// Segments that were corrected or taken from their shadow.
-    pub fn repaired(&self) -> u16 {
-        self.repaired
-    }
-
     /// Segments with a flipped bit that was corrected.
     pub fn corrected(&self) -> u16 {
         self.corrected
     }
 
-    /// The bytes of the file, with what was repaired.
+    /// The bytes of the file, with what was corrected.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -4,8 +4,8 @@ use thiserror::Error;
 
 use super::{
     DBTIME, FLAGS, FREE, FREE_MARK, LENGTH_MASK, MAX_PAGE_BYTES, NEXT, OBJID, PGNO, PREV, PageRef,
-    SPLIT_BUFFER_BYTES, TAG_BYTES, TAGS, Tag, UNCOMMITTED_FREE, body_bytes, header_bytes, is_large,
-    is_page_size, node_flags, page_flags, prefix_taken,
+    SPLIT_BUFFER_BYTES, TAG_BYTES, TAGS, Tag, body_bytes, header_bytes, is_large, is_page_size, node_flags,
+    page_flags, prefix_taken,
 };
 use crate::bytes::{get_u16, put_u16, put_u32, put_u64};
 use crate::checksum;
@@ -91,12 +91,6 @@ impl<'a> PageMut<'a> {
     /// See `page_flags`. Root and space flags say where the prefix lies: they change only on a page without nodes.
     pub fn set_flags(&mut self, flags: u32) {
         put_u32(self.bytes, FLAGS, flags);
-    }
-
-    /// Holds `bytes` of the free bytes for rollback.
-    pub fn set_uncommitted_free_bytes(&mut self, bytes: usize) {
-        debug_assert!(bytes <= self.view().free_bytes());
-        put_u16(self.bytes, UNCOMMITTED_FREE, bytes as u16);
     }
 
     fn set_free_bytes(&mut self, bytes: usize) {

@@ -33,7 +33,7 @@ use zerocopy::IntoBytes;
 
 use search::{compare_keys, guess_slot, search_nodes};
 
-use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64, is_zero};
+use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64};
 
 /// Largest page size.
 pub const MAX_PAGE_BYTES: usize = 32 * 1024;
@@ -309,11 +309,6 @@ impl<'a> PageRef<'a> {
         self.has(page_flags::NON_UNIQUE)
     }
 
-    /// Never written: all bytes zero.
-    pub fn is_uninitialised(self) -> bool {
-        is_zero(self.bytes)
-    }
-
     /// All free bytes, wherever they lie, including those held for rollback.
     pub fn free_bytes(self) -> usize {
         usize::from(get_u16(self.bytes, FREE))
@@ -484,14 +479,9 @@ impl<'a> PageRef<'a> {
         self.partition(self.prefix(), self.node_count(), key, |node| node.compare_entry(key, data))
     }
 
-    /// Branch page: the slot whose child covers `key`. Separators are exclusive upper bounds; whatever is above all others goes
-    /// to the last child.
-    /// An empty page gives slot 0.
-    pub fn child_slot(self, key: &[u8]) -> usize {
-        self.child_slot_of_entry(key, &[])
-    }
-
-    /// As `child_slot`, for trees with repeating keys, whose separators cut key and data as one string.
+    /// Branch page: the slot whose child covers the entry. Separators are exclusive upper bounds; whatever is above all others
+    /// goes to the last child. An empty page gives slot 0. `data` is empty where keys do not repeat; where they do, separators
+    /// cut key and data as one string.
     pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
         let found = if data.is_empty() {

@@ -99,7 +99,7 @@ fn apply(bytes: &mut [u8], model: &mut Vec<(Vec<u8>, Vec<u8>, u8)>, edit: &Edit)
         }
         Edit::HoldForRollback(held) => {
             let held = (*held).min(page.view().free_bytes());
-            page.set_uncommitted_free_bytes(held);
+            crate::bytes::put_u16(&mut bytes[..], UNCOMMITTED_FREE, held as u16);
             Ok(())
         }
     };
@@ -236,7 +236,7 @@ proptest! {
         bytes[..40].copy_from_slice(&header);
         let page = PageRef::new(&bytes);
         let _ = (page.validate(), page.check_order(), page.search(&wanted), page.search_entry(&wanted, &wanted));
-        let _ = (page.child_slot(&wanted), page.fits(&wanted, 5), page.external_header());
+        let _ = (page.child_slot_of_entry(&wanted, &[]), page.fits(&wanted, 5), page.external_header());
         for slot in 0..page.node_count() {
             let _ = (page.node(slot).key(), page.node(slot).child(), page.node_bytes(slot));
         }
@@ -252,7 +252,7 @@ fn a_branch_sends_an_exact_match_to_the_next_child_and_what_is_above_all_to_the_
             page.insert(slot, separator, &(slot as u32 + 40).to_le_bytes(), 0).unwrap();
         }
         assert_eq!(page.view().validate(), Ok(()));
-        let child = |key: &[u8]| page.view().node(page.view().child_slot(key)).child();
+        let child = |key: &[u8]| page.view().node(page.view().child_slot_of_entry(key, &[])).child();
         assert_eq!([&b"a"[..], b"dc", b"d"].map(child), [Some(40); 3]);
         assert_eq!([&b"dd"[..], b"dda", b"gf"].map(child), [Some(41); 3]);
         assert_eq!([&b"gg"[..], b"zz"].map(child), [Some(42); 2]);
@@ -284,7 +284,7 @@ fn a_branch_page_may_keep_its_last_separator_unless_it_is_the_root() {
             let page = page.view();
             assert_eq!(page.validate(), expected, "{last:?} {flags}");
             assert_eq!(page.check_order(), Ok(()));
-            assert_eq!(page.child_slot(b"zz"), 2, "what is above all goes to the last child");
+            assert_eq!(page.child_slot_of_entry(b"zz", &[]), 2, "what is above all goes to the last child");
         }
     }
     let mut bytes = vec![0; 4096];

@@ -40,7 +40,12 @@ fn no_page_makes_a_reader_or_an_edit_panic() {
         let page = PageRef::new(&bytes);
         let key = &input[..input.len().min(20)];
         let valid = page.validate().is_ok();
-        let _ = (page.check_order(), page.search(key), page.search_entry(key, key), page.child_slot(key));
+        let _ = (
+            page.check_order(),
+            page.search(key),
+            page.search_entry(key, key),
+            page.child_slot_of_entry(key, &[]),
+        );
         for slot in 0..page.node_count() {
             let _ = (page.node(slot).key(), page.node_bytes(slot));
         }

@@ -218,7 +218,7 @@ async fn give_the_older_form(world: &World) -> u32 {
         done.unwrap();
         let mut bytes = bufs[0].as_slice().to_vec();
         let page = PageRef::new(&bytes);
-        if page.is_blank() || page.is_uninitialised() || page.is_leaf() || page.is_space() {
+        if page.is_blank() || page.is_leaf() || page.is_space() {
             continue;
         }
         let (last, child) = (page.node_count() - 1, page.node(page.node_count() - 1).child().unwrap());

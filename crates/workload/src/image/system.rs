@@ -151,7 +151,7 @@ fn shape_of_page(page: &[u8]) -> Option<DatabaseShape> {
         return None;
     }
     let record = PageRef::new(page).nodes().next()?.data;
-    DatabaseShape::from_bytes(RecordRef::new(record, page.len()).variable(SHAPE_COLUMN)?)
+    DatabaseShape::from_bytes(RecordRef::new(record).variable(SHAPE_COLUMN)?)
 }
 
 impl Base {

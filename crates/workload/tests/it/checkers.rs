@@ -105,7 +105,7 @@ fn libesedb_reads_every_row_of_an_image() {
 fn check_message(image: &DatabaseImage, id: u32, line: &str) {
     let columns: Vec<&str> = line.split('\t').collect();
     let record = image.schema().data(Entry::Row { id, version: 0 });
-    let record = RecordRef::new(&record, image.page_bytes());
+    let record = RecordRef::new(&record);
     let conversation = record.fixed(3, 12, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()));
     let properties: String = record.variable(128).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = [id.to_string(), "0".to_owned(), conversation.unwrap_or(0).to_string(), properties];

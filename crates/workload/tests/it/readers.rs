@@ -12,7 +12,7 @@ use engine::Instance;
 use workload::image::DatabaseImage;
 use workload::mix::Random;
 use workload::schema::Entry;
-use world::{PageImage, World};
+use world::World;
 
 const SESSIONS: u64 = 4;
 const TRANSACTIONS: u64 = 150;
@@ -185,7 +185,7 @@ fn hex(bytes: &[u8]) -> String {
 /// Number of the conversation (0 if it has none) and properties of a message.
 fn message_columns(image: &DatabaseImage, id: u32, version: u32) -> (i64, String) {
     let record = image.schema().data(Entry::Row { id, version });
-    let record = RecordRef::new(&record, image.page_bytes());
+    let record = RecordRef::new(&record);
     let conversation = record.fixed(3, 12, 8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap()));
     (conversation.unwrap_or(0), hex(record.variable(128).unwrap()))
 }

@@ -16,8 +16,8 @@ use compio::driver::op::{AsyncifyFd, ReadAt, ReadVectoredAt, Sync, WriteAt, Writ
 use compio::driver::{OpCode, SharedFd};
 
 use super::failure::failed;
-use super::host::Counters;
 use super::ops::{Ops, give_way};
+use super::shared::Counters;
 use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, PageBuf, PageCodec, PageImage, Result};
 
 /// The kernel takes at most this many buffers in one call (IOV_MAX).

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use rand_chacha::ChaCha12Rng;
@@ -13,84 +12,12 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::file::RealFile;
 use super::names;
 use super::ops::{Ops, give_way};
-use super::shard::{Run, lock};
+use super::shared::{Counters, Run, lock};
 use super::usage;
 use crate::{
     Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, Lapse, LocalFuture, OpenMode,
     Result, ShardStart, Time, WallClock, Work,
 };
-
-/// How a real world works.
-#[derive(Debug, Clone)]
-pub struct RealConfig {
-    /// The host's name in the solution file.
-    pub host_name: String,
-    /// Unbuffered I/O (`O_DIRECT`). Buffered I/O measures the operating system's page cache too.
-    pub direct: bool,
-    /// How operations reach the kernel.
-    pub driver: Driver,
-    /// How many shards to use; as many as there are cores for this process by default.
-    pub shards: usize,
-}
-
-/// How operations reach the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Driver {
-    /// io_uring, or polling where io_uring is refused.
-    Auto,
-    /// io_uring or nothing.
-    IoUring,
-    /// A thread pool: latencies include its hand-over.
-    Polling,
-}
-
-impl RealConfig {
-    /// Unbuffered, best driver, all cores.
-    pub fn new(host_name: impl Into<String>) -> RealConfig {
-        let shards = std::thread::available_parallelism().map_or(1, usize::from);
-        RealConfig { host_name: host_name.into(), direct: true, driver: Driver::Auto, shards }
-    }
-}
-
-/// Completed operations of one thread; written by that thread only, read by all of a run.
-#[derive(Default)]
-#[repr(align(128))]
-pub(super) struct Counters {
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-    writes: AtomicU64,
-    write_bytes: AtomicU64,
-    syncs: AtomicU64,
-}
-
-impl Counters {
-    pub fn read(&self, bytes: u64) {
-        Self::add(&self.reads, 1);
-        Self::add(&self.read_bytes, bytes);
-    }
-
-    pub fn wrote(&self, bytes: u64) {
-        Self::add(&self.writes, 1);
-        Self::add(&self.write_bytes, bytes);
-    }
-
-    pub fn synced(&self) {
-        Self::add(&self.syncs, 1);
-    }
-
-    fn add(counter: &AtomicU64, by: u64) {
-        // One writer: a plain load and store, not a locked instruction.
-        counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-    }
-
-    pub fn add_to(&self, totals: &mut IoTotals) {
-        totals.reads += self.reads.load(Ordering::Relaxed);
-        totals.read_bytes += self.read_bytes.load(Ordering::Relaxed);
-        totals.writes += self.writes.load(Ordering::Relaxed);
-        totals.write_bytes += self.write_bytes.load(Ordering::Relaxed);
-        totals.syncs += self.syncs.load(Ordering::Relaxed);
-    }
-}
 
 /// One thread's view of the outside.
 pub(super) struct RealHost {

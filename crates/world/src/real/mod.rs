@@ -24,11 +24,12 @@ mod net;
 mod ops;
 mod pulse;
 mod shard;
+mod shared;
 mod usage;
 
 use std::future::Future;
 
-pub use host::{Driver, RealConfig};
+pub use shared::{Driver, RealConfig};
 
 use crate::{Result, World};
 

@@ -10,11 +10,10 @@
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use super::shard::lock;
+use super::shared::{Lapses, lock};
 use super::usage::clock;
 use crate::{LAPSE_MIN, Lapse, LapseKind, Time};
 
@@ -34,9 +33,6 @@ pub(super) struct Pulse {
     thread: Option<JoinHandle<()>>,
     found: Lapses,
 }
-
-/// Lapses that nobody has asked for yet.
-pub(super) type Lapses = Arc<Mutex<Vec<Lapse>>>;
 
 impl Pulse {
     /// Starts to beat. `jumped` is told once if the monotonic clock jumps: how far, and when the beat before was.

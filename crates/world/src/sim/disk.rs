@@ -535,8 +535,7 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fault::FaultCounts;
-    use super::super::power_cut::PowerCut;
+    use super::super::fault::{FaultCounts, PowerCut};
     use super::super::random::{self, Use};
     use super::*;
 

@@ -97,7 +97,7 @@ impl SimHost {
 
     /// An operation that takes storage time.
     fn request(
-        self: &Rc<Self>,
+        &self,
         kind: OpKind,
         path_hash: u64,
         offset: u64,
@@ -107,7 +107,9 @@ impl SimHost {
         let bytes = bufs.iter().map(|buf| buf.len() as u64).sum();
         match self.issue(kind, path_hash, offset, bytes) {
             Issue::Never => None,
-            Issue::Go(fault) => Some(Pending::new(self.clone(), self.core.submit(self.id, job, bufs, fault))),
+            Issue::Go(fault) => {
+                Some(Pending::new(self.core.clone(), self.core.submit(self.id, job, bufs, fault)))
+            }
             Issue::GoThenDie => {
                 let _ = self.core.perform(&job, &mut bufs, None);
                 self.core.let_die(self.id);

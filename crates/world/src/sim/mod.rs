@@ -66,9 +66,10 @@ use power_cut::Dice;
 use random::Use;
 use requests::Requests;
 
-pub use fault::{CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind};
+pub use fault::{
+    CrashPoint, Death, FaultCounts, FaultKind, Faults, Lie, OpCounts, OpKind, PowerCut, Survival,
+};
 pub use net::Link;
-pub use power_cut::{PowerCut, Survival};
 pub use storage::{
     FileId, FixedLatency, FixedLatencyTimes, RequestId, StorageFailure, StorageModel, StorageOp,
     StorageRequest, VolumeId, ZeroLatency,

@@ -1,87 +1,13 @@
-//! What a power cut does to changes that were not synced: chances, and the dice that decide by them.
+//! What a power cut does to changes that were not synced: the dice that decide it.
 
 use std::rc::Rc;
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
-use super::fault::{FaultCounts, FaultKind};
+use super::fault::{FaultCounts, FaultKind, PowerCut, Survival};
 use super::random::{below, chance};
 use crate::SECTOR_BYTES;
-
-/// Chances at a power cut, each between 0 and 1 and drawn for every change on its own.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PowerCut {
-    /// A write that was not synced is gone.
-    pub lost_write: f64,
-    /// A write that was not synced is there in part: each sector is old or new.
-    pub torn_write: f64,
-    /// A change of size that was not synced is gone.
-    pub lost_size: f64,
-    /// A name change that was not synced is gone.
-    pub lost_name: f64,
-    /// A block of new space that was not written shows stale bytes instead of zeros.
-    pub stale_block: f64,
-    /// What a device writes all or nothing: 512 or 4096 bytes, 64 on persistent memory.
-    pub sector_bytes: usize,
-    /// What becomes of each change, one after the other, in the place of all chances but that of a stale block. The changes
-    /// behind the end of the list are kept. For tests that go through all that can happen.
-    pub chosen: Option<Vec<Survival>>,
-}
-
-/// What becomes of a change that was not synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Survival {
-    /// It is gone.
-    Lost,
-    /// It is there.
-    Kept,
-    /// Of a write the first half of its sectors is there; any other change is.
-    FirstHalf,
-    /// Of a write the second half of its sectors is there; any other change is.
-    SecondHalf,
-}
-
-impl Default for PowerCut {
-    fn default() -> Self {
-        PowerCut {
-            lost_write: 0.4,
-            torn_write: 0.2,
-            lost_size: 0.5,
-            lost_name: 0.5,
-            stale_block: 0.5,
-            sector_bytes: 512,
-            chosen: None,
-        }
-    }
-}
-
-impl PowerCut {
-    /// Everything that completed survives.
-    pub fn keep_all() -> PowerCut {
-        PowerCut {
-            lost_write: 0.0,
-            torn_write: 0.0,
-            lost_size: 0.0,
-            lost_name: 0.0,
-            stale_block: 0.0,
-            sector_bytes: 512,
-            chosen: None,
-        }
-    }
-
-    /// Nothing survives that was not synced.
-    pub fn lose_all() -> PowerCut {
-        PowerCut { lost_write: 1.0, lost_size: 1.0, lost_name: 1.0, ..PowerCut::keep_all() }
-    }
-}
-
-impl PowerCut {
-    pub(super) fn check(&self) {
-        let sector_bytes = self.sector_bytes;
-        assert!([64, 512, 4096].contains(&sector_bytes), "no device has sectors of {sector_bytes} bytes");
-    }
-}
 
 /// What became of one write.
 pub(super) enum Fate {

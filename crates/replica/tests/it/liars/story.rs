@@ -368,7 +368,8 @@ fn forged_segment(from: Position) -> Piece {
     let mut builder =
         LogBuilder::new(from.generation, (segment as u16).max(1), segments, RecordChain::default());
     builder.append(b"a lie", LogTime::default());
-    let [forged, _] = builder.open_segment().expect("a record was added");
+    builder.seal();
+    let forged = builder.take_full().remove(0);
     let bytes: Rc<[u8]> = forged.bytes.to_vec().into();
     Piece { from, checksum: checksum(&bytes), bytes, closes: false, signature: SIGNATURE }
 }

@@ -13,8 +13,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::file::{Layer, Node};
 use super::names::{Change, Names, Slot, nameless};
+use super::node::{Layer, Node};
 use crate::SECTOR_BYTES;
 
 /// What the numbers of the file say.

@@ -18,7 +18,9 @@
 mod file;
 mod left;
 mod names;
+mod node;
 mod power_cut;
+mod power_switch;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -34,7 +36,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use self::file::ShadowFile;
 use self::names::Names;
-pub use self::power_cut::{DiskEvent, Pieces, PowerCut, PowerSwitch};
+pub use self::power_cut::{DiskEvent, Pieces, PowerCut};
+pub use self::power_switch::PowerSwitch;
 use crate::{
     Duration, Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result,
     ShardStart, Time, WallClock, Work, World,

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::Shared;
-use super::file::Node;
+use super::node::Node;
 use super::power_cut::Unkindness;
 use crate::real::failure::failed;
 use crate::real::names as real;

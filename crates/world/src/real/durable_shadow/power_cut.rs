@@ -9,12 +9,7 @@
 //!
 //! Limits: what a file system does to its own structures is not modelled.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
-use std::rc::Rc;
-
 use super::Shared;
-use super::names::Names;
 
 /// Kinds of event at which the power can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +32,7 @@ impl DiskEvent {
         [DiskEvent::Write, DiskEvent::Sync, DiskEvent::HeadSync, DiskEvent::Name, DiskEvent::SyncDir];
 }
 
-/// When the power fails, counted from [`PowerSwitch::arm`].
+/// When the power fails, counted from [`super::PowerSwitch::arm`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PowerCut {
     /// At the event of this kind ...
@@ -59,55 +54,6 @@ pub struct Pieces {
     pub survives_percent: usize,
 }
 
-/// Cuts the power of a shadow's disk, and with it the life of the process.
-#[derive(Clone)]
-pub struct PowerSwitch {
-    pub(super) shared: Rc<Shared>,
-    pub(super) names: Rc<RefCell<Names>>,
-}
-
-impl PowerSwitch {
-    /// From now on events are counted, until the power fails.
-    pub fn arm(&self, cut: PowerCut) {
-        self.shared.cut.set(Some(cut));
-    }
-
-    /// From now on events are counted, until the process ends alone. What is not durable goes to that file, for
-    /// [`super::ShadowHost::take_up`].
-    pub fn arm_process_end(&self, cut: PowerCut, leaves: PathBuf) {
-        self.shared.leaves.replace(Some(leaves));
-        self.arm(cut);
-    }
-
-    /// Something has happened. Nothing of the shadow may be borrowed.
-    pub(super) fn event(&self, event: DiskEvent) {
-        let Some(mut cut) = self.shared.cut.get() else { return };
-        if cut.number > 0 {
-            cut.number -= u64::from(cut.event == event);
-        } else if cut.later > 0 {
-            cut.later -= 1;
-        }
-        if cut.number == 0 && cut.later == 0 {
-            self.cut(cut.pieces);
-        }
-        self.shared.cut.set(Some(cut));
-    }
-
-    /// The end. Errors do not matter any more: what cannot be done is lost.
-    fn cut(&self, pieces: Option<Pieces>) {
-        let names = self.names.borrow();
-        if let Some(leaves) = &*self.shared.leaves.borrow() {
-            names.leave(leaves).expect("there is room for what is not durable");
-        } else {
-            let unkindness = Unkindness::draw(&self.shared, pieces);
-            names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
-            names.lose(&self.shared, &unkindness);
-        }
-        // SAFETY: a plain system call; this process does not outlive it.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    }
-}
-
 /// What one power cut is like.
 pub(super) struct Unkindness {
     pub pieces: Pieces,
@@ -116,7 +62,7 @@ pub(super) struct Unkindness {
 }
 
 impl Unkindness {
-    fn draw(shared: &Shared, pieces: Option<Pieces>) -> Unkindness {
+    pub fn draw(shared: &Shared, pieces: Option<Pieces>) -> Unkindness {
         let drawn = Pieces {
             grain_bytes: [64, 64, 512, 4096, 64 << 10][shared.below(5)],
             survives_percent: [0, 50, 50, 90][shared.below(4)],

@@ -1,0 +1,58 @@
+//! The end of the process at one event of the disk, which takes with it what was not synced.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::Shared;
+use super::names::Names;
+use super::power_cut::{DiskEvent, Pieces, PowerCut, Unkindness};
+
+/// Cuts the power of a shadow's disk, and with it the life of the process.
+#[derive(Clone)]
+pub struct PowerSwitch {
+    pub(super) shared: Rc<Shared>,
+    pub(super) names: Rc<RefCell<Names>>,
+}
+
+impl PowerSwitch {
+    /// From now on events are counted, until the power fails.
+    pub fn arm(&self, cut: PowerCut) {
+        self.shared.cut.set(Some(cut));
+    }
+
+    /// From now on events are counted, until the process ends alone. What is not durable goes to that file, for
+    /// [`super::ShadowHost::take_up`].
+    pub fn arm_process_end(&self, cut: PowerCut, leaves: PathBuf) {
+        self.shared.leaves.replace(Some(leaves));
+        self.arm(cut);
+    }
+
+    /// Something has happened. Nothing of the shadow may be borrowed.
+    pub(super) fn event(&self, event: DiskEvent) {
+        let Some(mut cut) = self.shared.cut.get() else { return };
+        if cut.number > 0 {
+            cut.number -= u64::from(cut.event == event);
+        } else if cut.later > 0 {
+            cut.later -= 1;
+        }
+        if cut.number == 0 && cut.later == 0 {
+            self.cut(cut.pieces);
+        }
+        self.shared.cut.set(Some(cut));
+    }
+
+    /// The end. Errors do not matter any more: what cannot be done is lost.
+    fn cut(&self, pieces: Option<Pieces>) {
+        let names = self.names.borrow();
+        if let Some(leaves) = &*self.shared.leaves.borrow() {
+            names.leave(leaves).expect("there is room for what is not durable");
+        } else {
+            let unkindness = Unkindness::draw(&self.shared, pieces);
+            names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
+            names.lose(&self.shared, &unkindness);
+        }
+        // SAFETY: a plain system call; this process does not outlive it.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+}
