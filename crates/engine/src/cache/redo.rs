@@ -312,14 +312,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts a page in the place of whatever there is; `None` if it is not in memory.
-    pub(crate) fn put(
-        &self,
-        key: PageKey,
-        page: PageBuf,
-        start: LogPosition,
-        end: LogPosition,
-    ) -> Option<()> {
+    /// Puts a page in the place of whatever there is, behind the last record that was replayed, which ends `at`; `None` if it is not in memory.
+    pub(crate) fn put(&self, key: PageKey, page: PageBuf, at: LogPosition) -> Option<()> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key)?;
         let slot = frames.get_mut(frame);
@@ -327,7 +321,7 @@ impl Cache {
         slot.holds_page(page);
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
-        frames.mark_changed(frame, start, end);
+        frames.mark_changed(frame, at, at);
         Some(())
     }
 
