@@ -40,6 +40,8 @@ listed! {
         TailNotSynced,
         /// An opening builds on names that the process before has left without a sync.
         FoundNamesNotSynced,
+        /// An opening writes the header of a database whose last one the process before has left without a sync.
+        FoundFileNotSynced,
         /// What is behind the last segment of the log stays there.
         TailNotWiped,
         /// Recovery takes back what was taken back already.

@@ -14,7 +14,7 @@ use world::FixedHashMap;
 use world::sync::Notify;
 
 use super::page::CachedPage;
-use super::redo::Unmade;
+use super::unmade::Unmade;
 use crate::log::{LogPosition, POSITION_END};
 
 /// Uses closer together than this count as one.

@@ -20,6 +20,7 @@ mod redo;
 mod scavenger;
 #[cfg(test)]
 mod tests;
+mod unmade;
 mod write;
 
 use std::cell::{Cell, RefCell};
@@ -36,8 +37,9 @@ pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
 pub use page::ImagePage;
 pub(crate) use read::Wanted;
-pub(crate) use redo::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
+pub(crate) use redo::{Basis, RedoFor};
 pub(crate) use scavenger::Scavenger;
+pub(crate) use unmade::{LoggedPage, Rebuilt, RedoOutcome};
 pub(crate) use write::writes_outstanding;
 
 use crate::config::InstanceConfig;

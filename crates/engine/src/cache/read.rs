@@ -7,7 +7,7 @@ use world::{Bufs, PageBuf};
 
 use super::frames::Holds;
 use super::page::CachedPage;
-use super::redo::Unmade;
+use super::unmade::Unmade;
 use super::{Cache, CachedDatabase, PageKey, Pins};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, judge};

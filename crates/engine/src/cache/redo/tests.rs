@@ -7,9 +7,10 @@ use edb::page::{PageMut, page_flags};
 use world::World;
 use world::sim::{SimConfig, Simulation};
 
-use super::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
+use super::{Basis, RedoFor};
 use crate::cache::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
 use crate::cache::{Cache, Pins};
+use crate::cache::{LoggedPage, Rebuilt, RedoOutcome};
 use crate::log::{LogPosition, POSITION_END};
 
 const PGNO: u32 = 5;
