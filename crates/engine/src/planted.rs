@@ -42,8 +42,6 @@ listed! {
         FoundNamesNotSynced,
         /// An opening writes the header of a database whose last one the process before has left without a sync.
         FoundFileNotSynced,
-        /// What is behind the last segment of the log stays there.
-        TailNotWiped,
         /// Recovery takes back what was taken back already.
         CompensationNotNoted,
         /// A restored or seeded copy is redone from the checkpoint, not from its own position.

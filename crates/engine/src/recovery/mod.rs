@@ -418,9 +418,6 @@ impl Recovery<'_> {
 
     /// Zeroes segments behind the last valid one.
     async fn wipe(&self, path: &str, leftover: Range<u16>) -> Result<()> {
-        if planted!(TailNotWiped) {
-            return Ok(());
-        }
         let file = IoFile::open(self.world, path, OpenMode::ReadWrite, self.counters).await?;
         let bytes = usize::from(leftover.end - leftover.start) * SECTOR_BYTES;
         let offset = u64::from(leftover.start) * SECTOR_BYTES as u64;

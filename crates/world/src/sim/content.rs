@@ -24,7 +24,6 @@ use layers::{Layer, Overlay, Part, PartData};
 use units::{Format, Unit, copy_padded};
 
 use super::power_cut::{Dice, Fate};
-use super::runs::Runs;
 use crate::{Bufs, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
 
 /// Stale bytes are made for at most this much new space per file and power cut.

@@ -150,6 +150,8 @@ impl Grounds {
     fn make_copies(&mut self) {
         let (sim, mut stage) = self.stage_over(&self.closed, self.rows[&Ground::Closed].clone(), JITTER);
         stage.config.circular_logging = false;
+        // The checkpoint passes where redo of the copies begins.
+        stage.config.checkpoint_depth_bytes = 32 << 10;
         let (rows, first, end) = sim.run_until(stage.back_up_and_go_on()).unwrap();
         let files = Snapshot::take(&sim);
         let logs = files.files().filter(|(path, _)| path.starts_with("/log/") && path.ends_with(".log"));
@@ -327,6 +329,7 @@ impl Stage {
             first = first.min(report.first_generation);
         }
         self.commit_until(3, 300, 4).await?;
+        self.world.sleep(Duration::from_secs(3)).await;
         Ok((all_rows(self.instance()).await?, first, self.instance().durable_log()))
     }
 
