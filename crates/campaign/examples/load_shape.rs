@@ -58,7 +58,8 @@ fn setup_of(folder: &str, cache_mib: &str, ratio: &str, warm_up: &str, batches: 
         sessions: 2,
         warm_up: warm_up.parse()?,
         batches: batches.parse()?,
-        zero_latency_rest: None,
+        is_instant: false,
+        rest: Duration::ZERO,
         background: true,
         seed: 1,
     })
@@ -103,7 +104,8 @@ fn shapes(warm_up: u64, batches: u64, logs: u64) -> Outcome<()> {
             sessions: 2,
             warm_up,
             batches,
-            zero_latency_rest: None,
+            is_instant: false,
+            rest: Duration::ZERO,
             background: true,
             seed: 1,
         };
@@ -134,7 +136,8 @@ fn speed(warm_up: u64, batches: u64) -> Outcome<()> {
         sessions: 2,
         warm_up,
         batches,
-        zero_latency_rest: Some(Duration::from_millis(250)),
+        is_instant: true,
+        rest: Duration::from_millis(250),
         background: false,
         seed: 1,
     };

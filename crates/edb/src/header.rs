@@ -48,6 +48,7 @@ mod at {
     pub const REQUIRED_TIME: usize = 348;
     pub const LAST_COMMITTED: usize = 416;
     pub const SORT_VERSION: usize = 508;
+    pub const SCANNED: usize = 532;
     pub const RECOVERING: usize = 536;
     pub const FILE_TYPE: usize = 667;
     pub const ZERO_WHEN_CLEAN: usize = 668;
@@ -280,6 +281,10 @@ impl DatabaseHeader {
     header_field!(
         /// Log generation that is being replayed, 0 outside recovery.
         recovering_generation, set_recovering_generation, u32, RECOVERING, get_u32, put_u32
+    );
+    header_field!(
+        /// The last page up to which the current pass of background maintenance has come; 0 before its first.
+        scanned_to, set_scanned_to, u32, SCANNED, get_u32, put_u32
     );
 
     /// The database's own signature.

@@ -13,10 +13,14 @@ use world::{Bufs, OpenMode};
 
 use crate::cache::PageKey;
 use crate::checksum::StreamConfig;
+use crate::core::Core;
+use crate::create::directory_of;
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::header;
 use crate::instance::Instance;
 use crate::io::IoFile;
+use crate::log::LogPosition;
 use crate::pieces::{Known, PageFindings, PieceQueue, Pieces, Progress};
 use crate::signal::StopSignal;
 
@@ -52,74 +56,103 @@ impl Instance {
         stop: &StopSignal,
     ) -> Result<BackupReport> {
         let core = self.core();
-        let database = core.database(db)?;
         let started = core.world.now();
-        let page_bytes = core.config.page_bytes;
         let begin = core.checkpoint_position();
         let _hold = core.log.hold(begin.generation());
         let copy = match copy_to {
             None => None,
-            Some(path) => {
-                let copy = IoFile::open(&core.world, path, OpenMode::CreateNew, &database.counters).await?;
-                copy.file().keep_like(database.file.path());
-                Some(copy)
-            }
+            Some(path) => Some(new_copy(core, core.database(db)?, path).await?),
         };
-        let pieces = Pieces {
-            world: &core.world,
-            file: &database.file,
-            page_bytes,
-            image_id: database.image_id,
-            class: IoClass::BackupRead,
-            in_use: true,
-        };
-        // Pages that are taken into use from now on need not be in the file.
-        let used = core.read(db, PagesInUse::read).await?;
-        let is_unwritten = |pgno| core.cache.is_unwritten(PageKey { db, pgno });
-        let known = Known { used: used.as_ref(), unwritten: Some(&is_unwritten), ..Known::default() };
-        let end = pieces.size().await?;
-        let queue = PieceQueue::new(end, config.read_bytes);
-        progress.begin(end);
-        let stream = || async {
-            let mut report = BackupReport::default();
-            while let Some((offset, bytes)) = queue.take() {
-                if stop.is_stopped() {
-                    if copy.is_none() {
-                        break;
-                    }
-                    return Err(Error::Refused("the backup was stopped".to_owned()));
-                }
-                core.fate.check()?;
-                let mut pages = pieces.read_known(known, offset, bytes, &mut report.findings).await?;
-                if let Some(copy) = &copy {
-                    write_copy(copy, offset, &mut pages, page_bytes).await?;
-                }
-                report.bytes += bytes;
-                progress.add(bytes);
-            }
-            Ok(report)
-        };
-        let mut total = BackupReport { bytes_there: end, ..BackupReport::default() };
-        for report in join_all((0..config.depth.max(1)).map(|_| stream())).await {
-            let report = report?;
-            total.findings.merge(report.findings);
-            total.bytes += report.bytes;
-        }
+        let mut report = read_through(core, db, config, copy.as_ref(), progress, stop).await?;
         // Pages of the copy may hold changes up to here: a restore must come at least this far.
         core.log.flush_to(core.log.tip()).await?;
-        (total.first_generation, total.last_generation) = (begin.generation(), core.log.tip().generation());
+        (report.first_generation, report.last_generation) = (begin.generation(), core.log.tip().generation());
         if let Some(copy) = copy {
-            let mut header = database.header().await;
-            header.set_dbtime(database.dbtime.get());
-            header.set_backup_position(begin);
-            header.set_generations(total.first_generation, total.last_generation, total.last_generation);
-            copy.sync().await?;
-            header::write(&mut header, &copy, IoClass::BackupWrite).await?;
-            core.world.sync_dir(crate::create::directory_of(copy.path())).await?;
+            complete(core, db, &copy, begin, &report).await?;
         }
-        total.seconds = core.world.now().since(started).as_secs_f64();
-        Ok(total)
+        report.seconds = core.world.now().since(started).as_secs_f64();
+        Ok(report)
     }
+}
+
+async fn new_copy(core: &Core, database: &Database, path: &str) -> Result<IoFile> {
+    let copy = IoFile::open(&core.world, path, OpenMode::CreateNew, &database.counters).await?;
+    copy.file().keep_like(database.file.path());
+    Ok(copy)
+}
+
+/// Reads the database from end to end, and writes all but its header to `copy`.
+async fn read_through(
+    core: &Core,
+    db: u8,
+    config: StreamConfig,
+    copy: Option<&IoFile>,
+    progress: &Progress,
+    stop: &StopSignal,
+) -> Result<BackupReport> {
+    let (database, page_bytes) = (core.database(db)?, core.config.page_bytes);
+    let pieces = Pieces {
+        world: &core.world,
+        file: &database.file,
+        page_bytes,
+        image_id: database.image_id,
+        class: IoClass::BackupRead,
+        in_use: true,
+    };
+    // Pages that are taken into use from now on need not be in the file.
+    let used = core.read(db, PagesInUse::read).await?;
+    let is_unwritten = |pgno| core.cache.is_unwritten(PageKey { db, pgno });
+    let known = Known { used: used.as_ref(), unwritten: Some(&is_unwritten), ..Known::default() };
+    let end = pieces.size().await?;
+    let queue = PieceQueue::new(end, config.read_bytes);
+    progress.begin(end);
+    let stream = || async {
+        let mut report = BackupReport::default();
+        while let Some((offset, bytes)) = queue.take() {
+            if stop.is_stopped() {
+                if copy.is_none() {
+                    break;
+                }
+                return Err(Error::Refused("the backup was stopped".to_owned()));
+            }
+            core.fate.check()?;
+            let mut pages = pieces.read_known(known, offset, bytes, &mut report.findings).await?;
+            if let Some(copy) = copy {
+                write_copy(copy, offset, &mut pages, page_bytes).await?;
+            }
+            report.bytes += bytes;
+            progress.add(bytes);
+        }
+        Ok(report)
+    };
+    let mut total = BackupReport { bytes_there: end, ..BackupReport::default() };
+    for report in join_all((0..config.depth.max(1)).map(|_| stream())).await {
+        let report = report?;
+        total.findings.merge(report.findings);
+        total.bytes += report.bytes;
+    }
+    Ok(total)
+}
+
+/// Gives the copy, which has all its pages, its header and its name, durably.
+async fn complete(
+    core: &Core,
+    db: u8,
+    copy: &IoFile,
+    begin: LogPosition,
+    report: &BackupReport,
+) -> Result<()> {
+    let database = core.database(db)?;
+    let mut header = database.header().await;
+    header.set_dbtime(database.dbtime.get());
+    header.set_backup_position(begin);
+    header.set_generations(report.first_generation, report.last_generation, report.last_generation);
+    if !planted!(CopyNotSynced) {
+        copy.sync().await?;
+    }
+    header::write(&mut header, copy, IoClass::BackupWrite).await?;
+    core.world.sync_dir(directory_of(copy.path())).await?;
+    Ok(())
 }
 
 /// Writes a piece to its place in the copy, except the header pages.

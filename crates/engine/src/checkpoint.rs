@@ -45,6 +45,7 @@ impl CheckpointFile {
 
     /// Makes `position` the durable checkpoint.
     pub(crate) async fn write(&mut self, position: LogPosition) -> Result<()> {
+        assert!(position >= self.written, "the checkpoint only goes forward");
         let bytes = Checkpoint { position, signature: self.signature }.encode();
         let copy = || smallvec![PageBuf::copy_of(&bytes)];
         self.file.write(IoClass::HousekeepingWrite, 0, copy()).await?;

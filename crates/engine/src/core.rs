@@ -171,6 +171,13 @@ impl Core {
         }
         let database = self.database(db)?;
         let dbtime = database.next_dbtime()?;
+        // Redo would take the change for one that the page has already.
+        if let Some(newer) =
+            mini.changes.iter().find(|change| !change.formats() && change.dbtime_before >= dbtime)
+        {
+            let reason = "it is newer than the newest change of its database: log writes were lost";
+            return Err(self.damaged(db, newer.pgno, reason));
+        }
         let coding = &*database.coding;
         let scratch = &mut *self.scratch.borrow_mut();
         let mut start = POSITION_END;
@@ -242,6 +249,9 @@ impl Core {
     /// Makes a database larger by at least `least_pages` in one piece. That goes on when the caller lets go of it: a growth left
     /// half made would hold the checkpoint, and its header would still be on its way when the next one is written.
     async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
+        if self.stop.is_stopped() {
+            return Err(Error::Refused("it is being closed".to_owned()));
+        }
         let (core, database) = (self.me.upgrade().expect("the caller has it"), self.database(db)?.clone());
         let working = self.fate.working();
         let extending = async move {
@@ -267,7 +277,9 @@ impl Core {
             .map_err(|_| Error::Refused(format!("{} cannot grow any more", database.file.path())))?;
         // A full disk is an answer to the caller, not the end of the instance.
         database.lengthen_file(pages).await?;
-        database.length_logged.set(database.length_logged.get().min(self.log.tip()));
+        if !planted!(LengthNotHeld) {
+            database.length_logged.set(database.length_logged.get().min(self.log.tip()));
+        }
         self.append(&LogRecord::Extend { db: database.id, before, pages });
         let step = |pager: &dyn Pager| Ok((space::extend_database(pager, before, pages)?, ()));
         let grown = self.change(database.id, None, step).await;
@@ -297,6 +309,21 @@ impl Core {
     }
 }
 
+/// Assertions of design invariants 2 and 4. Files and disks cannot make them fail, whatever they hold or do.
+impl Core {
+    /// Redo from `position` on finds all that the files may lack.
+    pub(crate) fn assert_redo_may_begin(&self, position: LogPosition) {
+        let oldest = self.checkpoint_position();
+        assert!(position <= oldest, "redo would begin at {position:?}, and {oldest:?} is needed");
+    }
+
+    /// The files hold every change, and no transaction is open: nobody needs the log.
+    pub(crate) fn assert_all_written(&self) {
+        self.cache.assert_all_written();
+        assert!(self.transactions.borrow().open_ids().is_empty(), "a transaction is open");
+    }
+}
+
 impl RollHook for Core {
     fn before_roll(&self, generation: u32) -> LocalFuture<'_, Result<()>> {
         Box::pin(async move {
@@ -305,7 +332,7 @@ impl RollHook for Core {
                 database
                     .update_header(|header| {
                         // One that has been closed needs no log any more.
-                        if header.state() == State::Dirty {
+                        if header.state() == State::Dirty && !planted!(NextLogNotNamed) {
                             header.set_generations(first, generation, generation);
                         }
                     })

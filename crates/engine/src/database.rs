@@ -43,6 +43,8 @@ pub(crate) struct Database {
     pub(crate) dbtime: Cell<u64>,
     /// Pages that the trees know of; the file may be longer.
     pub(crate) pages: Cell<u32>,
+    /// The last page that background maintenance has come to; the next writing of the header takes it along.
+    pub(crate) scanned_to: Cell<u32>,
     /// One extension at a time: taken by who extends.
     extending: Cell<bool>,
     extended: world::sync::Notify,
@@ -65,7 +67,9 @@ impl Database {
         let file = IoFile::open(world, &config.path, OpenMode::ReadWrite, &counters).await?;
         // The process before may have ended before a sync: its last header, or its shadow, must not be under way together with
         // the next.
-        file.sync().await?;
+        if !planted!(FoundFileNotSynced) {
+            file.sync().await?;
+        }
         let (header, copy) = header::read(&file, page_bytes).await?;
         let coding = config.coding(page_bytes);
         Ok(Rc::new(Database {
@@ -81,6 +85,7 @@ impl Database {
             extension_bytes: config.extension_bytes,
             dbtime: Cell::new(header.dbtime()),
             pages: Cell::new(0),
+            scanned_to: Cell::new(header.scanned_to()),
             extending: Cell::new(false),
             extended: world::sync::Notify::new(),
             length_logged: Cell::new(POSITION_END),
@@ -140,6 +145,7 @@ impl Database {
     pub(crate) async fn update_header(&self, change: impl FnOnce(&mut DatabaseHeader)) -> Result<()> {
         let mut header = self.take_header().await;
         header.set_dbtime(self.dbtime.get());
+        header.set_scanned_to(self.scanned_to.get());
         change(&mut header);
         header::write(&mut header, &self.file, IoClass::HousekeepingWrite).await
     }

@@ -41,6 +41,14 @@ pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<(DatabaseHe
 pub(crate) async fn write(header: &mut DatabaseHeader, file: &IoFile, class: IoClass) -> Result<()> {
     let page_bytes = header.page_bytes() as u64;
     let (first, shadow) = (PageBuf::copy_of(header.stamped()), PageBuf::copy_of(header.stamped()));
+    if planted!(HeaderCopiesTogether) {
+        file.write(class, 0, smallvec![first]).await?;
+        return file.write_durable(class, page_bytes, smallvec![shadow]).await;
+    }
+    if planted!(HeaderNotSynced) {
+        file.write(class, 0, smallvec![first]).await?;
+        return file.write(class, page_bytes, smallvec![shadow]).await;
+    }
     file.write_durable(class, 0, smallvec![first]).await?;
     // Without a sync behind the shadow it would be under way together with the next header.
     file.write_durable(class, page_bytes, smallvec![shadow]).await

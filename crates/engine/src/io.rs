@@ -73,6 +73,7 @@ impl IoFile {
         let (start, bytes) = (self.world.now(), total_bytes(&bufs));
         let (result, bufs) = self.file.read_at(offset, bufs).await;
         result?;
+        assert!(total_bytes(&bufs) == bytes, "what is counted is what was asked for");
         self.counters.record(class, bytes, self.elapsed_ns(start));
         Ok(bufs)
     }

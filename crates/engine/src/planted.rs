@@ -36,6 +36,48 @@ listed! {
         DeleteNotUndone,
         /// Recovery leaves open transactions as they are.
         LosersKept,
+        /// Redo writes pages from log that the process before has left without a sync.
+        TailNotSynced,
+        /// An opening builds on names that the process before has left without a sync.
+        FoundNamesNotSynced,
+        /// An opening writes the header of a database whose last one the process before has left without a sync.
+        FoundFileNotSynced,
+        /// Recovery takes back what was taken back already.
+        CompensationNotNoted,
+        /// A restored or seeded copy is redone from the checkpoint, not from its own position.
+        CopyRedoneFromCheckpoint,
+        /// The checkpoint passes a transaction whose end is not durable.
+        CheckpointBeforeEnds,
+        /// A reader that has gone still keeps closed logs.
+        HoldLeaked,
+        /// A read that was dropped keeps its frames.
+        DroppedReadKeepsFrames,
+        /// A transaction that was dropped is not taken back.
+        DroppedTransactionStays,
+        /// An opening does not wait for the writes of an instance that was dropped.
+        DroppedInstanceNotAwaited,
+        /// No header names the next log before it takes its place.
+        NextLogNotNamed,
+        /// The checkpoint passes a new length that is not durable.
+        LengthNotHeld,
+        /// Written pages count as durable without a sync.
+        WrittenNotSynced,
+        /// A sync that was dropped counts as one that ended.
+        DroppedSyncCounts,
+        /// A passive copy forgets log up to where it has replayed.
+        CopyForgetsTooMuch,
+        /// A replay that was dropped goes on in the middle.
+        ReplayTakenUpInTheMiddle,
+        /// A passive copy acknowledges log that it has not synced.
+        StretchNotSynced,
+        /// A header and its shadow are under way together.
+        HeaderCopiesTogether,
+        /// Headers are not synced.
+        HeaderNotSynced,
+        /// The header of a backup copy is under way together with its pages.
+        CopyNotSynced,
+        /// The versions in a log's header mean nothing.
+        LogVersionIgnored,
     }
 }
 
@@ -46,6 +88,7 @@ thread_local! {
 /// All instances of this thread have this bug from now on.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
+    edb::log::ignore_versions(bug == Some(Bug::LogVersionIgnored));
 }
 
 pub(crate) fn is_planted(bug: Bug) -> bool {

@@ -182,6 +182,7 @@ impl Transaction {
             return Ok(());
         }
         self.core.log.flush_to(end).await?;
+        self.core.log.assert_durable(end);
         let gate = self.core.commit_gate.borrow().clone();
         match gate {
             Some(gate) => gate.pass(end).await,
@@ -203,7 +204,10 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if self.ended || !self.core.transactions.borrow().has_changed(self.id) {
+        if self.ended
+            || planted!(DroppedTransactionStays)
+            || !self.core.transactions.borrow().has_changed(self.id)
+        {
             return;
         }
         let (core, id) = (self.core.clone(), self.id);

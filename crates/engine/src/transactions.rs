@@ -105,6 +105,7 @@ impl Transactions {
         open.undo.push((db, undo.clone()));
         let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
         let lock = self.locks.entry(row).or_insert(Lock { transaction, first: undo.clone(), changes: 0 });
+        assert!(lock.transaction == transaction, "a row is changed by one open transaction at a time");
         lock.changes += 1;
         if let (Before::Present, Before::Deleted { data }) = (&lock.first.was, &undo.was) {
             // Deleted and brought back to life: the node has new data now, and the committed data is only here.
@@ -118,6 +119,7 @@ impl Transactions {
         let (begin, Some((db, undo))) = (open.begin, open.undo.pop()) else { return };
         let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
         if let Some(lock) = self.locks.get_mut(&row) {
+            assert!(lock.transaction == transaction && lock.changes > 0, "a change is taken back once");
             lock.changes -= 1;
             if lock.changes == 0 {
                 self.locks.remove(&row);

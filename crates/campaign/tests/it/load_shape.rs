@@ -3,6 +3,7 @@
 
 use crate::shape::{Bench, Setup, recover};
 use results::IoClass;
+use world::Duration;
 
 const CACHE_BYTES: u64 = 256 << 20;
 /// 2,000 times the page cache, which is where the published runs are.
@@ -17,7 +18,8 @@ fn setup(warm_up: u64, batches: u64) -> Setup {
         sessions: 2,
         warm_up,
         batches,
-        zero_latency_rest: None,
+        is_instant: false,
+        rest: Duration::ZERO,
         background: true,
         seed: 7,
     }

@@ -1,5 +1,6 @@
 //! The integration tests of `campaign`: one program, which is compiled and linked once.
 
+mod ageing;
 mod alone;
 mod drill_review;
 mod load_shape;

@@ -14,7 +14,7 @@ use world::FixedHashMap;
 use world::sync::Notify;
 
 use super::page::CachedPage;
-use super::redo::Unmade;
+use super::unmade::Unmade;
 use crate::log::{LogPosition, POSITION_END};
 
 /// Uses closer together than this count as one.
@@ -238,6 +238,13 @@ impl Frames {
         self.capacity.saturating_sub(self.occupied())
     }
 
+    /// An operation does not hold the page any more.
+    pub(crate) fn unpin(&mut self, frame: u32) {
+        let slot = self.get_mut(frame);
+        assert!(slot.pins > 0, "nobody holds the page");
+        slot.pins -= 1;
+    }
+
     /// Frames whose pages operations hold.
     pub(crate) fn pinned(&self) -> usize {
         self.frames.iter().filter(|slot| slot.pins > 0).count()
@@ -278,14 +285,15 @@ impl Frames {
         self.uses[frame as usize] = Uses::default();
         *self.get_mut(frame) = Frame { key, holds, ..Frame::empty() };
         let before = self.table.insert(key.packed(), frame);
-        debug_assert!(before.is_none(), "a page lies in one frame");
+        assert!(before.is_none(), "a page lies in one frame");
         frame
     }
 
     /// Empties a frame.
     pub(crate) fn release(&mut self, frame: u32) {
-        let key = self.get(frame).key;
-        debug_assert!(!self.get(frame).is_dirty() && !self.get(frame).writing && self.get(frame).pins == 0);
+        let slot = self.get(frame);
+        assert!(!slot.is_dirty() && !slot.writing && slot.pins == 0, "a page that is needed leaves memory");
+        let key = slot.key;
         self.table.remove(&key.packed());
         *self.get_mut(frame) = Frame::empty();
         self.free.push(frame);
@@ -294,8 +302,14 @@ impl Frames {
     /// The page in `frame` has been changed by the record at `start..end`.
     pub(crate) fn mark_changed(&mut self, frame: u32, start: LogPosition, end: LogPosition) {
         let slot = &mut self.frames[frame as usize];
+        assert!(start <= end && slot.last_change <= end, "changes come in the order of the log");
         slot.last_change = end;
         if !slot.is_dirty() {
+            let newest = self.dirty.back();
+            assert!(
+                newest.is_none_or(|(first, _)| *first <= start),
+                "pages become dirty in the order of the log"
+            );
             slot.first_dirty = start;
             self.dirty.push_back((start, frame));
             self.dirty_count += 1;
@@ -321,6 +335,7 @@ impl Frames {
     pub(crate) fn begin_write(&mut self, frame: u32) -> LogPosition {
         let slot = &mut self.frames[frame as usize];
         let first = std::mem::replace(&mut slot.first_dirty, POSITION_END);
+        assert!(first != POSITION_END && !slot.writing, "a dirty page is written, and once at a time");
         slot.writing = true;
         self.dirty_count -= 1;
         self.in_flight.insert((first, frame));
@@ -329,7 +344,8 @@ impl Frames {
 
     /// The write is done. Returns whether the frame was freed.
     pub(crate) fn end_write(&mut self, frame: u32, first_dirty: LogPosition) -> bool {
-        self.in_flight.remove(&(first_dirty, frame));
+        let was_in_flight = self.in_flight.remove(&(first_dirty, frame));
+        assert!(was_in_flight, "a write ends that nobody has begun");
         let slot = self.get_mut(frame);
         slot.writing = false;
         let leaves = std::mem::take(&mut slot.leaving) && slot.pins == 0 && !slot.is_dirty();

@@ -20,6 +20,7 @@ mod redo;
 mod scavenger;
 #[cfg(test)]
 mod tests;
+mod unmade;
 mod write;
 
 use std::cell::{Cell, RefCell};
@@ -36,8 +37,9 @@ pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
 pub use page::ImagePage;
 pub(crate) use read::Wanted;
-pub(crate) use redo::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
+pub(crate) use redo::{Basis, RedoFor};
 pub(crate) use scavenger::Scavenger;
+pub(crate) use unmade::{LoggedPage, Rebuilt, RedoOutcome};
 pub(crate) use write::writes_outstanding;
 
 use crate::config::InstanceConfig;
@@ -143,7 +145,7 @@ impl Drop for Pins {
     fn drop(&mut self) {
         let mut frames = self.cache.0.frames.borrow_mut();
         for frame in self.frames.drain(..) {
-            frames.get_mut(frame).pins -= 1;
+            frames.unpin(frame);
         }
         drop(frames);
         self.cache.stow_idle();
@@ -238,6 +240,12 @@ impl Cache {
         let databases = self.0.databases.borrow();
         let unsynced = databases.iter().flatten().map(|db| db.unsynced.get().min(db.syncing.get())).min();
         unwritten.min(unsynced.unwrap_or(POSITION_END))
+    }
+
+    /// The files hold every change of every page, durably.
+    pub(crate) fn assert_all_written(&self) {
+        let oldest = self.oldest_unsafe();
+        assert!(oldest == POSITION_END, "the files may lack changes from {oldest:?} on");
     }
 
     /// Whether the file may lack what this page is now.

@@ -7,7 +7,7 @@ use world::{Bufs, PageBuf};
 
 use super::frames::Holds;
 use super::page::CachedPage;
-use super::redo::Unmade;
+use super::unmade::Unmade;
 use super::{Cache, CachedDatabase, PageKey, Pins};
 use crate::error::{Error, Result};
 use crate::judge::{Finding, judge};
@@ -212,6 +212,7 @@ impl Cache {
             let finding = judge(&page, u64::from(pgno) + 1, database.image_id);
             let mut frames = self.0.frames.borrow_mut();
             let slot = frames.get_mut(frame);
+            assert!(slot.holds == Holds::Arriving, "what was read comes to the frame that awaits it");
             let waiters = slot.arrival.take();
             if finding == Finding::Good && arrival.wanted == Wanted::Version {
                 (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(Unmade::read(&page))));
@@ -259,7 +260,7 @@ impl Cache {
 
 impl Drop for Arrival {
     fn drop(&mut self) {
-        if self.frames.is_empty() {
+        if self.frames.is_empty() || planted!(DroppedReadKeepsFrames) {
             return;
         }
         let waiters: Vec<Notify> = {

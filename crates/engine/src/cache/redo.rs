@@ -27,43 +27,12 @@ use world::PageBuf;
 
 use super::frames::{Frame, Frames, Holds, PageKey};
 use super::page::CachedPage;
+use super::unmade::{InFile, LoggedPage, Rebuilt, RedoOutcome, Unmade, wrong_version};
 use super::{Cache, LogPosition};
 use crate::error::Result;
 
 /// Changes that wait until their page is made: about as much memory as the page.
 const CHANGES_WAITING_MAX: usize = 256;
-
-/// A page as the log holds it.
-pub(crate) struct LoggedPage {
-    pub(crate) dbtime: u64,
-    /// What the coding of its database has made of it.
-    pub(crate) encoded: Box<[u8]>,
-}
-
-/// What redo knows of a page without having its bytes.
-pub(super) struct Unmade {
-    /// `None`: its first change makes it anew, or nothing waits.
-    image: Option<LoggedPage>,
-    /// With the dbtime that each gives it.
-    changes: Vec<(u64, PageChange)>,
-    /// The version that all of it makes; that of the file if nothing waits.
-    dbtime: u64,
-    /// What the file holds, if redo has not come past it.
-    in_file: Option<InFile>,
-}
-
-/// What the file holds of a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct InFile {
-    dbtime: u64,
-    digest: u128,
-}
-
-impl InFile {
-    fn of(page: PageRef) -> InFile {
-        InFile { dbtime: page.dbtime(), digest: page.digest() }
-    }
-}
 
 /// Where redo has a page from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,28 +43,6 @@ pub(crate) enum Basis {
     Log,
     /// From another copy, as whole as one from the log, and maybe newer than where replay is.
     Copy,
-}
-
-/// What redo of one change came to.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum RedoOutcome {
-    /// The page has the change now.
-    Applied,
-    /// The change made the page anew; what the file had before.
-    MadeAnew(Rebuilt),
-    /// The page was written after the change; its version.
-    AlreadyThere { page_dbtime: u64 },
-    /// The page is not what the log says, and only a later whole page can tell; why.
-    Unproven(String),
-    /// The page and the log contradict each other; how.
-    Wrong(String),
-}
-
-/// What the file had of a page that came whole from the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rebuilt {
-    FailedCheck,
-    Verified,
 }
 
 /// Who redoes the log.
@@ -109,53 +56,6 @@ pub(crate) enum RedoFor {
 
 fn left_memory() -> String {
     "it left memory while it was held".to_owned()
-}
-
-impl Unmade {
-    /// A page that was read and found good.
-    pub(super) fn read(page: &PageBuf) -> Unmade {
-        let in_file = InFile::of(PageRef::new(page.as_unsealed_slice()));
-        Unmade { image: None, changes: Vec::new(), dbtime: in_file.dbtime, in_file: Some(in_file) }
-    }
-
-    fn from_image(image: LoggedPage, in_file: Option<InFile>) -> Unmade {
-        Unmade { dbtime: image.dbtime, image: Some(image), changes: Vec::new(), in_file }
-    }
-
-    fn make(&self, pgno: u32, coding: &dyn PageCoding) -> Result<PageBuf, String> {
-        let mut page = match &self.image {
-            Some(image) => image.decode(pgno, coding)?,
-            None => PageBuf::empty(coding.page_bytes()),
-        };
-        for (dbtime, change) in &self.changes {
-            change.apply(page.as_unsealed_mut_slice(), *dbtime).map_err(|misfit| misfit.to_string())?;
-        }
-        Ok(page)
-    }
-
-    fn redo(&mut self, change: PageChange, dbtime: u64) -> RedoOutcome {
-        let outcome = if change.formats() {
-            self.image = None;
-            self.changes.clear();
-            RedoOutcome::MadeAnew(Rebuilt::Verified)
-        } else if self.dbtime == change.dbtime_before || planted!(RedoWithoutDbtime) {
-            RedoOutcome::Applied
-        } else {
-            return wrong_version(self.dbtime, &change);
-        };
-        self.changes.push((dbtime, change));
-        self.dbtime = dbtime;
-        outcome
-    }
-}
-
-impl LoggedPage {
-    fn decode(&self, pgno: u32, coding: &dyn PageCoding) -> Result<PageBuf, String> {
-        let decode = |page: &mut [u8]| coding.decode(pgno, &self.encoded, page);
-        let page = PageBuf::written_by(coding.page_bytes(), decode);
-        page.filter(|page| PageRef::new(page.as_unsealed_slice()).dbtime() == self.dbtime)
-            .ok_or_else(|| "its image in the log makes no sense".to_owned())
-    }
 }
 
 impl Frame {
@@ -312,14 +212,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts a page in the place of whatever there is; `None` if it is not in memory.
-    pub(crate) fn put(
-        &self,
-        key: PageKey,
-        page: PageBuf,
-        start: LogPosition,
-        end: LogPosition,
-    ) -> Option<()> {
+    /// Puts a page in the place of whatever there is, behind the last record that was replayed, which ends `at`; `None` if it is not in memory.
+    pub(crate) fn put(&self, key: PageKey, page: PageBuf, at: LogPosition) -> Option<()> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key)?;
         let slot = frames.get_mut(frame);
@@ -327,7 +221,7 @@ impl Cache {
         slot.holds_page(page);
         slot.is_prepared = false;
         frames.touch(frame, self.0.world.now().ns);
-        frames.mark_changed(frame, start, end);
+        frames.mark_changed(frame, at, at);
         Some(())
     }
 
@@ -431,11 +325,4 @@ fn redo_on(page: &mut CachedPage, change: &PageChange, dbtime: u64) -> RedoOutco
         Redo::AlreadyThere | Redo::WrongVersion { .. } => wrong_version(page_dbtime, change),
         Redo::Misfit(misfit) => RedoOutcome::Wrong(misfit.to_string()),
     }
-}
-
-fn wrong_version(page_dbtime: u64, change: &PageChange) -> RedoOutcome {
-    RedoOutcome::Wrong(format!(
-        "a write of this recovery was lost or went astray: its dbtime is {page_dbtime}, the log expects {}",
-        change.dbtime_before
-    ))
 }

@@ -58,6 +58,9 @@ struct Syncing<'a> {
 impl Drop for Syncing<'_> {
     fn drop(&mut self) {
         let database = self.database;
+        if planted!(DroppedSyncCounts) {
+            self.written = POSITION_END;
+        }
         database.unsynced.set(database.unsynced.get().min(self.written));
         database.syncs_running.set(database.syncs_running.get() - 1);
         if database.syncs_running.get() == 0 {
@@ -180,6 +183,7 @@ impl Cache {
     pub(crate) async fn sync_written(&self) -> Result<()> {
         let databases: Vec<_> = self.0.databases.borrow().iter().flatten().cloned().collect();
         for database in databases {
+            self.0.fate.check()?;
             let written = database.unsynced.replace(POSITION_END);
             if written == POSITION_END {
                 continue;
@@ -187,7 +191,7 @@ impl Cache {
             database.syncing.set(written.min(database.syncing.get()));
             database.syncs_running.set(database.syncs_running.get() + 1);
             let mut syncing = Syncing { database: &database, written };
-            let synced = database.file.sync().await;
+            let synced = if planted!(WrittenNotSynced) { Ok(()) } else { database.file.sync().await };
             self.0.fate.require(synced)?;
             syncing.written = POSITION_END;
         }
@@ -234,7 +238,7 @@ impl Cache {
         for pgno in range {
             let frame = frames.find(PageKey { db, pgno }).expect("a run is made of cached pages");
             let slot = frames.get_mut(frame);
-            debug_assert!(slot.holds == Holds::Page);
+            assert!(slot.holds == Holds::Page, "only a page that was made, and verified, is written");
             let is_prepared = std::mem::take(&mut slot.is_prepared);
             let page = slot.page.as_mut().expect("a dirty frame holds a page");
             run.pages.push(page.stamped_copy(pgno, is_prepared));
@@ -273,7 +277,9 @@ impl Cache {
         let result = async {
             if let Some(log) = log.filter(|_| !planted!(PageBeforeLog)) {
                 log.flush_to(log_needed).await?;
+                log.assert_durable(log_needed);
             }
+            self.0.fate.check()?;
             let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
             self.database(first.db)?.file.write(IoClass::TransactionalWrite, offset, pages).await
         };

@@ -153,6 +153,9 @@ impl LogHold {
 
 impl Drop for LogHold {
     fn drop(&mut self) {
+        if planted!(HoldLeaked) {
+            return;
+        }
         self.log.0.state.borrow_mut().holds.remove(&self.id);
     }
 }
@@ -251,6 +254,7 @@ impl Log {
         let mut state = self.0.state.borrow_mut();
         let (start, time) = (state.builder.position(), state.time);
         let end = state.builder.append(record, time);
+        assert!(start < end, "the log grows with each record");
         if end.bytes_since(state.durable, self.0.config.segments) >= self.0.config.half_buffer() {
             self.0.work.notify_all();
         }
@@ -274,6 +278,12 @@ impl Log {
     /// The generation of the log file that is being written.
     pub(crate) fn generation(&self) -> u32 {
         self.0.state.borrow().generation
+    }
+
+    /// Whoever is told that the log is durable up to `position`, or writes a page on the strength of it, may rely on it.
+    pub(crate) fn assert_durable(&self, position: LogPosition) {
+        let durable = self.0.state.borrow().durable;
+        assert!(position <= durable, "the log is durable to {durable:?} only, {position:?} was promised");
     }
 
     /// How often the log has rolled since the start.
@@ -388,7 +398,8 @@ impl Log {
                 if self.0.fate.require(written).is_err() {
                     return;
                 }
-                self.0.state.borrow_mut().durable = end;
+                let durable = std::mem::replace(&mut self.0.state.borrow_mut().durable, end);
+                assert!(durable < end, "what was durable stays so");
                 self.0.progress.notify_all();
             } else if self.0.state.borrow().closing {
                 return;
@@ -428,6 +439,7 @@ impl Log {
     async fn write(&self, batch: Batch) -> Result<()> {
         let file = {
             let mut state = self.0.state.borrow_mut();
+            assert!(batch.first_segment == state.written, "the log is written in order, each segment once");
             state.time = log_time(&self.0.world);
             state.file.clone()
         };
@@ -584,7 +596,8 @@ impl Log {
 
     /// The durable checkpoint has reached `generation`: closed logs before it may go, except one to recycle.
     pub(crate) async fn checkpoint_moved(&self, generation: u32) -> Result<()> {
-        self.0.state.borrow_mut().checkpoint_generation = generation;
+        let before = std::mem::replace(&mut self.0.state.borrow_mut().checkpoint_generation, generation);
+        assert!(before <= generation, "the checkpoint only goes forward");
         while let Some(unneeded) = self.take_oldest_unneeded(1) {
             self.0.world.remove(&self.0.config.names.archive(unneeded)).await?;
         }

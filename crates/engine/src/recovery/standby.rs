@@ -105,7 +105,7 @@ impl Standby {
 
     async fn replay_stretches(&mut self, prereader: &Prereader, to: LogPosition) -> Result<()> {
         while self.at < to {
-            if self.is_cut_off {
+            if self.is_cut_off && !planted!(ReplayTakenUpInTheMiddle) {
                 return Err(Error::Refused(format!(
                     "the replay of the log behind {:?} was cut off: open the passive copy again",
                     self.at
@@ -154,8 +154,10 @@ impl Standby {
     /// Failed I/O.
     pub async fn save_checkpoint(&mut self) -> Result<LogPosition> {
         self.opening.cache.write_all(WRITES_BESIDE_USERS).await?;
-        let position = self.replay.logged_checkpoint.max(self.start);
+        let logged = if planted!(CopyForgetsTooMuch) { self.at } else { self.replay.logged_checkpoint };
+        let position = logged.max(self.start);
         if position > self.checkpoint.written() && self.unproven_pages().is_empty() {
+            self.opening.cache.assert_all_written();
             name_generations(&self.opening.recovery(), &self.replay, position, &self.header).await?;
             self.checkpoint.write(position).await?;
             // The checkpoint is durable, so redo of a seeded copy need not begin where its seeding began any more.
@@ -193,7 +195,7 @@ impl Standby {
             let key = PageKey { db, pgno: *pgno };
             let mut pins = cache.pins();
             cache.fetch(key, &mut pins).await?;
-            if cache.put(key, PageBuf::copy_of(bytes), self.start, self.at).is_none() {
+            if cache.put(key, PageBuf::copy_of(bytes), self.replay.report.log_end).is_none() {
                 return Err(Error::Refused(format!("page {pgno} left memory while it was held")));
             }
             self.replay.pages.give(key);
@@ -253,6 +255,7 @@ impl Standby {
         recovery.judge_pages(&self.replay.pages)?;
         recovery.cache.settle_all()?;
         recovery.cache.write_all(WRITES_BESIDE_USERS).await?;
+        recovery.cache.assert_all_written();
         let file =
             IoFile::open(recovery.world, &recovery.names.current(), OpenMode::ReadWrite, recovery.counters)
                 .await?;

@@ -3,10 +3,11 @@
 //! operation works.
 
 use crate::common::dropping::{ROWS, at_every_await, judge, simulation, with_rows};
+use crate::common::letting_go::{Tasks, let_go_of};
 use crate::common::operations::Operation;
-use crate::common::stage::{Ground, Grounds, Stage};
+use crate::common::stage::{Ground, Grounds};
 use crate::common::{polled, scan, tree_number};
-use engine::{Durability, Error, Held, Instance, InstanceConfig};
+use engine::{Durability, Error, Instance, InstanceConfig};
 use world::Duration;
 use world::sim::{Faults, OpKind};
 
@@ -95,129 +96,12 @@ fn a_change_or_commit_that_is_dropped_keeps_no_row() {
     assert!(drops > 1, "{drops}");
 }
 
-/// Tasks that an open instance and an open passive copy have at most while nobody asks for anything.
-struct Tasks {
-    instance: usize,
-    standby: usize,
-}
-
-impl Tasks {
-    fn of(grounds: &Grounds) -> Tasks {
-        let idle = |ground| {
-            let (sim, stage) = grounds.stage(ground);
-            let count = sim.task_count();
-            drop(stage);
-            count
-        };
-        Tasks { instance: idle(Ground::Open), standby: idle(Ground::Replayed) }
-    }
-
-    fn due(&self, stage: &Stage) -> usize {
-        match (&stage.instance, &stage.standby) {
-            (Some(_), _) => self.instance,
-            (None, Some(_)) => self.standby,
-            (None, None) => 0,
-        }
-    }
-}
-
-/// What was begun ends by itself and holds nothing, and the next operations work, on what is open or on the files.
-async fn judge_next(stage: &mut Stage, ground: Ground) -> Result<(), String> {
-    if let Some(instance) = &stage.instance {
-        instance.check().map_err(|error| error.to_string())?;
-        let held = instance.held();
-        if held != Held::default() {
-            return Err(format!("the instance is no longer used, and it holds {held:?}"));
-        }
-    } else if stage.standby.is_some() && stage.store.is_some() {
-        match stage.take_over().await {
-            // Opened again, it takes over.
-            Err(Error::Refused(why)) if why.contains("open the passive copy again") => {
-                stage.reopen(ground).await.map_err(|error| format!("opening after {why}: {error}"))?;
-            }
-            taken_over => taken_over.map_err(|error| format!("takeover: {error}"))?,
-        }
-    } else {
-        stage.reopen(ground).await.map_err(|error| format!("next opening: {error}"))?;
-    }
-    stage.judge_rows().await?;
-    stage.judge_locks().await
-}
-
-/// The operation is let go of after `times` polls. Returns whether it had come to its end.
-fn let_go(grounds: &Grounds, tasks: &Tasks, operation: Operation, times: u32) -> Result<bool, String> {
-    let ground = operation.ground();
-    let (sim, mut stage) = grounds.stage(ground);
-    let done = sim.run_until(polled(times, operation.perform(&mut stage)));
-    let ended = done.is_some();
-    done.transpose().map_err(|error| error.to_string())?;
-    stage.transaction = None;
-    sim.run_until(stage.world.sleep(Duration::from_secs(3)));
-    let (found, due) = (sim.task_count(), tasks.due(&stage));
-    if found > due {
-        return Err(format!("{found} tasks are left, {due} are due"));
-    }
-    sim.run_until(judge_next(&mut stage, ground))?;
-    sim.crash("h");
-    stage.restart(&sim);
-    sim.run_until(stage.judge_crashed(Ground::Closed))?;
-    let instance = stage.instance.take().expect("it was opened");
-    sim.run_until(instance.close()).map_err(|error| format!("close: {error}"))?;
-    Ok(ended)
-}
-
-/// The power fails at the moment when the operation is let go of.
-fn let_go_at_power_cut(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
-    let (sim, mut stage) = grounds.stage(operation.ground());
-    let _ = sim.run_until(polled(times, operation.perform(&mut stage)));
-    sim.crash("h");
-    stage.restart(&sim);
-    sim.run_until(stage.judge_crashed(operation.ground()))
-}
-
-/// The next operations of a passive copy come at once, when what was begun is still under way, and may be for long.
-fn let_go_and_go_on(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
-    let ground = operation.ground();
-    let (sim, mut stage) = grounds.stage_with(ground, Duration::from_millis(20));
-    let _ = sim.run_until(polled(times, operation.perform(&mut stage)));
-    let went_on: engine::Result<()> = sim.run_until(async {
-        if stage.standby.is_some() && stage.store.is_some() {
-            for _ in 0..2 {
-                stage.store_next().await?;
-                stage.follow().await?;
-                let (store, standby) = (stage.store.as_mut(), stage.standby.as_mut());
-                let at = standby.expect("it is there").save_checkpoint().await?;
-                store.expect("it is there").drop_below(at.generation()).await?;
-            }
-        }
-        Ok(())
-    });
-    match went_on {
-        Err(Error::Refused(why)) if why.contains("open the passive copy again") => {}
-        went_on => went_on.map_err(|error| format!("going on at once: {error}"))?,
-    }
-    sim.run_until(stage.world.sleep(Duration::from_millis(50)));
-    sim.crash("h");
-    stage.restart(&sim);
-    sim.run_until(stage.judge_crashed(ground))
-}
-
 fn let_go_everywhere(operations: impl Iterator<Item = Operation>) {
     let (grounds, mut failed) = (Grounds::make(), Vec::new());
     let tasks = Tasks::of(&grounds);
     for operation in operations {
-        let drops = at_every_await(|times| {
-            let gone = let_go_at_power_cut(&grounds, operation, times);
-            let went_on = match operation.ground() {
-                Ground::Passive | Ground::Replayed => let_go_and_go_on(&grounds, operation, times),
-                _ => Ok(()),
-            };
-            let ended = gone.and(went_on).and_then(|()| let_go(&grounds, &tasks, operation, times));
-            ended.unwrap_or_else(|error| {
-                failed.push(format!("{operation:?} let go of after {times} polls: {error}"));
-                false
-            })
-        });
+        let (drops, errors) = let_go_of(&grounds, &tasks, operation);
+        failed.extend(errors);
         println!("{operation:?}: let go of {drops} times");
     }
     assert!(failed.is_empty(), "{} drops have failed\n{}", failed.len(), failed.join("\n"));

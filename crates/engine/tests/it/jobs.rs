@@ -74,6 +74,58 @@ fn maintenance_reads_nine_times_a_second_whatever_the_load() {
     });
 }
 
+/// A page far behind is damaged. Two runs of maintenance, neither of which comes as far from the first page, find it if the second
+/// goes on where the first ended.
+#[test]
+fn maintenance_goes_on_where_the_process_before_has_ended() {
+    const SECONDS: u64 = 2;
+    for is_closed in [true, false] {
+        let (sim, world) = simulation();
+        sim.run_until(async {
+            let config = create(&world, 1, 1).await;
+            let file = world.open(&config.databases[0].path, OpenMode::ReadWrite).await.unwrap();
+            // Nine reads a second, of two pages each, come to two thirds of that.
+            let pages = SECONDS * 9 * 2 * 3 / 2;
+            assert!(
+                file.size().await.unwrap() > (pages + 2) * PAGE_BYTES as u64,
+                "the database is too small"
+            );
+            let mut damaged = vec![0; PAGE_BYTES];
+            damaged[2000] = 1;
+            file.write_at((pages + 1) * PAGE_BYTES as u64, smallvec![PageBuf::copy_of(&damaged)])
+                .await
+                .0
+                .unwrap();
+            let maintenance =
+                MaintenanceConfig { read_bytes: 2 * PAGE_BYTES as u64, ..MaintenanceConfig::default() };
+            let mut found = Vec::new();
+            for _ in 0..2 {
+                let instance = Rc::new(Instance::open(&world, &config).await.unwrap().0);
+                let (stop, maintained) = (StopSignal::new(), instance.clone());
+                let job = world.spawn({
+                    let stop = stop.clone();
+                    async move { maintained.maintain(1, &maintenance, &stop).await }
+                });
+                world.sleep(Duration::from_secs(SECONDS)).await;
+                stop.stop();
+                found.push(job.await.unwrap().findings.bad);
+                // The next roll of the log writes the header.
+                let rolls = instance.log_rolls();
+                while !is_closed && instance.log_rolls() == rolls {
+                    let _ = instance.begin().insert(1, tree_number(0), b"taken back", &[7; 300]).await;
+                    instance.flush_log().await.unwrap();
+                }
+                let instance = Rc::into_inner(instance).unwrap();
+                match is_closed {
+                    true => instance.close().await.unwrap(),
+                    false => instance.abandon().await,
+                }
+            }
+            assert_eq!(found, [0, 1], "closed: {is_closed}");
+        });
+    }
+}
+
 #[test]
 fn every_copy_reads_a_closed_log_nine_times() {
     let (sim, world) = simulation();

@@ -17,3 +17,4 @@ mod openings;
 mod planted;
 mod released;
 mod standby;
+mod tampered;

@@ -1,37 +1,162 @@
-//! The crash test finds bugs: each planted bug makes a seed fail, and soon.
+//! The tests that go through many cases find bugs that nobody aims at: each planted bug makes a case of one of them fail.
 //!
-//! `cargo test -p engine --features planted-bugs --test it planted:: -- --nocapture` prints at which seed each one is found.
+//! `cargo test -p engine --features planted-bugs --test it planted:: -- --nocapture` prints which case finds each one.
+//! PROOFLOAD_ALL_FINDERS=1 goes through all tests until one finds the bug, PROOFLOAD_BUG names one bug.
 #![allow(clippy::print_stdout, reason = "tests say what they have counted")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::common::cuts::{cut_each_recovery, cut_everywhere, sequences};
+use crate::common::failing::fail_each_io;
+use crate::common::letting_go::{Tasks, let_go_of};
+use crate::common::lying::{Lies, run_lying_seed};
+use crate::common::operations::Operation;
+use crate::common::pair::run_pair_seed;
 use crate::common::seed::{PROVES_TOO_LITTLE, Totals, run_seed};
+use crate::common::stage::Grounds;
+use crate::common::tampered::{change_each_header_byte, remove_each_subset};
+use crate::common::{cuts, failing, pair};
 use engine::planted::{Bug, plant};
 
 const SEEDS: u64 = 500;
+const LYING_SEEDS: u64 = 200;
+const PAIR_SEEDS: u64 = 60;
 
-/// The first seed that finds the bug, and what it says.
-fn find(bug: Bug) -> Option<(u64, String)> {
-    plant(Some(bug));
-    let found = (1..=SEEDS).find_map(|seed| {
-        let run = || run_seed(seed, &mut Totals::default());
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+/// The case that finds a bug, and what it says.
+type Found = Option<(String, String)>;
+
+/// A test that goes through many cases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Finder {
+    /// `crash.rs`, an honest disk.
+    Seeds,
+    /// `crash.rs`, a disk that lies.
+    LyingSeeds,
+    /// `standby.rs`.
+    Copies,
+    /// `drops.rs`.
+    Drops,
+    /// `failures.rs`.
+    Failures,
+    /// `exhaustive.rs`, sequences.
+    Sequences,
+    /// `exhaustive.rs`, single operations.
+    Operations,
+    /// `exhaustive.rs`, power cuts in the recovery.
+    Recoveries,
+    /// `tampered.rs`.
+    Tampering,
+}
+
+use Finder::*;
+
+const ALL: [Finder; 9] =
+    [Tampering, Drops, Operations, Recoveries, Failures, Copies, Sequences, Seeds, LyingSeeds];
+
+/// The test that finds the bug.
+fn finder_of(bug: Bug) -> Finder {
+    match bug {
+        _ => Seeds,
+    }
+}
+
+fn seed(seeds: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Found {
+    (1..=seeds).find_map(|seed| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
         let error = outcome.unwrap_or_else(|_| Err("a panic".to_owned())).err()?;
         // A bug that only keeps the seed from its load is not found by that.
-        (!error.contains(PROVES_TOO_LITTLE)).then_some((seed, error))
-    });
+        (!error.contains(PROVES_TOO_LITTLE)).then_some((format!("seed {seed}"), error))
+    })
+}
+
+/// The first error of an operation, or of a sequence.
+fn operation<C: std::fmt::Debug>(
+    cases: impl Iterator<Item = C>,
+    mut run: impl FnMut(&C) -> Vec<String>,
+) -> Found {
+    cases.into_iter().find_map(|case| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(&case)));
+        let error = outcome.unwrap_or_else(|_| vec!["a panic".to_owned()]).into_iter().next()?;
+        Some((format!("{case:?}"), error))
+    })
+}
+
+impl Finder {
+    fn find(self) -> Found {
+        let operations = || Operation::ALL.iter().copied();
+        match self {
+            Seeds => seed(SEEDS, |seed| run_seed(seed, &mut Totals::default())),
+            LyingSeeds => {
+                seed(LYING_SEEDS, |seed| run_lying_seed(seed, &mut Totals::default(), &mut Lies::default()))
+            }
+            Copies => seed(PAIR_SEEDS, |seed| run_pair_seed(seed, &mut pair::Totals::default())),
+            Drops => {
+                let grounds = Grounds::make();
+                let tasks = Tasks::of(&grounds);
+                operation(operations(), |operation| let_go_of(&grounds, &tasks, *operation).1)
+            }
+            Failures => {
+                let grounds = Grounds::make();
+                operation(operations(), |operation| {
+                    fail_each_io(&grounds, *operation, &mut failing::Totals::default())
+                })
+            }
+            Sequences => {
+                let (grounds, totals) = (Grounds::make(), &mut cuts::Totals::default());
+                operation(sequences(2).zip(0..), |(sequence, number)| {
+                    cut_everywhere(&grounds, sequence, *number, false, totals)
+                })
+            }
+            Operations => {
+                let (grounds, totals) = (Grounds::make(), &mut cuts::Totals::default());
+                operation(operations().zip(0..), |(operation, number)| {
+                    cut_everywhere(&grounds, &vec![*operation], *number, false, totals)
+                })
+            }
+            Recoveries => {
+                let (grounds, totals) = (Grounds::make(), &mut cuts::Totals::default());
+                operation(operations(), |operation| cut_each_recovery(&grounds, *operation, false, totals))
+            }
+            Tampering => {
+                let grounds = Grounds::make();
+                let failed = [remove_each_subset(&grounds).2, change_each_header_byte(&grounds).1].concat();
+                failed.into_iter().next().map(|error| ("log files".to_owned(), error))
+            }
+        }
+    }
+}
+
+/// Plants the bug and lets the test look for it.
+fn find(bug: Bug, finder: Finder) -> Found {
+    plant(Some(bug));
+    let found = catch_unwind(|| finder.find());
     plant(None);
-    found
+    found.unwrap_or_else(|_| Some(("the preparation of the test".to_owned(), "a panic".to_owned())))
 }
 
 /// Two tests, so that two cores work.
 fn find_all(bugs: impl Iterator<Item = Bug>) {
+    let wanted = std::env::var("PROOFLOAD_BUG").ok();
+    let tries_all = std::env::var("PROOFLOAD_ALL_FINDERS").is_ok();
     let mut missed = Vec::new();
-    for bug in bugs {
-        match find(bug) {
-            Some((seed, error)) => println!("{bug:?} | {seed} | {error}"),
-            None => missed.push(bug),
+    for bug in bugs.filter(|bug| wanted.as_ref().is_none_or(|wanted| format!("{bug:?}") == *wanted)) {
+        let of_bug = [finder_of(bug)];
+        let finders = if tries_all { &ALL[..] } else { &of_bug[..] };
+        let mut is_found = false;
+        for finder in finders {
+            let found = find(bug, *finder);
+            is_found |= found.is_some();
+            let (case, error) = found.unwrap_or_else(|| ("-".to_owned(), "not found".to_owned()));
+            println!("{bug:?} | {finder:?} | {case} | {error}");
+            if is_found {
+                break;
+            }
+        }
+        if !is_found {
+            missed.push(bug);
         }
     }
-    assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
+    assert!(missed.is_empty(), "not found: {missed:?}");
 }
 
 #[test]

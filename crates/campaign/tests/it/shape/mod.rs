@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::rc::Rc;
 
+use btree::PagesInUse;
 use engine::{
     Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, Progress, RecoveryReport,
     StopSignal, create_database,
@@ -19,7 +20,7 @@ use workload::image::DatabaseImage;
 use workload::mix::Mix;
 use workload::session::Mailboxes;
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation, StorageModel, ZeroLatency};
-use world::{Duration, PageImage, Task, World};
+use world::{Duration, PageImage, SECTOR_BYTES, Task, World};
 
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -41,8 +42,10 @@ pub struct Setup {
     pub warm_up: u64,
     /// Batches per database that are counted.
     pub batches: u64,
-    /// Storage answers at once; a session rests this long after each batch, so that time passes for the page cache.
-    pub zero_latency_rest: Option<Duration>,
+    /// Storage answers at once.
+    pub is_instant: bool,
+    /// A session rests this long after each batch. Time must pass for the page cache, also where storage answers at once.
+    pub rest: Duration,
     /// Background maintenance and log replication to one copy.
     pub background: bool,
     pub seed: u64,
@@ -59,9 +62,9 @@ impl Setup {
             jitter: Duration::from_millis(4),
             parallel: 64,
         };
-        let storage: Box<dyn StorageModel> = match self.zero_latency_rest {
-            Some(_) => Box::new(ZeroLatency::default()),
-            None => Box::new(FixedLatency::new(self.seed, times)),
+        let storage: Box<dyn StorageModel> = match self.is_instant {
+            true => Box::new(ZeroLatency::default()),
+            false => Box::new(FixedLatency::new(self.seed, times)),
         };
         let config = SimConfig { storage, shards: 1, ..SimConfig::default() };
         let simulation = Simulation::new(self.seed, config);
@@ -179,6 +182,16 @@ impl Stand {
             config.checkpoint_depth_bytes = u64::MAX / 2;
         }
         let (instance, _) = Instance::open(world, &config).await?;
+        Stand::over(world, setup, number, instance, image).await
+    }
+
+    async fn over(
+        world: &World,
+        setup: &Setup,
+        number: u32,
+        instance: Instance,
+        image: Rc<DatabaseImage>,
+    ) -> Outcome<Stand> {
         let instance = Rc::new(instance);
         let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, image).await?);
         Ok(Stand {
@@ -192,6 +205,32 @@ impl Stand {
         })
     }
 
+    /// The process ends as in a crash and the next one recovers: what that took, and the stand over the new instance.
+    async fn crash(self) -> Outcome<(Stand, Replayed)> {
+        let (world, setup, number, next) = (self.world.clone(), self.setup, self.number, self.next.clone());
+        let full_logs = self
+            .instance
+            .log_end()
+            .bytes_since(self.instance.durable_checkpoint(), (LOG_BYTES / SECTOR_BYTES as u64) as u16)
+            as f64
+            / LOG_BYTES as f64;
+        self.take_io()?;
+        self.give_up().await?;
+        let (config, image) = config_of(&world, &setup, number).await?;
+        let (instance, report) = Instance::open(&world, &config).await?;
+        let stand = Stand { next, ..Stand::over(&world, &setup, number, instance, image).await? };
+        let io = stand.take_io()?;
+        Ok((stand, Replayed { report, io, full_logs }))
+    }
+
+    /// Pages that trees use.
+    async fn pages_used(&self) -> Outcome<u32> {
+        let last = self.instance.database_pages(1)?;
+        let used =
+            self.instance.begin().read(1, PagesInUse::read).await?.ok_or("the database has no catalog")?;
+        Ok((1..=last).filter(|pgno| used.contains(*pgno)).count() as u32)
+    }
+
     /// Does batches up to number `until`, or until `enough` says so.
     pub async fn drive(&self, until: u64, enough: impl Fn() -> bool) -> Outcome<()> {
         let session = || async {
@@ -200,8 +239,8 @@ impl Stand {
                 let seed = self.setup.seed;
                 self.mailboxes.batch(&Mix::EXCHANGE_2010, seed, self.number, batch, batch as u32).await?;
                 self.note_growth(batch)?;
-                if let Some(rest) = self.setup.zero_latency_rest {
-                    self.world.sleep(rest).await;
+                if !self.setup.rest.is_zero() {
+                    self.world.sleep(self.setup.rest).await;
                 }
             }
             Ok::<_, Box<dyn Error>>(())
@@ -325,6 +364,52 @@ impl Bench {
     }
 }
 
+/// A part of a long load, and what the database is like behind it.
+#[derive(Debug, Clone)]
+pub struct Aged {
+    pub counted: Counted,
+    /// Pages of the database, and those of them that trees use.
+    pub pages: (u32, u32),
+    /// Of a crash behind it; of the first and the last part only.
+    pub replayed: Option<Replayed>,
+}
+
+/// Drives one database for so many parts of a load of this length each, with a crash and a recovery behind the first and
+/// the last.
+pub async fn age(world: &World, setup: &Setup, part: Duration, parts: u32) -> Outcome<Vec<Aged>> {
+    let mut stand = Stand::open(world, setup, 0, false).await?;
+    stand.drive(setup.warm_up, || false).await?;
+    let mut aged = Vec::new();
+    for number in 1..=parts {
+        let background = Background::start(if setup.background { std::slice::from_ref(&stand) } else { &[] });
+        stand.take_io()?;
+        let (started, rolls, first, pages) =
+            (world.now(), stand.instance.log_rolls(), stand.next.get(), stand.instance.database_pages(1)?);
+        stand.drive(u64::MAX, || world.now().since(started) >= part).await?;
+        let batches = stand.next.get() - first;
+        let grown = u64::from(stand.instance.database_pages(1)? - pages) * PAGE_BYTES as u64;
+        let counted = Counted {
+            batches,
+            databases: 1,
+            seconds: world.now().since(started).as_secs_f64(),
+            io: stand.take_io()?,
+            logs: stand.instance.log_rolls() - rolls,
+            growth: (grown, batches),
+        };
+        background.end().await?;
+        let pages = (stand.instance.database_pages(1)?, stand.pages_used().await?);
+        let mut replayed = None;
+        if number == 1 || number == parts {
+            let recovered;
+            (stand, recovered) = stand.crash().await?;
+            replayed = Some(recovered);
+        }
+        aged.push(Aged { counted, pages, replayed });
+    }
+    stand.give_up().await?;
+    Ok(aged)
+}
+
 /// What replaying logs cost.
 #[derive(Debug, Clone)]
 pub struct Replayed {
@@ -338,6 +423,11 @@ impl Replayed {
     /// What each log file costs, however little is in it.
     pub fn per_log(&self, class: IoClass) -> f64 {
         self.io.class(class).tally.count as f64 / f64::from(self.report.logs_replayed)
+    }
+
+    /// Bytes of log replayed, in logs.
+    pub fn full_logs(&self) -> f64 {
+        self.full_logs
     }
 
     /// What the changes of a full log cost: the first and the last one replayed hold changes only in part.

@@ -1,13 +1,16 @@
 //! What redo makes of a page, when, and what becomes of what the file holds.
 
+use std::cell::Cell;
+
 use btree::{EntryData, PageChange, PageCoding, PageOp, Pager, PlainCoding};
 use edb::page::{PageMut, page_flags};
 use world::World;
 use world::sim::{SimConfig, Simulation};
 
-use super::{Basis, LoggedPage, Rebuilt, RedoFor, RedoOutcome};
+use super::{Basis, RedoFor};
 use crate::cache::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
 use crate::cache::{Cache, Pins};
+use crate::cache::{LoggedPage, Rebuilt, RedoOutcome};
 use crate::log::{LogPosition, POSITION_END};
 
 const PGNO: u32 = 5;
@@ -40,17 +43,30 @@ fn replace(dbtime_before: u64, data: &[u8]) -> PageChange {
     change(dbtime_before, PageOp::Replace { slot: 0, data: EntryData::from(data) })
 }
 
-struct Redo<'a>(&'a Cache);
+/// A cache, and the records of the log so far.
+struct Redo<'a>(&'a Cache, Cell<u16>);
 
 impl Redo<'_> {
+    fn over(cache: &Cache) -> Redo<'_> {
+        Redo(cache, Cell::new(0))
+    }
+
+    /// Where the next record begins and ends.
+    fn next_record(&self) -> (LogPosition, LogPosition) {
+        let number = self.1.get();
+        self.1.set(number + 1);
+        (at(number + 1), at(number + 2))
+    }
+
     fn rebuild(&self, image: LoggedPage) -> Rebuilt {
-        self.0.rebuild(key(PGNO), image, at(1), at(2)).unwrap()
+        let (start, end) = self.next_record();
+        self.0.rebuild(key(PGNO), image, start, end).unwrap()
     }
 
     /// Redo of the change that follows `dbtime_before`.
     fn redo(&self, change: PageChange) -> RedoOutcome {
-        let dbtime = change.dbtime_before + 1;
-        self.0.redo(1, change, dbtime, Basis::Log, at(3), at(4))
+        let (dbtime, (start, end)) = (change.dbtime_before + 1, self.next_record());
+        self.0.redo(1, change, dbtime, Basis::Log, start, end)
     }
 
     fn dirty(&self) -> u64 {
@@ -117,7 +133,7 @@ fn redoing_for<F: Future<Output = ()>>(redo_for: RedoFor, test: impl FnOnce(Worl
 #[test]
 fn what_the_file_holds_is_neither_kept_nor_written() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let pins = redo.held().await;
         assert_eq!(redo.rebuild(logged(FILE_DBTIME - 1, &[b"goes"])), Rebuilt::Verified);
         assert_eq!((redo.dirty(), cache.oldest_unsafe()), (1, at(1)), "it counts as changed");
@@ -135,7 +151,7 @@ fn what_the_file_holds_is_neither_kept_nor_written() {
 #[test]
 fn what_the_file_has_otherwise_is_written_as_the_log_has_it() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(FILE_DBTIME - 1, &[b"old"]));
         assert_eq!(redo.redo(replace(FILE_DBTIME - 1, b"new")), RedoOutcome::Applied);
@@ -149,7 +165,7 @@ fn what_the_file_has_otherwise_is_written_as_the_log_has_it() {
 #[test]
 fn what_redo_has_made_is_not_taken_for_what_the_file_holds() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         for _ in 0..2 {
             redo.rebuild(logged(FILE_DBTIME - 1, &[b"old"]));
@@ -163,7 +179,7 @@ fn what_redo_has_made_is_not_taken_for_what_the_file_holds() {
 #[test]
 fn a_page_that_is_not_newer_in_the_file_is_made_at_once() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(FILE_DBTIME, &[]));
         assert_eq!((redo.seen().unwrap(), redo.dirty()), (Vec::new(), 1));
@@ -173,7 +189,7 @@ fn a_page_that_is_not_newer_in_the_file_is_made_at_once() {
 #[test]
 fn a_page_is_made_before_it_is_written_or_seen() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(10, &[b"old"]));
         assert_eq!(redo.redo(replace(10, b"new")), RedoOutcome::Applied);
@@ -188,7 +204,7 @@ fn a_page_is_made_before_it_is_written_or_seen() {
 #[test]
 fn redo_ends_with_every_page_made() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let pins = redo.held().await;
         redo.rebuild(logged(10, &[b"old"]));
         drop(pins);
@@ -200,7 +216,7 @@ fn redo_ends_with_every_page_made() {
 #[test]
 fn changes_do_not_wait_in_any_number() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(1, &[b"old"]));
         for dbtime in 1..=256 {
@@ -215,7 +231,7 @@ fn changes_do_not_wait_in_any_number() {
 #[test]
 fn a_change_of_another_version_is_refused_although_the_page_is_not_made() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(10, &[b"old"]));
         for strange in [9, 11] {
@@ -228,7 +244,7 @@ fn a_change_of_another_version_is_refused_although_the_page_is_not_made() {
 #[test]
 fn a_change_that_does_not_fit_is_found_when_the_page_is_made() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(FILE_DBTIME - 1, &[]));
         let outcome = redo.redo(delete(FILE_DBTIME - 1));
@@ -242,7 +258,7 @@ fn a_change_that_does_not_fit_is_found_when_the_page_is_made() {
 #[test]
 fn a_later_image_stands_for_all_that_waits() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held().await;
         redo.rebuild(logged(FILE_DBTIME - 3, &[b"old"]));
         assert_eq!(redo.insert(FILE_DBTIME - 3, 1), RedoOutcome::Applied);
@@ -263,12 +279,12 @@ fn a_later_image_stands_for_all_that_waits() {
 #[test]
 fn an_instance_that_opens_keeps_no_bytes_of_what_redo_reads() {
     opening(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let pins = redo.held_for_redo().await;
         assert_eq!((redo.seen(), cache.version(key(PGNO))), (None, Some(FILE_DBTIME)));
-        let outcome = cache.redo(1, delete(FILE_DBTIME - 1), FILE_DBTIME, Basis::File, at(3), at(4));
+        let outcome = cache.redo(1, delete(FILE_DBTIME - 1), FILE_DBTIME, Basis::File, at(0), at(1));
         assert_eq!(outcome, RedoOutcome::AlreadyThere { page_dbtime: FILE_DBTIME });
-        let outcome = cache.redo(1, delete(FILE_DBTIME), FILE_DBTIME + 1, Basis::File, at(3), at(4));
+        let outcome = cache.redo(1, delete(FILE_DBTIME), FILE_DBTIME + 1, Basis::File, at(0), at(1));
         assert!(matches!(outcome, RedoOutcome::Unproven(_)), "{outcome:?}");
         drop(pins);
         let _pins = redo.held().await;
@@ -279,7 +295,7 @@ fn an_instance_that_opens_keeps_no_bytes_of_what_redo_reads() {
 #[test]
 fn a_passive_copy_keeps_what_redo_reads() {
     redoing(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held_for_redo().await;
         assert_eq!(redo.seen(), Some(Vec::new()));
     });
@@ -288,7 +304,7 @@ fn a_passive_copy_keeps_what_redo_reads() {
 #[test]
 fn an_instance_that_opens_makes_pages_when_they_are_written() {
     opening(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let pins = redo.held_for_redo().await;
         redo.rebuild(logged(FILE_DBTIME, &[b"old"]));
         assert_eq!(redo.redo(replace(FILE_DBTIME, b"new")), RedoOutcome::Applied);
@@ -303,7 +319,7 @@ fn an_instance_that_opens_makes_pages_when_they_are_written() {
 #[test]
 fn an_instance_that_opens_finds_out_what_the_file_holds_from_the_digest() {
     opening(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held_for_redo().await;
         redo.rebuild(logged(FILE_DBTIME - 1, &[b"goes"]));
         assert_eq!((redo.seen(), redo.dirty()), (None, 1));
@@ -317,7 +333,7 @@ fn an_instance_that_opens_finds_out_what_the_file_holds_from_the_digest() {
         assert_eq!(redo.in_file().await, b"x");
     });
     opening(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held_for_redo().await;
         redo.rebuild(logged(FILE_DBTIME - 1, &[b"old"]));
         assert_eq!(redo.redo(replace(FILE_DBTIME - 1, b"new")), RedoOutcome::Applied);
@@ -329,11 +345,11 @@ fn an_instance_that_opens_finds_out_what_the_file_holds_from_the_digest() {
 #[test]
 fn a_page_that_is_made_anew_is_written_whatever_was_read() {
     opening(|_, cache| async move {
-        let redo = Redo(&cache);
+        let redo = Redo::over(&cache);
         let _pins = redo.held_for_redo().await;
         let page = logged(FILE_DBTIME - 1, &[b"goes"]).decode(PGNO, &PlainCoding { page_bytes: PAGE_BYTES });
         let format = PageOp::Format { page: page.unwrap().as_slice().into() };
-        let outcome = cache.redo(1, change(0, format), FILE_DBTIME - 1, Basis::File, at(3), at(4));
+        let outcome = cache.redo(1, change(0, format), FILE_DBTIME - 1, Basis::File, at(0), at(1));
         assert_eq!(outcome, RedoOutcome::MadeAnew(Rebuilt::Verified));
         // That is what was read.
         assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);

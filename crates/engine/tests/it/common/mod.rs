@@ -1,13 +1,18 @@
 //! A small database for tests: a few trees in the root's space, as an image, and an instance over it.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod cuts;
 pub mod dropping;
+pub mod failing;
+pub mod letting_go;
 pub mod lying;
 pub mod model;
 pub mod operations;
+pub mod pair;
 pub mod seed;
 pub mod snapshot;
 pub mod stage;
+pub mod tampered;
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};

@@ -11,7 +11,7 @@ use world::Duration;
 
 use super::PAGE_BYTES;
 use super::model::Change;
-use super::stage::{Ground, ROWS, STREAM, Stage, change, row};
+use super::stage::{COPY, Ground, ROWS, STREAM, Stage, change, row};
 
 /// The names once, for the enum and for the list of all of them.
 macro_rules! operations {
@@ -131,7 +131,7 @@ impl Operation {
             }
             Operation::BackUp => stage.instance().back_up(1, STREAM, None, &progress, &stop).await.map(drop),
             Operation::Copy => {
-                let copy = Some("/db/copy.edb");
+                let copy = Some(COPY);
                 stage.instance().back_up(1, STREAM, copy, &progress, &stop).await.map(drop)
             }
             _ => self.perform_for_copies(stage, &stop).await,

@@ -66,8 +66,13 @@ impl Snapshot {
 
     /// Flips a bit.
     pub fn damage(&mut self, path: &str, offset: usize) {
+        self.change(path, |bytes| bytes[offset] ^= 1);
+    }
+
+    /// Changes the bytes of a file.
+    pub fn change(&mut self, path: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let (_, bytes) = self.0.iter_mut().find(|(found, _)| found == path).expect("the file is there");
-        bytes[offset] ^= 1;
+        change(bytes);
     }
 
     /// A file that is lost.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use edb::log::{LogHeader, SEGMENT_BYTES};
 use engine::{
-    DatabaseConfig, Durability, Error, Instance, InstanceConfig, LogPosition, LogStore, LogStretch, Progress,
-    Result, Standby, StopSignal, StreamConfig, Transaction,
+    Counters, DatabaseConfig, Durability, Error, Instance, InstanceConfig, LogPosition, LogStore, LogStretch,
+    Progress, Result, Standby, StopSignal, StreamConfig, Transaction, check_database, is_closed,
 };
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
 use world::{Duration, World};
@@ -18,6 +18,8 @@ use super::{PAGE_BYTES, SmallDatabase, check_structure, config_below, create_ima
 /// Rows of the first tree of the first database at the beginning.
 pub const ROWS: u32 = 80;
 const ROW_BYTES: usize = 200;
+/// Where [`super::operations::Operation::Copy`] puts its copy.
+pub const COPY: &str = "/db/copy.edb";
 pub const STREAM: StreamConfig = StreamConfig { read_bytes: 16 * PAGE_BYTES as u64, depth: 2 };
 
 /// What an operation finds.
@@ -148,6 +150,8 @@ impl Grounds {
     fn make_copies(&mut self) {
         let (sim, mut stage) = self.stage_over(&self.closed, self.rows[&Ground::Closed].clone(), JITTER);
         stage.config.circular_logging = false;
+        // The checkpoint passes where redo of the copies begins.
+        stage.config.checkpoint_depth_bytes = 32 << 10;
         let (rows, first, end) = sim.run_until(stage.back_up_and_go_on()).unwrap();
         let files = Snapshot::take(&sim);
         let logs = files.files().filter(|(path, _)| path.starts_with("/log/") && path.ends_with(".log"));
@@ -179,6 +183,22 @@ impl Grounds {
         (sim, stage)
     }
 
+    /// What is there before anything is opened.
+    pub fn files(&self, ground: Ground) -> &Snapshot {
+        match ground {
+            Ground::New => &self.new,
+            Ground::Closed | Ground::Open => &self.closed,
+            Ground::Crashed => &self.crashed,
+            Ground::Restored => &self.restored,
+            Ground::Passive | Ground::Replayed => &self.seeded,
+        }
+    }
+
+    /// A new simulation with files in the place of those of this ground; nothing is open.
+    pub fn stage_over_files(&self, files: &Snapshot, ground: Ground) -> (Simulation, Stage) {
+        self.stage_over(files, self.rows[&ground].clone(), JITTER)
+    }
+
     /// A new simulation with this ground.
     pub fn stage(&self, ground: Ground) -> (Simulation, Stage) {
         self.stage_with(ground, JITTER)
@@ -186,13 +206,7 @@ impl Grounds {
 
     /// The same on storage whose I/Os take up to `jitter` longer than they must.
     pub fn stage_with(&self, ground: Ground, jitter: Duration) -> (Simulation, Stage) {
-        let files = match ground {
-            Ground::New => &self.new,
-            Ground::Closed | Ground::Open => &self.closed,
-            Ground::Crashed => &self.crashed,
-            Ground::Restored => &self.restored,
-            Ground::Passive | Ground::Replayed => &self.seeded,
-        };
+        let files = self.files(ground);
         let (sim, mut stage) = self.stage_over(files, self.rows[&ground].clone(), jitter);
         let prepared = sim.run_until(async {
             match ground {
@@ -219,8 +233,26 @@ impl Stage {
 
     /// Opens what is there after the end of the process, and judges the rows.
     pub async fn judge_crashed(&mut self, ground: Ground) -> Result<(), String> {
+        self.judge_copy().await?;
         self.reopen(ground).await.map_err(|error| format!("next opening: {error}"))?;
         self.judge_rows().await.map_err(|error| format!("after the next opening: {error}"))
+    }
+
+    /// A backup copy that has a header has all its pages.
+    async fn judge_copy(&self) -> Result<(), String> {
+        let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
+        let there = self.world.entry(COPY).await.map_err(|error| error.to_string())?;
+        if there.is_none() || is_closed(&self.world, COPY, PAGE_BYTES, &counters).await.is_err() {
+            return Ok(());
+        }
+        let checked =
+            check_database(&self.world, COPY, PAGE_BYTES, None, STREAM, &counters, &progress, &stop);
+        let findings = checked.await.map_err(|error| format!("the copy: {error}"))?.findings;
+        // Of the two copies of the header one is whole.
+        match findings.list.iter().find(|(pgno, _)| *pgno > 0) {
+            None => Ok(()),
+            Some(bad) => Err(format!("the copy has a header and not all pages: {bad:?}")),
+        }
     }
 
     pub async fn open(&mut self) -> Result<()> {
@@ -297,6 +329,7 @@ impl Stage {
             first = first.min(report.first_generation);
         }
         self.commit_until(3, 300, 4).await?;
+        self.world.sleep(Duration::from_secs(3)).await;
         Ok((all_rows(self.instance()).await?, first, self.instance().durable_log()))
     }
 

@@ -1,0 +1,114 @@
+//! A database that is used for a day: what a batch, the space and a recovery cost at its end, beside the first hour.
+//!
+//! Before-images grow as pages change, deleted rows leave holes, pages split and merge, the index loses its order. The
+//! simulated world keeps a page as image and edits, or as bytes when there are too many; so does the log.
+//! `PROOFLOAD_HOURS=24` runs that many virtual hours of the published shape (`make soak`); without it a small database is
+//! changed about as often per page.
+#![allow(clippy::print_stdout, reason = "prints the table of docs/lab/ageing.md")]
+
+use crate::shape::{Aged, Setup, age};
+use results::IoClass;
+use world::Duration;
+
+/// Two sessions that rest after each batch do about as many as those of the published servers.
+fn setup(bytes: u64, cache_bytes: u64, rest: Duration) -> Setup {
+    Setup {
+        root: "",
+        databases: 1,
+        bytes,
+        cache_bytes,
+        sessions: 2,
+        warm_up: 0,
+        batches: 0,
+        is_instant: false,
+        rest,
+        background: true,
+        seed: 1,
+    }
+}
+
+/// A figure of one part of the load.
+type Figure = (&'static str, fn(&Aged) -> f64);
+
+const FIGURES: [Figure; 10] = [
+    ("batches", |aged| aged.counted.batches as f64),
+    ("page reads per batch", |aged| aged.counted.per_batch(IoClass::TransactionalRead)),
+    ("page writes per batch", |aged| aged.counted.per_batch(IoClass::TransactionalWrite)),
+    ("pages written per batch", |aged| aged.counted.pages_per_batch(IoClass::TransactionalWrite)),
+    ("log writes per batch", |aged| aged.counted.per_batch(IoClass::LogWrite)),
+    ("log file KiB per batch", |aged| aged.counted.log_file_kib_per_batch()),
+    ("log KiB written per batch", |aged| aged.counted.log_kib_written_per_batch()),
+    ("growth B per batch", |aged| aged.counted.growth_per_batch()),
+    ("pages of the database", |aged| f64::from(aged.pages.0)),
+    ("pages in use", |aged| f64::from(aged.pages.1)),
+];
+
+const RECOVERY: [Figure; 5] = [
+    ("logs replayed", |aged| f64::from(aged.replayed.as_ref().unwrap().report.logs_replayed)),
+    ("page reads per full log", |aged| {
+        aged.replayed.as_ref().unwrap().per_full_log(IoClass::TransactionalRead)
+    }),
+    ("page changes per full log", |aged| {
+        let replayed = aged.replayed.as_ref().unwrap();
+        replayed.report.changes_applied as f64 / replayed.full_logs()
+    }),
+    ("redo s per full log", |aged| {
+        let replayed = aged.replayed.as_ref().unwrap();
+        replayed.report.redo_seconds / replayed.full_logs()
+    }),
+    ("redo, writes and undo s", |aged| {
+        let report = &aged.replayed.as_ref().unwrap().report;
+        report.redo_seconds + report.write_seconds + report.undo_seconds
+    }),
+];
+
+fn run(setup: &Setup, part: Duration, parts: u32) -> Vec<Aged> {
+    let (simulation, world) = setup.simulation();
+    let aged = simulation.run_until(age(&world, setup, part, parts)).unwrap();
+    let shown = [0, aged.len() / 4, aged.len() / 2, aged.len() - 1];
+    println!("| | {} |", shown.map(|at| format!("part {}", at + 1)).join(" | "));
+    for (name, figure) in FIGURES {
+        println!("| {name} | {} |", shown.map(|at| format!("{:.2}", figure(&aged[at]))).join(" | "));
+    }
+    for (name, figure) in RECOVERY {
+        let ends = [0, aged.len() - 1].map(|at| format!("{:.2}", figure(&aged[at])));
+        println!("| {name} | {} | | {} |", ends[0], ends[1]);
+    }
+    aged
+}
+
+/// The last part costs what the first one did, within so many percent.
+fn assert_as_at_first(aged: &[Aged], figures: &[Figure], names: &[(&str, f64)]) {
+    for (wanted, tolerance_percent) in names {
+        let (_, figure) = figures.iter().find(|(name, _)| name == wanted).expect("it is a figure");
+        let (first, last) = (figure(&aged[0]), figure(&aged[aged.len() - 1]));
+        let change_percent = (last / first - 1.0) * 100.0;
+        assert!(
+            change_percent.abs() <= *tolerance_percent,
+            "{wanted}: {first:.2} at first, {last:.2} at last, {change_percent:+.1} %"
+        );
+    }
+}
+
+#[test]
+fn an_aged_database_costs_what_a_new_one_does() {
+    let hours = std::env::var("PROOFLOAD_HOURS").ok().map(|hours| hours.parse().expect("a number"));
+    let aged = match hours {
+        Some(hours) => {
+            run(&setup(512 << 30, 256 << 20, Duration::from_secs(1)), Duration::from_secs(3600), hours)
+        }
+        None => run(&setup(256 << 20, 4 << 20, Duration::ZERO), Duration::from_secs(30), 6),
+    };
+    assert_as_at_first(
+        &aged,
+        &FIGURES,
+        &[
+            ("page reads per batch", 10.0),
+            ("page writes per batch", 10.0),
+            ("log writes per batch", 10.0),
+            ("log file KiB per batch", 10.0),
+            ("growth B per batch", 15.0),
+        ],
+    );
+    assert_as_at_first(&aged, &RECOVERY, &[("page reads per full log", 20.0), ("redo s per full log", 20.0)]);
+}

@@ -1,0 +1,148 @@
+//! An operation of the engine's interface that its caller drops, and what has to hold afterwards.
+
+use engine::{Error, Held};
+use world::Duration;
+
+use super::dropping::at_every_await;
+use super::operations::Operation;
+use super::polled;
+use super::stage::{Ground, Grounds, Stage};
+
+/// Tasks that an open instance and an open passive copy have at most while nobody asks for anything.
+pub struct Tasks {
+    instance: usize,
+    standby: usize,
+}
+
+impl Tasks {
+    pub fn of(grounds: &Grounds) -> Tasks {
+        let idle = |ground| {
+            let (sim, stage) = grounds.stage(ground);
+            let count = sim.task_count();
+            drop(stage);
+            count
+        };
+        Tasks { instance: idle(Ground::Open), standby: idle(Ground::Replayed) }
+    }
+
+    pub fn due(&self, stage: &Stage) -> usize {
+        match (&stage.instance, &stage.standby) {
+            (Some(_), _) => self.instance,
+            (None, Some(_)) => self.standby,
+            (None, None) => 0,
+        }
+    }
+}
+
+/// What was begun ends by itself and holds nothing, and the next operations work, on what is open or on the files.
+pub async fn judge_next(stage: &mut Stage, ground: Ground) -> Result<(), String> {
+    if let Some(instance) = &stage.instance {
+        instance.check().map_err(|error| error.to_string())?;
+        let held = instance.held();
+        if held != Held::default() {
+            return Err(format!("the instance is no longer used, and it holds {held:?}"));
+        }
+    } else if stage.standby.is_some() && stage.store.is_some() {
+        match stage.take_over().await {
+            // Opened again, it takes over.
+            Err(Error::Refused(why)) if why.contains("open the passive copy again") => {
+                stage.reopen(ground).await.map_err(|error| format!("opening after {why}: {error}"))?;
+            }
+            taken_over => taken_over.map_err(|error| format!("takeover: {error}"))?,
+        }
+    } else {
+        stage.reopen(ground).await.map_err(|error| format!("next opening: {error}"))?;
+    }
+    stage.judge_rows().await?;
+    stage.judge_locks().await
+}
+
+/// The operation is let go of after `times` polls. Returns whether it had come to its end.
+pub fn let_go(grounds: &Grounds, tasks: &Tasks, operation: Operation, times: u32) -> Result<bool, String> {
+    let ground = operation.ground();
+    let (sim, mut stage) = grounds.stage(ground);
+    let done = sim.run_until(polled(times, operation.perform(&mut stage)));
+    let ended = done.is_some();
+    done.transpose().map_err(|error| error.to_string())?;
+    stage.transaction = None;
+    sim.run_until(stage.world.sleep(Duration::from_secs(3)));
+    let (found, due) = (sim.task_count(), tasks.due(&stage));
+    if found > due {
+        return Err(format!("{found} tasks are left, {due} are due"));
+    }
+    sim.run_until(judge_next(&mut stage, ground))?;
+    sim.crash("h");
+    stage.restart(&sim);
+    sim.run_until(stage.judge_crashed(Ground::Closed))?;
+    let instance = stage.instance.take().expect("it was opened");
+    sim.run_until(instance.close()).map_err(|error| format!("close: {error}"))?;
+    Ok(ended)
+}
+
+/// The power fails at the moment when the operation is let go of.
+pub fn let_go_at_power_cut(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
+    let (sim, mut stage) = grounds.stage(operation.ground());
+    let _ = sim.run_until(polled(times, operation.perform(&mut stage)));
+    sim.crash("h");
+    stage.restart(&sim);
+    sim.run_until(stage.judge_crashed(operation.ground()))
+}
+
+/// The instance is closed at once, when what was begun is still under way. It needs no log then.
+pub fn let_go_and_close(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
+    let ground = operation.ground();
+    let (sim, mut stage) = grounds.stage_with(ground, Duration::from_millis(20));
+    let _ = sim.run_until(polled(times, operation.perform(&mut stage)));
+    stage.transaction = None;
+    let Some(instance) = stage.instance.take() else { return Ok(()) };
+    sim.run_until(async {
+        instance.close().await.map_err(|error| format!("closing at once: {error}"))?;
+        stage.open().await.map_err(|error| format!("opening behind that: {error}"))?;
+        stage.judge_rows().await.map_err(|error| format!("closed at once: {error}"))
+    })
+}
+
+/// The next operations of a passive copy come at once, when what was begun is still under way, and may be for long.
+pub fn let_go_and_go_on(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
+    let ground = operation.ground();
+    let (sim, mut stage) = grounds.stage_with(ground, Duration::from_millis(20));
+    let _ = sim.run_until(polled(times, operation.perform(&mut stage)));
+    let went_on: engine::Result<()> = sim.run_until(async {
+        if stage.standby.is_some() && stage.store.is_some() {
+            for _ in 0..2 {
+                stage.store_next().await?;
+                stage.follow().await?;
+                let (store, standby) = (stage.store.as_mut(), stage.standby.as_mut());
+                let at = standby.expect("it is there").save_checkpoint().await?;
+                store.expect("it is there").drop_below(at.generation()).await?;
+            }
+        }
+        Ok(())
+    });
+    match went_on {
+        Err(Error::Refused(why)) if why.contains("open the passive copy again") => {}
+        went_on => went_on.map_err(|error| format!("going on at once: {error}"))?,
+    }
+    sim.run_until(stage.world.sleep(Duration::from_millis(50)));
+    sim.crash("h");
+    stage.restart(&sim);
+    sim.run_until(stage.judge_crashed(ground))
+}
+
+/// The operation is let go of after 0, 1, 2, ... polls, until it comes to its end. Returns how often, and what went wrong.
+pub fn let_go_of(grounds: &Grounds, tasks: &Tasks, operation: Operation) -> (u32, Vec<String>) {
+    let mut failed = Vec::new();
+    let drops = at_every_await(|times| {
+        let gone = let_go_at_power_cut(grounds, operation, times);
+        let went_on = match operation.ground() {
+            Ground::Passive | Ground::Replayed => let_go_and_go_on(grounds, operation, times),
+            _ => let_go_and_close(grounds, operation, times),
+        };
+        let ended = gone.and(went_on).and_then(|()| let_go(grounds, tasks, operation, times));
+        ended.unwrap_or_else(|error| {
+            failed.push(format!("{operation:?} let go of after {times} polls: {error}"));
+            false
+        })
+    });
+    (drops, failed)
+}
