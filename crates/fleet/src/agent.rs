@@ -26,8 +26,8 @@ use crate::duty::{Action, Duty, Memory, state_not_written};
 use crate::files::{describe, is_plain_name, read_json, replace_json};
 use crate::gate::{Clock, Gate};
 use crate::message::{
-    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, format,
-    format_headed, parse, parse_headed,
+    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, Program, format,
+    format_headed, parse, parse_headed, tame,
 };
 
 /// Time between two beats.
@@ -112,7 +112,7 @@ impl Agent {
     pub fn new(
         credentials: Credentials,
         folder: &Path,
-        tool_version: &str,
+        program: Program,
         work: Arc<dyn HostWork>,
     ) -> Result<Agent, AgentError> {
         if credentials.are_controllers() {
@@ -134,7 +134,7 @@ impl Agent {
             None => Vec::new(),
         };
         let (random, clock) = (SystemRandom::new(), Clock::new());
-        let duty = Duty::new(&credentials.name, tool_version, draw(&random)?, memory, left);
+        let duty = Duty::new(&credentials.name, program, draw(&random)?, memory, left);
         Ok(Agent {
             credentials,
             folder: folder.to_owned(),
@@ -165,6 +165,8 @@ impl Agent {
         end_asked: impl Fn() -> bool,
     ) -> Result<(), AgentError> {
         let mut bus: Option<Arc<Bus>> = None;
+        // Whoever conducts a run has no say over the terminal of a host.
+        let mut say = |text: String| say(tame(&text));
         let (mut told, mut told_refusals): (Option<String>, Vec<String>) = Default::default();
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::duty::state_not_written;
-use crate::message::{Assignment, Beat, Ended, Orders, PROTOCOL, Point, WhenAlone, Work};
+use crate::message::{
+    Assignment, Beat, ControllerHead, Ended, Orders, PROTOCOL, Point, WhenAlone, Work, tame,
+};
 
 /// A host that has not been heard of for this long is lost.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
-/// A host that owes its evidence to the controller of another run is left to that controller for this long.
-const OWED_LIMIT_NS: u64 = 30_000_000_000;
 /// Processes that speak with the credentials of one host and are told apart.
 const DOUBLES_MAX: usize = 8;
 /// Notes about one host that are kept; what a host does more often is counted only.
@@ -44,6 +44,9 @@ pub struct Plan {
     pub run: String,
     /// Version of the controller's program.
     pub tool_version: String,
+    /// The build of the controller's program, if agents have to be the same one ([`Program`](crate::message::Program)).
+    #[serde(default)]
+    pub build: Option<String>,
     /// Hosts of the solution file that take part.
     pub hosts: Vec<String>,
     /// The solution file.
@@ -120,13 +123,15 @@ struct Member {
     refused_ns: Option<u64>,
     /// Other processes that spoke with the credentials of its host.
     doubles: BTreeSet<u64>,
-    /// Since when it has owed its evidence to the controller of another run.
-    owing_since_ns: Option<u64>,
+    /// The run to whose controller it is left.
+    left_to: Option<String>,
     /// It has lost its memory of this run, and evidence may lie in its folder.
     collect: bool,
     /// It works for another run, so nothing of this one can be had from it now.
     elsewhere: bool,
     notes: u32,
+    /// Orders that it did not obey, by its last word.
+    refusals: Vec<String>,
     /// Why its agent cannot write its own state, by its last word.
     state_error: Option<String>,
     ready: bool,
@@ -178,6 +183,8 @@ pub struct Roster {
     /// Silence counts from here on at the earliest.
     hears_since_ns: u64,
     superseded: bool,
+    /// What the controllers of other runs said last, by run, and when.
+    others: BTreeMap<String, (u64, ControllerHead)>,
     notes: Vec<Note>,
 }
 
@@ -194,7 +201,15 @@ impl Roster {
         memory.epoch += 1;
         let members = memory.plan.hosts.iter().map(|host| (host.clone(), Member::default())).collect();
         let (started_ns, hears_since_ns) = (now_ns, now_ns);
-        Roster { memory, members, started_ns, hears_since_ns, superseded: false, notes: Vec::new() }
+        Roster {
+            memory,
+            members,
+            started_ns,
+            hears_since_ns,
+            superseded: false,
+            others: BTreeMap::new(),
+            notes: Vec::new(),
+        }
     }
 
     /// What must be durable before the next orders go out.
@@ -207,29 +222,51 @@ impl Roster {
         std::mem::take(&mut self.notes)
     }
 
-    /// A controller of this epoch of this run has spoken, with the credentials of a controller.
-    pub fn hear_controller(&mut self, run: &str, epoch: u64) {
-        self.superseded |= run == self.memory.plan.run && epoch > self.memory.epoch;
+    /// What this controller says to the others. It started at this moment of its calendar.
+    pub fn head(&self, since_unix_ns: u64, ends: bool) -> ControllerHead {
+        let Memory { plan: Plan { run, hosts, .. }, epoch, .. } = &self.memory;
+        let (run, hosts) = (run.clone(), hosts.clone());
+        ControllerHead { protocol: PROTOCOL, run, epoch: *epoch, since_unix_ns, hosts, ends }
     }
 
-    /// Whether a host is to be left to the controller of another run, which it owes its evidence.
-    pub fn leaves_to_another(&mut self, now_ns: u64, beat: &Beat) -> bool {
-        let run = beat.run.as_ref().filter(|run| **run != self.memory.plan.run);
-        let owes = matches!(&beat.work, Work::Ended { files, .. } if !files.is_empty());
-        let (Some(run), Some(member)) = (run, self.members.get_mut(&beat.host)) else { return false };
-        if !owes || self.memory.go {
-            return false;
+    /// Another controller has spoken, with the credentials of a controller.
+    pub fn hear_controller(&mut self, now_ns: u64, head: ControllerHead) {
+        if head.run == self.memory.plan.run {
+            self.superseded |= head.epoch > self.memory.epoch;
+            return;
         }
-        let is_new = member.owing_since_ns.is_none();
-        let since_ns = *member.owing_since_ns.get_or_insert(now_ns);
-        if is_new {
-            let text = format!(
-                "still owes the evidence of {run} to its controller, which has {} s to collect it",
-                OWED_LIMIT_NS / 1_000_000_000
-            );
+        self.others.retain(|_, (heard_ns, _)| now_ns.saturating_sub(*heard_ns) <= LOST_AFTER_NS);
+        match head.ends {
+            true => drop(self.others.remove(&head.run)),
+            false => drop(self.others.insert(head.run.clone(), (now_ns, head))),
+        }
+    }
+
+    /// Whether a host is left to the controller of another run, which started at `since_unix_ns` of this controller's calendar
+    /// or before: an answer of this controller would reach the host instead of one of the other's.
+    pub fn leaves_to_another(&mut self, now_ns: u64, since_unix_ns: u64, beat: &Beat) -> bool {
+        let run = beat.run.as_ref().filter(|run| **run != self.memory.plan.run);
+        let lives = |heard_ns: u64| now_ns.saturating_sub(heard_ns) <= LOST_AFTER_NS;
+        // The host works for that run or holds its evidence. One that has just started has not had the time to hear the other.
+        let has_run = run.is_some_and(|run| lives(self.others.get(run).map_or(self.started_ns, |other| other.0)));
+        let goes_first = |(heard_ns, other): &(u64, ControllerHead)| {
+            let is_earlier = (other.since_unix_ns, &other.run) < (since_unix_ns, &self.memory.plan.run);
+            lives(*heard_ns) && is_earlier && other.hosts.contains(&beat.host)
+        };
+        let is_ours = beat.run.as_ref() == Some(&self.memory.plan.run);
+        let first = self.others.values().find(|other| goes_first(other)).map(|(_, other)| &other.run);
+        let first = first.filter(|_| !self.memory.go && !is_ours);
+        let left_to = run.filter(|_| has_run).or(first).map(|run| tame(run));
+        let Some(member) = self.members.get_mut(&beat.host) else { return false };
+        if member.left_to != left_to {
+            let text = match &left_to {
+                Some(run) => format!("waits for the end of {run}, whose controller lives"),
+                None => "does not wait for another run any more".to_owned(),
+            };
+            member.left_to.clone_from(&left_to);
             self.note(Some(&beat.host), text);
         }
-        now_ns.saturating_sub(since_ns) < OWED_LIMIT_NS
+        left_to.is_some()
     }
 
     /// Another controller has taken over this run: this one must not go on.
@@ -370,6 +407,12 @@ impl Roster {
                 beat.tool_version
             ));
         }
+        if self.memory.plan.build.as_ref().is_some_and(|build| *build != beat.build) {
+            return Some(format!(
+                "the agent is another build of proofload {tool_version} than the controller: install the same file on \
+                 both, or start the run with --any-build"
+            ));
+        }
         // Only a controller can take over a run; it says so itself (`Roster::hear_controller`).
         if beat.run.as_ref() == Some(run) && beat.epoch > *epoch {
             return Some(format!(
@@ -426,7 +469,10 @@ impl Roster {
             Work::Running { waiting_at, .. } if mine => *waiting_at,
             _ => None,
         };
-        notes.extend(beat.refusals.iter().map(|refusal| format!("did not obey: {refusal}")));
+        // What comes again with every beat is said once.
+        let new = beat.refusals.iter().filter(|refusal| !member.refusals.contains(refusal));
+        notes.extend(new.map(|refusal| format!("did not obey: {refusal}")));
+        member.refusals.clone_from(&beat.refusals);
         if member.state_error != beat.state_error {
             member.state_error.clone_from(&beat.state_error);
             let now = beat.state_error.as_deref().map(state_not_written);

@@ -22,7 +22,7 @@ use solution::{Solution, TestKind, TestSpec};
 
 use super::console::lines;
 use super::drill::{FleetTests, Journal, PlannedDrill, kinds};
-use super::read_credentials;
+use super::{read_credentials, this_program};
 use super::story::{self, Story};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
@@ -53,6 +53,8 @@ pub struct FleetRun<'a> {
     pub dry_run: bool,
     /// Allow databases on a memory file system.
     pub allow_memory: bool,
+    /// Agents may be another build of this version.
+    pub any_build: bool,
     /// What the run has to prove for exit status 0.
     pub require: Require,
     /// Key that signs the merged evidence.
@@ -160,9 +162,11 @@ impl FleetRun<'_> {
     fn plan(&self, folder: &Path, hosts: Vec<String>) -> Result<Plan, Failure> {
         let policy = self.solution.fleet;
         let finish = solution::WhenLost::Finish;
+        let program = this_program()?;
         Ok(Plan {
             run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-            tool_version: env!("CARGO_PKG_VERSION").into(),
+            tool_version: program.version,
+            build: (!self.any_build).then_some(program.build),
             hosts,
             solution: self.solution.text().to_owned(),
             tests: self.tests.iter().map(|kind| kind.name().to_owned()).collect(),

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fleet::agent::{Agent, AgentError};
 use fleet::credentials::{Credentials, CredentialsError, make};
+use fleet::message::Program;
 use solution::Solution;
 
 use conduct::FleetRun;
@@ -79,6 +80,7 @@ pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> R
         seed: arguments.seed,
         dry_run: arguments.dry_run,
         allow_memory: arguments.allow_memory,
+        any_build: arguments.any_build,
         require: arguments.require,
         sign: &arguments.sign,
     };
@@ -106,18 +108,17 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
     let host = credentials.name.clone();
     let (credentials_file, allowed) = (arguments.credentials.clone(), arguments.allow.clone());
     let work = Arc::new(host_work::Tests { credentials: credentials_file, allowed });
-    let agent =
-        Agent::new(credentials, &arguments.state, env!("CARGO_PKG_VERSION"), work).map_err(|error| {
-            let failure = match &error {
-                AgentError::NotAHost => Failure::wrong_input(error.to_string()),
-                _ => Failure::could_not_run(error.to_string()),
-            };
-            match &error {
-                AgentError::NotAHost => failure.help("name a file below agents/"),
-                AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
-                _ => failure,
-            }
-        })?;
+    let agent = Agent::new(credentials, &arguments.state, this_program()?, work).map_err(|error| {
+        let failure = match &error {
+            AgentError::NotAHost => Failure::wrong_input(error.to_string()),
+            _ => Failure::could_not_run(error.to_string()),
+        };
+        match &error {
+            AgentError::NotAHost => failure.help("name a file below agents/"),
+            AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
+            _ => failure,
+        }
+    })?;
     say!("agent of {host}, proofload {}", env!("CARGO_PKG_VERSION"));
     let interrupts = Arc::new(AtomicU32::new(0));
     crate::signals::count_interrupts(&interrupts)?;
@@ -127,6 +128,14 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
         .map_err(|error| Failure::could_not_run("the agent cannot start").because(error))?
         .map_err(|error| Failure::could_not_run("the agent cannot go on").because(error))?;
     Ok(Status::Pass)
+}
+
+fn this_program() -> Result<Program, Failure> {
+    Program::running(env!("CARGO_PKG_VERSION")).map_err(|error| {
+        Failure::could_not_run("the file of this program cannot be read, so builds cannot be compared")
+            .because(error)
+            .help("mount /proc")
+    })
 }
 
 fn read_credentials(path: &Path) -> Result<Credentials, Failure> {

@@ -447,8 +447,8 @@ impl Running<'_> {
             CampaignError::Drill(format!("the process for the copies cannot be started: {error}"))
         };
         self.boots += 1;
-        let program = std::env::current_exe().map_err(cannot)?;
-        let mut child = Command::new(program)
+        // This very program, even if another file has taken its place since the agent started.
+        let mut child = Command::new("/proc/self/exe")
             .arg("drill-work")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
