@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use campaign::CampaignOutcome;
-use campaign::drill::Site;
+use campaign::drill::{PlannedDrill, Site};
 use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
 use rehearsal::{Assumptions, DrillPlan, Rehearsal, Rehearsed, Storage};
@@ -124,13 +124,13 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         if outcome.error.is_some() {
             break;
         }
-        let Some(drill) = &test.drill else { continue };
+        let Some(drill) = test.drill.clone() else { continue };
         ordinal += 1;
         let name = titles[ordinal as usize - 1].clone();
         let (begins_ms, seed) = (elapsed.as_millis() as u64, arguments.seed);
         watcher.line(&format!("{name}: {} databases on {} hosts", site.databases.len(), site.hosts.len()));
-        let plan =
-            DrillPlan { site, test: &test, drill, ordinal, name, begins_ms, seed, storage: storage.model };
+        let planned = PlannedDrill { site, test, drill, ordinal, name };
+        let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };
         let Rehearsed { outcome: played, trace_hash, elapsed: length } =
             rehearsal::drill(plan, &mut store, &mut |text| watcher.line(text));
         elapsed += length;

@@ -1,6 +1,7 @@
 //! The agent of a host: keeps [`Duty`] going over the bus and carries out its actions.
 //!
-//! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never removed by it).
+//! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never removed by it, with
+//! `ended.json`, which says how the run ended here).
 //!
 //! Limits: one agent per folder, held by a lock; tests run on threads of their own, so the bus never waits for them.
 
@@ -14,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt;
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -76,6 +78,16 @@ enum Done {
     Prepared(Result<Vec<String>, String>),
     Ended(Ended, Option<String>, Vec<EvidenceFile>),
     Sent,
+}
+
+/// File in the folder of a run that says how the run ended on this host.
+const END: &str = "ended.json";
+
+/// How a run ended, for an agent that has forgotten it.
+#[derive(Serialize, Deserialize)]
+struct EndRecord {
+    how: Ended,
+    why: Option<String>,
 }
 
 /// The copies of the run that is carried out.
@@ -334,6 +346,8 @@ impl Agent {
                         Ok(()) => work.run(&assignment, &folder, &gate, link),
                         Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
                     };
+                    // Without it a later agent only does not know how the run ended.
+                    let _ = replace_json(&folder.join(END), &EndRecord { how, why: why.clone() });
                     let (files, why) = match describe(&folder) {
                         Ok(files) => (files, why),
                         Err(error) => {
@@ -346,12 +360,15 @@ impl Agent {
             Action::Left(hosts) => self.gate.leave(hosts),
             Action::Collect(assignment) => {
                 let folder = self.folder.join("runs").join(&assignment.run);
-                let files = match is_plain_name(&assignment.run) {
-                    true => describe(&folder).unwrap_or_default(),
-                    false => Vec::new(),
+                let (files, end) = match is_plain_name(&assignment.run) {
+                    true => (describe(&folder).unwrap_or_default(), read_json(&folder.join(END))),
+                    false => (Vec::new(), Ok(None)),
                 };
-                let why = format!("the agent had lost its memory of {}", assignment.run);
-                let _ = done.send(Done::Ended(Ended::AgentDied, Some(why), files));
+                let EndRecord { how, why } = end.ok().flatten().unwrap_or_else(|| EndRecord {
+                    how: Ended::AgentDied,
+                    why: Some(format!("the agent had lost its memory of {}", assignment.run)),
+                });
+                let _ = done.send(Done::Ended(how, why, files));
             }
             Action::Stop(why) => {
                 say(format!("asked to stop: {why}"));

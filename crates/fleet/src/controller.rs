@@ -22,8 +22,8 @@ use crate::credentials::Credentials;
 use crate::files::{describe_file, is_plain_name, read_json, replace_json};
 use crate::gate::Clock;
 use crate::message::{
-    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Orders, PROTOCOL, Work, format,
-    format_headed, parse, parse_headed,
+    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Orders, PROTOCOL, Work,
+    format, format_headed, parse, parse_headed,
 };
 use crate::roster::{Memory, Note, Plan, Roster};
 use crate::server::{Server, ServerError};

@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::ControllerClock;
 use crate::gate::Calendar;
-use crate::message::{Assignment, Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, Program, WhenAlone, Work};
+use crate::message::{
+    Assignment, Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, Program, WhenAlone, Work,
+};
 
 /// A controller that was heard of less than this long ago lives: it still needs a host that is ready, or its evidence.
 const CONTROLLER_LIVES_NS: u64 = 10_000_000_000;

@@ -6,7 +6,7 @@
 //! 2. A point is released once, for all hosts, when every host that still runs waits there; never earlier.
 //! 3. Orders are made from [`Memory`] only, which the caller has made durable before they are sent: a controller that comes
 //!    back gives the same orders, under a higher epoch.
-//! 4. A host's fate, once known, does not change.
+//! 4. A host's fate, once known, does not change. Only a host that was taken for one whose agent died may say how it ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -248,7 +248,8 @@ impl Roster {
         let run = beat.run.as_ref().filter(|run| **run != self.memory.plan.run);
         let lives = |heard_ns: u64| now_ns.saturating_sub(heard_ns) <= LOST_AFTER_NS;
         // The host works for that run or holds its evidence. One that has just started has not had the time to hear the other.
-        let has_run = run.is_some_and(|run| lives(self.others.get(run).map_or(self.started_ns, |other| other.0)));
+        let has_run =
+            run.is_some_and(|run| lives(self.others.get(run).map_or(self.started_ns, |other| other.0)));
         let goes_first = |(heard_ns, other): &(u64, ControllerHead)| {
             let is_earlier = (other.since_unix_ns, &other.run) < (since_unix_ns, &self.memory.plan.run);
             lives(*heard_ns) && is_earlier && other.hosts.contains(&beat.host)
@@ -509,7 +510,15 @@ impl Roster {
             self.note(Some(host), format!("its evidence stays there: {why}"));
             return;
         }
-        if *known != Fate::Open || fate == Fate::Open {
+        let may_become_known = match (&*known, &fate) {
+            (Fate::Open, _) => true,
+            // The agent had forgotten the run, and what lies in its folder says how it ended.
+            (Fate::Ended { how: Ended::AgentDied, evidence_kept: false, .. }, Fate::Ended { how, .. }) => {
+                *how != Ended::AgentDied
+            }
+            _ => false,
+        };
+        if !may_become_known || fate == Fate::Open {
             return;
         }
         *known = fate.clone();

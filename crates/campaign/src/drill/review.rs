@@ -13,9 +13,10 @@
 use std::rc::Rc;
 
 use copies::{ArbiterEvent, HostId};
-use results::{Comparison, Origin, Outcome, Verdict};
+use results::{Comparison, Event, Origin, Outcome, Row, Severity, Verdict};
 use solution::{DrillSpec, Failure, TestSpec};
 
+use super::conductor::PlannedDrill;
 use super::journal::{Entry, JournalFault, ReadJournal, Said};
 use super::ledger::Ledger;
 use super::node::Observed;
@@ -33,6 +34,20 @@ pub struct Reviewed {
     pub notes: Vec<(u64, usize, String)>,
 }
 
+impl Reviewed {
+    /// The rows that say it in the evidence of the run. `run_ms` gives the time of the run at a time of the journals.
+    pub fn rows(&self, planned: &PlannedDrill, run_ms: impl Fn(u64) -> u64) -> Vec<Row> {
+        let events = self.notes.iter().map(|(at_ns, host, text)| Event {
+            t_ms: run_ms(*at_ns),
+            severity: Severity::Info,
+            test: Some(planned.ordinal),
+            host: planned.site.hosts[*host].name.clone(),
+            text: text.clone(),
+        });
+        events.map(Row::from).chain(self.verdicts.iter().cloned().map(Row::from)).collect()
+    }
+}
+
 enum Item {
     Opens,
     Fails(usize),
@@ -43,19 +58,13 @@ enum Item {
     EndOfSecond,
 }
 
-/// Judges a drill, which is test number `ordinal`, by the journals of all hosts of the site, in the order of the site, and by
-/// that of the arbiter.
+/// Judges a drill by the journals of all hosts of the site, in the order of the site, and by that of the arbiter.
 ///
 /// # Panics
 /// If there are more or fewer journals than hosts.
-pub fn review(
-    site: &Rc<Site>,
-    test: &TestSpec,
-    drill: &DrillSpec,
-    ordinal: u32,
-    hosts: Vec<ReadJournal>,
-    arbiter: ReadJournal,
-) -> Reviewed {
+pub fn review(planned: &PlannedDrill, hosts: Vec<ReadJournal>, arbiter: ReadJournal) -> Reviewed {
+    let PlannedDrill { site, test, drill, ordinal, .. } = planned;
+    let ordinal = *ordinal;
     assert_eq!(hosts.len(), site.hosts.len(), "each host has a journal, be it a missing one");
     let hosts: Vec<ReadJournal> =
         hosts.into_iter().map(|journal| checked(journal, site, drill, true)).collect();

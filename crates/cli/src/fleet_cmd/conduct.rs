@@ -14,6 +14,7 @@ use campaign::drill::{ARBITER_NAME, Entry, JournalHead, Said};
 use copies::{ArbiterEvent, DatabaseId};
 use evidence::{Expected, HostRuns, SigningKey};
 use fleet::controller::{ASKED, Controller, ControllerError, Predecessor, PredecessorEnd, Watcher};
+use fleet::drill::Journal;
 use fleet::message::{Ended, WhenAlone};
 use fleet::roster::{Fate, Memory, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
@@ -21,9 +22,9 @@ use results::{Comparison, Ending, Event, Host, Origin, Outcome, Row, Run, Severi
 use solution::{Solution, TestKind, TestSpec};
 
 use super::console::lines;
-use super::drill::{FleetTests, Journal, PlannedDrill, kinds};
-use super::{read_credentials, this_program};
+use super::drill::{FleetTests, drill_of, kinds, number_of};
 use super::story::{self, Story};
+use super::{read_credentials, this_program};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
 use crate::run_cmd::{Require, new_run_folder, unix_ms, utc_stamp};
@@ -115,13 +116,13 @@ impl FleetRun<'_> {
             let message = format!("{} was begun with another solution file", folder.display());
             return Err(Failure::wrong_input(message).help("resume it with the file that it was begun with"));
         }
-        let planned = PlannedDrill::of_text(self.solution.text(), &controller.memory().plan.tests)?;
+        let planned = drill_of(self.solution.text(), &controller.memory().plan.tests)?;
         if let Some(planned) = &planned {
-            controller = controller.with_arbiter(planned.arbitration());
+            controller = controller.with_arbiter(fleet::drill::arbitration(&planned.site));
         }
         let run = &controller.memory().plan.run;
-        let mut desk =
-            Desk::new(&folder, planned.as_ref().map(|planned| planned.journal_head(run, ARBITER_NAME)))?;
+        let head = planned.map(|_| JournalHead::new(run, ARBITER_NAME, self.solution.text()));
+        let mut desk = Desk::new(&folder, head)?;
         if let Some(before) = controller.predecessor() {
             desk.note(&Note { host: None, text: takes_up(&before, controller.memory()) });
         }
@@ -150,7 +151,7 @@ impl FleetRun<'_> {
         say!("{}: will write on {} hosts", self.solution.name, hosts.len());
         for host in hosts {
             let deployment = match &chosen.drill {
-                Some(drill) => drill.site.holdings(drill.host(host)?),
+                Some(drill) => drill.site.holdings(number_of(drill, host)?),
                 None => self.solution.deployment(Some(host))?,
             };
             let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
@@ -241,11 +242,13 @@ impl FleetRun<'_> {
         let entries = story::read(folder).map_err(|error| could_not("read fleet.log in", folder, &error))?;
         rows.extend(entries.into_iter().map(|entry| event(entry, started_unix_ms).into()));
         rows.extend(fleet_verdicts.iter().cloned().map(Row::from));
-        if let Some(drill) = PlannedDrill::of_text(&memory.plan.solution, &memory.plan.tests)? {
+        if let Some(planned) = drill_of(&memory.plan.solution, &memory.plan.tests)? {
             let of_host = |host: &str| Controller::evidence_of(folder, host);
-            let (judged, more) = drill.judge(folder, run, of_host, started_unix_ms);
-            rows.extend(more);
-            fleet_verdicts.splice(0..0, judged);
+            let judged = fleet::drill::judge(&planned, run, &memory.plan.solution, folder, of_host);
+            rows.extend(
+                judged.rows(&planned, |unix_ns| (unix_ns / 1_000_000).saturating_sub(started_unix_ms)),
+            );
+            fleet_verdicts.splice(0..0, judged.verdicts);
         }
         let row = Run {
             id: run.clone(),

@@ -1,15 +1,13 @@
 //! Many hosts, one run: `proofload fleet init`, `proofload agent`, and the `--fleet` of `proofload run`.
 //!
 //! The crate `fleet` brings controller and agents together; here is what they do with it: a host's tests
-//! ([`host_work`]), a drill of all hosts together ([`drill`], [`part`], [`work`]), and the controller's view and merged evidence ([`conduct`]).
+//! ([`host_work`]), and the controller's view and merged evidence ([`conduct`]).
 
 mod conduct;
 mod console;
 mod drill;
 mod host_work;
-mod part;
 mod story;
-mod work;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,14 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fleet::agent::{Agent, AgentError};
 use fleet::credentials::{Credentials, CredentialsError, make};
+use fleet::drill::CopyProcess;
 use fleet::message::Program;
 use solution::Solution;
 
-use conduct::FleetRun;
-pub use work::{WorkArguments, work};
-
 use crate::failure::{Failure, Status};
 use crate::run_cmd::RunArguments;
+use conduct::FleetRun;
 
 /// Prepares runs on many hosts.
 #[derive(clap::Args)]
@@ -66,6 +63,31 @@ pub struct AgentArguments {
     /// this agent's user may create.
     #[arg(long, value_name = "FOLDER")]
     allow: Vec<PathBuf>,
+}
+
+/// Holds the copies of a host during a drill. An agent starts it; it is no command for people.
+#[derive(clap::Args)]
+pub struct WorkArguments {}
+
+/// Runs the command that [`fleet::drill::COMMAND`] names.
+pub fn work(_: &WorkArguments) -> Result<Status, Failure> {
+    let Some(process) = CopyProcess::started() else {
+        return Err(Failure::wrong_input("this command is started by `proofload agent`"));
+    };
+    let held = hold(process);
+    if let Err(failure) = &held {
+        CopyProcess::fail(&failure.line());
+    }
+    held.map(|()| Status::Pass)
+}
+
+fn hold(process: CopyProcess) -> Result<(), Failure> {
+    let planned = drill::drill_of(&process.purpose.solution, &process.purpose.tests)?;
+    let planned = planned.ok_or_else(|| Failure::wrong_input("the solution file has no drill"))?;
+    let credentials = read_credentials(&process.purpose.credentials)?;
+    process
+        .hold(&planned, &credentials, |text| say!("{text}"))
+        .map_err(|error| Failure::could_not_run("the copies cannot go on").because(error))
 }
 
 /// Runs `run --fleet`, with the credentials in the folder `fleet`.

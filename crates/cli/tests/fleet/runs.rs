@@ -231,7 +231,11 @@ fn of_two_runs_on_the_same_hosts_the_later_one_waits_until_the_earlier_one_has_i
     let limit = Duration::from_secs(60);
     assert!(wait_for(limit, || each_says("controller.log", "ready")), "{}", site.all_logs());
     let later = site.run_beside("later");
-    assert!(wait_for(limit, || each_says("later.log", "waits for the end of ")), "{}", site.text("later.log"));
+    assert!(
+        wait_for(limit, || each_says("later.log", "waits for the end of ")),
+        "{}",
+        site.text("later.log")
+    );
     // Both want it, and neither has it.
     let _last = site.agent(4);
     site.assert_passed(earlier.wait(Duration::from_secs(90)));

@@ -374,13 +374,19 @@ fn a_host_is_left_to_the_controller_of_its_run_as_long_as_that_one_lives() {
     for work in [owing, Work::Ready { checks: Vec::new() }, running("h0", 1).work] {
         let mut roster = Roster::new(plan(1), 0);
         let beat = Beat { run: Some("run-0".into()), work, ..ready("h0", 1) };
-        assert!(roster.leaves_to_another(0, 5, &beat), "it has not had the time to hear the other controller");
+        assert!(
+            roster.leaves_to_another(0, 5, &beat),
+            "it has not had the time to hear the other controller"
+        );
         for second in 1..600 {
             // The other controller is started again, later than this one: it has the host all the same.
             roster.hear_controller(second * 1_000 * MS, head("run-0", 1, 9));
             assert!(roster.leaves_to_another(second * 1_000 * MS, 5, &beat), "{second}");
         }
-        assert!(!roster.leaves_to_another(610_000 * MS, 5, &beat), "nothing is heard of the other controller");
+        assert!(
+            !roster.leaves_to_another(610_000 * MS, 5, &beat),
+            "nothing is heard of the other controller"
+        );
         let notes = roster.take_notes();
         assert_eq!(notes.iter().filter(|note| note.text.contains("run-0")).count(), 1, "{notes:?}");
         let own = Beat { run: Some("run-1".into()), ..beat };

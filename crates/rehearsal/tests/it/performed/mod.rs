@@ -1,8 +1,6 @@
 //! A drill that was performed, for tests.
 
-use std::rc::Rc;
-
-use campaign::drill::Site;
+use campaign::drill::PlannedDrill;
 use rehearsal::{DrillPlan, Rehearsed, drill, storage};
 use results::{Row, Verdict};
 use solution::Solution;
@@ -12,12 +10,11 @@ pub fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
     let host = &solution.hosts[0].name;
     let test = solution.deployment(Some(host)).expect("it is valid").tests.remove(0);
     let spec = test.drill.as_ref().expect("it is a drill");
-    let site = Rc::new(Site::of(solution, &test, spec).expect("it has copies"));
-    let storage = storage(solution, &site.deployments(), &rehearsal::Assumptions::shipped(), seed)
+    let planned = PlannedDrill::of(solution, &test, spec, 1, "Drill").expect("it has copies");
+    let storage = storage(solution, &planned.site.deployments(), &rehearsal::Assumptions::shipped(), seed)
         .expect("it can be modelled")
         .model;
-    let (name, ordinal, begins_ms) = ("Drill".to_owned(), 1, 0);
-    let plan = DrillPlan { site, test: &test, drill: spec, ordinal, name, begins_ms, seed, storage };
+    let plan = DrillPlan { planned, begins_ms: 0, seed, storage };
     let mut rows = Vec::new();
     let rehearsed = drill(plan, &mut rows, &mut |_| {});
     (rehearsed, rows)
