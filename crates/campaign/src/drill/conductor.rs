@@ -461,3 +461,6 @@ impl<S: Stage> Conductor<'_, S> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

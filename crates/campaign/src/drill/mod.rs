@@ -13,6 +13,8 @@
 
 mod arbiter;
 mod conductor;
+#[cfg(test)]
+mod fixture;
 mod journal;
 mod ledger;
 mod making;

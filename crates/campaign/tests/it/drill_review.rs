@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use campaign::drill::{
-    ARBITER_NAME, Compared, CopySample, Entry, JournalEnd, JournalHead, Observed, ReadJournal, Said, Site,
-    read_journal, review,
+    ARBITER_NAME, Compared, CopySample, Entry, JournalEnd, JournalHead, Observed, PlannedDrill, ReadJournal,
+    Said, read_journal, review,
 };
 use copies::{
     ArbiterEvent, Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report, WhyDismounted,
