@@ -132,7 +132,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         let planned = PlannedDrill { site, test, drill, ordinal, name };
         let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };
         let Rehearsed { outcome: played, trace_hash, elapsed: length } =
-            rehearsal::drill(plan, &mut store, &mut |text| watcher.line(text));
+            rehearsal::drill(plan, &mut store, &mut |text| watcher.line(text)).rehearsed;
         elapsed += length;
         traces.push(format!("{trace_hash:016x}"));
         outcome.verdicts.extend(played.verdicts);

@@ -39,20 +39,48 @@ pub struct DrillPlan {
     pub storage: Box<dyn StorageModel>,
 }
 
+/// How a drill came out.
+pub struct Drilled {
+    /// As every rehearsal.
+    pub rehearsed: Rehearsed,
+    /// The journals of the hosts, in the order of the site.
+    pub hosts: Vec<ReadJournal>,
+    /// The journal of the arbiter.
+    pub arbiter: ReadJournal,
+}
+
 /// Carries out a drill. Rows go to `recorder` as they arise.
-pub fn drill(plan: DrillPlan, recorder: &mut dyn Recorder, line: &mut dyn FnMut(&str)) -> Rehearsed {
+pub fn drill(plan: DrillPlan, recorder: &mut dyn Recorder, line: &mut dyn FnMut(&str)) -> Drilled {
     let DrillPlan { planned, begins_ms, seed, storage } = plan;
     let simulation = simulation_with(seed, storage);
     let mut stage = Simulated::new(&planned, &simulation, begins_ms, seed, line);
     let hosts: Vec<usize> = (0..planned.site.hosts.len()).collect();
     let conducted = simulation.run_until(conduct(&planned, &hosts, &mut stage, &Alone, recorder));
-    let judged = conducted.and_then(|()| stage.judge(recorder));
+    let hosts: Vec<_> = std::mem::take(&mut stage.hosts_said).into_iter().map(ReadJournal::whole).collect();
+    let arbiter = ReadJournal::whole(std::mem::take(&mut stage.arbiter_said));
+    let judged = conducted.and_then(|()| judge(&planned, begins_ms, &hosts, &arbiter, recorder));
     let outcome = match judged {
         Ok(verdicts) => CampaignOutcome { verdicts, error: None },
         Err(error) => CampaignOutcome { verdicts: Vec::new(), error: Some(error) },
     };
     let elapsed = Duration::from_nanos(simulation.now().ns);
-    Rehearsed { outcome, trace_hash: simulation.trace_hash(), elapsed }
+    let rehearsed = Rehearsed { outcome, trace_hash: simulation.trace_hash(), elapsed };
+    Drilled { rehearsed, hosts, arbiter }
+}
+
+/// Judges a drill by its journals, and records what happened in it.
+fn judge(
+    planned: &PlannedDrill,
+    begins_ms: u64,
+    hosts: &[ReadJournal],
+    arbiter: &ReadJournal,
+    recorder: &mut dyn Recorder,
+) -> Result<Vec<Verdict>, CampaignError> {
+    let reviewed = review(planned, hosts, arbiter);
+    let rows = reviewed.rows(planned, |at_ns| begins_ms + at_ns / 1_000_000);
+    rows.into_iter().try_for_each(|row| recorder.record(row))?;
+    recorder.flush()?;
+    Ok(reviewed.verdicts)
 }
 
 /// All hosts of a drill, and its arbiter.
@@ -157,17 +185,6 @@ impl<'a> Simulated<'a> {
     fn others(&self, name: &str) -> impl Iterator<Item = &'a str> {
         let names = self.site().hosts.iter().map(|host| host.name.as_str());
         names.chain([ARBITER_NAME]).filter(move |other| *other != name)
-    }
-
-    /// Judges the drill by its journals, and records what happened in it.
-    fn judge(&mut self, recorder: &mut dyn Recorder) -> Result<Vec<Verdict>, CampaignError> {
-        let hosts = std::mem::take(&mut self.hosts_said).into_iter().map(ReadJournal::whole).collect();
-        let arbiter = ReadJournal::whole(std::mem::take(&mut self.arbiter_said));
-        let reviewed = review(self.planned, hosts, arbiter);
-        let rows = reviewed.rows(self.planned, |at_ns| self.begins_ms + at_ns / 1_000_000);
-        rows.into_iter().try_for_each(|row| recorder.record(row))?;
-        recorder.flush()?;
-        Ok(reviewed.verdicts)
     }
 }
 

@@ -123,7 +123,7 @@ fn judged(hosts: [Option<Vec<u8>>; 2], arbiter: Option<Vec<u8>>) -> Vec<Verdict>
     };
     let [first, second] = hosts;
     let hosts = vec![read(first, "h1"), read(second, "h2")];
-    review(&planned, hosts, read(arbiter, ARBITER_NAME)).verdicts
+    review(&planned, &hosts, &read(arbiter, ARBITER_NAME)).verdicts
 }
 
 /// The judgements of what the two hosts and the arbiter wrote.

@@ -103,6 +103,6 @@ pub fn judge(
 ) -> Reviewed {
     let head = |author: &str| JournalHead::new(run, author, solution_text);
     let hosts = planned.site.hosts.iter();
-    let hosts = hosts.map(|host| journal::read_in(&of_host(&host.name), &head(&host.name))).collect();
-    review(planned, hosts, journal::read_in(folder, &head(ARBITER_NAME)))
+    let hosts: Vec<_> = hosts.map(|host| journal::read_in(&of_host(&host.name), &head(&host.name))).collect();
+    review(planned, &hosts, &journal::read_in(folder, &head(ARBITER_NAME)))
 }
