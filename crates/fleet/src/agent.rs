@@ -98,6 +98,16 @@ struct Copies {
     hear: UnboundedSender<Vec<u8>>,
 }
 
+/// The way to the bus.
+struct Line {
+    bus: Option<Arc<Bus>>,
+    next_try: Instant,
+    /// Why it could not connect, as it was said last.
+    told: Option<String>,
+    /// Beats wait for their answers; what copies say does not wait for beats.
+    talk: JoinSet<()>,
+}
+
 /// An agent with its own folder.
 pub struct Agent {
     credentials: Credentials,
@@ -176,15 +186,12 @@ impl Agent {
         mut say: impl FnMut(String),
         end_asked: impl Fn() -> bool,
     ) -> Result<(), AgentError> {
-        let mut bus: Option<Arc<Bus>> = None;
         // Whoever conducts a run has no say over the terminal of a host.
         let mut say = |text: String| say(tame(&text));
-        let (mut told, mut told_refusals): (Option<String>, Vec<String>) = Default::default();
+        let mut told_refusals: Vec<String> = Vec::new();
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next_try = Instant::now();
-        // Beats wait for their answers; what copies say does not wait for beats.
-        let mut talk = JoinSet::new();
+        let mut line = Line { bus: None, next_try: Instant::now(), told: None, talk: JoinSet::new() };
         loop {
             tokio::select! {
                 _ = beats.tick() => {}
@@ -196,33 +203,8 @@ impl Agent {
                 }
                 self.gate.stop("the agent was asked to end".into());
             }
-            if bus.is_none() && Instant::now() >= next_try {
-                match Bus::connect(&self.credentials).await {
-                    Ok(new) => {
-                        say(format!(
-                            "connected to {} (nats-server {})",
-                            self.credentials.server,
-                            new.server_version()
-                        ));
-                        let new = Arc::new(new);
-                        let host = self.credentials.name.clone();
-                        talk.spawn_local(hear_arbiter(new.clone(), host.clone(), self.copies.clone()));
-                        if let Some(spoken) = self.speaking.1.take() {
-                            talk.spawn_local(speak(new.clone(), host, self.copies.clone(), spoken));
-                        }
-                        (bus, told) = (Some(new), None);
-                    }
-                    Err(error) => {
-                        next_try = Instant::now() + RECONNECT;
-                        let text = error.to_string();
-                        if told.as_ref() != Some(&text) {
-                            say(format!("{text}; trying again"));
-                            told = Some(text);
-                        }
-                    }
-                }
-            }
-            if let Some(bus) = &bus
+            self.connect(&mut line, &mut say).await;
+            if let Some(bus) = &line.bus
                 && let Some(answer) = self.ask(bus, &mut say).await?
             {
                 // What comes again with every beat is said once.
@@ -240,6 +222,33 @@ impl Agent {
                     Action::Release(point, at_ns) => self.gate.release(point, at_ns, true),
                     Action::Stop(why) => self.gate.stop(why),
                     _ => {}
+                }
+            }
+        }
+    }
+
+    /// Connects to the bus, if it is time to try.
+    async fn connect(&mut self, line: &mut Line, say: &mut impl FnMut(String)) {
+        if line.bus.is_some() || Instant::now() < line.next_try {
+            return;
+        }
+        let (host, server) = (self.credentials.name.clone(), &self.credentials.server);
+        match Bus::connect(&self.credentials).await {
+            Ok(bus) => {
+                say(format!("connected to {server} (nats-server {})", bus.server_version()));
+                let bus = Arc::new(bus);
+                line.talk.spawn_local(hear_arbiter(bus.clone(), host.clone(), self.copies.clone()));
+                if let Some(spoken) = self.speaking.1.take() {
+                    line.talk.spawn_local(speak(bus.clone(), host, self.copies.clone(), spoken));
+                }
+                (line.bus, line.told) = (Some(bus), None);
+            }
+            Err(error) => {
+                line.next_try = Instant::now() + RECONNECT;
+                let text = error.to_string();
+                if line.told.as_ref() != Some(&text) {
+                    say(format!("{text}; trying again"));
+                    line.told = Some(text);
                 }
             }
         }
@@ -314,13 +323,40 @@ impl Agent {
         }
     }
 
+    /// Where the evidence of a run is. Its name must be a plain one.
+    fn folder_of(&self, assignment: &Assignment) -> PathBuf {
+        self.folder.join("runs").join(&assignment.run)
+    }
+
+    /// Starts the tests on a thread of their own.
+    fn start(&mut self, assignment: Assignment, done: mpsc::UnboundedSender<Done>) {
+        self.working = true;
+        let (work, gate, folder) = (self.work.clone(), self.gate.clone(), self.folder_of(&assignment));
+        let (link, hear) = ArbiterLink::new(self.speaking.0.clone());
+        let epoch = self.duty.memory().map_or(0, |memory| memory.epoch);
+        *self.copies.borrow_mut() = Some(Copies { head: CopyHead::new(&assignment.run, epoch), hear });
+        std::thread::spawn(move || {
+            let (how, why) = match fs::create_dir(&folder) {
+                Ok(()) => work.run(&assignment, &folder, &gate, link),
+                Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
+            };
+            // Without it a later agent only does not know how the run ended.
+            let _ = replace_json(&folder.join(END), &EndRecord { how, why: why.clone() });
+            let (files, why) = match describe(&folder) {
+                Ok(files) => (files, why),
+                Err(error) => (Vec::new(), why.or(Some(format!("the evidence cannot be read: {error}")))),
+            };
+            let _ = done.send(Done::Ended(how, why, files));
+        });
+    }
+
     fn carry_out(&mut self, action: Action, bus: &Arc<Bus>, say: &mut impl FnMut(String)) {
         let done = self.done.0.clone();
         match action {
             Action::Prepare(assignment) => {
                 say(format!("preparing {} as {}", assignment.run, assignment.host));
                 self.gate = Gate::new(self.clock);
-                let (work, folder) = (self.work.clone(), self.folder.join("runs").join(&assignment.run));
+                let (work, folder) = (self.work.clone(), self.folder_of(&assignment));
                 std::thread::spawn(move || {
                     let outcome = if !is_plain_name(&assignment.run) {
                         Err(format!("`{}` cannot be the name of a run", assignment.run.escape_debug()))
@@ -334,32 +370,11 @@ impl Agent {
             }
             Action::Start(assignment) => {
                 say(format!("{} has started", assignment.run));
-                self.working = true;
-                let (work, gate) = (self.work.clone(), self.gate.clone());
-                let folder = self.folder.join("runs").join(&assignment.run);
-                let (link, hear) = ArbiterLink::new(self.speaking.0.clone());
-                let epoch = self.duty.memory().map_or(0, |memory| memory.epoch);
-                *self.copies.borrow_mut() =
-                    Some(Copies { head: CopyHead::new(&assignment.run, epoch), hear });
-                std::thread::spawn(move || {
-                    let (how, why) = match fs::create_dir(&folder) {
-                        Ok(()) => work.run(&assignment, &folder, &gate, link),
-                        Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
-                    };
-                    // Without it a later agent only does not know how the run ended.
-                    let _ = replace_json(&folder.join(END), &EndRecord { how, why: why.clone() });
-                    let (files, why) = match describe(&folder) {
-                        Ok(files) => (files, why),
-                        Err(error) => {
-                            (Vec::new(), why.or(Some(format!("the evidence cannot be read: {error}"))))
-                        }
-                    };
-                    let _ = done.send(Done::Ended(how, why, files));
-                });
+                self.start(assignment, done);
             }
             Action::Left(hosts) => self.gate.leave(hosts),
             Action::Collect(assignment) => {
-                let folder = self.folder.join("runs").join(&assignment.run);
+                let folder = self.folder_of(&assignment);
                 let (files, end) = match is_plain_name(&assignment.run) {
                     true => (describe(&folder).unwrap_or_default(), read_json(&folder.join(END))),
                     false => (Vec::new(), Ok(None)),
@@ -380,7 +395,7 @@ impl Agent {
                     return;
                 }
                 let (bus, host) = (bus.clone(), self.credentials.name.clone());
-                let folder = self.folder.join("runs").join(&assignment.run);
+                let folder = self.folder_of(&assignment);
                 tokio::task::spawn_local(async move {
                     for file in files {
                         // What does not get through is asked for again.

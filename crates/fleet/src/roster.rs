@@ -8,16 +8,24 @@
 //!    back gives the same orders, under a higher epoch.
 //! 4. A host's fate, once known, does not change. Only a host that was taken for one whose agent died may say how it ended.
 
+mod fate;
+mod others;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+
+use fate::fate_said;
+use others::OtherControllers;
 
 use crate::duty::state_not_written;
 use crate::message::{
     Assignment, Beat, ControllerHead, Ended, Orders, PROTOCOL, Point, WhenAlone, Work, tame,
 };
 
-/// A host that has not been heard of for this long is lost.
+pub use fate::Fate;
+
+/// A host or a controller that has not been heard of for this long is lost.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
 /// Processes that speak with the credentials of one host and are told apart.
 const DOUBLES_MAX: usize = 8;
@@ -65,28 +73,6 @@ pub struct Plan {
     pub alone_after_ms: u64,
     /// How long hosts may take to appear and to be ready.
     pub assemble_limit_ms: u64,
-}
-
-/// How it went with a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "fate")]
-pub enum Fate {
-    /// Not over yet.
-    Open,
-    /// It could not take part.
-    Refused {
-        /// Why.
-        why: String,
-    },
-    /// Its part is over.
-    Ended {
-        /// How.
-        how: Ended,
-        /// The cause, if it could not go on.
-        why: Option<String>,
-        /// Whether the controller has its evidence.
-        evidence_kept: bool,
-    },
 }
 
 /// What a controller must not forget.
@@ -145,35 +131,6 @@ fn ms(ns: f64) -> f64 {
     ns / 1e6
 }
 
-/// Why a host's part ended, and what is wrong with its state; said once if it is the same.
-fn both_causes(why: Option<&str>, of_state: Option<&str>) -> Option<String> {
-    match (why, of_state) {
-        (Some(why), Some(of_state)) if !why.contains(of_state) => Some(format!("{why}; {of_state}")),
-        (why, of_state) => why.or(of_state).map(str::to_owned),
-    }
-}
-
-/// What a beat says of the fate of its host. `mine`: it is about the run, whose tests have started if `has_started`.
-fn fate_said(beat: &Beat, mine: bool, has_started: bool) -> Fate {
-    match &beat.work {
-        Work::Refused { why } if mine => Fate::Refused { why: why.clone() },
-        Work::Ended { how, why, files } if mine => {
-            let of_state = beat.state_error.as_deref().map(state_not_written);
-            let why = both_causes(why.as_deref(), of_state.as_deref());
-            Fate::Ended { how: *how, why, evidence_kept: files.is_empty() }
-        }
-        // Its memory of the run is gone. What it had written down by then still lies in its folder.
-        work if has_started && (!mine || matches!(work, Work::Idle)) => {
-            let why = match &beat.run {
-                Some(other) if !mine => format!("the agent has taken up another run, {other}"),
-                _ => "the agent came back without its part of the run".to_owned(),
-            };
-            Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: false }
-        }
-        _ => Fate::Open,
-    }
-}
-
 /// The controller's side of a run.
 #[derive(Debug)]
 pub struct Roster {
@@ -183,8 +140,7 @@ pub struct Roster {
     /// Silence counts from here on at the earliest.
     hears_since_ns: u64,
     superseded: bool,
-    /// What the controllers of other runs said last, by run, and when.
-    others: BTreeMap<String, (u64, ControllerHead)>,
+    others: OtherControllers,
     notes: Vec<Note>,
 }
 
@@ -207,7 +163,7 @@ impl Roster {
             started_ns,
             hears_since_ns,
             superseded: false,
-            others: BTreeMap::new(),
+            others: OtherControllers::default(),
             notes: Vec::new(),
         }
     }
@@ -233,31 +189,21 @@ impl Roster {
     pub fn hear_controller(&mut self, now_ns: u64, head: ControllerHead) {
         if head.run == self.memory.plan.run {
             self.superseded |= head.epoch > self.memory.epoch;
-            return;
-        }
-        self.others.retain(|_, (heard_ns, _)| now_ns.saturating_sub(*heard_ns) <= LOST_AFTER_NS);
-        match head.ends {
-            true => drop(self.others.remove(&head.run)),
-            false => drop(self.others.insert(head.run.clone(), (now_ns, head))),
+        } else {
+            self.others.hear(now_ns, head);
         }
     }
 
-    /// Whether a host is left to the controller of another run, which started at `since_unix_ns` of this controller's calendar
-    /// or before: an answer of this controller would reach the host instead of one of the other's.
+    /// Whether a host is left to the controller of another run, for one that started at `since_unix_ns` of its calendar: an
+    /// answer would reach the host instead of one of the other's.
     pub fn leaves_to_another(&mut self, now_ns: u64, since_unix_ns: u64, beat: &Beat) -> bool {
-        let run = beat.run.as_ref().filter(|run| **run != self.memory.plan.run);
-        let lives = |heard_ns: u64| now_ns.saturating_sub(heard_ns) <= LOST_AFTER_NS;
+        let Memory { plan: Plan { run: ours, .. }, go, .. } = &self.memory;
+        let theirs = beat.run.as_deref().filter(|run| run != ours);
         // The host works for that run or holds its evidence. One that has just started has not had the time to hear the other.
-        let has_run =
-            run.is_some_and(|run| lives(self.others.get(run).map_or(self.started_ns, |other| other.0)));
-        let goes_first = |(heard_ns, other): &(u64, ControllerHead)| {
-            let is_earlier = (other.since_unix_ns, &other.run) < (since_unix_ns, &self.memory.plan.run);
-            lives(*heard_ns) && is_earlier && other.hosts.contains(&beat.host)
-        };
-        let is_ours = beat.run.as_ref() == Some(&self.memory.plan.run);
-        let first = self.others.values().find(|other| goes_first(other)).map(|(_, other)| &other.run);
-        let first = first.filter(|_| !self.memory.go && !is_ours);
-        let left_to = run.filter(|_| has_run).or(first).map(|run| tame(run));
+        let has_run = theirs.filter(|run| self.others.lives(now_ns, run, self.started_ns));
+        let is_free = !go && beat.run.as_ref() != Some(ours);
+        let first = self.others.first(now_ns, (since_unix_ns, ours), &beat.host).filter(|_| is_free);
+        let left_to = has_run.or(first).map(tame);
         let Some(member) = self.members.get_mut(&beat.host) else { return false };
         if member.left_to != left_to {
             let text = match &left_to {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -197,46 +197,88 @@ impl FleetRun<'_> {
         elapsed: Duration,
         key: Option<SigningKey>,
     ) -> Result<Status, Failure> {
-        let Plan { run, hosts, seed, .. } = &memory.plan;
         let planned = self.tests_planned(memory)?;
-        let kinds_planned: Vec<&'static str> = planned.iter().map(|test| test.kind.name()).collect();
-        let (mut dbs, mut with_evidence, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for host in hosts {
+        let verdicts = self.merge(folder, memory, &planned, key)?;
+        let judged = crate::report_cmd::render(folder)?.verdict;
+        let why = match (ending(memory), &memory.stop) {
+            (Ending::Completed, _) => None,
+            (Ending::Interrupted, _) => Some("it was interrupted; what was measured is kept".to_owned()),
+            (Ending::Aborted, why) => {
+                Some(why.clone().unwrap_or_else(|| "no host came to the end".to_owned()))
+            }
+        };
+        let titles = campaign::titles(&planned);
+        tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, &judged, why, elapsed))?;
+        let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
+        if late > 0 {
+            say!(
+                "{late} hosts have not sent their evidence; when they are back: proofload run SOLUTION.toml --fleet {} --resume {}",
+                self.fleet.display(),
+                folder.display()
+            );
+        }
+        say!(
+            "evidence: {0}/report.html, {0}/report.json, {0}/run.db; of each host: {0}/hosts",
+            folder.display()
+        );
+        Ok(match ending(memory) {
+            Ending::Interrupted => Status::Interrupted,
+            Ending::Completed | Ending::Aborted => self.require.status(judged.grade),
+        })
+    }
+
+    /// The evidence that the hosts have sent, and why that of a host is refused.
+    fn evidence(&self, folder: &Path, memory: &Memory, planned: &[TestSpec]) -> Evidence {
+        let tests: Vec<&'static str> = planned.iter().map(|test| test.kind.name()).collect();
+        let mut evidence = Evidence::default();
+        for host in &memory.plan.hosts {
             let db = Controller::evidence_of(folder, host).join("run.db");
             let expected = Expected {
-                run,
+                run: &memory.plan.run,
                 host,
                 solution_text: self.solution.text(),
                 tool_version: &memory.plan.tool_version,
-                seed: *seed,
-                tests: &kinds_planned,
+                seed: memory.plan.seed,
+                tests: &tests,
             };
             match expected.check(&db) {
                 _ if !db.is_file() => {}
                 Ok(()) => {
-                    dbs.push(db);
-                    with_evidence.push(host);
+                    evidence.dbs.push(db);
+                    evidence.hosts.push(host.clone());
                 }
-                Err(why) => drop(unread.insert(host, why)),
+                Err(why) => drop(evidence.refused.insert(host.clone(), why)),
             }
         }
+        evidence
+    }
+
+    /// Makes `run.db` of what the hosts have sent, and of what the controller knows of the run; gives all verdicts.
+    fn merge(
+        &self,
+        folder: &Path,
+        memory: &Memory,
+        planned: &[TestSpec],
+        key: Option<SigningKey>,
+    ) -> Result<Vec<Verdict>, Failure> {
+        let Plan { run, hosts, seed, .. } = &memory.plan;
+        let Evidence { dbs, hosts: with_evidence, refused } = self.evidence(folder, memory, planned);
         if dbs.is_empty() {
             return Err(nothing_ran(memory, folder));
         }
         let merging = |error: &dyn std::fmt::Display| could_not("merge the evidence in", folder, error);
         let runs = HostRuns::open(&dbs).map_err(|error| merging(&error))?;
         let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
-        let titles = campaign::titles(&planned);
         let mut rows: Vec<Row> = Vec::new();
         let mut fleet_verdicts = runs.common_windows();
         for host in hosts {
-            let part = with_evidence.iter().position(|with| *with == host);
+            let part = with_evidence.iter().position(|with| with == host);
             if part.is_none() {
                 let description = "no evidence of this host".to_owned();
                 rows.push(Host { name: host.clone(), description }.into());
             }
             let carried_out = part.map_or(0, |part| runs.tests_ended(part));
-            let fate = describe(&memory.fates[host], unread.get(host).map(String::as_str));
+            let fate = describe(&memory.fates[host], refused.get(host).map(String::as_str));
             fleet_verdicts.push(took_part(host, &fate, carried_out, planned.len()));
         }
         let entries = story::read(folder).map_err(|error| could_not("read fleet.log in", folder, &error))?;
@@ -262,42 +304,34 @@ impl FleetRun<'_> {
             ended_ms: None,
             ending: Some(ending(memory)),
         };
-        let new = folder.join("run.db.new");
-        // What an earlier controller began and did not end.
-        for left in [new.clone(), folder.join("run.db.new-wal"), folder.join("run.db.new-shm")] {
-            if left.exists() {
-                std::fs::remove_file(&left).map_err(|error| could_not("replace", &left, &error))?;
-            }
-        }
-        let mut verdicts = runs.write(row, rows, &new, key).map_err(|error| merging(&error))?;
-        std::fs::rename(&new, folder.join("run.db")).map_err(|error| merging(&error))?;
-        verdicts.extend(fleet_verdicts);
-        let judged = crate::report_cmd::render(folder)?.verdict;
-        let why = match (ending(memory), &memory.stop) {
-            (Ending::Completed, _) => None,
-            (Ending::Interrupted, _) => Some("it was interrupted; what was measured is kept".to_owned()),
-            (Ending::Aborted, why) => {
-                Some(why.clone().unwrap_or_else(|| "no host came to the end".to_owned()))
-            }
-        };
-        tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, &judged, why, elapsed))?;
-        let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
-        if late > 0 {
-            say!(
-                "{late} hosts have not sent their evidence; when they are back: proofload run SOLUTION.toml --fleet {} --resume {}",
-                self.fleet.display(),
-                folder.display()
-            );
-        }
-        say!(
-            "evidence: {0}/report.html, {0}/report.json, {0}/run.db; of each host: {0}/hosts",
-            folder.display()
-        );
-        Ok(match ending(memory) {
-            Ending::Interrupted => Status::Interrupted,
-            Ending::Completed | Ending::Aborted => self.require.status(judged.grade),
-        })
+        let verdicts =
+            write_anew(folder, |new| runs.write(row, rows, new, key).map_err(|error| merging(&error)))?;
+        Ok(verdicts.into_iter().chain(fleet_verdicts).collect())
     }
+}
+
+/// What the hosts have sent.
+#[derive(Default)]
+struct Evidence {
+    dbs: Vec<PathBuf>,
+    /// The hosts whose they are.
+    hosts: Vec<String>,
+    /// Why that of a host is not merged.
+    refused: BTreeMap<String, String>,
+}
+
+/// Replaces `run.db` in a folder by what `write` makes, whole.
+fn write_anew<T>(folder: &Path, write: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
+    let new = folder.join("run.db.new");
+    // What an earlier controller began and did not end.
+    for left in [new.clone(), folder.join("run.db.new-wal"), folder.join("run.db.new-shm")] {
+        if left.exists() {
+            std::fs::remove_file(&left).map_err(|error| could_not("replace", &left, &error))?;
+        }
+    }
+    let written = write(&new)?;
+    std::fs::rename(&new, folder.join("run.db")).map_err(|error| could_not("replace", &new, &error))?;
+    Ok(written)
 }
 
 /// That a controller takes up the run of another one: how that one ended, and what it had collected.
