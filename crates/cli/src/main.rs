@@ -62,7 +62,7 @@ enum Command {
     Run(run_cmd::RunArguments),
     Fleet(fleet_cmd::FleetArguments),
     Agent(fleet_cmd::AgentArguments),
-    #[command(hide = true)]
+    #[command(hide = true, name = fleet::drill::COMMAND)]
     #[cfg(feature = "fleet")]
     DrillWork(fleet_cmd::WorkArguments),
     Simulate(simulate_cmd::SimulateArguments),

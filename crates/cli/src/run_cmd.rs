@@ -64,6 +64,9 @@ pub struct RunArguments {
     /// Take up the run of a fleet in this folder, whose controller died or ended before it had all evidence.
     #[arg(long, value_name = "RUN", requires = "fleet", conflicts_with_all = ["out", "seed", "tests", "dry_run"])]
     pub resume: Option<PathBuf>,
+    /// Let agents take part that are another build of this version, such as one for another kind of processor.
+    #[arg(long, requires = "fleet", conflicts_with = "resume")]
+    pub any_build: bool,
     #[command(flatten)]
     pub sign: SignArguments,
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use campaign::CampaignOutcome;
+use campaign::drill::PlannedDrill;
 use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
 use rehearsal::{DrillPlan, Rehearsal, Rehearsed, Storage};
@@ -146,14 +147,14 @@ fn carry_out(
         if played.outcome.error.is_some() {
             break;
         }
-        let Some(drill) = &test.drill else { continue };
+        let Some(drill) = test.drill.clone() else { continue };
         ordinal += 1;
         let name = titles[ordinal as usize - 1].clone();
         let begins_ms = played.elapsed.as_millis() as u64;
         watcher.line(&format!("{name}: {} databases on {} hosts", site.databases.len(), site.hosts.len()));
-        let plan =
-            DrillPlan { site, test: &test, drill, ordinal, name, begins_ms, seed, storage: storage.model };
-        played.add(rehearsal::drill(plan, recorder, &mut |text| watcher.line(text)));
+        let planned = PlannedDrill { site, test, drill, ordinal, name };
+        let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };
+        played.add(rehearsal::drill(plan, recorder, &mut |text| watcher.line(text)).rehearsed);
     }
     played
 }

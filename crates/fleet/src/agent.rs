@@ -1,6 +1,7 @@
 //! The agent of a host: keeps [`Duty`] going over the bus and carries out its actions.
 //!
-//! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never removed by it).
+//! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never removed by it, with
+//! `ended.json`, which says how the run ended here).
 //!
 //! Limits: one agent per folder, held by a lock; tests run on threads of their own, so the bus never waits for them.
 
@@ -14,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt;
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -26,8 +28,8 @@ use crate::duty::{Action, Duty, Memory, state_not_written};
 use crate::files::{describe, is_plain_name, read_json, replace_json};
 use crate::gate::{Clock, Gate};
 use crate::message::{
-    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, format,
-    format_headed, parse, parse_headed,
+    Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, Program, format,
+    format_headed, parse, parse_headed, tame,
 };
 
 /// Time between two beats.
@@ -78,12 +80,32 @@ enum Done {
     Sent,
 }
 
+/// File in the folder of a run that says how the run ended on this host.
+const END: &str = "ended.json";
+
+/// How a run ended, for an agent that has forgotten it.
+#[derive(Serialize, Deserialize)]
+struct EndRecord {
+    how: Ended,
+    why: Option<String>,
+}
+
 /// The copies of the run that is carried out.
 struct Copies {
     /// Of the orders that were obeyed last: who else speaks to them, or for whom they speak, is not heard.
     head: CopyHead,
     /// What the arbiter says.
     hear: UnboundedSender<Vec<u8>>,
+}
+
+/// The way to the bus.
+struct Line {
+    bus: Option<Arc<Bus>>,
+    next_try: Instant,
+    /// Why it could not connect, as it was said last.
+    told: Option<String>,
+    /// Beats wait for their answers; what copies say does not wait for beats.
+    talk: JoinSet<()>,
 }
 
 /// An agent with its own folder.
@@ -112,7 +134,7 @@ impl Agent {
     pub fn new(
         credentials: Credentials,
         folder: &Path,
-        tool_version: &str,
+        program: Program,
         work: Arc<dyn HostWork>,
     ) -> Result<Agent, AgentError> {
         if credentials.are_controllers() {
@@ -134,7 +156,7 @@ impl Agent {
             None => Vec::new(),
         };
         let (random, clock) = (SystemRandom::new(), Clock::new());
-        let duty = Duty::new(&credentials.name, tool_version, draw(&random)?, memory, left);
+        let duty = Duty::new(&credentials.name, program, draw(&random)?, memory, left);
         Ok(Agent {
             credentials,
             folder: folder.to_owned(),
@@ -164,13 +186,12 @@ impl Agent {
         mut say: impl FnMut(String),
         end_asked: impl Fn() -> bool,
     ) -> Result<(), AgentError> {
-        let mut bus: Option<Arc<Bus>> = None;
-        let (mut told, mut told_refusals): (Option<String>, Vec<String>) = Default::default();
+        // Whoever conducts a run has no say over the terminal of a host.
+        let mut say = |text: String| say(tame(&text));
+        let mut told_refusals: Vec<String> = Vec::new();
         let mut beats = interval(BEAT);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next_try = Instant::now();
-        // Beats wait for their answers; what copies say does not wait for beats.
-        let mut talk = JoinSet::new();
+        let mut line = Line { bus: None, next_try: Instant::now(), told: None, talk: JoinSet::new() };
         loop {
             tokio::select! {
                 _ = beats.tick() => {}
@@ -182,33 +203,8 @@ impl Agent {
                 }
                 self.gate.stop("the agent was asked to end".into());
             }
-            if bus.is_none() && Instant::now() >= next_try {
-                match Bus::connect(&self.credentials).await {
-                    Ok(new) => {
-                        say(format!(
-                            "connected to {} (nats-server {})",
-                            self.credentials.server,
-                            new.server_version()
-                        ));
-                        let new = Arc::new(new);
-                        let host = self.credentials.name.clone();
-                        talk.spawn_local(hear_arbiter(new.clone(), host.clone(), self.copies.clone()));
-                        if let Some(spoken) = self.speaking.1.take() {
-                            talk.spawn_local(speak(new.clone(), host, self.copies.clone(), spoken));
-                        }
-                        (bus, told) = (Some(new), None);
-                    }
-                    Err(error) => {
-                        next_try = Instant::now() + RECONNECT;
-                        let text = error.to_string();
-                        if told.as_ref() != Some(&text) {
-                            say(format!("{text}; trying again"));
-                            told = Some(text);
-                        }
-                    }
-                }
-            }
-            if let Some(bus) = &bus
+            self.connect(&mut line, &mut say).await;
+            if let Some(bus) = &line.bus
                 && let Some(answer) = self.ask(bus, &mut say).await?
             {
                 // What comes again with every beat is said once.
@@ -226,6 +222,33 @@ impl Agent {
                     Action::Release(point, at_ns) => self.gate.release(point, at_ns, true),
                     Action::Stop(why) => self.gate.stop(why),
                     _ => {}
+                }
+            }
+        }
+    }
+
+    /// Connects to the bus, if it is time to try.
+    async fn connect(&mut self, line: &mut Line, say: &mut impl FnMut(String)) {
+        if line.bus.is_some() || Instant::now() < line.next_try {
+            return;
+        }
+        let (host, server) = (self.credentials.name.clone(), &self.credentials.server);
+        match Bus::connect(&self.credentials).await {
+            Ok(bus) => {
+                say(format!("connected to {server} (nats-server {})", bus.server_version()));
+                let bus = Arc::new(bus);
+                line.talk.spawn_local(hear_arbiter(bus.clone(), host.clone(), self.copies.clone()));
+                if let Some(spoken) = self.speaking.1.take() {
+                    line.talk.spawn_local(speak(bus.clone(), host, self.copies.clone(), spoken));
+                }
+                (line.bus, line.told) = (Some(bus), None);
+            }
+            Err(error) => {
+                line.next_try = Instant::now() + RECONNECT;
+                let text = error.to_string();
+                if line.told.as_ref() != Some(&text) {
+                    say(format!("{text}; trying again"));
+                    line.told = Some(text);
                 }
             }
         }
@@ -300,13 +323,40 @@ impl Agent {
         }
     }
 
+    /// Where the evidence of a run is. Its name must be a plain one.
+    fn folder_of(&self, assignment: &Assignment) -> PathBuf {
+        self.folder.join("runs").join(&assignment.run)
+    }
+
+    /// Starts the tests on a thread of their own.
+    fn start(&mut self, assignment: Assignment, done: mpsc::UnboundedSender<Done>) {
+        self.working = true;
+        let (work, gate, folder) = (self.work.clone(), self.gate.clone(), self.folder_of(&assignment));
+        let (link, hear) = ArbiterLink::new(self.speaking.0.clone());
+        let epoch = self.duty.memory().map_or(0, |memory| memory.epoch);
+        *self.copies.borrow_mut() = Some(Copies { head: CopyHead::new(&assignment.run, epoch), hear });
+        std::thread::spawn(move || {
+            let (how, why) = match fs::create_dir(&folder) {
+                Ok(()) => work.run(&assignment, &folder, &gate, link),
+                Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
+            };
+            // Without it a later agent only does not know how the run ended.
+            let _ = replace_json(&folder.join(END), &EndRecord { how, why: why.clone() });
+            let (files, why) = match describe(&folder) {
+                Ok(files) => (files, why),
+                Err(error) => (Vec::new(), why.or(Some(format!("the evidence cannot be read: {error}")))),
+            };
+            let _ = done.send(Done::Ended(how, why, files));
+        });
+    }
+
     fn carry_out(&mut self, action: Action, bus: &Arc<Bus>, say: &mut impl FnMut(String)) {
         let done = self.done.0.clone();
         match action {
             Action::Prepare(assignment) => {
                 say(format!("preparing {} as {}", assignment.run, assignment.host));
                 self.gate = Gate::new(self.clock);
-                let (work, folder) = (self.work.clone(), self.folder.join("runs").join(&assignment.run));
+                let (work, folder) = (self.work.clone(), self.folder_of(&assignment));
                 std::thread::spawn(move || {
                     let outcome = if !is_plain_name(&assignment.run) {
                         Err(format!("`{}` cannot be the name of a run", assignment.run.escape_debug()))
@@ -320,36 +370,20 @@ impl Agent {
             }
             Action::Start(assignment) => {
                 say(format!("{} has started", assignment.run));
-                self.working = true;
-                let (work, gate) = (self.work.clone(), self.gate.clone());
-                let folder = self.folder.join("runs").join(&assignment.run);
-                let (link, hear) = ArbiterLink::new(self.speaking.0.clone());
-                let epoch = self.duty.memory().map_or(0, |memory| memory.epoch);
-                *self.copies.borrow_mut() =
-                    Some(Copies { head: CopyHead::new(&assignment.run, epoch), hear });
-                std::thread::spawn(move || {
-                    let (how, why) = match fs::create_dir(&folder) {
-                        Ok(()) => work.run(&assignment, &folder, &gate, link),
-                        Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
-                    };
-                    let (files, why) = match describe(&folder) {
-                        Ok(files) => (files, why),
-                        Err(error) => {
-                            (Vec::new(), why.or(Some(format!("the evidence cannot be read: {error}"))))
-                        }
-                    };
-                    let _ = done.send(Done::Ended(how, why, files));
-                });
+                self.start(assignment, done);
             }
             Action::Left(hosts) => self.gate.leave(hosts),
             Action::Collect(assignment) => {
-                let folder = self.folder.join("runs").join(&assignment.run);
-                let files = match is_plain_name(&assignment.run) {
-                    true => describe(&folder).unwrap_or_default(),
-                    false => Vec::new(),
+                let folder = self.folder_of(&assignment);
+                let (files, end) = match is_plain_name(&assignment.run) {
+                    true => (describe(&folder).unwrap_or_default(), read_json(&folder.join(END))),
+                    false => (Vec::new(), Ok(None)),
                 };
-                let why = format!("the agent had lost its memory of {}", assignment.run);
-                let _ = done.send(Done::Ended(Ended::AgentDied, Some(why), files));
+                let EndRecord { how, why } = end.ok().flatten().unwrap_or_else(|| EndRecord {
+                    how: Ended::AgentDied,
+                    why: Some(format!("the agent had lost its memory of {}", assignment.run)),
+                });
+                let _ = done.send(Done::Ended(how, why, files));
             }
             Action::Stop(why) => {
                 say(format!("asked to stop: {why}"));
@@ -361,7 +395,7 @@ impl Agent {
                     return;
                 }
                 let (bus, host) = (bus.clone(), self.credentials.name.clone());
-                let folder = self.folder.join("runs").join(&assignment.run);
+                let folder = self.folder_of(&assignment);
                 tokio::task::spawn_local(async move {
                     for file in files {
                         // What does not get through is asked for again.

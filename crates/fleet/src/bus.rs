@@ -142,6 +142,12 @@ impl Bus {
             let _ = self.client.publish(subject, payload.into()).await;
         }
     }
+
+    /// Says what is the last word of this program: waits until the server has it, if it is there.
+    pub async fn say_at_last(&self, subject: impl async_nats::subject::ToSubject, payload: Vec<u8>) {
+        self.say(subject, payload).await;
+        let _ = tokio::time::timeout(ANSWER_LIMIT, self.client.flush()).await;
+    }
 }
 
 /// A file that nobody can take away while it is open, and where to read it: an agent may live longer than what it leaves

@@ -22,8 +22,8 @@ use crate::credentials::Credentials;
 use crate::files::{describe_file, is_plain_name, read_json, replace_json};
 use crate::gate::Clock;
 use crate::message::{
-    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, EvidenceFile, Orders, PROTOCOL, Work, format,
-    format_headed, parse, parse_headed,
+    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Orders, PROTOCOL, Work,
+    format, format_headed, parse, parse_headed,
 };
 use crate::roster::{Memory, Note, Plan, Roster};
 use crate::server::{Server, ServerError};
@@ -215,14 +215,15 @@ impl Controller {
 
     /// Conducts the run to its end, or until it is interrupted a second time.
     pub async fn conduct(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
-        self.serve(watcher).await?;
+        let bus = self.connect().await?;
+        self.serve(&bus, watcher).await?;
+        bus.say_at_last(CONTROLLERS, format(&self.roster.head(self.started_unix_ns, true))).await;
         // If it stays, the next controller takes this one for dead; that costs a sentence.
         let _ = fs::remove_file(self.alive_path(self.memory().epoch));
         Ok(())
     }
 
-    async fn serve(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
-        let bus = self.connect().await?;
+    async fn serve(&mut self, bus: &Bus, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
         let mut questions = bus.questions().await?;
         let mut controllers = bus.hear(CONTROLLERS.to_owned()).await?;
         let mut ticks = interval(TICK);
@@ -255,15 +256,14 @@ impl Controller {
                     Wish::Note(text) => watcher.note(&Note { host: None, text }),
                 },
                 Some(message) = controllers.next() => {
-                    if let Ok(head) = parse::<CopyHead>(&message.payload)
+                    if let Ok(head) = parse::<ControllerHead>(&message.payload)
                         && head.protocol == PROTOCOL
                     {
-                        self.roster.hear_controller(&head.run, head.epoch);
+                        self.roster.hear_controller(self.clock.now_ns(), head);
                     }
                 }
                 _ = ticks.tick() => {
-                    let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
-                    bus.say(CONTROLLERS, format(&head)).await;
+                    bus.say(CONTROLLERS, format(&self.roster.head(self.started_unix_ns, false))).await;
                     self.roster.tick(self.clock.now_ns(), self.unix_ns(), bus.is_connected());
                     self.save()?;
                     self.give_sign();
@@ -331,7 +331,7 @@ impl Controller {
         if token(&beat.host) != subject {
             return Ok(None);
         }
-        if self.roster.leaves_to_another(self.clock.now_ns(), &beat) {
+        if self.roster.leaves_to_another(self.clock.now_ns(), self.started_unix_ns, &beat) {
             return Ok(None);
         }
         let orders: Orders = self.roster.beat(self.clock.now_ns(), self.unix_ns(), beat);
@@ -446,6 +446,7 @@ mod tests {
         let plan = Plan {
             run: "r".into(),
             tool_version: String::new(),
+            build: None,
             hosts: vec!["h1".into()],
             solution: String::new(),
             tests: Vec::new(),

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Orders are obeyed only if they answer the last beat (nonce), speak this version of the protocol, and carry an epoch that
 //!    is not below the highest one obeyed for their run. Others change nothing; the next beat says why.
-//! 2. An agent has one run at a time and gives up no running test for another run.
+//! 2. An agent has one run at a time. It gives up no running test for another run, and nothing that the controller of its run, as long
+//!    as that one lives, still wants of it.
 //! 3. [`Memory`] is durable before tests are prepared or started: an agent that died in the middle of a run knows so. An agent
 //!    that cannot keep it says so in each beat, and sends the evidence that it has.
 
@@ -11,7 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::ControllerClock;
 use crate::gate::Calendar;
-use crate::message::{Assignment, Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, WhenAlone, Work};
+use crate::message::{
+    Assignment, Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, Program, WhenAlone, Work,
+};
+
+/// A controller that was heard of less than this long ago lives: it still needs a host that is ready, or its evidence.
+const CONTROLLER_LIVES_NS: u64 = 10_000_000_000;
 
 /// How far the agent is with its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +99,7 @@ pub struct Doing {
 #[derive(Debug)]
 pub struct Duty {
     host: String,
-    tool_version: String,
+    program: Program,
     process: u64,
     memory: Option<Memory>,
     clock: ControllerClock,
@@ -112,7 +118,7 @@ impl Duty {
     /// An agent that starts, with what it remembered from before. `process` is drawn at random.
     pub fn new(
         host: &str,
-        tool_version: &str,
+        program: Program,
         process: u64,
         memory: Option<Memory>,
         left: Vec<EvidenceFile>,
@@ -132,7 +138,7 @@ impl Duty {
         });
         Duty {
             host: host.to_owned(),
-            tool_version: tool_version.to_owned(),
+            program,
             process,
             memory,
             clock: ControllerClock::default(),
@@ -196,7 +202,8 @@ impl Duty {
         };
         Beat {
             protocol: PROTOCOL,
-            tool_version: self.tool_version.clone(),
+            tool_version: self.program.version.clone(),
+            build: self.program.build.clone(),
             host: self.host.clone(),
             process: self.process,
             nonce,
@@ -229,7 +236,7 @@ impl Duty {
 
     /// Takes in orders that arrived at `now_ns`, when the agent's calendar said `calendar_unix_ns`.
     pub fn orders(&mut self, now_ns: u64, calendar_unix_ns: u64, orders: Orders) -> Vec<Action> {
-        if let Some(why) = self.why_not(&orders) {
+        if let Some(why) = self.why_not(now_ns, &orders) {
             self.refusals.push(why);
             return Vec::new();
         }
@@ -238,13 +245,9 @@ impl Duty {
         self.calendar_offset_ns = self.clock.unix_ns(now_ns).and_then(|(controller_ns, _)| {
             i64::try_from(i128::from(calendar_unix_ns) - i128::from(controller_ns)).ok()
         });
-        self.heard_ns = now_ns;
-        self.is_alone = false;
-        let Some(memory) = &mut self.memory else { return self.accept(orders) };
-        if memory.assignment.run != orders.run {
-            // What is over stays in its folder; only a running test is not given up for another run.
-            return self.accept(orders);
-        }
+        let ours = self.memory.as_mut().filter(|memory| memory.assignment.run == orders.run);
+        let Some(memory) = ours else { return self.accept(now_ns, orders) };
+        (self.heard_ns, self.is_alone) = (now_ns, false);
         memory.epoch = orders.epoch;
         let mut actions = Vec::new();
         match &memory.phase {
@@ -278,8 +281,10 @@ impl Duty {
         actions
     }
 
-    fn accept(&mut self, orders: Orders) -> Vec<Action> {
+    /// Takes up a run. The evidence of an earlier one stays in its folder.
+    fn accept(&mut self, now_ns: u64, orders: Orders) -> Vec<Action> {
         let Some(assignment) = orders.assignment else { return Vec::new() };
+        (self.heard_ns, self.is_alone) = (now_ns, false);
         (self.stop, self.released, self.left) = (None, None, Vec::new());
         self.memory =
             Some(Memory { assignment: assignment.clone(), epoch: orders.epoch, phase: Phase::Preparing });
@@ -287,7 +292,7 @@ impl Duty {
     }
 
     /// Why orders are not obeyed, if they are not.
-    fn why_not(&self, orders: &Orders) -> Option<String> {
+    fn why_not(&self, now_ns: u64, orders: &Orders) -> Option<String> {
         if orders.protocol != PROTOCOL {
             let theirs = orders.protocol;
             return Some(format!(
@@ -306,11 +311,17 @@ impl Duty {
             let older = orders.epoch;
             return Some(format!("orders of epoch {older} of {run}, which is at epoch {epoch}"));
         }
-        let busy = matches!(memory.phase, Phase::Preparing | Phase::Running);
-        if *run != orders.run && orders.assignment.is_some() && busy {
-            return Some(format!("busy with {run}, so not taking {}", orders.run));
+        if *run == orders.run || orders.assignment.is_none() {
+            return None;
         }
-        None
+        let is_needed = now_ns.saturating_sub(self.heard_ns) <= CONTROLLER_LIVES_NS;
+        let why = match &memory.phase {
+            Phase::Preparing | Phase::Running => "is busy with it",
+            Phase::Ready { .. } if is_needed => "is ready for it",
+            Phase::Ended { files, .. } if is_needed && !files.is_empty() => "owes its evidence",
+            Phase::Ready { .. } | Phase::Refused { .. } | Phase::Ended { .. } => return None,
+        };
+        Some(format!("{} is not taken: the agent has run {run} and {why}", orders.run))
     }
 
     /// What to do if the controller has not been heard of for too long while tests run.

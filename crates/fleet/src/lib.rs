@@ -18,6 +18,7 @@ pub mod clock;
 pub mod controller;
 pub mod copy_port;
 pub mod credentials;
+pub mod drill;
 pub mod duty;
 mod files;
 pub mod gate;

@@ -8,10 +8,15 @@
 //!
 //! On the wire: JSON; a chunk, or what copies say, is its head in JSON, a line feed, and its bytes. Times are nanoseconds.
 
+use std::io;
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
+use crate::files::describe_file;
+
 /// Version of these messages. Another version is refused by both sides.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// Bytes of a file in one chunk: with its head below the default payload limit of the bus, 1 MiB.
 pub const CHUNK_BYTES: usize = 512 * 1024;
 
@@ -19,6 +24,27 @@ pub const CHUNK_BYTES: usize = 512 * 1024;
 /// same tests, so they come to the same places in the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point(pub u32);
+
+/// A program that takes part in a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its version.
+    pub version: String,
+    /// SHA-256 of its executable file, in hexadecimal: programs of one version may still differ.
+    pub build: String,
+}
+
+impl Program {
+    /// This program, which is of this version.
+    ///
+    /// # Errors
+    /// The executable file cannot be read.
+    pub fn running(version: &str) -> io::Result<Program> {
+        // Linux keeps this file as it was when the program started, even if another one has taken its place since.
+        let file = describe_file(Path::new("/proc/self/exe"), String::new())?;
+        Ok(Program { version: version.to_owned(), build: file.sha256 })
+    }
+}
 
 /// What the controller has a host do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +156,9 @@ pub struct Beat {
     pub protocol: u32,
     /// Version of the sender's program.
     pub tool_version: String,
+    /// [`Program::build`] of the sender.
+    #[serde(default)]
+    pub build: String,
     /// The host that the sender's credentials are for.
     pub host: String,
     /// Drawn when the agent's process started: another number is another process.
@@ -193,7 +222,7 @@ const TEXT_MAX: usize = 300;
 const TEXTS_MAX: usize = 20;
 
 /// A text of another host, as it may reach a terminal or a log: printable, and not longer than a few lines.
-fn tame(text: &str) -> String {
+pub(crate) fn tame(text: &str) -> String {
     let printable = |c: char| if c.is_control() { ' ' } else { c };
     let mut tamed: String = text.chars().take(TEXT_MAX).map(printable).collect();
     if text.chars().nth(TEXT_MAX).is_some() {
@@ -207,7 +236,8 @@ fn tame_all(texts: &[String]) -> Vec<String> {
 }
 
 impl Beat {
-    /// The same with texts that may be shown. Names of files and runs stay as they are: they are compared, not shown.
+    /// The same with texts that may be shown. The name of a run that this fleet could have is not changed by that. Names of files
+    /// stay as they are: they are compared, not shown.
     pub fn tamed(self) -> Beat {
         let work = match self.work {
             Work::Ready { checks } => Work::Ready { checks: tame_all(&checks) },
@@ -220,8 +250,8 @@ impl Beat {
             Work::Idle => Work::Idle,
         };
         let (tool_version, refusals) = (tame(&self.tool_version), tame_all(&self.refusals));
-        let state_error = self.state_error.map(|error| tame(&error));
-        Beat { work, tool_version, refusals, state_error, ..self }
+        let [run, state_error] = [self.run, self.state_error].map(|text| text.map(|text| tame(&text)));
+        Beat { work, tool_version, run, refusals, state_error, ..self }
     }
 }
 
@@ -258,6 +288,23 @@ pub struct CopyHead {
     pub run: String,
     /// The epoch of the arbiter's controller, or the highest one that the copy's agent has obeyed.
     pub epoch: u64,
+}
+
+/// What each controller says to the others of its fleet, about twice a second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControllerHead {
+    /// [`PROTOCOL`] of the sender.
+    pub protocol: u32,
+    /// The run that it conducts.
+    pub run: String,
+    /// Its epoch.
+    pub epoch: u64,
+    /// When it started, by its calendar: of two runs that want the same hosts, the earlier one goes first.
+    pub since_unix_ns: u64,
+    /// The hosts that it wants or has.
+    pub hosts: Vec<String>,
+    /// It ends now, in good order.
+    pub ends: bool,
 }
 
 /// A message that cannot be read.

@@ -6,19 +6,27 @@
 //! 2. A point is released once, for all hosts, when every host that still runs waits there; never earlier.
 //! 3. Orders are made from [`Memory`] only, which the caller has made durable before they are sent: a controller that comes
 //!    back gives the same orders, under a higher epoch.
-//! 4. A host's fate, once known, does not change.
+//! 4. A host's fate, once known, does not change. Only a host that was taken for one whose agent died may say how it ended.
+
+mod fate;
+mod others;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::duty::state_not_written;
-use crate::message::{Assignment, Beat, Ended, Orders, PROTOCOL, Point, WhenAlone, Work};
+use fate::fate_said;
+use others::OtherControllers;
 
-/// A host that has not been heard of for this long is lost.
+use crate::duty::state_not_written;
+use crate::message::{
+    Assignment, Beat, ControllerHead, Ended, Orders, PROTOCOL, Point, WhenAlone, Work, tame,
+};
+
+pub use fate::Fate;
+
+/// A host or a controller that has not been heard of for this long is lost.
 const LOST_AFTER_NS: u64 = 10_000_000_000;
-/// A host that owes its evidence to the controller of another run is left to that controller for this long.
-const OWED_LIMIT_NS: u64 = 30_000_000_000;
 /// Processes that speak with the credentials of one host and are told apart.
 const DOUBLES_MAX: usize = 8;
 /// Notes about one host that are kept; what a host does more often is counted only.
@@ -44,6 +52,9 @@ pub struct Plan {
     pub run: String,
     /// Version of the controller's program.
     pub tool_version: String,
+    /// The build of the controller's program, if agents have to be the same one ([`Program`](crate::message::Program)).
+    #[serde(default)]
+    pub build: Option<String>,
     /// Hosts of the solution file that take part.
     pub hosts: Vec<String>,
     /// The solution file.
@@ -62,28 +73,6 @@ pub struct Plan {
     pub alone_after_ms: u64,
     /// How long hosts may take to appear and to be ready.
     pub assemble_limit_ms: u64,
-}
-
-/// How it went with a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "fate")]
-pub enum Fate {
-    /// Not over yet.
-    Open,
-    /// It could not take part.
-    Refused {
-        /// Why.
-        why: String,
-    },
-    /// Its part is over.
-    Ended {
-        /// How.
-        how: Ended,
-        /// The cause, if it could not go on.
-        why: Option<String>,
-        /// Whether the controller has its evidence.
-        evidence_kept: bool,
-    },
 }
 
 /// What a controller must not forget.
@@ -120,13 +109,15 @@ struct Member {
     refused_ns: Option<u64>,
     /// Other processes that spoke with the credentials of its host.
     doubles: BTreeSet<u64>,
-    /// Since when it has owed its evidence to the controller of another run.
-    owing_since_ns: Option<u64>,
+    /// The run to whose controller it is left.
+    left_to: Option<String>,
     /// It has lost its memory of this run, and evidence may lie in its folder.
     collect: bool,
     /// It works for another run, so nothing of this one can be had from it now.
     elsewhere: bool,
     notes: u32,
+    /// Orders that it did not obey, by its last word.
+    refusals: Vec<String>,
     /// Why its agent cannot write its own state, by its last word.
     state_error: Option<String>,
     ready: bool,
@@ -140,35 +131,6 @@ fn ms(ns: f64) -> f64 {
     ns / 1e6
 }
 
-/// Why a host's part ended, and what is wrong with its state; said once if it is the same.
-fn both_causes(why: Option<&str>, of_state: Option<&str>) -> Option<String> {
-    match (why, of_state) {
-        (Some(why), Some(of_state)) if !why.contains(of_state) => Some(format!("{why}; {of_state}")),
-        (why, of_state) => why.or(of_state).map(str::to_owned),
-    }
-}
-
-/// What a beat says of the fate of its host. `mine`: it is about the run, whose tests have started if `has_started`.
-fn fate_said(beat: &Beat, mine: bool, has_started: bool) -> Fate {
-    match &beat.work {
-        Work::Refused { why } if mine => Fate::Refused { why: why.clone() },
-        Work::Ended { how, why, files } if mine => {
-            let of_state = beat.state_error.as_deref().map(state_not_written);
-            let why = both_causes(why.as_deref(), of_state.as_deref());
-            Fate::Ended { how: *how, why, evidence_kept: files.is_empty() }
-        }
-        // Its memory of the run is gone. What it had written down by then still lies in its folder.
-        work if has_started && (!mine || matches!(work, Work::Idle)) => {
-            let why = match &beat.run {
-                Some(other) if !mine => format!("the agent has taken up another run, {other}"),
-                _ => "the agent came back without its part of the run".to_owned(),
-            };
-            Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: false }
-        }
-        _ => Fate::Open,
-    }
-}
-
 /// The controller's side of a run.
 #[derive(Debug)]
 pub struct Roster {
@@ -178,6 +140,7 @@ pub struct Roster {
     /// Silence counts from here on at the earliest.
     hears_since_ns: u64,
     superseded: bool,
+    others: OtherControllers,
     notes: Vec<Note>,
 }
 
@@ -194,7 +157,15 @@ impl Roster {
         memory.epoch += 1;
         let members = memory.plan.hosts.iter().map(|host| (host.clone(), Member::default())).collect();
         let (started_ns, hears_since_ns) = (now_ns, now_ns);
-        Roster { memory, members, started_ns, hears_since_ns, superseded: false, notes: Vec::new() }
+        Roster {
+            memory,
+            members,
+            started_ns,
+            hears_since_ns,
+            superseded: false,
+            others: OtherControllers::default(),
+            notes: Vec::new(),
+        }
     }
 
     /// What must be durable before the next orders go out.
@@ -207,29 +178,42 @@ impl Roster {
         std::mem::take(&mut self.notes)
     }
 
-    /// A controller of this epoch of this run has spoken, with the credentials of a controller.
-    pub fn hear_controller(&mut self, run: &str, epoch: u64) {
-        self.superseded |= run == self.memory.plan.run && epoch > self.memory.epoch;
+    /// What this controller says to the others. It started at this moment of its calendar.
+    pub fn head(&self, since_unix_ns: u64, ends: bool) -> ControllerHead {
+        let Memory { plan: Plan { run, hosts, .. }, epoch, .. } = &self.memory;
+        let (run, hosts) = (run.clone(), hosts.clone());
+        ControllerHead { protocol: PROTOCOL, run, epoch: *epoch, since_unix_ns, hosts, ends }
     }
 
-    /// Whether a host is to be left to the controller of another run, which it owes its evidence.
-    pub fn leaves_to_another(&mut self, now_ns: u64, beat: &Beat) -> bool {
-        let run = beat.run.as_ref().filter(|run| **run != self.memory.plan.run);
-        let owes = matches!(&beat.work, Work::Ended { files, .. } if !files.is_empty());
-        let (Some(run), Some(member)) = (run, self.members.get_mut(&beat.host)) else { return false };
-        if !owes || self.memory.go {
-            return false;
+    /// Another controller has spoken, with the credentials of a controller.
+    pub fn hear_controller(&mut self, now_ns: u64, head: ControllerHead) {
+        if head.run == self.memory.plan.run {
+            self.superseded |= head.epoch > self.memory.epoch;
+        } else {
+            self.others.hear(now_ns, head);
         }
-        let is_new = member.owing_since_ns.is_none();
-        let since_ns = *member.owing_since_ns.get_or_insert(now_ns);
-        if is_new {
-            let text = format!(
-                "still owes the evidence of {run} to its controller, which has {} s to collect it",
-                OWED_LIMIT_NS / 1_000_000_000
-            );
+    }
+
+    /// Whether a host is left to the controller of another run, for one that started at `since_unix_ns` of its calendar: an
+    /// answer would reach the host instead of one of the other's.
+    pub fn leaves_to_another(&mut self, now_ns: u64, since_unix_ns: u64, beat: &Beat) -> bool {
+        let Memory { plan: Plan { run: ours, .. }, go, .. } = &self.memory;
+        let theirs = beat.run.as_deref().filter(|run| run != ours);
+        // The host works for that run or holds its evidence. One that has just started has not had the time to hear the other.
+        let has_run = theirs.filter(|run| self.others.lives(now_ns, run, self.started_ns));
+        let is_free = !go && beat.run.as_ref() != Some(ours);
+        let first = self.others.first(now_ns, (since_unix_ns, ours), &beat.host).filter(|_| is_free);
+        let left_to = has_run.or(first).map(tame);
+        let Some(member) = self.members.get_mut(&beat.host) else { return false };
+        if member.left_to != left_to {
+            let text = match &left_to {
+                Some(run) => format!("waits for the end of {run}, whose controller lives"),
+                None => "does not wait for another run any more".to_owned(),
+            };
+            member.left_to.clone_from(&left_to);
             self.note(Some(&beat.host), text);
         }
-        now_ns.saturating_sub(since_ns) < OWED_LIMIT_NS
+        left_to.is_some()
     }
 
     /// Another controller has taken over this run: this one must not go on.
@@ -370,6 +354,12 @@ impl Roster {
                 beat.tool_version
             ));
         }
+        if self.memory.plan.build.as_ref().is_some_and(|build| *build != beat.build) {
+            return Some(format!(
+                "the agent is another build of proofload {tool_version} than the controller: install the same file on \
+                 both, or start the run with --any-build"
+            ));
+        }
         // Only a controller can take over a run; it says so itself (`Roster::hear_controller`).
         if beat.run.as_ref() == Some(run) && beat.epoch > *epoch {
             return Some(format!(
@@ -426,7 +416,10 @@ impl Roster {
             Work::Running { waiting_at, .. } if mine => *waiting_at,
             _ => None,
         };
-        notes.extend(beat.refusals.iter().map(|refusal| format!("did not obey: {refusal}")));
+        // What comes again with every beat is said once.
+        let new = beat.refusals.iter().filter(|refusal| !member.refusals.contains(refusal));
+        notes.extend(new.map(|refusal| format!("did not obey: {refusal}")));
+        member.refusals.clone_from(&beat.refusals);
         if member.state_error != beat.state_error {
             member.state_error.clone_from(&beat.state_error);
             let now = beat.state_error.as_deref().map(state_not_written);
@@ -463,7 +456,15 @@ impl Roster {
             self.note(Some(host), format!("its evidence stays there: {why}"));
             return;
         }
-        if *known != Fate::Open || fate == Fate::Open {
+        let may_become_known = match (&*known, &fate) {
+            (Fate::Open, _) => true,
+            // The agent had forgotten the run, and what lies in its folder says how it ended.
+            (Fate::Ended { how: Ended::AgentDied, evidence_kept: false, .. }, Fate::Ended { how, .. }) => {
+                *how != Ended::AgentDied
+            }
+            _ => false,
+        };
+        if !may_become_known || fate == Fate::Open {
             return;
         }
         *known = fate.clone();

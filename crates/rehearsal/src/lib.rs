@@ -34,7 +34,7 @@ use merge::{HostRecorder, HostWatcher, Merger};
 use parts::PartsWatch;
 
 pub use array::Assumptions;
-pub use drill::{DrillPlan, drill};
+pub use drill::{DrillPlan, Drilled, drill};
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;
 pub use parts::Modelled;

@@ -24,13 +24,18 @@ use futures_util::future::{Either, select};
 
 use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
 use world::sync::Notify;
-use world::{Connection, Duration, LocalFuture, Task, World};
+use world::{Connection, Duration, ErrorKind, Listener, LocalFuture, World};
 
 use crate::wire::{Frames, Message, VERSION, WireError, frame};
 
 /// Bytes that wait for one host at most.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// How long an earlier socket may hold this host's port. The kernel closes a socket only when it has cancelled what waits on it,
+/// which takes it a while after the network was dropped or its process has ended.
+const PORT_LIMIT: Duration = Duration::from_secs(10);
+/// Time between two attempts to listen.
+const PORT_PAUSE: Duration = Duration::from_millis(50);
 /// How long it may take until both sides know who the other one is.
 const GREETING_LIMIT: Duration = Duration::from_secs(3);
 /// Connections at one time whose other side has not said who it is.
@@ -76,7 +81,6 @@ struct Inner {
 /// This host's connections. Dropping it closes them.
 pub struct Network {
     inner: Rc<Inner>,
-    listening: Option<Task<()>>,
 }
 
 impl Network {
@@ -115,7 +119,7 @@ impl Network {
         receiver: Receiver,
     ) -> Result<Network, world::Error> {
         let listener = match addresses.get(&host) {
-            Some(address) => Some(world.listen(address).await?),
+            Some(address) => Some(listen(world, address).await?),
             None => None,
         };
         let inner = Rc::new(Inner {
@@ -131,9 +135,9 @@ impl Network {
             greetings: RefCell::default(),
             refused: Cell::new(0),
         });
-        let listening = listener.map(|listener| {
+        if let Some(listener) = listener {
             let listening = inner.clone();
-            world.spawn(async move {
+            drop(world.spawn(async move {
                 while let Some(accepted) = listening.until_stopped(listener.accept()).await {
                     let Ok(connection) = accepted else {
                         // Out of descriptors, or a peer that was gone at once: neither ends the port.
@@ -143,14 +147,9 @@ impl Network {
                     let receiving = listening.clone();
                     drop(listening.world.spawn(async move { receiving.serve(connection).await }));
                 }
-            })
-        });
-        Ok(Network { inner, listening })
-    }
-
-    /// Closes all connections. The task, if there is one, ends when this host's address is free again.
-    pub fn close(mut self) -> Option<Task<()>> {
-        self.listening.take()
+            }));
+        }
+        Ok(Network { inner })
     }
 
     /// Sends, or drops if that is not possible soon.
@@ -177,6 +176,19 @@ impl Network {
     /// Connections that were closed because of what the other side did.
     pub fn refused(&self) -> u64 {
         self.inner.refused.get()
+    }
+}
+
+/// Listens on a port that an earlier network of this host may still hold.
+async fn listen(world: &World, address: &str) -> Result<Listener, world::Error> {
+    let begun = world.now();
+    loop {
+        match world.listen(address).await {
+            Err(error) if error.kind == ErrorKind::AlreadyExists && world.now().since(begun) < PORT_LIMIT => {
+                world.sleep(PORT_PAUSE).await;
+            }
+            listened => return listened,
+        }
     }
 }
 

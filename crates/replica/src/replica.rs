@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use world::channel::{UnboundedReceiver, UnboundedSender, oneshot, unbounded};
 use world::{Duration, LocalFuture, World};
 
-use crate::files::{Files, Founding, position};
+use crate::files::{Files, Founding, PagesRead, position};
 use crate::{Error, Result};
 
 /// How a copy speaks to the others. Nothing is guaranteed to arrive; nothing here may wait.
@@ -327,20 +327,15 @@ impl Driver {
             Job::ReadPages { to, nonce, request } => {
                 let read = files.read_pages(&request).await;
                 self.reading.borrow_mut().remove(&(to, nonce));
-                match read {
-                    Ok(read) => Input::PagesRead {
-                        to,
-                        nonce,
-                        pages: read.pages,
-                        next: read.next,
-                        position: read.position,
-                    },
-                    // Whoever asked asks again; the damage itself is found by those who use the page.
+                let PagesRead { pages, next, position } = match read {
+                    Ok(read) => read,
+                    // The other copy asks again; the damage itself is found by those who use the page.
                     Err(Error::Engine(engine::Error::DamagedPage { .. } | engine::Error::Refused(_))) => {
                         return Ok(None);
                     }
                     Err(error) => return Err(error),
-                }
+                };
+                Input::PagesRead { to, nonce, pages, next, position }
             }
             Job::ListPages { from } => Input::PagesListed { from, pages: files.list_pages(from).await? },
             Job::Replay { to } => {
@@ -353,16 +348,7 @@ impl Driver {
                 Input::Replayed { to }
             }
             Job::Mount { epoch } => {
-                if self.machine.borrow().active_epoch(self.now_ms()) != Some(epoch) {
-                    return Ok(None);
-                }
-                let instance = files.mount().await?;
-                instance.set_commit_gate(Rc::new(Gate(self.clone())));
-                self.follow_log(&instance);
-                // The lease may have ended meanwhile; the order to dismount is in the queue then.
-                if self.machine.borrow().active_epoch(self.now_ms()) == Some(epoch) {
-                    *self.mounted.borrow_mut() = Some(instance);
-                }
+                self.mount(files, epoch).await?;
                 return Ok(None);
             }
             Job::Dismount => {
@@ -385,6 +371,22 @@ impl Driver {
                 Input::Checkpoint { at }
             }
         }))
+    }
+
+    /// Mounts the copy if it is active in this epoch.
+    async fn mount(self: &Rc<Self>, files: &mut Files, epoch: Epoch) -> Result<()> {
+        let is_active = || self.machine.borrow().active_epoch(self.now_ms()) == Some(epoch);
+        if !is_active() {
+            return Ok(());
+        }
+        let instance = files.mount().await?;
+        instance.set_commit_gate(Rc::new(Gate(self.clone())));
+        self.follow_log(&instance);
+        // The lease may have ended meanwhile; the order to dismount is in the queue then.
+        if is_active() {
+            *self.mounted.borrow_mut() = Some(instance);
+        }
+        Ok(())
     }
 
     /// Tells the machine which pages have to come from another copy.

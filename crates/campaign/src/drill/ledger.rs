@@ -347,104 +347,131 @@ impl Ledger {
         let mut verdicts = Vec::new();
         for (summary, database) in self.databases.iter().zip(&self.site.databases) {
             let host = &self.site.hosts[summary.active_on.unwrap_or(database.places[0].host)].name;
-            let origin = || Origin::database(host, &database.name, &database.name);
-            let none = |rule: &str, what: &str, seen: u64| judge_none(test, origin(), rule, what, seen);
-            if database.spec.dial == Dial::Lossless {
-                let what = "change that a durable commit had acknowledged is lost";
-                verdicts.push(none("drill_lost_commits", what, summary.lost));
-            } else {
-                let bound = database.spec.loss_bound_generations();
-                let rule = Rule {
-                    name: "drill_lost_logs",
-                    text: format!(
-                        "activations lose at most the {bound} log generations that the dial allows"
-                    ),
-                    comparison: Comparison::AtMost,
-                    unit: "logs",
-                };
-                let lost = f64::from(summary.lost_generations.1);
-                verdicts.push(rule.judge(test, origin(), Some(lost), bound.into()));
-                let unannounced = summary.lost_unannounced();
-                let what = "acknowledged change is lost by an activation that was to lose none";
-                verdicts.push(none("drill_lost_commits", what, unannounced));
-                let what = "acknowledged changes that activations lost within the dial";
-                let within = Some((summary.lost - unannounced) as f64);
-                verdicts.push(stated(test, origin(), "drill_lost_changes", what, within, "changes"));
-            }
-            verdicts.push(none("drill_two_active", "batch acknowledged by two active copies", summary.late));
-            verdicts.push(none("drill_copies_equal", "page on which copies differ", summary.compared.2));
-            let unread = u64::from(summary.unread);
-            verdicts.push(none("drill_copies_compared", "copy that could not be compared", unread));
-            let refused = summary.refused.values().sum::<u64>() as f64;
-            let what = "messages that a copy refused because another host said what cannot be";
-            verdicts.push(stated(test, origin(), "drill_refused_messages", what, Some(refused), "messages"));
-            let errors = summary.failures.len() as u64;
-            verdicts.push(none("drill_errors", "error of users or copies", errors));
-            let unserved = summary.acknowledged == 0 && self.site.batches_wanted() >= BATCHES_WANTED_MIN;
-            let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some() || unserved);
-            let what = "database without service at the end, or all the time";
-            verdicts.push(none("drill_dismounted", what, out));
-            let outage =
-                summary.outage_ms.max(summary.out_since.map(|(out_ms, _)| now_ms.saturating_sub(out_ms)));
-            let outage_s = outage.map_or(0.0, |ms| ms as f64 / 1e3);
-            let what = "longest outage: from a failure, or from the last batch before an activation that no \
-                        scheduled failure explains, to the first acknowledged batch";
-            verdicts.push(stated(test, origin(), "drill_outage", what, Some(outage_s), "s"));
-            let what = "longest time of the window without an acknowledged batch";
-            let wait_s = summary.wait_ms as f64 / 1e3;
-            verdicts.push(stated(test, origin(), "drill_longest_wait", what, Some(wait_s), "s"));
-            if let Some(since_ms) = summary.hurt_ms {
-                self.judge_latencies(test, origin, summary, &mut verdicts);
-                let whole_s = summary.whole_ms.map(|whole_ms| (whole_ms - since_ms) as f64 / 1e3);
-                let what =
-                    "from the first failure until all copies were there again; nothing: not before the end";
-                verdicts.push(stated(test, origin(), "drill_full_redundancy", what, whole_s, "s"));
-                let (copying, replaying) = summary.queues;
-                for (rule, what, queue) in [
-                    ("drill_copy_queue", "longest copy queue", copying),
-                    ("drill_replay_queue", "longest replay queue", replaying),
-                ] {
-                    verdicts.push(stated(test, origin(), rule, what, Some(queue.into()), "logs"));
-                }
-                for (phase, name) in summary.phases.iter().zip(["before", "during", "after"]) {
-                    let latency_ms = phase.batches.latency_ms();
-                    let rule = format!("drill_batch_latency_{name}");
-                    let what = format!("mean latency of a batch, {name} the failures");
-                    verdicts.push(stated(test, origin(), &rule, &what, latency_ms, "ms"));
-                }
+            let bench = Bench { test, origin: Origin::database(host, &database.name, &database.name) };
+            verdicts.extend(bench.losses(summary, database));
+            verdicts.extend(bench.copies(summary));
+            let wanted = self.site.batches_wanted() >= BATCHES_WANTED_MIN;
+            verdicts.extend(bench.service(summary, now_ms, wanted));
+            if let Some(hurt_ms) = summary.hurt_ms {
+                verdicts.extend(bench.latencies(summary, &self.site));
+                verdicts.extend(bench.recovery(summary, hurt_ms));
             }
         }
         verdicts
     }
+}
 
-    fn judge_latencies(
-        &self,
-        test: u32,
-        origin: impl Fn() -> Origin,
-        summary: &Summary,
-        verdicts: &mut Vec<Verdict>,
-    ) {
-        let during = &summary.phases[1];
-        for (rule, what, stats, limit_ms) in [
-            ("drill_read_latency", "page reads", &during.reads, self.site.thresholds.read_avg_ms),
-            (
-                "drill_log_write_latency",
-                "log writes",
-                &during.log_writes,
-                self.site.thresholds.log_write_avg_ms,
-            ),
-        ] {
-            let (Some(limit_ms), Some(mean_ms)) = (limit_ms, stats.latency_ms()) else { continue };
-            let rule = Rule {
-                name: rule,
-                text: format!(
-                    "mean latency of {what} stays at or below {limit_ms} ms until all copies are back"
-                ),
-                comparison: Comparison::AtMost,
-                unit: "ms",
-            };
-            verdicts.push(rule.judge(test, origin(), Some(mean_ms), limit_ms));
+/// Where the verdicts about one database are made.
+struct Bench {
+    test: u32,
+    origin: Origin,
+}
+
+impl Bench {
+    fn none(&self, rule: &str, what: &str, seen: u64) -> Verdict {
+        judge_none(self.test, self.origin.clone(), rule, what, seen)
+    }
+
+    /// A figure that is not judged.
+    fn stated(&self, rule: &str, what: &str, measured: Option<f64>, unit: &str) -> Verdict {
+        Verdict {
+            test: Some(self.test),
+            origin: self.origin.clone(),
+            rule: rule.to_owned(),
+            text: what.to_owned(),
+            measured,
+            limit: None,
+            comparison: Comparison::AtMost,
+            unit: unit.to_owned(),
+            outcome: Outcome::Info,
         }
+    }
+
+    fn losses(&self, summary: &Summary, database: &SiteDatabase) -> Vec<Verdict> {
+        if database.spec.dial == Dial::Lossless {
+            let what = "change that a durable commit had acknowledged is lost";
+            return vec![self.none("drill_lost_commits", what, summary.lost)];
+        }
+        let bound = database.spec.loss_bound_generations();
+        let rule = Rule {
+            name: "drill_lost_logs",
+            text: format!("activations lose at most the {bound} log generations that the dial allows"),
+            comparison: Comparison::AtMost,
+            unit: "logs",
+        };
+        let lost = f64::from(summary.lost_generations.1);
+        let unannounced = summary.lost_unannounced();
+        let what = "acknowledged change is lost by an activation that was to lose none";
+        let within = "acknowledged changes that activations lost within the dial";
+        let lost_within = Some((summary.lost - unannounced) as f64);
+        vec![
+            rule.judge(self.test, self.origin.clone(), Some(lost), bound.into()),
+            self.none("drill_lost_commits", what, unannounced),
+            self.stated("drill_lost_changes", within, lost_within, "changes"),
+        ]
+    }
+
+    fn copies(&self, summary: &Summary) -> [Verdict; 5] {
+        let refused = summary.refused.values().sum::<u64>() as f64;
+        let what = "messages that a copy refused because another host said what cannot be";
+        [
+            self.none("drill_two_active", "batch acknowledged by two active copies", summary.late),
+            self.none("drill_copies_equal", "page on which copies differ", summary.compared.2),
+            self.none("drill_copies_compared", "copy that could not be compared", summary.unread.into()),
+            self.stated("drill_refused_messages", what, Some(refused), "messages"),
+            self.none("drill_errors", "error of users or copies", summary.failures.len() as u64),
+        ]
+    }
+
+    /// `wanted`: users would have worked enough to meet a database that serves nobody.
+    fn service(&self, summary: &Summary, now_ms: u64, wanted: bool) -> [Verdict; 3] {
+        let unserved = summary.acknowledged == 0 && wanted;
+        let out = u64::from(summary.out_since.is_some() || summary.dismounted.is_some() || unserved);
+        let until_now = summary.out_since.map(|(out_ms, _)| now_ms.saturating_sub(out_ms));
+        let outage_s = summary.outage_ms.max(until_now).map_or(0.0, |ms| ms as f64 / 1e3);
+        let what = "longest outage: from a failure, or from the last batch before an activation that no \
+                    scheduled failure explains, to the first acknowledged batch";
+        let longest = "longest time of the window without an acknowledged batch";
+        [
+            self.none("drill_dismounted", "database without service at the end, or all the time", out),
+            self.stated("drill_outage", what, Some(outage_s), "s"),
+            self.stated("drill_longest_wait", longest, Some(summary.wait_ms as f64 / 1e3), "s"),
+        ]
+    }
+
+    /// How the copies came back after the first failure.
+    fn recovery(&self, summary: &Summary, hurt_ms: u64) -> Vec<Verdict> {
+        let whole_s = summary.whole_ms.map(|whole_ms| (whole_ms - hurt_ms) as f64 / 1e3);
+        let what = "from the first failure until all copies were there again; nothing: not before the end";
+        let (copying, replaying) = summary.queues;
+        let mut verdicts = vec![
+            self.stated("drill_full_redundancy", what, whole_s, "s"),
+            self.stated("drill_copy_queue", "longest copy queue", Some(copying.into()), "logs"),
+            self.stated("drill_replay_queue", "longest replay queue", Some(replaying.into()), "logs"),
+        ];
+        for (phase, name) in summary.phases.iter().zip(["before", "during", "after"]) {
+            let rule = format!("drill_batch_latency_{name}");
+            let what = format!("mean latency of a batch, {name} the failures");
+            verdicts.push(self.stated(&rule, &what, phase.batches.latency_ms(), "ms"));
+        }
+        verdicts
+    }
+
+    /// Latencies that the survivors have to keep until all copies are back.
+    fn latencies(&self, summary: &Summary, site: &Site) -> Vec<Verdict> {
+        let (during, limits) = (&summary.phases[1], &site.thresholds);
+        let judged = [
+            ("drill_read_latency", "page reads", &during.reads, limits.read_avg_ms),
+            ("drill_log_write_latency", "log writes", &during.log_writes, limits.log_write_avg_ms),
+        ];
+        let judged = judged.into_iter().filter_map(|(name, what, stats, limit_ms)| {
+            let (limit_ms, mean_ms) = (limit_ms?, stats.latency_ms()?);
+            let text =
+                format!("mean latency of {what} stays at or below {limit_ms} ms until all copies are back");
+            let rule = Rule { name, text, comparison: Comparison::AtMost, unit: "ms" };
+            Some(rule.judge(self.test, self.origin.clone(), Some(mean_ms), limit_ms))
+        });
+        judged.collect()
     }
 }
 
@@ -482,21 +509,6 @@ fn differing(places: &BTreeSet<u32>, copies: &[&BTreeMap<u32, u32>]) -> u64 {
     let Some((first, others)) = copies.split_first() else { return 0 };
     let differs = |place: &&u32| others.iter().any(|other| other.get(*place) != first.get(*place));
     places.iter().filter(differs).count() as u64
-}
-
-/// A figure that is not judged.
-fn stated(test: u32, origin: Origin, rule: &str, what: &str, measured: Option<f64>, unit: &str) -> Verdict {
-    Verdict {
-        test: Some(test),
-        origin,
-        rule: rule.to_owned(),
-        text: what.to_owned(),
-        measured,
-        limit: None,
-        comparison: Comparison::AtMost,
-        unit: unit.to_owned(),
-        outcome: Outcome::Info,
-    }
 }
 
 fn in_words(event: &Event, site: &Site) -> String {

@@ -87,61 +87,15 @@ async fn create(
 
 #[cfg(test)]
 mod tests {
-    use solution::Solution;
     use world::OpenMode;
     use world::sim::{SimConfig, Simulation};
 
     use super::*;
-
-    const TEXT: &str = r#"
-        [solution]
-        name = "making"
-        schema = 1
-        [profile]
-        exchange = "2016"
-        mailboxes = 10
-        messages_per_day = 150
-        quota_mb = 64
-        [dag]
-        databases = 1
-        [copies]
-        per_site = [2]
-        [[layout.database]]
-        name = "DB1"
-        copies = [["h1", 1], ["h2", 2]]
-        [[host]]
-        name = "h{n}"
-        count = 2
-        [[volume]]
-        name = "V"
-        path = "/v"
-        capacity_gib = 100
-        [[instance]]
-        name = "DB"
-        volume = "V"
-        [sizing]
-        database_mib = 64
-        [load]
-        batches_per_s = 1
-        [[test]]
-        kind = "drill"
-        duration_s = 60
-        [test.drill]
-        [[test.drill.event]]
-        kind = "host_killed"
-        host = "h1"
-        at_s = 10
-    "#;
-
-    fn site() -> Site {
-        let solution = Solution::parse(TEXT, "making.toml").expect("it is valid");
-        let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
-        Site::of(&solution, &test, test.drill.as_ref().expect("a drill")).expect("it has copies")
-    }
+    use crate::drill::fixture::{TEXT, planned};
 
     #[test]
     fn only_the_files_of_a_copy_are_removed() {
-        let site = site();
+        let site = planned(TEXT).site;
         let simulation = Simulation::new(1, SimConfig::default());
         let world = simulation.host("h1");
         simulation.volume("h1", "/v", 1 << 30);

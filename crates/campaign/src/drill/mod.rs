@@ -1,8 +1,8 @@
-//! Drills: all copies of all databases, users at work, and parts of the deployment that fail. The same code in either
-//! world; whoever calls it lets the failures happen.
+//! Drills: all copies of all databases, users at work, and parts of the deployment that fail. The same code in either world.
 //!
-//! [`Site`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter. Each host and the arbiter keep a journal,
-//! on real hosts as a file ([`JournalEnd`]), in a simulation in memory. [`review`] makes one history of all journals and judges it.
+//! [`Site`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter. [`conduct`] lets hosts live and fail through
+//! a [`Stage`], which a simulation and the agent of a host each implement. Each host and the arbiter keep a journal, on real
+//! hosts as a file ([`JournalEnd`]), in a simulation in memory. [`review`] makes one history of all journals and judges it.
 //!
 //! Invariants
 //! 1. A commit counts as acknowledged only after the engine has reported it as durable, and what a copy holds is read from its
@@ -12,6 +12,9 @@
 //! Limits: one database per log stream. A volume fails by decision of the drill, not by errors of its disks.
 
 mod arbiter;
+mod conductor;
+#[cfg(test)]
+mod fixture;
 mod journal;
 mod ledger;
 mod making;
@@ -22,17 +25,11 @@ mod settle;
 mod site;
 
 pub use arbiter::ArbiterNode;
+pub use conductor::{Happening, PlannedDrill, Stage, conduct};
 pub use journal::{Entry, JournalEnd, JournalFault, JournalHead, ReadJournal, Said, read as read_journal};
 pub use making::{found, found_first};
 pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};
 pub use review::{Reviewed, review};
-pub use rows::{copy_rows, sample_rows, test_row};
+pub use rows::sample_rows;
 pub use settle::Compared;
 pub use site::{ARBITER, ARBITER_NAME, CopyPlace, Pace, Site, SiteDatabase, SiteHost};
-
-/// Databases that are not mounted by then keep a drill from beginning.
-pub const MOUNT_LIMIT_S: u32 = 300;
-/// Users work so long before the window opens, if the test does not say less (`warmup_limit_s`).
-pub const WARMUP_S: f64 = 20.0;
-/// Queues are empty by then, or the copies are compared as they are.
-pub const DRAIN_LIMIT_S: u32 = 300;

@@ -18,7 +18,7 @@ use results::{IoClass, IoCounters, IoStats, Tally};
 use serde::{Deserialize, Serialize};
 use workload::schema::FOLDERS;
 use workload::session::{Mailboxes, SessionError};
-use world::{Duration, Task, World};
+use world::{Duration, World};
 
 use super::making::empty;
 use super::site::{ARBITER, IO_PER_BATCH_GUESS, Pace, Site};
@@ -144,8 +144,6 @@ pub(super) struct Inner {
     seed: u64,
     routes: Routes,
     network: RefCell<Option<Network>>,
-    /// Ends when the address of a network that was cut off is free again.
-    cut_off: RefCell<Option<Task<()>>>,
     copies: RefCell<BTreeMap<usize, CopyHere>>,
     observer: Observer,
     pub(super) stopped: Cell<bool>,
@@ -206,7 +204,6 @@ impl Node {
             seed,
             routes,
             network: RefCell::default(),
-            cut_off: RefCell::default(),
             copies: RefCell::default(),
             observer,
             stopped: Cell::new(false),
@@ -277,9 +274,7 @@ impl Node {
 
     /// All connections to other hosts and to the arbiter end, and none is taken any more.
     pub fn cut_off(&self) {
-        if let Some(network) = self.0.network.take() {
-            *self.0.cut_off.borrow_mut() = network.close();
-        }
+        self.0.network.take();
     }
 
     /// The end of [`Node::cut_off`].
@@ -352,11 +347,6 @@ impl Inner {
                 inner.receive(from, message);
             }
         });
-        // An agent that was stopped for a while hears of the cut and of its end at once.
-        let cut_off = self.cut_off.take();
-        if let Some(closed) = cut_off {
-            closed.await;
-        }
         let (host, addresses) = (HostId(self.host as u16), self.routes.addresses.clone());
         let network = match &self.routes.guard {
             Some(guard) => {

@@ -13,9 +13,10 @@
 use std::rc::Rc;
 
 use copies::{ArbiterEvent, HostId};
-use results::{Comparison, Origin, Outcome, Verdict};
+use results::{Comparison, Event, Origin, Outcome, Row, Severity, Verdict};
 use solution::{DrillSpec, Failure, TestSpec};
 
+use super::conductor::PlannedDrill;
 use super::journal::{Entry, JournalFault, ReadJournal, Said};
 use super::ledger::Ledger;
 use super::node::Observed;
@@ -33,6 +34,20 @@ pub struct Reviewed {
     pub notes: Vec<(u64, usize, String)>,
 }
 
+impl Reviewed {
+    /// The rows that say it in the evidence of the run. `run_ms` gives the time of the run at a time of the journals.
+    pub fn rows(&self, planned: &PlannedDrill, run_ms: impl Fn(u64) -> u64) -> Vec<Row> {
+        let events = self.notes.iter().map(|(at_ns, host, text)| Event {
+            t_ms: run_ms(*at_ns),
+            severity: Severity::Info,
+            test: Some(planned.ordinal),
+            host: planned.site.hosts[*host].name.clone(),
+            text: text.clone(),
+        });
+        events.map(Row::from).chain(self.verdicts.iter().cloned().map(Row::from)).collect()
+    }
+}
+
 enum Item {
     Opens,
     Fails(usize),
@@ -43,22 +58,15 @@ enum Item {
     EndOfSecond,
 }
 
-/// Judges a drill, which is test number `ordinal`, by the journals of all hosts of the site, in the order of the site, and by
-/// that of the arbiter.
+/// Judges a drill by the journals of all hosts of the site, in the order of the site, and by that of the arbiter.
 ///
 /// # Panics
 /// If there are more or fewer journals than hosts.
-pub fn review(
-    site: &Rc<Site>,
-    test: &TestSpec,
-    drill: &DrillSpec,
-    ordinal: u32,
-    hosts: Vec<ReadJournal>,
-    arbiter: ReadJournal,
-) -> Reviewed {
+pub fn review(planned: &PlannedDrill, hosts: &[ReadJournal], arbiter: &ReadJournal) -> Reviewed {
+    let PlannedDrill { site, test, drill, ordinal, .. } = planned;
+    let ordinal = *ordinal;
     assert_eq!(hosts.len(), site.hosts.len(), "each host has a journal, be it a missing one");
-    let hosts: Vec<ReadJournal> =
-        hosts.into_iter().map(|journal| checked(journal, site, drill, true)).collect();
+    let hosts: Vec<Checked<'_>> = hosts.iter().map(|journal| checked(journal, site, drill, true)).collect();
     let arbiter = checked(arbiter, site, drill, false);
     let names = site.hosts.iter().map(|host| host.name.as_str()).chain([ARBITER_NAME]);
     let journals = hosts.iter().chain([&arbiter]);
@@ -105,9 +113,9 @@ fn is_performed(
     number: usize,
     failure: &Failure,
     site: &Site,
-    journals: &[ReadJournal],
+    journals: &[Checked<'_>],
 ) -> Verdict {
-    let says = |journal: &ReadJournal, said: Said| journal.entries.iter().any(|entry| entry.said == said);
+    let says = |journal: &Checked<'_>, said: Said| journal.entries.iter().any(|entry| entry.said == said);
     let performed = site.hosts.iter().zip(journals).filter(|(host, journal)| {
         failure.hosts.contains(&host.name)
             && says(journal, Said::Fails(number))
@@ -142,8 +150,14 @@ fn unless_proved(verdict: &mut Verdict) {
     }
 }
 
+/// A journal as far as it can be used.
+struct Checked<'a> {
+    entries: &'a [Entry],
+    fault: Option<JournalFault>,
+}
+
 /// The journal, with a fault if it names what the drill does not have, or if the window of a host never opened or closed.
-fn checked(journal: ReadJournal, site: &Site, drill: &DrillSpec, is_host: bool) -> ReadJournal {
+fn checked<'a>(journal: &'a ReadJournal, site: &Site, drill: &DrillSpec, is_host: bool) -> Checked<'a> {
     let is_known = |entry: &Entry| {
         let database = |number: usize| number < site.databases.len();
         match &entry.said {
@@ -167,16 +181,16 @@ fn checked(journal: ReadJournal, site: &Site, drill: &DrillSpec, is_host: bool) 
             }
         }
     };
-    let mut journal = journal;
+    let mut checked = Checked { entries: &journal.entries, fault: journal.fault.clone() };
     if let Some(place) = journal.entries.iter().position(|entry| !is_known(entry)) {
-        journal.entries.truncate(place);
-        journal.fault = Some(JournalFault::Unknown { line: place as u64 + 1 });
+        let fault = Some(JournalFault::Unknown { line: place as u64 + 1 });
+        checked = Checked { entries: &journal.entries[..place], fault };
     }
-    let says = |said: Said| journal.entries.iter().any(|entry| entry.said == said);
-    if is_host && journal.fault.is_none() && !(says(Said::WindowOpens) && says(Said::WindowCloses)) {
-        journal.fault = Some(JournalFault::NoWindow);
+    let says = |said: Said| checked.entries.iter().any(|entry| entry.said == said);
+    if is_host && checked.fault.is_none() && !(says(Said::WindowOpens) && says(Said::WindowCloses)) {
+        checked.fault = Some(JournalFault::NoWindow);
     }
-    journal
+    checked
 }
 
 /// All journals in one order.
@@ -192,10 +206,10 @@ impl History {
         site: &Site,
         test: &TestSpec,
         drill: &DrillSpec,
-        hosts: &[ReadJournal],
-        arbiter: &ReadJournal,
+        hosts: &[Checked<'_>],
+        arbiter: &Checked<'_>,
     ) -> Option<History> {
-        let entries = || hosts.iter().flat_map(|journal| &journal.entries);
+        let entries = || hosts.iter().flat_map(|journal| journal.entries);
         let first =
             |said: Said| entries().filter(|entry| entry.said == said).map(|entry| entry.unix_ns).min();
         let opens_ns = first(Said::WindowOpens)?;
@@ -211,8 +225,8 @@ impl History {
         }
         let parting_ns = entries().map(|entry| entry.unix_ns).max().unwrap_or(opens_ns).max(closes_ns);
         for entry in arbiter.entries.iter().filter(|entry| entry.unix_ns <= parting_ns) {
-            if let Said::Decided { database, event } = entry.said {
-                items.push((entry.unix_ns, Item::Arbiter(database, event)));
+            if let Said::Decided { database, event } = &entry.said {
+                items.push((entry.unix_ns, Item::Arbiter(*database, event.clone())));
             }
         }
         let last_ns = last_second_ns(hosts, closes_ns);
@@ -260,8 +274,8 @@ impl History {
 
 /// The last second that every host saw the end of. Hosts that last to the end do not end in the same instant, and a second that
 /// one of them has left is no second of the drill.
-fn last_second_ns(hosts: &[ReadJournal], closes_ns: u64) -> Option<u64> {
-    let last_sample_ns = |journal: &ReadJournal| {
+fn last_second_ns(hosts: &[Checked<'_>], closes_ns: u64) -> Option<u64> {
+    let last_sample_ns = |journal: &Checked<'_>| {
         let samples = journal.entries.iter().filter(|entry| matches!(entry.said, Said::Sample(_)));
         samples.map(|entry| entry.unix_ns).max().filter(|at_ns| *at_ns >= closes_ns)
     };
@@ -272,11 +286,11 @@ fn last_second_ns(hosts: &[ReadJournal], closes_ns: u64) -> Option<u64> {
 fn of_host(
     site: &Site,
     host: usize,
-    journal: &ReadJournal,
+    journal: &Checked<'_>,
     compared: &mut Vec<Compared>,
 ) -> Vec<(u64, Item)> {
     let (mut items, mut mounted) = (Vec::new(), vec![0; site.databases.len()]);
-    for Entry { unix_ns, error_ns, said } in &journal.entries {
+    for Entry { unix_ns, error_ns, said } in journal.entries {
         let at_ns = match said {
             Said::Compared(said) => {
                 compared.extend(said.iter().cloned());

@@ -1,21 +1,14 @@
 //! What the evidence says of a drill beside its judgements.
 
-use results::{Database, Instance, IoClass, Measure, Origin, Parameter, Row, Sample, Test, Volume};
-use solution::{DrillSpec, TestSpec};
-
+use super::conductor::PlannedDrill;
 use super::node::NodeSample;
 use super::site::Site;
 use crate::host::database_path;
+use results::{Database, Instance, IoClass, Measure, Origin, Parameter, Row, Sample, Test, Volume};
 
 /// The drill as it begins, `begins_ms` into the run.
-pub fn test_row(
-    site: &Site,
-    test: &TestSpec,
-    drill: &DrillSpec,
-    ordinal: u32,
-    name: &str,
-    begins_ms: u64,
-) -> Test {
+pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
+    let PlannedDrill { site, test, drill, ordinal, name } = planned;
     let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
     let failures = drill.failures.iter().map(|failure| {
         let back = failure.back_at_s.map_or(String::new(), |back_s| format!(", back at {back_s} s"));
@@ -23,9 +16,9 @@ pub fn test_row(
     });
     let copies = site.databases.iter().map(|database| database.places.len()).max().unwrap_or(0);
     Test {
-        ordinal,
+        ordinal: *ordinal,
         kind: test.kind.name().to_owned(),
-        name: name.to_owned(),
+        name: name.clone(),
         started_ms: begins_ms,
         ended_ms: None,
         window_start_ms: None,
@@ -48,7 +41,7 @@ pub fn test_row(
 }
 
 /// The volumes of a host and its copies.
-pub fn copy_rows(site: &Site, host: usize) -> Vec<Row> {
+pub(super) fn copy_rows(site: &Site, host: usize) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let holdings = site.holdings(host);
     for volume in holdings.volumes {

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use copies::{ActivationPolicy, CopySpec, DatabaseId, Dial, HostId, SiteId, Timing};
 use engine::{Counters, DatabaseConfig, InstanceConfig};
 use solution::{
-    DatabaseSpec, Deployment, DrillSpec, EngineSpec, Failure, InstanceSpec, LoadMode, MountDial, Partner,
-    Role, Solution, SolutionError, TestSpec, Thresholds, VolumeInfo, VolumeSpec,
+    DatabaseSpec, Deployment, DrillSpec, EngineSpec, Failure, HostSpec, InstanceSpec, LoadMode, MountDial,
+    Partner, Role, Solution, SolutionError, TestSpec, Thresholds, VolumeInfo, VolumeSpec,
 };
 use workload::codec::DatabaseCodec;
 use workload::image::DatabaseImage;
@@ -138,92 +138,28 @@ impl Site {
     /// # Errors
     /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
     pub fn of(solution: &Solution, test: &TestSpec, drill: &DrillSpec) -> Outcome<Site> {
-        let hosts = &solution.hosts;
         let tested = solution.hosts_under_test();
         let base = solution.deployment(tested.first().map(|host| host.name.as_str()))?;
-        let plan = plan::plan(solution, &[])?;
+        let layout = plan::plan(solution, &[])?.layout;
         let [first, ..] = &base.instances[..] else { unreachable!("a deployment has instances") };
-        let tested_databases = base.instances.iter().map(|instance| instance.databases.len()).sum::<usize>();
-        let share = |whole: f64| whole / tested_databases as f64;
-        let pace = match (base.load.mode, base.load.target_iops) {
-            (LoadMode::PacedBatches { batches_per_s }, _) => Pace::Batches(share(batches_per_s)),
-            (LoadMode::PacedIops { iops }, _) | (_, Some(iops)) => Pace::Iops(share(iops)),
-            _ => {
-                let help = Some("add target_iops, iops or batches_per_s".into());
-                return Err(solution.error(
-                    "load",
-                    "a drill holds the load of users, which is not given",
-                    help,
-                ));
-            }
-        };
-        let copies = &solution.group.copies;
-        let mut databases = Vec::new();
-        for (number, placed) in plan.layout.databases.iter().enumerate() {
-            let mut places = Vec::new();
-            let mut specs = Vec::new();
-            for (copy, place) in placed.copies.iter().enumerate() {
-                let host = usize::from(place.server);
-                places.push(copy_place(solution, host, place.volume, &placed.name)?);
-                let is_lagged = copy + plan.layout.lagged as usize >= placed.copies.len();
-                specs.push(CopySpec {
-                    host: HostId(u16::from(place.server)),
-                    site: SiteId(hosts[host].site as u16),
-                    preference: copy as u32 + 1,
-                    activation: match is_lagged && !copies.lagged_can_activate {
-                        true => ActivationPolicy::Blocked,
-                        false => ActivationPolicy::Unrestricted,
-                    },
-                    replay_lag_ms: if is_lagged { (copies.lag_days * DAY_MS) as u64 } else { 0 },
-                    truncation_lag_ms: 0,
-                });
-            }
-            let seed = fold(&[&base.solution, "drill", &placed.name]);
-            let image = DatabaseImage::of_size(
-                first.page_bytes,
-                first.databases[0].bytes,
-                FREE_PAGES,
-                seed,
-                COMPRESSIBILITY_PCT,
-            );
+        let pace = pace_of(solution, &base)?;
+        let databases = layout.databases.iter().enumerate().map(|(number, placed)| {
+            let name = &placed.name;
+            let copies = placed.copies.iter();
+            let places = copies
+                .map(|copy| copy_place(solution, usize::from(copy.server), copy.volume, name))
+                .collect::<Outcome<Vec<CopyPlace>>>()?;
+            let signature = fold(&[&base.solution, "drill", name]);
+            let (page_bytes, bytes) = (first.page_bytes, first.databases[0].bytes);
+            let image = DatabaseImage::of_size(page_bytes, bytes, FREE_PAGES, signature, COMPRESSIBILITY_PCT);
             let image = image.map_err(|error| solution.error("sizing", error.to_string(), None))?;
-            databases.push(SiteDatabase {
-                name: placed.name.clone(),
-                places,
-                spec: Rc::new(copies::DatabaseSpec {
-                    id: DatabaseId(number as u16),
-                    dial: match drill.mount_dial {
-                        MountDial::Lossless => Dial::Lossless,
-                        MountDial::GoodAvailability => Dial::GoodAvailability,
-                        MountDial::BestAvailability => Dial::BestAvailability,
-                    },
-                    copies: specs,
-                    run_ahead_generations: RUN_AHEAD_GENERATIONS,
-                    partner_in_other_site: drill.partner == Partner::OtherSite,
-                    signature: seed,
-                    circular_logging: true,
-                    planted: copies::Planted::default(),
-                    timing: timing(),
-                }),
-                image: Rc::new(image),
-            });
-        }
-        let hosts = hosts.iter().map(|host| SiteHost {
-            name: host.name.clone(),
-            site: host.site,
-            volumes: host
-                .volumes
-                .iter()
-                .filter(|volume| matches!(volume.role, Role::Database | Role::Log))
-                .filter_map(|volume| {
-                    Some(VolumeSpec { name: volume.name.clone(), dir: volume.path.clone()? })
-                })
-                .collect(),
-            copy_address: host.copy_address.clone(),
+            let lagged = layout.lagged as usize;
+            let spec = protocol_of(solution, drill, number, signature, &places, lagged);
+            Ok(SiteDatabase { name: name.clone(), places, spec: Rc::new(spec), image: Rc::new(image) })
         });
         Ok(Site {
-            hosts: hosts.collect(),
-            databases,
+            databases: databases.collect::<Outcome<_>>()?,
+            hosts: solution.hosts.iter().map(site_host).collect(),
             pace,
             duration_s: test.duration_s,
             mix: mix_of(&base.load),
@@ -330,6 +266,74 @@ impl Site {
             ..DatabaseConfig::new(&database_path(&place.dir, name))
         });
         config
+    }
+}
+
+/// How hard the users of one database of a drill work: as hard as those of one tested database.
+fn pace_of(solution: &Solution, base: &Deployment) -> Outcome<Pace> {
+    let tested = base.instances.iter().map(|instance| instance.databases.len()).sum::<usize>();
+    let share = |whole: f64| whole / tested as f64;
+    match (base.load.mode, base.load.target_iops) {
+        (LoadMode::PacedBatches { batches_per_s }, _) => Ok(Pace::Batches(share(batches_per_s))),
+        (LoadMode::PacedIops { iops }, _) | (_, Some(iops)) => Ok(Pace::Iops(share(iops))),
+        _ => {
+            let message = "a drill holds the load of users, which is not given";
+            let help = "add target_iops, iops or batches_per_s".to_owned();
+            Err(solution.error("load", message, Some(help)))
+        }
+    }
+}
+
+/// What the protocol is told about database number `number`, whose copies are at these places, the last ones `lagged`.
+fn protocol_of(
+    solution: &Solution,
+    drill: &DrillSpec,
+    number: usize,
+    signature: u64,
+    places: &[CopyPlace],
+    lagged: usize,
+) -> copies::DatabaseSpec {
+    let copies = &solution.group.copies;
+    let copy = |(copy, place): (usize, &CopyPlace)| {
+        let is_lagged = copy + lagged >= places.len();
+        CopySpec {
+            host: HostId(place.host as u16),
+            site: SiteId(solution.hosts[place.host].site as u16),
+            preference: copy as u32 + 1,
+            activation: match is_lagged && !copies.lagged_can_activate {
+                true => ActivationPolicy::Blocked,
+                false => ActivationPolicy::Unrestricted,
+            },
+            replay_lag_ms: if is_lagged { (copies.lag_days * DAY_MS) as u64 } else { 0 },
+            truncation_lag_ms: 0,
+        }
+    };
+    copies::DatabaseSpec {
+        id: DatabaseId(number as u16),
+        dial: match drill.mount_dial {
+            MountDial::Lossless => Dial::Lossless,
+            MountDial::GoodAvailability => Dial::GoodAvailability,
+            MountDial::BestAvailability => Dial::BestAvailability,
+        },
+        copies: places.iter().enumerate().map(copy).collect(),
+        run_ahead_generations: RUN_AHEAD_GENERATIONS,
+        partner_in_other_site: drill.partner == Partner::OtherSite,
+        signature,
+        circular_logging: true,
+        planted: copies::Planted::default(),
+        timing: timing(),
+    }
+}
+
+fn site_host(host: &HostSpec) -> SiteHost {
+    let used = host.volumes.iter().filter(|volume| matches!(volume.role, Role::Database | Role::Log));
+    let volume =
+        |volume: &VolumeInfo| Some(VolumeSpec { name: volume.name.clone(), dir: volume.path.clone()? });
+    SiteHost {
+        name: host.name.clone(),
+        site: host.site,
+        volumes: used.filter_map(volume).collect(),
+        copy_address: host.copy_address.clone(),
     }
 }
 

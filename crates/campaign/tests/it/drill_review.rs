@@ -1,11 +1,10 @@
 //! Journals of hosts whose clocks are not the same, made into one history of a drill.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use campaign::drill::{
-    ARBITER_NAME, Compared, CopySample, Entry, JournalEnd, JournalHead, Observed, ReadJournal, Said, Site,
-    read_journal, review,
+    ARBITER_NAME, Compared, CopySample, Entry, JournalEnd, JournalHead, Observed, PlannedDrill, ReadJournal,
+    Said, read_journal, review,
 };
 use copies::{
     ArbiterEvent, Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report, WhyDismounted,
@@ -117,14 +116,14 @@ fn judged(hosts: [Option<Vec<u8>>; 2], arbiter: Option<Vec<u8>>) -> Vec<Verdict>
     let solution = Solution::parse(TEXT, "review.toml").expect("it is valid");
     let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
     let drill = test.drill.clone().expect("a drill");
-    let site = Rc::new(Site::of(&solution, &test, &drill).expect("it has copies"));
+    let planned = PlannedDrill::of(&solution, &test, &drill, 1, "Drill").expect("it has copies");
     let read = |bytes: Option<Vec<u8>>, host: &str| match bytes {
         Some(bytes) => read_journal(&bytes, &head(host)),
         None => ReadJournal::missing(),
     };
     let [first, second] = hosts;
     let hosts = vec![read(first, "h1"), read(second, "h2")];
-    review(&site, &test, &drill, 1, hosts, read(arbiter, ARBITER_NAME)).verdicts
+    review(&planned, &hosts, &read(arbiter, ARBITER_NAME)).verdicts
 }
 
 /// The judgements of what the two hosts and the arbiter wrote.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use campaign::drill::{ARBITER_NAME, Entry, JournalHead, Said};
 use copies::{ArbiterEvent, DatabaseId};
 use evidence::{Expected, HostRuns, SigningKey};
 use fleet::controller::{ASKED, Controller, ControllerError, Predecessor, PredecessorEnd, Watcher};
+use fleet::drill::Journal;
 use fleet::message::{Ended, WhenAlone};
 use fleet::roster::{Fate, Memory, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
@@ -21,9 +22,9 @@ use results::{Comparison, Ending, Event, Host, Origin, Outcome, Row, Run, Severi
 use solution::{Solution, TestKind, TestSpec};
 
 use super::console::lines;
-use super::drill::{FleetTests, Journal, PlannedDrill, kinds};
-use super::read_credentials;
+use super::drill::{FleetTests, drill_of, kinds, number_of};
 use super::story::{self, Story};
+use super::{read_credentials, this_program};
 use crate::failure::{Failure, Status};
 use crate::output::tell;
 use crate::run_cmd::{Require, new_run_folder, unix_ms, utc_stamp};
@@ -53,6 +54,8 @@ pub struct FleetRun<'a> {
     pub dry_run: bool,
     /// Allow databases on a memory file system.
     pub allow_memory: bool,
+    /// Agents may be another build of this version.
+    pub any_build: bool,
     /// What the run has to prove for exit status 0.
     pub require: Require,
     /// Key that signs the merged evidence.
@@ -113,13 +116,13 @@ impl FleetRun<'_> {
             let message = format!("{} was begun with another solution file", folder.display());
             return Err(Failure::wrong_input(message).help("resume it with the file that it was begun with"));
         }
-        let planned = PlannedDrill::of_text(self.solution.text(), &controller.memory().plan.tests)?;
+        let planned = drill_of(self.solution.text(), &controller.memory().plan.tests)?;
         if let Some(planned) = &planned {
-            controller = controller.with_arbiter(planned.arbitration());
+            controller = controller.with_arbiter(fleet::drill::arbitration(&planned.site));
         }
         let run = &controller.memory().plan.run;
-        let mut desk =
-            Desk::new(&folder, planned.as_ref().map(|planned| planned.journal_head(run, ARBITER_NAME)))?;
+        let head = planned.map(|_| JournalHead::new(run, ARBITER_NAME, self.solution.text()));
+        let mut desk = Desk::new(&folder, head)?;
         if let Some(before) = controller.predecessor() {
             desk.note(&Note { host: None, text: takes_up(&before, controller.memory()) });
         }
@@ -148,7 +151,7 @@ impl FleetRun<'_> {
         say!("{}: will write on {} hosts", self.solution.name, hosts.len());
         for host in hosts {
             let deployment = match &chosen.drill {
-                Some(drill) => drill.site.holdings(drill.host(host)?),
+                Some(drill) => drill.site.holdings(number_of(drill, host)?),
                 None => self.solution.deployment(Some(host))?,
             };
             let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
@@ -160,9 +163,11 @@ impl FleetRun<'_> {
     fn plan(&self, folder: &Path, hosts: Vec<String>) -> Result<Plan, Failure> {
         let policy = self.solution.fleet;
         let finish = solution::WhenLost::Finish;
+        let program = this_program()?;
         Ok(Plan {
             run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-            tool_version: env!("CARGO_PKG_VERSION").into(),
+            tool_version: program.version,
+            build: (!self.any_build).then_some(program.build),
             hosts,
             solution: self.solution.text().to_owned(),
             tests: self.tests.iter().map(|kind| kind.name().to_owned()).collect(),
@@ -192,79 +197,8 @@ impl FleetRun<'_> {
         elapsed: Duration,
         key: Option<SigningKey>,
     ) -> Result<Status, Failure> {
-        let Plan { run, hosts, seed, .. } = &memory.plan;
         let planned = self.tests_planned(memory)?;
-        let kinds_planned: Vec<&'static str> = planned.iter().map(|test| test.kind.name()).collect();
-        let (mut dbs, mut with_evidence, mut unread) = (Vec::new(), Vec::new(), BTreeMap::new());
-        for host in hosts {
-            let db = Controller::evidence_of(folder, host).join("run.db");
-            let expected = Expected {
-                run,
-                host,
-                solution_text: self.solution.text(),
-                tool_version: &memory.plan.tool_version,
-                seed: *seed,
-                tests: &kinds_planned,
-            };
-            match expected.check(&db) {
-                _ if !db.is_file() => {}
-                Ok(()) => {
-                    dbs.push(db);
-                    with_evidence.push(host);
-                }
-                Err(why) => drop(unread.insert(host, why)),
-            }
-        }
-        if dbs.is_empty() {
-            return Err(nothing_ran(memory, folder));
-        }
-        let merging = |error: &dyn std::fmt::Display| could_not("merge the evidence in", folder, error);
-        let runs = HostRuns::open(&dbs).map_err(|error| merging(&error))?;
-        let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
-        let titles = campaign::titles(&planned);
-        let mut rows: Vec<Row> = Vec::new();
-        let mut fleet_verdicts = runs.common_windows();
-        for host in hosts {
-            let part = with_evidence.iter().position(|with| *with == host);
-            if part.is_none() {
-                let description = "no evidence of this host".to_owned();
-                rows.push(Host { name: host.clone(), description }.into());
-            }
-            let carried_out = part.map_or(0, |part| runs.tests_ended(part));
-            let fate = describe(&memory.fates[host], unread.get(host).map(String::as_str));
-            fleet_verdicts.push(took_part(host, &fate, carried_out, planned.len()));
-        }
-        let entries = story::read(folder).map_err(|error| could_not("read fleet.log in", folder, &error))?;
-        rows.extend(entries.into_iter().map(|entry| event(entry, started_unix_ms).into()));
-        rows.extend(fleet_verdicts.iter().cloned().map(Row::from));
-        if let Some(drill) = PlannedDrill::of_text(&memory.plan.solution, &memory.plan.tests)? {
-            let of_host = |host: &str| Controller::evidence_of(folder, host);
-            let (judged, more) = drill.judge(folder, run, of_host, started_unix_ms);
-            rows.extend(more);
-            fleet_verdicts.splice(0..0, judged);
-        }
-        let row = Run {
-            id: run.clone(),
-            solution: self.solution.name.clone(),
-            solution_text: self.solution.text().to_owned(),
-            started_unix_ms,
-            tool_version: memory.plan.tool_version.clone(),
-            world: WorldKind::Real,
-            world_detail: String::new(),
-            seed: *seed,
-            ended_ms: None,
-            ending: Some(ending(memory)),
-        };
-        let new = folder.join("run.db.new");
-        // What an earlier controller began and did not end.
-        for left in [new.clone(), folder.join("run.db.new-wal"), folder.join("run.db.new-shm")] {
-            if left.exists() {
-                std::fs::remove_file(&left).map_err(|error| could_not("replace", &left, &error))?;
-            }
-        }
-        let mut verdicts = runs.write(row, rows, &new, key).map_err(|error| merging(&error))?;
-        std::fs::rename(&new, folder.join("run.db")).map_err(|error| merging(&error))?;
-        verdicts.extend(fleet_verdicts);
+        let verdicts = self.merge(folder, memory, &planned, key)?;
         let judged = crate::report_cmd::render(folder)?.verdict;
         let why = match (ending(memory), &memory.stop) {
             (Ending::Completed, _) => None,
@@ -273,6 +207,7 @@ impl FleetRun<'_> {
                 Some(why.clone().unwrap_or_else(|| "no host came to the end".to_owned()))
             }
         };
+        let titles = campaign::titles(&planned);
         tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, &judged, why, elapsed))?;
         let late = memory.fates.values().filter(|fate| !is_kept(fate)).count();
         if late > 0 {
@@ -291,6 +226,112 @@ impl FleetRun<'_> {
             Ending::Completed | Ending::Aborted => self.require.status(judged.grade),
         })
     }
+
+    /// The evidence that the hosts have sent, and why that of a host is refused.
+    fn evidence(&self, folder: &Path, memory: &Memory, planned: &[TestSpec]) -> Evidence {
+        let tests: Vec<&'static str> = planned.iter().map(|test| test.kind.name()).collect();
+        let mut evidence = Evidence::default();
+        for host in &memory.plan.hosts {
+            let db = Controller::evidence_of(folder, host).join("run.db");
+            let expected = Expected {
+                run: &memory.plan.run,
+                host,
+                solution_text: self.solution.text(),
+                tool_version: &memory.plan.tool_version,
+                seed: memory.plan.seed,
+                tests: &tests,
+            };
+            match expected.check(&db) {
+                _ if !db.is_file() => {}
+                Ok(()) => {
+                    evidence.dbs.push(db);
+                    evidence.hosts.push(host.clone());
+                }
+                Err(why) => drop(evidence.refused.insert(host.clone(), why)),
+            }
+        }
+        evidence
+    }
+
+    /// Makes `run.db` of what the hosts have sent, and of what the controller knows of the run; gives all verdicts.
+    fn merge(
+        &self,
+        folder: &Path,
+        memory: &Memory,
+        planned: &[TestSpec],
+        key: Option<SigningKey>,
+    ) -> Result<Vec<Verdict>, Failure> {
+        let Plan { run, hosts, seed, .. } = &memory.plan;
+        let Evidence { dbs, hosts: with_evidence, refused } = self.evidence(folder, memory, planned);
+        if dbs.is_empty() {
+            return Err(nothing_ran(memory, folder));
+        }
+        let merging = |error: &dyn std::fmt::Display| could_not("merge the evidence in", folder, error);
+        let runs = HostRuns::open(&dbs).map_err(|error| merging(&error))?;
+        let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
+        let mut rows: Vec<Row> = Vec::new();
+        let mut fleet_verdicts = runs.common_windows();
+        for host in hosts {
+            let part = with_evidence.iter().position(|with| with == host);
+            if part.is_none() {
+                let description = "no evidence of this host".to_owned();
+                rows.push(Host { name: host.clone(), description }.into());
+            }
+            let carried_out = part.map_or(0, |part| runs.tests_ended(part));
+            let fate = describe(&memory.fates[host], refused.get(host).map(String::as_str));
+            fleet_verdicts.push(took_part(host, &fate, carried_out, planned.len()));
+        }
+        let entries = story::read(folder).map_err(|error| could_not("read fleet.log in", folder, &error))?;
+        rows.extend(entries.into_iter().map(|entry| event(entry, started_unix_ms).into()));
+        rows.extend(fleet_verdicts.iter().cloned().map(Row::from));
+        if let Some(planned) = drill_of(&memory.plan.solution, &memory.plan.tests)? {
+            let of_host = |host: &str| Controller::evidence_of(folder, host);
+            let judged = fleet::drill::judge(&planned, run, &memory.plan.solution, folder, of_host);
+            rows.extend(
+                judged.rows(&planned, |unix_ns| (unix_ns / 1_000_000).saturating_sub(started_unix_ms)),
+            );
+            fleet_verdicts.splice(0..0, judged.verdicts);
+        }
+        let row = Run {
+            id: run.clone(),
+            solution: self.solution.name.clone(),
+            solution_text: self.solution.text().to_owned(),
+            started_unix_ms,
+            tool_version: memory.plan.tool_version.clone(),
+            world: WorldKind::Real,
+            world_detail: String::new(),
+            seed: *seed,
+            ended_ms: None,
+            ending: Some(ending(memory)),
+        };
+        let verdicts =
+            write_anew(folder, |new| runs.write(row, rows, new, key).map_err(|error| merging(&error)))?;
+        Ok(verdicts.into_iter().chain(fleet_verdicts).collect())
+    }
+}
+
+/// What the hosts have sent.
+#[derive(Default)]
+struct Evidence {
+    dbs: Vec<PathBuf>,
+    /// The hosts whose they are.
+    hosts: Vec<String>,
+    /// Why that of a host is not merged.
+    refused: BTreeMap<String, String>,
+}
+
+/// Replaces `run.db` in a folder by what `write` makes, whole.
+fn write_anew<T>(folder: &Path, write: impl FnOnce(&Path) -> Result<T, Failure>) -> Result<T, Failure> {
+    let new = folder.join("run.db.new");
+    // What an earlier controller began and did not end.
+    for left in [new.clone(), folder.join("run.db.new-wal"), folder.join("run.db.new-shm")] {
+        if left.exists() {
+            std::fs::remove_file(&left).map_err(|error| could_not("replace", &left, &error))?;
+        }
+    }
+    let written = write(&new)?;
+    std::fs::rename(&new, folder.join("run.db")).map_err(|error| could_not("replace", &new, &error))?;
+    Ok(written)
 }
 
 /// That a controller takes up the run of another one: how that one ended, and what it had collected.

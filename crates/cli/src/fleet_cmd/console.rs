@@ -74,6 +74,7 @@ mod tests {
         Plan {
             run: "run-1".into(),
             tool_version: "1.0".into(),
+            build: None,
             hosts: vec!["h1".into(), "h2".into()],
             solution: String::new(),
             tests: Vec::new(),
@@ -90,6 +91,7 @@ mod tests {
         Beat {
             protocol: PROTOCOL,
             tool_version: "1.0".into(),
+            build: String::new(),
             host: host.into(),
             process: u64::from(host == "h1"),
             nonce: 1,

@@ -11,11 +11,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use campaign::convoy::Convoy;
+use campaign::drill::PlannedDrill;
 use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, CampaignOutcome};
 use fleet::agent::HostWork;
 use fleet::arbiter::ArbiterLink;
 use fleet::copy_port::Members;
+use fleet::drill::HostPart;
 use fleet::duty::Doing;
 use fleet::gate::Gate;
 use fleet::message::{Assignment, Ended, Point};
@@ -24,8 +26,7 @@ use solution::{Deployment, Solution, TestSpec};
 use world::real::{self, RealConfig};
 use world::{LocalFuture, OpenMode, PageBuf, World};
 
-use super::drill::{FleetTests, PlannedDrill, kinds};
-use super::part::HostPart;
+use super::drill::{FleetTests, kinds, number_of};
 use super::read_credentials;
 use crate::failure::Failure;
 use crate::preflight::{PROBE, Preflight};
@@ -97,7 +98,7 @@ fn preflight(
     tests: &FleetTests,
 ) -> Result<Preflight, Failure> {
     let holdings = match &tests.drill {
-        Some(drill) => Some(drill.site.holdings(drill.host(&assignment.host)?)),
+        Some(drill) => Some(drill.site.holdings(number_of(drill, &assignment.host)?)),
         None => None,
     };
     let own = Some((deployment, &tests.tests[..])).filter(|(_, tests)| !tests.is_empty());
@@ -132,7 +133,7 @@ fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<
     let credentials = read_credentials(credentials)?;
     Members::new(&credentials, &drill.site.names(), |_| {})
         .map_err(|error| Failure::could_not_run("the copies cannot speak to each other").because(error))?;
-    let address = drill.site.hosts[drill.host(host)?].copy_address.clone().unwrap_or_default();
+    let address = drill.site.hosts[number_of(drill, host)?].copy_address.clone().unwrap_or_default();
     let listener = std::net::TcpListener::bind(&address);
     listener.map(drop).map_err(|error| {
         Failure::could_not_run(format!("the copies cannot listen on {address}"))
@@ -216,9 +217,8 @@ fn carry_out(
     let finale = async |world: World, convoy: &GateConvoy, recorder: &mut dyn Recorder| match &drill {
         None => CampaignOutcome::default(),
         Some(planned) => {
-            let name = titles.last().cloned().unwrap_or_default();
             let credentials = agent.credentials.clone();
-            let part = HostPart { planned, assignment, name, credentials, direct, folder, gate, link };
+            let part = HostPart { planned, assignment, credentials, direct, folder, gate, link };
             part.carry_out(world, convoy, recorder).await
         }
     };

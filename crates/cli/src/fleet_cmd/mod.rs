@@ -1,15 +1,13 @@
 //! Many hosts, one run: `proofload fleet init`, `proofload agent`, and the `--fleet` of `proofload run`.
 //!
 //! The crate `fleet` brings controller and agents together; here is what they do with it: a host's tests
-//! ([`host_work`]), a drill of all hosts together ([`drill`], [`part`], [`work`]), and the controller's view and merged evidence ([`conduct`]).
+//! ([`host_work`]), and the controller's view and merged evidence ([`conduct`]).
 
 mod conduct;
 mod console;
 mod drill;
 mod host_work;
-mod part;
 mod story;
-mod work;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,13 +16,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fleet::agent::{Agent, AgentError};
 use fleet::credentials::{Credentials, CredentialsError, make};
+use fleet::drill::CopyProcess;
+use fleet::message::Program;
 use solution::Solution;
-
-use conduct::FleetRun;
-pub use work::{WorkArguments, work};
 
 use crate::failure::{Failure, Status};
 use crate::run_cmd::RunArguments;
+use conduct::FleetRun;
 
 /// Prepares runs on many hosts.
 #[derive(clap::Args)]
@@ -76,6 +74,31 @@ pub fn outlook(solution: &Solution) -> Result<String, Failure> {
     Ok(format!("{} tests{drill} on {} hosts at once", chosen.tests.len(), hosts.len()))
 }
 
+/// Holds the copies of a host during a drill. An agent starts it; it is no command for people.
+#[derive(clap::Args)]
+pub struct WorkArguments {}
+
+/// Runs the command that [`fleet::drill::COMMAND`] names.
+pub fn work(_: &WorkArguments) -> Result<Status, Failure> {
+    let Some(process) = CopyProcess::started() else {
+        return Err(Failure::wrong_input("this command is started by `proofload agent`"));
+    };
+    let held = hold(process);
+    if let Err(failure) = &held {
+        CopyProcess::fail(&failure.line());
+    }
+    held.map(|()| Status::Pass)
+}
+
+fn hold(process: CopyProcess) -> Result<(), Failure> {
+    let planned = drill::drill_of(&process.purpose.solution, &process.purpose.tests)?;
+    let planned = planned.ok_or_else(|| Failure::wrong_input("the solution file has no drill"))?;
+    let credentials = read_credentials(&process.purpose.credentials)?;
+    process
+        .hold(&planned, &credentials, |text| say!("{text}"))
+        .map_err(|error| Failure::could_not_run("the copies cannot go on").because(error))
+}
+
 /// Runs `run --fleet`, with the credentials in the folder `fleet`.
 pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> Result<Status, Failure> {
     let order = FleetRun {
@@ -88,6 +111,7 @@ pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> R
         seed: arguments.seed,
         dry_run: arguments.dry_run,
         allow_memory: arguments.allow_memory,
+        any_build: arguments.any_build,
         require: arguments.require,
         sign: &arguments.sign,
     };
@@ -115,18 +139,17 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
     let host = credentials.name.clone();
     let (credentials_file, allowed) = (arguments.credentials.clone(), arguments.allow.clone());
     let work = Arc::new(host_work::Tests { credentials: credentials_file, allowed });
-    let agent =
-        Agent::new(credentials, &arguments.state, env!("CARGO_PKG_VERSION"), work).map_err(|error| {
-            let failure = match &error {
-                AgentError::NotAHost => Failure::wrong_input(error.to_string()),
-                _ => Failure::could_not_run(error.to_string()),
-            };
-            match &error {
-                AgentError::NotAHost => failure.help("name a file below agents/"),
-                AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
-                _ => failure,
-            }
-        })?;
+    let agent = Agent::new(credentials, &arguments.state, this_program()?, work).map_err(|error| {
+        let failure = match &error {
+            AgentError::NotAHost => Failure::wrong_input(error.to_string()),
+            _ => Failure::could_not_run(error.to_string()),
+        };
+        match &error {
+            AgentError::NotAHost => failure.help("name a file below agents/"),
+            AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
+            _ => failure,
+        }
+    })?;
     say!("agent of {host}, proofload {}", env!("CARGO_PKG_VERSION"));
     let interrupts = Arc::new(AtomicU32::new(0));
     crate::signals::count_interrupts(&interrupts)?;
@@ -136,6 +159,14 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
         .map_err(|error| Failure::could_not_run("the agent cannot start").because(error))?
         .map_err(|error| Failure::could_not_run("the agent cannot go on").because(error))?;
     Ok(Status::Pass)
+}
+
+fn this_program() -> Result<Program, Failure> {
+    Program::running(env!("CARGO_PKG_VERSION")).map_err(|error| {
+        Failure::could_not_run("the file of this program cannot be read, so builds cannot be compared")
+            .because(error)
+            .help("mount /proc")
+    })
 }
 
 fn read_credentials(path: &Path) -> Result<Credentials, Failure> {

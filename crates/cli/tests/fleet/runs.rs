@@ -5,6 +5,7 @@
 //! every kernel has netem; loss only from a cable that is pulled.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::net::{can_run, wait_for};
@@ -212,6 +213,110 @@ fn a_cut_a_slow_network_and_a_new_bus_delay_a_run_but_lose_nothing() {
     site.assert_passed(controller.wait(Duration::from_secs(240)));
     site.assert_everyone_took_part(3);
     assert!(site.net.delayed(3) > 0, "the network of h3 was slow");
+}
+
+#[test]
+fn of_two_runs_on_the_same_hosts_the_later_one_waits_until_the_earlier_one_has_its_evidence() {
+    if !can_run() {
+        return;
+    }
+    let mut site = four(&[INIT, LOAD].concat());
+    let _bus = site.bus();
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let earlier = site.run(&[]);
+    let each_says = |log: &str, what: &str| {
+        let text = site.text(log);
+        (1..=3).all(|host| text.contains(&format!("h{host}: {what}")))
+    };
+    let limit = Duration::from_secs(60);
+    assert!(wait_for(limit, || each_says("controller.log", "ready")), "{}", site.all_logs());
+    let later = site.run_beside("later");
+    assert!(
+        wait_for(limit, || each_says("later.log", "waits for the end of ")),
+        "{}",
+        site.text("later.log")
+    );
+    // Both want it, and neither has it.
+    let _last = site.agent(4);
+    site.assert_passed(earlier.wait(Duration::from_secs(90)));
+    site.assert_everyone_took_part(2);
+    let status = later.wait(Duration::from_secs(90));
+    site.look_at("later");
+    site.assert_passed(status);
+    site.assert_everyone_took_part(2);
+}
+
+#[test]
+fn evidence_is_collected_after_the_controller_died_and_another_run_has_used_the_hosts() {
+    if !can_run() {
+        return;
+    }
+    let mut site = four(&[INIT, LOAD, "[fleet]\ncontroller_lost_after_s = 5\n"].concat());
+    let (_bus, _agents) = (site.bus(), site.agents());
+    let first = site.run(&[]);
+    site.wait_until_measuring();
+    first.kill();
+    let status = site.run_beside("later").wait(Duration::from_secs(120));
+    site.look_at("later");
+    site.assert_passed(status);
+    site.assert_everyone_took_part(2);
+    site.look_at("runs");
+    let again = site.run(&["--resume", &site.run_name()]);
+    site.assert_passed(again.wait(Duration::from_secs(60)));
+    site.assert_everyone_took_part(2);
+    assert_eq!(site.events().matches("its evidence has been collected").count(), 4, "{}", site.events());
+}
+
+#[test]
+fn a_second_program_with_the_credentials_of_a_host_is_named_on_the_console_and_in_the_report() {
+    if !can_run() {
+        return;
+    }
+    let site = four(INIT);
+    let (_agents, _second) = (site.agents(), site.agent_of(4, "second", &[]));
+    site.assert_passed(site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(90)));
+    site.assert_everyone_took_part(1);
+    let what = "two processes speak with the credentials of this host";
+    for said in [site.text("controller.log"), site.events()] {
+        assert!(said.lines().any(|line| line.contains("h4") && line.contains(what)), "{said}");
+    }
+}
+
+#[test]
+fn credentials_that_other_users_can_read_draw_a_warning() {
+    let folder = crate::program::folder_with("solution.toml", &format!("{SOLUTION}\n{INIT}"));
+    let said = |arguments: &[&str]| {
+        let output = crate::program::proofload(folder.path(), arguments).output().expect("it starts");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    said(&["fleet", "init", "fleet", "--hosts", "h1,h2,h3,h4", "--address", "127.0.0.1:1"]);
+    let file = folder.path().join("fleet/controller.toml");
+    // Nobody listens there, so the run ends at once.
+    let run = ["run", "solution.toml", "--fleet", "fleet"];
+    assert!(!said(&run).contains("warning: other users can use"));
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("ours");
+    let warned = said(&run);
+    assert!(warned.contains("warning: other users can use fleet/controller.toml"), "{warned}");
+}
+
+#[test]
+fn an_agent_of_another_build_is_refused_unless_the_run_takes_any_build() {
+    if !can_run() {
+        return;
+    }
+    let mut site = four(INIT);
+    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
+    let _other = site.agent_of_another_build(4);
+    let refused = site.run(&["--nats-server", "nats-server"]);
+    let said = || site.text("h4.log").contains("the agent is another build of proofload");
+    assert!(wait_for(Duration::from_secs(60), said), "{}", site.all_logs());
+    refused.kill();
+    site.wait_until_no_bus_listens();
+    let arguments = ["--nats-server", "nats-server", "--any-build", "--out", "any"];
+    let status = site.run(&arguments).wait(Duration::from_secs(90));
+    site.look_at("any");
+    site.assert_passed(status);
+    site.assert_everyone_took_part(1);
 }
 
 #[test]

@@ -15,11 +15,15 @@ use fleet::bus::{Bus, copy_inbox, subject};
 use fleet::controller::{Controller, Watcher};
 use fleet::credentials::{Credentials, make};
 use fleet::gate::Gate;
-use fleet::message::{Assignment, CopyHead, Ended, PROTOCOL, Point, WhenAlone, format_headed};
+use fleet::message::{Assignment, CopyHead, Ended, PROTOCOL, Point, Program, WhenAlone, format_headed};
 use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
 use replica::wire::{Message, frame};
 use tokio::task::{JoinHandle, LocalSet};
+
+fn program() -> Program {
+    Program { version: "1.0".into(), build: "b".into() }
+}
 
 fn has_server() -> bool {
     testkit::has_tool("nats-server", &["--version"], "sudo apt-get install -y nats-server")
@@ -126,7 +130,7 @@ impl Fleet {
 
     fn agent(&self, host: &str, work: Arc<dyn HostWork>) -> JoinHandle<()> {
         let folder = self.root.path().join("state").join(fleet::bus::token(host));
-        let agent = Agent::new(self.credentials(host), &folder, "1.0", work).unwrap();
+        let agent = Agent::new(self.credentials(host), &folder, program(), work).unwrap();
         tokio::task::spawn_local(async move { agent.serve(|_| {}, || false).await.unwrap() })
     }
 
@@ -144,6 +148,7 @@ impl Fleet {
         Plan {
             run: "run-1".into(),
             tool_version: "1.0".into(),
+            build: Some(program().build),
             hosts: self.hosts.clone(),
             solution: "[solution]".into(),
             tests: Vec::new(),
@@ -502,6 +507,22 @@ fn an_agent_reconnects_after_the_folder_for_temporary_files_was_cleaned() {
 }
 
 #[test]
+fn the_server_listens_at_the_address_of_the_fleet_and_nowhere_else() {
+    if !has_server() {
+        return;
+    }
+    let fleet = Fleet::new(1);
+    let runtime = fleet::run(async {
+        let _server = fleet.server();
+        fleet.wait_for_server();
+        // Every address of 127.0.0.0/8 is one of this machine.
+        let elsewhere = std::net::TcpStream::connect(("127.0.0.2", fleet.port));
+        assert!(elsewhere.is_err(), "it listens on other addresses, too");
+    });
+    runtime.unwrap();
+}
+
+#[test]
 fn credentials_are_private_and_never_overwritten() {
     use std::os::unix::fs::PermissionsExt;
     let fleet = Fleet::new(1);
@@ -518,7 +539,7 @@ fn credentials_are_private_and_never_overwritten() {
         Agent::new(
             Credentials::read(&fleet.folder().join("controller.toml")).unwrap(),
             &fleet.root.path().join("state"),
-            "1.0",
+            program(),
             Meeting::new(1)
         )
         .is_err()

@@ -26,7 +26,7 @@ use fleet::arbiter::Arbitration;
 use fleet::controller::{Controller, Watcher};
 use fleet::copy_port::Members;
 use fleet::credentials::{Credentials, make};
-use fleet::message::{Ended, WhenAlone};
+use fleet::message::{Ended, Program, WhenAlone};
 use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
 use replica::Guard;
@@ -96,6 +96,7 @@ impl Site {
         Plan {
             run: "run-1".into(),
             tool_version: "1.0".into(),
+            build: None,
             hosts: hosts(self.hosts).into_values().collect(),
             solution: self.solution.into(),
             tests: Vec::new(),
@@ -205,7 +206,8 @@ fn agent(folder: &Path, host: HostId, addresses: BTreeMap<HostId, String>) -> Ag
     let board = Board::new(&folder.join("board"));
     let work = CopyWork { host, root, credentials: credentials.clone(), addresses, board };
     let state = folder.join(format!("state-h{}", host.0));
-    Agent::new(credentials, &state, "1.0", Arc::new(work)).expect("its folder is free")
+    Agent::new(credentials, &state, Program::running("1.0").expect("it can be read"), Arc::new(work))
+        .expect("its folder is free")
 }
 
 fn in_local<F: Future<Output = ()>>(story: F) {

@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use fleet::duty::{Action, Doing, Duty, Memory};
-use fleet::message::{Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, WhenAlone, Work};
+use fleet::message::{
+    Beat, ControllerHead, Ended, EvidenceFile, Orders, PROTOCOL, Point, Program, WhenAlone, Work,
+};
 use fleet::roster::{self, Fate, Plan, Roster, WhenLost};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -15,10 +17,15 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 const POINTS: u32 = 6;
 const MS: u64 = 1_000_000;
 
+fn program() -> Program {
+    Program { version: "1.0".into(), build: "b".into() }
+}
+
 fn plan(hosts: usize) -> Plan {
     Plan {
         run: "run-1".into(),
         tool_version: "1.0".into(),
+        build: Some("b".into()),
         hosts: (0..hosts).map(|host| format!("h{host}")).collect(),
         solution: "[solution]".into(),
         tests: Vec::new(),
@@ -52,7 +59,7 @@ struct Host {
 impl Host {
     fn new(number: u64) -> Host {
         let name = format!("h{number}");
-        let duty = Duty::new(&name, "1.0", number, None, Vec::new());
+        let duty = Duty::new(&name, program(), number, None, Vec::new());
         Host {
             name,
             duty,
@@ -105,7 +112,7 @@ impl Host {
     /// The agent's process dies and is started again.
     fn restart(&mut self, process: u64) {
         let left = self.evidence();
-        self.duty = Duty::new(&self.name, "1.0", process, self.durable.clone(), left);
+        self.duty = Duty::new(&self.name, program(), process, self.durable.clone(), left);
         self.durable = self.duty.memory().cloned();
         self.died |= self.running;
         (self.running, self.preparing, self.released) = (false, false, None);
@@ -256,6 +263,7 @@ fn ready(host: &str, process: u64) -> Beat {
     Beat {
         protocol: PROTOCOL,
         tool_version: "1.0".into(),
+        build: "b".into(),
         host: host.into(),
         process,
         nonce: 1,
@@ -307,19 +315,26 @@ fn an_older_controller_learns_that_it_is_superseded() {
     assert!(orders.refused.is_some(), "the agent obeys another controller");
     assert!(!old.is_superseded(), "an agent cannot say who conducts a run");
     for (run, epoch) in [("run-2", 7), ("run-1", 1)] {
-        old.hear_controller(run, epoch);
+        old.hear_controller(0, head(run, epoch, 0));
         assert!(!old.is_superseded(), "epoch {epoch} of {run}");
     }
-    old.hear_controller("run-1", new.memory().epoch);
+    old.hear_controller(0, new.head(0, false));
     assert!(old.is_superseded());
 }
 
 #[test]
-fn an_agent_of_another_version_is_refused() {
+fn an_agent_of_another_version_or_build_is_refused() {
     let mut roster = Roster::new(plan(1), 0);
-    let orders = roster.beat(0, 0, Beat { tool_version: "0.9".into(), ..ready("h0", 1) });
-    assert!(orders.refused.expect("it is refused").contains("0.9"));
+    let mut refused = |beat: Beat| roster.beat(0, 0, beat).refused.expect("it is refused");
+    assert!(refused(Beat { tool_version: "0.9".into(), ..ready("h0", 1) }).contains("0.9"));
+    // One of before builds were compared says none.
+    for build in ["c", ""] {
+        assert!(refused(Beat { build: build.into(), ..ready("h0", 1) }).contains("another build"));
+    }
     assert!(!roster.memory().go);
+    let mut any = Roster::new(Plan { build: None, ..plan(1) }, 0);
+    any.beat(0, 0, Beat { build: "c".into(), ..ready("h0", 1) });
+    assert!(any.memory().go, "the run was started so that any build may take part");
 }
 
 #[test]
@@ -336,27 +351,109 @@ fn a_second_user_of_the_credentials_of_a_host_is_noted_once() {
 #[test]
 fn a_host_that_writes_long_texts_or_many_notes_fills_no_log() {
     let mut roster = Roster::new(plan(1), 0);
-    let refusals = vec!["\x1b[31m".to_owned() + &"x".repeat(1_000_000); 40];
-    (0..500).for_each(|_| drop(roster.beat(0, 0, Beat { refusals: refusals.clone(), ..ready("h0", 1) })));
+    for number in 0..500 {
+        let refusals = vec![format!("\x1b[31m{number}{}", "x".repeat(100_000)); 40];
+        roster.beat(0, 0, Beat { refusals, ..ready("h0", 1) });
+    }
     let notes = roster.take_notes();
     assert!(notes.len() <= 201, "{}", notes.len());
     assert!(notes.iter().all(|note| note.text.len() < 1_000 && !note.text.contains('\x1b')));
     assert!(notes.iter().any(|note| note.text.contains("no more are kept")));
 }
 
+/// The word of another controller, which wants h0.
+fn head(run: &str, epoch: u64, since_unix_ns: u64) -> ControllerHead {
+    let hosts = vec!["h0".to_owned()];
+    ControllerHead { protocol: PROTOCOL, run: run.into(), epoch, since_unix_ns, hosts, ends: false }
+}
+
 #[test]
-fn a_host_that_owes_its_evidence_is_left_to_the_controller_that_collects_it() {
-    let mut roster = Roster::new(plan(1), 0);
+fn a_host_is_left_to_the_controller_of_its_run_as_long_as_that_one_lives() {
     let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: String::new() }];
     let owing = Work::Ended { how: Ended::Passed, why: None, files };
-    let beat = Beat { run: Some("run-0".into()), work: owing, ..ready("h0", 1) };
-    assert!(roster.leaves_to_another(0, &beat));
-    assert!(roster.leaves_to_another(29_000 * MS, &beat));
-    assert!(!roster.leaves_to_another(31_000 * MS, &beat), "nobody collects it");
-    let notes = roster.take_notes();
-    assert_eq!(notes.iter().filter(|note| note.text.contains("run-0")).count(), 1, "{notes:?}");
-    let own = Beat { run: Some("run-1".into()), ..beat };
-    assert!(!roster.leaves_to_another(0, &own));
+    for work in [owing, Work::Ready { checks: Vec::new() }, running("h0", 1).work] {
+        let mut roster = Roster::new(plan(1), 0);
+        let beat = Beat { run: Some("run-0".into()), work, ..ready("h0", 1) };
+        assert!(
+            roster.leaves_to_another(0, 5, &beat),
+            "it has not had the time to hear the other controller"
+        );
+        for second in 1..600 {
+            // The other controller is started again, later than this one: it has the host all the same.
+            roster.hear_controller(second * 1_000 * MS, head("run-0", 1, 9));
+            assert!(roster.leaves_to_another(second * 1_000 * MS, 5, &beat), "{second}");
+        }
+        assert!(
+            !roster.leaves_to_another(610_000 * MS, 5, &beat),
+            "nothing is heard of the other controller"
+        );
+        let notes = roster.take_notes();
+        assert_eq!(notes.iter().filter(|note| note.text.contains("run-0")).count(), 1, "{notes:?}");
+        let own = Beat { run: Some("run-1".into()), ..beat };
+        assert!(!roster.leaves_to_another(0, 5, &own));
+    }
+}
+
+#[test]
+fn of_two_runs_that_want_the_same_hosts_the_earlier_one_goes_first() {
+    let idle = Beat { run: None, work: Work::Idle, ..ready("h0", 1) };
+    let mut roster = Roster::new(plan(1), 0);
+    roster.hear_controller(0, head("run-2", 1, 6));
+    assert!(!roster.leaves_to_another(0, 5, &idle), "the other one is later");
+    roster.hear_controller(0, head("run-2", 1, 4));
+    assert!(roster.leaves_to_another(0, 5, &idle));
+    let of_another_host = Beat { host: "h1".into(), ..idle.clone() };
+    assert!(!roster.leaves_to_another(0, 5, &of_another_host), "the other run does not want that host");
+    roster.hear_controller(0, ControllerHead { ends: true, ..head("run-2", 1, 4) });
+    assert!(!roster.leaves_to_another(0, 5, &idle), "the other run is over");
+}
+
+#[test]
+fn the_name_of_a_run_reaches_nobody_raw() {
+    let run = Some(format!("\x1b[2J{}", "x".repeat(100_000)));
+    let mut roster = Roster::new(plan(1), 0);
+    let beat = Beat { run, ..ready("h0", 1) };
+    roster.leaves_to_another(0, 0, &beat);
+    roster.beat(0, 0, ready("h0", 1));
+    roster.beat(0, 0, beat);
+    let notes = roster.take_notes().into_iter().map(|note| note.text);
+    let fates = roster.memory().fates.values().map(|fate| format!("{fate:?}"));
+    for text in notes.chain(fates) {
+        assert!(text.len() < 1_000 && !text.contains('\x1b') && !text.contains("u{1b}"), "{text}");
+    }
+}
+
+/// What an agent says of an assignment of run-2, which comes this long after the last word of its own controller.
+fn offered_another_run(host: &mut Host, own: &mut Roster, silence_ms: u64) -> Vec<String> {
+    let beat = host.beat(0, 1);
+    host.orders(0, own.beat(0, 0, beat));
+    let mut other = Roster::new(Plan { run: "run-2".into(), ..plan(1) }, 0);
+    let now_ns = silence_ms * MS;
+    let beat = host.beat(now_ns, 2);
+    host.orders(now_ns, other.beat(now_ns, now_ns, Beat { run: None, work: Work::Idle, ..beat }));
+    host.beat(now_ns, 3).refusals
+}
+
+#[test]
+fn an_agent_gives_no_living_controller_up_for_another_one() {
+    let mut own = Roster::new(plan(1), 0);
+    let mut host = Host::new(0);
+    let beat = host.beat(0, 1);
+    host.orders(0, own.beat(0, 0, beat));
+    host.step(0);
+    // The other host of the run is not ready yet.
+    let mut two = Roster::new(plan(2), 0);
+    let refusals = offered_another_run(&mut host, &mut two, 9_000);
+    assert!(refusals.iter().any(|why| why.contains("ready for it")), "{refusals:?}");
+    let beat = host.beat(0, 1);
+    host.orders(0, own.beat(0, 0, beat));
+    host.duty.ended(Ended::Passed, None, host.evidence());
+    let refusals = offered_another_run(&mut host, &mut own, 9_000);
+    assert!(refusals.iter().any(|why| why.contains("owes its evidence")), "{refusals:?}");
+    // Nothing is heard of its controller any more; a later one finds the evidence in its folder.
+    let refusals = offered_another_run(&mut host, &mut own, 11_000);
+    assert!(refusals.is_empty(), "{refusals:?}");
+    assert!(host.preparing && host.duty.memory().is_some_and(|memory| memory.assignment.run == "run-2"));
 }
 
 #[test]

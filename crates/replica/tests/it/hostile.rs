@@ -83,23 +83,36 @@ fn a_frame_that_is_too_long_is_refused_before_it_has_come() {
     frames.take().unwrap_err();
 }
 
-/// An agent that was stopped for a while hears at once that its host is cut off and that it is not any more.
+/// The socket of a host that was cut off, or of a process that was killed, may live on for a moment.
 #[test]
-fn a_host_that_was_cut_off_listens_again_as_soon_as_its_port_is_closed() {
-    let again = async |world: World, address: String| {
-        let addresses = BTreeMap::from([(HostId(0), address)]);
-        for _ in 0..3 {
-            let start = Network::start(&world, HostId(0), addresses.clone(), Rc::new(|_, _| ()));
-            let network = start.await.unwrap();
-            world.sleep(Duration::from_millis(10)).await;
-            network.close().expect("it listens").await;
-        }
-    };
+fn a_host_waits_for_its_port_but_not_for_ever() {
     let sim = Simulation::new(1, SimConfig::default());
     let host = sim.host("h");
-    sim.run_until(again(host, "h:7000".to_owned()));
+    sim.run_until(async {
+        let addresses = BTreeMap::from([(HostId(0), "h:7000".to_owned())]);
+        let start = || Network::start(&host, HostId(0), addresses.clone(), Rc::new(|_, _| ()));
+        let earlier = host.listen("h:7000").await.unwrap();
+        let held = host.clone();
+        drop(host.spawn(async move {
+            held.sleep(Duration::from_secs(3)).await;
+            drop(earlier);
+        }));
+        let network = start().await.expect("the port is free after 3 s");
+        drop(network);
+        let network = start().await.expect("the port is free as soon as the network is closed");
+        let refused = start().await.err().expect("another network holds the port");
+        assert_eq!(refused.kind, world::ErrorKind::AlreadyExists);
+        drop(network);
+    });
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    run(RealConfig::new("localhost"), |world| again(world, free)).unwrap();
+    let again = async |world: World| {
+        let addresses = BTreeMap::from([(HostId(0), free)]);
+        for _ in 0..20 {
+            let start = Network::start(&world, HostId(0), addresses.clone(), Rc::new(|_, _| ()));
+            drop(start.await.unwrap());
+        }
+    };
+    run(RealConfig::new("localhost"), again).unwrap();
 }
 
 #[test]

@@ -1,54 +1,13 @@
-use solution::Solution;
-
 use super::*;
-
-const TEXT: &str = r#"
-    [solution]
-    name = "ledger"
-    schema = 1
-    [profile]
-    exchange = "2016"
-    mailboxes = 10
-    messages_per_day = 150
-    quota_mb = 64
-    [dag]
-    databases = 1
-    [copies]
-    per_site = [2]
-    [[host]]
-    name = "h{n}"
-    count = 2
-    [[volume]]
-    name = "V"
-    path = "/v"
-    capacity_gib = 100
-    [[instance]]
-    name = "DB"
-    volume = "V"
-    [sizing]
-    database_mib = 64
-    [load]
-    batches_per_s = 1
-    [[test]]
-    kind = "drill"
-    duration_s = 60
-    [test.drill]
-    [[test.drill.event]]
-    kind = "host_killed"
-    host = "h1"
-    at_s = 10
-"#;
+use crate::drill::fixture::{TEXT, full_copy, planned};
 
 fn site() -> (DrillSpec, Rc<Site>) {
     site_of(TEXT)
 }
 
 fn site_of(text: &str) -> (DrillSpec, Rc<Site>) {
-    let solution = Solution::parse(text, "ledger.toml").expect("it is valid");
-    let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
-    let drill = test.drill.clone().expect("a drill");
-    let site = Site::of(&solution, &test, &drill).expect("it has copies");
-    (drill, Rc::new(site))
+    let planned = planned(text);
+    (planned.drill, planned.site)
 }
 
 /// The drill, with a host that comes back.
@@ -230,33 +189,6 @@ fn full_second(ledger: &mut Ledger, now_ms: u64) {
         ledger.sample(host, vec![full_copy(host)]);
     }
     ledger.end_of_sample(now_ms);
-}
-
-fn full_copy(host: usize) -> CopySample {
-    let report = copies::Report {
-        database: copies::DatabaseId(0),
-        host: HostId(host as u16),
-        boot: copies::Boot(1),
-        promised: Epoch(1),
-        lineage: copies::Lineage::first(),
-        end: copies::Position::START,
-        log_start: 1,
-        replayed: copies::Position::START,
-        health: copies::Health::Healthy,
-        mountable: true,
-        copy_queue: 0,
-        host_tier: 0,
-    };
-    CopySample {
-        database: 0,
-        active_in: None,
-        report,
-        failure: None,
-        reads: Tally::default(),
-        log_writes: Tally::default(),
-        batches: Tally::default(),
-        events: Vec::new(),
-    }
 }
 
 #[test]

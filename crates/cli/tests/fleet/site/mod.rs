@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub struct Site {
     pub net: Net,
     hosts: usize,
     clocks: Option<Clocks>,
+    /// Folder of the runs that it looks at.
+    out: &'static str,
 }
 
 impl Site {
@@ -31,7 +34,7 @@ impl Site {
     pub fn of(solution: &str, net: Net, hosts: usize, clocks: Option<Clocks>) -> Site {
         // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
-        let site = Site { folder, net, hosts, clocks };
+        let site = Site { folder, net, hosts, clocks, out: "runs" };
         std::fs::write(site.path("solution.toml"), solution).expect("writable");
         let address = format!("{}:4222", site.net.controller_address());
         let names: Vec<String> = (1..=hosts).map(|host| format!("h{host}")).collect();
@@ -56,9 +59,27 @@ impl Site {
     }
 
     pub fn agent_with(&self, host: usize, more: &[&str]) -> Program {
-        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
+        self.agent_of(host, &format!("h{host}"), more)
+    }
+
+    /// An agent with the credentials of a host, and state and log of this name.
+    pub fn agent_of(&self, host: usize, name: &str, more: &[&str]) -> Program {
+        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/{name}"));
         let arguments = [&["agent", &credentials, "--state", &state], more].concat();
-        self.start(host, &arguments, &format!("h{host}.log"))
+        self.start(host, &arguments, &format!("{name}.log"))
+    }
+
+    /// An agent whose program is another file than the controller's.
+    pub fn agent_of_another_build(&self, host: usize) -> Program {
+        let program = self.path("other-build");
+        let bytes = std::fs::read(env!("CARGO_BIN_EXE_proofload")).expect("readable");
+        // What stands behind the end of a program is not loaded.
+        std::fs::write(&program, [&bytes[..], b"another build"].concat()).expect("writable");
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("ours");
+        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
+        let arguments = ["agent", &credentials, "--state", &state];
+        let log = self.path(&format!("h{host}.log"));
+        self.net.start(host, self.folder.path(), &program.display().to_string(), &arguments, &log)
     }
 
     fn start(&self, host: usize, arguments: &[&str], log: &str) -> Program {
@@ -105,6 +126,17 @@ impl Site {
         self.program(&[&["run", "solution.toml", "--fleet", "fleet"], more].concat())
     }
 
+    /// A run beside that of [`Site::run`], with the folder and log of this name.
+    pub fn run_beside(&self, name: &str) -> Program {
+        let arguments = ["run", "solution.toml", "--fleet", "fleet", "--out", name];
+        self.start(0, &arguments, &format!("{name}.log"))
+    }
+
+    /// Looks at the run in this folder from now on.
+    pub fn look_at(&mut self, out: &'static str) {
+        self.out = out;
+    }
+
     pub fn text(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap_or_default()
     }
@@ -134,7 +166,7 @@ impl Site {
 
     /// The folder of the only run.
     pub fn run_folder(&self) -> PathBuf {
-        let mut runs = std::fs::read_dir(self.path("runs")).expect("there are runs");
+        let mut runs = std::fs::read_dir(self.path(self.out)).expect("there are runs");
         runs.next().expect("there is one").expect("readable").path()
     }
 

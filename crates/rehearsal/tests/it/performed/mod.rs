@@ -1,26 +1,34 @@
 //! A drill that was performed, for tests.
 
-use std::rc::Rc;
-
-use campaign::drill::Site;
-use rehearsal::{DrillPlan, Rehearsed, drill, storage};
+use campaign::drill::PlannedDrill;
+use rehearsal::{DrillPlan, Drilled, Rehearsed, drill, storage};
 use results::{Row, Verdict};
 use solution::Solution;
 
 /// Performs the only test of a solution.
 pub fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
+    let (drilled, rows) = perform_changed(solution, seed, |_| {});
+    (drilled.rehearsed, rows)
+}
+
+/// Performs the only test of a solution, with a drill that `change` has changed.
+pub fn perform_changed(
+    solution: &Solution,
+    seed: u64,
+    change: impl FnOnce(&mut PlannedDrill),
+) -> (Drilled, Vec<Row>) {
     let host = &solution.hosts[0].name;
     let test = solution.deployment(Some(host)).expect("it is valid").tests.remove(0);
     let spec = test.drill.as_ref().expect("it is a drill");
-    let site = Rc::new(Site::of(solution, &test, spec).expect("it has copies"));
-    let storage = storage(solution, &site.deployments(), &rehearsal::Assumptions::shipped(), seed)
+    let mut planned = PlannedDrill::of(solution, &test, spec, 1, "Drill").expect("it has copies");
+    change(&mut planned);
+    let storage = storage(solution, &planned.site.deployments(), &rehearsal::Assumptions::shipped(), seed)
         .expect("it can be modelled")
         .model;
-    let (name, ordinal, begins_ms) = ("Drill".to_owned(), 1, 0);
-    let plan = DrillPlan { site, test: &test, drill: spec, ordinal, name, begins_ms, seed, storage };
+    let plan = DrillPlan { planned, begins_ms: 0, seed, storage };
     let mut rows = Vec::new();
-    let rehearsed = drill(plan, &mut rows, &mut |_| {});
-    (rehearsed, rows)
+    let drilled = drill(plan, &mut rows, &mut |_| {});
+    (drilled, rows)
 }
 
 /// Verdicts that failed.
@@ -30,7 +38,6 @@ pub fn failed(rehearsed: &Rehearsed) -> Vec<&Verdict> {
 }
 
 /// What was measured by a rule, by database.
-#[allow(dead_code, reason = "not every test looks at figures")]
 pub fn measured(rehearsed: &Rehearsed, rule: &str) -> Vec<Option<f64>> {
     let verdicts = rehearsed.outcome.verdicts.iter();
     verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()

@@ -1,0 +1,466 @@
+//! The conductor of a drill: waits until all copies are full and in use, opens the window, lets hosts and volumes fail and come
+//! back, sends users home, lets queues drain, and has the copies compared. It is the same in both worlds.
+//!
+//! It knows hosts through a [`Stage`]. A simulation shows it all hosts of the drill at once; an agent shows it its own host, and
+//! the conductors of all agents meet at the places of a [`Convoy`].
+//!
+//! Invariants
+//! 1. No window opens before every copy that the conductor sees is full and every active one serves users; a drill that does not
+//!    come to that fails.
+//! 2. Failures count from the opening of the window, so no order has to arrive while hosts fail.
+//! 3. What a host says is in its journal before anything follows from it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::rc::Rc;
+
+use copies::CopySpec;
+use futures_util::future::{Either, select};
+use results::{Event, Recorder, Sample, Severity};
+use solution::{DrillEventKind, DrillSpec, Failure, Solution, SolutionError, TestSpec};
+
+use super::journal::Said;
+use super::node::{CopySample, Observed};
+use super::rows::{copy_rows, test_row};
+use super::settle::Compared;
+use super::site::Site;
+use crate::CampaignError;
+use crate::convoy::Convoy;
+
+/// Copies that are not full and in use by then keep a drill from beginning; seeding has its own time on top.
+const READY_LIMIT_S: u64 = 300;
+/// Bytes of databases that are seeded per second at least.
+const SEEDING_BYTES_PER_S: u64 = 10 << 20;
+/// Users work so long before the window opens, if the test does not say less (`warmup_limit_s`).
+const WARMUP_S: f64 = 20.0;
+/// Queues are empty by then, or the copies are compared as they are.
+const DRAIN_LIMIT_S: u64 = 300;
+/// How long hosts may take to say what their pages say.
+const COMPARE_LIMIT_S: u64 = 120;
+
+type Done<T = ()> = Result<T, CampaignError>;
+
+/// A drill that is to be performed.
+pub struct PlannedDrill {
+    /// Where it takes place.
+    pub site: Rc<Site>,
+    /// The test.
+    pub test: TestSpec,
+    /// What fails.
+    pub drill: DrillSpec,
+    /// Place in the programme, from 1.
+    pub ordinal: u32,
+    /// Title.
+    pub name: String,
+}
+
+impl PlannedDrill {
+    /// The drill of a solution that is test number `ordinal` of the programme and has this title.
+    ///
+    /// # Errors
+    /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
+    pub fn of(
+        solution: &Solution,
+        test: &TestSpec,
+        drill: &DrillSpec,
+        ordinal: u32,
+        name: &str,
+    ) -> Result<PlannedDrill, Box<SolutionError>> {
+        let site = Rc::new(Site::of(solution, test, drill)?);
+        let (test, drill, name) = (test.clone(), drill.clone(), name.to_owned());
+        Ok(PlannedDrill { site, test, drill, ordinal, name })
+    }
+}
+
+/// Something that has happened on a host. Times are those of the clock of the host's [`Stage`], in nanoseconds.
+pub enum Happening {
+    /// Something that could not wait for a sample.
+    Observed {
+        /// Number of the host.
+        host: usize,
+        /// When.
+        at_ns: u64,
+        /// What.
+        observed: Observed,
+    },
+    /// The last second.
+    Sampled {
+        /// Number of the host.
+        host: usize,
+        /// When it ended.
+        at_ns: u64,
+        /// Its copies.
+        copies: Vec<CopySample>,
+        /// Counts of the host. Their times follow from the moment at which they are recorded.
+        rows: Vec<Sample>,
+        /// Whether its copies hold the same as all others, after users have gone home.
+        is_settled: bool,
+    },
+    /// What its pages say.
+    Compared {
+        /// Number of the host.
+        host: usize,
+        /// By database.
+        compared: Vec<Compared>,
+    },
+    /// Something that the report should say of the host.
+    Noticed {
+        /// Number of the host.
+        host: usize,
+        /// What.
+        text: String,
+    },
+}
+
+/// The hosts that a conductor sees, as they live and fail.
+pub trait Stage {
+    /// Milliseconds of the run.
+    fn now_ms(&self) -> u64;
+
+    /// Creates the copies of all hosts and starts the hosts.
+    fn start(&mut self) -> impl Future<Output = Done>;
+
+    /// A host loses its power.
+    fn kill(&mut self, host: usize);
+
+    /// It has power again and starts with what its disks hold.
+    fn restart(&mut self, host: usize) -> impl Future<Output = Done>;
+
+    /// A host can reach no other host and not the arbiter, and cannot be reached by them.
+    fn cut_off(&mut self, host: usize);
+
+    /// It can again.
+    fn heal(&mut self, host: usize);
+
+    /// A volume of a host loses its contents.
+    fn fail_volume(&mut self, host: usize, volume: &str);
+
+    /// An empty volume takes the place of one that failed. Its copies are seeded.
+    fn replace_volume(&mut self, host: usize, volume: &str) -> impl Future<Output = Done>;
+
+    /// Users go home.
+    fn close(&mut self);
+
+    /// Each host that is there says what its pages say ([`Happening::Compared`]).
+    fn compare(&mut self) -> impl Future<Output = Done>;
+
+    /// Lets time pass until something happens, at most until `until_ms` of the run. It may come back with nothing before. To be
+    /// dropped at any time.
+    ///
+    /// # Errors
+    /// A host cannot go on, or somebody has asked for the end of the run.
+    fn next(&mut self, until_ms: u64) -> impl Future<Output = Done<Option<Happening>>>;
+
+    /// Writes into the journal of a host what happened at this time, or now.
+    ///
+    /// # Errors
+    /// The journal cannot be kept.
+    fn write(&mut self, host: usize, at_ns: Option<u64>, said: Said) -> Done;
+
+    /// Tells people what is being done.
+    fn phase(&mut self, _text: &str) {}
+
+    /// Tells people that something fails or is over, this many seconds after the opening of the window.
+    fn failing(&mut self, at_s: f64, text: &str);
+
+    /// Tells people which share of the window is over.
+    fn progress(&mut self, _done: f64) {}
+}
+
+/// Conducts a drill on the hosts of these numbers, which `stage` shows. Rows go to `recorder` as they arise.
+///
+/// # Errors
+/// Copies that are not full in time, a host that cannot go on, a journal that cannot be kept, failed I/O.
+pub async fn conduct<S: Stage>(
+    planned: &PlannedDrill,
+    hosts: &[usize],
+    stage: &mut S,
+    convoy: &dyn Convoy,
+    recorder: &mut dyn Recorder,
+) -> Done {
+    let hosts: BTreeMap<usize, HostState> = hosts.iter().map(|host| (*host, HostState::default())).collect();
+    let mut due = Vec::new();
+    for (number, failure) in planned.drill.failures.iter().enumerate() {
+        due.push(Due { at_s: failure.at_s, begins: true, number });
+        due.extend(failure.back_at_s.map(|at_s| Due { at_s, begins: false, number }));
+    }
+    // The next one is the last. At one moment, what is over comes before what begins.
+    due.sort_by(|a, b| b.at_s.total_cmp(&a.at_s).then(b.begins.cmp(&a.begins)));
+    let (acknowledged, opened_ms) = (BTreeSet::new(), None);
+    Conductor { planned, hosts, stage, recorder, acknowledged, opened_ms, due }.play(convoy).await
+}
+
+/// A failure that begins or is over.
+struct Due {
+    at_s: f64,
+    begins: bool,
+    number: usize,
+}
+
+/// What is known of a host.
+#[derive(Default)]
+struct HostState {
+    is_down: bool,
+    is_full: bool,
+    is_settled: bool,
+    is_compared: bool,
+}
+
+struct Conductor<'a, S> {
+    planned: &'a PlannedDrill,
+    hosts: BTreeMap<usize, HostState>,
+    stage: &'a mut S,
+    recorder: &'a mut dyn Recorder,
+    /// Databases whose users have had a batch acknowledged.
+    acknowledged: BTreeSet<usize>,
+    /// When the window opened.
+    opened_ms: Option<u64>,
+    due: Vec<Due>,
+}
+
+impl<S: Stage> Conductor<'_, S> {
+    async fn play(&mut self, convoy: &dyn Convoy) -> Done {
+        let planned = self.planned;
+        for host in self.hosts.keys() {
+            copy_rows(&planned.site, *host).into_iter().try_for_each(|row| self.recorder.record(row))?;
+        }
+        let mut row = test_row(planned, self.stage.now_ms());
+        self.recorder.record(row.clone().into())?;
+        self.prepare(convoy).await?;
+
+        self.write_all(&Said::WindowOpens)?;
+        let opened_ms = self.stage.now_ms();
+        self.opened_ms = Some(opened_ms);
+        self.stage.phase("users work");
+        row.window_start_ms = Some(opened_ms);
+        self.recorder.record(row.clone().into())?;
+        self.until(self.window_ms(planned.test.duration_s), |_| false).await?;
+        row.window_end_ms = Some(self.stage.now_ms());
+        self.recorder.record(row.clone().into())?;
+        self.write_all(&Said::WindowCloses)?;
+        self.opened_ms = None;
+
+        self.finish(convoy).await?;
+        row.ended_ms = Some(self.stage.now_ms());
+        self.recorder.record(row.into())?;
+        Ok(self.recorder.flush()?)
+    }
+
+    /// Until users work on full copies.
+    async fn prepare(&mut self, convoy: &dyn Convoy) -> Done {
+        self.stage.phase("makes copies");
+        self.meet(convoy).await?;
+        self.stage.start().await?;
+        let limit_s = READY_LIMIT_S + self.bytes_of_a_host() / SEEDING_BYTES_PER_S;
+        if !self.within(limit_s as f64, Self::is_ready).await? {
+            let names = self.hosts.keys().map(|host| self.planned.site.hosts[*host].name.as_str());
+            let names = names.collect::<Vec<_>>().join(", ");
+            let message = format!("the copies on {names} were not full and in use after {limit_s} s");
+            return Err(CampaignError::Drill(message));
+        }
+        self.meet(convoy).await?;
+        self.stage.phase("users begin");
+        self.within(self.planned.test.warmup_limit_s.min(WARMUP_S), |_| false).await?;
+        self.meet(convoy).await
+    }
+
+    /// Users go home, queues drain, and the copies are compared.
+    async fn finish(&mut self, convoy: &dyn Convoy) -> Done {
+        let each = |is_so: fn(&HostState) -> bool| {
+            move |conductor: &Self| conductor.hosts.values().all(|host| host.is_down || is_so(host))
+        };
+        self.stage.phase("queues drain");
+        self.stage.close();
+        self.within(DRAIN_LIMIT_S as f64, each(|host| host.is_settled)).await?;
+        self.meet(convoy).await?;
+        self.stage.phase("copies are compared");
+        self.stage.compare().await?;
+        self.within(COMPARE_LIMIT_S as f64, each(|host| host.is_compared)).await?;
+        // No host leaves while another one may still want to hear of its copies.
+        self.meet(convoy).await
+    }
+
+    /// The most bytes of copies on one host.
+    fn bytes_of_a_host(&self) -> u64 {
+        let site = &self.planned.site;
+        let bytes = |host: &usize| -> u64 {
+            let of_host = (0..site.databases.len()).filter(|database| site.place(*database, *host).is_some());
+            of_host.map(|database| site.databases[database].bytes()).sum()
+        };
+        self.hosts.keys().map(bytes).max().unwrap_or(0)
+    }
+
+    /// Whether the copies are full and in use. Whether a database is in use somewhere can be seen only where all its copies are
+    /// seen; a copy that was seeded was seeded by an active one.
+    fn is_ready(&self) -> bool {
+        let sees = |number: usize| {
+            self.planned.site.databases[number]
+                .places
+                .iter()
+                .all(|place| self.hosts.contains_key(&place.host))
+        };
+        let mut seen = (0..self.planned.site.databases.len()).filter(|number| sees(*number));
+        seen.all(|number| self.acknowledged.contains(&number)) && self.hosts.values().all(|host| host.is_full)
+    }
+
+    /// The moment of the run at which the window has been open for so long.
+    fn window_ms(&self, after_s: f64) -> u64 {
+        self.opened_ms.unwrap_or_else(|| self.stage.now_ms()) + (after_s * 1e3) as u64
+    }
+
+    async fn within(&mut self, limit_s: f64, done: impl Fn(&Self) -> bool) -> Done<bool> {
+        let end_ms = self.stage.now_ms() + (limit_s * 1e3) as u64;
+        self.until(end_ms, done).await
+    }
+
+    /// Lets time pass until `done`, or until this moment of the run; says whether it was done.
+    async fn until(&mut self, end_ms: u64, done: impl Fn(&Self) -> bool) -> Done<bool> {
+        loop {
+            let next_ms = self.look().await?.min(end_ms);
+            if done(self) {
+                return Ok(true);
+            }
+            if self.stage.now_ms() >= end_ms {
+                return Ok(false);
+            }
+            if let Some(happening) = self.stage.next(next_ms).await? {
+                self.take_in(happening)?;
+            }
+        }
+    }
+
+    /// Comes to a place at which hosts wait for each other; copies go on meanwhile.
+    async fn meet(&mut self, convoy: &dyn Convoy) -> Done {
+        let mut arriving = convoy.arrive();
+        loop {
+            let next_ms = self.look().await?;
+            let happening = match select(&mut arriving, pin!(self.stage.next(next_ms))).await {
+                Either::Left(_) => return Ok(()),
+                Either::Right((happening, _)) => happening?,
+            };
+            if let Some(happening) = happening {
+                self.take_in(happening)?;
+            }
+        }
+    }
+
+    /// Takes in what has happened by now and performs what is due; gives when the next failure is.
+    async fn look(&mut self) -> Done<u64> {
+        loop {
+            while let Some(happening) = self.stage.next(0).await? {
+                self.take_in(happening)?;
+            }
+            let Some(opened_ms) = self.opened_ms else { return Ok(u64::MAX) };
+            let passed_s = (self.stage.now_ms() - opened_ms) as f64 / 1e3;
+            self.stage.progress((passed_s / self.planned.test.duration_s).min(1.0));
+            match self.due.pop_if(|due| self.stage.now_ms() >= opened_ms + (due.at_s * 1e3) as u64) {
+                Some(due) => self.perform(&due).await?,
+                None => return Ok(self.due.last().map_or(u64::MAX, |due| self.window_ms(due.at_s))),
+            }
+        }
+    }
+
+    fn take_in(&mut self, happening: Happening) -> Done {
+        match happening {
+            Happening::Observed { host, at_ns, observed } => {
+                let acknowledged = match &observed {
+                    Observed::Acknowledged { database, .. } => Some(*database),
+                    _ => None,
+                };
+                self.stage.write(host, Some(at_ns), Said::Observed(observed))?;
+                self.acknowledged.extend(acknowledged);
+            }
+            Happening::Sampled { host, at_ns, copies, rows, is_settled } => {
+                for row in rows {
+                    let t_ms = self.stage.now_ms().saturating_sub(row.interval_ms);
+                    self.recorder.record(Sample { t_ms, ..row }.into())?;
+                }
+                let is_full = copies.iter().all(|copy| self.is_full(copy));
+                if let Some(state) = self.hosts.get_mut(&host) {
+                    (state.is_full, state.is_settled) = (is_full, is_settled);
+                }
+                self.stage.write(host, Some(at_ns), Said::Sample(copies))?;
+            }
+            Happening::Compared { host, compared } => {
+                self.stage.write(host, None, Said::Compared(compared))?;
+                if let Some(state) = self.hosts.get_mut(&host) {
+                    state.is_compared = true;
+                }
+            }
+            Happening::Noticed { host, text } => self.event(host, text)?,
+        }
+        Ok(())
+    }
+
+    fn is_full(&self, copy: &CopySample) -> bool {
+        let spec = &self.planned.site.databases[copy.database].spec;
+        let is_lagged = spec.copy_on(copy.report.host).is_some_and(CopySpec::is_lagged);
+        let is_used = copy.active_in.is_none() || self.acknowledged.contains(&copy.database);
+        copy.is_full(is_lagged) && is_used
+    }
+
+    fn write_all(&mut self, said: &Said) -> Done {
+        self.hosts.keys().try_for_each(|host| self.stage.write(*host, None, said.clone()))
+    }
+
+    fn event(&mut self, host: usize, text: String) -> Done {
+        let (t_ms, host) = (self.stage.now_ms(), self.planned.site.hosts[host].name.clone());
+        let test = Some(self.planned.ordinal);
+        Ok(self.recorder.record(Event { t_ms, severity: Severity::Warning, test, host, text }.into())?)
+    }
+
+    /// A failure begins or is over on the hosts that are seen.
+    async fn perform(&mut self, due: &Due) -> Done {
+        let planned = self.planned;
+        let failure = &planned.drill.failures[due.number];
+        let is_hit = |host: &usize| failure.hosts.contains(&planned.site.hosts[*host].name);
+        let hit: Vec<usize> = self.hosts.keys().copied().filter(is_hit).collect();
+        let Some(first) = hit.first() else { return Ok(()) };
+        let text = if due.begins { failure.what.clone() } else { format!("over: {}", failure.what) };
+        let opened_ms = self.opened_ms.unwrap_or_default();
+        self.stage.failing((self.stage.now_ms() - opened_ms) as f64 / 1e3, &text);
+        self.event(*first, text)?;
+        for host in &hit {
+            let said = if due.begins { Said::Fails(due.number) } else { Said::IsOver(due.number) };
+            self.stage.write(*host, None, said)?;
+        }
+        for host in hit {
+            match due.begins {
+                true => self.fail(host, failure),
+                false => self.bring_back(host, failure).await?,
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, host: usize, failure: &Failure) {
+        match failure.kind {
+            DrillEventKind::HostKilled | DrillEventKind::SiteLost => {
+                self.stage.kill(host);
+                self.hosts.insert(host, HostState { is_down: true, ..HostState::default() });
+            }
+            DrillEventKind::HostCutOff => self.stage.cut_off(host),
+            DrillEventKind::VolumeFailed => {
+                self.stage.fail_volume(host, failure.volume.as_deref().unwrap_or_default());
+            }
+        }
+    }
+
+    async fn bring_back(&mut self, host: usize, failure: &Failure) -> Done {
+        match failure.kind {
+            DrillEventKind::HostKilled | DrillEventKind::SiteLost => {
+                self.stage.restart(host).await?;
+                self.hosts.insert(host, HostState::default());
+            }
+            DrillEventKind::HostCutOff => self.stage.heal(host),
+            DrillEventKind::VolumeFailed => {
+                let volume = failure.volume.as_deref().unwrap_or_default();
+                self.stage.replace_volume(host, volume).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! A small drill, for the tests of its parts: two hosts with two copies of one database.
+
+use copies::{Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report};
+use results::Tally;
+use solution::Solution;
+
+use super::conductor::PlannedDrill;
+use super::node::CopySample;
+
+pub const TEXT: &str = r#"
+    [solution]
+    name = "drill"
+    schema = 1
+    [profile]
+    exchange = "2016"
+    mailboxes = 10
+    messages_per_day = 150
+    quota_mb = 64
+    [dag]
+    databases = 1
+    [copies]
+    per_site = [2]
+    [[host]]
+    name = "h{n}"
+    count = 2
+    [[volume]]
+    name = "V"
+    path = "/v"
+    capacity_gib = 100
+    [[instance]]
+    name = "DB"
+    volume = "V"
+    [sizing]
+    database_mib = 64
+    [load]
+    batches_per_s = 1
+    [[test]]
+    kind = "drill"
+    duration_s = 60
+    [test.drill]
+    [[test.drill.event]]
+    kind = "host_killed"
+    host = "h1"
+    at_s = 10
+"#;
+
+/// The drill of a solution file.
+pub fn planned(text: &str) -> PlannedDrill {
+    let solution = Solution::parse(text, "drill.toml").expect("it is valid");
+    let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
+    let drill = test.drill.as_ref().expect("a drill");
+    PlannedDrill::of(&solution, &test, drill, 1, "Drill").expect("it has copies")
+}
+
+/// A passive copy that has everything.
+pub fn full_copy(host: usize) -> CopySample {
+    let report = Report {
+        database: DatabaseId(0),
+        host: HostId(host as u16),
+        boot: Boot(1),
+        promised: Epoch(1),
+        lineage: Lineage::first(),
+        end: Position::START,
+        log_start: 1,
+        replayed: Position::START,
+        health: Health::Healthy,
+        mountable: true,
+        copy_queue: 0,
+        host_tier: 0,
+    };
+    CopySample {
+        database: 0,
+        active_in: None,
+        report,
+        failure: None,
+        reads: Tally::default(),
+        log_writes: Tally::default(),
+        batches: Tally::default(),
+        events: Vec::new(),
+    }
+}

@@ -1,0 +1,108 @@
+//! A drill on the hosts of a fleet. The agents conduct it ([`campaign::drill::conduct`]), each for its own host: a process of its
+//! own holds the copies, and the agent kills that process, cuts it off and starts it again. The controller has the arbiter. Each
+//! agent and the controller keep a journal, and the controller judges them all at the end.
+
+mod journal;
+mod process;
+mod stage;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use campaign::convoy::Convoy;
+use campaign::drill::{ARBITER_NAME, JournalHead, PlannedDrill, Reviewed, Site, conduct, review};
+use campaign::{CampaignError, CampaignOutcome};
+use copies::HostId;
+use results::Recorder;
+use world::World;
+
+use crate::arbiter::{ArbiterLink, Arbitration};
+use crate::gate::Gate;
+use crate::message::Assignment;
+use stage::{Given, HostStage, not_kept};
+
+pub use journal::Journal;
+pub use process::{CopyProcess, Purpose};
+
+/// The command of this program that holds copies ([`CopyProcess`]).
+pub const COMMAND: &str = "drill-work";
+
+/// The number of a host in a drill.
+pub fn number_of(site: &Site, host: &str) -> Option<usize> {
+    site.hosts.iter().position(|known| known.name == host)
+}
+
+/// Where the copies of each host are reached.
+pub fn addresses(site: &Site) -> BTreeMap<HostId, String> {
+    let hosts = (0..).zip(&site.hosts);
+    hosts.filter_map(|(number, host)| Some((HostId(number), host.copy_address.clone()?))).collect()
+}
+
+/// What the arbiter of a drill decides about.
+pub fn arbitration(site: &Site) -> Arbitration {
+    let databases = site.databases.iter().map(|database| (*database.spec).clone());
+    Arbitration { databases: databases.collect(), hosts: site.names() }
+}
+
+/// A host's part of a drill.
+pub struct HostPart<'a> {
+    /// The drill.
+    pub planned: &'a PlannedDrill,
+    /// What the run is.
+    pub assignment: &'a Assignment,
+    /// The file with the credentials of the host.
+    pub credentials: PathBuf,
+    /// Whether I/O is unbuffered.
+    pub direct: bool,
+    /// Where the evidence goes.
+    pub folder: &'a Path,
+    /// Where hosts wait for each other.
+    pub gate: &'a Gate,
+    /// The way to the arbiter.
+    pub link: ArbiterLink,
+}
+
+impl HostPart<'_> {
+    /// Carries it out in step with the other hosts. It is judged where the journals of all hosts are.
+    pub async fn carry_out(
+        self,
+        world: World,
+        convoy: &dyn Convoy,
+        recorder: &mut dyn Recorder,
+    ) -> CampaignOutcome {
+        CampaignOutcome { verdicts: Vec::new(), error: self.perform(world, convoy, recorder).await.err() }
+    }
+
+    async fn perform(
+        self,
+        world: World,
+        convoy: &dyn Convoy,
+        recorder: &mut dyn Recorder,
+    ) -> Result<(), CampaignError> {
+        let HostPart { planned, assignment, credentials, direct, folder, gate, link } = self;
+        let host = number_of(&planned.site, &assignment.host).ok_or_else(|| {
+            CampaignError::Drill(format!("host {} has no part in the drill", assignment.host))
+        })?;
+        let head = JournalHead::new(&assignment.run, &assignment.host, &assignment.solution);
+        let journal = Journal::open(folder, &head).map_err(|error| not_kept(&error))?;
+        let given = Given { planned, assignment, host, credentials, direct, gate, journal, world };
+        let mut stage = HostStage::new(given, link);
+        conduct(planned, &[host], &mut stage, convoy, recorder).await?;
+        stage.end()
+    }
+}
+
+/// Judges the drill of `run` by the journal of the arbiter in `folder` and by those of its hosts in the folders that `of_host`
+/// names.
+pub fn judge(
+    planned: &PlannedDrill,
+    run: &str,
+    solution_text: &str,
+    folder: &Path,
+    of_host: impl Fn(&str) -> PathBuf,
+) -> Reviewed {
+    let head = |author: &str| JournalHead::new(run, author, solution_text);
+    let hosts = planned.site.hosts.iter();
+    let hosts: Vec<_> = hosts.map(|host| journal::read_in(&of_host(&host.name), &head(&host.name))).collect();
+    review(planned, &hosts, &journal::read_in(folder, &head(ARBITER_NAME)))
+}
