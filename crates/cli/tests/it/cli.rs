@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::program::{LATENCIES_NOT_JUDGED, folder_with, output, proofload, small_deployment};
+use crate::program::{
+    LATENCIES_NOT_JUDGED, folder_with, lint_newest_run, output, proofload, small_deployment,
+};
 
 fn small() -> String {
     small_deployment("Small", 24, 2)
@@ -287,6 +289,7 @@ fn an_interrupted_run_keeps_its_evidence_and_leaves_clean_databases() {
         let run = runs(folder.path()).pop().expect("a run folder");
         let (code, _, stderr) = output(folder.path(), &["report", &run.to_string_lossy()]);
         assert_eq!(code, 0, "{stderr}");
+        lint_newest_run(folder.path());
         let report = std::fs::read_to_string(run.join("report.html")).expect("rendered");
         assert!(report.contains("Performance"), "the test that was cut short is in the report");
         if signal == libc::SIGINT {

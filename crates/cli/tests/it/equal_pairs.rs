@@ -129,6 +129,7 @@ fn subject(runs: &Path) -> Subject {
     let folder = std::fs::read_dir(runs).ok().and_then(|mut runs| runs.next());
     let folder = folder.unwrap_or_else(|| panic!("no run in {}", runs.display())).expect("readable");
     let source = review::open(&folder.path()).expect("evidence");
+    assert_eq!(source.lint(), [], "{}", runs.display());
     Subject::new(&runs.display().to_string(), source).expect("a subject")
 }
 

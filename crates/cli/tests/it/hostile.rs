@@ -7,7 +7,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use crate::program::{LATENCIES_NOT_JUDGED, folder_with, output, proofload, small_deployment};
+use crate::program::{
+    LATENCIES_NOT_JUDGED, folder_with, lint_newest_run, output, proofload, small_deployment,
+};
 
 const TESTS: &str = r#"
 [[test]]
@@ -47,6 +49,7 @@ fn measuring(command: &mut Command) -> (Child, impl Iterator<Item = String> + us
 fn assert_ended_in_order(folder: &Path, status: ExitStatus) {
     assert_eq!((status.code(), status.signal()), (Some(4), None));
     assert!(only_run(folder).join("report.html").is_file(), "the evidence is kept");
+    lint_newest_run(folder);
     for database in ["DB1", "DB2"] {
         let path = format!("data/v/{database}/{database}.edb");
         let (status, stdout, _) = output(folder, &["verify", &path]);
@@ -62,6 +65,7 @@ fn a_run_whose_stderr_cannot_be_written_goes_on_and_keeps_its_evidence() {
         let status = child.stdout(Stdio::null()).stderr(stderr).status().expect("it starts");
         assert_eq!((status.code(), status.signal()), (Some(0), None));
         assert!(only_run(folder.path()).join("report.html").is_file());
+        lint_newest_run(folder.path());
         folder
     };
     let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::program::{folder_with, output, proofload, small_deployment};
+use crate::program::{folder_with, lint_newest_run, output, proofload, small_deployment};
 use crate::synthetic;
 use crate::synthetic::Shape;
 
@@ -61,6 +61,7 @@ fn the_live_view_takes_the_terminal_and_gives_it_back() {
         .expect("python runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.code().is_some_and(|code| code < 2), "{text}");
+    lint_newest_run(folder.path());
     let entered = text.find("\x1b[?1049h").expect("it takes the other screen");
     let left = text.rfind("\x1b[?1049l").expect("it gives it back");
     let (frames, after) = (&text[entered..left], &text[left..]);

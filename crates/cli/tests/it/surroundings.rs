@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::program::{LATENCIES_NOT_JUDGED, folder_with, output, proofload, small_deployment};
+use crate::program::{
+    LATENCIES_NOT_JUDGED, folder_with, lint_newest_run, output, proofload, small_deployment,
+};
 
 /// A window that is long enough for a hole in it.
 const TESTS: &str = r#"
@@ -59,7 +61,7 @@ fn wait_for_window(folder: &Path, child: &mut Child) {
 }
 
 /// Exit status, stdout and stderr of a run that must end in time.
-fn ending(mut child: Child) -> (i32, String, String) {
+fn ending(folder: &Path, mut child: Child) -> (i32, String, String) {
     let began = Instant::now();
     while child.try_wait().expect("a child").is_none() {
         if began.elapsed() > Duration::from_secs(30) {
@@ -69,6 +71,7 @@ fn ending(mut child: Child) -> (i32, String, String) {
         std::thread::sleep(Duration::from_millis(50));
     }
     let output = child.wait_with_output().expect("a child");
+    lint_newest_run(folder);
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
@@ -93,7 +96,7 @@ fn a_stopped_process_leaves_a_gap_in_the_window_and_the_run_is_no_pass() {
     signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_millis(3500));
     signal(libc::SIGCONT);
-    let (status, stdout, _) = ending(child);
+    let (status, stdout, _) = ending(folder.path(), child);
     assert_ne!(status, 0, "{stdout}");
     assert!(!stdout.contains("FAIL"), "the storage is not blamed: {stdout}");
     assert!(verdict(folder.path(), "window_without_gaps").contains("unproved"), "{stdout}");
@@ -108,7 +111,7 @@ fn moved(ns: i64, clocks: &str) -> (tempfile::TempDir, (i32, String, String)) {
     wait_for_window(folder.path(), &mut child);
     std::fs::write(folder.path().join("moved.new"), format!("{ns} {clocks}")).expect("writable");
     std::fs::rename(folder.path().join("moved.new"), folder.path().join("moved")).expect("writable");
-    let ended = ending(child);
+    let ended = ending(folder.path(), child);
     (folder, ended)
 }
 

@@ -150,18 +150,12 @@ const TOO_LONG: &[&str] = &[
     "crates/copies/tests/it/cluster/faulting.rs fault",
     "crates/engine/src/instance.rs",
     "crates/engine/src/log/writer.rs",
-    "crates/evidence/examples/synthetic/mod.rs",
-    "crates/evidence/examples/synthetic/mod.rs load_sample",
-    "crates/evidence/tests/it/qualification.rs",
-    "crates/evidence/tests/it/report.rs means_of_samples_count_empty_samples_as_zero_and_plain_means_do_not",
     "crates/fleet/src/controller.rs decided",
     "crates/fleet/tests/it/copy_port.rs whoever_is_no_member_is_refused_and_it_is_said_once",
     "crates/fleet/tests/it/exchange.rs",
     "crates/rehearsal/tests/it/common/mod.rs text",
     "crates/rehearsal/tests/it/drawn/mod.rs draw",
     "crates/replica/tests/it/cluster.rs",
-    "crates/review/tests/it/import.rs",
-    "crates/review/tests/it/import.rs modern",
 ];
 
 /// Name and number of lines of each function. `rustfmt` closes a body at the column at which its function begins.

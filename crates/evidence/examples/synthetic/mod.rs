@@ -3,6 +3,8 @@
 //! Host rows are the sums of the rows of databases and logs, and histograms hold as many operations as samples do, so
 //! that checks of the report against `run.db` can demand equality.
 
+mod load;
+
 use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::{Serializer, V2Serializer};
 use results::*;
@@ -60,16 +62,6 @@ impl Random {
         mean * (1.0 + share * (self.unit() + self.unit() - 1.0))
     }
 }
-
-/// Operations of one class per second and database, their size and mean latency; whether they are the log's.
-const CLASSES: [(IoClass, f64, u64, f64, bool); 6] = [
-    (IoClass::TransactionalRead, 31.1, 33_600, 11.7, false),
-    (IoClass::TransactionalWrite, 14.1, 35_500, 7.5, false),
-    (IoClass::MaintenanceRead, 9.0, 262_144, 14.2, false),
-    (IoClass::LogWrite, 3.3, 20_700, 2.4, true),
-    (IoClass::LogPrepareWrite, 0.3, 131_072, 3.3, true),
-    (IoClass::ReplicationRead, 0.6, 232_500, 1.9, true),
-];
 
 struct Generator<'a> {
     shape: &'a Shape,
@@ -297,218 +289,6 @@ impl Generator<'_> {
         self.end(test)
     }
 
-    fn load(&mut self, kind: &str, name: &str, fails: bool, cut: bool) -> Result<(), RecordError> {
-        let mut test = self.start(kind, name)?;
-        self.event(Severity::Info, Some(test.ordinal), "The cache fills.")?;
-        self.now_ms += 3_217;
-        // The stress test has the whole window; like the published ones, the performance test is 2 h at most.
-        let planned_s = if kind == "stress" { self.shape.window_s } else { self.shape.window_s.min(7_200) };
-        test.window_start_ms = Some(self.now_ms);
-        test.window_planned_ms = Some(planned_s * 1_000);
-        test.sessions = Some(self.shape.databases + 2);
-        test.target_iops = Some(40.0 * f64::from(self.shape.databases));
-        test.iops_per_mailbox = Some(0.121);
-        test.parameters = vec![
-            Parameter { name: "Mix".into(), value: format!("40/20/5/35, 70 % lazy{}", self.shape.hostile) },
-            Parameter { name: "Session idle factor".into(), value: "1".into() },
-        ];
-        let limit =
-            |rule: &str, value| Limit { rule: rule.into(), value, unit: "ms".into(), published: Some(value) };
-        test.limits = vec![limit("read_latency_avg", 20.0), limit("log_write_latency_avg", 10.0)];
-        self.to.record(test.clone().into())?;
-        for n in 0..self.shape.databases {
-            let origin = self.database_origin(n);
-            let size = DatabaseSize { test: test.ordinal, origin, bytes_before: 1 << 40, bytes_after: None };
-            self.to.record(size.into())?;
-        }
-        let whole_s = if cut { planned_s / 2 } else { planned_s };
-        let mut judged = Judged::default();
-        let samples = whole_s / self.shape.sample_s;
-        for sample in 0..samples {
-            self.load_sample(test.ordinal, sample, samples, if fails { 1.9 } else { 1.0 }, &mut judged)?;
-        }
-        if cut {
-            return Ok(());
-        }
-        test.window_end_ms = Some(self.now_ms);
-        self.now_ms += 1_450;
-        for n in 0..self.shape.databases {
-            let origin = self.database_origin(n);
-            let bytes_after = Some((1 << 40) + planned_s / 2 * 1_048_576);
-            let size = DatabaseSize { test: test.ordinal, origin, bytes_before: 1 << 40, bytes_after };
-            self.to.record(size.into())?;
-        }
-        self.judge(&test, &judged, whole_s)?;
-        self.end(test)
-    }
-
-    /// One sample of every database and log, and its seconds of every host.
-    fn load_sample(
-        &mut self,
-        test: u32,
-        sample: u64,
-        samples: u64,
-        slower: f64,
-        judged: &mut Judged,
-    ) -> Result<(), RecordError> {
-        let sample_s = self.shape.sample_s;
-        let (t_ms, interval_ms) = (self.now_ms, sample_s * 1_000);
-        let mut hosts: Vec<(Origin, Measure, Tally)> = Vec::new();
-        let mut host_add = |host: String, measure: Measure, io: Tally| match hosts
-            .iter_mut()
-            .find(|(origin, m, _)| origin.host == host && *m == measure)
-        {
-            Some((_, _, sum)) => sum.add(io),
-            None => hosts.push((Origin::host(&host), measure, io)),
-        };
-        // A slow wave over the day, one bad minute, and one database that is slower than its peers.
-        let phase = sample as f64 / samples.max(1) as f64;
-        let wave = 1.0 + 0.12 * (phase * 9.0).sin();
-        let spike = if (0.62..0.635).contains(&phase) { 4.0 } else { 1.0 };
-        for n in 0..self.shape.databases {
-            let lame = if n == self.shape.databases / 3 { 1.25 } else { 1.0 };
-            for (class, per_s, size, latency_ms, is_log) in CLASSES {
-                if is_log && n % self.shape.databases_per_instance != 0 {
-                    continue;
-                }
-                let count = self.random.around(per_s * sample_s as f64, 0.25).round() as u64;
-                let mean_ms = self.random.around(latency_ms * slower * wave * spike * lame, 0.15);
-                let io = Tally {
-                    count,
-                    bytes: count * size,
-                    latency_ns_sum: (count as f64 * mean_ms * 1e6) as u64,
-                    latency_ns_max: if count > 0 {
-                        (mean_ms * 1e6 * (3.0 + 6.0 * self.random.unit())) as u64
-                    } else {
-                        0
-                    },
-                };
-                let origin = if is_log { self.log_origin(n) } else { self.database_origin(n) };
-                if class == IoClass::TransactionalRead {
-                    judged.reads.add(io);
-                }
-                if class == IoClass::TransactionalRead || class == IoClass::TransactionalWrite {
-                    judged.transactional += count;
-                }
-                host_add(origin.host.clone(), class.into(), io);
-                if count > 0 {
-                    self.to.record(Sample::new(test, origin, class, t_ms, interval_ms, io).into())?;
-                }
-            }
-            let batches = Tally {
-                count: (1.09 * sample_s as f64 + 0.5) as u64,
-                bytes: 0,
-                latency_ns_sum: 900_000_000 * sample_s,
-                latency_ns_max: 2_100_000_000,
-            };
-            let origin = self.database_origin(n);
-            host_add(origin.host.clone(), Measure::Batch, batches);
-            self.to.record(
-                Sample::new(test, origin.clone(), Measure::Batch, t_ms, interval_ms, batches).into(),
-            )?;
-            self.counter(test, origin, Counter::GrowthBytes, interval_ms, batches.count * 13_960)?;
-            if n % self.shape.databases_per_instance == 0 {
-                let log = self.log_origin(n);
-                let stalls = u64::from(self.random.unit() < 0.01);
-                self.counter(test, log.clone(), Counter::PageFaultStalls, interval_ms, stalls)?;
-                self.counter(test, log.clone(), Counter::CacheBytes, interval_ms, 255 << 20)?;
-                let logs = u64::from(self.random.unit() < sample_s as f64 / 31.0);
-                self.counter(test, log, Counter::LogGenerations, interval_ms, logs)?;
-            }
-        }
-        for (origin, measure, sum) in hosts {
-            let whole = Sample::new(test, origin.clone(), measure, t_ms, interval_ms, sum);
-            if sum.count > 0 {
-                self.to.record(distribution(&whole).into())?;
-            }
-            for second in 0..sample_s {
-                let part = part(sum, second, sample_s);
-                if part.count > 0 {
-                    let row = Sample::new(test, origin.clone(), measure, t_ms + second * 1_000, 1_000, part);
-                    self.to.record(row.into())?;
-                }
-            }
-        }
-        for n in 0..self.shape.hosts {
-            let host = Origin::host(&self.host_name(n));
-            let busy = self.random.around(340_000_000.0, 0.5) as u64 * sample_s;
-            for (counter, value) in [
-                (Counter::CpuBusyNs, busy),
-                (Counter::CpuAvailableNs, sample_s * 2_000_000_000),
-                (Counter::CpuBusiestThreadNs, busy / 10 * 7),
-                (Counter::HostCpuBusyNs, busy + sample_s * 90_000_000),
-                (Counter::HostCpuAvailableNs, sample_s * 2_000_000_000),
-                (Counter::HostMemoryAvailableBytes, (21 << 30) - sample),
-            ] {
-                self.counter(test, host.clone(), counter, interval_ms, value)?;
-            }
-        }
-        self.now_ms += interval_ms;
-        Ok(())
-    }
-
-    fn counter(
-        &mut self,
-        test: u32,
-        origin: Origin,
-        counter: Counter,
-        interval_ms: u64,
-        value: u64,
-    ) -> Result<(), RecordError> {
-        let t_ms = self.now_ms;
-        self.to.record(CounterSample { test, origin, counter, t_ms, interval_ms, value }.into())
-    }
-
-    fn judge(&mut self, test: &Test, judged: &Judged, seconds: u64) -> Result<(), RecordError> {
-        let read_ms = judged.reads.latency_ns_sum as f64 / judged.reads.count as f64 / 1e6;
-        let iops = judged.transactional as f64 / seconds as f64;
-        let rules = [
-            (
-                "achieved_iops",
-                "achieved transactional I/O per second reach the target",
-                iops,
-                test.target_iops,
-                Comparison::AtLeast,
-                "1/s",
-            ),
-            (
-                "read_latency_avg",
-                "mean latency of transactional page reads stays at or below 20 ms",
-                read_ms,
-                Some(20.0),
-                Comparison::AtMost,
-                "ms",
-            ),
-            (
-                "log_write_latency_avg",
-                "mean latency of durable log writes stays at or below 10 ms",
-                2.4,
-                Some(10.0),
-                Comparison::AtMost,
-                "ms",
-            ),
-            ("io_errors", "no I/O error", 0.0, Some(0.0), Comparison::AtMost, ""),
-        ];
-        for (rule, text, measured, limit, comparison, unit) in rules {
-            let holds = limit.is_none_or(|limit| comparison.holds(measured, limit));
-            self.to.record(
-                Verdict {
-                    test: Some(test.ordinal),
-                    origin: Origin::host(&self.host(0)),
-                    rule: rule.to_owned(),
-                    text: format!("{text}{}", self.shape.hostile),
-                    measured: Some(measured),
-                    limit,
-                    comparison,
-                    unit: unit.to_owned(),
-                    outcome: if holds { Outcome::Pass } else { Outcome::Fail },
-                }
-                .into(),
-            )?;
-        }
-        Ok(())
-    }
-
     fn checksum(&mut self, name: &str) -> Result<(), RecordError> {
         let test = self.start("database_checksum", name)?;
         let elapsed_ms = self.stream(test.ordinal, IoClass::VerifyRead, 65_536)?;
@@ -615,23 +395,6 @@ impl Generator<'_> {
             self.to.record(part.into())?;
         }
         Ok(())
-    }
-}
-
-#[derive(Default)]
-struct Judged {
-    reads: Tally,
-    transactional: u64,
-}
-
-/// Part `n` of `parts`; the parts add up to the whole.
-fn part(whole: Tally, n: u64, parts: u64) -> Tally {
-    let share = |whole: u64| whole * (n + 1) / parts - whole * n / parts;
-    Tally {
-        count: share(whole.count),
-        bytes: share(whole.bytes),
-        latency_ns_sum: share(whole.latency_ns_sum),
-        latency_ns_max: if n == 0 { whole.latency_ns_max } else { whole.latency_ns_max / 2 },
     }
 }
 

@@ -275,6 +275,27 @@ fn a_simulated_run_is_never_called_tested() {
     assert!(html.contains("Predicted, not tested") && !html.contains("Storage test report"));
 }
 
+fn window_of_a_minute() -> Test {
+    Test {
+        ordinal: 1,
+        kind: "performance".into(),
+        name: "Performance".into(),
+        started_ms: 0,
+        ended_ms: Some(60_000),
+        window_start_ms: Some(0),
+        window_end_ms: Some(60_000),
+        window_planned_ms: Some(60_000),
+        sample_ms: 15_000,
+        sessions: None,
+        target_iops: None,
+        target_batches_per_s: None,
+        iops_per_mailbox: None,
+        copies: 2,
+        parameters: Vec::new(),
+        limits: Vec::new(),
+    }
+}
+
 /// Averages as the published reports have them, on figures small enough to follow by hand.
 #[test]
 fn means_of_samples_count_empty_samples_as_zero_and_plain_means_do_not() {
@@ -317,27 +338,7 @@ fn means_of_samples_count_empty_samples_as_zero_and_plain_means_do_not() {
             .into(),
         );
     }
-    rows.push(
-        Test {
-            ordinal: 1,
-            kind: "performance".into(),
-            name: "Performance".into(),
-            started_ms: 0,
-            ended_ms: Some(60_000),
-            window_start_ms: Some(0),
-            window_end_ms: Some(60_000),
-            window_planned_ms: Some(60_000),
-            sample_ms: 15_000,
-            sessions: None,
-            target_iops: None,
-            target_batches_per_s: None,
-            iops_per_mailbox: None,
-            copies: 2,
-            parameters: Vec::new(),
-            limits: Vec::new(),
-        }
-        .into(),
-    );
+    rows.push(window_of_a_minute().into());
     let report = Report::new(&RunData::from_rows(rows).unwrap()).unwrap();
     let figures = &report.tests[0].measures[0].figures;
     assert_eq!(figures.latency_ms_mean, Some(3.0), "(9 x 2 + 3 x 6) / 12");

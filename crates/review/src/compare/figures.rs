@@ -3,7 +3,7 @@
 use evidence::report::{Distribution, MeasureRow, Measured, SampleFigures, TestReport};
 use results::{IoClass, Measure, Tally};
 
-use super::statistics::{ALARM, Confidence, SHOWN, Spread, interval_pct};
+use super::statistics::{Confidence, Spread, alarm, interval_pct, shown};
 use super::{Better, Cell, Row, Subject};
 
 const READ: Measure = Measure::Io(IoClass::TransactionalRead);
@@ -257,16 +257,20 @@ fn mean_latency(samples: &[SampleFigures], confidence: &Confidence) -> Option<Sp
     spread(samples, confidence, |tally, _| (tally.latency_ns_sum as f64, tally.count as f64))
 }
 
-/// Every figure that at least one run has. `is_printed` says of each run whether it has no series that could tell its noise.
-pub fn figures(tests: &[Option<&TestReport>], series: &[Series], is_printed: &[bool]) -> Vec<Row> {
+/// Every figure that at least one run has. `is_printed` says of each run whether it has no series that could tell its noise,
+/// `judged` how many figures of it are judged in all tests.
+pub fn figures(
+    tests: &[Option<&TestReport>],
+    series: &[Series],
+    is_printed: &[bool],
+    judged: &[usize],
+) -> Vec<Row> {
     let is_printed_base = is_printed.first().is_some_and(|is_printed| *is_printed);
     let row = |figure: &Figure| {
         let values: Vec<Option<f64>> = tests.iter().map(|test| test.and_then(figure.value)).collect();
         let is_percentile = [READ_P99, LOG_WRITE_P99].contains(&figure.name);
         values.iter().any(Option::is_some).then(|| {
-            let mut cells = cells(&values, |confidence| {
-                series.iter().map(|series| (figure.interval)(series, confidence)).collect()
-            });
+            let mut cells = cells(&values, judged, |n, confidence| (figure.interval)(&series[n], confidence));
             for (cell, is_printed) in cells.iter_mut().zip(is_printed) {
                 let by_value = !is_percentile && (*is_printed || is_printed_base);
                 let can_be = cell.alarm_interval_pct.is_some() || by_value;
@@ -278,9 +282,12 @@ pub fn figures(tests: &[Option<&TestReport>], series: &[Series], is_printed: &[b
     FIGURES.iter().filter_map(row).collect()
 }
 
-fn cells(values: &[Option<f64>], spreads: impl Fn(&Confidence) -> Vec<Option<Spread>>) -> Vec<Cell> {
+fn cells(
+    values: &[Option<f64>],
+    judged: &[usize],
+    spread: impl Fn(usize, &Confidence) -> Option<Spread>,
+) -> Vec<Cell> {
     let base = values.first().copied().flatten().filter(|base| *base != 0.0);
-    let (shown, alarm) = (spreads(&SHOWN), spreads(&ALARM));
     values
         .iter()
         .enumerate()
@@ -288,14 +295,15 @@ fn cells(values: &[Option<f64>], spreads: impl Fn(&Confidence) -> Vec<Option<Spr
             let (Some(base), Some(own), true) = (base, *value, n > 0) else {
                 return Cell { value: *value, ..Cell::default() };
             };
-            let interval = |spreads: &[Option<Spread>]| {
-                spreads[0].zip(spreads[n]).and_then(|(a, b)| interval_pct((base, a), (own, b)))
+            let interval = |confidence: &Confidence| {
+                let spreads = spread(0, confidence).zip(spread(n, confidence));
+                spreads.and_then(|(a, b)| interval_pct((base, a), (own, b)))
             };
             Cell {
                 value: *value,
                 difference_pct: Some(100.0 * (own - base) / base),
-                interval_pct: interval(&shown),
-                alarm_interval_pct: interval(&alarm),
+                interval_pct: interval(&shown()),
+                alarm_interval_pct: interval(&alarm(judged[n])),
                 judged: false,
             }
         })

@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
 //! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
-//! 3. A regression is worse than the baseline by more than the limit, and its 98 % interval excludes zero. A figure of a test
+//! 3. A regression is worse than the baseline by more than the limit, and its alarm interval excludes zero: the more figures
+//!    are judged, the wider it is, so that equal runs raise an alarm in one comparison of twenty at most. A figure of a test
 //!    that is too short for an interval is not judged. Printed figures have no interval and are judged by their values, except
 //!    percentiles: a few operations decide them.
 //! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
@@ -164,7 +165,8 @@ pub struct Cell {
     pub difference_pct: Option<f64>,
     /// 95 % interval of that difference; none without a series that is long enough.
     pub interval_pct: Option<(f64, f64)>,
-    /// 98 % interval: a figure is worse only if zero lies outside of this one.
+    /// A figure is worse only if zero lies outside of this interval. It is as wide as the number of judged figures asks for;
+    /// of five, it holds the truth in 98 % of cases.
     pub alarm_interval_pct: Option<(f64, f64)>,
     /// Whether a regression would be noticed: the figure has a better direction, and either the interval is known or the
     /// evidence is printed figures, of which only the value is.
@@ -267,22 +269,43 @@ fn tests(subjects: &[Subject]) -> Vec<TestComparison> {
             }
         }
     }
-    keys.into_iter()
-        .filter_map(|(kind, nth, name)| {
-            let found: Vec<Option<&TestReport>> = subjects
-                .iter()
-                .map(|subject| {
-                    let mut tests = numbered(&subject.report);
-                    tests.find(|(other, n, _)| *other == kind && *n == nth).map(|(_, _, test)| test)
-                })
-                .collect();
-            let series: Vec<Series> =
-                subjects.iter().zip(&found).map(|(s, test)| Series::of(s, *test)).collect();
-            let is_printed: Vec<bool> = subjects.iter().map(Subject::is_printed).collect();
-            let rows = figures(&found, &series, &is_printed);
-            (!rows.is_empty()).then_some(TestComparison { name, kind, rows, series })
+    let is_printed: Vec<bool> = subjects.iter().map(Subject::is_printed).collect();
+    let paired: Vec<Paired<'_>> = keys
+        .into_iter()
+        .map(|(kind, nth, name)| {
+            let find = |subject: &'_ Subject| {
+                numbered(&subject.report).find(|(k, n, _)| *k == kind && *n == nth).map(|(_, _, test)| test)
+            };
+            let tests: Vec<Option<&TestReport>> = subjects.iter().map(find).collect();
+            let series = subjects.iter().zip(&tests).map(|(s, test)| Series::of(s, *test)).collect();
+            Paired { name, kind, tests, series }
         })
+        .collect();
+    let rows = |judged: &[usize]| -> Vec<Vec<Row>> {
+        paired.iter().map(|pair| figures(&pair.tests, &pair.series, &is_printed, judged)).collect()
+    };
+    // Which figures have an interval does not depend on how wide it is.
+    let all = rows(&vec![1; subjects.len()]);
+    let has_interval = |n: usize| {
+        let cells = all.iter().flatten().filter(|row| row.better.is_some()).map(|row| &row.cells[n]);
+        cells.filter(|cell| cell.alarm_interval_pct.is_some()).count()
+    };
+    let judged: Vec<usize> = (0..subjects.len()).map(has_interval).collect();
+    let compared = rows(&judged);
+    paired
+        .into_iter()
+        .zip(compared)
+        .filter(|(_, rows)| !rows.is_empty())
+        .map(|(Paired { name, kind, series, .. }, rows)| TestComparison { name, kind, rows, series })
         .collect()
+}
+
+/// A test in all runs that have it.
+struct Paired<'a> {
+    name: String,
+    kind: String,
+    tests: Vec<Option<&'a TestReport>>,
+    series: Vec<Series>,
 }
 
 fn numbered(report: &Report) -> impl Iterator<Item = (&str, usize, &TestReport)> {

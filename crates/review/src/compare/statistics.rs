@@ -31,13 +31,53 @@ const SAMPLES: usize = 8;
 /// Fewest degrees of freedom: of the fewest stretches around a parabola.
 const FREEDOM: usize = FEWEST - 3;
 
-/// How often an interval holds the truth: two-sided quantiles of Student's t for 2 to 9 degrees of freedom.
+/// Two-sided quantiles of Student's t for 2 to 9 degrees of freedom.
 pub type Confidence = [f64; MOST - FREEDOM];
+
 /// 95 %: what is shown.
-pub const SHOWN: Confidence = [4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
-/// 98 %: what an alarm needs. Of equal runs, one in a hundred is worse by so much; a load has five judged figures, so at
-/// most one comparison in twenty raises a false alarm (Bonferroni).
-pub const ALARM: Confidence = [6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821];
+pub fn shown() -> Confidence {
+    confidence(0.95)
+}
+
+/// What an alarm needs where so many figures are judged. Of equal runs each of them is worse by so much in one comparison
+/// of `20 x figures`, so at most one comparison in twenty raises a false alarm (Bonferroni).
+pub fn alarm(figures: usize) -> Confidence {
+    confidence(1.0 - 2.0 * 0.05 / figures.max(1) as f64)
+}
+
+/// An interval that holds the truth in this share of cases.
+fn confidence(share: f64) -> Confidence {
+    std::array::from_fn(|n| quantile(share, FREEDOM + n))
+}
+
+/// How far from zero this share of Student's t lies, on both sides together.
+fn quantile(share: f64, freedom: usize) -> f64 {
+    let (mut low, mut high) = (0.0, 1e6);
+    // As many halvings as a fraction has bits.
+    for _ in 0..80 {
+        let middle = (low + high) / 2.0;
+        if within(middle, freedom) < share { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// Share of Student's t that lies within `t` of zero, for 2 degrees of freedom or more (Abramowitz and Stegun, 26.7.3 and
+/// 26.7.4).
+fn within(t: f64, freedom: usize) -> f64 {
+    let (sine, cosine) = (t / (freedom as f64).sqrt()).atan().sin_cos();
+    let is_odd = freedom % 2 == 1;
+    // Factors of odd by even numbers for even degrees, of even by odd ones for odd degrees.
+    let mut term = if is_odd { cosine } else { 1.0 };
+    let (mut sum, mut n) = (term, if is_odd { 3 } else { 2 });
+    while n + 1 < freedom {
+        term *= cosine.powi(2) * (n - 1) as f64 / n as f64;
+        (sum, n) = (sum + term, n + 2);
+    }
+    match is_odd {
+        true => 2.0 / std::f64::consts::PI * (sine.atan2(cosine) + sine * sum),
+        false => sine * sum,
+    }
+}
 
 /// How far the ends of a figure's interval lie from it, as logarithms of ratios.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -209,7 +249,7 @@ mod tests {
 
     fn mean(series: &[(f64, f64)]) -> (f64, Spread) {
         let sum = |part: fn(&(f64, f64)) -> f64| series.iter().map(part).sum::<f64>();
-        (sum(|pair| pair.0) / sum(|pair| pair.1), Spread::of_ratio(series, &SHOWN).expect("long enough"))
+        (sum(|pair| pair.0) / sum(|pair| pair.1), Spread::of_ratio(series, &shown()).expect("long enough"))
     }
 
     /// The interval is honest: of 1,000 pairs from the same source at most 50 exclude zero, though samples are correlated
@@ -238,6 +278,14 @@ mod tests {
         assert!(low <= change && change <= high && high - low < 10.0, "{change} [{low}, {high}]");
     }
 
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        let rounded = |confidence: Confidence| confidence.map(|t| (t * 1e3_f64).round() / 1e3);
+        assert_eq!(rounded(shown()), [4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262]);
+        assert_eq!(rounded(alarm(5)), [6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821]);
+        assert_eq!(rounded(alarm(10)), [9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.25]);
+    }
+
     /// Tracks become shorter: the rate falls by half, and each second is off by a percent or two.
     fn scan(rate: f64, seed: u64) -> Vec<(f64, f64)> {
         let falling = |(n, (noise, _)): (usize, (f64, f64))| {
@@ -251,7 +299,7 @@ mod tests {
     fn rate_that_falls_smoothly_in_both_runs_hides_no_difference() {
         let with = |rate, seed, of: fn(&[(f64, f64)], &Confidence) -> Option<Spread>| {
             let samples = scan(rate, seed);
-            (samples.iter().map(|pair| pair.0).sum::<f64>(), of(&samples, &SHOWN).expect("long enough"))
+            (samples.iter().map(|pair| pair.0).sum::<f64>(), of(&samples, &shown()).expect("long enough"))
         };
         let of = |of| interval_pct(with(100.0, 1, of), with(97.0, 2, of)).unwrap();
         let ((low, high), (low_without, high_without)) = (of(Spread::of_scan), of(Spread::of_ratio));
@@ -272,7 +320,7 @@ mod tests {
         let (a, b) = (series(10.0, 1, 480), series(11.0, 2, 480));
         let (low, high) = interval_pct(mean(&a), mean(&b)).unwrap();
         assert!(low > 5.0 && high < 15.0, "{low} {high}");
-        assert_eq!(Spread::of_ratio(&a[..19], &SHOWN), None);
+        assert_eq!(Spread::of_ratio(&a[..19], &shown()), None);
         let flat = mean(&[(5.0, 1.0); 40]);
         assert_eq!(interval_pct(flat, flat), Some((0.0, 0.0)));
         assert_eq!(interval_pct((0.0, flat.1), flat), None);

@@ -27,6 +27,7 @@ pub(super) fn check(report: &Report, findings: &mut Findings) {
         per_batch(test, findings);
         shares(test, findings);
         generator(test, findings);
+        steadiness(test, findings);
         sizes(test, findings);
         // Of a window that was cut, hosts have more samples than their databases: those of each second.
         if is_whole && test.ended && test.window.is_none_or(|window| !window.cut) {
@@ -157,6 +158,54 @@ fn generator(test: &TestReport, findings: &mut Findings) {
                 (with(row.mean, "%"), format!("{}: {name} on {}", test.name, row.host)),
             );
             return;
+        }
+    }
+}
+
+/// The mean of the window lies between the least and the greatest quarter: how far the furthest one can be from it.
+fn change_range(quarters: &[f64]) -> Option<(f64, f64)> {
+    let least = quarters.iter().copied().reduce(f64::min)?;
+    let most = quarters.iter().copied().reduce(f64::max)?;
+    let spread = most - least;
+    (most > 0.0).then(|| (spread / 2.0 / most, if least > 0.0 { spread / least } else { f64::INFINITY }))
+}
+
+/// How much a load changes is what its quarters show.
+fn steadiness(test: &TestReport, findings: &mut Findings) {
+    let Some(steadiness) = &test.steadiness else { return };
+    let known = |quarters: &[Option<f64>]| quarters.iter().copied().collect::<Option<Vec<f64>>>();
+    let latencies = [
+        &steadiness.quarter_read_latency_ms,
+        &steadiness.quarter_write_latency_ms,
+        &steadiness.quarter_log_write_latency_ms,
+    ];
+    let latencies: Option<Vec<(f64, f64)>> =
+        latencies.into_iter().map(|quarters| change_range(&known(quarters)?)).collect();
+    let latency = latencies.and_then(|ranges| {
+        ranges
+            .into_iter()
+            .reduce(|(low, high), (other_low, other_high)| (low.max(other_low), high.max(other_high)))
+    });
+    for (what, stated, range) in [
+        ("quarter_iops", steadiness.iops_change_max, change_range(&steadiness.quarter_iops)),
+        (
+            "quarter_writes_per_s",
+            steadiness.writes_change_max,
+            change_range(&steadiness.quarter_writes_per_s),
+        ),
+        ("quarters of the latencies", steadiness.latency_change_max, latency),
+    ] {
+        let (Some(stated), Some((low, high))) = (stated, range) else { continue };
+        if stated < low - 1e-6 || stated > high + 1e-6 {
+            findings.add(
+                "steadiness",
+                "the quarters of the window differ by more or by less than the report says",
+                (with(100.0 * stated, "%"), format!("{}: change of {what}", test.name)),
+                (
+                    format!("{} to {}", with(100.0 * low, "%"), with(100.0 * high, "%")),
+                    format!("{}: {what}", test.name),
+                ),
+            );
         }
     }
 }

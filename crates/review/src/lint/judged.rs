@@ -1,8 +1,9 @@
 //! What a report shows and no verdict says: latencies beyond a limit, bad pages, errors.
 
 use evidence::Report;
+use evidence::environment::{AFTER, KERNEL_LOG};
 use evidence::report::{EventRow, InstanceIo, TestReport};
-use results::{Ending, Limit, Origin, Outcome, Severity, Verdict};
+use results::{Ending, Environment, Limit, Origin, Outcome, Severity, Verdict};
 
 use super::rows::{covers, place_of};
 use super::{Findings, brief, with};
@@ -24,6 +25,47 @@ pub(super) fn check(report: &Report, findings: &mut Findings) {
     }
     for event in report.events.iter().filter(|event| event.severity == Severity::Error) {
         error(report, event, findings);
+    }
+    kernel_log(report, findings);
+    io_driver(report, findings);
+}
+
+/// An error that the kernel logged during the run needs a verdict that does not pass.
+fn kernel_log(report: &Report, findings: &mut Findings) {
+    let is_error = |row: &&Environment| {
+        (row.area.as_str(), row.name.as_str(), row.severity) == (AFTER, KERNEL_LOG, Severity::Error)
+    };
+    let is_judged = |row: &Environment| {
+        let mut verdicts = report.run_verdicts.iter().filter(|verdict| verdict.origin.host == row.host);
+        verdicts
+            .any(|verdict| verdict.rule == "kernel_log_storage_errors" && verdict.outcome != Outcome::Pass)
+    };
+    if let Some(row) = report.environment.iter().filter(is_error).find(|row| !is_judged(row)) {
+        findings.add(
+            "error_unjudged",
+            "the kernel logged an error of the storage, and no verdict says so",
+            (brief(&row.value), format!("environment: {KERNEL_LOG} of {}", row.host)),
+            ("none that does not pass", format!("verdict kernel_log_storage_errors of {}", row.host)),
+        );
+    }
+}
+
+/// Hosts poll only where io_uring is refused.
+fn io_driver(report: &Report, findings: &mut Findings) {
+    let value = |host: &str, name: &str| {
+        let mut rows = report.environment.iter().filter(|row| row.host == host && row.area == "System");
+        rows.find(|row| row.name == name).map(|row| row.value.as_str())
+    };
+    for host in report.hosts.iter().map(|host| host.name.as_str()) {
+        let driver = value(host, "I/O").unwrap_or(&report.run.world_detail);
+        if driver.starts_with("polling") && value(host, "io_uring") == Some("works") {
+            findings.add(
+                "io_driver",
+                "the host polls, and io_uring is said to work there",
+                (brief(driver), format!("I/O of {host}")),
+                ("works", format!("environment: io_uring of {host}")),
+            );
+        }
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) fn check(data: &RunData, report: &Report, findings: &mut Findings) {
     for test in data.tests.values().filter(|test| test.ended_ms.is_some()) {
         distributions(data, test, findings);
         sums(data, test, findings);
+        gaps(data, test, findings);
         limits(data, test, findings);
         if let Some(report) = report.tests.iter().find(|report| report.ordinal == test.ordinal) {
             judged::figures(report, &test.limits, findings);
@@ -129,6 +130,44 @@ fn sums(data: &RunData, test: &Test, findings: &mut Findings) {
                 "a host did another number of operations than its databases and logs together",
                 (counted.to_string(), format!("{place} on {}", host.host)),
                 (sum.to_string(), format!("{place}: sum over {} databases or logs", parts.len())),
+            );
+            return;
+        }
+    }
+}
+
+/// Real hosts count something each second: where nothing was counted for so long, a window has a gap.
+const LONGEST_SAMPLE_MS: u64 = 3_500;
+
+/// A window that passes for one without gaps has none.
+fn gaps(data: &RunData, test: &Test, findings: &mut Findings) {
+    let (Some(start), Some(end)) = (test.window_start_ms, test.window_end_ms) else { return };
+    if data.run.world == WorldKind::Simulated {
+        return;
+    }
+    for passed in verdicts_of(data, test.ordinal)
+        .filter(|verdict| verdict.rule == "window_without_gaps" && verdict.outcome == Outcome::Pass)
+    {
+        let host = Origin::host(&passed.origin.host);
+        let counted =
+            data.series.iter().filter(|((of, origin, _), _)| (*of, origin) == (test.ordinal, &host));
+        let counted =
+            counted.flat_map(|(_, points)| points.iter().map(|point| (point.t_ms, point.interval_ms)));
+        let levels =
+            data.counters.iter().filter(|((of, origin, _), _)| (*of, origin) == (test.ordinal, &host));
+        let levels =
+            levels.flat_map(|(_, points)| points.iter().map(|point| (point.t_ms, point.interval_ms)));
+        let mut ticks: Vec<u64> = counted.chain(levels).flat_map(|(t, length)| [t, t + length]).collect();
+        ticks.retain(|tick| (start..=end).contains(tick));
+        ticks.extend([start, end]);
+        ticks.sort_unstable();
+        let longest = ticks.iter().zip(&ticks[1..]).map(|(from, to)| (to - from, *from)).max();
+        if let Some((length, from)) = longest.filter(|(length, _)| *length > LONGEST_SAMPLE_MS) {
+            findings.add(
+                "window_gap",
+                "the window passes for one without gaps, and nothing was sampled for seconds",
+                ("pass", format!("{}: window_without_gaps of {}", test.name, host.host)),
+                (format!("{length} ms"), format!("{}: between samples, from {from} ms on", test.name)),
             );
             return;
         }

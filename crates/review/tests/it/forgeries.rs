@@ -57,6 +57,46 @@ fn damaged() -> Vec<Row> {
     rows
 }
 
+/// The process stood still for 5 s of its stress test: what came then was counted at once, and the window has a gap.
+fn stopped() -> Vec<Row> {
+    let mut rows = rows_of(&Shape::default());
+    let start = rows.iter().find_map(|row| match row {
+        Row::Test(test) if test.ordinal == 5 => test.window_start_ms,
+        _ => None,
+    });
+    let stood_still = start.map(|start| start + 10_000..start + 15_000).expect("a window");
+    let at_once = |t_ms: &mut u64, interval_ms: &mut u64| {
+        if stood_still.contains(t_ms) {
+            (*t_ms, *interval_ms) = (stood_still.start, 5_000);
+        }
+    };
+    for row in &mut rows {
+        match row {
+            Row::Sample(row) if row.test == 5 && row.origin.instance.is_none() => {
+                at_once(&mut row.t_ms, &mut row.interval_ms);
+            }
+            Row::CounterSample(row) if row.test == 5 && row.origin.instance.is_none() => {
+                at_once(&mut row.t_ms, &mut row.interval_ms);
+            }
+            _ => {}
+        }
+    }
+    let origin = Origin::host("mbx1");
+    let verdict = results::Verdict {
+        test: Some(5),
+        origin,
+        rule: "window_without_gaps".into(),
+        text: "the load generator runs throughout".into(),
+        measured: Some(5.0),
+        limit: Some(0.0),
+        comparison: results::Comparison::AtMost,
+        unit: "s".into(),
+        outcome: results::Outcome::Unproved,
+    };
+    rows.insert(rows.len() - 1, verdict.into());
+    rows
+}
+
 fn rules(folder: &Path) -> BTreeSet<&'static str> {
     review::open(folder).unwrap().lint().iter().map(|finding| finding.rule).collect()
 }
@@ -159,6 +199,12 @@ const FORGERIES: &[Forgery] = &[
               WHERE source IN (SELECT id FROM source
                   WHERE test = 5 AND measure = 'transactional_read' AND database IS NOT NULL)",
         alone: &["instance_sum", "iops_sum"],
+    },
+    Forgery {
+        name: "gap in a window passed",
+        rows: stopped,
+        sql: "UPDATE verdict SET measured = 0, outcome = 'pass' WHERE rule = 'window_without_gaps'",
+        alone: &["window_gap"],
     },
     Forgery {
         name: "warning deleted",

@@ -248,6 +248,13 @@ const CONDITIONS: &[Bend] = &[
         verdict.measured = verdict.limit.map(|limit| limit * 2.0);
         load(report, "stress").verdicts.push(verdict);
     }),
+    ("an error in the kernel log", real, &["condition_figure", "error_unjudged"], |report| {
+        let row = memory_row(report).clone();
+        let (area, name) = ("After the tests".to_owned(), "Kernel log".to_owned());
+        let value = "blk_update_request: I/O error, dev sda".to_owned();
+        let severity = results::Severity::Error;
+        report.environment.push(Environment { area, name, value, severity, ..row });
+    }),
     ("an error", real, &["condition_figure", "error_unjudged"], |report| {
         report.events[0].severity = results::Severity::Error;
     }),
@@ -258,6 +265,19 @@ const COUNTS: &[Bend] = &[
         let test = load(report, "stress");
         let row = test.measures.iter_mut().find(|row| row.measure == "log_write").expect("a log");
         (row.figures.count, row.percentiles.count) = (2 * row.figures.count, 2 * row.percentiles.count);
+    }),
+    ("quarters that differ by half", real, &["steadiness"], |report| {
+        load(report, "stress").steadiness.as_mut().expect("a window").quarter_iops[3] /= 2.0;
+    }),
+    ("latencies of quarters that differ by half", real, &["steadiness"], |report| {
+        let steadiness = load(report, "stress").steadiness.as_mut().expect("a window");
+        steadiness.quarter_write_latency_ms[0] = steadiness.quarter_write_latency_ms[0].map(|ms| ms / 4.0);
+    }),
+    ("a host that polls although io_uring works", real, &["condition_figure", "io_driver"], |report| {
+        let row = memory_row(report).clone();
+        let (area, name, value) = ("System".to_owned(), "io_uring".to_owned(), "works".to_owned());
+        report.environment.push(Environment { area, name, value, ..row });
+        report.run.world_detail = "polling, direct (O_DIRECT)".to_owned();
     }),
     ("batches", real, &["instance_sum", "load_shape"], |report| {
         load(report, "stress").throughput.as_mut().expect("a load").batches *= 2;

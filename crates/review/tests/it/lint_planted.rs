@@ -354,7 +354,7 @@ fn real_run_with_another_solution_text_is_found() {
 }
 
 /// Rules that only a whole `run.db` can break: `forgeries.rs` breaks each.
-const OF_RUN_FILES: [&str; 12] = [
+const OF_RUN_FILES: [&str; 13] = [
     "stray_rows",
     "world_mixed",
     "distribution_count",
@@ -362,6 +362,7 @@ const OF_RUN_FILES: [&str; 12] = [
     "limit_announced",
     "verdict_missing",
     "error_unjudged",
+    "window_gap",
     "solution_test",
     "page_differs",
     "rows_changed",
@@ -370,7 +371,7 @@ const OF_RUN_FILES: [&str; 12] = [
 ];
 
 /// Rules about the grade and the counts of a report: `lint_grades.rs` bends a report for each.
-const OF_GRADES: [&str; 11] = [
+const OF_GRADES: [&str; 13] = [
     "grade",
     "grade_sentence",
     "condition_met",
@@ -382,6 +383,8 @@ const OF_GRADES: [&str; 11] = [
     "load_shape",
     "host_figures",
     "read_share",
+    "steadiness",
+    "io_driver",
 ];
 
 #[test]

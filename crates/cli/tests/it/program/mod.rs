@@ -66,19 +66,26 @@ pub fn proofload(folder: &Path, arguments: &[&str]) -> Command {
 pub fn output(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let output = output_of(folder, arguments);
     if matches!(arguments.first(), Some(&"run" | &"simulate")) {
-        let runs = std::fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
-        if let Some(newest) = runs.map(|run| run.path()).max() {
-            assert_lint_finds_nothing(folder, &newest);
-        }
+        lint_newest_run(folder);
     }
     output
 }
 
-/// The evidence in the folder `run` neither contradicts itself nor was changed.
+/// `lint` finds nothing in what the newest run in a folder has left, however it ended.
+pub fn lint_newest_run(folder: &Path) {
+    let runs = std::fs::read_dir(folder.join("runs")).into_iter().flatten().flatten();
+    if let Some(newest) = runs.map(|run| run.path()).max() {
+        assert_lint_finds_nothing(folder, &newest);
+    }
+}
+
+/// The evidence in the folder `run` neither contradicts itself nor was changed, and its report stands up alone.
 pub fn assert_lint_finds_nothing(folder: &Path, run: &Path) {
-    if run.join("run.db").is_file() {
-        let (status, stdout, stderr) = output_of(folder, &["lint", &run.to_string_lossy()]);
-        assert_eq!(status, 0, "lint: {stdout}{stderr}");
+    for (evidence, is_there) in [(run.to_owned(), "run.db"), (run.join("report.json"), "report.json")] {
+        if run.join(is_there).is_file() {
+            let (status, stdout, stderr) = output_of(folder, &["lint", &evidence.to_string_lossy()]);
+            assert_eq!(status, 0, "lint: {stdout}{stderr}");
+        }
     }
 }
 
