@@ -277,9 +277,7 @@ impl Core {
             .map_err(|_| Error::Refused(format!("{} cannot grow any more", database.file.path())))?;
         // A full disk is an answer to the caller, not the end of the instance.
         database.lengthen_file(pages).await?;
-        if !planted!(LengthNotHeld) {
-            database.length_logged.set(database.length_logged.get().min(self.log.tip()));
-        }
+        database.length_logged.set(database.length_logged.get().min(self.log.tip()));
         self.append(&LogRecord::Extend { db: database.id, before, pages });
         let step = |pager: &dyn Pager| Ok((space::extend_database(pager, before, pages)?, ()));
         let grown = self.change(database.id, None, step).await;

@@ -58,12 +58,8 @@ listed! {
         DroppedInstanceNotAwaited,
         /// No header names the next log before it takes its place.
         NextLogNotNamed,
-        /// The checkpoint passes a new length that is not durable.
-        LengthNotHeld,
         /// Written pages count as durable without a sync.
         WrittenNotSynced,
-        /// A sync that was dropped counts as one that ended.
-        DroppedSyncCounts,
         /// A passive copy forgets log up to where it has replayed.
         CopyForgetsTooMuch,
         /// A replay that was dropped goes on in the middle.

@@ -58,9 +58,6 @@ struct Syncing<'a> {
 impl Drop for Syncing<'_> {
     fn drop(&mut self) {
         let database = self.database;
-        if planted!(DroppedSyncCounts) {
-            self.written = POSITION_END;
-        }
         database.unsynced.set(database.unsynced.get().min(self.written));
         database.syncs_running.set(database.syncs_running.get() - 1);
         if database.syncs_running.get() == 0 {

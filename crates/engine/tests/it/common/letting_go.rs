@@ -1,7 +1,11 @@
 //! An operation of the engine's interface that its caller drops, and what has to hold afterwards.
 
+use std::pin::pin;
+
 use engine::{Error, Held};
-use world::Duration;
+use futures_util::future::{Either, select};
+use world::sim::Simulation;
+use world::{Duration, World};
 
 use super::dropping::at_every_await;
 use super::operations::Operation;
@@ -70,7 +74,8 @@ pub fn let_go(grounds: &Grounds, tasks: &Tasks, operation: Operation, times: u32
     if found > due {
         return Err(format!("{found} tasks are left, {due} are due"));
     }
-    sim.run_until(judge_next(&mut stage, ground))?;
+    let world = stage.world.clone();
+    run_within_an_hour(&sim, &world, judge_next(&mut stage, ground))?;
     sim.crash("h");
     stage.restart(&sim);
     sim.run_until(stage.judge_crashed(Ground::Closed))?;
@@ -88,17 +93,40 @@ pub fn let_go_at_power_cut(grounds: &Grounds, operation: Operation, times: u32) 
     sim.run_until(stage.judge_crashed(operation.ground()))
 }
 
-/// The instance is closed at once, when what was begun is still under way. It needs no log then.
+/// What is open is closed at once, when what was begun is still under way, and needs no log then. If nothing is open any more,
+/// the next opening comes at once.
 pub fn let_go_and_close(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
     let ground = operation.ground();
     let (sim, mut stage) = grounds.stage_with(ground, Duration::from_millis(20));
     let _ = sim.run_until(polled(times, operation.perform(&mut stage)));
     stage.transaction = None;
-    let Some(instance) = stage.instance.take() else { return Ok(()) };
-    sim.run_until(async {
-        instance.close().await.map_err(|error| format!("closing at once: {error}"))?;
+    let world = stage.world.clone();
+    run_within_an_hour(&sim, &world, async {
+        if let Some(instance) = stage.instance.take() {
+            instance.close().await.map_err(|error| format!("closing at once: {error}"))?;
+        }
         stage.open().await.map_err(|error| format!("opening behind that: {error}"))?;
-        stage.judge_rows().await.map_err(|error| format!("closed at once: {error}"))
+        stage.judge_rows().await.map_err(|error| format!("opened at once: {error}"))?;
+        stage.judge_locks().await?;
+        stage.world.sleep(Duration::from_millis(50)).await;
+        Ok(())
+    })?;
+    sim.crash("h");
+    stage.restart(&sim);
+    sim.run_until(stage.judge_crashed(Ground::Closed))
+}
+
+/// Runs `work`; background tasks would go on for ever if it never ended.
+fn run_within_an_hour<T>(
+    sim: &Simulation,
+    world: &World,
+    work: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    sim.run_until(async {
+        match select(pin!(work), pin!(world.sleep(Duration::from_secs(3600)))).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err("it does not end within an hour".to_owned()),
+        }
     })
 }
 
