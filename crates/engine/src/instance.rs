@@ -51,7 +51,7 @@ impl Instance {
     /// If files are missing, damaged, or contradict each other.
     pub async fn open(world: &World, config: &InstanceConfig) -> Result<(Instance, RecoveryReport)> {
         let opening = Opening::new(world, config).await?;
-        let redone = opening.first_half().await;
+        let redone = opening.redo().await;
         opening.into_instance(redone).await
     }
 
@@ -325,7 +325,7 @@ impl Opening {
     /// Undo, and all that an open instance needs beside its pages.
     pub(crate) async fn into_instance(self, redone: Result<Redone>) -> Result<(Instance, RecoveryReport)> {
         let opened = match redone {
-            Ok(redone) => self.second_half(redone).await,
+            Ok(redone) => self.undo_and_attach(redone).await,
             Err(error) => Err(error),
         };
         match opened {
@@ -351,7 +351,7 @@ impl Opening {
         self.scavenger.end(why).await;
     }
 
-    async fn second_half(&self, redone: Redone) -> Result<(Rc<Core>, RecoveryReport)> {
+    async fn undo_and_attach(&self, redone: Redone) -> Result<(Rc<Core>, RecoveryReport)> {
         let Redone { log, signature, transactions, mut report } = redone;
         let log_bytes = u64::from(self.segments) * SECTOR_BYTES as u64;
         reserve::make(&self.world, &self.names, log_bytes).await?;

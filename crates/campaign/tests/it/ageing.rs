@@ -106,7 +106,9 @@ fn an_aged_database_costs_what_a_new_one_does() {
             ("page reads per batch", 10.0),
             ("page writes per batch", 10.0),
             ("log writes per batch", 10.0),
-            ("log file KiB per batch", 10.0),
+            // The image of a page in the log names each entry that has changed since the template, so it grows until most have. In
+            // this small database most have at the end: 18 % more log.
+            ("log file KiB per batch", 25.0),
             ("growth B per batch", 15.0),
         ],
     );

@@ -4,6 +4,7 @@
 //! PROOFLOAD_ALL_FINDERS=1 goes through all tests until one finds the bug, PROOFLOAD_BUG names one bug.
 #![allow(clippy::print_stdout, reason = "tests say what they have counted")]
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::common::cuts::{cut_each_recovery, cut_everywhere, sequences};
@@ -55,15 +56,36 @@ const ALL: [Finder; 9] =
 
 /// The test that finds the bug.
 fn finder_of(bug: Bug) -> Finder {
+    use Bug::*;
     match bug {
+        NextLogNotNamed | LogVersionIgnored => Tampering,
+        CompensationNotNoted
+        | HoldLeaked
+        | DroppedReadKeepsFrames
+        | DroppedTransactionStays
+        | DroppedInstanceNotAwaited
+        | WrittenNotSynced
+        | CopyForgetsTooMuch
+        | ReplayTakenUpInTheMiddle
+        | CopyRedoneFromCheckpoint => Drops,
+        CopyNotSynced => Failures,
+        FoundNamesNotSynced => Operations,
+        TailNotSynced | CheckpointBeforeEnds => Recoveries,
+        StretchNotSynced => Copies,
         _ => Seeds,
     }
+}
+
+/// What a panic said, in a line.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+    format!("panicked: {}", text.unwrap_or("?").split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn seed(seeds: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> Found {
     (1..=seeds).find_map(|seed| {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(seed)));
-        let error = outcome.unwrap_or_else(|_| Err("a panic".to_owned())).err()?;
+        let error = outcome.unwrap_or_else(|panic| Err(said(&*panic))).err()?;
         // A bug that only keeps the seed from its load is not found by that.
         (!error.contains(PROVES_TOO_LITTLE)).then_some((format!("seed {seed}"), error))
     })
@@ -76,7 +98,7 @@ fn operation<C: std::fmt::Debug>(
 ) -> Found {
     cases.into_iter().find_map(|case| {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(&case)));
-        let error = outcome.unwrap_or_else(|_| vec!["a panic".to_owned()]).into_iter().next()?;
+        let error = outcome.unwrap_or_else(|panic| vec![said(&*panic)]).into_iter().next()?;
         Some((format!("{case:?}"), error))
     })
 }
@@ -131,7 +153,7 @@ fn find(bug: Bug, finder: Finder) -> Found {
     plant(Some(bug));
     let found = catch_unwind(|| finder.find());
     plant(None);
-    found.unwrap_or_else(|_| Some(("the preparation of the test".to_owned(), "a panic".to_owned())))
+    found.unwrap_or_else(|panic| Some(("the preparation of the test".to_owned(), said(&*panic))))
 }
 
 /// Two tests, so that two cores work.

@@ -274,7 +274,7 @@ fn larger_databases_keep_the_published_io_per_batch() {
     check(4 << 40, Policy::Lru2, 0.67..=0.70);
 }
 
-/// docs/decisions/003-eviction-by-sample.md: the history of evicted pages saves so few reads.
+/// docs/decisions/024-eviction-by-sample.md: the history of evicted pages saves so few reads.
 #[test]
 fn a_sample_without_a_history_reads_within_two_percent_of_a_full_order_with_one() {
     for file_bytes in [512 << 30, 1 << 40] {

@@ -101,18 +101,27 @@ fn cut_off(
     Ok((sim, stage, undecided))
 }
 
+/// What a power cut takes that comes behind the end of a process: all that nobody has synced, or half of each write, in
+/// pieces that part the fields of a header.
+fn later_power_cut(tears: bool) -> PowerCut {
+    match tears {
+        false => PowerCut::lose_all(),
+        true => PowerCut { lost_write: 0.0, torn_write: 1.0, sector_bytes: 64, ..PowerCut::lose_all() },
+    }
+}
+
 /// The process ends at `cut`, and the power fails before the I/O `nth` of the recovery behind it. Returns whether there is one.
 pub fn cut_recovery(grounds: &Grounds, sequence: &[Operation], cut: &Cut, nth: u64) -> Result<bool, String> {
     let ground = ground_of(sequence);
     let (sim, mut stage, _) = cut_off(grounds, sequence, cut)?;
-    let lose_all = Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };
-    sim.set_faults(Faults { crash_at_nth: Some((nth, CrashPoint::Before)), ..lose_all.clone() });
+    let later = Faults { power_cut: later_power_cut(nth % 2 == 0), ..Faults::default() };
+    sim.set_faults(Faults { crash_at_nth: Some((nth, CrashPoint::Before)), ..later.clone() });
     match sim.run_until_crash_or(stage.judge_crashed(ground)) {
         Outcome::Crashed { .. } => {}
         Outcome::Done(done) => return done.map(|()| false),
         Outcome::Stuck { .. } => return Err("the recovery never ends".to_owned()),
     }
-    sim.set_faults(lose_all);
+    sim.set_faults(later);
     stage.restart(&sim);
     sim.run_until(stage.judge_crashed(ground))
         .map_err(|error| format!("power cut at {nth} behind it: {error}"))?;

@@ -12,6 +12,9 @@ use super::operations::Operation;
 use super::polled;
 use super::stage::{Ground, Grounds, Stage};
 
+/// Drops of one operation that may go wrong before it is tried no more.
+const FAILURES_MAX: usize = 10;
+
 /// Tasks that an open instance and an open passive copy have at most while nobody asks for anything.
 pub struct Tasks {
     instance: usize,
@@ -169,7 +172,7 @@ pub fn let_go_of(grounds: &Grounds, tasks: &Tasks, operation: Operation) -> (u32
         let ended = gone.and(went_on).and_then(|()| let_go(grounds, tasks, operation, times));
         ended.unwrap_or_else(|error| {
             failed.push(format!("{operation:?} let go of after {times} polls: {error}"));
-            false
+            failed.len() >= FAILURES_MAX
         })
     });
     (drops, failed)
