@@ -316,7 +316,7 @@ impl Opening {
     }
 
     /// A new log stream, or redo of the one that is there.
-    async fn first_half(&self) -> Result<Redone> {
+    async fn redo(&self) -> Result<Redone> {
         let files = LogFiles::find(&self.world, &self.names).await?;
         let fresh = !files.current && files.archives.is_empty();
         if fresh { self.new_stream().await } else { self.recovery().redo(&files).await }

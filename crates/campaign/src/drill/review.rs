@@ -226,7 +226,7 @@ impl History {
         let parting_ns = entries().map(|entry| entry.unix_ns).max().unwrap_or(opens_ns).max(closes_ns);
         for entry in arbiter.entries.iter().filter(|entry| entry.unix_ns <= parting_ns) {
             if let Said::Decided { database, event } = &entry.said {
-                items.push((entry.unix_ns, Item::Arbiter(*database, event.clone())));
+                items.push((entry.unix_ns, Item::Arbiter(*database, *event)));
             }
         }
         let last_ns = last_second_ns(hosts, closes_ns);

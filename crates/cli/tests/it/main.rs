@@ -1,4 +1,8 @@
 //! The integration tests of `proofload`: one program, which is compiled and linked once.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of programs work with files, clocks and threads of the machine"
+)]
 
 mod any_numbers;
 mod check;

@@ -140,7 +140,7 @@ impl Generator<'_> {
         hosts: &mut HostSums,
     ) -> Result<(), RecordError> {
         let Moment { test, t_ms, length_s, slower, wave, spike } = moment;
-        let has_log = n % self.shape.databases_per_instance == 0;
+        let has_log = n.is_multiple_of(self.shape.databases_per_instance);
         // One database is slower than its peers.
         let lame = if n == self.shape.databases / 3 { 1.25 } else { 1.0 };
         for (class, per_s, size, latency_ms, is_log) in CLASSES {

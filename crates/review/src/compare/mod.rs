@@ -273,10 +273,11 @@ fn tests(subjects: &[Subject]) -> Vec<TestComparison> {
     let paired: Vec<Paired<'_>> = keys
         .into_iter()
         .map(|(kind, nth, name)| {
-            let find = |subject: &'_ Subject| {
-                numbered(&subject.report).find(|(k, n, _)| *k == kind && *n == nth).map(|(_, _, test)| test)
-            };
-            let tests: Vec<Option<&TestReport>> = subjects.iter().map(find).collect();
+            let is_same = |(k, n, _): &(&str, usize, &TestReport)| *k == kind && *n == nth;
+            let tests: Vec<Option<&TestReport>> = subjects
+                .iter()
+                .map(|subject| numbered(&subject.report).find(is_same).map(|(_, _, test)| test))
+                .collect();
             let series = subjects.iter().zip(&tests).map(|(s, test)| Series::of(s, *test)).collect();
             Paired { name, kind, tests, series }
         })

@@ -297,7 +297,8 @@ mod tests {
 
     #[test]
     fn rate_that_falls_smoothly_in_both_runs_hides_no_difference() {
-        let with = |rate, seed, of: fn(&[(f64, f64)], &Confidence) -> Option<Spread>| {
+        type Estimator = fn(&[(f64, f64)], &Confidence) -> Option<Spread>;
+        let with = |rate, seed, of: Estimator| {
             let samples = scan(rate, seed);
             (samples.iter().map(|pair| pair.0).sum::<f64>(), of(&samples, &shown()).expect("long enough"))
         };

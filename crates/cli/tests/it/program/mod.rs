@@ -1,6 +1,5 @@
 //! The program, started on a small deployment in a folder of its own.
 #![allow(dead_code, reason = "not every test that starts it uses all of this")]
-#![allow(clippy::disallowed_methods, reason = "tests of a program work with its files")]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

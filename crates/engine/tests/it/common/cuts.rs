@@ -114,7 +114,7 @@ fn later_power_cut(tears: bool) -> PowerCut {
 pub fn cut_recovery(grounds: &Grounds, sequence: &[Operation], cut: &Cut, nth: u64) -> Result<bool, String> {
     let ground = ground_of(sequence);
     let (sim, mut stage, _) = cut_off(grounds, sequence, cut)?;
-    let later = Faults { power_cut: later_power_cut(nth % 2 == 0), ..Faults::default() };
+    let later = Faults { power_cut: later_power_cut(nth.is_multiple_of(2)), ..Faults::default() };
     sim.set_faults(Faults { crash_at_nth: Some((nth, CrashPoint::Before)), ..later.clone() });
     match sim.run_until_crash_or(stage.judge_crashed(ground)) {
         Outcome::Crashed { .. } => {}
