@@ -209,13 +209,6 @@ pub(crate) fn runs(named: &[Named]) -> Vec<Run> {
         left.entry((key.db, key.pgno)).or_insert(*wanted);
     }
     let mut runs = Vec::new();
-    let mut sorted: Vec<Named> =
-        named.iter().map(|n| Named { at: n.at, key: n.key, wanted: n.wanted }).collect();
-    #[allow(clippy::disallowed_methods)]
-    if std::env::var("PL_SORTED").is_ok() {
-        sorted.sort_by_key(|n| (n.key.db, n.key.pgno, n.at));
-    }
-    let named = &sorted;
     for &Named { at, key: PageKey { db, pgno }, .. } in named {
         let Some(first) = left.remove(&(db, pgno)) else { continue };
         let mut wanted = vec![first];
