@@ -40,8 +40,6 @@ listed! {
         TailNotSynced,
         /// An opening builds on names that the process before has left without a sync.
         FoundNamesNotSynced,
-        /// An opening writes the header of a database whose last one the process before has left without a sync.
-        FoundFileNotSynced,
         /// Recovery takes back what was taken back already.
         CompensationNotNoted,
         /// A restored or seeded copy is redone from the checkpoint, not from its own position.
