@@ -273,7 +273,7 @@ const COUNTS: &[Bend] = &[
         let steadiness = load(report, "stress").steadiness.as_mut().expect("a window");
         steadiness.quarter_write_latency_ms[0] = steadiness.quarter_write_latency_ms[0].map(|ms| ms / 4.0);
     }),
-    ("a host that polls although io_uring works", real, &["condition_figure", "io_driver"], |report| {
+    ("a host that polls although io_uring works", real, &["io_driver"], |report| {
         let row = memory_row(report).clone();
         let (area, name, value) = ("System".to_owned(), "io_uring".to_owned(), "works".to_owned());
         report.environment.push(Environment { area, name, value, ..row });
