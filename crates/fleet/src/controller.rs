@@ -1,7 +1,7 @@
 //! The controller of a run: keeps [`Roster`] going over the bus, and collects the evidence.
 //!
-//! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders go out) and
-//! `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`), and `arbiter/` where there are copies. A
+//! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders go out), `fleet.log`
+//! (what happened), and `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`), and `arbiter/` where there are copies. A
 //! controller that died is followed by another one with the same folder: agents obey the newer of the two. While it conducts a run
 //! it keeps the time of its last sign of life in `controller-<epoch>.alive`, and removes that file when it ends in good order.
 //!
@@ -12,15 +12,17 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use copies::{ArbiterEvent, DatabaseId};
+use campaign::drill::{ARBITER_NAME, Entry, JournalHead, PlannedDrill, Said};
 use futures_util::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arbiter::{ArbiterThread, Arbitration, Wish};
 use crate::bus::{Bus, BusError, CONTROLLERS, copy_inbox, token};
 use crate::credentials::Credentials;
+use crate::drill::{Journal, arbitration};
 use crate::files::{describe_file, is_plain_name, read_json, replace_json};
 use crate::gate::Clock;
+use crate::log::{self, EventLog};
 use crate::message::{
     Beat, CHUNK_BYTES, Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Orders, PROTOCOL, Work,
     format, format_headed, parse, parse_headed,
@@ -41,8 +43,6 @@ const FAREWELL: Duration = Duration::from_millis(1500);
 pub trait Watcher {
     /// Something happened.
     fn note(&mut self, note: &Note);
-    /// The arbiter of the run's copies has decided something.
-    fn decided(&mut self, _database: DatabaseId, _event: ArbiterEvent) {}
     /// About once a second: where everyone is.
     fn look(&mut self, roster: &Roster);
     /// How often someone asked for the end of the run.
@@ -114,6 +114,9 @@ pub struct Controller {
     alive_ms: u64,
     server: Option<Server>,
     arbiter: Option<ArbiterThread>,
+    /// What the arbiter of a drill decides.
+    journal: Option<Journal>,
+    log: EventLog,
 }
 
 impl Controller {
@@ -148,6 +151,8 @@ impl Controller {
         }
         let hosts = folder.join("hosts");
         fs::create_dir_all(&hosts).map_err(|source| ControllerError::File { path: hosts, source })?;
+        let log = EventLog::open(folder)
+            .map_err(|source| ControllerError::File { path: folder.join("fleet.log"), source })?;
         let folder = folder.to_owned();
         let (saved, server, arbiter) = (None, None, None);
         let started_unix_ns = unix_ns() - clock.now_ns();
@@ -161,6 +166,8 @@ impl Controller {
             alive_ms: 0,
             server,
             arbiter,
+            journal: None,
+            log,
         };
         controller.save()?;
         Ok(controller)
@@ -176,6 +183,18 @@ impl Controller {
     pub fn with_arbiter(self, copies: Arbitration) -> Controller {
         let arbiter = ArbiterThread::start(self.folder.join("arbiter"), copies);
         Controller { arbiter: Some(arbiter), ..self }
+    }
+
+    /// Has the arbiter of a drill ([`Controller::with_arbiter`]), and keeps its journal. The evidence of a run whose journal cannot
+    /// be continued, because it is ended for example, is collected all the same; the judge says what is wrong with the journal.
+    pub fn with_drill(mut self, planned: &PlannedDrill) -> Controller {
+        let Plan { run, solution, .. } = &self.memory().plan;
+        let head = JournalHead::new(run, ARBITER_NAME, solution);
+        match Journal::open(&self.folder, &head) {
+            Ok(journal) => self.journal = Some(journal),
+            Err(error) => self.roster.say(format!("the journal of the arbiter is not continued: {error}")),
+        }
+        self.with_arbiter(arbitration(&planned.site))
     }
 
     /// What is known of the run.
@@ -217,6 +236,11 @@ impl Controller {
     pub async fn conduct(&mut self, watcher: &mut dyn Watcher) -> Result<(), ControllerError> {
         let bus = self.connect().await?;
         self.serve(&bus, watcher).await?;
+        let now_ns = self.unix_ns();
+        if let Some(Err(error)) = self.journal.take().map(|journal| journal.end(now_ns)) {
+            let text = format!("the journal of the arbiter cannot be ended: {error}");
+            self.tell(watcher, &Note { host: None, text });
+        }
         bus.say_at_last(CONTROLLERS, format(&self.roster.head(self.started_unix_ns, true))).await;
         // If it stays, the next controller takes this one for dead; that costs a sentence.
         let _ = fs::remove_file(self.alive_path(self.memory().epoch));
@@ -252,8 +276,14 @@ impl Controller {
                         let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
                         bus.say(copy_inbox(&host), format_headed(&head, &message)).await;
                     }
-                    Wish::Decided { database, event } => watcher.decided(database, event),
-                    Wish::Note(text) => watcher.note(&Note { host: None, text }),
+                    Wish::Decided { database, event } => {
+                        let said = Said::Decided { database: database.0.into(), event };
+                        let entry = Entry { unix_ns: self.unix_ns(), error_ns: 0, said };
+                        if let Some(Err(error)) = self.journal.as_mut().map(|journal| journal.add(&entry)) {
+                            self.roster.say(format!("the journal of the arbiter cannot be written: {error}"));
+                        }
+                    }
+                    Wish::Note(text) => self.tell(watcher, &Note { host: None, text }),
                 },
                 Some(message) = controllers.next() => {
                     if let Ok(head) = parse::<ControllerHead>(&message.payload)
@@ -268,12 +298,13 @@ impl Controller {
                     self.save()?;
                     self.give_sign();
                     if self.keep_server()? {
-                        watcher.note(&Note { host: None, text: "the bus was started again".into() });
+                        self.tell(watcher, &Note { host: None, text: "the bus was started again".into() });
                     }
                     watcher.look(&self.roster);
                 }
             }
-            self.roster.take_notes().iter().for_each(|note| watcher.note(note));
+            let notes = self.roster.take_notes();
+            notes.iter().for_each(|note| self.tell(watcher, note));
             if self.roster.is_superseded() {
                 return Err(ControllerError::Superseded);
             }
@@ -290,6 +321,21 @@ impl Controller {
             } else {
                 over_since = None;
             }
+        }
+    }
+
+    /// Something happened that belongs into the story of the run.
+    pub fn say(&mut self, text: String) {
+        self.roster.say(text);
+    }
+
+    /// Shows what happened, and keeps it for the report.
+    fn tell(&mut self, watcher: &mut dyn Watcher, note: &Note) {
+        watcher.note(note);
+        let Note { host, text } = note.clone();
+        // The run is worth more than its log; what cannot be written was at least shown.
+        if let Err(error) = self.log.add(&log::Entry { unix_ms: self.unix_ns() / 1_000_000, host, text }) {
+            watcher.note(&Note { host: None, text: format!("fleet.log cannot be written: {error}") });
         }
     }
 

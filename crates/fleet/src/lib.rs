@@ -12,7 +12,9 @@
 )]
 
 pub mod agent;
+pub mod allowed;
 pub mod arbiter;
+pub mod barrier;
 pub mod bus;
 pub mod clock;
 pub mod controller;
@@ -22,6 +24,8 @@ pub mod drill;
 pub mod duty;
 mod files;
 pub mod gate;
+pub mod log;
+pub mod merged;
 pub mod message;
 pub mod roster;
 pub mod server;

@@ -320,6 +320,11 @@ impl Roster {
         self.advance(now_unix_ns);
     }
 
+    /// Something happened that a person wants to read.
+    pub fn say(&mut self, text: String) {
+        self.note(None, text);
+    }
+
     fn note(&mut self, host: Option<&str>, text: String) {
         if let Some(member) = host.and_then(|host| self.members.get_mut(host)) {
             member.notes += 1;

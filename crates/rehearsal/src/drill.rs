@@ -259,8 +259,12 @@ impl Stage for Simulated<'_> {
         if until_ms <= self.now_ms() {
             return Ok(None);
         }
+        let until = Time { ns: until_ms.saturating_sub(self.begins_ms).saturating_mul(1_000_000) };
         let ends = *self.second_ends.get_or_insert_with(|| self.clock.now() + SECOND);
-        self.clock.sleep_until(ends).await;
+        self.clock.sleep_until(ends.min(until)).await;
+        if until < ends {
+            return Ok(None);
+        }
         self.second_ends = None;
         self.look();
         Ok(self.happened.borrow_mut().pop_front())

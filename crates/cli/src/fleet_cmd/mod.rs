@@ -7,7 +7,6 @@ mod conduct;
 mod console;
 mod drill;
 mod host_work;
-mod story;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -27,6 +27,13 @@ pub enum Fate {
     },
 }
 
+impl Fate {
+    /// Whether nothing more is to come of the host.
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Fate::Refused { .. } | Fate::Ended { evidence_kept: true, .. })
+    }
+}
+
 /// Why a host's part ended, and what is wrong with its state; said once if it is the same.
 fn both_causes(why: Option<&str>, of_state: Option<&str>) -> Option<String> {
     match (why, of_state) {

@@ -13,5 +13,6 @@ mod exchange;
 #[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "../../../cli/tests/fleet/net/mod.rs"]
 mod net;
+mod roster;
 #[path = "../../../replica/tests/it/liars/story.rs"]
 mod story;

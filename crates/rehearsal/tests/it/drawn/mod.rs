@@ -64,10 +64,40 @@ pub fn draw(seed: u64) -> Drawn {
         )
         .expect("a string takes it");
     }
-    let text = format!(
-        r#"
+    let drill = format!("mount_dial = \"{dial}\"\npartner = \"{partner}\"\n{events}");
+    let duration_s = at_s + 10;
+    let name = format!("seed {seed}");
+    let (name, places, drill) = (name.as_str(), places.as_str(), drill.as_str());
+    let text =
+        Drilled { name, databases: 2, per_site, places, log_file_kib, batches_per_s, duration_s, drill }
+            .text();
+    let solution = Solution::parse(&text, "drill.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
+    Drawn { solution, text, said }
+}
+
+/// A small deployment and its drill.
+pub struct Drilled<'a> {
+    pub name: &'a str,
+    pub databases: u64,
+    /// Copies, by site.
+    pub per_site: &'a str,
+    /// The tables of sites and hosts.
+    pub places: &'a str,
+    pub log_file_kib: u64,
+    pub batches_per_s: u64,
+    pub duration_s: u64,
+    /// The table of the drill and those of its failures.
+    pub drill: &'a str,
+}
+
+impl Drilled<'_> {
+    pub fn text(&self) -> String {
+        let Drilled { name, databases, per_site, places, log_file_kib, batches_per_s, duration_s, drill } =
+            self;
+        format!(
+            r#"
 [solution]
-name = "seed {seed}"
+name = "{name}"
 schema = 1
 [profile]
 exchange = "2016"
@@ -75,8 +105,8 @@ mailboxes = 20
 messages_per_day = 150
 quota_mb = 64
 [dag]
-databases = 2
-databases_per_volume = 2
+databases = {databases}
+databases_per_volume = {databases}
 [copies]
 per_site = {per_site}
 {places}
@@ -86,7 +116,7 @@ path = "/v"
 capacity_gib = 100
 [[instance]]
 name = "DB{{n}}"
-count = 2
+count = {databases}
 volume = "V"
 log_file_kib = {log_file_kib}
 [sizing]
@@ -99,14 +129,10 @@ batches_per_s = {batches_per_s}
 copies = 1
 [[test]]
 kind = "drill"
-duration_s = {}
+duration_s = {duration_s}
 warmup_limit_s = 3
 [test.drill]
-mount_dial = "{dial}"
-partner = "{partner}"
-{events}"#,
-        at_s + 10
-    );
-    let solution = Solution::parse(&text, "drill.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
-    Drawn { solution, text, said }
+{drill}"#
+        )
+    }
 }

@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
+use results::Severity;
 use serde::{Deserialize, Serialize};
 
 /// Something that happened.
@@ -20,25 +21,41 @@ pub struct Entry {
     pub text: String,
 }
 
+impl Entry {
+    /// The event of the run that it is, in a run that started at this moment.
+    pub fn event(self, started_unix_ms: u64) -> results::Event {
+        let host = self.host.unwrap_or_else(|| "controller".to_owned());
+        let t_ms = self.unix_ms.saturating_sub(started_unix_ms);
+        let text = format!("controller: {}", self.text);
+        results::Event { t_ms, severity: Severity::Info, test: None, host, text }
+    }
+}
+
 /// The log being written.
-pub struct Story(File);
+pub struct EventLog(File);
 
 fn path(folder: &Path) -> std::path::PathBuf {
     folder.join("fleet.log")
 }
 
-impl Story {
+impl EventLog {
     /// Goes on with the log of a run.
-    pub fn open(folder: &Path) -> std::io::Result<Story> {
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub fn open(folder: &Path) -> std::io::Result<EventLog> {
         let mut file = OpenOptions::new().create(true).append(true).open(path(folder))?;
         // Behind half a line a new one would be lost, too.
         if std::fs::read(path(folder))?.last().is_some_and(|last| *last != b'\n') {
             file.write_all(b"\n")?;
         }
-        Ok(Story(file))
+        Ok(EventLog(file))
     }
 
     /// Adds a line.
+    ///
+    /// # Errors
+    /// Failed I/O.
     pub fn add(&mut self, entry: &Entry) -> std::io::Result<()> {
         let line = serde_json::to_string(entry).expect("an entry has only text keys");
         self.0.write_all(format!("{line}\n").as_bytes())
@@ -46,6 +63,9 @@ impl Story {
 }
 
 /// Everything that was written.
+///
+/// # Errors
+/// Failed I/O.
 pub fn read(folder: &Path) -> std::io::Result<Vec<Entry>> {
     let text = String::from_utf8_lossy(&std::fs::read(path(folder))?).into_owned();
     Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
@@ -59,7 +79,7 @@ mod tests {
     fn half_a_line_of_a_killed_controller_costs_no_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let entry = |text: &str| Entry { unix_ms: 1, host: None, text: text.into() };
-        let add = |text: &str| Story::open(folder.path()).and_then(|mut story| story.add(&entry(text)));
+        let add = |text: &str| EventLog::open(folder.path()).and_then(|mut log| log.add(&entry(text)));
         add("first").expect("writable");
         let whole = std::fs::read(path(folder.path())).expect("readable");
         std::fs::write(path(folder.path()), [&whole[..], &whole[..10]].concat()).expect("writable");

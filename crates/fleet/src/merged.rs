@@ -1,0 +1,211 @@
+//! The evidence of all hosts of a run as one run.
+//!
+//! Invariants
+//! 1. `run.db` of the run is made whole from what the hosts have sent, under another name first, so it can be made again when
+//!    more has come.
+//! 2. Evidence that belongs to something else is not merged: its host counts as one that has sent none.
+//! 3. A host that did not carry out every test proves nothing, and its storage is not blamed for it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use campaign::drill::PlannedDrill;
+use evidence::{Expected, HostRuns, SigningKey, StoreError};
+use results::{Comparison, Ending, Host, Origin, Outcome, Row, Run, Verdict, WorldKind};
+use solution::{Solution, TestSpec};
+
+use crate::controller::{ASKED, Controller};
+use crate::drill::judge;
+use crate::log;
+use crate::message::Ended;
+use crate::roster::{Fate, Memory, Plan};
+
+/// The evidence of a run cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum MergeError {
+    /// No host has sent evidence; what is known of the causes.
+    #[error("no host has carried out a test")]
+    NothingRan(Vec<String>),
+    /// A file of the run.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The evidence itself.
+    #[error(transparent)]
+    Evidence(#[from] StoreError),
+}
+
+/// What a run was to carry out.
+pub struct Planned<'a> {
+    /// The solution.
+    pub solution: &'a Solution,
+    /// Every test of each host, the drill among them.
+    pub tests: &'a [TestSpec],
+    /// What all hosts do together at the end.
+    pub drill: Option<&'a PlannedDrill>,
+}
+
+/// How a run ended. One that nobody stopped is carried out as far as some host came to its end; the verdicts tell which did not.
+pub fn ending(memory: &Memory) -> Ending {
+    let completed = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed | Ended::Failed, .. });
+    match &memory.stop {
+        Some(why) if why == ASKED => Ending::Interrupted,
+        None if memory.fates.values().any(completed) => Ending::Completed,
+        _ => Ending::Aborted,
+    }
+}
+
+/// Makes `run.db` in the folder of a run of what the hosts have sent and of what the controller knows; gives all verdicts.
+///
+/// # Errors
+/// No host has sent evidence of this run, or it cannot be read or written.
+pub fn merge(
+    folder: &Path,
+    memory: &Memory,
+    planned: &Planned<'_>,
+    key: Option<SigningKey>,
+) -> Result<Vec<Verdict>, MergeError> {
+    let sent = Sent::find(folder, memory, planned);
+    if sent.dbs.is_empty() {
+        return Err(MergeError::NothingRan(causes(memory)));
+    }
+    let runs = HostRuns::open(&sent.dbs)?;
+    let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
+    let mut verdicts = runs.common_windows();
+    let mut rows: Vec<Row> = Vec::new();
+    for host in &memory.plan.hosts {
+        let part = sent.hosts.iter().position(|with| with == host);
+        if part.is_none() {
+            let description = "no evidence of this host".to_owned();
+            rows.push(Host { name: host.clone(), description }.into());
+        }
+        let carried_out = part.map_or(0, |part| runs.tests_ended(part));
+        let fate = sent.in_words(host, &memory.fates[host]);
+        verdicts.push(took_part(host, &fate, carried_out, planned.tests.len()));
+    }
+    let entries =
+        log::read(folder).map_err(|source| MergeError::File { path: folder.join("fleet.log"), source })?;
+    rows.extend(entries.into_iter().map(|entry| entry.event(started_unix_ms).into()));
+    rows.extend(verdicts.iter().cloned().map(Row::from));
+    let Plan { run, solution, .. } = &memory.plan;
+    if let Some(drill) = planned.drill {
+        let judged = judge(drill, run, solution, folder, |host| Controller::evidence_of(folder, host));
+        rows.extend(judged.rows(drill, |unix_ns| (unix_ns / 1_000_000).saturating_sub(started_unix_ms)));
+        verdicts.splice(0..0, judged.verdicts);
+    }
+    let row = run_row(memory, planned.solution, started_unix_ms);
+    let of_hosts = replace(folder, |new| Ok(runs.write(row, rows, new, key)?))?;
+    Ok(of_hosts.into_iter().chain(verdicts).collect())
+}
+
+fn run_row(memory: &Memory, solution: &Solution, started_unix_ms: u64) -> Run {
+    Run {
+        id: memory.plan.run.clone(),
+        solution: solution.name.clone(),
+        solution_text: solution.text().to_owned(),
+        started_unix_ms,
+        tool_version: memory.plan.tool_version.clone(),
+        world: WorldKind::Real,
+        world_detail: String::new(),
+        seed: memory.plan.seed,
+        ended_ms: None,
+        ending: Some(ending(memory)),
+    }
+}
+
+/// Replaces `run.db` in a folder by what `write` makes, whole.
+fn replace<T>(folder: &Path, write: impl FnOnce(&Path) -> Result<T, MergeError>) -> Result<T, MergeError> {
+    let failed = |path: &Path, source| MergeError::File { path: path.to_owned(), source };
+    let new = folder.join("run.db.new");
+    // What an earlier controller began and did not end.
+    for left in [new.clone(), folder.join("run.db.new-wal"), folder.join("run.db.new-shm")] {
+        if left.exists() {
+            std::fs::remove_file(&left).map_err(|error| failed(&left, error))?;
+        }
+    }
+    let written = write(&new)?;
+    std::fs::rename(&new, folder.join("run.db")).map_err(|error| failed(&new, error))?;
+    Ok(written)
+}
+
+/// What the hosts have sent.
+#[derive(Default)]
+struct Sent {
+    dbs: Vec<PathBuf>,
+    /// The hosts whose they are.
+    hosts: Vec<String>,
+    /// Why that of a host is not merged.
+    refused: BTreeMap<String, String>,
+}
+
+impl Sent {
+    fn find(folder: &Path, memory: &Memory, planned: &Planned<'_>) -> Sent {
+        let Plan { run, hosts, solution, tool_version, seed, .. } = &memory.plan;
+        let tests: Vec<&'static str> = planned.tests.iter().map(|test| test.kind.name()).collect();
+        let mut sent = Sent::default();
+        for host in hosts {
+            let db = Controller::evidence_of(folder, host).join("run.db");
+            let expected =
+                Expected { run, host, solution_text: solution, tool_version, seed: *seed, tests: &tests };
+            match expected.check(&db) {
+                _ if !db.is_file() => {}
+                Ok(()) => {
+                    sent.dbs.push(db);
+                    sent.hosts.push(host.clone());
+                }
+                Err(why) => drop(sent.refused.insert(host.clone(), why)),
+            }
+        }
+        sent
+    }
+
+    /// How it went with a host.
+    fn in_words(&self, host: &str, fate: &Fate) -> String {
+        let text = match fate {
+            Fate::Open => "lost: it has not been heard of again".to_owned(),
+            Fate::Refused { why } => format!("it could not take part: {why}"),
+            Fate::Ended { how, why, evidence_kept } => {
+                let how = match how {
+                    Ended::Passed | Ended::Failed => "it came to the end",
+                    Ended::Interrupted => "it was stopped in good order",
+                    Ended::Aborted => "it could not go on",
+                    Ended::AgentDied => "its agent died",
+                };
+                let why = why.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+                let kept = if *evidence_kept { "" } else { "; its evidence has not arrived" };
+                format!("{how}{why}{kept}")
+            }
+        };
+        let refused = self.refused.get(host);
+        refused.map_or(text.clone(), |error| format!("{text}; its evidence is refused: {error}"))
+    }
+}
+
+/// Why there is nothing to report.
+fn causes(memory: &Memory) -> Vec<String> {
+    let fates = memory.fates.iter().filter_map(|(host, fate)| match fate {
+        Fate::Refused { why } | Fate::Ended { why: Some(why), .. } => Some(format!("{host}: {why}")),
+        _ => None,
+    });
+    fates.chain(memory.stop.clone()).collect()
+}
+
+fn took_part(host: &str, fate: &str, carried_out: usize, planned: usize) -> Verdict {
+    let (measured, limit) = (carried_out as f64, planned as f64);
+    Verdict {
+        test: None,
+        origin: Origin::host(host),
+        rule: "host_took_part".into(),
+        text: format!("the host carried out every test of the programme: {fate}"),
+        measured: Some(measured),
+        limit: Some(limit),
+        comparison: Comparison::AtLeast,
+        unit: "tests".into(),
+        outcome: if Comparison::AtLeast.holds(measured, limit) { Outcome::Pass } else { Outcome::Unproved },
+    }
+}
