@@ -47,7 +47,7 @@ pub struct Arbitration {
 
 /// What the arbiter's thread wants.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum ArbiterOutput {
     /// To be said to the copies of a host.
     Tell { host: String, message: Vec<u8> },
     /// The arbiter has decided something about a database.
@@ -60,7 +60,7 @@ pub(crate) enum Wish {
 pub(crate) struct ArbiterThread {
     hosts: BTreeMap<HostId, String>,
     heard: UnboundedSender<Vec<u8>>,
-    pub(crate) wishes: mpsc::UnboundedReceiver<Wish>,
+    pub(crate) outputs: mpsc::UnboundedReceiver<ArbiterOutput>,
     stop: Arc<AtomicBool>,
 }
 
@@ -68,16 +68,17 @@ impl ArbiterThread {
     /// Starts with what an earlier arbiter has left in `folder`, as soon as no other one works there.
     pub(crate) fn start(folder: PathBuf, copies: Arbitration) -> ArbiterThread {
         let (heard, hearing) = unbounded();
-        let (wish, wishes) = mpsc::unbounded_channel();
+        let (output, outputs) = mpsc::unbounded_channel();
         let (hosts, stop) = (copies.hosts.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = stop.clone();
         std::thread::spawn(move || {
-            if let Err(why) = arbitrate(&folder, copies, hearing, &wish, &stopped) {
-                let _ =
-                    wish.send(Wish::Note(format!("the arbiter has stopped, no copy is activated: {why}")));
+            if let Err(why) = arbitrate(&folder, copies, hearing, &output, &stopped) {
+                let _ = output.send(ArbiterOutput::Note(format!(
+                    "the arbiter has stopped, no copy is activated: {why}"
+                )));
             }
         });
-        ArbiterThread { hosts, heard, wishes, stop }
+        ArbiterThread { hosts, heard, outputs, stop }
     }
 
     /// Passes on what the copies on `host` say.
@@ -105,7 +106,7 @@ impl Drop for ArbiterThread {
 /// Waits until no other arbiter works in the folder; `None` if it is to stop before.
 fn lock(
     folder: &Path,
-    wish: &mpsc::UnboundedSender<Wish>,
+    output: &mpsc::UnboundedSender<ArbiterOutput>,
     stop: &AtomicBool,
 ) -> Result<Option<File>, String> {
     let path = folder.join("lock");
@@ -120,8 +121,9 @@ fn lock(
             Err(TryLockError::WouldBlock) if stop.load(Ordering::SeqCst) => return Ok(None),
             Err(TryLockError::WouldBlock) => {
                 if !std::mem::replace(&mut is_said, true) {
-                    let _ =
-                        wish.send(Wish::Note("waiting for the end of the arbiter before this one".into()));
+                    let _ = output.send(ArbiterOutput::Note(
+                        "waiting for the end of the arbiter before this one".into(),
+                    ));
                 }
                 std::thread::sleep(LOOK);
             }
@@ -133,23 +135,23 @@ fn arbitrate(
     folder: &Path,
     copies: Arbitration,
     mut hearing: UnboundedReceiver<Vec<u8>>,
-    wish: &mpsc::UnboundedSender<Wish>,
+    output: &mpsc::UnboundedSender<ArbiterOutput>,
     stop: &AtomicBool,
 ) -> Result<(), String> {
     // Held until the end of this function, when the arbiter is gone.
-    let Some(_lock) = lock(folder, wish, stop)? else { return Ok(()) };
+    let Some(_lock) = lock(folder, output, stop)? else { return Ok(()) };
     let path = folder.to_str().ok_or_else(|| format!("{}: its name is no text", folder.display()))?;
     // Its records are small; buffered, they can be on any file system.
     let config = RealConfig { direct: false, shards: 1, ..RealConfig::new("controller") };
     let worked = real::run(config, |world| async move {
         let Arbitration { databases, hosts } = copies;
         let specs: Vec<Rc<DatabaseSpec>> = databases.into_iter().map(Rc::new).collect();
-        let (names, telling) = (hosts.clone(), wish.clone());
+        let (names, telling) = (hosts.clone(), output.clone());
         let to_copy = Rc::new(move |host: HostId, database: DatabaseId, message: FromArbiter| {
             let Some(host) = names.get(&host).cloned() else { return };
             let message = body(&Message::FromArbiter { database, message });
             // Without the controller nobody hears it.
-            let _ = telling.send(Wish::Tell { host, message });
+            let _ = telling.send(ArbiterOutput::Tell { host, message });
         });
         let started = ArbiterHost::start(&world, path, &specs, TICK, to_copy).await;
         let arbiter = started.map_err(|error| error.to_string())?;
@@ -164,7 +166,7 @@ fn arbitrate(
                 Either::Right(_) => {}
             }
             for (_, database, event) in arbiter.take_events() {
-                let _ = wish.send(Wish::Decided { database, event });
+                let _ = output.send(ArbiterOutput::Decided { database, event });
             }
             if arbiter.has_stopped() {
                 return Err("its record could not be written".to_owned());
@@ -234,8 +236,8 @@ impl ArbiterThread {
     /// One whose thread does nothing, and what that thread would hear.
     pub(crate) fn idle(hosts: BTreeMap<HostId, String>) -> (ArbiterThread, UnboundedReceiver<Vec<u8>>) {
         let (heard, hearing) = unbounded();
-        let (_, wishes) = mpsc::unbounded_channel();
-        (ArbiterThread { hosts, heard, wishes, stop: Arc::default() }, hearing)
+        let (_, outputs) = mpsc::unbounded_channel();
+        (ArbiterThread { hosts, heard, outputs, stop: Arc::default() }, hearing)
     }
 }
 
@@ -290,7 +292,8 @@ mod tests {
     }
 
     fn says_something(arbiter: &mut ArbiterThread) -> bool {
-        std::iter::from_fn(|| arbiter.wishes.try_recv().ok()).any(|wish| matches!(wish, Wish::Tell { .. }))
+        std::iter::from_fn(|| arbiter.outputs.try_recv().ok())
+            .any(|output| matches!(output, ArbiterOutput::Tell { .. }))
     }
 
     #[test]
@@ -302,8 +305,8 @@ mod tests {
             std::thread::sleep(LOOK);
         }
         let mut second = ArbiterThread::start(path, copies());
-        let note = second.wishes.blocking_recv();
-        assert!(matches!(&note, Some(Wish::Note(text)) if text.starts_with("waiting")), "{note:?}");
+        let note = second.outputs.blocking_recv();
+        assert!(matches!(&note, Some(ArbiterOutput::Note(text)) if text.starts_with("waiting")), "{note:?}");
         std::thread::sleep(LOOK * 10);
         assert!(!says_something(&mut second) && says_something(&mut first));
         drop(first);

@@ -16,7 +16,7 @@ use campaign::drill::{ARBITER_NAME, Entry, JournalHead, PlannedDrill, Said};
 use futures_util::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::arbiter::{ArbiterThread, Arbitration, Wish};
+use crate::arbiter::{ArbiterOutput, ArbiterThread, Arbitration};
 use crate::bus::{Bus, BusError, CONTROLLERS, copy_inbox, token};
 use crate::credentials::Credentials;
 use crate::drill::{Journal, arbitration};
@@ -271,19 +271,19 @@ impl Controller {
                         bus.say(inbox, answer).await;
                     }
                 }
-                Some(wish) = next_wish(&mut self.arbiter) => match wish {
-                    Wish::Tell { host, message } => {
+                Some(output) = next_output(&mut self.arbiter) => match output {
+                    ArbiterOutput::Tell { host, message } => {
                         let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
                         bus.say(copy_inbox(&host), format_headed(&head, &message)).await;
                     }
-                    Wish::Decided { database, event } => {
+                    ArbiterOutput::Decided { database, event } => {
                         let said = Said::Decided { database: database.0.into(), event };
                         let entry = Entry { unix_ns: self.unix_ns(), error_ns: 0, said };
                         if let Some(Err(error)) = self.journal.as_mut().map(|journal| journal.add(&entry)) {
                             self.roster.say(format!("the journal of the arbiter cannot be written: {error}"));
                         }
                     }
-                    Wish::Note(text) => self.tell(watcher, &Note { host: None, text }),
+                    ArbiterOutput::Note(text) => self.tell(watcher, &Note { host: None, text }),
                 },
                 Some(message) = controllers.next() => {
                     if let Ok(head) = parse::<ControllerHead>(&message.payload)
@@ -436,8 +436,8 @@ impl Controller {
     }
 }
 
-async fn next_wish(arbiter: &mut Option<ArbiterThread>) -> Option<Wish> {
-    arbiter.as_mut()?.wishes.recv().await
+async fn next_output(arbiter: &mut Option<ArbiterThread>) -> Option<ArbiterOutput> {
+    arbiter.as_mut()?.outputs.recv().await
 }
 
 /// Adds the bytes of a chunk where the file ends, and says where it ends now.

@@ -12,8 +12,8 @@ use std::rc::Rc;
 
 use campaign::convoy::Alone;
 use campaign::drill::{
-    ARBITER, ARBITER_NAME, ArbiterNode, Entry, Happening, Node, Observed, Observer, PlannedDrill,
-    ReadJournal, Routes, Said, Site, Stage, conduct, found, review, sample_rows,
+    ARBITER, ARBITER_NAME, ArbiterNode, DrillHosts, Entry, Happening, Node, Observed, Observer, PlannedDrill,
+    ReadJournal, Routes, Said, Site, conduct, found, review, sample_rows,
 };
 use campaign::{CampaignError, CampaignOutcome};
 use copies::HostId;
@@ -53,11 +53,11 @@ pub struct Drilled {
 pub fn drill(plan: DrillPlan, recorder: &mut dyn Recorder, line: &mut dyn FnMut(&str)) -> Drilled {
     let DrillPlan { planned, begins_ms, seed, storage } = plan;
     let simulation = simulation_with(seed, storage);
-    let mut stage = Simulated::new(&planned, &simulation, begins_ms, seed, line);
+    let mut drilled = SimulatedHosts::new(&planned, &simulation, begins_ms, seed, line);
     let hosts: Vec<usize> = (0..planned.site.hosts.len()).collect();
-    let conducted = simulation.run_until(conduct(&planned, &hosts, &mut stage, &Alone, recorder));
-    let hosts: Vec<_> = std::mem::take(&mut stage.hosts_said).into_iter().map(ReadJournal::whole).collect();
-    let arbiter = ReadJournal::whole(std::mem::take(&mut stage.arbiter_said));
+    let conducted = simulation.run_until(conduct(&planned, &hosts, &mut drilled, &Alone, recorder));
+    let hosts: Vec<_> = std::mem::take(&mut drilled.hosts_said).into_iter().map(ReadJournal::whole).collect();
+    let arbiter = ReadJournal::whole(std::mem::take(&mut drilled.arbiter_said));
     let judged = conducted.and_then(|()| judge(&planned, begins_ms, &hosts, &arbiter, recorder));
     let outcome = match judged {
         Ok(verdicts) => CampaignOutcome { verdicts, error: None },
@@ -84,7 +84,7 @@ fn judge(
 }
 
 /// All hosts of a drill, and its arbiter.
-struct Simulated<'a> {
+struct SimulatedHosts<'a> {
     planned: &'a PlannedDrill,
     simulation: &'a Simulation,
     begins_ms: u64,
@@ -105,14 +105,14 @@ struct Simulated<'a> {
     arbiter_said: Vec<Entry>,
 }
 
-impl<'a> Simulated<'a> {
+impl<'a> SimulatedHosts<'a> {
     fn new(
         planned: &'a PlannedDrill,
         simulation: &'a Simulation,
         begins_ms: u64,
         seed: u64,
         line: &'a mut dyn FnMut(&str),
-    ) -> Simulated<'a> {
+    ) -> SimulatedHosts<'a> {
         let hosts = &planned.site.hosts;
         let clock = simulation.host(ARBITER_NAME);
         simulation.volume(ARBITER_NAME, RECORD_DIR, VOLUME_BYTES);
@@ -132,7 +132,7 @@ impl<'a> Simulated<'a> {
             let (host, at_ns) = (host.0.into(), time.now().ns);
             observed.borrow_mut().push_back(Happening::Observed { host, at_ns, observed: what });
         });
-        Simulated {
+        SimulatedHosts {
             planned,
             simulation,
             begins_ms,
@@ -188,7 +188,7 @@ impl<'a> Simulated<'a> {
     }
 }
 
-impl Stage for Simulated<'_> {
+impl DrillHosts for SimulatedHosts<'_> {
     fn now_ms(&self) -> u64 {
         self.begins_ms + self.clock.now().ns / 1_000_000
     }

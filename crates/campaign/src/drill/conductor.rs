@@ -1,7 +1,7 @@
 //! The conductor of a drill: waits until all copies are full and in use, opens the window, lets hosts and volumes fail and come
 //! back, sends users home, lets queues drain, and has the copies compared. It is the same in both worlds.
 //!
-//! It knows hosts through a [`Stage`]. A simulation shows it all hosts of the drill at once; an agent shows it its own host, and
+//! It knows hosts through a [`DrillHosts`]. A simulation shows it all hosts of the drill at once; an agent shows it its own host, and
 //! the conductors of all agents meet at the places of a [`Convoy`].
 //!
 //! Invariants
@@ -72,7 +72,7 @@ impl PlannedDrill {
     }
 }
 
-/// Something that has happened on a host. Times are those of the clock of the host's [`Stage`], in nanoseconds.
+/// Something that has happened on a host. Times are those of the clock of the host's [`DrillHosts`], in nanoseconds.
 pub enum Happening {
     /// Something that could not wait for a sample.
     Observed {
@@ -113,7 +113,7 @@ pub enum Happening {
 }
 
 /// The hosts that a conductor sees, as they live and fail.
-pub trait Stage {
+pub trait DrillHosts {
     /// Milliseconds of the run.
     fn now_ms(&self) -> u64;
 
@@ -167,18 +167,18 @@ pub trait Stage {
     fn progress(&mut self, _done: f64) {}
 }
 
-/// Conducts a drill on the hosts of these numbers, which `stage` shows. Rows go to `recorder` as they arise.
+/// Conducts a drill on the hosts of these numbers, which `drilled` lets live and fail. Rows go to `recorder` as they arise.
 ///
 /// # Errors
 /// Copies that are not full in time, a host that cannot go on, a journal that cannot be kept, failed I/O.
-pub async fn conduct<S: Stage>(
+pub async fn conduct<H: DrillHosts>(
     planned: &PlannedDrill,
-    hosts: &[usize],
-    stage: &mut S,
+    numbers: &[usize],
+    drilled: &mut H,
     convoy: &dyn Convoy,
     recorder: &mut dyn Recorder,
 ) -> Done {
-    let hosts: BTreeMap<usize, HostState> = hosts.iter().map(|host| (*host, HostState::default())).collect();
+    let states = numbers.iter().map(|host| (*host, HostState::default())).collect();
     let mut due = Vec::new();
     for (number, failure) in planned.drill.failures.iter().enumerate() {
         due.push(Due { at_s: failure.at_s, begins: true, number });
@@ -187,7 +187,7 @@ pub async fn conduct<S: Stage>(
     // The next one is the last. At one moment, what is over comes before what begins.
     due.sort_by(|a, b| b.at_s.total_cmp(&a.at_s).then(b.begins.cmp(&a.begins)));
     let (acknowledged, opened_ms) = (BTreeSet::new(), None);
-    Conductor { planned, hosts, stage, recorder, acknowledged, opened_ms, due }.play(convoy).await
+    Conductor { planned, states, drilled, recorder, acknowledged, opened_ms, due }.play(convoy).await
 }
 
 /// A failure that begins or is over.
@@ -206,10 +206,10 @@ struct HostState {
     is_compared: bool,
 }
 
-struct Conductor<'a, S> {
+struct Conductor<'a, H> {
     planned: &'a PlannedDrill,
-    hosts: BTreeMap<usize, HostState>,
-    stage: &'a mut S,
+    states: BTreeMap<usize, HostState>,
+    drilled: &'a mut H,
     recorder: &'a mut dyn Recorder,
     /// Databases whose users have had a batch acknowledged.
     acknowledged: BTreeSet<usize>,
@@ -218,48 +218,48 @@ struct Conductor<'a, S> {
     due: Vec<Due>,
 }
 
-impl<S: Stage> Conductor<'_, S> {
+impl<H: DrillHosts> Conductor<'_, H> {
     async fn play(&mut self, convoy: &dyn Convoy) -> Done {
         let planned = self.planned;
-        for host in self.hosts.keys() {
+        for host in self.states.keys() {
             copy_rows(&planned.site, *host).into_iter().try_for_each(|row| self.recorder.record(row))?;
         }
-        let mut row = test_row(planned, self.stage.now_ms());
+        let mut row = test_row(planned, self.drilled.now_ms());
         self.recorder.record(row.clone().into())?;
         self.prepare(convoy).await?;
 
         self.write_all(&Said::WindowOpens)?;
-        let opened_ms = self.stage.now_ms();
+        let opened_ms = self.drilled.now_ms();
         self.opened_ms = Some(opened_ms);
-        self.stage.phase("users work");
+        self.drilled.phase("users work");
         row.window_start_ms = Some(opened_ms);
         self.recorder.record(row.clone().into())?;
         self.until(self.window_ms(planned.test.duration_s), |_| false).await?;
-        row.window_end_ms = Some(self.stage.now_ms());
+        row.window_end_ms = Some(self.drilled.now_ms());
         self.recorder.record(row.clone().into())?;
         self.write_all(&Said::WindowCloses)?;
         self.opened_ms = None;
 
         self.finish(convoy).await?;
-        row.ended_ms = Some(self.stage.now_ms());
+        row.ended_ms = Some(self.drilled.now_ms());
         self.recorder.record(row.into())?;
         Ok(self.recorder.flush()?)
     }
 
     /// Until users work on full copies.
     async fn prepare(&mut self, convoy: &dyn Convoy) -> Done {
-        self.stage.phase("makes copies");
+        self.drilled.phase("makes copies");
         self.meet(convoy).await?;
-        self.stage.start().await?;
+        self.drilled.start().await?;
         let limit_s = READY_LIMIT_S + self.bytes_of_a_host() / SEEDING_BYTES_PER_S;
         if !self.within(limit_s as f64, Self::is_ready).await? {
-            let names = self.hosts.keys().map(|host| self.planned.site.hosts[*host].name.as_str());
+            let names = self.states.keys().map(|host| self.planned.site.hosts[*host].name.as_str());
             let names = names.collect::<Vec<_>>().join(", ");
             let message = format!("the copies on {names} were not full and in use after {limit_s} s");
             return Err(CampaignError::Drill(message));
         }
         self.meet(convoy).await?;
-        self.stage.phase("users begin");
+        self.drilled.phase("users begin");
         self.within(self.planned.test.warmup_limit_s.min(WARMUP_S), |_| false).await?;
         self.meet(convoy).await
     }
@@ -267,14 +267,14 @@ impl<S: Stage> Conductor<'_, S> {
     /// Users go home, queues drain, and the copies are compared.
     async fn finish(&mut self, convoy: &dyn Convoy) -> Done {
         let each = |is_so: fn(&HostState) -> bool| {
-            move |conductor: &Self| conductor.hosts.values().all(|host| host.is_down || is_so(host))
+            move |conductor: &Self| conductor.states.values().all(|host| host.is_down || is_so(host))
         };
-        self.stage.phase("queues drain");
-        self.stage.close();
+        self.drilled.phase("queues drain");
+        self.drilled.close();
         self.within(DRAIN_LIMIT_S as f64, each(|host| host.is_settled)).await?;
         self.meet(convoy).await?;
-        self.stage.phase("copies are compared");
-        self.stage.compare().await?;
+        self.drilled.phase("copies are compared");
+        self.drilled.compare().await?;
         self.within(COMPARE_LIMIT_S as f64, each(|host| host.is_compared)).await?;
         // No host leaves while another one may still want to hear of its copies.
         self.meet(convoy).await
@@ -287,7 +287,7 @@ impl<S: Stage> Conductor<'_, S> {
             let of_host = (0..site.databases.len()).filter(|database| site.place(*database, *host).is_some());
             of_host.map(|database| site.databases[database].bytes()).sum()
         };
-        self.hosts.keys().map(bytes).max().unwrap_or(0)
+        self.states.keys().map(bytes).max().unwrap_or(0)
     }
 
     /// Whether the copies are full and in use. Whether a database is in use somewhere can be seen only where all its copies are
@@ -297,19 +297,20 @@ impl<S: Stage> Conductor<'_, S> {
             self.planned.site.databases[number]
                 .places
                 .iter()
-                .all(|place| self.hosts.contains_key(&place.host))
+                .all(|place| self.states.contains_key(&place.host))
         };
         let mut seen = (0..self.planned.site.databases.len()).filter(|number| sees(*number));
-        seen.all(|number| self.acknowledged.contains(&number)) && self.hosts.values().all(|host| host.is_full)
+        seen.all(|number| self.acknowledged.contains(&number))
+            && self.states.values().all(|host| host.is_full)
     }
 
     /// The moment of the run at which the window has been open for so long.
     fn window_ms(&self, after_s: f64) -> u64 {
-        self.opened_ms.unwrap_or_else(|| self.stage.now_ms()) + (after_s * 1e3) as u64
+        self.opened_ms.unwrap_or_else(|| self.drilled.now_ms()) + (after_s * 1e3) as u64
     }
 
     async fn within(&mut self, limit_s: f64, done: impl Fn(&Self) -> bool) -> Done<bool> {
-        let end_ms = self.stage.now_ms() + (limit_s * 1e3) as u64;
+        let end_ms = self.drilled.now_ms() + (limit_s * 1e3) as u64;
         self.until(end_ms, done).await
     }
 
@@ -320,10 +321,10 @@ impl<S: Stage> Conductor<'_, S> {
             if done(self) {
                 return Ok(true);
             }
-            if self.stage.now_ms() >= end_ms {
+            if self.drilled.now_ms() >= end_ms {
                 return Ok(false);
             }
-            if let Some(happening) = self.stage.next(next_ms).await? {
+            if let Some(happening) = self.drilled.next(next_ms).await? {
                 self.take_in(happening)?;
             }
         }
@@ -334,7 +335,7 @@ impl<S: Stage> Conductor<'_, S> {
         let mut arriving = convoy.arrive();
         loop {
             let next_ms = self.look().await?;
-            let happening = match select(&mut arriving, pin!(self.stage.next(next_ms))).await {
+            let happening = match select(&mut arriving, pin!(self.drilled.next(next_ms))).await {
                 Either::Left(_) => return Ok(()),
                 Either::Right((happening, _)) => happening?,
             };
@@ -347,13 +348,13 @@ impl<S: Stage> Conductor<'_, S> {
     /// Takes in what has happened by now and performs what is due; gives when the next failure is.
     async fn look(&mut self) -> Done<u64> {
         loop {
-            while let Some(happening) = self.stage.next(0).await? {
+            while let Some(happening) = self.drilled.next(0).await? {
                 self.take_in(happening)?;
             }
             let Some(opened_ms) = self.opened_ms else { return Ok(u64::MAX) };
-            let passed_s = (self.stage.now_ms() - opened_ms) as f64 / 1e3;
-            self.stage.progress((passed_s / self.planned.test.duration_s).min(1.0));
-            match self.due.pop_if(|due| self.stage.now_ms() >= opened_ms + (due.at_s * 1e3) as u64) {
+            let passed_s = (self.drilled.now_ms() - opened_ms) as f64 / 1e3;
+            self.drilled.progress((passed_s / self.planned.test.duration_s).min(1.0));
+            match self.due.pop_if(|due| self.drilled.now_ms() >= opened_ms + (due.at_s * 1e3) as u64) {
                 Some(due) => self.perform(&due).await?,
                 None => return Ok(self.due.last().map_or(u64::MAX, |due| self.window_ms(due.at_s))),
             }
@@ -367,23 +368,23 @@ impl<S: Stage> Conductor<'_, S> {
                     Observed::Acknowledged { database, .. } => Some(*database),
                     _ => None,
                 };
-                self.stage.write(host, Some(at_ns), Said::Observed(observed))?;
+                self.drilled.write(host, Some(at_ns), Said::Observed(observed))?;
                 self.acknowledged.extend(acknowledged);
             }
             Happening::Sampled { host, at_ns, copies, rows, is_settled } => {
                 for row in rows {
-                    let t_ms = self.stage.now_ms().saturating_sub(row.interval_ms);
+                    let t_ms = self.drilled.now_ms().saturating_sub(row.interval_ms);
                     self.recorder.record(Sample { t_ms, ..row }.into())?;
                 }
                 let is_full = copies.iter().all(|copy| self.is_full(copy));
-                if let Some(state) = self.hosts.get_mut(&host) {
+                if let Some(state) = self.states.get_mut(&host) {
                     (state.is_full, state.is_settled) = (is_full, is_settled);
                 }
-                self.stage.write(host, Some(at_ns), Said::Sample(copies))?;
+                self.drilled.write(host, Some(at_ns), Said::Sample(copies))?;
             }
             Happening::Compared { host, compared } => {
-                self.stage.write(host, None, Said::Compared(compared))?;
-                if let Some(state) = self.hosts.get_mut(&host) {
+                self.drilled.write(host, None, Said::Compared(compared))?;
+                if let Some(state) = self.states.get_mut(&host) {
                     state.is_compared = true;
                 }
             }
@@ -400,11 +401,11 @@ impl<S: Stage> Conductor<'_, S> {
     }
 
     fn write_all(&mut self, said: &Said) -> Done {
-        self.hosts.keys().try_for_each(|host| self.stage.write(*host, None, said.clone()))
+        self.states.keys().try_for_each(|host| self.drilled.write(*host, None, said.clone()))
     }
 
     fn event(&mut self, host: usize, text: String) -> Done {
-        let (t_ms, host) = (self.stage.now_ms(), self.planned.site.hosts[host].name.clone());
+        let (t_ms, host) = (self.drilled.now_ms(), self.planned.site.hosts[host].name.clone());
         let test = Some(self.planned.ordinal);
         Ok(self.recorder.record(Event { t_ms, severity: Severity::Warning, test, host, text }.into())?)
     }
@@ -414,15 +415,15 @@ impl<S: Stage> Conductor<'_, S> {
         let planned = self.planned;
         let failure = &planned.drill.failures[due.number];
         let is_hit = |host: &usize| failure.hosts.contains(&planned.site.hosts[*host].name);
-        let hit: Vec<usize> = self.hosts.keys().copied().filter(is_hit).collect();
+        let hit: Vec<usize> = self.states.keys().copied().filter(is_hit).collect();
         let Some(first) = hit.first() else { return Ok(()) };
         let text = if due.begins { failure.what.clone() } else { format!("over: {}", failure.what) };
         let opened_ms = self.opened_ms.unwrap_or_default();
-        self.stage.failing((self.stage.now_ms() - opened_ms) as f64 / 1e3, &text);
+        self.drilled.failing((self.drilled.now_ms() - opened_ms) as f64 / 1e3, &text);
         self.event(*first, text)?;
         for host in &hit {
             let said = if due.begins { Said::Fails(due.number) } else { Said::IsOver(due.number) };
-            self.stage.write(*host, None, said)?;
+            self.drilled.write(*host, None, said)?;
         }
         for host in hit {
             match due.begins {
@@ -436,12 +437,12 @@ impl<S: Stage> Conductor<'_, S> {
     fn fail(&mut self, host: usize, failure: &Failure) {
         match failure.kind {
             DrillEventKind::HostKilled | DrillEventKind::SiteLost => {
-                self.stage.kill(host);
-                self.hosts.insert(host, HostState { is_down: true, ..HostState::default() });
+                self.drilled.kill(host);
+                self.states.insert(host, HostState { is_down: true, ..HostState::default() });
             }
-            DrillEventKind::HostCutOff => self.stage.cut_off(host),
+            DrillEventKind::HostCutOff => self.drilled.cut_off(host),
             DrillEventKind::VolumeFailed => {
-                self.stage.fail_volume(host, failure.volume.as_deref().unwrap_or_default());
+                self.drilled.fail_volume(host, failure.volume.as_deref().unwrap_or_default());
             }
         }
     }
@@ -449,13 +450,13 @@ impl<S: Stage> Conductor<'_, S> {
     async fn bring_back(&mut self, host: usize, failure: &Failure) -> Done {
         match failure.kind {
             DrillEventKind::HostKilled | DrillEventKind::SiteLost => {
-                self.stage.restart(host).await?;
-                self.hosts.insert(host, HostState::default());
+                self.drilled.restart(host).await?;
+                self.states.insert(host, HostState::default());
             }
-            DrillEventKind::HostCutOff => self.stage.heal(host),
+            DrillEventKind::HostCutOff => self.drilled.heal(host),
             DrillEventKind::VolumeFailed => {
                 let volume = failure.volume.as_deref().unwrap_or_default();
-                self.stage.replace_volume(host, volume).await?;
+                self.drilled.replace_volume(host, volume).await?;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Drills: all copies of all databases, users at work, and parts of the deployment that fail. The same code in either world.
 //!
 //! [`Site`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter. [`conduct`] lets hosts live and fail through
-//! a [`Stage`], which a simulation and the agent of a host each implement. Each host and the arbiter keep a journal, on real
+//! a [`DrillHosts`], which a simulation and the agent of a host each implement. Each host and the arbiter keep a journal, on real
 //! hosts as a file ([`JournalEnd`]), in a simulation in memory. [`review`] makes one history of all journals and judges it.
 //!
 //! Invariants
@@ -25,7 +25,7 @@ mod settle;
 mod site;
 
 pub use arbiter::ArbiterNode;
-pub use conductor::{Happening, PlannedDrill, Stage, conduct};
+pub use conductor::{DrillHosts, Happening, PlannedDrill, conduct};
 pub use journal::{Entry, JournalEnd, JournalFault, JournalHead, ReadJournal, Said, read as read_journal};
 pub use making::{found, found_first};
 pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};

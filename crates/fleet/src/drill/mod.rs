@@ -2,9 +2,9 @@
 //! own holds the copies, and the agent kills that process, cuts it off and starts it again. The controller has the arbiter. Each
 //! agent and the controller keep a journal, and the controller judges them all at the end.
 
+mod agent_host;
 mod journal;
 mod process;
-mod stage;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use world::World;
 use crate::arbiter::{ArbiterLink, Arbitration};
 use crate::gate::Gate;
 use crate::message::Assignment;
-use stage::{Given, HostStage, not_kept};
+use agent_host::{AgentHost, Given, not_kept};
 
 pub use journal::Journal;
 pub use process::{CopyProcess, Purpose};
@@ -86,9 +86,9 @@ impl HostPart<'_> {
         let head = JournalHead::new(&assignment.run, &assignment.host, &assignment.solution);
         let journal = Journal::open(folder, &head).map_err(|error| not_kept(&error))?;
         let given = Given { planned, assignment, host, credentials, direct, gate, journal, world };
-        let mut stage = HostStage::new(given, link);
-        conduct(planned, &[host], &mut stage, convoy, recorder).await?;
-        stage.end()
+        let mut drilled = AgentHost::new(given, link);
+        conduct(planned, &[host], &mut drilled, convoy, recorder).await?;
+        drilled.end()
     }
 }
 

@@ -190,10 +190,30 @@ async fn shake_hands_without_a_certificate(plain: &Connection, believed: &Author
     }
 }
 
+/// Why a stranger is refused, and the number of what it tries.
+fn attempts() -> Vec<(String, usize)> {
+    let other = VERSION + 1;
+    let whys = [
+        "it does not speak TLS".to_owned(),
+        "it did not say in time who it is".to_owned(),
+        "it did not say in time who it is".to_owned(),
+        "it shows no certificate".to_owned(),
+        "its certificate is not of this fleet".to_owned(),
+        "its certificate is not valid now: compare the calendars, or make new credentials".to_owned(),
+        "it is of this fleet, but no host of this run".to_owned(),
+        "it says that it is another host".to_owned(),
+        format!("it speaks version {other} of the protocol of copies, this host version {VERSION}"),
+        "its first message does not say who it is".to_owned(),
+        "a frame of 9 bytes is no message".to_owned(),
+        "a frame of 4294967295 bytes is no message".to_owned(),
+    ];
+    whys.into_iter().zip(0..).collect()
+}
+
 #[test]
 fn whoever_is_no_member_is_refused_and_it_is_said_once() {
     let sim = Simulation::new(1, SimConfig::default());
-    let (one, two, stranger) = (sim.host("h1"), sim.host("h2"), sim.host("s"));
+    let (one, stranger) = (sim.host("h1"), sim.host("s"));
     let (ours, theirs) = (authority(), authority());
     sim.run_until(async {
         let (at_one, heard, said) =
@@ -204,25 +224,7 @@ fn whoever_is_no_member_is_refused_and_it_is_said_once() {
             let members = Members::new(credentials, &hosts(), drop).unwrap();
             members.made(connect().await, HostId(1)).await
         };
-        let other_version = format!(
-            "it speaks version {} of the protocol of copies, this host version {VERSION}",
-            VERSION + 1
-        );
-        let attempts = [
-            ("it does not speak TLS", 0),
-            ("it did not say in time who it is", 1),
-            ("it did not say in time who it is", 2),
-            ("it shows no certificate", 3),
-            ("its certificate is not of this fleet", 4),
-            ("its certificate is not valid now: compare the calendars, or make new credentials", 5),
-            ("it is of this fleet, but no host of this run", 6),
-            ("it says that it is another host", 7),
-            (other_version.as_str(), 8),
-            ("its first message does not say who it is", 9),
-            ("a frame of 9 bytes is no message", 10),
-            ("a frame of 4294967295 bytes is no message", 11),
-        ];
-        for (why, kind) in attempts {
+        for (why, kind) in attempts() {
             let before = (at_one.refused(), said.borrow().len());
             for _ in 0..2 {
                 let speak = async |credentials: Credentials, bytes: Vec<u8>| {
@@ -266,11 +268,21 @@ fn whoever_is_no_member_is_refused_and_it_is_said_once() {
             assert!(said.borrow().contains(&expected), "{why}: {:?}", said.borrow());
         }
         assert!(heard.borrow().is_empty(), "nothing of it was delivered");
+    });
+}
 
-        // A source that connects without end is greeted a few times a second: members need not wait for it.
+/// Proving who one is costs time, so a stranger may not ask for it without end.
+#[test]
+fn a_source_that_connects_without_end_is_greeted_a_few_times_a_second_and_members_need_not_wait_for_it() {
+    let sim = Simulation::new(1, SimConfig::default());
+    let (one, two, stranger) = (sim.host("h1"), sim.host("h2"), sim.host("s"));
+    let ours = authority();
+    sim.run_until(async {
+        let (at_one, heard, said) =
+            open(&one, HostId(1), &credentials(&ours, &ours, "h1", false), addresses()).await;
         let (mut silent, refused) = (Vec::new(), at_one.refused());
         for _ in 0..80 {
-            silent.push(connect().await);
+            silent.push(stranger.connect("h1:7400").await.unwrap());
         }
         stranger.sleep(SECOND / 100).await;
         assert_eq!(at_one.refused() - refused, 64, "the others are closed without a greeting");

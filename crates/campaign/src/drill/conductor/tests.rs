@@ -50,7 +50,7 @@ impl Puppets {
     }
 }
 
-impl Stage for Puppets {
+impl DrillHosts for Puppets {
     fn now_ms(&self) -> u64 {
         self.now_ms
     }

@@ -55,6 +55,23 @@ impl Cluster {
         self.commits.retain(|((name, _), _), _| *name != host);
     }
 
+    fn damage_page(&mut self, host: HostId, database: DatabaseId, page: u32) -> Result<(), String> {
+        let is_damaged = |state: &Host| {
+            state.nodes.get(&database).is_some_and(|node| !node.engine.disk.damaged.is_empty())
+        };
+        // One damaged page at a time: two of one page may be all there is of it.
+        let is_late = self.hosts.values().any(is_damaged) || self.hosts[&host].paused_until_us > self.now_us;
+        let Some(node) = self.node((host, database)).filter(|_| !is_late) else { return Ok(()) };
+        // A page that only the cache has is not on disk to be damaged.
+        let (number, disk) = (page as usize, &mut node.engine.disk);
+        if disk.pages[number] != node.engine.cache[number] || disk.meta.patch.is_some() {
+            return Ok(());
+        }
+        disk.damaged.insert(page);
+        self.damaged.insert(database);
+        self.input((host, database), Input::PageDamaged { page })
+    }
+
     pub(super) fn fault(&mut self, fault: Fault) -> Result<(), String> {
         self.say(|| format!("{fault:?}"));
         self.count_event("fault", &fault);
@@ -91,22 +108,7 @@ impl Cluster {
                 self.weather = Weather { loss, doubling, late, until_us: self.now_us + ms * MS };
             }
             Fault::DamagePage { host, database, page } => {
-                let is_damaged = |state: &Host| {
-                    state.nodes.get(&database).is_some_and(|node| !node.engine.disk.damaged.is_empty())
-                };
-                // One damaged page at a time: two of one page may be all there is of it.
-                let is_late =
-                    self.hosts.values().any(is_damaged) || self.hosts[&host].paused_until_us > self.now_us;
-                let Some(node) = self.node((host, database)).filter(|_| !is_late) else { return Ok(()) };
-                // A page that only the cache has is not on disk to be damaged.
-                let number = page as usize;
-                if node.engine.disk.pages[number] == node.engine.cache[number]
-                    && node.engine.disk.meta.patch.is_none()
-                {
-                    node.engine.disk.damaged.insert(page);
-                    self.damaged.insert(database);
-                    return self.input((host, database), Input::PageDamaged { page });
-                }
+                return self.damage_page(host, database, page);
             }
             Fault::FailDisk { host, database, replaced_after_ms } => {
                 return self.fail_disk(host, database, replaced_after_ms);
@@ -122,25 +124,28 @@ impl Cluster {
             Fault::Move { database, target } => {
                 return self.arbiter_input(ArbiterInput::Move { database, target });
             }
-            Fault::Heal => {
-                self.cuts.clear();
-                self.weather = Weather::default();
-                if self.arbiter.is_none() {
-                    self.start_arbiter();
-                }
-                for host in self.hosts.keys().copied().collect::<Vec<_>>() {
-                    self.hosts.get_mut(&host).expect("known").paused_until_us = 0;
-                    if !self.hosts[&host].is_up {
-                        self.start_host(host);
-                    }
-                    for database in self.hosts[&host].failed.clone() {
-                        self.replace_disk(host, database);
-                    }
-                }
-            }
+            Fault::Heal => self.heal(),
             Fault::StopClients => self.clients_run = false,
         }
         Ok(())
+    }
+
+    /// Everything is put right.
+    fn heal(&mut self) {
+        self.cuts.clear();
+        self.weather = Weather::default();
+        if self.arbiter.is_none() {
+            self.start_arbiter();
+        }
+        for host in self.hosts.keys().copied().collect::<Vec<_>>() {
+            self.hosts.get_mut(&host).expect("known").paused_until_us = 0;
+            if !self.hosts[&host].is_up {
+                self.start_host(host);
+            }
+            for database in self.hosts[&host].failed.clone() {
+                self.replace_disk(host, database);
+            }
+        }
     }
 
     pub(super) fn fail_disk(

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use campaign::CampaignError;
-use campaign::drill::{Entry, Happening, PlannedDrill, Said, Stage};
+use campaign::drill::{DrillHosts, Entry, Happening, PlannedDrill, Said};
 use copies::{DatabaseId, FromArbiter};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
@@ -36,7 +36,7 @@ const CALENDAR_STEP_MIN_MS: i64 = 500;
 type Done<T = ()> = Result<T, CampaignError>;
 
 /// What comes to the agent during a drill.
-enum News {
+enum AgentEvent {
     /// From the process of this start.
     Process(u32, FromProcess),
     /// The process of this start has ended.
@@ -72,14 +72,14 @@ pub(super) struct Given<'a> {
 }
 
 /// The host of an agent.
-pub(super) struct HostStage<'a> {
+pub(super) struct AgentHost<'a> {
     given: Given<'a>,
     speaker: Speaker,
     dates: Dates,
     /// How the calendar of this host last stood to its monotonic clock.
     calendar_ns: Option<i64>,
-    news: UnboundedReceiver<News>,
-    tell: UnboundedSender<News>,
+    events: UnboundedReceiver<AgentEvent>,
+    tell: UnboundedSender<AgentEvent>,
     process: Option<CopiesProcess>,
     /// Starts of this host's copies so far.
     boots: u32,
@@ -92,23 +92,23 @@ pub(super) struct HostStage<'a> {
     done: f64,
 }
 
-impl<'a> HostStage<'a> {
-    pub fn new(given: Given<'a>, mut link: ArbiterLink) -> HostStage<'a> {
-        let (tell, news) = unbounded();
+impl<'a> AgentHost<'a> {
+    pub fn new(given: Given<'a>, mut link: ArbiterLink) -> AgentHost<'a> {
+        let (tell, events) = unbounded();
         let (speaker, from_arbiter) = (link.speaker(), tell.clone());
         drop(given.world.spawn(async move {
             while let Some((database, message)) = link.hear().await {
-                if from_arbiter.unbounded_send(News::Arbiter(database, message)).is_err() {
+                if from_arbiter.unbounded_send(AgentEvent::Arbiter(database, message)).is_err() {
                     return;
                 }
             }
         }));
-        HostStage {
+        AgentHost {
             given,
             speaker,
             dates: Dates::default(),
             calendar_ns: None,
-            news,
+            events,
             tell,
             process: None,
             boots: 0,
@@ -152,8 +152,8 @@ impl<'a> HostStage<'a> {
         };
         let (boot, tell) = (self.boots, self.tell.clone());
         std::thread::spawn(move || {
-            let pass = |said| drop(tell.unbounded_send(News::Process(boot, said)));
-            hear(BufReader::new(said), pass, || drop(tell.unbounded_send(News::Gone(boot))));
+            let pass = |said| drop(tell.unbounded_send(AgentEvent::Process(boot, said)));
+            hear(BufReader::new(said), pass, || drop(tell.unbounded_send(AgentEvent::Gone(boot))));
         });
         let Given { assignment, host, credentials, direct, .. } = &self.given;
         let purpose = Purpose {
@@ -176,18 +176,18 @@ impl<'a> HostStage<'a> {
         self.process.as_ref().is_some_and(|process| process.boot == boot)
     }
 
-    fn hear(&mut self, news: News) -> Done<Option<Happening>> {
-        match news {
-            News::Arbiter(database, message) => self.order(&Order::FromArbiter(database, message)),
-            News::Gone(boot) if self.is_current(boot) => {
+    fn hear(&mut self, event: AgentEvent) -> Done<Option<Happening>> {
+        match event {
+            AgentEvent::Arbiter(database, message) => self.order(&Order::FromArbiter(database, message)),
+            AgentEvent::Gone(boot) if self.is_current(boot) => {
                 let ended = self.process.as_mut().and_then(|process| process.child.wait().ok());
                 let how = ended.map_or(String::new(), |status| format!(" ({status})"));
                 return Err(CampaignError::Drill(format!(
                     "the process with the copies of this host has ended{how}; its last words are in the agent's log"
                 )));
             }
-            News::Gone(_) => {}
-            News::Process(boot, said) => return self.hear_process(boot, said),
+            AgentEvent::Gone(_) => {}
+            AgentEvent::Process(boot, said) => return self.hear_process(boot, said),
         }
         Ok(None)
     }
@@ -266,7 +266,7 @@ pub(super) fn not_kept(error: &dyn std::fmt::Display) -> CampaignError {
     CampaignError::Drill(format!("the journal of the drill cannot be kept: {error}"))
 }
 
-impl Stage for HostStage<'_> {
+impl DrillHosts for AgentHost<'_> {
     fn now_ms(&self) -> u64 {
         self.given.world.now().ns / 1_000_000
     }
@@ -319,9 +319,9 @@ impl Stage for HostStage<'_> {
         if let Some(text) = self.look_at_calendar().or_else(|| self.look_who_left()) {
             return Ok(Some(Happening::Noticed { host: self.given.host, text }));
         }
-        // Most news is none for the conductor.
-        while let Ok(news) = self.news.try_recv() {
-            if let Some(happening) = self.hear(news)? {
+        // Most events mean nothing to the conductor.
+        while let Ok(event) = self.events.try_recv() {
+            if let Some(happening) = self.hear(event)? {
                 return Ok(Some(happening));
             }
         }
@@ -331,8 +331,8 @@ impl Stage for HostStage<'_> {
         }
         let world = self.given.world.clone();
         let pause = pin!(world.sleep(left.min(LOOK_EVERY)));
-        match select(self.news.next(), pause).await {
-            Either::Left((Some(news), _)) => self.hear(news),
+        match select(self.events.next(), pause).await {
+            Either::Left((Some(event), _)) => self.hear(event),
             Either::Left((None, _)) | Either::Right(_) => Ok(None),
         }
     }
