@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use fleet::duty::{Action, Doing};
+use fleet::duty::Action;
 use fleet::message::{Beat, ControllerHead, Ended, EvidenceFile, PROTOCOL, WhenAlone, Work};
 use fleet::roster::{Fate, Plan, Roster, WhenLost};
 
