@@ -10,10 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::array::{ArraySpec, StoreSpec};
 use crate::error::{Checked, Wrong};
-use crate::file::{Disk, Scope};
-use crate::hosts::{EnclosureSpec, HostSpec, SiteSpec};
+use crate::file::{Disk, Enclosure, Scope, Site, StorageArray, Store};
+use crate::hosts::HostSpec;
 use crate::source::Mistakes;
 use crate::storage::{Behind, PoolSpec, VolumeKind, gib_of_disks};
 
@@ -27,13 +26,13 @@ pub fn fits(needs_gib: f64, holds_gib: f64) -> bool {
 
 /// What databases lie on, and where.
 pub(crate) struct Room<'a> {
-    pub sites: &'a [SiteSpec],
-    pub enclosures: &'a [EnclosureSpec],
+    pub sites: &'a [Site],
+    pub enclosures: &'a [Enclosure],
     pub hosts: &'a [HostSpec],
     pub disks: &'a [Disk],
     pub pools: &'a [PoolSpec],
     pub volumes: &'a [VolumeKind],
-    pub array: Option<&'a ArraySpec>,
+    pub array: Option<&'a StorageArray>,
 }
 
 /// Refuses databases that are larger than their volume, or than the pool that their volumes lie in.
@@ -59,8 +58,8 @@ pub(crate) fn check(room: &Room<'_>, mistakes: &mut Mistakes<'_>) {
 pub(crate) fn place_of<'a>(
     host: &'a HostSpec,
     scope: Scope,
-    sites: &'a [SiteSpec],
-    enclosures: &'a [EnclosureSpec],
+    sites: &'a [Site],
+    enclosures: &'a [Enclosure],
 ) -> &'a str {
     match (scope, host.enclosure) {
         (Scope::Host, _) => &host.name,
@@ -119,15 +118,15 @@ impl Room<'_> {
     /// GiB that a pool holds after RAID or copies; `None` if that is not known before a test.
     fn pool_gib(&self, pool: &PoolSpec) -> Option<f64> {
         let spares = match &self.array?.store {
-            Some(StoreSpec::LogStructured { .. }) => return None,
-            Some(StoreSpec::Replicated(spec))
+            Some(Store::LogStructured { .. }) => return None,
+            Some(Store::Replicated(spec))
                 if spec.compression.is_some()
                     || spec.deduplication.is_some()
                     || spec.erasure_coding.is_some() =>
             {
                 return None;
             }
-            Some(StoreSpec::DynamicPool { spare_disks, .. }) => *spare_disks,
+            Some(Store::DynamicPool { spare_disks, .. }) => *spare_disks,
             _ => 0,
         };
         let disks = pool.disks.saturating_sub(spares);

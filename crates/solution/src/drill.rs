@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Checked, Wrong};
 use crate::file::{
-    Drill, DrillEvent, DrillEventKind, MountDial, Partner, Role, SolutionFile, Test, TestKind,
+    Copies, Drill, DrillEvent, DrillEventKind, MountDial, Partner, Role, Site, SolutionFile, Test, TestKind,
 };
-use crate::group::CopiesSpec;
-use crate::hosts::{HostSpec, SiteSpec, site_index};
+use crate::hosts::{HostSpec, site_index};
 use crate::source::Mistakes;
 use crate::template::{Names, name_on_disk, refuse_foreign_name};
 
@@ -45,8 +44,8 @@ pub(crate) fn drill(
     test: &Test,
     path: &str,
     duration_s: f64,
-    (sites, hosts): (&[SiteSpec], &[HostSpec]),
-    copies: &CopiesSpec,
+    (sites, hosts): (&[Site], &[HostSpec]),
+    copies: &Copies,
     mistakes: &mut Mistakes<'_>,
 ) -> Option<DrillSpec> {
     let drill = mistakes.keep(described(test, path)).flatten()?;
@@ -100,16 +99,16 @@ fn refuse_foreign_copies(file: &SolutionFile, mistakes: &mut Mistakes<'_>) {
     for (index, row) in rows.enumerate() {
         mistakes.keep(refuse_foreign_name(&row.name, &format!("layout.database[{index}].name")));
     }
-    if let Some(template) = file.dag.as_ref().and_then(|dag| dag.database_name.as_ref()) {
+    if let Some(dag) = &file.dag {
         // Its names differ in digits only.
-        mistakes.keep(name_on_disk(template, Names { n: 1, host: None }, "dag.database_name"));
+        mistakes.keep(name_on_disk(&dag.database_name, Names { n: 1, host: None }, "dag.database_name"));
     }
 }
 
 /// What the events of a drill may name, and its length.
 struct InFile<'a> {
     file: &'a SolutionFile,
-    sites: &'a [SiteSpec],
+    sites: &'a [Site],
     hosts: &'a [HostSpec],
     duration_s: f64,
 }

@@ -3,9 +3,8 @@
 //! Limits: which part fails, and whether what is left can do without it, depends on the hosts that take part in a simulation. What
 //! depends on that is refused there.
 
-use crate::array::{ArraySpec, StoreSpec};
 use crate::error::{Checked, Wrong};
-use crate::file::{Fault as Entry, FaultWord, SolutionFile, TestKind, WhenLinkLost};
+use crate::file::{Fault as Entry, FaultWord, SolutionFile, StorageArray, Store, TestKind, WhenLinkLost};
 use crate::hosts::HostSpec;
 use crate::source::Mistakes;
 use crate::storage::{Behind, PoolSpec, VolumeKind};
@@ -162,7 +161,7 @@ pub(crate) struct Parts<'a> {
     pub hosts: &'a [HostSpec],
     pub volumes: &'a [VolumeKind],
     pub pools: &'a [PoolSpec],
-    pub array: Option<&'a ArraySpec>,
+    pub array: Option<&'a StorageArray>,
 }
 
 /// Every `[[fault]]` in the order of the file.
@@ -258,7 +257,7 @@ impl Parts<'_> {
     /// The part of the array that a fault hits is there, and the fault can end.
     fn check_part(
         &self,
-        array: &ArraySpec,
+        array: &StorageArray,
         fault: &Fault,
         host: &str,
         volume: &crate::VolumeInfo,
@@ -294,7 +293,7 @@ impl Parts<'_> {
                 Some(_) => Ok(()),
             },
             FaultKind::DisksAdded { .. }
-                if pool.is_none() || !matches!(array.store, Some(StoreSpec::DynamicPool { .. })) =>
+                if pool.is_none() || !matches!(array.store, Some(Store::DynamicPool { .. })) =>
             {
                 let help = "store = { kind = \"dynamic_pool\", .. } in [array]";
                 refuse("", format!("volume `{name}` lies in no dynamic pool"), help)
@@ -320,7 +319,7 @@ impl Parts<'_> {
     }
 
     /// Whether I/O waits for the end of a fault, and the fault for the end of a test that may not come without that I/O.
-    fn holds_its_test(&self, array: &ArraySpec, fault: &Fault) -> bool {
+    fn holds_its_test(&self, array: &StorageArray, fault: &Fault) -> bool {
         let waits = match fault.kind {
             FaultKind::PathLost => array.links_per_host == 1,
             FaultKind::RemoteCopyLost => {

@@ -34,7 +34,6 @@ mod template;
 mod tests;
 mod users;
 
-pub use array::{ArraySpec, FlashDrives, ReplicatedSpec, StoreSpec};
 pub use capacity::fits;
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
@@ -43,15 +42,15 @@ pub use drill::{DrillSpec, Failure};
 pub use error::{Mistake, Result, SolutionError, did_you_mean};
 pub use faults::{Fault, FaultKind};
 pub use file::{
-    Compression, Deduplication, Disk, DrillEventKind, ErasureCoding, Fleet, Generation, LagLogRule, Mix,
-    MountDial, Partner, PoolIo, Qualification, Raid, RemoteCopy, RemoteRule, Role, Scope, Snapshots,
-    TestKind, WhenLinkLost, WhenLost,
+    BuildingBlock, Compression, Copies, Dag, Deduplication, Disk, DrillEventKind, Enclosure, ErasureCoding,
+    Fleet, Generation, LagLogRule, Mix, MountDial, Partner, PoolIo, Qualification, Raid, ReadCache,
+    RemoteCopy, RemoteRule, ReplicatedStore, Role, Scope, Site, Snapshots, StorageArray, Store, TestKind,
+    Users, WhenLinkLost, WhenLost,
 };
-pub use group::{CopiesSpec, Group, ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
-pub use hosts::{EnclosureSpec, HostSpec, MAX_MEMBERS, SiteSpec};
+pub use group::{ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
+pub use hosts::{HostSpec, MAX_MEMBERS};
 pub use read::read_toml;
-pub use storage::{Behind, FastTier, Growth, PoolSpec, TieringSpec, VolumeInfo, VolumeKind, gib_of_disks};
-pub use users::Users;
+pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeInfo, VolumeKind, gib_of_disks};
 
 use std::ops::Range;
 
@@ -76,9 +75,9 @@ pub struct Solution {
     /// Generation of Exchange that defaults follow from.
     pub generation: Generation,
     /// Sites, one at least.
-    pub sites: Vec<SiteSpec>,
+    pub sites: Vec<Site>,
     /// Enclosures, arrays, clusters.
-    pub enclosures: Vec<EnclosureSpec>,
+    pub enclosures: Vec<Enclosure>,
     /// Hosts of one group, each with its volumes.
     pub hosts: Vec<HostSpec>,
     /// Kinds of disk.
@@ -88,11 +87,17 @@ pub struct Solution {
     /// Kinds of volume.
     pub volumes: Vec<VolumeKind>,
     /// What stands between hosts and disks, for simulated time.
-    pub array: Option<ArraySpec>,
-    /// The group, and the copies of its databases.
-    pub group: Group,
+    pub array: Option<StorageArray>,
     /// The solution is one block of several.
-    pub growth: Option<Growth>,
+    pub building_block: Option<BuildingBlock>,
+    /// Groups of hosts. Sites and hosts of the file are those of one group.
+    pub dag: Dag,
+    /// Copies of each database.
+    pub copies: Copies,
+    /// Which host holds which copy.
+    pub placement: Placement,
+    /// Databases of a group; as many as its storage asks for when `None`.
+    pub databases: Option<u32>,
     /// Names of the hosts, enclosures and sites whose loss is tested; nothing is lost when empty.
     pub failed: Vec<String>,
     /// Size of every test database in MiB, where the file states one for all.
@@ -160,6 +165,12 @@ impl Solution {
         schemars::schema_for!(SolutionFile).to_value()
     }
 
+    /// The kind of disk with this name, which the file names.
+    pub fn disk(&self, name: &str) -> &Disk {
+        // Whatever names a disk in the file was held against them when it was read.
+        self.disks.iter().find(|disk| disk.name == name).expect("a disk of the file")
+    }
+
     /// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that nothing has.
     pub fn hosts_lost_with(&self, name: &str) -> Vec<usize> {
         let is_hit = |host: &HostSpec| {
@@ -196,7 +207,6 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
     let mut hosts = hosts::hosts(&file, &sites, &enclosures, mistakes);
     let pools = storage::pools(&file, mistakes);
     let volumes = storage::volumes(&file, &enclosures, &mut hosts, mistakes);
-    let array = array::array(&file, mistakes);
     let engine = mistakes.keep(tests::engine(&file.engine));
     let qualification = mistakes.keep(qualification::qualification(&file));
     if !mistakes.names_are_known() {
@@ -208,14 +218,18 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
         return None;
     }
     let generation = users::generation(&file);
-    let group = group::group(&file, &sites, &hosts, mistakes);
-    let load = tests::load(&file, generation, &group.copies, mistakes);
+    mistakes.keep(array::check_array(&file));
+    let (dag, copies) = (file.dag.clone().unwrap_or_default(), file.copies.clone().unwrap_or_default());
+    let placement = group::placement(&file, (&dag, &copies), &sites, &hosts, mistakes);
+    let databases = mistakes.keep(group::databases(&file, (&dag, &copies), &placement, &hosts));
+    let load = tests::load(&file, generation, &copies, mistakes);
     instances::instances(&file, generation, &mut hosts, mistakes);
-    let tests = tests::tests(&file, generation, &group.copies, (&sites, &hosts), mistakes);
-    if let Some(array) = &array {
+    let tests = tests::tests(&file, generation, &copies, (&sites, &hosts), mistakes);
+    let array = file.array.as_ref();
+    if let Some(array) = array {
         array::check_volumes(array, &hosts, &volumes, &pools, mistakes);
     }
-    let parts = faults::Parts { hosts: &hosts, volumes: &volumes, pools: &pools, array: array.as_ref() };
+    let parts = faults::Parts { hosts: &hosts, volumes: &volumes, pools: &pools, array };
     let faults = faults::faults(&file, &parts, mistakes);
     let room = capacity::Room {
         sites: &sites,
@@ -224,12 +238,11 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
         disks: &file.disk,
         pools: &pools,
         volumes: &volumes,
-        array: array.as_ref(),
+        array,
     };
     capacity::check(&room, mistakes);
     let resolved = Solution {
         users: users::users(&file),
-        growth: storage::growth(&file),
         failed: file.under_test.map(|part| part.failed).unwrap_or_default(),
         test_database_mib: file.sizing.and_then(|sizing| sizing.database_mib),
         name: file.solution.name,
@@ -241,8 +254,12 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
         disks: file.disk,
         pools,
         volumes,
-        array,
-        group,
+        array: file.array,
+        building_block: file.building_block,
+        dag,
+        copies,
+        placement,
+        databases: databases?,
         load,
         engine: engine?,
         qualification: qualification?,

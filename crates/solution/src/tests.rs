@@ -3,10 +3,8 @@
 use crate::deployment::{EngineSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec};
 use crate::drill::drill;
 use crate::error::{Checked, Wrong};
-use crate::file::{Engine, Generation, Load, Mix, SolutionFile, Test, TestKind};
-use crate::group::CopiesSpec;
+use crate::file::{Copies, Engine, Generation, Load, Mix, Site, SolutionFile, Test, TestKind};
 use crate::hosts::HostSpec;
-use crate::hosts::SiteSpec;
 use crate::instances::MIB;
 use crate::source::Mistakes;
 
@@ -41,7 +39,7 @@ pub(crate) fn engine(engine: &Engine) -> Checked<EngineSpec> {
 pub(crate) fn load(
     file: &SolutionFile,
     generation: Generation,
-    copies: &CopiesSpec,
+    copies: &Copies,
     mistakes: &mut Mistakes<'_>,
 ) -> LoadSpec {
     let load = file.load.clone().unwrap_or_default();
@@ -107,8 +105,8 @@ impl AnywhereTest {
 pub(crate) fn tests(
     file: &SolutionFile,
     generation: Generation,
-    copies: &CopiesSpec,
-    (sites, hosts): (&[SiteSpec], &[HostSpec]),
+    copies: &Copies,
+    (sites, hosts): (&[Site], &[HostSpec]),
     mistakes: &mut Mistakes<'_>,
 ) -> Vec<AnywhereTest> {
     let programme = if file.test.is_empty() { published_programme() } else { file.test.clone() };
