@@ -3,9 +3,9 @@
 
 use crate::error::{Checked, Wrong};
 use crate::file::{Raid, ReplicatedStore, Scope, SolutionFile, StorageArray, Store};
-use crate::hosts::HostSpec;
+use crate::names::Named;
 use crate::source::Mistakes;
-use crate::storage::{Behind, PoolSpec, VolumeKind, disk_index};
+use crate::storage::{Behind, PoolSpec, disk_index};
 
 /// Of groups that the file says nothing of: the element that midrange arrays came with.
 const STRIPE_ELEMENT_KIB: u64 = 64;
@@ -76,22 +76,16 @@ pub(crate) fn check_array(file: &SolutionFile) -> Checked<()> {
 }
 
 /// Volumes and pools as the array has them: checked for what tests and drills may use.
-pub(crate) fn check_volumes(
-    array: &StorageArray,
-    hosts: &[HostSpec],
-    kinds: &[VolumeKind],
-    pools: &[PoolSpec],
-    mistakes: &mut Mistakes<'_>,
-) {
-    let volumes = hosts.iter().flat_map(|host| &host.volumes);
+pub(crate) fn check_volumes(array: &StorageArray, named: &Named, mistakes: &mut Mistakes<'_>) {
+    let volumes = named.hosts.iter().flat_map(|host| &host.volumes);
     for volume in volumes.filter(|volume| volume.path.is_some()) {
         let at = format!("volume[{}]", volume.kind);
-        match kinds[volume.kind].behind {
+        match named.volumes[volume.kind].behind {
             Behind::Disks { raid, .. } => {
                 mistakes.keep(refuse_nodes(raid, format!("{at}.raid")));
             }
             Behind::Pool(pool) if volume.capacity_gib.is_some() => {
-                mistakes.keep(check_pool(array, &pools[pool], &format!("pool[{pool}]")));
+                mistakes.keep(check_pool(array, &named.pools[pool], &format!("pool[{pool}]")));
             }
             _ => {
                 let message =

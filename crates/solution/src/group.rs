@@ -1,8 +1,9 @@
 //! A group of hosts, and the copies of its databases: how many there are of each, and which host holds which.
 
 use crate::error::{Checked, Wrong};
-use crate::file::{Copies, Dag, Layout, LayoutRow, RemoteRule, Site, SolutionFile};
+use crate::file::{Copies, Dag, Layout, LayoutRow, RemoteRule, SolutionFile};
 use crate::hosts::{HostSpec, MAX_MEMBERS};
+use crate::names::Named;
 use crate::source::Mistakes;
 use crate::template::{Names, expand, matches, name};
 
@@ -56,16 +57,15 @@ impl Copies {
 pub(crate) fn placement(
     file: &SolutionFile,
     (dag, copies): (&Dag, &Copies),
-    sites: &[Site],
-    hosts: &[HostSpec],
+    named: &Named,
     mistakes: &mut Mistakes<'_>,
 ) -> Placement {
-    mistakes.keep(check_copies(copies, sites, hosts));
+    mistakes.keep(check_copies(copies, named));
     mistakes.keep(name(&dag.database_name, Names { n: 1, host: None }, "dag.database_name"));
     let layout = file.layout.clone().unwrap_or_default();
     match layout.database.as_slice() {
         [] => Placement::ByRule(layout.remote),
-        _ => Placement::Listed(listed(&layout, hosts, mistakes)),
+        _ => Placement::Listed(listed(&layout, &named.hosts, mistakes)),
     }
 }
 
@@ -85,7 +85,8 @@ pub(crate) fn databases(
     }
 }
 
-fn check_copies(copies: &Copies, sites: &[Site], hosts: &[HostSpec]) -> Checked<()> {
+fn check_copies(copies: &Copies, named: &Named) -> Checked<()> {
+    let Named { sites, hosts, .. } = named;
     let servers = hosts.len();
     let total: u64 = copies.per_site.iter().map(|&count| u64::from(count)).sum();
     if copies.per_site.first().is_none_or(|&home| home == 0) {

@@ -25,6 +25,7 @@ mod group;
 mod hosts;
 mod instances;
 mod locate;
+mod names;
 mod qualification;
 pub mod ranges;
 mod read;
@@ -56,6 +57,7 @@ use std::ops::Range;
 
 use error::{Checked, Wrong};
 use file::SolutionFile;
+use names::Named;
 use source::{Mistakes, Source};
 use tests::AnywhereTest;
 
@@ -183,7 +185,7 @@ impl Solution {
     /// What the controllers of a host are named by: the host, or what it shares them in.
     pub fn place_of(&self, host: &HostSpec) -> String {
         let scope = self.array.as_ref().map_or(Scope::Host, |array| array.scope);
-        capacity::place_of(host, scope, &self.sites, &self.enclosures).to_owned()
+        names::place_of(host, scope, &self.sites, &self.enclosures)
     }
 }
 
@@ -202,45 +204,23 @@ pub fn error_at(
 /// What a file says, without its text; nothing if a table of names is wrong.
 fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> {
     mistakes.keep(known_schema(&file));
-    let sites = hosts::sites(&file);
-    let enclosures = hosts::enclosures(&file);
-    let mut hosts = hosts::hosts(&file, &sites, &enclosures, mistakes);
-    let pools = storage::pools(&file, mistakes);
-    let volumes = storage::volumes(&file, &enclosures, &mut hosts, mistakes);
     let engine = mistakes.keep(tests::engine(&file.engine));
     let qualification = mistakes.keep(qualification::qualification(&file));
-    if !mistakes.names_are_known() {
-        return None;
-    }
-    hosts::mark_under_test(&file, &mut hosts, mistakes);
-    storage::mark_under_test(&file, &mut hosts, mistakes);
-    if !mistakes.names_are_known() {
-        return None;
-    }
+    let mut named = Named::of(&file, mistakes)?;
     let generation = users::generation(&file);
-    mistakes.keep(array::check_array(&file));
     let (dag, copies) = (file.dag.clone().unwrap_or_default(), file.copies.clone().unwrap_or_default());
-    let placement = group::placement(&file, (&dag, &copies), &sites, &hosts, mistakes);
-    let databases = mistakes.keep(group::databases(&file, (&dag, &copies), &placement, &hosts));
+    let placement = group::placement(&file, (&dag, &copies), &named, mistakes);
+    let databases = mistakes.keep(group::databases(&file, (&dag, &copies), &placement, &named.hosts));
     let load = tests::load(&file, generation, &copies, mistakes);
-    instances::instances(&file, generation, &mut hosts, mistakes);
-    let tests = tests::tests(&file, generation, &copies, (&sites, &hosts), mistakes);
-    let array = file.array.as_ref();
-    if let Some(array) = array {
-        array::check_volumes(array, &hosts, &volumes, &pools, mistakes);
+    instances::instances(&file, generation, &mut named.hosts, mistakes);
+    let tests = tests::tests(&file, generation, &copies, &named, mistakes);
+    mistakes.keep(array::check_array(&file));
+    if let Some(array) = &file.array {
+        array::check_volumes(array, &named, mistakes);
     }
-    let parts = faults::Parts { hosts: &hosts, volumes: &volumes, pools: &pools, array };
-    let faults = faults::faults(&file, &parts, mistakes);
-    let room = capacity::Room {
-        sites: &sites,
-        enclosures: &enclosures,
-        hosts: &hosts,
-        disks: &file.disk,
-        pools: &pools,
-        volumes: &volumes,
-        array,
-    };
-    capacity::check(&room, mistakes);
+    let faults = faults::faults(&file, &named, mistakes);
+    capacity::check(&named, file.array.as_ref(), mistakes);
+    let Named { sites, enclosures, hosts, disks, pools, volumes } = named;
     let resolved = Solution {
         users: users::users(&file),
         failed: file.under_test.map(|part| part.failed).unwrap_or_default(),
@@ -251,7 +231,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
         sites,
         enclosures,
         hosts,
-        disks: file.disk,
+        disks,
         pools,
         volumes,
         array: file.array,
