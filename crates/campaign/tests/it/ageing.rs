@@ -2,8 +2,8 @@
 //!
 //! Before-images grow as pages change, deleted rows leave holes, pages split and merge, the index loses its order. The
 //! simulated world keeps a page as image and edits, or as bytes when there are too many; so does the log.
-//! `PROOFLOAD_HOURS=24` runs that many virtual hours of the published shape (`make soak`); without it a small database is
-//! changed about as often per page.
+//! `PROOFLOAD_HOURS=24` runs that many virtual hours of the published shape (`make soak`); without it every page of a small
+//! database changes about four times.
 #![allow(clippy::print_stdout, reason = "prints the table of docs/lab/ageing.md")]
 
 use crate::shape::{Aged, Setup, age};
@@ -90,27 +90,39 @@ fn assert_as_at_first(aged: &[Aged], figures: &[Figure], names: &[(&str, f64)]) 
     }
 }
 
+/// At most so many percent more or less than at first. The image of a page in the log names each entry that has changed since
+/// the template, so it grows until most have. In the small database most have at the end.
+const PUBLISHED_SHAPE: [(&str, f64); 6] = [
+    ("page reads per batch", 3.0),
+    ("page writes per batch", 5.0),
+    ("log writes per batch", 3.0),
+    ("log file KiB per batch", 3.0),
+    ("log KiB written per batch", 3.0),
+    ("growth B per batch", 15.0),
+];
+const SMALL_DATABASE: [(&str, f64); 5] = [
+    ("page reads per batch", 15.0),
+    ("page writes per batch", 15.0),
+    ("log writes per batch", 10.0),
+    ("log file KiB per batch", 25.0),
+    ("growth B per batch", 15.0),
+];
+
 #[test]
 fn an_aged_database_costs_what_a_new_one_does() {
     let hours = std::env::var("PROOFLOAD_HOURS").ok().map(|hours| hours.parse().expect("a number"));
-    let aged = match hours {
+    let (aged, limits) = match hours {
         Some(hours) => {
-            run(&setup(512 << 30, 256 << 20, Duration::from_secs(1)), Duration::from_secs(3600), hours)
+            let setup = setup(512 << 30, 256 << 20, Duration::from_secs(1));
+            (run(&setup, Duration::from_secs(3600), hours), &PUBLISHED_SHAPE[..])
         }
-        None => run(&setup(256 << 20, 4 << 20, Duration::ZERO), Duration::from_secs(30), 6),
+        None => {
+            let setup = setup(256 << 20, 4 << 20, Duration::ZERO);
+            (run(&setup, Duration::from_secs(30), 6), &SMALL_DATABASE[..])
+        }
     };
-    assert_as_at_first(
-        &aged,
-        &FIGURES,
-        &[
-            ("page reads per batch", 10.0),
-            ("page writes per batch", 10.0),
-            ("log writes per batch", 10.0),
-            // The image of a page in the log names each entry that has changed since the template, so it grows until most have. In
-            // this small database most have at the end: 18 % more log.
-            ("log file KiB per batch", 25.0),
-            ("growth B per batch", 15.0),
-        ],
-    );
-    assert_as_at_first(&aged, &RECOVERY, &[("page reads per full log", 20.0), ("redo s per full log", 20.0)]);
+    assert_as_at_first(&aged, &FIGURES, limits);
+    assert_as_at_first(&aged, &RECOVERY, &[("page reads per full log", 15.0), ("redo s per full log", 20.0)]);
+    let unused = |aged: &Aged| f64::from(aged.pages.0 - aged.pages.1) / f64::from(aged.pages.0);
+    assert!(unused(&aged[aged.len() - 1]) < 0.05, "pages that were given back are used again");
 }
