@@ -175,11 +175,7 @@ impl Solution {
 
     /// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that nothing has.
     pub fn hosts_lost_with(&self, name: &str) -> Vec<usize> {
-        let is_hit = |host: &HostSpec| {
-            let enclosure = host.enclosure.map(|enclosure| self.enclosures[enclosure].name.as_str());
-            host.name == name || self.sites[host.site].name == name || enclosure == Some(name)
-        };
-        (0..self.hosts.len()).filter(|&host| is_hit(&self.hosts[host])).collect()
+        names::hosts_lost_with(name, &self.sites, &self.enclosures, &self.hosts)
     }
 
     /// What the controllers of a host are named by: the host, or what it shares them in.
@@ -220,10 +216,12 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
     }
     let faults = faults::faults(&file, &named, mistakes);
     capacity::check(&named, file.array.as_ref(), mistakes);
+    let failed = file.under_test.map(|part| part.failed).unwrap_or_default();
+    named.check_failed(&failed, mistakes);
     let Named { sites, enclosures, hosts, disks, pools, volumes } = named;
-    let resolved = Solution {
+    Some(Solution {
         users: users::users(&file),
-        failed: file.under_test.map(|part| part.failed).unwrap_or_default(),
+        failed,
         test_database_mib: file.sizing.and_then(|sizing| sizing.database_mib),
         name: file.solution.name,
         description: file.solution.description,
@@ -247,9 +245,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
         fleet: file.fleet,
         tests,
         source: Source::default(),
-    };
-    check_failed(&resolved, mistakes);
-    Some(resolved)
+    })
 }
 
 fn known_schema(file: &SolutionFile) -> Checked<()> {
@@ -259,18 +255,4 @@ fn known_schema(file: &SolutionFile) -> Checked<()> {
     }
     let message = format!("the file is of format {schema}, this program reads format {SCHEMA}");
     Err(Wrong::new("solution.schema", message).help(format!("write schema = {SCHEMA}")))
-}
-
-/// The failure under test is one of things that there are.
-fn check_failed(solution: &Solution, mistakes: &mut Mistakes<'_>) {
-    for (n, name) in solution.failed.iter().enumerate() {
-        if solution.hosts_lost_with(name).is_empty() {
-            let sites = solution.sites.iter().map(|site| &site.name);
-            let enclosures = solution.enclosures.iter().map(|enclosure| &enclosure.name);
-            let hosts = solution.hosts.iter().map(|host| &host.name);
-            let known = sites.chain(enclosures).chain(hosts).map(String::as_str);
-            let path = format!("under_test.failed[{n}]");
-            mistakes.add(Wrong::unknown_name("host, enclosure or site", name, known, path));
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! What a file gives names to, and others name: sites, enclosures, hosts, disks, pools and volumes.
 
+use crate::error::Wrong;
 use crate::file::{Disk, Enclosure, Scope, Site, SolutionFile};
 use crate::hosts::{self, HostSpec};
 use crate::source::Mistakes;
@@ -34,6 +35,34 @@ impl Named {
     pub fn place_of(&self, host: &HostSpec, scope: Scope) -> String {
         place_of(host, scope, &self.sites, &self.enclosures)
     }
+
+    /// Refuses a failure under test of something that there is not.
+    pub fn check_failed(&self, failed: &[String], mistakes: &mut Mistakes<'_>) {
+        let Named { sites, enclosures, hosts, .. } = self;
+        for (n, name) in failed.iter().enumerate() {
+            if hosts_lost_with(name, sites, enclosures, hosts).is_empty() {
+                let known = sites.iter().map(|site| &site.name);
+                let known = known.chain(enclosures.iter().map(|enclosure| &enclosure.name));
+                let known = known.chain(hosts.iter().map(|host| &host.name)).map(String::as_str);
+                let path = format!("under_test.failed[{n}]");
+                mistakes.add(Wrong::unknown_name("host, enclosure or site", name, known, path));
+            }
+        }
+    }
+}
+
+/// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that nothing has.
+pub(crate) fn hosts_lost_with(
+    name: &str,
+    sites: &[Site],
+    enclosures: &[Enclosure],
+    hosts: &[HostSpec],
+) -> Vec<usize> {
+    let is_hit = |host: &HostSpec| {
+        let enclosure = host.enclosure.map(|enclosure| enclosures[enclosure].name.as_str());
+        host.name == name || sites[host.site].name == name || enclosure == Some(name)
+    };
+    (0..hosts.len()).filter(|&host| is_hit(&hosts[host])).collect()
 }
 
 /// What the controllers of a host are named by: the host, or what it shares them in.
