@@ -184,7 +184,7 @@ impl Compact {
             first_slot.push(slots);
             slots += count;
         }
-        let off = if inputs.solution.group.copies.lagged_can_activate { 0 } else { layout.lagged as usize };
+        let off = if inputs.solution.copies.lagged_can_activate { 0 } else { layout.lagged as usize };
         let mut copies = Vec::new();
         let mut starts = vec![0];
         let mut holders = Vec::with_capacity(layout.databases.len());

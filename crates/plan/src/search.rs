@@ -375,7 +375,7 @@ impl<'a> Searcher<'a> {
         let (users, figures) = (inputs.users, &inputs.figures);
         let disks = DiskSet::new(&self.catalogue.disk[choice.disk], volume.disks, volume.raid, volume.disks);
         let v = f64::from(per_volume);
-        let factor = formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
+        let factor = formula::index_factor(users.content_index_percent(), users.index_merge_percent(), v);
         let needed =
             v * formula::with_free_space(sized.database_gb * factor + sized.log_gb, users.free_percent);
         let back_end =

@@ -239,7 +239,8 @@ fn check_tells_all_mistakes_of_a_file_with_their_lines() {
         .replace("kind = \"host_killed\"", "kind = \"host_killed\"\nsite = \"S\"")
         .replace("kind = \"disk_slow\"", "kind = \"disk_fails\"")
         .replace("cache_max_mib = 32", "cache_max_mib = 31")
-        .replace("per_site = [2]", "per_site = [2]\nlagged = 2");
+        .replace("per_site = [2]", "per_site = [2]\nlagged = 2")
+        .replace("failed = [\"h1\"]", "failed = [\"h1\", \"h8\"]");
     let (status, answer) = check(&text);
     let said: Vec<&str> = answer["mistakes"]
         .as_array()
@@ -247,7 +248,7 @@ fn check_tells_all_mistakes_of_a_file_with_their_lines() {
         .iter()
         .filter_map(|one| one["message"].as_str())
         .collect();
-    assert_eq!((status, said.len()), (2, 5), "{said:#?}");
+    assert_eq!((status, said.len()), (2, 6), "{said:#?}");
 }
 
 #[test]
