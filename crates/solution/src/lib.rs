@@ -216,7 +216,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
     }
     let faults = faults::faults(&file, &named, mistakes);
     capacity::check(&named, file.array.as_ref(), mistakes);
-    let failed = file.under_test.map(|part| part.failed).unwrap_or_default();
+    let failed = file.under_test.as_ref().map(|part| part.failed.clone()).unwrap_or_default();
     named.check_failed(&failed, mistakes);
     let Named { sites, enclosures, hosts, disks, pools, volumes } = named;
     Some(Solution {
