@@ -153,7 +153,6 @@ const TOO_LONG: &[&str] = &[
     "crates/fleet/src/controller.rs decided",
     "crates/fleet/tests/it/copy_port.rs whoever_is_no_member_is_refused_and_it_is_said_once",
     "crates/fleet/tests/it/exchange.rs",
-    "crates/rehearsal/tests/it/common/mod.rs text",
     "crates/rehearsal/tests/it/drawn/mod.rs draw",
     "crates/replica/tests/it/cluster.rs",
 ];
