@@ -257,6 +257,13 @@ fn rows_of_a_window_count_what_its_verdicts_count_though_times_of_rows_are_whole
             .iter()
             .sum();
         assert_eq!(counted, judged.round() as u64, "{late_us} µs late");
+        // Of what came in the millisecond before the window, the virtual disks have seldom done any.
+        let start_ms = test_row(&rows).window_start_ms;
+        let of_no_length = |row: &&Row| match row {
+            Row::CounterSample(row) => Some(row.t_ms) == start_ms && row.interval_ms == 0,
+            _ => false,
+        };
+        assert_eq!(rows.iter().filter(of_no_length).count(), 0, "{late_us} µs late");
     }
 }
 
