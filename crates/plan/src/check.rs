@@ -75,7 +75,7 @@ pub fn checks(findings: &Findings<'_>) -> Vec<Check> {
         of(too_large.is_none()),
         too_large.unwrap_or_else(|| {
             let most = inputs.largest_database_gb();
-            format!("databases of {:.0} GB, {most:.0} GB is the most", sizing.database_gb)
+            format!("databases of {:.0} GB, at most {most:.0} GB are allowed", sizing.database_gb)
         }),
     );
     servers_suffice(inputs, findings.needs, &mut judge);

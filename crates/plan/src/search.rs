@@ -369,7 +369,8 @@ impl<'a> Searcher<'a> {
         let sized = sizing::size(inputs, databases, &known);
         let most_gb = wish.max_database_gb.unwrap_or_else(|| inputs.largest_database_gb());
         if sized.database_gb > most_gb {
-            let text = format!("databases of {:.0} GB, {most_gb:.0} GB is the most", sized.database_gb);
+            let text =
+                format!("databases of {:.0} GB, at most {most_gb:.0} GB are allowed", sized.database_gb);
             return Err(Refusal("database size", text));
         }
         let (users, figures) = (inputs.users, &inputs.figures);

@@ -99,7 +99,7 @@ fn check_copies(copies: &Copies, named: &Named) -> Checked<()> {
         return Err(Wrong::new("copies.per_site", message).help("add [[site]], or drop a number"));
     }
     if total > MAX_MEMBERS as u64 {
-        let message = format!("{total} copies of a database cannot be, {MAX_MEMBERS} is the most");
+        let message = format!("a database has at most {MAX_MEMBERS} copies, {total} are asked for");
         return Err(Wrong::new("copies.per_site", message));
     }
     if total > servers as u64 {
@@ -137,7 +137,7 @@ fn databases_of_instances(file: &SolutionFile, hosts: &[HostSpec]) -> Checked<Op
         }
     }
     if count > MAX_DATABASES {
-        let message = format!("{count} databases in one group cannot be, {MAX_DATABASES} is the most");
+        let message = format!("a group has at most {MAX_DATABASES} databases, this one has {count}");
         let wrong = Wrong::new("instance[0].count", message);
         return Err(wrong.help("use more groups: count in [dag]"));
     }
@@ -148,7 +148,7 @@ fn databases_of_instances(file: &SolutionFile, hosts: &[HostSpec]) -> Checked<Op
 fn listed(layout: &Layout, hosts: &[HostSpec], mistakes: &mut Mistakes<'_>) -> Vec<ListedDatabase> {
     if layout.database.len() > MAX_DATABASES as usize {
         let count = layout.database.len();
-        let message = format!("{count} databases in one group cannot be, {MAX_DATABASES} is the most");
+        let message = format!("a group has at most {MAX_DATABASES} databases, this one has {count}");
         let wrong = Wrong::new(format!("layout.database[{MAX_DATABASES}].name"), message);
         mistakes.add(wrong.help("use more groups: count in [dag]"));
         return Vec::new();

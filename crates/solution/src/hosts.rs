@@ -102,7 +102,7 @@ pub(crate) fn hosts(
             }
         }
         if describes_a_group(file) && hosts.len() > MAX_MEMBERS {
-            let message = format!("a group of {} members cannot be, {MAX_MEMBERS} is the most", hosts.len());
+            let message = format!("a group has at most {MAX_MEMBERS} members, this one has {}", hosts.len());
             let wrong = Wrong::new(format!("{path}.count"), message);
             mistakes.add(wrong.help("use more groups: count in [dag]"));
         }

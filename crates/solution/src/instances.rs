@@ -242,7 +242,7 @@ impl<'a> OfHost<'a> {
                 log_dir: part.log.dir,
                 log_file_bytes: u64::from(log_file_kib) * 1024,
                 page_bytes,
-                cache_min_bytes: engine.cache_min_mib.saturating_mul(MIB * count),
+                cache_min_bytes: engine.cache_min_mib().saturating_mul(MIB * count),
                 cache_max_bytes: engine.cache_max_mib.saturating_mul(MIB * count),
                 databases,
             }

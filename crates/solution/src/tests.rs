@@ -11,13 +11,14 @@ use crate::source::Mistakes;
 
 /// `[engine]`.
 pub(crate) fn engine(engine: &Engine) -> Checked<EngineSpec> {
-    if engine.cache_min_mib > engine.cache_max_mib {
+    if engine.cache_min_mib() > engine.cache_max_mib {
         let message = format!(
             "a page cache cannot be from {} to {} MiB per database",
-            engine.cache_min_mib, engine.cache_max_mib
+            engine.cache_min_mib(),
+            engine.cache_max_mib
         );
         let wrong = Wrong::new("engine.cache_max_mib", message);
-        return Err(wrong.help("cache_min_mib is at most cache_max_mib; it is 32 when not given"));
+        return Err(wrong.help("cache_min_mib is at most cache_max_mib"));
     }
     let (start, stop) = (engine.flush_start_percent, engine.flush_stop_percent);
     if start >= stop {
