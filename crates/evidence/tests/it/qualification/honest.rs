@@ -107,14 +107,8 @@ impl Honest {
             window_start_ms: None,
             window_end_ms: None,
             window_planned_ms: None,
-            sample_ms: SAMPLE_MS,
             sessions: None,
-            target_iops: None,
-            target_batches_per_s: None,
-            iops_per_mailbox: None,
-            copies: 1,
-            parameters: Vec::new(),
-            limits: Vec::new(),
+            ..testkit::rows::load_test(0, SAMPLE_MS)
         }
     }
 
