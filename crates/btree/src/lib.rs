@@ -46,6 +46,6 @@ pub use in_use::PagesInUse;
 pub use log_record::LogRecord;
 pub use page_coding::{PageCoding, PlainCoding};
 pub use pager::{FilePages, Pager, Result, Stop};
-pub use sparse::{NodeFunction, Outline, SparsePage, Taken};
+pub use sparse::{NodeFunction, Outline, SparsePage};
 pub use tree::{Position, Seek, Tree};
 pub use view::PageView;

@@ -60,6 +60,10 @@ pub trait NodeFunction {
     fn write_data(&self, page: &Outline, slot: usize, data: &mut [u8]);
     /// Writes all of page `pgno`; what stands in place of the checksums does not matter.
     fn write_page(&self, pgno: u32, page: &mut [u8]);
+    /// Appends a sparse page of this image as its edits, in a form that the page codec of the database decodes, too.
+    fn encode(&self, page: &SparsePage, out: &mut Vec<u8>);
+    /// The sparse page `pgno` that was encoded; `None` if `encoded` is something else.
+    fn decode(self: Rc<Self>, pgno: u32, encoded: &[u8]) -> Option<SparsePage>;
 }
 
 /// How the nodes differ from those of the image, in the order of the nodes.
@@ -123,15 +127,6 @@ impl Clone for SparsePage {
     }
 }
 
-/// Whether a sparse page has taken a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// The page has the change.
-    Yes,
-    /// Only its bytes can take it; the page is as it was.
-    No,
-}
-
 impl SparsePage {
     /// Page `pgno` of the image; `None` if it is only to be had as bytes.
     pub fn of_image(source: Rc<dyn NodeFunction>, pgno: u32) -> Option<SparsePage> {
@@ -159,7 +154,7 @@ impl SparsePage {
     ) -> Option<SparsePage> {
         let mut page = SparsePage::of_image(source, pgno)?;
         for op in ops {
-            if page.ops.len() == EDITS_MAX || page.apply_op(op).ok()? == Taken::No {
+            if page.ops.len() == EDITS_MAX || !page.apply_op(op).ok()? {
                 return None;
             }
         }
@@ -199,11 +194,11 @@ impl SparsePage {
         self.set_flush_type(if self.flush_type() == 3 { 1 } else { self.flush_type() + 1 });
     }
 
-    /// Makes a change, and sets the dbtime.
+    /// Makes a change, and sets the dbtime. `false` if only the bytes of the page can take the change: then the page is as it was.
     ///
     /// # Errors
     /// If an edit does not fit; the page is then undefined.
-    pub fn apply(&mut self, change: &PageChange, dbtime: u64) -> Result<Taken, Misfit> {
+    pub fn apply(&mut self, change: &PageChange, dbtime: u64) -> Result<bool, Misfit> {
         let known = |op: &PageOp| {
             use PageOp::{Delete, Insert, Replace, SetNext, SetNodeFlags, SetPrevious};
             matches!(
@@ -217,16 +212,16 @@ impl SparsePage {
             )
         };
         if self.ops.len() + change.ops.len() > EDITS_MAX || !change.ops.iter().all(known) {
-            return Ok(Taken::No);
+            return Ok(false);
         }
         for op in &change.ops {
             self.apply_op(op.clone())?;
         }
         self.now.dbtime = dbtime;
-        Ok(Taken::Yes)
+        Ok(true)
     }
 
-    fn apply_op(&mut self, op: PageOp) -> Result<Taken, Misfit> {
+    fn apply_op(&mut self, op: PageOp) -> Result<bool, Misfit> {
         let misfit = |reason| Err(Misfit { pgno: self.pgno, reason });
         let nodes = self.node_count();
         let mut free = self.free_bytes();
@@ -250,7 +245,7 @@ impl SparsePage {
                 free = rest;
             }
             PageOp::SetNodeFlags { .. } | PageOp::SetPrevious { .. } | PageOp::SetNext { .. } => {}
-            _ => return Ok(Taken::No),
+            _ => return Ok(false),
         }
         self.bytes.take();
         let number = self.ops.len() as u16;
@@ -290,7 +285,7 @@ impl SparsePage {
         }
         self.now.free_bytes = free as u16;
         self.ops.push(op);
-        Ok(Taken::Yes)
+        Ok(true)
     }
 
     /// The edit of the node in `slot`, made if there is none.

@@ -271,7 +271,10 @@ impl Campaign<'_> {
         until: Time,
         done: f64,
     ) -> Result<Rates, CampaignError> {
-        let due = (test.last_tick + TICK).min(until).max(self.world.now());
+        let next = test.last_tick + TICK;
+        // Rows know milliseconds only: a last tick that is shorter would have none in the window that it ends.
+        let due = if next + Duration::from_millis(1) < until { next } else { until };
+        let due = due.max(self.world.now());
         self.world.sleep_until(due).await;
         let rates = self.collect(test, Some(load)).await?;
         self.note_late_sample(test, test.last_tick.since(due))?;

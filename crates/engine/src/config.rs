@@ -5,7 +5,7 @@ use std::rc::Rc;
 use btree::{NodeFunction, PageCoding, PlainCoding};
 use world::PageCodec;
 
-use crate::cache::CodecCoding;
+use crate::cache::{CodecCoding, Image};
 use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::signal::Dropped;
@@ -54,7 +54,7 @@ pub struct DatabaseConfig {
     pub codec: Option<Rc<dyn PageCodec>>,
     /// The image the file was created from, if its pages may arrive pristine.
     pub image_id: Option<u64>,
-    /// The nodes of that image, so that its pages can be used without making their bytes.
+    /// The nodes of that image, so that its pages can be used without making their bytes. Needs the codec of that image.
     pub nodes: Option<Rc<dyn NodeFunction>>,
     /// The file grows in steps of this many bytes.
     pub extension_bytes: u64,
@@ -108,6 +108,13 @@ impl DatabaseConfig {
             counters: Counters::default(),
             versions: PageVersions::default(),
         }
+    }
+
+    /// The image, if its pages can be used without making their bytes.
+    pub(crate) fn image(&self) -> Option<Rc<Image>> {
+        let (nodes, codec) = (self.nodes.clone()?, self.codec.clone()?);
+        let is_own = self.image_id.is_some() && codec.image_id() == self.image_id;
+        is_own.then(|| Rc::new(Image { nodes, codec }))
     }
 
     /// How whole pages are written into the log.

@@ -13,12 +13,12 @@ use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use btree::{NodeFunction, PageCoding};
+use btree::PageCoding;
 use edb::header::DatabaseHeader;
 use results::IoClass;
 use world::{OpenMode, PageCodec, World};
 
-use crate::cache::{Cache, CachedDatabase, CachedPage};
+use crate::cache::{Cache, CachedDatabase, CachedPage, Image};
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 use crate::header;
@@ -35,7 +35,7 @@ pub(crate) struct Database {
     pub(crate) coding: Rc<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
     pub(crate) image_id: Option<u64>,
-    nodes: Option<Rc<dyn NodeFunction>>,
+    image: Option<Rc<Image>>,
     /// The header was not intact when the file was opened.
     pub(crate) header_from_shadow: bool,
     pub(crate) extension_bytes: u64,
@@ -78,7 +78,7 @@ impl Database {
             coding,
             codec: config.codec.clone(),
             image_id: config.image_id,
-            nodes: config.nodes.clone(),
+            image: config.image(),
             header_from_shadow: copy > 0,
             extension_bytes: config.extension_bytes,
             dbtime: Cell::new(header.dbtime()),
@@ -95,15 +95,15 @@ impl Database {
 
     /// Appends what the coding makes of a page; a page known without its bytes is not asked for them.
     pub(crate) fn encode_page(&self, pgno: u32, page: &CachedPage, out: &mut Vec<u8>) {
-        let encoded = match (page, &self.codec) {
-            (CachedPage::Image(image), Some(codec)) => codec.encode_known(&**image, out),
-            (CachedPage::Buf(page), Some(codec)) => page.pristine().is_some_and(|(image, index)| {
-                index == u64::from(pgno) + 1 && codec.encode_pristine(image.id(), index, out)
-            }),
-            (_, None) => false,
+        let page = match page {
+            CachedPage::Sparse(page) => return page.encode(out),
+            CachedPage::Buf(page) => page,
         };
-        if !encoded {
-            self.coding.encode(pgno, page.sealed().as_slice(), out);
+        let pristine = self.codec.as_ref().zip(page.pristine()).filter(|(codec, (image, index))| {
+            codec.image_id() == Some(image.id()) && *index == u64::from(pgno) + 1
+        });
+        if !pristine.is_some_and(|(codec, (_, index))| codec.encode_pristine(index, out)) {
+            self.coding.encode(pgno, page.as_slice(), out);
         }
     }
 
@@ -111,7 +111,7 @@ impl Database {
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
         cache.attach(
             self.id,
-            CachedDatabase::new(self.file.clone(), self.coding.clone(), self.image_id, self.nodes.clone()),
+            CachedDatabase::new(self.file.clone(), self.coding.clone(), self.image_id, self.image.clone()),
             cache_bytes,
         );
     }

@@ -1,12 +1,8 @@
 //! Whether a page is what was written in its place.
 
-use std::any::Any;
-
 use edb::checksum::{Verdict, header_is_intact, verify};
 use edb::page::PageRef;
-use world::PageBuf;
-
-use crate::cache::ImagePage;
+use world::{Encoding, PageBuf};
 
 /// What a look at a page found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,32 +27,21 @@ impl Finding {
     }
 }
 
-/// The modification count of a good page. A page of the image that was never changed has none.
-pub(crate) fn dbtime(page: &PageBuf) -> u64 {
-    if page.pristine().is_some() {
-        return 0;
+/// The modification count of the page at place `index`, if the page needs no look at its bytes: it is one of the image's, or one
+/// with the edits that were made on it. One that was never changed has 0.
+pub(crate) fn dbtime_without_bytes(page: &PageBuf, index: u64, image_id: Option<u64>) -> Option<u64> {
+    if let Some((image, at)) = page.pristine() {
+        return (at == index && Some(image.id()) == image_id).then_some(0);
     }
-    let known = page.known().map(|known| -> &dyn Any { &**known });
-    match known.and_then(|known| known.downcast_ref::<ImagePage>()) {
-        Some(known) => known.page().outline().dbtime,
-        None => PageRef::new(page.as_slice()).dbtime(),
-    }
+    let Encoding { codec, bytes } = page.encoding(index)?;
+    image_id.filter(|id| codec.image_id() == Some(*id)).and_then(|_| codec.edited_version(bytes))
 }
 
 /// Judges the page at place `index` of a file (0 and 1 are its headers). A page known to be one of the database's image, as
 /// it was or with the changes made on it, needs no look at its bytes: every page of an image is valid, and so is what a
 /// change makes of a valid page.
 pub(crate) fn judge(page: &PageBuf, index: u64, image_id: Option<u64>) -> Finding {
-    if let Some((image, pristine_index)) = page.pristine()
-        && pristine_index == index
-        && Some(image.id()) == image_id
-    {
-        return Finding::Good;
-    }
-    if let Some(known) = page.known()
-        && known.index() == index
-        && Some(known.image_id()) == image_id
-    {
+    if dbtime_without_bytes(page, index, image_id).is_some() {
         return Finding::Good;
     }
     let bytes = page.as_slice();

@@ -54,7 +54,7 @@ mod transactions;
 mod versions;
 
 pub use backup::BackupReport;
-pub use cache::{CacheStatus, ImagePage};
+pub use cache::CacheStatus;
 pub use checksum::{ChecksumReport, LogChecksumReport, MadeOf, StreamConfig, check_database, check_logs};
 pub use config::{DatabaseConfig, InstanceConfig};
 pub use create::create_database;

@@ -20,7 +20,7 @@ use world::{Bufs, Duration, PageBuf, PageImage, World};
 
 use crate::error::{Error, Result};
 use crate::io::IoFile;
-use crate::judge::{Finding, dbtime, judge};
+use crate::judge::{Finding, dbtime_without_bytes, judge};
 use crate::versions::PageVersions;
 
 /// Times a page of a database in use is read again, with growing pauses.
@@ -124,17 +124,17 @@ pub(crate) struct Known<'a> {
 
 impl Known<'_> {
     /// Whether a page that is good by itself is not the one that was written there last.
-    fn is_stale(&self, index: u64, page: &PageBuf) -> bool {
-        let is_other = |versions: &PageVersions| versions.contradict(page_number(index), dbtime(page));
+    fn is_stale(&self, index: u64, page: &PageBuf, without_bytes: Option<u64>) -> bool {
+        let dbtime = || without_bytes.unwrap_or_else(|| PageRef::new(page.as_slice()).dbtime());
+        let is_other = |versions: &PageVersions| versions.contradict(page_number(index), dbtime());
         index >= 2 && self.versions.is_some_and(is_other)
     }
 
     /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as an image and the
     /// changes made on it holds what was written.
-    fn is_foreign(&self, index: u64, page: &PageBuf) -> bool {
-        let has_bytes = || page.pristine().is_none() && page.known().is_none();
+    fn is_foreign(&self, index: u64, page: &PageBuf, without_bytes: Option<u64>) -> bool {
         let is_foreign = |is_sound: &dyn Fn(PageRef<'_>) -> bool| !is_sound(PageRef::new(page.as_slice()));
-        index >= 2 && self.is_sound.is_some_and(|is_sound| has_bytes() && is_foreign(is_sound))
+        index >= 2 && without_bytes.is_none() && self.is_sound.is_some_and(is_foreign)
     }
 
     /// Whether the page at place `index` of the file cannot be zero.
@@ -186,11 +186,13 @@ impl Pieces<'_> {
                     finding = self.judge_again(page, index).await?;
                 }
             }
-            if finding == Finding::Good && known.is_stale(index, page) {
-                finding = Finding::Bad(STALE.to_owned());
-            }
-            if finding == Finding::Good && known.is_foreign(index, page) {
-                finding = Finding::Bad(FOREIGN.to_owned());
+            if finding == Finding::Good {
+                let dbtime = dbtime_without_bytes(page, index, self.image_id);
+                if known.is_stale(index, page, dbtime) {
+                    finding = Finding::Bad(STALE.to_owned());
+                } else if known.is_foreign(index, page, dbtime) {
+                    finding = Finding::Bad(FOREIGN.to_owned());
+                }
             }
             if finding == Finding::Uninitialised && known.was_written(index) {
                 // It may have been written since it was read.

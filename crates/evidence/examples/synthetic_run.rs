@@ -2,15 +2,13 @@
 //! SECONDS]]`, where KIND is `pass`, `fail`, `cut`, `simulated`, `hosts`, `hostile` or `day` (24 h, 56 databases).
 #![allow(missing_docs, clippy::print_stdout, clippy::disallowed_methods, reason = "a tool for developers")]
 
-#[path = "synthetic/mod.rs"]
-mod synthetic;
-
 use std::path::Path;
 use std::time::Instant;
 
 use evidence::{Report, RunStore, load};
 use results::WorldKind;
-use synthetic::Shape;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -1,14 +1,12 @@
 //! The largest run that is promised: 24 hours of 56 databases. A program of its own, so that its memory is its own.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests face the operating system")]
 
-#[path = "../examples/synthetic/mod.rs"]
-mod synthetic;
-
 use std::time::Instant;
 
 use evidence::{Report, RunStore, load};
 use results::{RecordError, Recorder, Row};
-use synthetic::Shape;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 /// A store that notes the memory of this program every so many rows.
 struct Watched {

@@ -75,7 +75,7 @@ pub fn checks(findings: &Findings<'_>) -> Vec<Check> {
         of(too_large.is_none()),
         too_large.unwrap_or_else(|| {
             let most = inputs.largest_database_gb();
-            format!("databases of {:.0} GB, {most:.0} GB is the most", sizing.database_gb)
+            format!("databases of {:.0} GB, at most {most:.0} GB are allowed", sizing.database_gb)
         }),
     );
     servers_suffice(inputs, findings.needs, &mut judge);
@@ -117,7 +117,7 @@ pub fn database_too_large(inputs: &Inputs<'_>, sizing: &Sizing) -> Option<String
     let (gb, most) = (sizing.database_gb, inputs.largest_database_gb());
     // Bits that arithmetic leaves are no gigabyte.
     (gb > most * (1.0 + 1e-9)).then(|| {
-        let by = match inputs.solution.group.max_database_gb {
+        let by = match inputs.solution.dag.max_database_gb {
             Some(_) => "max_database_gb allows".to_owned(),
             None if inputs.copies() > 1 => format!("is recommended with {} copies", inputs.copies()),
             None => "is recommended with one copy".to_owned(),
@@ -347,7 +347,7 @@ fn servers_suffice(
         }
     };
     unknown("processor", "specint_rate", &|server| server.specint_rate.is_some());
-    if inputs.users.multi_role {
+    if inputs.users.multi_role() {
         unknown("memory", "cores and memory_gib", &|server| {
             server.cores.is_some() && server.memory_gib.is_some()
         });

@@ -81,7 +81,7 @@ fn by_calculator(inputs: &Inputs<'_>) -> Result<u32> {
         .front_end_iops(figures.read_share)
         .ok_or_else(|| missing("the I/O of its disks is not known"))?;
     let v = f64::from(inputs.databases_per_volume);
-    let factor = formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
+    let factor = formula::index_factor(users.content_index_percent(), users.index_merge_percent(), v);
     let most_gb = formula::max_database_gb(disks.formatted_gib, users.free_percent, v, factor);
     let by_io = formula::mailboxes_by_io(iops, figures.iops_with_headroom, v);
     let by_capacity = formula::mailboxes_by_capacity(most_gb, figures.mailbox_mb);
@@ -93,9 +93,9 @@ fn by_calculator(inputs: &Inputs<'_>) -> Result<u32> {
 fn least(inputs: &Inputs<'_>) -> u32 {
     let (users, figures) = (inputs.users, &inputs.figures);
     let v = f64::from(inputs.databases_per_volume);
-    let factor = formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
+    let factor = formula::index_factor(users.content_index_percent(), users.index_merge_percent(), v);
     // Space of one mailbox: databases and logs grow with their mailboxes.
-    let database_gb = formula::database_gb(1.0, figures.mailbox_mb, users.data_overhead_percent);
+    let database_gb = formula::database_gb(1.0, figures.mailbox_mb, users.data_overhead_percent());
     let moves = formula::move_logs_per_day(1.0, figures.mailbox_mb, users.moves_percent_per_week);
     let log_gb = match inputs.has_log_volumes() {
         true => 0.0,
@@ -130,7 +130,7 @@ fn most(inputs: &Inputs<'_>) -> u32 {
 
 /// The number rounded up to one that spreads evenly, where the file asks for it.
 fn even(inputs: &Inputs<'_>, databases: u32) -> u32 {
-    if !inputs.solution.group.symmetric {
+    if !inputs.solution.dag.symmetric {
         return databases;
     }
     let sites = inputs.active_sites().count() as u32;

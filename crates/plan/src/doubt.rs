@@ -8,9 +8,9 @@ fn percentages(users: &Users) -> [(&'static str, f64); 8] {
         ("read_percent", users.read_percent),
         ("headroom_percent", users.headroom_percent),
         ("iops_multiplied_percent", users.iops_multiplied_percent),
-        ("data_overhead_percent", users.data_overhead_percent),
-        ("content_index_percent", users.content_index_percent),
-        ("index_merge_percent", users.index_merge_percent),
+        ("data_overhead_percent", users.data_overhead_percent()),
+        ("content_index_percent", users.content_index_percent()),
+        ("index_merge_percent", users.index_merge_percent()),
         ("free_percent", users.free_percent),
         ("peak_hour_log_percent", users.peak_hour_log_percent),
     ]

@@ -142,11 +142,13 @@ impl Failures {
                 let (lost, data) = (class.lost_databases, class.lost_data);
                 let kept =
                     if data < lost { format!(" ({data} of them with no copy left)") } else { "".into() };
-                format!(
-                    "{name}: {} of {} cases lose databases, at most {lost} of {databases}{kept}",
-                    class.scenarios - class.survived,
-                    class.scenarios
-                )
+                match class.scenarios {
+                    1 => format!("{name}: loses {lost} of {databases} databases{kept}"),
+                    cases => format!(
+                        "{name}: {} of {cases} cases lose databases, at most {lost} of {databases}{kept}",
+                        cases - class.survived
+                    ),
+                }
             })
             .collect()
     }
@@ -184,7 +186,7 @@ impl Compact {
             first_slot.push(slots);
             slots += count;
         }
-        let off = if inputs.solution.group.copies.lagged_can_activate { 0 } else { layout.lagged as usize };
+        let off = if inputs.solution.copies.lagged_can_activate { 0 } else { layout.lagged as usize };
         let mut copies = Vec::new();
         let mut starts = vec![0];
         let mut holders = Vec::with_capacity(layout.databases.len());

@@ -30,7 +30,7 @@ pub struct Block {
 /// The growth path, up to and including the first step that does not fit.
 pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Vec<Block> {
     let solution = inputs.solution;
-    let Some(wish) = &solution.growth else { return Vec::new() };
+    let Some(wish) = &solution.building_block else { return Vec::new() };
     let (mut disks, mut raw_gb) = (0u32, 0.0);
     for used in &storage.volumes {
         if let Behind::Disks { disk, .. } = solution.volumes[used.entry].behind {
@@ -42,7 +42,7 @@ pub fn growth(inputs: &Inputs<'_>, sizing: &Sizing, storage: &Storage) -> Vec<Bl
         disks += used.disks_in_all;
         raw_gb += f64::from(used.disks_in_all) * solution.disks[pool.disk].capacity_gb;
     }
-    let hosts = inputs.servers.len() as u32 * inputs.solution.group.count;
+    let hosts = inputs.servers.len() as u32 * inputs.solution.dag.count;
     let iops = sizing.row("database_iops").and_then(|row| row.per_environment).unwrap_or(0.0);
     let mut path = Vec::new();
     for blocks in 1..=wish.blocks {

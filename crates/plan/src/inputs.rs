@@ -82,7 +82,7 @@ impl Figures {
     /// The figures with so many copies of each database.
     fn of(solution: &Solution, users: &Users, copies: u32) -> Figures {
         let messages = users.messages_per_day.unwrap_or(0.0);
-        let derived = || formula::iops_per_mailbox(users.generation, messages, copies);
+        let derived = || formula::iops_per_mailbox(users.exchange, messages, copies);
         let iops = users.iops_per_mailbox.or_else(derived).unwrap_or(0.0);
         let iops_with_headroom = formula::iops_with_headroom(
             iops,
@@ -95,10 +95,10 @@ impl Figures {
             messages_per_day: messages,
             message_kb: users.message_kb,
             deleted_item_days: users.deleted_item_days,
-            single_item_recovery: users.single_item_recovery,
-            calendar_versions: users.calendar_versions,
+            single_item_recovery: users.single_item_recovery(),
+            calendar_versions: users.calendar_versions(),
         };
-        let kept = &solution.group.copies;
+        let kept = &solution.copies;
         let lag_days = (kept.lagged > 0).then_some(kept.lag_days);
         let tolerance_days = users.truncation_days + users.network_days;
         Figures {
@@ -116,7 +116,7 @@ impl Figures {
             cache_mb: users.cache_mb_per_mailbox.unwrap_or(formula::cache_mb_per_mailbox(messages)),
             active_mcycles: users
                 .active_mcycles
-                .unwrap_or(formula::active_mcycles(messages, users.multi_role)),
+                .unwrap_or(formula::active_mcycles(messages, users.multi_role())),
             passive_mcycles: users.passive_mcycles.unwrap_or(formula::passive_mcycles(messages)),
         }
     }
@@ -161,10 +161,10 @@ impl<'a> Inputs<'a> {
         Ok(Inputs {
             solution,
             users,
-            figures: Figures::of(solution, users, solution.group.copies.total()),
-            databases_per_volume: solution.group.databases_per_volume,
-            sized_databases_per_volume: solution.group.sized_databases_per_volume,
-            copies_per_site: solution.group.copies.per_site.clone(),
+            figures: Figures::of(solution, users, solution.copies.total()),
+            databases_per_volume: solution.dag.databases_per_volume,
+            sized_databases_per_volume: solution.dag.sized_databases_per_volume(),
+            copies_per_site: solution.copies.per_site.clone(),
             sites: sites.collect(),
             servers: solution.hosts.iter().map(ServerInput::from).collect(),
             enclosures: solution.enclosures.iter().map(|enclosure| enclosure.name.clone()).collect(),
@@ -187,17 +187,17 @@ impl<'a> Inputs<'a> {
 
     /// Copies that are lagged, the last in preference.
     pub fn lagged(&self) -> u32 {
-        self.solution.group.copies.lagged
+        self.solution.copies.lagged
     }
 
     /// Largest database in GB that the plan accepts.
     pub fn largest_database_gb(&self) -> f64 {
-        self.solution.group.max_database_gb.unwrap_or_else(|| formula::largest_database_gb(self.copies()))
+        self.solution.dag.max_database_gb.unwrap_or_else(|| formula::largest_database_gb(self.copies()))
     }
 
     /// Copies that may be activated.
     pub fn activatable(&self) -> u32 {
-        let off = if self.solution.group.copies.lagged_can_activate { 0 } else { self.lagged() };
+        let off = if self.solution.copies.lagged_can_activate { 0 } else { self.lagged() };
         self.copies() - off
     }
 
@@ -213,7 +213,7 @@ impl<'a> Inputs<'a> {
 
     /// Mailboxes of one group.
     pub fn mailboxes_per_dag(&self) -> f64 {
-        self.figures.mailboxes / f64::from(self.solution.group.count)
+        self.figures.mailboxes / f64::from(self.solution.dag.count)
     }
 
     /// Logs have volumes of their own.

@@ -206,7 +206,7 @@ fn domain_shift(copy: usize, k: usize, others: usize) -> usize {
 pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Layout {
     let walks: Vec<Walk> = inputs.sites.iter().map(|site| Walk::of(inputs, site)).collect();
     let active: Vec<usize> = inputs.active_sites().collect();
-    let is_rotated = inputs.solution.group.placement == Placement::ByRule(RemoteRule::Rotated);
+    let is_rotated = inputs.solution.placement == Placement::ByRule(RemoteRule::Rotated);
     let mut dealt = vec![0usize; inputs.sites.len()];
     let mut rows: Vec<Vec<u8>> = Vec::with_capacity(databases as usize);
     for (home, k) in Deal::new(&inputs.sites).take(databases as usize) {
@@ -245,7 +245,7 @@ pub fn generate(inputs: &Inputs<'_>, databases: u32) -> Layout {
         .map(|((row, volumes), n)| {
             let copies =
                 row.iter().zip(volumes).map(|(&server, volume)| CopyPlace { server, volume }).collect();
-            DatabasePlace { name: inputs.solution.group.database_name(n), copies }
+            DatabasePlace { name: inputs.solution.dag.database_name(n), copies }
         })
         .collect();
     Layout { databases, lagged: inputs.lagged(), imported: false }
@@ -326,7 +326,7 @@ fn one_number(
 
 /// The layout that the file lists, if it does.
 pub fn listed(inputs: &Inputs<'_>) -> Option<Layout> {
-    let Placement::Listed(given) = &inputs.solution.group.placement else { return None };
+    let Placement::Listed(given) = &inputs.solution.placement else { return None };
     let of_hosts = |hosts: &[usize]| hosts.iter().map(|&host| host as u8).collect();
     let rows: Vec<Vec<u8>> = given.iter().map(|database| of_hosts(&database.hosts)).collect();
     let made = volumes_of(&rows, inputs.servers.len(), inputs.databases_per_volume);

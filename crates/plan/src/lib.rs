@@ -117,7 +117,7 @@ impl Plan {
 pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
     let inputs = Inputs::of(solution)?;
     let listed = layout::listed(&inputs);
-    let (databases, derived) = match (&listed, solution.group.databases) {
+    let (databases, derived) = match (&listed, solution.databases) {
         (Some(layout), _) => (layout.databases.len() as u32, None),
         (None, Some(databases)) => (databases, None),
         (None, None) => {
@@ -160,9 +160,9 @@ pub fn plan(solution: &Solution, named: &[Vec<String>]) -> Result<Plan> {
         passed: checks.iter().all(|check| check.outcome != Outcome::Fail),
         verdict: check::verdict(&checks),
         losses: failures.losses(layout.databases.len()),
-        exchange: inputs.users.generation.year(),
+        exchange: inputs.users.exchange.year(),
         mailboxes: inputs.users.mailboxes,
-        dags: inputs.solution.group.count,
+        dags: inputs.solution.dag.count,
         copies: inputs.copies(),
         servers: servers(&inputs),
         targets: target::targets(&inputs, &sizing, &bound, &failures, tested),

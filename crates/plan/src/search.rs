@@ -369,13 +369,14 @@ impl<'a> Searcher<'a> {
         let sized = sizing::size(inputs, databases, &known);
         let most_gb = wish.max_database_gb.unwrap_or_else(|| inputs.largest_database_gb());
         if sized.database_gb > most_gb {
-            let text = format!("databases of {:.0} GB, {most_gb:.0} GB is the most", sized.database_gb);
+            let text =
+                format!("databases of {:.0} GB, at most {most_gb:.0} GB are allowed", sized.database_gb);
             return Err(Refusal("database size", text));
         }
         let (users, figures) = (inputs.users, &inputs.figures);
         let disks = DiskSet::new(&self.catalogue.disk[choice.disk], volume.disks, volume.raid, volume.disks);
         let v = f64::from(per_volume);
-        let factor = formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
+        let factor = formula::index_factor(users.content_index_percent(), users.index_merge_percent(), v);
         let needed =
             v * formula::with_free_space(sized.database_gb * factor + sized.log_gb, users.free_percent);
         let back_end =

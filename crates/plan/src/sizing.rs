@@ -115,10 +115,10 @@ impl Quantities {
         let user_logs = mailboxes * figures.logs_per_day;
         let move_logs =
             formula::move_logs_per_day(mailboxes, figures.mailbox_mb, users.moves_percent_per_week);
-        let database_gb = formula::database_gb(mailboxes, figures.mailbox_mb, users.data_overhead_percent);
+        let database_gb = formula::database_gb(mailboxes, figures.mailbox_mb, users.data_overhead_percent());
         let log_gb = formula::log_gb(figures.log_days, user_logs, move_logs);
-        let indexed_gb =
-            database_gb * formula::index_factor(users.content_index_percent, users.index_merge_percent, v);
+        let indexed_gb = database_gb
+            * formula::index_factor(users.content_index_percent(), users.index_merge_percent(), v);
         let on_volume = |gb: f64| formula::with_free_space(gb, users.free_percent);
         let (volume_gb, log_volume_gb) = if inputs.has_log_volumes() {
             (on_volume(indexed_gb), on_volume(log_gb))
@@ -127,7 +127,7 @@ impl Quantities {
         };
         let iops = mailboxes * figures.iops_with_headroom;
         let log_writes = formula::log_writes_per_s(iops, figures.read_share);
-        let ships_index = users.generation < Generation::E2019;
+        let ships_index = users.exchange < Generation::E2019;
         Quantities {
             mailboxes,
             user_logs,
@@ -220,7 +220,7 @@ pub fn size(inputs: &Inputs<'_>, databases: u32, bound: &Bound) -> Sizing {
         copies: f64::from(databases) * f64::from(inputs.copies()),
         servers: inputs.servers.len() as f64,
         active_servers: inputs.active_servers() as f64,
-        dags: f64::from(inputs.solution.group.count),
+        dags: f64::from(inputs.solution.dag.count),
     };
     let need = Quantities::of(inputs, &levels, bound);
     let mut rows = space_rows(inputs, &levels, &need);
@@ -265,7 +265,7 @@ fn space_rows(inputs: &Inputs<'_>, levels: &Levels, need: &Quantities) -> Vec<Ro
         levels.each_copy("log_volume_gb", "Volume space, log alone", "GB", need.log_volume_gb),
         levels.each_server("restore_volume_gb", "Restore volume", "GB", need.restore_gb),
     ]);
-    if inputs.users.generation >= Generation::E2013 && figures.messages_per_day > 0.0 {
+    if inputs.users.exchange >= Generation::E2013 && figures.messages_per_day > 0.0 {
         rows.push(levels.each_server("transport_gb", "Transport queue database", "GB", need.transport_gb));
     }
     rows
@@ -330,7 +330,7 @@ pub fn server_need(
     let (users, figures) = (inputs.users, &inputs.figures);
     let worst_active_mailboxes = actives * mailboxes_per_database;
     let cache_gb = formula::cache_gb(worst_active_mailboxes, figures.cache_mb);
-    let known = users.generation >= Generation::E2013 && figures.active_mcycles > 0.0;
+    let known = users.exchange >= Generation::E2013 && figures.active_mcycles > 0.0;
     let cores = inputs.servers.iter().filter_map(|server| server.cores).min();
     let passive = (copies - actives).max(0.0) * mailboxes_per_database;
     let mcycles = worst_active_mailboxes * figures.active_mcycles + passive * figures.passive_mcycles;
@@ -339,7 +339,7 @@ pub fn server_need(
         worst_actives: actives,
         worst_active_mailboxes,
         cache_gb,
-        memory_gb: match (known, users.multi_role, cores) {
+        memory_gb: match (known, users.multi_role(), cores) {
             (false, _, _) | (_, true, None) => None,
             (_, multi_role, cores) => {
                 Some(formula::memory_gb(cache_gb, multi_role, cores.unwrap_or(0), copies))

@@ -20,7 +20,7 @@ use array::{
     Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link,
     MirrorReads, Path, RemoteCopy, SharedArray, Target, TieredPool, VolumePlacement, WhenLinkLost,
 };
-use solution::{ArraySpec, Behind, Deployment, Disk, HostSpec, Raid, Solution, SolutionError, VolumeInfo};
+use solution::{Behind, Deployment, Disk, HostSpec, Raid, Solution, SolutionError, StorageArray, VolumeInfo};
 
 use crate::hosts::Hosts;
 use crate::parts::Modelled;
@@ -132,7 +132,7 @@ fn host_of<'a>(solution: &'a Solution, deployment: &Deployment) -> &'a HostSpec 
 
 fn hardware(
     solution: &Solution,
-    spec: &ArraySpec,
+    spec: &StorageArray,
     deployments: &[Deployment],
     assumptions: &Assumptions,
 ) -> Outcome<(Hardware, Vec<VolumeParts>)> {
@@ -170,7 +170,7 @@ fn hardware(
 
 struct Builder<'a> {
     solution: &'a Solution,
-    spec: &'a ArraySpec,
+    spec: &'a StorageArray,
     assumptions: &'a Assumptions,
     controller: Controller,
     link: Link,
@@ -300,7 +300,7 @@ impl Builder<'_> {
         let described = &solution.enclosures[enclosure];
         if let (Some((kind, disk)), count @ 1..) = (with_disk, described.hot_spares) {
             let name = format!("{} spare", described.name);
-            let spares = self.add_drives(disk, count, &name, &format!("volume[{kind}]"))?;
+            let spares = self.add_drives(&solution.disks[disk], count, &name, &format!("volume[{kind}]"))?;
             self.hardware.spares.extend(spares);
         }
         Ok(())
@@ -336,7 +336,7 @@ impl Builder<'_> {
         match self.solution.volumes[info.kind].behind {
             Behind::Disks { disk, disks, raid } => {
                 let name = format!("{host} {}", info.name);
-                let drives = self.add_drives(disk, disks, &name, &at)?;
+                let drives = self.add_drives(&self.solution.disks[disk], disks, &name, &at)?;
                 let group = self.add_group(&name, layout(raid), drives, self.stripe_element_bytes());
                 let capacity = self.group_bytes(group);
                 Ok((Target::Group { group, first_byte: 0 }, asked.unwrap_or(capacity).min(capacity)))
@@ -356,13 +356,12 @@ impl Builder<'_> {
 
     /// Bytes of a RAID group on one disk before the next one's turn.
     fn stripe_element_bytes(&self) -> u64 {
-        self.spec.stripe_element_kib << 10
+        self.spec.stripe_element_kib() << 10
     }
 
-    fn add_drives(&mut self, disk: usize, count: u32, name: &str, at: &str) -> Outcome<Vec<usize>> {
-        let Disk { model, .. } = &self.solution.disks[disk];
+    fn add_drives(&mut self, disk: &Disk, count: u32, name: &str, at: &str) -> Outcome<Vec<usize>> {
         let mut model =
-            self.assumptions.drive(model).map_err(|error| self.bad(&format!("{at}.disk"), error))?;
+            self.assumptions.drive(&disk.model).map_err(|error| self.bad(&format!("{at}.disk"), error))?;
         if let DriveModel::Rotating(disk) = &mut model {
             disk.queue_depth = disk.queue_depth.min(self.controller.disk_queue_depth);
         }

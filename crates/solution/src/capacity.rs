@@ -10,12 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::array::{ArraySpec, StoreSpec};
 use crate::error::{Checked, Wrong};
-use crate::file::{Disk, Scope};
-use crate::hosts::{EnclosureSpec, HostSpec, SiteSpec};
+use crate::file::{Disk, StorageArray, Store};
+use crate::hosts::HostSpec;
+use crate::names::Named;
 use crate::source::Mistakes;
-use crate::storage::{Behind, PoolSpec, VolumeKind, gib_of_disks};
+use crate::storage::{Behind, PoolSpec, gib_of_disks};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -25,47 +25,29 @@ pub fn fits(needs_gib: f64, holds_gib: f64) -> bool {
     needs_gib <= holds_gib * ROUNDED
 }
 
-/// What databases lie on, and where.
-pub(crate) struct Room<'a> {
-    pub sites: &'a [SiteSpec],
-    pub enclosures: &'a [EnclosureSpec],
-    pub hosts: &'a [HostSpec],
-    pub disks: &'a [Disk],
-    pub pools: &'a [PoolSpec],
-    pub volumes: &'a [VolumeKind],
-    pub array: Option<&'a ArraySpec>,
+/// What databases lie on.
+struct Room<'a> {
+    named: &'a Named,
+    array: Option<&'a StorageArray>,
 }
 
 /// Refuses databases that are larger than their volume, or than the pool that their volumes lie in.
-pub(crate) fn check(room: &Room<'_>, mistakes: &mut Mistakes<'_>) {
+pub(crate) fn check(named: &Named, array: Option<&StorageArray>, mistakes: &mut Mistakes<'_>) {
+    let room = Room { named, array };
     let mut in_pools = BTreeMap::<(String, usize), u64>::new();
-    for host in room.hosts.iter().filter(|host| host.is_under_test) {
+    for host in named.hosts.iter().filter(|host| host.is_under_test) {
         let held = bytes_by_volume(host);
         for volume in host.volumes.iter().filter(|volume| volume.is_under_test && volume.path.is_some()) {
             let bytes = held.get(volume.name.as_str()).copied().unwrap_or(0);
             mistakes.keep(room.check_volume(volume, bytes));
-            if let (Some(array), Behind::Pool(pool)) = (room.array, room.volumes[volume.kind].behind) {
-                let place = place_of(host, array.scope, room.sites, room.enclosures).to_owned();
+            if let (Some(array), Behind::Pool(pool)) = (array, named.volumes[volume.kind].behind) {
+                let place = named.place_of(host, array.scope);
                 *in_pools.entry((place, pool)).or_default() += bytes;
             }
         }
     }
     for ((_, pool), bytes) in in_pools {
         mistakes.keep(room.check_pool(pool, bytes));
-    }
-}
-
-/// What the controllers of a host are named by: the host, or what it shares them in.
-pub(crate) fn place_of<'a>(
-    host: &'a HostSpec,
-    scope: Scope,
-    sites: &'a [SiteSpec],
-    enclosures: &'a [EnclosureSpec],
-) -> &'a str {
-    match (scope, host.enclosure) {
-        (Scope::Host, _) => &host.name,
-        (Scope::Shared, Some(enclosure)) => &enclosures[enclosure].name,
-        (Scope::Shared, None) => &sites[host.site].name,
     }
 }
 
@@ -80,9 +62,9 @@ fn bytes_by_volume(host: &HostSpec) -> BTreeMap<&str, u64> {
 
 impl Room<'_> {
     fn check_volume(&self, volume: &crate::VolumeInfo, bytes: u64) -> Checked<()> {
-        let (holds_gib, made_of) = match self.volumes[volume.kind].behind {
+        let (holds_gib, made_of) = match self.named.volumes[volume.kind].behind {
             Behind::Disks { disk, disks, raid } => {
-                let Disk { name, capacity_gb, .. } = &self.disks[disk];
+                let Disk { name, capacity_gb, .. } = &self.named.disks[disk];
                 let of_disks = gib_of_disks(*capacity_gb, disks, raid, disks);
                 let stated = volume.capacity_gib.unwrap_or(of_disks);
                 (Some(stated.min(of_disks)), format!(" ({disks} x `{name}` of {capacity_gb} GB)"))
@@ -104,12 +86,12 @@ impl Room<'_> {
     }
 
     fn check_pool(&self, pool: usize, bytes: u64) -> Checked<()> {
-        let Some(holds_gib) = self.pool_gib(&self.pools[pool]) else { return Ok(()) };
+        let Some(holds_gib) = self.pool_gib(&self.named.pools[pool]) else { return Ok(()) };
         let needs_gib = bytes as f64 / GIB;
         if fits(needs_gib, holds_gib) {
             return Ok(());
         }
-        let name = &self.pools[pool].name;
+        let name = &self.named.pools[pool].name;
         let message =
             format!("databases of {needs_gib:.1} GiB do not fit into pool `{name}` of {holds_gib:.1} GiB");
         let wrong = Wrong::new(format!("pool[{pool}].disks"), message);
@@ -119,23 +101,23 @@ impl Room<'_> {
     /// GiB that a pool holds after RAID or copies; `None` if that is not known before a test.
     fn pool_gib(&self, pool: &PoolSpec) -> Option<f64> {
         let spares = match &self.array?.store {
-            Some(StoreSpec::LogStructured { .. }) => return None,
-            Some(StoreSpec::Replicated(spec))
+            Some(Store::LogStructured { .. }) => return None,
+            Some(Store::Replicated(spec))
                 if spec.compression.is_some()
                     || spec.deduplication.is_some()
                     || spec.erasure_coding.is_some() =>
             {
                 return None;
             }
-            Some(StoreSpec::DynamicPool { spare_disks, .. }) => *spare_disks,
+            Some(Store::DynamicPool { spare_disks, .. }) => *spare_disks,
             _ => 0,
         };
         let disks = pool.disks.saturating_sub(spares);
         let group_disks = if pool.group_disks == pool.disks { disks } else { pool.group_disks };
-        let slow_gib = gib_of_disks(self.disks[pool.disk].capacity_gb, disks, pool.raid, group_disks);
+        let slow_gib = gib_of_disks(self.named.disks[pool.disk].capacity_gb, disks, pool.raid, group_disks);
         let raid = pool.tiering.as_ref().map_or(pool.raid, |tiering| tiering.raid);
         let of_fast = |fast: crate::FastTier| {
-            gib_of_disks(self.disks[fast.disk].capacity_gb, fast.disks, raid, fast.disks)
+            gib_of_disks(self.named.disks[fast.disk].capacity_gb, fast.disks, raid, fast.disks)
         };
         Some(slow_gib + pool.fast.map_or(0.0, of_fast))
     }

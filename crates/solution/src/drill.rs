@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Checked, Wrong};
 use crate::file::{
-    Drill, DrillEvent, DrillEventKind, MountDial, Partner, Role, SolutionFile, Test, TestKind,
+    Copies, Drill, DrillEvent, DrillEventKind, MountDial, Partner, Role, SolutionFile, Test, TestKind,
 };
-use crate::group::CopiesSpec;
-use crate::hosts::{HostSpec, SiteSpec, site_index};
+use crate::hosts::{HostSpec, site_index};
+use crate::names::Named;
 use crate::source::Mistakes;
 use crate::template::{Names, name_on_disk, refuse_foreign_name};
 
@@ -45,8 +45,8 @@ pub(crate) fn drill(
     test: &Test,
     path: &str,
     duration_s: f64,
-    (sites, hosts): (&[SiteSpec], &[HostSpec]),
-    copies: &CopiesSpec,
+    named: &Named,
+    copies: &Copies,
     mistakes: &mut Mistakes<'_>,
 ) -> Option<DrillSpec> {
     let drill = mistakes.keep(described(test, path)).flatten()?;
@@ -57,7 +57,7 @@ pub(crate) fn drill(
         mistakes.add(Wrong::new(place, message).help("per_site = [2] or more in [copies]"));
     }
     refuse_foreign_copies(file, mistakes);
-    let in_file = InFile { file, sites, hosts, duration_s };
+    let in_file = InFile { file, named, duration_s };
     let mut failures: Vec<(Failure, usize)> = Vec::new();
     for (index, event) in drill.event.iter().enumerate() {
         let at = format!("{at}.event[{index}]");
@@ -100,17 +100,16 @@ fn refuse_foreign_copies(file: &SolutionFile, mistakes: &mut Mistakes<'_>) {
     for (index, row) in rows.enumerate() {
         mistakes.keep(refuse_foreign_name(&row.name, &format!("layout.database[{index}].name")));
     }
-    if let Some(template) = file.dag.as_ref().and_then(|dag| dag.database_name.as_ref()) {
+    if let Some(dag) = &file.dag {
         // Its names differ in digits only.
-        mistakes.keep(name_on_disk(template, Names { n: 1, host: None }, "dag.database_name"));
+        mistakes.keep(name_on_disk(&dag.database_name, Names { n: 1, host: None }, "dag.database_name"));
     }
 }
 
 /// What the events of a drill may name, and its length.
 struct InFile<'a> {
     file: &'a SolutionFile,
-    sites: &'a [SiteSpec],
-    hosts: &'a [HostSpec],
+    named: &'a Named,
     duration_s: f64,
 }
 
@@ -153,15 +152,16 @@ impl InFile<'_> {
     fn hit(&self, event: &DrillEvent, at: &str) -> Checked<Vec<&HostSpec>> {
         match (&event.host, &event.site) {
             (Some(name), _) => {
-                let known = || self.hosts.iter().map(|host| host.name.as_str());
+                let known = || self.named.hosts.iter().map(|host| host.name.as_str());
                 let unknown = || Wrong::unknown_name("host", name, known(), format!("{at}.host"));
-                let found = self.hosts.iter().find(|host| host.name == *name);
+                let found = self.named.hosts.iter().find(|host| host.name == *name);
                 found.map(|host| vec![host]).ok_or_else(unknown)
             }
             (None, Some(site)) => {
-                let index = site_index(site, &format!("{at}.site"), self.file.site.is_empty(), self.sites)?;
+                let index =
+                    site_index(site, &format!("{at}.site"), self.file.site.is_empty(), &self.named.sites)?;
                 // Every site has a host.
-                Ok(self.hosts.iter().filter(|host| host.site == index).collect())
+                Ok(self.named.hosts.iter().filter(|host| host.site == index).collect())
             }
             (None, None) => {
                 let missing = if event.kind == DrillEventKind::SiteLost { "site" } else { "host" };

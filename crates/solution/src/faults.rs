@@ -3,12 +3,12 @@
 //! Limits: which part fails, and whether what is left can do without it, depends on the hosts that take part in a simulation. What
 //! depends on that is refused there.
 
-use crate::array::{ArraySpec, StoreSpec};
 use crate::error::{Checked, Wrong};
-use crate::file::{Fault as Entry, FaultWord, SolutionFile, TestKind, WhenLinkLost};
+use crate::file::{Fault as Entry, FaultWord, SolutionFile, StorageArray, Store, TestKind, WhenLinkLost};
 use crate::hosts::HostSpec;
+use crate::names::Named;
 use crate::source::Mistakes;
-use crate::storage::{Behind, PoolSpec, VolumeKind};
+use crate::storage::Behind;
 
 /// What goes wrong on purpose in simulated time.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,15 +158,14 @@ impl FaultKind {
 }
 
 /// What the parts that faults hit are found in.
-pub(crate) struct Parts<'a> {
-    pub hosts: &'a [HostSpec],
-    pub volumes: &'a [VolumeKind],
-    pub pools: &'a [PoolSpec],
-    pub array: Option<&'a ArraySpec>,
+struct Parts<'a> {
+    named: &'a Named,
+    array: Option<&'a StorageArray>,
 }
 
 /// Every `[[fault]]` in the order of the file.
-pub(crate) fn faults(file: &SolutionFile, parts: &Parts<'_>, mistakes: &mut Mistakes<'_>) -> Vec<Fault> {
+pub(crate) fn faults(file: &SolutionFile, named: &Named, mistakes: &mut Mistakes<'_>) -> Vec<Fault> {
+    let parts = Parts { named, array: file.array.as_ref() };
     let checked = |(index, entry): (usize, &Entry)| {
         let fault = Fault {
             kind: FaultKind::of(entry),
@@ -242,10 +241,12 @@ impl Parts<'_> {
 
     /// The host that a fault happens on, if no other is chosen; none where no host is under test.
     fn host(&self, fault: &Fault, at: &str) -> Checked<Option<&HostSpec>> {
-        let Some(name) = &fault.host else { return Ok(self.hosts.iter().find(|host| host.is_under_test)) };
-        let known = || self.hosts.iter().map(|host| host.name.as_str());
+        let Some(name) = &fault.host else {
+            return Ok(self.named.hosts.iter().find(|host| host.is_under_test));
+        };
+        let known = || self.named.hosts.iter().map(|host| host.name.as_str());
         let path = format!("{at}.host");
-        let found = self.hosts.iter().find(|host| host.name == *name);
+        let found = self.named.hosts.iter().find(|host| host.name == *name);
         match found.ok_or_else(|| Wrong::unknown_name("host", name, known(), &path))? {
             host if host.is_under_test => Ok(Some(host)),
             _ => {
@@ -258,7 +259,7 @@ impl Parts<'_> {
     /// The part of the array that a fault hits is there, and the fault can end.
     fn check_part(
         &self,
-        array: &ArraySpec,
+        array: &StorageArray,
         fault: &Fault,
         host: &str,
         volume: &crate::VolumeInfo,
@@ -268,13 +269,13 @@ impl Parts<'_> {
             let wrong = Wrong::new(format!("{at}{field}"), message);
             Err(if help.is_empty() { wrong } else { wrong.help(help) })
         };
-        let (name, behind) = (&volume.name, self.volumes[volume.kind].behind);
+        let (name, behind) = (&volume.name, self.named.volumes[volume.kind].behind);
         let pool = match behind {
-            Behind::Pool(pool) => Some(&self.pools[pool]),
+            Behind::Pool(pool) => Some(&self.named.pools[pool]),
             _ => None,
         };
         let nodes = array.replicated().filter(|_| pool.is_some()).map(|store| store.nodes);
-        let disks = array.disks_of(behind, self.pools);
+        let disks = array.disks_of(behind, &self.named.pools);
         if fault.kind.disk().is_some_and(|disk| disk > disks) {
             return refuse(".disk", format!("volume `{name}` has {disks} disks"), "");
         }
@@ -294,7 +295,7 @@ impl Parts<'_> {
                 Some(_) => Ok(()),
             },
             FaultKind::DisksAdded { .. }
-                if pool.is_none() || !matches!(array.store, Some(StoreSpec::DynamicPool { .. })) =>
+                if pool.is_none() || !matches!(array.store, Some(Store::DynamicPool { .. })) =>
             {
                 let help = "store = { kind = \"dynamic_pool\", .. } in [array]";
                 refuse("", format!("volume `{name}` lies in no dynamic pool"), help)
@@ -320,7 +321,7 @@ impl Parts<'_> {
     }
 
     /// Whether I/O waits for the end of a fault, and the fault for the end of a test that may not come without that I/O.
-    fn holds_its_test(&self, array: &ArraySpec, fault: &Fault) -> bool {
+    fn holds_its_test(&self, array: &StorageArray, fault: &Fault) -> bool {
         let waits = match fault.kind {
             FaultKind::PathLost => array.links_per_host == 1,
             FaultKind::RemoteCopyLost => {

@@ -1,8 +1,9 @@
 //! A group of hosts, and the copies of its databases: how many there are of each, and which host holds which.
 
 use crate::error::{Checked, Wrong};
-use crate::file::{Copies, Databases, LagLogRule, Layout, LayoutRow, RemoteRule, SolutionFile};
-use crate::hosts::{HostSpec, MAX_MEMBERS, SiteSpec};
+use crate::file::{Copies, Dag, Layout, LayoutRow, RemoteRule, SolutionFile};
+use crate::hosts::{HostSpec, MAX_MEMBERS};
+use crate::names::Named;
 use crate::source::Mistakes;
 use crate::template::{Names, expand, matches, name};
 
@@ -11,43 +12,6 @@ pub const MAX_MOUNTED: u32 = 100;
 
 /// Most databases of a group: every member full.
 pub const MAX_DATABASES: u32 = MAX_MOUNTED * MAX_MEMBERS as u32;
-
-/// One group of hosts and its databases. Sites and hosts of the file are those of one group.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Group {
-    /// Groups of the same form in the environment.
-    pub count: u32,
-    /// Databases of the group; as many as its storage asks for when `None`.
-    pub databases: Option<u32>,
-    /// A number that follows from the storage is rounded up so that every failure of a server spreads evenly.
-    pub symmetric: bool,
-    /// Databases on one volume.
-    pub databases_per_volume: u32,
-    /// Databases on one volume in the sizing table.
-    pub sized_databases_per_volume: u32,
-    /// Largest database in GB that a plan accepts; as recommended when `None`.
-    pub max_database_gb: Option<f64>,
-    /// Copies of each database.
-    pub copies: CopiesSpec,
-    /// Which host holds which copy.
-    pub placement: Placement,
-    database_name: String,
-}
-
-/// Copies of each database.
-#[derive(Debug, Clone, PartialEq)]
-pub struct CopiesSpec {
-    /// In the site where a database is normally active, then in each other site in the order of the sites.
-    pub per_site: Vec<u32>,
-    /// How many of them are lagged, the last in preference.
-    pub lagged: u32,
-    /// Replay lag of the lagged copies in days.
-    pub lag_days: f64,
-    /// A lagged copy may be activated like any other.
-    pub lagged_can_activate: bool,
-    /// How many days of logs a lagged copy keeps.
-    pub lag_log_rule: LagLogRule,
-}
 
 /// How copies lie on hosts.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +33,12 @@ pub struct ListedDatabase {
     pub hosts: Vec<usize>,
 }
 
-impl Group {
+impl Dag {
+    /// Databases on one volume in the sizing table.
+    pub fn sized_databases_per_volume(&self) -> u32 {
+        self.sized_databases_per_volume.unwrap_or(self.databases_per_volume)
+    }
+
     /// Name of the `n`th database, from 1.
     pub fn database_name(&self, n: u32) -> String {
         // The template was tried when the file was read.
@@ -77,60 +46,47 @@ impl Group {
     }
 }
 
-impl CopiesSpec {
+impl Copies {
     /// Copies of each database in all sites.
     pub fn total(&self) -> u32 {
         self.per_site.iter().fold(0, |sum, &of_site| sum.saturating_add(of_site))
     }
 }
 
-/// The group that a file describes.
-pub(crate) fn group(
+/// Checks the copies of each database and their names, and says how they lie on hosts.
+pub(crate) fn placement(
     file: &SolutionFile,
-    sites: &[SiteSpec],
-    hosts: &[HostSpec],
+    (dag, copies): (&Dag, &Copies),
+    named: &Named,
     mistakes: &mut Mistakes<'_>,
-) -> Group {
-    let dag = file.dag.clone().unwrap_or_default();
-    let written = file.copies.clone().unwrap_or(Copies { per_site: vec![1], ..Copies::default() });
-    mistakes.keep(check_copies(&written, sites, hosts));
-    let copies = CopiesSpec {
-        lagged: written.lagged.unwrap_or(0),
-        lag_days: written.lag_days.unwrap_or(7.0),
-        lagged_can_activate: written.lagged_can_activate.unwrap_or(true),
-        lag_log_rule: written.lag_log_rule.unwrap_or(LagLogRule::BeyondLag),
-        per_site: written.per_site,
-    };
-    let database_name = dag.database_name.unwrap_or_else(|| "DB{n}".into());
-    mistakes.keep(name(&database_name, Names { n: 1, host: None }, "dag.database_name"));
+) -> Placement {
+    mistakes.keep(check_copies(copies, named));
+    mistakes.keep(name(&dag.database_name, Names { n: 1, host: None }, "dag.database_name"));
     let layout = file.layout.clone().unwrap_or_default();
-    let placement = match layout.database.as_slice() {
-        [] => Placement::ByRule(layout.remote.unwrap_or(RemoteRule::Mirrored)),
-        _ => Placement::Listed(listed(&layout, hosts, mistakes)),
-    };
-    let is_copied = copies.per_site.iter().map(|&count| u64::from(count)).sum::<u64>() > 1;
-    let databases = match &placement {
-        _ if dag.databases.is_some() => dag.databases,
-        Placement::Listed(databases) => Some(databases.len() as u32),
-        // A file made only for a run names its databases one by one; with one copy each, these are all there are.
-        Placement::ByRule(_) if is_copied || file.instance.is_empty() => None,
-        Placement::ByRule(_) => mistakes.keep(databases_of_instances(file, hosts)).flatten(),
-    };
-    let databases_per_volume = dag.databases_per_volume.unwrap_or(1);
-    Group {
-        count: dag.count.unwrap_or(1),
-        databases,
-        symmetric: dag.symmetric.unwrap_or(false),
-        databases_per_volume,
-        sized_databases_per_volume: dag.sized_databases_per_volume.unwrap_or(databases_per_volume),
-        max_database_gb: dag.max_database_gb,
-        copies,
-        placement,
-        database_name,
+    match layout.database.as_slice() {
+        [] => Placement::ByRule(layout.remote),
+        _ => Placement::Listed(listed(&layout, &named.hosts, mistakes)),
     }
 }
 
-fn check_copies(copies: &Copies, sites: &[SiteSpec], hosts: &[HostSpec]) -> Checked<()> {
+/// Databases of the group, where the file says how many.
+pub(crate) fn databases(
+    file: &SolutionFile,
+    (dag, copies): (&Dag, &Copies),
+    placement: &Placement,
+    hosts: &[HostSpec],
+) -> Checked<Option<u32>> {
+    match placement {
+        _ if dag.databases.is_some() => Ok(dag.databases),
+        Placement::Listed(databases) => Ok(Some(databases.len() as u32)),
+        // A file made only for a run names its databases one by one; with one copy each, these are all there are.
+        Placement::ByRule(_) if copies.total() > 1 || file.instance.is_empty() => Ok(None),
+        Placement::ByRule(_) => databases_of_instances(file, hosts),
+    }
+}
+
+fn check_copies(copies: &Copies, named: &Named) -> Checked<()> {
+    let Named { sites, hosts, .. } = named;
     let servers = hosts.len();
     let total: u64 = copies.per_site.iter().map(|&count| u64::from(count)).sum();
     if copies.per_site.first().is_none_or(|&home| home == 0) {
@@ -143,7 +99,7 @@ fn check_copies(copies: &Copies, sites: &[SiteSpec], hosts: &[HostSpec]) -> Chec
         return Err(Wrong::new("copies.per_site", message).help("add [[site]], or drop a number"));
     }
     if total > MAX_MEMBERS as u64 {
-        let message = format!("{total} copies of a database cannot be, {MAX_MEMBERS} is the most");
+        let message = format!("a database has at most {MAX_MEMBERS} copies, {total} are asked for");
         return Err(Wrong::new("copies.per_site", message));
     }
     if total > servers as u64 {
@@ -163,7 +119,7 @@ fn check_copies(copies: &Copies, sites: &[SiteSpec], hosts: &[HostSpec]) -> Chec
             }
         }
     }
-    let lagged = copies.lagged.unwrap_or(0);
+    let lagged = copies.lagged;
     if u64::from(lagged) >= total {
         let message = format!("{lagged} of {total} copies cannot be lagged, one has to be current");
         return Err(Wrong::new("copies.lagged", message));
@@ -177,16 +133,11 @@ fn databases_of_instances(file: &SolutionFile, hosts: &[HostSpec]) -> Checked<Op
     for host in hosts {
         let is_here = |pattern: &Option<String>| pattern.as_ref().is_none_or(|p| matches(p, &host.name));
         for instance in file.instance.iter().filter(|instance| is_here(&instance.host)) {
-            let databases = match &instance.databases {
-                None => 1,
-                Some(Databases::Count(count)) => *count,
-                Some(Databases::List(list)) => list.len() as u32,
-            };
-            count = count.saturating_add(instance.count.unwrap_or(1).saturating_mul(databases));
+            count = count.saturating_add(instance.count.saturating_mul(instance.databases.count()));
         }
     }
     if count > MAX_DATABASES {
-        let message = format!("{count} databases in one group cannot be, {MAX_DATABASES} is the most");
+        let message = format!("a group has at most {MAX_DATABASES} databases, this one has {count}");
         let wrong = Wrong::new("instance[0].count", message);
         return Err(wrong.help("use more groups: count in [dag]"));
     }
@@ -197,7 +148,7 @@ fn databases_of_instances(file: &SolutionFile, hosts: &[HostSpec]) -> Checked<Op
 fn listed(layout: &Layout, hosts: &[HostSpec], mistakes: &mut Mistakes<'_>) -> Vec<ListedDatabase> {
     if layout.database.len() > MAX_DATABASES as usize {
         let count = layout.database.len();
-        let message = format!("{count} databases in one group cannot be, {MAX_DATABASES} is the most");
+        let message = format!("a group has at most {MAX_DATABASES} databases, this one has {count}");
         let wrong = Wrong::new(format!("layout.database[{MAX_DATABASES}].name"), message);
         mistakes.add(wrong.help("use more groups: count in [dag]"));
         return Vec::new();

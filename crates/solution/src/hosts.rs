@@ -4,35 +4,13 @@ use std::collections::BTreeSet;
 
 use crate::deployment::InstanceSpec;
 use crate::error::{Checked, Wrong};
-use crate::file::{Host, SolutionFile};
+use crate::file::{Enclosure, Host, Site, SolutionFile};
 use crate::source::Mistakes;
 use crate::storage::VolumeInfo;
 use crate::template::{Names, matches, name, numbers};
 
 /// Most members of a group, and most copies of a database.
 pub const MAX_MEMBERS: usize = 16;
-
-/// A place that can be lost as a whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SiteSpec {
-    /// Name; `site` when the file names none.
-    pub name: String,
-    /// Databases are normally active here.
-    pub active: bool,
-}
-
-/// A shelf, array or cluster; a fault domain.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EnclosureSpec {
-    /// Name.
-    pub name: String,
-    /// Disk bays; not checked when `None`.
-    pub bays: Option<u32>,
-    /// Hot spares in it.
-    pub hot_spares: u32,
-    /// Restore disks in it.
-    pub restore_disks: u32,
-}
 
 /// One host.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,38 +49,32 @@ impl HostSpec {
 }
 
 /// Sites of the file, or the only one.
-pub(crate) fn sites(file: &SolutionFile) -> Vec<SiteSpec> {
-    let named = file.site.iter();
-    let named = named.map(|site| SiteSpec { name: site.name.clone(), active: site.active.unwrap_or(true) });
-    let only = file.site.is_empty().then(|| SiteSpec { name: "site".into(), active: true });
-    named.chain(only).collect()
+pub(crate) fn sites(file: &SolutionFile) -> Vec<Site> {
+    match file.site.as_slice() {
+        [] => vec![Site { name: "site".into(), active: true }],
+        named => named.to_vec(),
+    }
 }
 
 /// Enclosures of the file; where it describes none, those that hosts name.
-pub(crate) fn enclosures(file: &SolutionFile) -> Vec<EnclosureSpec> {
-    if file.enclosure.is_empty() {
-        let mut named: Vec<EnclosureSpec> = Vec::new();
+pub(crate) fn enclosures(file: &SolutionFile) -> Vec<Enclosure> {
+    let mut enclosures = file.enclosure.clone();
+    if enclosures.is_empty() {
         for name in file.host.iter().filter_map(|host| host.enclosure.as_ref()) {
-            if !named.iter().any(|known| known.name == *name) {
-                named.push(EnclosureSpec { name: name.clone(), bays: None, hot_spares: 0, restore_disks: 0 });
+            if !enclosures.iter().any(|known| known.name == *name) {
+                let name = name.clone();
+                enclosures.push(Enclosure { name, bays: None, hot_spares: 0, restore_disks: 0 });
             }
         }
-        return named;
     }
-    let described = file.enclosure.iter().map(|enclosure| EnclosureSpec {
-        name: enclosure.name.clone(),
-        bays: enclosure.bays,
-        hot_spares: enclosure.hot_spares.unwrap_or(0),
-        restore_disks: enclosure.restore_disks.unwrap_or(0),
-    });
-    described.collect()
+    enclosures
 }
 
 /// Every host in the order of the file, templates written out; volumes and instances come later.
 pub(crate) fn hosts(
     file: &SolutionFile,
-    sites: &[SiteSpec],
-    enclosures: &[EnclosureSpec],
+    sites: &[Site],
+    enclosures: &[Enclosure],
     mistakes: &mut Mistakes<'_>,
 ) -> Vec<HostSpec> {
     let mut hosts: Vec<HostSpec> = Vec::new();
@@ -110,8 +82,7 @@ pub(crate) fn hosts(
         let path = format!("host[{entry}]");
         let site = mistakes.keep(site_of(host, &path, file, sites)).unwrap_or(0);
         let enclosure = mistakes.keep(enclosure_of(host, &path, enclosures)).flatten();
-        let first = host.first.unwrap_or(1);
-        let numbers = numbers(host.count, first, &format!("{path}.count"), hosts.len());
+        let numbers = numbers(host.count, host.first, &format!("{path}.count"), hosts.len());
         for n in mistakes.keep(numbers).unwrap_or(0..0) {
             match named(host, n, &path, &hosts) {
                 Ok((name, copy_address)) => hosts.push(HostSpec {
@@ -131,7 +102,7 @@ pub(crate) fn hosts(
             }
         }
         if describes_a_group(file) && hosts.len() > MAX_MEMBERS {
-            let message = format!("a group of {} members cannot be, {MAX_MEMBERS} is the most", hosts.len());
+            let message = format!("a group has at most {MAX_MEMBERS} members, this one has {}", hosts.len());
             let wrong = Wrong::new(format!("{path}.count"), message);
             mistakes.add(wrong.help("use more groups: count in [dag]"));
         }
@@ -148,7 +119,7 @@ fn describes_a_group(file: &SolutionFile) -> bool {
     file.profile.is_some() || file.dag.is_some() || file.copies.is_some() || file.layout.is_some()
 }
 
-fn site_of(host: &Host, path: &str, file: &SolutionFile, sites: &[SiteSpec]) -> Checked<usize> {
+fn site_of(host: &Host, path: &str, file: &SolutionFile, sites: &[Site]) -> Checked<usize> {
     match &host.site {
         Some(name) => site_index(name, &format!("{path}.site"), file.site.is_empty(), sites),
         None if sites.len() == 1 => Ok(0),
@@ -161,13 +132,13 @@ fn site_of(host: &Host, path: &str, file: &SolutionFile, sites: &[SiteSpec]) -> 
 }
 
 /// The index of the site called `name`, asked for at `path`. A site that the file does not name has no name to ask for.
-pub(crate) fn site_index(name: &str, path: &str, is_unnamed: bool, sites: &[SiteSpec]) -> Checked<usize> {
+pub(crate) fn site_index(name: &str, path: &str, is_unnamed: bool, sites: &[Site]) -> Checked<usize> {
     let known = || sites.iter().filter(|_| !is_unnamed);
     let unknown = || Wrong::unknown_name("site", name, known().map(|site| site.name.as_str()), path);
     known().position(|site| site.name == name).ok_or_else(unknown)
 }
 
-fn enclosure_of(host: &Host, path: &str, enclosures: &[EnclosureSpec]) -> Checked<Option<usize>> {
+fn enclosure_of(host: &Host, path: &str, enclosures: &[Enclosure]) -> Checked<Option<usize>> {
     let Some(name) = &host.enclosure else { return Ok(None) };
     let known = || enclosures.iter().map(|enclosure| enclosure.name.as_str());
     let unknown = || Wrong::unknown_name("enclosure", name, known(), format!("{path}.enclosure"));
@@ -187,7 +158,7 @@ fn named(host: &Host, n: u32, path: &str, others: &[HostSpec]) -> Checked<(Strin
     Ok((written, address))
 }
 
-fn check_sites(sites: &[SiteSpec], hosts: &[HostSpec]) -> Checked<()> {
+fn check_sites(sites: &[Site], hosts: &[HostSpec]) -> Checked<()> {
     let used: BTreeSet<usize> = hosts.iter().map(|host| host.site).collect();
     if let Some(empty) = (0..sites.len()).find(|site| !hosts.is_empty() && !used.contains(site)) {
         let message = format!("site `{}` has no host", sites[empty].name);

@@ -111,11 +111,7 @@ impl<'a> OfHost<'a> {
             Some(volume) => place(Some(volume), format!("{path}.log_volume"))?,
             None => place(instance.volume.as_ref(), format!("{path}.volume"))?,
         };
-        let described = instance.databases.as_ref().unwrap_or(&Databases::Count(1));
-        let count = match described {
-            Databases::Count(count) => *count as usize,
-            Databases::List(list) => list.len(),
-        };
+        let count = instance.databases.count() as usize;
         if !(1..=DATABASES_MAX).contains(&count) {
             let wrong = Wrong::new(
                 format!("{path}.databases"),
@@ -124,7 +120,7 @@ impl<'a> OfHost<'a> {
             return Err(wrong.help(format!("from 1 to {DATABASES_MAX}")).into());
         }
         let mut databases = Vec::with_capacity(count);
-        match described {
+        match &instance.databases {
             Databases::Count(count) => {
                 let volume = place(instance.volume.as_ref(), format!("{path}.volume"))?;
                 databases.extend((1..=*count).map(|number| DatabaseParts {
@@ -246,7 +242,7 @@ impl<'a> OfHost<'a> {
                 log_dir: part.log.dir,
                 log_file_bytes: u64::from(log_file_kib) * 1024,
                 page_bytes,
-                cache_min_bytes: engine.cache_min_mib.saturating_mul(MIB * count),
+                cache_min_bytes: engine.cache_min_mib().saturating_mul(MIB * count),
                 cache_max_bytes: engine.cache_max_mib.saturating_mul(MIB * count),
                 databases,
             }

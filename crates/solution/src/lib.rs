@@ -25,6 +25,7 @@ mod group;
 mod hosts;
 mod instances;
 mod locate;
+mod names;
 mod qualification;
 pub mod ranges;
 mod read;
@@ -34,7 +35,6 @@ mod template;
 mod tests;
 mod users;
 
-pub use array::{ArraySpec, FlashDrives, ReplicatedSpec, StoreSpec};
 pub use capacity::fits;
 pub use deployment::{
     DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
@@ -43,20 +43,21 @@ pub use drill::{DrillSpec, Failure};
 pub use error::{Mistake, Result, SolutionError, did_you_mean};
 pub use faults::{Fault, FaultKind};
 pub use file::{
-    Compression, Deduplication, Disk, DrillEventKind, ErasureCoding, Fleet, Generation, LagLogRule, Mix,
-    MountDial, Partner, PoolIo, Qualification, Raid, RemoteCopy, RemoteRule, Role, Scope, Snapshots,
-    TestKind, WhenLinkLost, WhenLost,
+    BuildingBlock, Compression, Copies, Dag, Deduplication, Disk, DrillEventKind, Enclosure, ErasureCoding,
+    Fleet, Generation, LagLogRule, Mix, MountDial, Partner, PoolIo, Qualification, Raid, ReadCache,
+    RemoteCopy, RemoteRule, ReplicatedStore, Role, Scope, Site, Snapshots, StorageArray, Store, TestKind,
+    Users, WhenLinkLost, WhenLost,
 };
-pub use group::{CopiesSpec, Group, ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
-pub use hosts::{EnclosureSpec, HostSpec, MAX_MEMBERS, SiteSpec};
+pub use group::{ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
+pub use hosts::{HostSpec, MAX_MEMBERS};
 pub use read::read_toml;
-pub use storage::{Behind, FastTier, Growth, PoolSpec, TieringSpec, VolumeInfo, VolumeKind, gib_of_disks};
-pub use users::Users;
+pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeInfo, VolumeKind, gib_of_disks};
 
 use std::ops::Range;
 
 use error::{Checked, Wrong};
 use file::SolutionFile;
+use names::Named;
 use source::{Mistakes, Source};
 use tests::AnywhereTest;
 
@@ -76,9 +77,9 @@ pub struct Solution {
     /// Generation of Exchange that defaults follow from.
     pub generation: Generation,
     /// Sites, one at least.
-    pub sites: Vec<SiteSpec>,
+    pub sites: Vec<Site>,
     /// Enclosures, arrays, clusters.
-    pub enclosures: Vec<EnclosureSpec>,
+    pub enclosures: Vec<Enclosure>,
     /// Hosts of one group, each with its volumes.
     pub hosts: Vec<HostSpec>,
     /// Kinds of disk.
@@ -88,11 +89,17 @@ pub struct Solution {
     /// Kinds of volume.
     pub volumes: Vec<VolumeKind>,
     /// What stands between hosts and disks, for simulated time.
-    pub array: Option<ArraySpec>,
-    /// The group, and the copies of its databases.
-    pub group: Group,
+    pub array: Option<StorageArray>,
     /// The solution is one block of several.
-    pub growth: Option<Growth>,
+    pub building_block: Option<BuildingBlock>,
+    /// Groups of hosts. Sites and hosts of the file are those of one group.
+    pub dag: Dag,
+    /// Copies of each database.
+    pub copies: Copies,
+    /// Which host holds which copy.
+    pub placement: Placement,
+    /// Databases of a group; as many as its storage asks for when `None`.
+    pub databases: Option<u32>,
     /// Names of the hosts, enclosures and sites whose loss is tested; nothing is lost when empty.
     pub failed: Vec<String>,
     /// Size of every test database in MiB, where the file states one for all.
@@ -160,19 +167,21 @@ impl Solution {
         schemars::schema_for!(SolutionFile).to_value()
     }
 
+    /// The kind of disk with this name, which the file names.
+    pub fn disk(&self, name: &str) -> &Disk {
+        // Whatever names a disk in the file was held against them when it was read.
+        self.disks.iter().find(|disk| disk.name == name).expect("a disk of the file")
+    }
+
     /// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that nothing has.
     pub fn hosts_lost_with(&self, name: &str) -> Vec<usize> {
-        let is_hit = |host: &HostSpec| {
-            let enclosure = host.enclosure.map(|enclosure| self.enclosures[enclosure].name.as_str());
-            host.name == name || self.sites[host.site].name == name || enclosure == Some(name)
-        };
-        (0..self.hosts.len()).filter(|&host| is_hit(&self.hosts[host])).collect()
+        names::hosts_lost_with(name, &self.sites, &self.enclosures, &self.hosts)
     }
 
     /// What the controllers of a host are named by: the host, or what it shares them in.
     pub fn place_of(&self, host: &HostSpec) -> String {
         let scope = self.array.as_ref().map_or(Scope::Host, |array| array.scope);
-        capacity::place_of(host, scope, &self.sites, &self.enclosures).to_owned()
+        names::place_of(host, scope, &self.sites, &self.enclosures)
     }
 }
 
@@ -191,46 +200,28 @@ pub fn error_at(
 /// What a file says, without its text; nothing if a table of names is wrong.
 fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> {
     mistakes.keep(known_schema(&file));
-    let sites = hosts::sites(&file);
-    let enclosures = hosts::enclosures(&file);
-    let mut hosts = hosts::hosts(&file, &sites, &enclosures, mistakes);
-    let pools = storage::pools(&file, mistakes);
-    let volumes = storage::volumes(&file, &enclosures, &mut hosts, mistakes);
-    let array = array::array(&file, mistakes);
     let engine = mistakes.keep(tests::engine(&file.engine));
     let qualification = mistakes.keep(qualification::qualification(&file));
-    if !mistakes.names_are_known() {
-        return None;
-    }
-    hosts::mark_under_test(&file, &mut hosts, mistakes);
-    storage::mark_under_test(&file, &mut hosts, mistakes);
-    if !mistakes.names_are_known() {
-        return None;
-    }
+    let mut named = Named::of(&file, mistakes)?;
     let generation = users::generation(&file);
-    let group = group::group(&file, &sites, &hosts, mistakes);
-    let load = tests::load(&file, generation, &group.copies, mistakes);
-    instances::instances(&file, generation, &mut hosts, mistakes);
-    let tests = tests::tests(&file, generation, &group.copies, (&sites, &hosts), mistakes);
-    if let Some(array) = &array {
-        array::check_volumes(array, &hosts, &volumes, &pools, mistakes);
+    let (dag, copies) = (file.dag.clone().unwrap_or_default(), file.copies.clone().unwrap_or_default());
+    let placement = group::placement(&file, (&dag, &copies), &named, mistakes);
+    let databases = mistakes.keep(group::databases(&file, (&dag, &copies), &placement, &named.hosts));
+    let load = tests::load(&file, generation, &copies, mistakes);
+    instances::instances(&file, generation, &mut named.hosts, mistakes);
+    let tests = tests::tests(&file, generation, &copies, &named, mistakes);
+    mistakes.keep(array::check_array(&file));
+    if let Some(array) = &file.array {
+        array::check_volumes(array, &named, mistakes);
     }
-    let parts = faults::Parts { hosts: &hosts, volumes: &volumes, pools: &pools, array: array.as_ref() };
-    let faults = faults::faults(&file, &parts, mistakes);
-    let room = capacity::Room {
-        sites: &sites,
-        enclosures: &enclosures,
-        hosts: &hosts,
-        disks: &file.disk,
-        pools: &pools,
-        volumes: &volumes,
-        array: array.as_ref(),
-    };
-    capacity::check(&room, mistakes);
-    let resolved = Solution {
+    let faults = faults::faults(&file, &named, mistakes);
+    capacity::check(&named, file.array.as_ref(), mistakes);
+    let failed = file.under_test.as_ref().map(|part| part.failed.clone()).unwrap_or_default();
+    named.check_failed(&failed, mistakes);
+    let Named { sites, enclosures, hosts, disks, pools, volumes } = named;
+    Some(Solution {
         users: users::users(&file),
-        growth: storage::growth(&file),
-        failed: file.under_test.map(|part| part.failed).unwrap_or_default(),
+        failed,
         test_database_mib: file.sizing.and_then(|sizing| sizing.database_mib),
         name: file.solution.name,
         description: file.solution.description,
@@ -238,11 +229,15 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
         sites,
         enclosures,
         hosts,
-        disks: file.disk,
+        disks,
         pools,
         volumes,
-        array,
-        group,
+        array: file.array,
+        building_block: file.building_block,
+        dag,
+        copies,
+        placement,
+        databases: databases?,
         load,
         engine: engine?,
         qualification: qualification?,
@@ -250,9 +245,7 @@ fn resolve(file: SolutionFile, mistakes: &mut Mistakes<'_>) -> Option<Solution> 
         fleet: file.fleet,
         tests,
         source: Source::default(),
-    };
-    check_failed(&resolved, mistakes);
-    Some(resolved)
+    })
 }
 
 fn known_schema(file: &SolutionFile) -> Checked<()> {
@@ -262,18 +255,4 @@ fn known_schema(file: &SolutionFile) -> Checked<()> {
     }
     let message = format!("the file is of format {schema}, this program reads format {SCHEMA}");
     Err(Wrong::new("solution.schema", message).help(format!("write schema = {SCHEMA}")))
-}
-
-/// The failure under test is one of things that there are.
-fn check_failed(solution: &Solution, mistakes: &mut Mistakes<'_>) {
-    for (n, name) in solution.failed.iter().enumerate() {
-        if solution.hosts_lost_with(name).is_empty() {
-            let sites = solution.sites.iter().map(|site| &site.name);
-            let enclosures = solution.enclosures.iter().map(|enclosure| &enclosure.name);
-            let hosts = solution.hosts.iter().map(|host| &host.name);
-            let known = sites.chain(enclosures).chain(hosts).map(String::as_str);
-            let path = format!("under_test.failed[{n}]");
-            mistakes.add(Wrong::unknown_name("host, enclosure or site", name, known, path));
-        }
-    }
 }

@@ -21,6 +21,33 @@ pub(crate) struct Misread {
     pub mistake: Mistake,
 }
 
+/// What is wrong with a text as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct MisreadText {
+    pub mistakes: Vec<Misread>,
+    /// Entries of lists that were left out, one after the other: those behind them have moved up.
+    left_out: Vec<String>,
+}
+
+impl MisreadText {
+    /// The path in the text of what has this path in what was read.
+    pub fn path_in_text(&self, path: String) -> String {
+        let moved_back = |path: String, left_out: &String| {
+            let Some((list, place)) = left_out.strip_suffix(']').and_then(|entry| entry.rsplit_once('['))
+            else {
+                return path;
+            };
+            let rest = path.strip_prefix(list).and_then(|rest| rest.strip_prefix('['));
+            let Some((number, rest)) = rest.and_then(|rest| rest.split_once(']')) else { return path };
+            match (number.parse::<usize>(), place.parse::<usize>()) {
+                (Ok(number), Ok(place)) if number >= place => format!("{list}[{}]{rest}", number + 1),
+                _ => path,
+            }
+        };
+        self.left_out.iter().rev().fold(path, moved_back)
+    }
+}
+
 /// Reads any TOML file of ours, with the same messages as a solution file, and numbers in their ranges. All mistakes that do not
 /// hide each other are told at once. `file_name` is only for messages.
 ///
@@ -28,49 +55,50 @@ pub(crate) struct Misread {
 /// If the text is no such file.
 pub fn read_toml<T: DeserializeOwned>(text: &str, file_name: &str, rows: &ranges::Rows) -> crate::Result<T> {
     match read(text, rows) {
-        (Some(read), misread) if misread.is_empty() => Ok(read),
+        (Some(read), misread) if misread.mistakes.is_empty() => Ok(read),
         (_, misread) => {
             let source = Source { text: text.to_owned(), file_name: file_name.to_owned() };
-            Err(source.errors(misread.into_iter().map(|misread| misread.mistake).collect()))
+            Err(source.errors(misread.mistakes.into_iter().map(|misread| misread.mistake).collect()))
         }
     }
 }
 
 /// What could be read of a text, and what is wrong with it: nothing only if something is wrong.
-pub(crate) fn read<T: DeserializeOwned>(text: &str, rows: &ranges::Rows) -> (Option<T>, Vec<Misread>) {
+pub(crate) fn read<T: DeserializeOwned>(text: &str, rows: &ranges::Rows) -> (Option<T>, MisreadText) {
+    let mut misread = MisreadText::default();
     let mut root = match DeTable::parse(text) {
         Ok(root) => root,
         Err(error) => {
-            return (None, vec![Misread { path: String::new(), mistake: in_our_words(&error, text) }]);
+            let mistake = in_our_words(&error, text);
+            misread.mistakes.push(Misread { path: String::new(), mistake });
+            return (None, misread);
         }
     };
-    let mut misread = ranges::mistakes(text, root.get_ref(), rows);
+    misread.mistakes = ranges::mistakes(text, root.get_ref(), rows);
     // Tables that lack a value because it was left out here.
     let mut incomplete: Vec<String> = Vec::new();
-    let mut is_whole = true;
     loop {
         let error = match T::deserialize(Deserializer::from(root.clone())) {
-            Ok(read) => return (Some(read).filter(|_| is_whole), misread),
+            Ok(read) => return (Some(read), misread),
             Err(error) => error,
         };
         let mistake = in_our_words(&error, text);
         let left_out = leave_out(root.get_mut(), &mistake.span, "");
         let path = left_out.clone().unwrap_or_default();
-        let message = error.message();
-        let is_told = misread.iter().any(|known| {
+        let (in_text, message) = (misread.path_in_text(path.clone()), error.message());
+        let is_told = misread.mistakes.iter().any(|known| {
             // A value in a table with a kind is told at the table.
             known.mistake.span == mistake.span
-                || (message.starts_with("invalid") && known.path.starts_with(&path))
+                || (message.starts_with("invalid") && known.path.starts_with(&in_text))
         }) || (message.starts_with("missing field") && incomplete.contains(&path));
         if !is_told {
-            misread.push(Misread { path: path.clone(), mistake });
+            misread.mistakes.push(Misread { path: in_text, mistake });
         }
         if left_out.is_none() {
             return (None, misread);
         }
-        // The entries behind one that is left out of a list have other numbers than in the text.
-        is_whole &= !path.ends_with(']');
         incomplete.push(path.rsplit_once('.').map_or("", |(table, _)| table).to_owned());
+        misread.left_out.extend(left_out.filter(|path| path.ends_with(']')));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The text of a solution file, and everything that is wrong with it, told at once.
 
 use crate::error::{Checked, Mistake, Wrong};
-use crate::read::Misread;
+use crate::read::MisreadText;
 use crate::{SolutionError, locate};
 
 /// The text of a file and its name, for messages.
@@ -43,7 +43,7 @@ impl Source {
 /// says nothing about those who use the names ([`Mistakes::names_are_known`]), the other tables of names among them.
 pub(crate) struct Mistakes<'a> {
     source: &'a Source,
-    read: Vec<Misread>,
+    read: MisreadText,
     found: Vec<Wrong>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Mistakes<'a> {
 const NAMES: [&str; 7] = ["site", "enclosure", "host", "disk", "pool", "volume", "under_test"];
 
 impl<'a> Mistakes<'a> {
-    pub fn new(source: &'a Source, read: Vec<Misread>) -> Mistakes<'a> {
+    pub fn new(source: &'a Source, read: MisreadText) -> Mistakes<'a> {
         Mistakes { source, read, found: Vec::new() }
     }
 
@@ -69,12 +69,12 @@ impl<'a> Mistakes<'a> {
 
     /// Whether something of a table was misread, so that what is missing there may only be wrong.
     pub fn is_misread(&self, table: &str) -> bool {
-        self.read.iter().any(|misread| table_of(&misread.path) == table)
+        self.read.mistakes.iter().any(|misread| table_of(&misread.path) == table)
     }
 
     /// Whether every table of names is right so far.
     pub fn names_are_known(&self) -> bool {
-        let paths = self.read.iter().map(|misread| &misread.path);
+        let paths = self.read.mistakes.iter().map(|misread| &misread.path);
         let mut tables = paths.chain(self.found.iter().map(|wrong| &wrong.path)).map(|path| table_of(path));
         !tables.any(|table| NAMES.contains(&table))
     }
@@ -82,16 +82,17 @@ impl<'a> Mistakes<'a> {
     /// The value if nothing is wrong, else everything that is.
     pub fn told<T>(self, value: Option<T>) -> crate::Result<T> {
         let Mistakes { source, read, found } = self;
-        let names_are_misread = read.iter().any(|misread| NAMES.contains(&table_of(&misread.path)));
+        let names_are_misread = read.mistakes.iter().any(|misread| NAMES.contains(&table_of(&misread.path)));
         let is_hidden = |wrong: &Wrong| {
             (names_are_misread && NAMES.contains(&table_of(&wrong.path)))
-                || read.iter().any(|misread| entry_of(&misread.path) == entry_of(&wrong.path))
+                || read.mistakes.iter().any(|misread| entry_of(&misread.path) == entry_of(&wrong.path))
         };
-        let found: Vec<Wrong> = found.into_iter().filter(|wrong| !is_hidden(wrong)).collect();
+        let found = found.into_iter().map(|wrong| Wrong { path: read.path_in_text(wrong.path), ..wrong });
+        let found: Vec<Wrong> = found.filter(|wrong| !is_hidden(wrong)).collect();
         match value {
-            Some(value) if read.is_empty() && found.is_empty() => Ok(value),
+            Some(value) if read.mistakes.is_empty() && found.is_empty() => Ok(value),
             _ => {
-                let read = read.into_iter().map(|misread| misread.mistake);
+                let read = read.mistakes.into_iter().map(|misread| misread.mistake);
                 let found = found.into_iter().map(|wrong| source.mistake(wrong));
                 Err(source.errors(read.chain(found).collect()))
             }

@@ -1,8 +1,8 @@
 //! Disks, pools and volumes: which volume lies on what, and what it holds.
 
 use crate::error::{Checked, Wrong};
-use crate::file::{Disk, PoolIo, Raid, Role, Snapshots, SolutionFile, Tiering, Volume};
-use crate::hosts::{EnclosureSpec, HostSpec, known_host};
+use crate::file::{Disk, Enclosure, PoolIo, Raid, Role, Snapshots, SolutionFile, Tiering, Volume};
+use crate::hosts::{HostSpec, known_host};
 use crate::source::Mistakes;
 use crate::template::{Names, matches, name, numbers};
 
@@ -118,19 +118,6 @@ pub struct VolumeInfo {
     pub is_under_test: bool,
 }
 
-/// How far the solution can grow in one array.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Growth {
-    /// Most blocks to show.
-    pub blocks: u32,
-    /// Disks that the array takes.
-    pub max_disks: Option<u32>,
-    /// Hosts that the array serves.
-    pub max_hosts: Option<u32>,
-    /// Raw capacity that the array takes, in TB (10^12 bytes).
-    pub max_capacity_tb: Option<f64>,
-}
-
 /// Formatted capacity in GiB of `disks` disks of `capacity_gb` (10^9 bytes) each under a RAID level. Parity groups span
 /// `group_disks` disks.
 pub fn gib_of_disks(capacity_gb: f64, disks: u32, raid: Raid, group_disks: u32) -> f64 {
@@ -145,17 +132,6 @@ pub fn gib_of_disks(capacity_gb: f64, disks: u32, raid: Raid, group_disks: u32) 
         Raid::TripleParity => disks - 3.0 * groups,
     };
     data_disks.max(0.0) * capacity_gb * 1e9 / (1u64 << 30) as f64
-}
-
-/// `[building_block]`, if the file has it.
-pub(crate) fn growth(file: &SolutionFile) -> Option<Growth> {
-    let block = file.building_block.as_ref()?;
-    Some(Growth {
-        blocks: block.blocks.unwrap_or(8),
-        max_disks: block.max_disks,
-        max_hosts: block.max_hosts,
-        max_capacity_tb: block.max_capacity_tb,
-    })
 }
 
 /// The index of the kind of disk called `name`, asked for at `path`.
@@ -174,7 +150,7 @@ fn pool(file: &SolutionFile, entry: usize) -> Checked<PoolSpec> {
     let pool = &file.pool[entry];
     let path = format!("pool[{entry}]");
     let disk = disk_index(&file.disk, &pool.disk, &format!("{path}.disk"))?;
-    let fast = match (&pool.fast_disk, pool.fast_disks.unwrap_or(0)) {
+    let fast = match (&pool.fast_disk, pool.fast_disks) {
         (Some(kind), disks) => {
             let disk = disk_index(&file.disk, kind, &format!("{path}.fast_disk"))?;
             (disks > 0).then_some(FastTier { disk, disks })
@@ -208,11 +184,11 @@ fn pool(file: &SolutionFile, entry: usize) -> Checked<PoolSpec> {
         let message = format!("pool `{}` has no disk left for data", pool.name);
         return Err(Wrong::new(format!("{path}.disks"), message));
     }
-    let saving = pool.saving_percent.unwrap_or(0.0);
+    let saving = pool.saving_percent;
     let saved = (saving > 0.0).then_some(formatted_gib / (1.0 - saving / 100.0));
     Ok(PoolSpec {
         name: pool.name.clone(),
-        count: pool.count.unwrap_or(1),
+        count: pool.count,
         disk,
         disks: pool.disks,
         fast,
@@ -240,7 +216,7 @@ fn tiering_of(tiering: &Tiering, of_pool: Raid) -> TieringSpec {
 /// Every kind of volume in the order of the file, and each volume of each host. An entry that is wrong stays out.
 pub(crate) fn volumes(
     file: &SolutionFile,
-    enclosures: &[EnclosureSpec],
+    enclosures: &[Enclosure],
     hosts: &mut [HostSpec],
     mistakes: &mut Mistakes<'_>,
 ) -> Vec<VolumeKind> {
@@ -272,7 +248,7 @@ pub(crate) fn volumes(
         kinds.push(VolumeKind {
             name: volume.name.clone(),
             role: volume.role,
-            count: volume.count.unwrap_or(1),
+            count: volume.count,
             hosts: on,
             behind,
             capacity_gib,
@@ -298,7 +274,7 @@ fn behind(file: &SolutionFile, volume: &Volume, path: &str) -> Checked<(Behind, 
         (None, None) => Ok((Behind::Unknown, volume.capacity_gib)),
         (Some(kind), None) => {
             let disk = disk_index(&file.disk, kind, &format!("{path}.disk"))?;
-            let (disks, raid) = (volume.disks.unwrap_or(1), volume.raid);
+            let (disks, raid) = (volume.disks, volume.raid);
             if let Some(lacking) = raid.lacks(disks) {
                 let message =
                     format!("volume `{}` cannot be made of {disks} disks at this RAID level", volume.name);
@@ -314,7 +290,7 @@ fn behind(file: &SolutionFile, volume: &Volume, path: &str) -> Checked<(Behind, 
 fn known_enclosure(
     file: &SolutionFile,
     volume: &Volume,
-    enclosures: &[EnclosureSpec],
+    enclosures: &[Enclosure],
     path: &str,
 ) -> Checked<()> {
     let known = || enclosures.iter().map(|enclosure| enclosure.name.as_str());

@@ -57,8 +57,7 @@ pub(crate) fn refuse_foreign_name(name: &str, path: &str) -> Checked<()> {
 }
 
 /// The running numbers of an entry with `count`, refused when there are too many.
-pub(crate) fn numbers(count: Option<u32>, first: u32, path: &str, already: usize) -> Checked<Range<u32>> {
-    let count = count.unwrap_or(1);
+pub(crate) fn numbers(count: u32, first: u32, path: &str, already: usize) -> Checked<Range<u32>> {
     if count == 0 || count > MAX_NAMES.saturating_sub(already as u32) {
         let message = format!("{count} of these cannot be, a solution may have 1 to {MAX_NAMES}");
         return Err(Wrong::new(path, message));

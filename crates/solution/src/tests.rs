@@ -3,22 +3,22 @@
 use crate::deployment::{EngineSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec};
 use crate::drill::drill;
 use crate::error::{Checked, Wrong};
-use crate::file::{Engine, Generation, Load, Mix, SolutionFile, Test, TestKind};
-use crate::group::CopiesSpec;
+use crate::file::{Copies, Engine, Generation, Load, Mix, SolutionFile, Test, TestKind};
 use crate::hosts::HostSpec;
-use crate::hosts::SiteSpec;
 use crate::instances::MIB;
+use crate::names::Named;
 use crate::source::Mistakes;
 
 /// `[engine]`.
 pub(crate) fn engine(engine: &Engine) -> Checked<EngineSpec> {
-    if engine.cache_min_mib > engine.cache_max_mib {
+    if engine.cache_min_mib() > engine.cache_max_mib {
         let message = format!(
             "a page cache cannot be from {} to {} MiB per database",
-            engine.cache_min_mib, engine.cache_max_mib
+            engine.cache_min_mib(),
+            engine.cache_max_mib
         );
         let wrong = Wrong::new("engine.cache_max_mib", message);
-        return Err(wrong.help("cache_min_mib is at most cache_max_mib; it is 32 when not given"));
+        return Err(wrong.help("cache_min_mib is at most cache_max_mib"));
     }
     let (start, stop) = (engine.flush_start_percent, engine.flush_stop_percent);
     if start >= stop {
@@ -41,7 +41,7 @@ pub(crate) fn engine(engine: &Engine) -> Checked<EngineSpec> {
 pub(crate) fn load(
     file: &SolutionFile,
     generation: Generation,
-    copies: &CopiesSpec,
+    copies: &Copies,
     mistakes: &mut Mistakes<'_>,
 ) -> LoadSpec {
     let load = file.load.clone().unwrap_or_default();
@@ -107,8 +107,8 @@ impl AnywhereTest {
 pub(crate) fn tests(
     file: &SolutionFile,
     generation: Generation,
-    copies: &CopiesSpec,
-    (sites, hosts): (&[SiteSpec], &[HostSpec]),
+    copies: &Copies,
+    named: &Named,
     mistakes: &mut Mistakes<'_>,
 ) -> Vec<AnywhereTest> {
     let programme = if file.test.is_empty() { published_programme() } else { file.test.clone() };
@@ -118,7 +118,7 @@ pub(crate) fn tests(
         let path = format!("test[{index}]");
         let backup_volume = mistakes.keep(backup_volume(&programme, index)).flatten();
         if let Some(volume) = &backup_volume {
-            mistakes.keep(known_on_hosts(volume, hosts, &format!("{path}.volume")));
+            mistakes.keep(known_on_hosts(volume, &named.hosts, &format!("{path}.volume")));
         }
         if test.kind == TestKind::Drill && programme[index..].iter().any(|test| test.kind != TestKind::Drill)
         {
@@ -126,7 +126,7 @@ pub(crate) fn tests(
             mistakes.add(Wrong::new(format!("{path}.kind"), message).help("move it to the end"));
         }
         let spec = spec(file, generation, test);
-        let drill = drill(file, test, &path, spec.duration_s, (sites, hosts), copies, mistakes);
+        let drill = drill(file, test, &path, spec.duration_s, named, copies, mistakes);
         specs.push(AnywhereTest { spec: TestSpec { drill, ..spec }, backup_volume });
     }
     specs

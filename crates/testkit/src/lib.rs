@@ -6,6 +6,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 mod fuzz;
+pub mod rows;
+pub mod synthetic;
 
 use std::net::TcpStream;
 use std::path::Path;

@@ -11,3 +11,4 @@ pub mod payload;
 pub mod schema;
 pub mod session;
 pub mod shard;
+mod varint;

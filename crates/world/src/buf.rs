@@ -3,12 +3,11 @@
 //!
 //! A pristine page is a promise `(image, page)`; it becomes bytes at the first byte access. Code that only needs to
 //! know that a page is intact (maintenance, checksum, backup) may accept the promise without touching bytes, since a
-//! test over every page kind proves that every image page is valid. A *known* page goes one step further: an image page
-//! and what was changed on it, in a form that its maker understands. An encoded page becomes bytes at the first access,
-//! too, but nobody may take it for valid unseen.
+//! test over every page kind proves that every image page is valid. An encoded page becomes bytes at the first access, too.
+//! Nobody may take it for valid unseen, unless its codec says that the encoding is an image page and the edits made on it
+//! ([`PageCodec::edited_version`]).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::any::Any;
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -41,25 +40,17 @@ pub trait PageImage {
     }
 }
 
-/// A page that is known without its bytes: an image page and the changes made on it since.
-pub trait KnownPage: Any {
-    /// The image it comes from.
-    fn image_id(&self) -> u64;
-    /// Its place in the file.
-    fn index(&self) -> u64;
-    /// Bytes per page.
-    fn page_bytes(&self) -> usize;
-    /// Writes the page, checksums included.
-    fn fill(&self, page: &mut [u8]);
-}
-
 /// Keeps pages in small space: contents that are a known function of little data are stored as that data.
 pub trait PageCodec {
+    /// The image whose pages it knows. Codecs of one image decode alike.
+    fn image_id(&self) -> Option<u64> {
+        None
+    }
     /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>);
-    /// As [`Self::encode`] for page `index` of the image named `image_id`, without its bytes. `false`, and nothing is
-    /// appended, if this codec does not know that image.
-    fn encode_pristine(&self, _image_id: u64, _index: u64, _out: &mut Vec<u8>) -> bool {
+    /// As [`Self::encode`] for page `index` of its image, without its bytes. `false`, and nothing is appended, if it knows
+    /// no such page.
+    fn encode_pristine(&self, _index: u64, _out: &mut Vec<u8>) -> bool {
         false
     }
     /// As [`Self::encode`] for a page whose checksums and whose bytes at `unused` mean nothing: `decode` restores it with
@@ -67,13 +58,9 @@ pub trait PageCodec {
     fn encode_unsealed(&self, _index: u64, _page: &[u8], _unused: Range<usize>, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// As [`Self::encode`] for a page that is known, without its bytes. `false`, and nothing is appended, if this codec
-    /// does not know pages of its kind.
-    fn encode_known(&self, _page: &dyn KnownPage, _out: &mut Vec<u8>) -> bool {
-        false
-    }
-    /// As [`Self::decode`], without making bytes: `None` as well if this page is not known without them.
-    fn decode_known(&self, _index: u64, _encoded: &[u8]) -> Option<Rc<dyn KnownPage>> {
+    /// The version of the page, if `encoded` says which edits were made on a page of its image, rather than which bytes were
+    /// found. Only the program that made the edits encodes a page so: it is valid without a look at its bytes.
+    fn edited_version(&self, _encoded: &[u8]) -> Option<u64> {
         None
     }
     /// Restores a page. `None` if `encoded` is not an encoding.
@@ -84,11 +71,13 @@ pub trait PageCodec {
     }
 }
 
-/// Keeps pages that are in memory but not in use in less space.
-pub trait Stowage {
-    /// Page `index` of the file is not needed for the moment. What is left of it becomes the same bytes again at the next
-    /// access; its checksums need not be right now, but are then.
-    fn stow(&self, index: u64, page: &mut PageBuf);
+/// A page as its codec keeps it.
+#[derive(Clone)]
+pub struct Encoding {
+    /// Whose encoding it is.
+    pub codec: Rc<dyn PageCodec>,
+    /// What the codec has made of the page.
+    pub bytes: Rc<[u8]>,
 }
 
 /// One buffer of an I/O operation; its length is a multiple of [`SECTOR_BYTES`] and never changes.
@@ -117,8 +106,7 @@ enum Kind {
 #[derive(Clone)]
 enum Origin {
     Image(Rc<dyn PageImage>),
-    Known(Rc<dyn KnownPage>),
-    Encoding { codec: Rc<dyn PageCodec>, encoded: Rc<[u8]> },
+    Encoding(Encoding),
 }
 
 impl Origin {
@@ -128,8 +116,7 @@ impl Origin {
         match self {
             Origin::Image(image) if is_sealed => image.fill(index, bytes),
             Origin::Image(image) => image.fill_unsealed(index, bytes),
-            Origin::Known(page) => page.fill(bytes),
-            Origin::Encoding { codec, encoded } => {
+            Origin::Encoding(Encoding { codec, bytes: encoded }) => {
                 let restored = match is_sealed {
                     true => codec.decode(index, encoded, bytes),
                     false => codec.decode_unsealed(index, encoded, bytes),
@@ -168,17 +155,11 @@ impl PageBuf {
 
     /// The page `index` that `codec` has encoded, without making its bytes.
     pub fn encoded_by(codec: Rc<dyn PageCodec>, index: u64, encoded: Rc<[u8]>, len: usize) -> PageBuf {
-        PageBuf::made(len, Origin::Encoding { codec, encoded }, index)
+        PageBuf::made(len, Origin::Encoding(Encoding { codec, bytes: encoded }), index)
     }
 
     fn made(len: usize, of: Origin, index: u64) -> PageBuf {
         PageBuf { len, kind: Kind::Made { of, index, bytes: OnceCell::new(), unsealed: OnceCell::new() } }
-    }
-
-    /// A page that is known without its bytes.
-    pub fn known_as(page: Rc<dyn KnownPage>) -> PageBuf {
-        let index = page.index();
-        PageBuf::made(page.page_bytes(), Origin::Known(page), index)
     }
 
     /// Length in bytes.
@@ -195,22 +176,10 @@ impl PageBuf {
         }
     }
 
-    /// The encoding that this buffer still equals, by that very codec as page `index`, if it is known to.
-    pub fn encoding(&self, by: &Rc<dyn PageCodec>, page: u64) -> Option<&Rc<[u8]>> {
+    /// The encoding of page `page` that this buffer still equals, if it is known to.
+    pub fn encoding(&self, page: u64) -> Option<&Encoding> {
         match &self.kind {
-            Kind::Made { of: Origin::Encoding { codec, encoded }, index, .. }
-                if *index == page && Rc::ptr_eq(codec, by) =>
-            {
-                Some(encoded)
-            }
-            _ => None,
-        }
-    }
-
-    /// What this buffer is known to be, if it was made of that.
-    pub fn known(&self) -> Option<&Rc<dyn KnownPage>> {
-        match &self.kind {
-            Kind::Made { of: Origin::Known(page), .. } => Some(page),
+            Kind::Made { of: Origin::Encoding(encoding), index, .. } if *index == page => Some(encoding),
             _ => None,
         }
     }
@@ -324,9 +293,6 @@ impl std::fmt::Debug for PageBuf {
             Kind::Bytes(_) | Kind::Shared(_) => write!(f, "PageBuf({} B)", self.len),
             Kind::Made { of: Origin::Image(_), index, .. } => {
                 write!(f, "PageBuf({} B, pristine page {index})", self.len)
-            }
-            Kind::Made { of: Origin::Known(_), index, .. } => {
-                write!(f, "PageBuf({} B, known page {index})", self.len)
             }
             Kind::Made { index, .. } => write!(f, "PageBuf({} B, encoded page {index})", self.len),
         }

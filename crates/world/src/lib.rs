@@ -33,7 +33,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-pub use buf::{Bufs, KnownPage, PageBuf, PageCodec, PageImage, SECTOR_BYTES, Stowage};
+pub use buf::{Bufs, Encoding, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
 pub use task::Task;
@@ -185,10 +185,13 @@ pub trait HostFile {
     /// The pages written to this new file will be those of the file `path`, so a storage that keeps those in small space may keep
     /// these so, too.
     fn keep_like(&self, _path: &str) {}
-    /// What keeps pages of the file small while they are in memory, if it is worth the work.
-    fn stowage(&self) -> Option<Rc<dyn Stowage>> {
-        None
+    /// Whether it is worth the work to [pack](Self::pack) pages of the file that are in memory.
+    fn packs_pages(&self) -> bool {
+        false
     }
+    /// Packs page `index` of the file, which is not needed for the moment: it takes less memory, and is the same bytes again at
+    /// the next access. Its checksums need not be right now, but are then.
+    fn pack(&self, _index: u64, _page: &mut PageBuf) {}
 }
 
 /// A byte-stream connection.
@@ -423,9 +426,14 @@ impl File {
         self.host.keep_like(path);
     }
 
-    /// See [`HostFile::stowage`].
-    pub fn stowage(&self) -> Option<Rc<dyn Stowage>> {
-        self.host.stowage()
+    /// See [`HostFile::packs_pages`].
+    pub fn packs_pages(&self) -> bool {
+        self.host.packs_pages()
+    }
+
+    /// See [`HostFile::pack`].
+    pub fn pack(&self, index: u64, page: &mut PageBuf) {
+        self.host.pack(index, page);
     }
 }
 

@@ -293,7 +293,7 @@ fn protocol_of(
     places: &[CopyPlace],
     lagged: usize,
 ) -> copies::DatabaseSpec {
-    let copies = &solution.group.copies;
+    let copies = &solution.copies;
     let copy = |(copy, place): (usize, &CopyPlace)| {
         let is_lagged = copy + lagged >= places.len();
         CopySpec {

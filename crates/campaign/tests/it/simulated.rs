@@ -225,6 +225,48 @@ fn what_was_counted_before_the_window_is_in_no_sample_of_it() {
     assert_eq!(straddling(0.0, |_| Box::new(Alone)), 0);
 }
 
+/// How much of a measure the rows of a host have in the window, by the times of the rows.
+fn counted_in_window(rows: &[Row], measure: Measure) -> u64 {
+    let test = test_row(rows);
+    let window = test.window_start_ms.expect("it opened")..test.window_end_ms.expect("it closed");
+    let in_window = |row: &Row| match row {
+        Row::Sample(sample) if sample.origin.instance.is_none() && sample.measure == measure => {
+            window.contains(&sample.t_ms).then_some(sample.tally.count)
+        }
+        _ => None,
+    };
+    rows.iter().filter_map(in_window).sum()
+}
+
+#[test]
+fn rows_of_a_window_count_what_its_verdicts_count_though_times_of_rows_are_whole_milliseconds() {
+    for late_us in [300, 700, 999, 1_000, 1_700] {
+        let simulation = initialised(14);
+        let mut tests = specs(|kind| kind == TestKind::Performance);
+        // The last tick is less than a millisecond before the end of the window.
+        tests[0].duration_s = 20.0004;
+        let late = Late(simulation.host("a"), Duration::from_micros(late_us));
+        let (outcome, rows) = run_specs(&simulation, 14, &tests, &mut Silent, &late);
+        assert_eq!(failures(&outcome), [""; 0]);
+        let judged = outcome.verdicts.iter().find(|verdict| verdict.rule == "achieved_iops");
+        let seconds = test_row(&rows).window_end_ms.zip(test_row(&rows).window_start_ms);
+        let seconds = seconds.map(|(end, start)| (end - start) as f64 / 1e3).expect("a window");
+        let judged = judged.and_then(|verdict| verdict.measured).expect("it was measured") * seconds;
+        let counted: u64 = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
+            .map(|class| counted_in_window(&rows, Measure::Io(class)))
+            .iter()
+            .sum();
+        assert_eq!(counted, judged.round() as u64, "{late_us} µs late");
+        // Of what came in the millisecond before the window, the virtual disks have seldom done any.
+        let start_ms = test_row(&rows).window_start_ms;
+        let of_no_length = |row: &&Row| match row {
+            Row::CounterSample(row) => Some(row.t_ms) == start_ms && row.interval_ms == 0,
+            _ => false,
+        };
+        assert_eq!(rows.iter().filter(of_no_length).count(), 0, "{late_us} µs late");
+    }
+}
+
 #[test]
 fn an_interrupted_window_keeps_its_distributions_and_its_end() {
     let simulation = initialised(12);

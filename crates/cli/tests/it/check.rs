@@ -109,7 +109,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("database_mib = 64", "database_mib = 9000000", "need 8789.1 GiB, and it holds"),
     ("database_mib = 64", "database_mib = 64\nmailboxes = 5", "in exactly one way"),
     ("target_iops = 100", "iops = 5\nsessions = 5", "in exactly one way"),
-    ("cache_max_mib = 32", "cache_max_mib = 16", "a page cache cannot be from 32 to 16"),
+    ("cache_max_mib = 32", "cache_max_mib = 16\ncache_min_mib = 32", "a page cache cannot be from 32 to 16"),
     ("volume = \"W\"\n[[test]]", "volume = \"U\"\n[[test]]", "no volume with a path is called `U`"),
     ("host = \"h1\"\nat_s", "host = \"h3\"\nat_s", "no host is called `h3`"),
     ("at_s = 10", "at_s = 61", "at_s = 61 cannot be"),
@@ -238,8 +238,9 @@ fn check_tells_all_mistakes_of_a_file_with_their_lines() {
         .replace("volume = \"V\"", "volume = \"X\"")
         .replace("kind = \"host_killed\"", "kind = \"host_killed\"\nsite = \"S\"")
         .replace("kind = \"disk_slow\"", "kind = \"disk_fails\"")
-        .replace("cache_max_mib = 32", "cache_max_mib = 31")
-        .replace("per_site = [2]", "per_site = [2]\nlagged = 2");
+        .replace("cache_max_mib = 32", "cache_max_mib = 31\ncache_min_mib = 32")
+        .replace("per_site = [2]", "per_site = [2]\nlagged = 2")
+        .replace("failed = [\"h1\"]", "failed = [\"h1\", \"h8\"]");
     let (status, answer) = check(&text);
     let said: Vec<&str> = answer["mistakes"]
         .as_array()
@@ -247,7 +248,7 @@ fn check_tells_all_mistakes_of_a_file_with_their_lines() {
         .iter()
         .filter_map(|one| one["message"].as_str())
         .collect();
-    assert_eq!((status, said.len()), (2, 5), "{said:#?}");
+    assert_eq!((status, said.len()), (2, 6), "{said:#?}");
 }
 
 #[test]

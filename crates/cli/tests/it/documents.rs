@@ -1,4 +1,4 @@
-//! Rules for README.md, docs/ and deploy/README.md: links and anchors resolve, named files and tests exist, prose is narrow.
+//! Rules for README.md, docs/ and the other documents: links and anchors resolve, named files and tests exist, prose is narrow.
 #![allow(clippy::disallowed_methods, reason = "a test that reads the source tree")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,11 +19,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace exists")
 }
 
-fn collect(dir: &Path, found: &mut Vec<PathBuf>) {
+/// Files below a directory whose names end so.
+fn collect(dir: &Path, end: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("readable").map(|entry| entry.expect("readable").path()) {
         if entry.is_dir() {
-            collect(&entry, found);
-        } else if entry.extension().is_some_and(|end| end == "md") {
+            collect(&entry, end, found);
+        } else if entry.extension().is_some_and(|found| found == end) {
             found.push(entry);
         }
     }
@@ -32,8 +33,9 @@ fn collect(dir: &Path, found: &mut Vec<PathBuf>) {
 /// Path below the root and text of every document.
 fn documents() -> BTreeMap<String, String> {
     let root = root();
-    let mut paths = vec![root.join("README.md"), root.join("deploy/README.md")];
-    collect(&root.join("docs"), &mut paths);
+    let single = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md"];
+    let mut paths = single.map(|file| root.join(file)).to_vec();
+    collect(&root.join("docs"), "md", &mut paths);
     let read = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).expect("UTF-8");
         (path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned(), text)
@@ -156,6 +158,29 @@ fn every_file_and_test_that_the_documents_name_exists() {
         }
     }
     assert_none(&findings, "the documents name what is not there");
+}
+
+/// The text of all sources, with continued lines of string literals put together.
+fn sources() -> String {
+    let mut files = Vec::new();
+    collect(&root().join("crates"), "rs", &mut files);
+    let of_product = files.iter().filter(|file| file.components().any(|part| part.as_os_str() == "src"));
+    let text: String = of_product.map(|file| std::fs::read_to_string(file).expect("a source")).collect();
+    text.split("\\\n").map(str::trim_start).collect()
+}
+
+#[test]
+fn every_message_of_the_troubleshooting_page_is_one_that_the_program_prints() {
+    let page = std::fs::read_to_string(root().join("docs/troubleshooting.md")).expect("the page");
+    let sources = sources();
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    let messages: Vec<String> = rows
+        .flat_map(|row| split_spans(row.split('|').nth(1).unwrap_or_default()).1)
+        .map(str::to_owned)
+        .collect();
+    assert!(messages.len() >= 20, "{}", messages.len());
+    let unknown: Vec<String> = messages.into_iter().filter(|message| !sources.contains(message)).collect();
+    assert_none(&unknown, "messages of docs/troubleshooting.md that no source has");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::program::{folder_with, lint_newest_run, output, proofload, small_deployment};
-use crate::synthetic;
-use crate::synthetic::Shape;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn folder(duration_s: u32) -> tempfile::TempDir {
     let tests = format!(

@@ -21,7 +21,5 @@ mod program;
 mod review;
 mod simulated_grades;
 mod surroundings;
-#[path = "../../../evidence/examples/synthetic/mod.rs"]
-mod synthetic;
 mod tidy;
 mod verify;

@@ -5,42 +5,24 @@ use std::path::{Path, PathBuf};
 use evidence::{Expected, HostRuns, RunData, RunStore, load};
 use results::{
     Event, Host, IoClass, Measure, Origin, Outcome, Recorder, Row, Run, Sample, Severity, Tally, Test,
-    WorldKind,
 };
+use testkit::rows;
 
 fn run(started_unix_ms: u64) -> Run {
-    Run {
-        id: "run".into(),
-        solution: "s".into(),
-        solution_text: String::new(),
-        started_unix_ms,
-        tool_version: "1".into(),
-        world: WorldKind::Real,
-        world_detail: "io".into(),
-        seed: 1,
-        ended_ms: None,
-        ending: None,
-    }
+    Run { started_unix_ms, ..rows::run() }
 }
 
 fn test(ordinal: u32, started_ms: u64, window: Option<(u64, u64)>, ended_ms: Option<u64>) -> Test {
     Test {
         ordinal,
-        kind: "performance".into(),
         name: format!("Test {ordinal}"),
         started_ms,
         ended_ms,
         window_start_ms: window.map(|window| window.0),
         window_end_ms: window.map(|window| window.1),
         window_planned_ms: window.map(|_| 4_000),
-        sample_ms: 1000,
-        sessions: Some(2),
         target_iops: Some(100.0),
-        target_batches_per_s: None,
-        iops_per_mailbox: None,
-        copies: 1,
-        parameters: Vec::new(),
-        limits: Vec::new(),
+        ..rows::load_test(0, 1_000)
     }
 }
 

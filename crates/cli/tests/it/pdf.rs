@@ -2,9 +2,9 @@
 #![cfg(feature = "pdf")]
 #![allow(clippy::disallowed_methods, reason = "a test that runs the program on real files")]
 
-use crate::synthetic;
 use std::path::Path;
 use std::process::Command;
+use testkit::synthetic;
 
 use results::Recorder;
 

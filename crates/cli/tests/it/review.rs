@@ -1,9 +1,9 @@
 //! lint, compare, import and paper, as a user calls them: exit status, stdout, files.
 #![allow(clippy::disallowed_methods, reason = "tests run the binary")]
 
-use crate::synthetic;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::synthetic;
 
 use evidence::{Report, RunStore, load};
 use results::{Recorder, Row};

@@ -4,8 +4,8 @@
 //! at random the one whose second-last use is longest ago goes. That needs no list to be kept in order on every
 //! access, and pages used again and again (branches, hot leaves) practically never are the oldest of a sample.
 //!
-//! Where files have a [`world::Stowage`], pages that were not used of late are handed to it, so that a cache of many pages costs
-//! the memory of few. Those in use are kept in a queue by their last use, second chance.
+//! Where files pack pages ([`world::HostFile::pack`]), those that were not used recently are packed, so that a cache of many pages
+//! costs the memory of few. Those in use are kept in a queue by their last use, second chance.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -21,7 +21,7 @@ use crate::log::{LogPosition, POSITION_END};
 const CORRELATION_NS: u64 = 128_000_000;
 /// Frames looked at per eviction.
 const SAMPLE: usize = 16;
-/// Of the pages that a cache may hold, the share that is kept ready for use where others are stowed.
+/// Of the pages that a cache may hold, the share that is kept ready for use where others are packed.
 const READY_SHARE: usize = 16;
 
 /// A page of one of the instance's databases.
@@ -145,7 +145,7 @@ pub(crate) struct Frames {
     /// First changes of pages that are being written.
     in_flight: BTreeSet<(LogPosition, u32)>,
     random: u64,
-    /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is stowed.
+    /// Frames whose pages are ready for use, with their last use when they were queued; `None` where nothing is packed.
     /// Frames that were freed meanwhile are stale.
     ready: Option<RefCell<VecDeque<(u32, u64)>>>,
 }
@@ -166,7 +166,7 @@ impl Frames {
         }
     }
 
-    /// From now on pages that are not used are to be stowed.
+    /// From now on pages that are not used are to be packed.
     pub(crate) fn keep_few_ready(&mut self) {
         self.ready.get_or_insert_default();
     }
@@ -185,7 +185,7 @@ impl Frames {
 
     fn is_ready_from(&self, frame: u32, now_ns: u64) {
         let slot = self.get(frame);
-        // A page of the image needs no stowing: its edits are small, and its bytes were never made.
+        // A page without bytes needs no packing: its edits are small.
         if let Some(ready) = &self.ready
             && matches!(slot.page, Some(CachedPage::Buf(_)))
             && !slot.is_ready.replace(true)
@@ -195,7 +195,7 @@ impl Frames {
     }
 
     /// A page that is ready and was not used of late, if more are ready than shall be.
-    pub(crate) fn next_to_stow(&mut self) -> Option<u32> {
+    pub(crate) fn next_to_pack(&mut self) -> Option<u32> {
         let ready = self.ready.as_mut()?.get_mut();
         let limit = self.capacity / READY_SHARE;
         for _ in 0..ready.len() {

@@ -7,8 +7,8 @@
 //! 4. Bytes are verified, or the page is known pristine or known by its changes, before anyone sees them (design invariant 6).
 //! 5. A failed write or sync stops the instance; it is not retried (design invariant 3).
 //! 6. A page that an operation has fetched stays until the operation ends, so its retries make progress.
-//! 7. The checksums of a cached page mean nothing: they are computed when it is written. A dirty page that is stowed is
-//!    stowed as it will be written.
+//! 7. The checksums of a cached page mean nothing: they are computed when it is written. A dirty page that is packed is
+//!    packed as it will be written.
 //!
 //! Limits: one page size per instance; reads and writes of at most 256 KiB and 512 KiB.
 
@@ -26,16 +26,16 @@ mod write;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use btree::{NodeFunction, PageCoding};
+use btree::PageCoding;
 use smallvec::SmallVec;
+use world::World;
 use world::sync::Notify;
-use world::{Stowage, World};
 
 pub(crate) use change::CodecCoding;
 use frames::Frames;
 pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
-pub use page::ImagePage;
+pub(crate) use page::Image;
 pub(crate) use read::Wanted;
 pub(crate) use redo::{Basis, RedoFor};
 pub(crate) use scavenger::Scavenger;
@@ -72,10 +72,10 @@ pub(crate) struct CachedDatabase {
     coding: Rc<dyn PageCoding>,
     /// The image whose pages need no check.
     pub(crate) image_id: Option<u64>,
-    /// What keeps its pages small while they are not in use.
-    stowage: Option<Rc<dyn Stowage>>,
-    /// The nodes of that image.
-    nodes: Option<Rc<dyn NodeFunction>>,
+    /// The same, if its pages can be used without their bytes.
+    image: Option<Rc<Image>>,
+    /// Whether pages that are not used are packed.
+    packs_pages: bool,
     /// Oldest first change of pages written since the last sync began.
     unsynced: Cell<LogPosition>,
     /// The same, of a sync under way.
@@ -88,23 +88,18 @@ impl CachedDatabase {
         file: IoFile,
         coding: Rc<dyn PageCoding>,
         image_id: Option<u64>,
-        nodes: Option<Rc<dyn NodeFunction>>,
+        image: Option<Rc<Image>>,
     ) -> CachedDatabase {
         CachedDatabase {
-            stowage: file.file().stowage(),
+            packs_pages: file.file().packs_pages(),
             file,
             coding,
             image_id,
-            nodes,
+            image,
             unsynced: Cell::new(POSITION_END),
             syncing: Cell::new(POSITION_END),
             syncs_running: Cell::new(0),
         }
-    }
-
-    /// The image by id and nodes, if its pages can be had node by node.
-    fn image(&self) -> Option<(u64, &Rc<dyn NodeFunction>)> {
-        self.image_id.zip(self.nodes.as_ref())
     }
 }
 
@@ -148,7 +143,7 @@ impl Drop for Pins {
             frames.unpin(frame);
         }
         drop(frames);
-        self.cache.stow_idle();
+        self.cache.pack_idle();
     }
 }
 
@@ -200,7 +195,7 @@ impl Cache {
             databases.resize_with(usize::from(db) + 1, || None);
         }
         let mut frames = self.0.frames.borrow_mut();
-        if database.stowage.is_some() {
+        if database.packs_pages {
             frames.keep_few_ready();
         }
         frames.grow_capacity((bytes / self.0.page_bytes as u64) as usize);

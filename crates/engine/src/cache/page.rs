@@ -1,75 +1,52 @@
-//! A page in a frame: bytes, or a page of the database's image and what was changed on it.
+//! A page in a frame: bytes, or a page of the database's image and the edits made on it.
 //!
 //! Invariants
 //! 1. Both forms take the same changes and are written as the same bytes; the second saves making them.
 //! 2. What was handed out to be written never changes: a page that changes meanwhile is a new one.
 
-use std::any::Any;
-use std::borrow::Cow;
 use std::rc::Rc;
 
-use btree::{Misfit, NodeFunction, PageChange, PageView, SparsePage, Taken};
+use btree::{Misfit, NodeFunction, PageChange, PageView, SparsePage};
 use edb::page::{PageMut, PageRef};
-use world::{KnownPage, PageBuf};
+use world::{PageBuf, PageCodec};
 
-/// A page of a database's image, and what was changed on it. Storage that keeps pages as such keeps no bytes of it.
-#[derive(Clone)]
-pub struct ImagePage {
-    image_id: u64,
+/// The image of a database whose pages can be used and written without making their bytes.
+pub(crate) struct Image {
+    pub(crate) nodes: Rc<dyn NodeFunction>,
+    /// Of the same image.
+    pub(crate) codec: Rc<dyn PageCodec>,
+}
+
+/// A page without bytes, and the image that it is of.
+pub(crate) struct ImagePage {
     page: SparsePage,
+    image: Rc<Image>,
 }
 
-impl ImagePage {
-    /// A page of the image with this id.
-    pub fn new(image_id: u64, page: SparsePage) -> ImagePage {
-        ImagePage { image_id, page }
-    }
-
-    /// The page.
-    pub fn page(&self) -> &SparsePage {
-        &self.page
-    }
-}
-
-impl KnownPage for ImagePage {
-    fn image_id(&self) -> u64 {
-        self.image_id
-    }
-
-    fn index(&self) -> u64 {
-        u64::from(self.page.pgno()) + 1
-    }
-
-    fn page_bytes(&self) -> usize {
-        self.page.outline().page_bytes
-    }
-
-    fn fill(&self, page: &mut [u8]) {
-        self.page.fill(page);
-        edb::checksum::stamp(page, self.page.pgno());
-    }
-}
-
+/// In a box, so that frames stay small: looking for pages to free goes over many of them.
 pub(crate) enum CachedPage {
-    /// In a box, so that frames stay small: looking for pages to free goes over many of them.
     Buf(Box<PageBuf>),
-    Image(Rc<ImagePage>),
+    Sparse(Box<ImagePage>),
 }
 
 impl CachedPage {
-    /// A page that was read and found good. `image`: the database's, by id and nodes.
-    pub(crate) fn arrived(page: PageBuf, image: Option<(u64, &Rc<dyn NodeFunction>)>) -> CachedPage {
-        let Some((image_id, nodes)) = image else { return CachedPage::of(page) };
-        if let Some(known) = page.known().filter(|known| known.image_id() == image_id) {
-            let known: Rc<dyn Any> = known.clone();
-            if let Ok(known) = known.downcast::<ImagePage>() {
-                return CachedPage::Image(known);
+    /// Page `pgno` that was read and found good. `image`: the database's, if there is one.
+    pub(crate) fn arrived(page: PageBuf, pgno: u32, image: Option<&Rc<Image>>) -> CachedPage {
+        let Some(image) = image else { return CachedPage::of(page) };
+        let Image { nodes, codec } = &**image;
+        let index = u64::from(pgno) + 1;
+        let is_own = |id: u64| codec.image_id() == Some(id);
+        let sparse = match (page.pristine(), page.encoding(index)) {
+            (Some((of, at)), _) if at == index && is_own(of.id()) => {
+                SparsePage::of_image(nodes.clone(), pgno)
             }
-        }
-        let pristine = page.pristine().filter(|(image, _)| image.id() == image_id);
-        let pgno = pristine.and_then(|(_, index)| u32::try_from(index.checked_sub(1)?).ok());
-        match pgno.and_then(|pgno| SparsePage::of_image(nodes.clone(), pgno)) {
-            Some(page) => CachedPage::Image(Rc::new(ImagePage { image_id, page })),
+            (_, Some(encoding)) if encoding.codec.image_id().is_some_and(is_own) => {
+                nodes.clone().decode(pgno, &encoding.bytes)
+            }
+            _ => None,
+        };
+        match sparse {
+            Some(page) => CachedPage::Sparse(Box::new(ImagePage { page, image: image.clone() })),
             None => CachedPage::of(page),
         }
     }
@@ -87,18 +64,18 @@ impl CachedPage {
     pub(crate) fn view(&self) -> PageView<'_> {
         match self {
             CachedPage::Buf(page) => PageView::of_bytes(page.as_unsealed_slice()),
-            CachedPage::Image(image) => PageView::Sparse(&image.page),
+            CachedPage::Sparse(sparse) => PageView::Sparse(&sparse.page),
         }
     }
 
     /// The page to change as bytes; its checksums need not be right.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        if let CachedPage::Image(image) = self {
-            *self = CachedPage::of(PageBuf::known_as(image.clone()));
+        if let CachedPage::Sparse(sparse) = self {
+            *self = CachedPage::of(sparse.bytes());
         }
         match self {
             CachedPage::Buf(page) => page.as_unsealed_mut_slice(),
-            CachedPage::Image(_) => unreachable!("made bytes above"),
+            CachedPage::Sparse(_) => unreachable!("made bytes above"),
         }
     }
 
@@ -107,8 +84,8 @@ impl CachedPage {
     /// # Errors
     /// If it does not fit; the page is then undefined.
     pub(crate) fn apply(&mut self, change: &PageChange, dbtime: u64) -> Result<(), Misfit> {
-        if let CachedPage::Image(image) = self
-            && Rc::make_mut(image).page.apply(change, dbtime)? == Taken::Yes
+        if let CachedPage::Sparse(sparse) = self
+            && sparse.page.apply(change, dbtime)?
         {
             return Ok(());
         }
@@ -137,26 +114,47 @@ impl CachedPage {
                 }
                 page.seal(pgno);
             }),
-            CachedPage::Image(image) => {
+            CachedPage::Sparse(sparse) => {
                 if cfg!(debug_assertions) {
-                    check(image.page.to_ref().bytes());
+                    check(sparse.page.to_ref().bytes());
                 }
-                Rc::make_mut(image).page.prepare_write();
-                PageBuf::known_as(image.clone())
+                sparse.page.prepare_write();
+                sparse.encoded()
             }
-        }
-    }
-
-    /// The page with its checksums.
-    pub(crate) fn sealed(&self) -> Cow<'_, PageBuf> {
-        match self {
-            CachedPage::Buf(page) => Cow::Borrowed(&**page),
-            CachedPage::Image(image) => Cow::Owned(PageBuf::known_as(image.clone())),
         }
     }
 
     /// Whether both say the same in the same version.
     pub(crate) fn says_the_same(&self, image: PageRef) -> bool {
         self.view().to_ref().says_the_same(image)
+    }
+}
+
+impl ImagePage {
+    /// Appends its edits.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        self.image.nodes.encode(&self.page, out);
+    }
+
+    /// The page to be written: its edits.
+    fn encoded(&self) -> PageBuf {
+        let (index, len) = (u64::from(self.page.pgno()) + 1, self.page.outline().page_bytes);
+        let mut encoded = Vec::new();
+        self.encode(&mut encoded);
+        let encoded = PageBuf::encoded_by(self.image.codec.clone(), index, encoded.into(), len);
+        if cfg!(debug_assertions) {
+            let mut bytes = self.bytes();
+            edb::checksum::stamp(bytes.as_mut_slice(), self.page.pgno());
+            let is_same = encoded.clone().as_slice() == bytes.as_slice();
+            assert!(is_same, "page {} changes in its page codec", self.page.pgno());
+        }
+        encoded
+    }
+
+    /// Its bytes, checksums apart.
+    fn bytes(&self) -> PageBuf {
+        let mut bytes = PageBuf::empty(self.page.outline().page_bytes);
+        self.page.fill(bytes.as_mut_slice());
+        bytes
     }
 }

@@ -217,7 +217,7 @@ impl Cache {
             if finding == Finding::Good && arrival.wanted == Wanted::Version {
                 (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(Unmade::read(&page))));
             } else if finding == Finding::Good {
-                let page = CachedPage::arrived(page, database.image());
+                let page = CachedPage::arrived(page, pgno, database.image.as_ref());
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
             } else if self.0.redo.get().is_some() {
                 (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));

@@ -246,15 +246,17 @@ impl Cache {
         Ok(run)
     }
 
-    /// Puts pages that were not used of late into less space, where the world can; a dirty one as it will be written.
-    pub(super) fn stow_idle(&self) {
+    /// Packs pages that were not used recently, where the file can; a dirty one as it will be written.
+    pub(super) fn pack_idle(&self) {
         let mut frames = self.0.frames.borrow_mut();
-        while let Some(frame) = frames.next_to_stow() {
+        while let Some(frame) = frames.next_to_pack() {
             let slot = frames.get_mut(frame);
             let (key, is_dirty) = (slot.key, slot.is_dirty());
             let database = self.database(key.db);
             let (Some(CachedPage::Buf(page)), Ok(database)) = (&mut slot.page, database) else { continue };
-            let Some(stowage) = &database.stowage else { continue };
+            if !database.packs_pages {
+                continue;
+            }
             if is_dirty && !slot.is_prepared {
                 let bytes = page.as_unsealed_mut_slice();
                 // Prepared, a page that another copy gave as never used would say that it was.
@@ -264,7 +266,7 @@ impl Cache {
                 PageMut::new(bytes).prepare(key.pgno);
                 slot.is_prepared = true;
             }
-            stowage.stow(u64::from(key.pgno) + 1, page);
+            database.file.file().pack(u64::from(key.pgno) + 1, page);
         }
     }
 

@@ -395,7 +395,7 @@ fn samples_of_host(mut rows: Vec<(u64, u64)>, sample_ms: u64) -> (Vec<u64>, u64)
 
 #[cfg(test)]
 mod tests {
-    use results::{CounterSample, IoClass, Row, Run, Sample, WorldKind};
+    use results::{CounterSample, IoClass, Row, Run, Sample};
 
     use super::*;
     use crate::report::{Measured, Report};
@@ -404,36 +404,9 @@ mod tests {
 
     /// A run of one test that is all window, with these rows.
     fn run_of(window_s: u64, sample_s: u64, rows: impl IntoIterator<Item = Row>) -> RunData {
-        let run = Run {
-            id: "run".into(),
-            solution: "solution".into(),
-            solution_text: String::new(),
-            started_unix_ms: 0,
-            tool_version: "1".into(),
-            world: WorldKind::Real,
-            world_detail: "io_uring, direct".into(),
-            seed: 1,
-            ended_ms: Some(window_s * 1_000),
-            ending: None,
-        };
-        let test = Test {
-            ordinal: 1,
-            kind: "performance".into(),
-            name: "Performance".into(),
-            started_ms: 0,
-            ended_ms: Some(window_s * 1_000),
-            window_start_ms: Some(0),
-            window_end_ms: Some(window_s * 1_000),
-            window_planned_ms: Some(window_s * 1_000),
-            sample_ms: sample_s * 1_000,
-            sessions: None,
-            target_iops: Some(100.0),
-            target_batches_per_s: None,
-            iops_per_mailbox: None,
-            copies: 1,
-            parameters: Vec::new(),
-            limits: Vec::new(),
-        };
+        let run = Run { ended_ms: Some(window_s * 1_000), ..testkit::rows::run() };
+        let test = testkit::rows::load_test(window_s * 1_000, sample_s * 1_000);
+        let test = Test { sessions: None, target_iops: Some(100.0), ..test };
         RunData::from_rows([Row::from(run), Row::from(test)].into_iter().chain(rows)).unwrap()
     }
 

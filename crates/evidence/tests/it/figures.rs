@@ -3,46 +3,13 @@
 use evidence::live::LiveRun;
 use evidence::{Report, RunData};
 use results::*;
+use testkit::rows::{load_test, run};
 
 const MIB: u64 = 1 << 20;
 
-fn run() -> Row {
-    Run {
-        id: "run".into(),
-        solution: "solution".into(),
-        solution_text: String::new(),
-        started_unix_ms: 0,
-        tool_version: "1".into(),
-        world: WorldKind::Real,
-        world_detail: "io_uring, direct".into(),
-        seed: 1,
-        ended_ms: None,
-        ending: None,
-    }
-    .into()
-}
-
 /// A test that is all window, in samples of 10 s.
 fn test(window_ms: u64) -> Row {
-    Test {
-        ordinal: 1,
-        kind: "performance".into(),
-        name: "Performance".into(),
-        started_ms: 0,
-        ended_ms: Some(window_ms),
-        window_start_ms: Some(0),
-        window_end_ms: Some(window_ms),
-        window_planned_ms: Some(window_ms),
-        sample_ms: 10_000,
-        sessions: Some(2),
-        target_iops: None,
-        target_batches_per_s: None,
-        iops_per_mailbox: None,
-        copies: 1,
-        parameters: Vec::new(),
-        limits: Vec::new(),
-    }
-    .into()
+    load_test(window_ms, 10_000).into()
 }
 
 fn tally(count: u64, bytes: u64) -> Tally {
@@ -58,7 +25,7 @@ fn counter(counter: Counter, (t_ms, interval_ms): (u64, u64), value: u64) -> Row
 }
 
 fn report(rows: impl IntoIterator<Item = Row>) -> Report {
-    let rows = [run(), test(10_000)].into_iter().chain(rows);
+    let rows = [run().into(), test(10_000)].into_iter().chain(rows);
     Report::new(&RunData::from_rows(rows.collect::<Vec<_>>()).unwrap()).unwrap()
 }
 
@@ -125,7 +92,7 @@ fn host_counters_weigh_each_slice_by_its_length() {
 #[test]
 fn live_views_show_no_rate_of_a_slice_of_two_ms() {
     let mut live = LiveRun::default();
-    live.apply(&run());
+    live.apply(&run().into());
     live.apply(&test(10_000));
     for (n, (t_ms, interval_ms)) in
         [(0, 2), (2, 998), (1_000, 1_000), (2_000, 2), (2_002, 998), (3_000, 2)].into_iter().enumerate()

@@ -1,12 +1,12 @@
 //! What the live view of a run promises, from the rows of this process and from the file of another.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::RunStore;
 use evidence::listing::{self, Standing};
 use evidence::live::{Follower, LiveRun, LiveView, open_metrics};
 use results::*;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn rows(shape: &Shape) -> Vec<Row> {
     let mut rows = Vec::new();

@@ -7,5 +7,3 @@ mod query;
 mod report;
 mod seal;
 mod store;
-#[path = "../../examples/synthetic/mod.rs"]
-mod synthetic;

@@ -3,9 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::{Cell, Query, RunData, RunStore, StoreError, csv, load};
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn recorded(folder: &Path, shape: &Shape) -> PathBuf {
     let path = folder.join("run.db");

@@ -4,11 +4,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::report::CheckOutcome;
 use evidence::{HostRuns, Report, RunData, RunStore, load};
 use results::*;
+use testkit::rows::load_test;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn rows(shape: &Shape) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -276,24 +277,7 @@ fn a_simulated_run_is_never_called_tested() {
 }
 
 fn window_of_a_minute() -> Test {
-    Test {
-        ordinal: 1,
-        kind: "performance".into(),
-        name: "Performance".into(),
-        started_ms: 0,
-        ended_ms: Some(60_000),
-        window_start_ms: Some(0),
-        window_end_ms: Some(60_000),
-        window_planned_ms: Some(60_000),
-        sample_ms: 15_000,
-        sessions: None,
-        target_iops: None,
-        target_batches_per_s: None,
-        iops_per_mailbox: None,
-        copies: 2,
-        parameters: Vec::new(),
-        limits: Vec::new(),
-    }
+    Test { copies: 2, ..load_test(60_000, 15_000) }
 }
 
 /// Averages as the published reports have them, on figures small enough to follow by hand.

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::{BrokenKind, Chain, RunStore, SigningKey, check, public_key};
 use results::{Event, Recorder, Row, Severity};
 use rusqlite::Connection;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn small() -> Shape {
     Shape { window_s: 20, ..Shape::default() }

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::live::Follower;
 use evidence::{Report, RunData, RunStore, StoreError, load};
 use results::*;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn record(shape: &Shape, path: &Path) {
     let mut store = RunStore::create(path).unwrap();

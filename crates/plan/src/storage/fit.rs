@@ -78,7 +78,7 @@ impl Fitting<'_> {
             _ => 0,
         };
         let count = volume.count * volume.hosts.len() as u32;
-        let disks_in_all = count.saturating_mul(disks).saturating_mul(solution.group.count);
+        let disks_in_all = count.saturating_mul(disks).saturating_mul(solution.dag.count);
         let base = Use {
             name: volume.name.clone(),
             role: role_word(volume.role),
@@ -106,7 +106,7 @@ impl Fitting<'_> {
         let v = f64::from(fullest);
         let free = |gb: f64| formula::with_free_space(gb, users.free_percent);
         let factor =
-            formula::index_factor(users.content_index_percent, users.index_merge_percent, v.max(1.0));
+            formula::index_factor(users.content_index_percent(), users.index_merge_percent(), v.max(1.0));
         let with_logs = !inputs.has_log_volumes();
         let base = Demand {
             worst_active_iops: f64::from(self.worst_volume_actives.min(fullest)) * sizing.database_iops,
@@ -203,7 +203,7 @@ impl Fitting<'_> {
     fn pool(&self, entry: usize, pool: &PoolSpec, volumes: &[Use]) -> Use {
         let solution = self.inputs.solution;
         let set = DiskSet::of_pool(solution, pool);
-        let shared = f64::from(solution.group.count) / f64::from(pool.count);
+        let shared = f64::from(solution.dag.count) / f64::from(pool.count);
         let is_in_it = |used: &&Use| solution.volumes[used.entry].behind == Behind::Pool(entry);
         let parts: Vec<&Use> = volumes.iter().filter(is_in_it).collect();
         let sum = |value: &dyn Fn(&Use) -> f64| {

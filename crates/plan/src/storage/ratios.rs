@@ -29,7 +29,7 @@ impl UnderTest {
         for used in volumes.iter().filter(|used| used.role == "database") {
             let tested = solution.hosts.iter().flat_map(|host| &host.volumes);
             let in_group = tested.filter(|volume| volume.is_under_test && volume.kind == used.entry).count();
-            let count = f64::from(solution.group.count) * in_group as f64;
+            let count = f64::from(solution.dag.count) * in_group as f64;
             self.database_gb += count * f64::from(used.databases) * sizing.database_gb;
             self.test_gib += count * f64::from(used.databases) * test_mib as f64 / 1024.0;
             if let Behind::Disks { disk, disks, .. } = solution.volumes[used.entry].behind {

@@ -33,8 +33,8 @@ fn head(out: &mut String, plan: &Plan) -> Written {
     let groups = if plan.dags == 1 { String::new() } else { format!("{} groups, each ", plan.dags) };
     writeln!(
         out,
-        "{} mailboxes on Exchange {}; {groups}{}, {} in {}",
-        plan.mailboxes,
+        "{} on Exchange {}; {groups}{}, {} in {}",
+        counted(plan.mailboxes, "mailbox", "mailboxes"),
         plan.exchange,
         counted(plan.servers.len() as u32, "server", "servers"),
         counted(plan.sizing.databases, "database", "databases"),
@@ -297,7 +297,8 @@ fn checks(out: &mut String, plan: &Plan) -> Written {
     wrapped(out, &plan.verdict)
 }
 
-fn counted(count: u32, one: &str, many: &str) -> String {
+fn counted(count: impl Into<u64>, one: &str, many: &str) -> String {
+    let count = count.into();
     format!("{count} {}", if count == 1 { one } else { many })
 }
 

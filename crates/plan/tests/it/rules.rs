@@ -261,8 +261,8 @@ fn what_cannot_be_is_refused_at_its_line() {
             "per_site = [3, 1]",
             "3 copies of a database in site `site0` need 3 servers",
         ),
-        (base(&[17], &[2]), "count = 17", "a group of 17 members cannot be, 16 is the most"),
-        (base(&[9, 8], &[2]), "count = 8", "a group of 17 members"),
+        (base(&[17], &[2]), "count = 17", "a group has at most 16 members, this one has 17"),
+        (base(&[9, 8], &[2]), "count = 8", "this one has 17"),
         (base(&[4], &[2, 1]), "per_site = [2, 1]", "copies in 2 sites are asked for, there are 1"),
         (base(&[4], &[0]), "per_site = [0]", "home site"),
         (

@@ -175,7 +175,9 @@ fn a_named_failure_that_ends_service_without_losing_data_fails_the_plan() {
 fn every_view_says_in_its_first_lines_what_the_failures_lose() {
     let one_copy = planned(&solution(&[3], &[1], USERS, "databases = 30", ""));
     let two_copies = planned(&solution(&[3], &[2], USERS, "databases = 30", ""));
+    let one_case = named(&solution(&[3], &[2], USERS, "databases = 12", ""), &[&["s0-1", "s0-2"]]);
     for (plan, sentence) in [
+        (&one_case, ": loses 4 of 12 databases"),
         (&one_copy, "one server: 3 of 3 cases lose databases, at most 10 of 30"),
         (&two_copies, "two servers: 3 of 3 cases lose databases, at most 10 of 30"),
     ] {

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use array::{DriveModel, Layout, LogStore, ReadCache, Snapshots, Target, ThinPool, TieredPool};
-use solution::{Behind, FlashDrives, StoreSpec, VolumeInfo, fits, gib_of_disks};
+use solution::{Behind, Store, VolumeInfo, fits, gib_of_disks};
 
 use super::{Builder, Outcome, layout};
 
@@ -27,16 +27,18 @@ impl Builder<'_> {
         at: &str,
     ) -> Outcome<Target> {
         match &self.spec.store {
-            Some(StoreSpec::LogStructured { .. }) => {
-                let store = self.shared(place, pool, |builder| builder.log_store(place, pool))?;
+            Some(Store::LogStructured { model, cache_disk, cache_disks }) => {
+                let cache = (cache_disk.as_str(), *cache_disks);
+                let store =
+                    self.shared(place, pool, |builder| builder.log_store(place, pool, model, cache))?;
                 Ok(Target::LogStore { store })
             }
-            Some(StoreSpec::Replicated(spec)) => {
+            Some(Store::Replicated(spec)) => {
                 let store =
                     self.shared(place, pool, |builder| builder.replicated_store(place, pool, spec))?;
                 Ok(Target::ReplicatedStore { store, node: number % spec.nodes as usize })
             }
-            Some(StoreSpec::DynamicPool { .. }) | None => self.in_group(place, pool, (info, bytes), at),
+            Some(Store::DynamicPool { .. }) | None => self.in_group(place, pool, (info, bytes), at),
         }
     }
 
@@ -82,7 +84,7 @@ impl Builder<'_> {
     fn pool_group(&mut self, place: &str, pool: usize) -> Outcome<usize> {
         let (described, path) = (&self.solution.pools[pool], format!("pool[{pool}]"));
         let layout_of_pool = match &self.spec.store {
-            Some(StoreSpec::DynamicPool { model, spare_disks }) => {
+            Some(Store::DynamicPool { model, spare_disks }) => {
                 let kind = self.assumptions.dynamic_pool(model);
                 let kind = kind.map_err(|error| self.bad("array.store.model", error))?;
                 Layout::DynamicPool {
@@ -95,13 +97,13 @@ impl Builder<'_> {
         };
         let name = format!("{place} {}", described.name);
         let element_bytes = self.stripe_element_bytes();
-        let drives = self.add_drives(described.disk, described.disks, &name, &path)?;
+        let drives = self.add_drives(&self.solution.disks[described.disk], described.disks, &name, &path)?;
         let group = self.add_group(&name, layout_of_pool, drives, element_bytes);
         if let (Some(fast), Some(tiering)) = (described.fast, &described.tiering) {
             let settings = self.assumptions.tiering(&tiering.model);
             let settings = settings.map_err(|error| self.bad(&format!("{path}.tiering.model"), error))?;
             let name = format!("{name} fast");
-            let drives = self.add_drives(fast.disk, fast.disks, &name, &path)?;
+            let drives = self.add_drives(&self.solution.disks[fast.disk], fast.disks, &name, &path)?;
             let tiers = vec![self.add_group(&name, layout(tiering.raid), drives, element_bytes), group];
             let (every_s, settled) = (tiering.every_min * 60.0, tiering.settled);
             self.hardware.tiered_pools.push(TieredPool { tiers, every_s, settled, ..settings });
@@ -129,18 +131,31 @@ impl Builder<'_> {
         Ok(Target::Group { group, first_byte })
     }
 
-    fn log_store(&mut self, place: &str, pool: usize) -> Outcome<usize> {
-        let Some(StoreSpec::LogStructured { model, cache, stripe_element_kib }) = &self.spec.store else {
-            unreachable!("the caller has matched it");
-        };
+    fn log_store(
+        &mut self,
+        place: &str,
+        pool: usize,
+        model: &str,
+        (cache_disk, cache_disks): (&str, u32),
+    ) -> Outcome<usize> {
         let described = &self.solution.pools[pool];
         let name = format!("{place} {}", described.name);
-        let drives = self.add_drives(described.disk, described.disks, &name, &format!("pool[{pool}]"))?;
+        let drives = self.add_drives(
+            &self.solution.disks[described.disk],
+            described.disks,
+            &name,
+            &format!("pool[{pool}]"),
+        )?;
         let store = self.assumptions.log_store(model).map_err(|error| self.bad("array.store", error))?;
-        let element_bytes = stripe_element_kib.map_or(store.stripe_element_bytes, |kib| kib << 10);
+        let stated_kib = self.spec.stripe_element_kib_of_store();
+        let element_bytes = stated_kib.map_or(store.stripe_element_bytes, |kib| kib << 10);
         let group = self.add_group(&name, layout(described.raid), drives, element_bytes);
-        let FlashDrives { disk, disks } = *cache;
-        let flash = self.add_drives(disk, disks, &format!("{name} flash"), "array.store")?;
+        let flash = self.add_drives(
+            self.solution.disk(cache_disk),
+            cache_disks,
+            &format!("{name} flash"),
+            "array.store",
+        )?;
         self.check_log_store(place, pool, store.stored_per_written)?;
         let resident_bytes = self.resident_bytes(place);
         self.hardware.log_stores.push(LogStore { name, group, flash, resident_bytes, ..store });
@@ -179,7 +194,7 @@ impl Builder<'_> {
 
     /// The flash caches for reads, one for each array.
     pub(super) fn add_read_caches(&mut self) -> Outcome<()> {
-        let Some(FlashDrives { disk, disks }) = self.spec.read_cache else { return Ok(()) };
+        let Some(spec) = &self.spec.read_cache else { return Ok(()) };
         let at = "array.read_cache";
         let settings = self.assumptions.read_cache("default").map_err(|error| self.bad(at, error))?;
         for (place, controllers) in self.arrays.clone() {
@@ -192,10 +207,10 @@ impl Builder<'_> {
                 })
                 .collect();
             let name = format!("{place} read cache");
-            let flash = self.add_drives(disk, disks, &name, at)?;
+            let flash = self.add_drives(self.solution.disk(&spec.disk), spec.disks, &name, at)?;
             if flash.iter().any(|drive| matches!(self.hardware.drives[*drive].model, DriveModel::Rotating(_)))
             {
-                let message = format!("`{}` is not a flash drive", self.solution.disks[disk].name);
+                let message = format!("`{}` is not a flash drive", spec.disk);
                 return Err(self.solution.error(&format!("{at}.disk"), message, None));
             }
             let resident_bytes = self.resident_bytes(&place);

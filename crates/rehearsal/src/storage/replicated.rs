@@ -1,7 +1,7 @@
 //! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does with cold data.
 
 use array::{Compression, Deduplication, ErasureCoding, Link, ReplicatedStore, StoreNode};
-use solution::{Raid, ReplicatedSpec};
+use solution::{Raid, ReplicatedStore as Spec};
 
 use super::{Builder, Outcome};
 
@@ -9,22 +9,25 @@ use super::{Builder, Outcome};
 const STRIP_EXTENTS: u32 = 4;
 
 impl Builder<'_> {
-    pub(super) fn replicated_store(
-        &mut self,
-        place: &str,
-        pool: usize,
-        spec: &ReplicatedSpec,
-    ) -> Outcome<usize> {
+    pub(super) fn replicated_store(&mut self, place: &str, pool: usize, spec: &Spec) -> Outcome<usize> {
         let (described, at) = (&self.solution.pools[pool], format!("pool[{pool}]"));
         let (name, count) = (format!("{place} {}", described.name), spec.nodes);
         let mut nodes = Vec::new();
         for node in 1..=count {
             let node_name = format!("{name} node {node}");
-            let disks = self.add_drives(described.disk, described.disks / count, &node_name, &at)?;
+            let disks = self.add_drives(
+                &self.solution.disks[described.disk],
+                described.disks / count,
+                &node_name,
+                &at,
+            )?;
             let flash = match described.fast {
-                Some(fast) => {
-                    self.add_drives(fast.disk, fast.disks / count, &format!("{node_name} flash"), &at)?
-                }
+                Some(fast) => self.add_drives(
+                    &self.solution.disks[fast.disk],
+                    fast.disks / count,
+                    &format!("{node_name} flash"),
+                    &at,
+                )?,
                 None => Vec::new(),
             };
             self.hardware.links.push(Link { name: format!("{node_name} network"), ..self.link.clone() });
@@ -57,7 +60,7 @@ impl Builder<'_> {
     }
 
     /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one that is left.
-    fn erasure_coding(&self, spec: &ReplicatedSpec, replicas: u32) -> Outcome<Option<ErasureCoding>> {
+    fn erasure_coding(&self, spec: &Spec, replicas: u32) -> Outcome<Option<ErasureCoding>> {
         let Some(wished) = spec.erasure_coding else { return Ok(None) };
         let parities = replicas.saturating_sub(1);
         let data = spec.nodes.saturating_sub(2 * parities).min(STRIP_EXTENTS);

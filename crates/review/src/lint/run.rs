@@ -217,8 +217,7 @@ fn shown_figure(test: &TestReport, verdict: &Verdict) -> Option<(f64, String)> {
 fn against_solution(report: &Report, solution: &Solution, findings: &mut Findings) {
     let hosts = report.hosts.len().max(1) as f64;
     // A report that says itself that its target is below the plan's contradicts nothing.
-    let says_so =
-        report.verdict.conditions.iter().any(|row| row.name == "worst_failure_percent" && !row.met);
+    let says_so = report.verdict.conditions.iter().any(|row| row.name == "worst_failure_percent" && !row.met);
     let planned = plan::plan(solution, &[]).ok().filter(|_| !says_so);
     let planned = planned.map(|plan| plan.targets.target_iops * hosts);
     for (at, test) in report.tests.iter().enumerate() {

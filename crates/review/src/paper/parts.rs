@@ -84,7 +84,7 @@ pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
     let server =
         captured("Processor").zip(captured("Memory")).map(|(cpu, memory)| format!("{cpu}, {memory}"));
     let bays: u32 = solution.enclosures.iter().filter_map(|enclosure| enclosure.bays).sum();
-    let most_disks = solution.growth.as_ref().and_then(|growth| growth.max_disks);
+    let most_disks = solution.building_block.as_ref().and_then(|growth| growth.max_disks);
     let disks = disks_tested(subject);
     let per_controller = |mib: u64| format!("{mib} MiB for each controller");
     vec![

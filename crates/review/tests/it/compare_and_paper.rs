@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::{Report, RunData};
 use results::{Row, WorldKind};
 use review::Source;
 use review::compare::{Subject, compare};
 use review::paper::{AUTHOR, Block, PaperError, paper};
 use solution::Solution;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 fn rows(shape: &Shape) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();

@@ -7,6 +7,7 @@ use evidence::{Report, RunData};
 use results::*;
 use review::Source;
 use review::compare::{Comparison, Subject, compare};
+use testkit::rows;
 
 /// splitmix64.
 struct Random(u64);
@@ -51,7 +52,7 @@ fn run_of_four_loads(seed: u64) -> Subject {
 
 fn load(seed: u64, window_s: u64, slower: f64, ordinal: u32) -> Vec<Row> {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-    let mut rows: Vec<Row> = vec![Test { ordinal, ..test_row(window_s) }.into()];
+    let mut rows: Vec<Row> = vec![Test { ordinal, ..rows::load_test(window_s * 1_000, 1_000) }.into()];
     let sample = |measure, at, tally| Sample { test: ordinal, ..sample_row(measure, at, tally) }.into();
     let mut level = 0.0;
     for second in 0..window_s {
@@ -104,7 +105,7 @@ fn reading_run(seed: u64, slower: f64) -> Subject {
             rows.push(Sample { test: ordinal, ..sample_row(class.into(), at, tally) }.into());
             (left, elapsed_ms) = (left - read, elapsed_ms + length_ms);
         }
-        let row = Test { window_start_ms: None, window_end_ms: None, ..test_row(0) };
+        let row = Test { window_start_ms: None, window_end_ms: None, ..rows::load_test(0, 1_000) };
         let ended_ms = Some(start_ms + elapsed_ms);
         rows.push(
             Test { ordinal, kind: kind.into(), name: kind.into(), started_ms: start_ms, ended_ms, ..row }
@@ -140,41 +141,7 @@ fn sample_row(measure: Measure, (t_ms, interval_ms): (u64, u64), tally: Tally) -
 }
 
 fn head() -> Row {
-    Run {
-        id: "run".into(),
-        solution: "solution".into(),
-        solution_text: String::new(),
-        started_unix_ms: 0,
-        tool_version: "1".into(),
-        world: WorldKind::Real,
-        world_detail: "io_uring, direct".into(),
-        seed: 1,
-        ended_ms: Some(1),
-        ending: Some(Ending::Completed),
-    }
-    .into()
-}
-
-fn test_row(window_s: u64) -> Test {
-    let window_ms = window_s * 1_000;
-    Test {
-        ordinal: 1,
-        kind: "performance".into(),
-        name: "Performance".into(),
-        started_ms: 0,
-        ended_ms: Some(window_ms),
-        window_start_ms: Some(0),
-        window_end_ms: Some(window_ms),
-        window_planned_ms: Some(window_ms),
-        sample_ms: 1_000,
-        sessions: Some(2),
-        target_iops: None,
-        target_batches_per_s: None,
-        iops_per_mailbox: None,
-        copies: 1,
-        parameters: Vec::new(),
-        limits: Vec::new(),
-    }
+    Run { ended_ms: Some(1), ending: Some(Ending::Completed), ..rows::run() }.into()
 }
 
 fn pairs() -> u64 {

@@ -1,9 +1,9 @@
 //! Any bytes in a `run.db`: an error or a report and its lint, never a panic.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::{Report, RunStore, load};
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 #[test]
 fn no_run_db_makes_its_readers_panic() {

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::{Report, RunStore, SigningKey, load};
 use results::{Ending, Event, Origin, Recorder, Row, Severity, WorldKind};
 use review::lint::signed_by;
 use rusqlite::Connection;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 /// Records `rows` into a run folder, sealed, with its report.
 fn run_folder(folder: &Path, rows: Vec<Row>, key: Option<SigningKey>) {

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::report::{ConditionRow, TestReport};
 use evidence::{Report, RunData};
 use results::grade::condition;
 use results::{Checksum, Comparison, Environment, Grade, Origin, Outcome, PagesRead, Row, Test, WorldKind};
 use review::lint::Finding;
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 const LOG_CHECKSUM: u32 = 90;
 

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::synthetic;
-use crate::synthetic::Shape;
 use evidence::{Report, RunData};
 use results::{Comparison, Origin, Outcome, Row, Test, WorldKind};
 use review::Evidence;
 use review::lint::{Beside, Finding, RULES, lint, lint_report, lint_run};
+use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 /// A paper of two servers that agrees with itself everywhere.
 const CLEAN: &str = include_str!("data/clean.toml");

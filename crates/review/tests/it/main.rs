@@ -8,5 +8,3 @@ mod import;
 mod lint_grades;
 mod lint_planted;
 mod lint_published;
-#[path = "../../../evidence/examples/synthetic/mod.rs"]
-mod synthetic;

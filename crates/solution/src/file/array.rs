@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::count;
+
 /// `[array]`: the parts between hosts and disks. Kinds are names of `assumptions.toml`, which has their data and sources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -12,15 +14,17 @@ pub struct StorageArray {
     /// Kind of controller.
     pub controller: String,
     /// Controllers of the array, or of each host; 1 when not given. Several are partners.
-    pub controllers: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub controllers: u32,
     /// Cache of one controller for its own volumes in MiB; that of its kind when not given.
     pub cache_mib: Option<u64>,
     /// Bytes on one disk before the next one's turn, in KiB; 64 when not given.
-    pub stripe_element_kib: Option<u64>,
+    pub(crate) stripe_element_kib: Option<u64>,
     /// Kind of link between a host and its storage.
     pub link: String,
     /// Links of one host, to the controllers in turn; 1 when not given.
-    pub links_per_host: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub links_per_host: u32,
     /// How the pools of the file keep data; as RAID groups, by the protection of each, when not given.
     pub store: Option<Store>,
     /// A flash cache for reads in front of the RAID groups and pools, for all controllers together; none when not given.

@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::{count, yes};
+
 /// `[[site]]`: a place that can be lost as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -11,7 +13,8 @@ pub struct Site {
     /// Name.
     pub name: String,
     /// Databases are normally active here; on when not given.
-    pub active: Option<bool>,
+    #[serde(default = "yes")]
+    pub active: bool,
 }
 
 /// `[[host]]`: one server, or `count` alike whose names differ by `{n}`.
@@ -21,9 +24,11 @@ pub struct Host {
     /// Name, a template when `count` is given.
     pub name: String,
     /// How many; 1 when not given.
-    pub count: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub count: u32,
     /// Number of the first; 1 when not given.
-    pub first: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub first: u32,
     /// Site; the only one when not given.
     pub site: Option<String>,
     /// Enclosure (or array, or cluster) whose loss takes this host with it.
@@ -49,9 +54,11 @@ pub struct Enclosure {
     /// Disk bays; not checked when not given.
     pub bays: Option<u32>,
     /// Hot spares in it; 0 when not given.
-    pub hot_spares: Option<u32>,
+    #[serde(default)]
+    pub hot_spares: u32,
     /// Restore disks in it; 0 when not given.
-    pub restore_disks: Option<u32>,
+    #[serde(default)]
+    pub restore_disks: u32,
 }
 
 /// `[[disk]]`: a kind of disk, resolved as it is read.
@@ -163,7 +170,8 @@ pub struct Pool {
     /// Name that volumes use.
     pub name: String,
     /// Pools of this form (for example one per array); 1 when not given.
-    pub count: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub count: u32,
     /// Kind of disk.
     pub disk: String,
     /// Disks in one pool.
@@ -171,7 +179,8 @@ pub struct Pool {
     /// Kind of the disks of a faster tier that counts as capacity.
     pub fast_disk: Option<String>,
     /// Disks of the faster tier in one pool; 0 when not given.
-    pub fast_disks: Option<u32>,
+    #[serde(default)]
+    pub fast_disks: u32,
     /// Protection.
     #[serde(default)]
     pub raid: Raid,
@@ -184,7 +193,8 @@ pub struct Pool {
     /// Effective capacity in GiB after compression and deduplication, as the vendor states it.
     pub effective_gib: Option<f64>,
     /// Space saved by compression and deduplication, in percent; 0 when not given.
-    pub saving_percent: Option<f64>,
+    #[serde(default)]
+    pub saving_percent: f64,
     /// Back-end writes per random write, where the RAID level does not say it.
     pub write_penalty: Option<f64>,
     /// Where its I/O comes from.
@@ -261,7 +271,8 @@ pub struct Volume {
     /// Name, unique on its host; a template when `count` is given.
     pub name: String,
     /// How many per host; 1 when not given.
-    pub count: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub count: u32,
     /// Host name, `*` allowed; every host when not given.
     pub host: Option<String>,
     /// Folder on the file system under test; may use `{n}` and `{host}`.
@@ -272,7 +283,8 @@ pub struct Volume {
     /// Kind of disk, for a volume with disks of its own.
     pub disk: Option<String>,
     /// Disks of its own; 1 when not given.
-    pub disks: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub disks: u32,
     /// Protection of its own disks.
     #[serde(default)]
     pub raid: Raid,
@@ -285,11 +297,12 @@ pub struct Volume {
 }
 
 /// `[building_block]`: the solution is one block of several; how far it can grow in one array.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BuildingBlock {
     /// Most blocks to show; 8 when not given.
-    pub blocks: Option<u32>,
+    #[serde(default = "count::<8>")]
+    pub blocks: u32,
     /// Disks that the array takes.
     pub max_disks: Option<u32>,
     /// Hosts that the array serves.
@@ -305,7 +318,8 @@ pub struct Instance {
     /// Name, unique on its host; a template when `count` is given.
     pub name: String,
     /// How many per host; 1 when not given.
-    pub count: Option<u32>,
+    #[serde(default = "count::<1>")]
+    pub count: u32,
     /// Host name, `*` allowed; every host under test when not given.
     pub host: Option<String>,
     /// Volume of the databases, a template.
@@ -317,7 +331,8 @@ pub struct Instance {
     /// Page size in KiB; by generation (32) when not given.
     pub page_kib: Option<u32>,
     /// How many databases, or a list of them; 1 when not given.
-    pub databases: Option<Databases>,
+    #[serde(default)]
+    pub databases: Databases,
 }
 
 /// Databases of an instance: a number or a list.
@@ -328,6 +343,22 @@ pub enum Databases {
     Count(u32),
     /// One by one.
     List(Vec<Database>),
+}
+
+impl Databases {
+    /// How many they are.
+    pub fn count(&self) -> u32 {
+        match self {
+            Databases::Count(count) => *count,
+            Databases::List(list) => list.len() as u32,
+        }
+    }
+}
+
+impl Default for Databases {
+    fn default() -> Self {
+        Databases::Count(1)
+    }
 }
 
 /// One database of an instance.

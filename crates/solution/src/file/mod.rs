@@ -1,6 +1,7 @@
-//! The solution file as it is written: what is left out stays out.
+//! The solution file as it is written, as plain data for serde and for the schema.
 //!
-//! Plain data for serde and for the schema. Nothing but this crate reads it: [`crate::Solution`] is what it says, resolved.
+//! What is left out has its default here, unless that depends on other keys: then it stays out, and nothing but this crate reads the
+//! key. [`crate::Solution`] is what the whole file says.
 
 mod array;
 mod drill;
@@ -13,7 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use array::{
-    Compression, Deduplication, ErasureCoding, RemoteCopy, Scope, StorageArray, Store, WhenLinkLost,
+    Compression, Deduplication, ErasureCoding, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray,
+    Store, WhenLinkLost,
 };
 pub use drill::{Drill, DrillEvent, DrillEventKind, MountDial, Partner};
 pub use hardware::{
@@ -24,7 +26,22 @@ pub use programme::{
     Engine, Fault, FaultWord, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
 };
 pub use qualification::Qualification;
-pub use users::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, Profile, RemoteRule};
+pub use users::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, RemoteRule, Users};
+
+/// What stands for a number that is left out.
+fn number<const N: u32>() -> f64 {
+    f64::from(N)
+}
+
+/// What stands for a number of things that is left out.
+fn count<const N: u32>() -> u32 {
+    N
+}
+
+/// What stands for a choice that is left out, where that is not `false`.
+fn yes() -> bool {
+    true
+}
 
 /// `[solution]`: what this is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +62,7 @@ pub struct SolutionFile {
     /// What this is.
     pub solution: Title,
     /// The users.
-    pub profile: Option<Profile>,
+    pub profile: Option<Users>,
     /// Database availability groups.
     pub dag: Option<Dag>,
     /// Copies of each database.

@@ -87,8 +87,9 @@ impl Mix {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
-    /// Smallest page cache per database in MiB: recorded, since published reports print it, and without effect.
-    pub cache_min_mib: u64,
+    /// Smallest page cache per database in MiB: recorded, since published reports print it, and without effect. When not
+    /// given it is 32, or `cache_max_mib` if that is smaller.
+    pub cache_min_mib: Option<u64>,
     /// Largest page cache per database in MiB.
     pub cache_max_mib: u64,
     /// Log that recovery may have to replay, in MiB.
@@ -107,10 +108,17 @@ pub struct Engine {
     pub maintenance_tick_ms: f64,
 }
 
+impl Engine {
+    /// The smallest page cache per database in MiB, given or not.
+    pub fn cache_min_mib(&self) -> u64 {
+        self.cache_min_mib.unwrap_or(self.cache_max_mib.min(32))
+    }
+}
+
 impl Default for Engine {
     fn default() -> Self {
         Engine {
-            cache_min_mib: 32,
+            cache_min_mib: None,
             cache_max_mib: 256,
             checkpoint_depth_mib: 20,
             flush_start_percent: 1.0,

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{number, yes};
+
 /// Generation of the mailbox database, which decides formulas and defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub enum Generation {
@@ -57,7 +59,7 @@ impl Generation {
 /// `[profile]`: the users. Every figure that the planner derives can be overridden here, field by field.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Profile {
+pub struct Users {
     /// Generation of Exchange.
     pub exchange: Generation,
     /// Mailboxes in the whole environment.
@@ -65,53 +67,67 @@ pub struct Profile {
     /// Messages sent and received per mailbox and day.
     pub messages_per_day: Option<f64>,
     /// Mean message size in KB; 75 when not given.
-    pub message_kb: Option<f64>,
+    #[serde(default = "number::<75>")]
+    pub message_kb: f64,
     /// Mailbox quota in MB.
     pub quota_mb: Option<f64>,
     /// Room added to the I/O of a mailbox, in percent; 20 when not given.
-    pub headroom_percent: Option<f64>,
+    #[serde(default = "number::<20>")]
+    pub headroom_percent: f64,
     /// I/O per second of one mailbox without headroom; derived from `messages_per_day` when not given.
     pub iops_per_mailbox: Option<f64>,
     /// I/O per second of one mailbox with headroom, as tests print it (0.121); used for the test target only.
     pub test_iops_per_mailbox: Option<f64>,
     /// Factor on the I/O of `iops_multiplied_percent` of the users (mobile devices, archiving); 1 when not given.
-    pub iops_multiplier: Option<f64>,
+    #[serde(default = "number::<1>")]
+    pub iops_multiplier: f64,
     /// Users that `iops_multiplier` applies to, in percent; 100 when not given.
-    pub iops_multiplied_percent: Option<f64>,
+    #[serde(default = "number::<100>")]
+    pub iops_multiplied_percent: f64,
     /// I/O per second added to each server; 0 when not given.
-    pub extra_iops_per_server: Option<f64>,
-    /// Share of reads in the database I/O, in percent; by generation when not given.
-    pub read_percent: Option<f64>,
+    #[serde(default = "number::<0>")]
+    pub extra_iops_per_server: f64,
+    /// Share of reads in the database I/O, in percent; 60 when not given.
+    #[serde(default = "number::<60>")]
+    pub read_percent: f64,
     /// Transaction logs per mailbox and day; derived when not given.
     pub logs_per_mailbox_day: Option<f64>,
     /// Share of mailboxes moved per week, in percent; 1 when not given.
-    pub moves_percent_per_week: Option<f64>,
+    #[serde(default = "number::<1>")]
+    pub moves_percent_per_week: f64,
     /// Mailbox size on disk in MB; derived when not given.
     pub mailbox_mb: Option<f64>,
     /// Days that deleted items are kept; 14 when not given.
-    pub deleted_item_days: Option<f64>,
+    #[serde(default = "number::<14>")]
+    pub deleted_item_days: f64,
     /// Single item recovery keeps deleted items for the whole time; on when not given.
-    pub single_item_recovery: Option<bool>,
+    pub(crate) single_item_recovery: Option<bool>,
     /// Calendar versions are logged; on when not given.
-    pub calendar_versions: Option<bool>,
+    pub(crate) calendar_versions: Option<bool>,
     /// Growth of the database beyond its mailboxes, in percent; by generation when not given.
-    pub data_overhead_percent: Option<f64>,
+    pub(crate) data_overhead_percent: Option<f64>,
     /// Content index, in percent of the database; by generation when not given.
-    pub content_index_percent: Option<f64>,
+    pub(crate) content_index_percent: Option<f64>,
     /// Room for one index merge per volume, in percent of one database; by generation when not given.
-    pub index_merge_percent: Option<f64>,
+    pub(crate) index_merge_percent: Option<f64>,
     /// Free space kept on each volume, in percent; 5 when not given.
-    pub free_percent: Option<f64>,
+    #[serde(default = "number::<5>")]
+    pub free_percent: f64,
     /// Days of logs kept when truncation fails; 3 when not given.
-    pub truncation_days: Option<f64>,
+    #[serde(default = "number::<3>")]
+    pub truncation_days: f64,
     /// Days of logs kept when the network between copies fails; 0 when not given.
-    pub network_days: Option<f64>,
+    #[serde(default = "number::<0>")]
+    pub network_days: f64,
     /// Background maintenance per copy in MB/s; 1 when not given.
-    pub maintenance_mb_per_s: Option<f64>,
+    #[serde(default = "number::<1>")]
+    pub maintenance_mb_per_s: f64,
     /// Days of mail that the transport queue may hold; 2 when not given.
-    pub queue_days: Option<f64>,
+    #[serde(default = "number::<2>")]
+    pub queue_days: f64,
     /// Days of mail that Safety Net holds; 2 when not given.
-    pub safety_net_days: Option<f64>,
+    #[serde(default = "number::<2>")]
+    pub safety_net_days: f64,
     /// Database cache per active mailbox in MB; derived when not given.
     pub cache_mb_per_mailbox: Option<f64>,
     /// Processor megacycles per active mailbox; derived when not given.
@@ -119,54 +135,87 @@ pub struct Profile {
     /// Processor megacycles per passive mailbox; derived when not given.
     pub passive_mcycles: Option<f64>,
     /// Servers carry the client access part as well; on from Exchange 2013 when not given.
-    pub multi_role: Option<bool>,
+    pub(crate) multi_role: Option<bool>,
     /// Largest share of a day's logs that falls into one hour, in percent; 10 when not given.
-    pub peak_hour_log_percent: Option<f64>,
+    #[serde(default = "number::<10>")]
+    pub peak_hour_log_percent: f64,
 }
 
 /// `[dag]`: database availability groups.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Dag {
     /// Groups of the same form in the environment; 1 when not given. Sites and hosts describe one of them.
-    pub count: Option<u32>,
+    pub count: u32,
     /// Databases per group; derived from the storage when not given.
-    pub databases: Option<u32>,
+    pub(crate) databases: Option<u32>,
     /// Databases on one volume; 1 when not given.
-    pub databases_per_volume: Option<u32>,
+    pub databases_per_volume: u32,
     /// Largest database in GB that the plan accepts; as the calculator recommends (2,000, with one copy 200) when not given.
     pub max_database_gb: Option<f64>,
     /// Databases per volume that the calculator's pane was run with, where the paper contradicts itself.
-    pub sized_databases_per_volume: Option<u32>,
+    pub(crate) sized_databases_per_volume: Option<u32>,
     /// Round the databases up so that every failure of a server spreads evenly; off when not given.
-    pub symmetric: Option<bool>,
+    pub symmetric: bool,
     /// Name of a database, a template; `DB{n}` when not given.
-    pub database_name: Option<String>,
+    pub(crate) database_name: String,
+}
+
+impl Default for Dag {
+    fn default() -> Self {
+        Dag {
+            count: 1,
+            databases: None,
+            databases_per_volume: 1,
+            max_database_gb: None,
+            sized_databases_per_volume: None,
+            symmetric: false,
+            database_name: "DB{n}".into(),
+        }
+    }
 }
 
 /// `[copies]`: copies of each database.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Copies {
     /// Copies in the site where a database is normally active, then in each other site in the order of `[[site]]`.
     pub per_site: Vec<u32>,
     /// How many of them are lagged; those have the last activation preferences. 0 when not given.
-    pub lagged: Option<u32>,
+    #[serde(default)]
+    pub lagged: u32,
     /// Replay lag of the lagged copies in days; 7 when not given.
-    pub lag_days: Option<f64>,
+    #[serde(default = "number::<7>")]
+    pub lag_days: f64,
     /// A lagged copy may be activated like any other (it plays its logs forward); on when not given.
-    pub lagged_can_activate: Option<bool>,
+    #[serde(default = "yes")]
+    pub lagged_can_activate: bool,
     /// How many days of logs a lagged copy keeps; `beyond_lag` when not given.
-    pub lag_log_rule: Option<LagLogRule>,
+    #[serde(default)]
+    pub lag_log_rule: LagLogRule,
+}
+
+/// Copies where the file does not say: one of each database.
+impl Default for Copies {
+    fn default() -> Self {
+        Copies {
+            per_site: vec![1],
+            lagged: 0,
+            lag_days: number::<7>(),
+            lagged_can_activate: true,
+            lag_log_rule: LagLogRule::default(),
+        }
+    }
 }
 
 /// Days of logs kept beside a lagged copy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LagLogRule {
     /// The longer of the truncation tolerance and the lag: what the calculator does.
     Longer,
     /// The lag and three days beyond it: what the documentation says.
+    #[default]
     BeyondLag,
 }
 
@@ -176,17 +225,19 @@ pub enum LagLogRule {
 pub struct Layout {
     /// Copies in other sites repeat the picture of the first site (`mirrored`, the published rule) or are shifted
     /// further (`rotated`), which spreads a double failure over more servers.
-    pub remote: Option<RemoteRule>,
+    #[serde(default)]
+    pub remote: RemoteRule,
     /// A layout made elsewhere, to be checked. When present nothing is generated.
     #[serde(default)]
     pub database: Vec<LayoutRow>,
 }
 
 /// Placement of copies in the other sites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RemoteRule {
     /// Same picture as the first site.
+    #[default]
     Mirrored,
     /// Shifted once more.
     Rotated,

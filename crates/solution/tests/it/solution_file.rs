@@ -153,7 +153,7 @@ fn every_mistake_points_at_its_line() {
         ("[load]", "[copies]\nper_site = [16, 2]\n[load]", "[16, 2]"),
         ("[load]", "[under_test]\nvolumes_per_host = 3\n[load]", "3"),
         ("[load]", "[under_test]\nhosts = [\"S1\", \"T*\"]\n[load]", "\"T*\""),
-        ("[load]", "[engine]\ncache_max_mib = 1\n[load]", "1"),
+        ("[load]", "[engine]\ncache_max_mib = 1\ncache_min_mib = 2\n[load]", "1"),
         ("[load]", "[thresholds]\nread_avg_ms = inf\n[load]", "inf"),
         ("[load]", "[thresholds]\nread_max_ms = nan\n[load]", "nan"),
         ("[load]", "[thresholds]\nlog_write_avg_ms = 0\n[load]", "0"),
@@ -297,24 +297,37 @@ fn mistakes_of_all_tables_are_told_together() {
         }
     };
     let spelled = with("target_iops = 100", "target_iop = 100")
-        + "[[test]]\nkind = \"performence\"\n[engine]\ncache_max_mib = 1\n[dag]\ncoun = 1\n";
+        + "[[test]]\nkind = \"performence\"\n[engine]\ncache_max_mib = 1\ncache_min_mib = 2\n[dag]\ncoun = 1\n";
     told(&spelled, &["`target_iop`", "`performence`", "unknown key `coun`"]);
     let meant = with("volume = \"V{n/4}\"", "volume = \"W{n/4}\"")
         + "[[fault]]\nkind = \"bit_rot\"\nfactor = 3\n[[test]]\nkind = \"restore\"\nvolume = \"X\"\n\
-           [engine]\ncache_max_mib = 1\n";
+           [engine]\ncache_max_mib = 1\ncache_min_mib = 2\n";
     told(&meant, &["`W1`", "takes no factor", "`X`", "cannot be from"]);
+}
+
+#[test]
+fn a_small_cache_needs_no_minimum() {
+    let of = |engine: &str| {
+        let text = with("[load]", &format!("[engine]\n{engine}\n[load]"));
+        let deployment = parse(&text).deployment(Some("S2")).expect("a host");
+        let instance = &deployment.instances[0];
+        (instance.cache_min_bytes, instance.cache_max_bytes)
+    };
+    let (least, most) = of("cache_max_mib = 16");
+    assert_eq!(least, most);
+    let (least, most) = of("cache_max_mib = 64");
+    assert_eq!(2 * least, most);
 }
 
 #[test]
 fn a_mistake_hides_what_only_follows_from_it() {
     // Without the hosts nothing is known about their volumes; what is asked of the engine is.
-    let hosts = with("name = \"S{n}\"", "nam = \"S{n}\"") + "[engine]\ncache_max_mib = 1\n";
-    assert_eq!(
-        mistakes(&hosts).len(),
-        1,
-        "an entry without a name cannot be numbered as in the text: {hosts}"
-    );
-    let site = with("name = \"S{n}\"", "name = \"S{n}\"\nsite = \"A\"") + "[engine]\ncache_max_mib = 1\n";
+    let hosts =
+        with("name = \"S{n}\"", "nam = \"S{n}\"") + "[engine]\ncache_max_mib = 1\ncache_min_mib = 2\n";
+    let said = mistakes(&hosts);
+    assert!(said.len() == 2 && said[0].contains("unknown key `nam`"), "{said:#?}");
+    let site = with("name = \"S{n}\"", "name = \"S{n}\"\nsite = \"A\"")
+        + "[engine]\ncache_max_mib = 1\ncache_min_mib = 2\n";
     let said = mistakes(&site);
     assert!(said.len() == 2 && said[0].contains("no site is called `A`"), "{said:#?}");
     let number = with("count = 8", "count = \"eight\"");

@@ -9,35 +9,33 @@
 //! 3. The encoding depends on the shape alone, so a log can be decoded by whoever knows the shape.
 //!
 //! Format: a kind byte. 0: the image page as it is. 1: a flag byte, nodes in tag order (see `Piece`), patches. 2: patches
-//! on a page of zeros. 3: the image page and what was changed on it, edit by edit (see `edits`).
+//! on a page of zeros. 3: the image page and what was changed on it, edit by edit (see `image::edits`).
 //!
 //! Limits: pages of the page size of the shape.
 
-mod edits;
 mod find;
 mod patch;
 mod tags;
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
+use btree::NodeFunction;
 use edb::page::{PageRef, header_bytes, node_flags, page_flags};
-use engine::ImagePage;
-use world::{KnownPage, PageCodec, PageImage};
+use world::{PageCodec, PageImage};
 
 use crate::image::DatabaseImage;
+use crate::image::edits::{KIND_EDITS, KIND_IMAGE, edited_dbtime};
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
+use crate::varint::{put_varint, take_varint};
 use find::Finder;
-use patch::{apply_patches, least_plain_bytes, put_patches, put_patches_within, put_varint, take_varint};
+use patch::{apply_patches, least_plain_bytes, put_patches, put_patches_within};
 use tags::{TAG_BYTES, TAG_COUNT, Tag, Tags, put_tag};
 
-const KIND_IMAGE: u8 = 0;
 const KIND_NODES: u8 = 1;
 const KIND_PATCHES: u8 = 2;
-const KIND_EDITS: u8 = 3;
 /// The page's checksums are right, so they need not be kept.
 const CHECKSUM_VALID: u8 = 1;
 
@@ -99,6 +97,10 @@ impl DatabaseCodec {
 }
 
 impl PageCodec for DatabaseCodec {
+    fn image_id(&self) -> Option<u64> {
+        Some(self.image.id())
+    }
+
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>) {
         let scratch = &mut *self.scratch.borrow_mut();
         self.load_image(index, page.len(), scratch);
@@ -117,12 +119,12 @@ impl PageCodec for DatabaseCodec {
         }
     }
 
-    fn encode_pristine(&self, image_id: u64, index: u64, out: &mut Vec<u8>) -> bool {
-        let known = image_id == self.image.id() && index < self.image.pages();
-        if known {
+    fn encode_pristine(&self, index: u64, out: &mut Vec<u8>) -> bool {
+        let is_known = index < self.image.pages();
+        if is_known {
             out.push(KIND_IMAGE);
         }
-        known
+        is_known
     }
 
     fn encode_unsealed(&self, index: u64, page: &[u8], unused: Range<usize>, out: &mut Vec<u8>) -> bool {
@@ -149,23 +151,8 @@ impl PageCodec for DatabaseCodec {
         true
     }
 
-    fn encode_known(&self, page: &dyn KnownPage, out: &mut Vec<u8>) -> bool {
-        if page.image_id() != self.image.id() {
-            return false;
-        }
-        let page: &dyn Any = page;
-        let Some(page) = page.downcast_ref::<ImagePage>() else { return false };
-        self.encode_edits(page.page(), out);
-        true
-    }
-
-    fn decode_known(&self, index: u64, encoded: &[u8]) -> Option<Rc<dyn KnownPage>> {
-        let (kind, rest) = encoded.split_first()?;
-        if *kind != KIND_EDITS {
-            return None;
-        }
-        let page = self.decode_edits(pgno_of(index), rest)?;
-        Some(Rc::new(ImagePage::new(self.image.id(), page)))
+    fn edited_version(&self, encoded: &[u8]) -> Option<u64> {
+        edited_dbtime(encoded)
     }
 
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
@@ -203,8 +190,8 @@ impl DatabaseCodec {
             return apply_patches(rest, page).map(|()| Sums::Restored);
         }
         if *kind == KIND_EDITS {
-            self.decode_known(index, encoded)?.fill(page);
-            return Some(Sums::Restored);
+            self.image.clone().decode(pgno_of(index), encoded)?.fill(page);
+            return Some(Sums::Missing);
         }
         if *kind == KIND_IMAGE {
             if index < self.image.pages() {

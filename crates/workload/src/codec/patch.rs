@@ -5,35 +5,14 @@
 
 use std::ops::Range;
 
+use crate::varint::{put_varint, take_varint};
+
 /// Equal bytes that are not worth ending a piece for.
 const BRIDGE_BYTES: usize = 4;
 /// Different bytes are put down in stretches that end once they are as long: a limit is noticed that early.
 const STRETCH_BYTES: usize = 4096;
 /// A run of one byte from this length on becomes a fill.
 const FILL_BYTES: usize = 16;
-
-/// Appends an unsigned number, seven bits per byte, low bits first.
-pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-/// Takes a number off the front of `from`.
-pub fn take_varint(from: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = from.split_first()?;
-        *from = rest;
-        value |= u64::from(byte & 0x7F).checked_shl(shift)?;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
-}
 
 /// Appends what turns `base` into `wanted`, given that they are equal in the ranges `equal`, which ascend; what `base` holds
 /// there is not looked at.

@@ -8,6 +8,7 @@
 //!
 //! Limits: a new database is in the clean state; its rows are version 0.
 
+pub(crate) mod edits;
 mod header;
 pub mod layout;
 mod memory;

@@ -6,7 +6,9 @@
 use std::ops::Range;
 
 use btree::NodeKey;
-use btree::sparse::{NodeFunction, Outline};
+use std::rc::Rc;
+
+use btree::{NodeFunction, Outline, SparsePage};
 use edb::page::{header_bytes, page_flags};
 
 use super::layout::{LARGE_TREES, Place, Run};
@@ -165,5 +167,13 @@ impl NodeFunction for DatabaseImage {
 
     fn write_page(&self, pgno: u32, page: &mut [u8]) {
         world::PageImage::fill_unsealed(self, u64::from(pgno) + 1, page);
+    }
+
+    fn encode(&self, page: &SparsePage, out: &mut Vec<u8>) {
+        self.encode_edits(page, out);
+    }
+
+    fn decode(self: Rc<Self>, pgno: u32, encoded: &[u8]) -> Option<SparsePage> {
+        self.decode_edits(pgno, encoded)
     }
 }

@@ -8,7 +8,7 @@ mod full_disk;
 mod image;
 mod load_shape;
 mod log_volume;
+mod packed;
 mod power_cuts;
 mod readers;
 mod sparse;
-mod stowed;

@@ -2,15 +2,14 @@
 
 use std::rc::Rc;
 
-use btree::{NodeFunction, NodeKey, PageChange, PageOp, PageView, SparsePage, Taken};
+use btree::{NodeFunction, NodeKey, PageChange, PageOp, PageView, SparsePage};
 use edb::page::{Node, PageMut, PageRef, node_flags};
-use engine::ImagePage;
 use proptest::prelude::*;
 use workload::codec::DatabaseCodec;
 use workload::image::DatabaseImage;
 use workload::image::layout::{LARGE_TREES, Place};
 use workload::schema::{Entry, Schema, Tree};
-use world::{KnownPage, PageCodec, PageImage};
+use world::{PageCodec, PageImage};
 
 const PAGE_SIZES: [u32; 4] = [4096, 8192, 16384, 32768];
 
@@ -185,7 +184,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn edits_make_of_a_known_page_what_they_make_of_its_bytes(
+    fn edits_make_of_a_sparse_page_what_they_make_of_its_bytes(
         page_bytes in prop::sample::select(PAGE_SIZES.to_vec()),
         which in any::<prop::sample::Index>(),
         edits in prop::collection::vec(edit(), 0..16),
@@ -210,7 +209,7 @@ proptest! {
             dbtime += 1;
             let change = PageChange { pgno, dbtime_before: dbtime - 1, ops: ops.into() };
             let made_before = page.clone();
-            if page.apply(&change, dbtime).unwrap() == Taken::No {
+            if !page.apply(&change, dbtime).unwrap() {
                 prop_assert_eq!(made_before.ops().len(), page.ops().len());
                 break;
             }
@@ -221,33 +220,35 @@ proptest! {
         PageMut::new(&mut expected).finish(pgno);
         page.prepare_write();
         let edits = page.ops().len();
-        let known = ImagePage::new(image.id(), page);
-        let mut filled = vec![0x55; expected.len()];
-        known.fill(&mut filled);
-        prop_assert!(filled == expected, "sealed bytes differ");
         let codec = DatabaseCodec::new(image.clone());
         let mut encoded = Vec::new();
-        prop_assert!(codec.encode_known(&known, &mut encoded));
+        image.encode(&page, &mut encoded);
         prop_assert!(encoded.len() < 16 + edits * 260, "{} bytes for {edits} edits", encoded.len());
+        let index = u64::from(pgno) + 1;
         let mut decoded = vec![0x55; expected.len()];
-        prop_assert_eq!(codec.decode(known.index(), &encoded, &mut decoded), Some(()));
+        prop_assert_eq!(codec.decode(index, &encoded, &mut decoded), Some(()));
         prop_assert!(decoded == expected, "decoded bytes differ");
-        if let Some(back) = codec.decode_known(known.index(), &encoded) {
-            let back: Rc<dyn std::any::Any> = back;
-            assert_same(back.downcast_ref::<ImagePage>().unwrap().page(), &expected);
+        // A page that nobody changed is encoded as the image page.
+        let is_edited = page.outline() != &image.outline(pgno).unwrap() || edits > 0;
+        prop_assert_eq!(codec.edited_version(&encoded), is_edited.then_some(page.outline().dbtime));
+        let back = image.clone().decode(pgno, &encoded);
+        prop_assert_eq!(back.is_some(), is_edited);
+        if let Some(back) = back {
+            assert_same(&back, &expected);
         }
     }
 
     #[test]
-    fn garbage_is_no_known_page_but_no_panic_either(
+    fn garbage_is_no_sparse_page_but_no_panic_either(
         index in 0u64..3000,
         garbage in prop::collection::vec(any::<u8>(), 0..40),
     ) {
         let image = image(4096);
-        let codec = DatabaseCodec::new(image);
+        let codec = DatabaseCodec::new(image.clone());
         let encoded: Vec<u8> = std::iter::once(3).chain(garbage).collect();
         let mut page = vec![0; 4096];
-        let _ = codec.decode(index, &encoded, &mut page);
+        let _ = (codec.decode(index, &encoded, &mut page), codec.edited_version(&encoded));
+        let _ = image.decode(index as u32, &encoded);
     }
 }
 
@@ -258,14 +259,14 @@ fn too_many_edits_are_refused_and_change_nothing() {
     let mut page = sparse(&image, pgno).unwrap();
     let flag = PageOp::SetNodeFlags { slot: 0, flags: node_flags::DELETED };
     let mut taken = 0;
-    while page.apply(&PageChange::one(pgno, 0, flag.clone()), 100 + taken).unwrap() == Taken::Yes {
+    while page.apply(&PageChange::one(pgno, 0, flag.clone()), 100 + taken).unwrap() {
         taken += 1;
         assert!(taken < 1000, "no limit");
     }
     assert_eq!(page.outline().dbtime, 99 + taken);
     let truncate = PageOp::Truncate { slot: 1 };
     let mut page = sparse(&image, pgno).unwrap();
-    assert_eq!(page.apply(&PageChange::one(pgno, 0, truncate), 100), Ok(Taken::No));
+    assert_eq!(page.apply(&PageChange::one(pgno, 0, truncate), 100), Ok(false));
     assert_eq!(page.outline(), &image.outline(pgno).unwrap());
 }
 

@@ -166,8 +166,8 @@ impl Contents {
         Change::Write { offset, bytes, parts, grows_to }
     }
 
-    /// Puts a page that is in memory into less space, if its codec can.
-    pub fn stow(&self, index: u64, page: &mut PageBuf) {
+    /// Packs a page that is in memory, if its codec can.
+    pub fn pack(&self, index: u64, page: &mut PageBuf) {
         page.forget_bytes();
         let Some((_, codec)) = &self.format.image else { return };
         if !page.is_bytes() || page.len() != self.format.unit_bytes {

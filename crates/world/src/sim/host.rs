@@ -17,7 +17,7 @@ use super::requests::{Failure, Job, Pending, explain};
 use super::{Core, HostId, hash_of_str};
 use crate::{
     Bufs, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode,
-    PageBuf, PageCodec, PageImage, Result, SECTOR_BYTES, ShardStart, Stowage, Time, WallClock, World,
+    PageBuf, PageCodec, PageImage, Result, SECTOR_BYTES, ShardStart, Time, WallClock, World,
 };
 
 /// A process of a host, as one shard sees it.
@@ -378,14 +378,12 @@ impl HostFile for SimFile {
         }
     }
 
-    fn stowage(&self) -> Option<Rc<dyn Stowage>> {
-        self.host.core.stows_pages.then(|| self.node.clone() as Rc<dyn Stowage>)
+    fn packs_pages(&self) -> bool {
+        self.host.core.packs_pages
     }
-}
 
-impl Stowage for FileNode {
-    fn stow(&self, index: u64, page: &mut PageBuf) {
-        self.contents.borrow().stow(index, page);
+    fn pack(&self, index: u64, page: &mut PageBuf) {
+        self.node.contents.borrow().pack(index, page);
     }
 }
 

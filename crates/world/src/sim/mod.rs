@@ -95,7 +95,7 @@ pub struct SimConfig {
     /// Calendars of hosts are off by up to this much, drawn from the seed.
     pub clock_offset_max: Duration,
     /// Whether pages that programs hold in memory may be kept small; changes nothing but memory and processor time.
-    pub stows_pages: bool,
+    pub packs_pages: bool,
 }
 
 impl Default for SimConfig {
@@ -108,7 +108,7 @@ impl Default for SimConfig {
             volume_bytes: 1 << 50,
             started_unix_ms: 1_767_225_600_000,
             clock_offset_max: Duration::from_millis(500),
-            stows_pages: true,
+            packs_pages: true,
         }
     }
 }
@@ -163,7 +163,7 @@ struct Core {
     dying: Cell<Option<(HostId, Death)>>,
     seed: u64,
     shards: usize,
-    stows_pages: bool,
+    packs_pages: bool,
     volume_bytes: u64,
     started_unix_ms: i64,
     clock_offset_max: Duration,
@@ -343,7 +343,7 @@ impl Simulation {
             dying: Cell::new(None),
             seed,
             shards: config.shards,
-            stows_pages: config.stows_pages,
+            packs_pages: config.packs_pages,
             volume_bytes: config.volume_bytes,
             started_unix_ms: config.started_unix_ms,
             clock_offset_max: config.clock_offset_max,

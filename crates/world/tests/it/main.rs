@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use smallvec::smallvec;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, Simulation};
-use world::{Bufs, File, KnownPage, OpenMode, PageBuf, PageCodec, PageImage, World};
+use world::{Bufs, File, OpenMode, PageBuf, PageCodec, PageImage, World};
 
 /// One block with every byte the same.
 fn block(byte: u8) -> Bufs {

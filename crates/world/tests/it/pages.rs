@@ -52,16 +52,16 @@ fn a_pristine_page_written_back_to_its_place_stays_pristine() {
 }
 
 #[test]
-fn a_stowed_page_is_the_same_page_and_is_written_as_it_was_stowed() {
+fn a_packed_page_is_the_same_page_and_is_written_as_it_was_packed() {
     let (sim, world) = with_faults(1, Faults::default());
     sim.run_until(async {
         let file = adopted_file(&world, "/d/x", 10).await;
-        let stowage = file.stowage().expect("a simulated file has one");
+        assert!(file.packs_pages(), "a simulated file does");
         let mut page = PageBuf::copy_of(&[200; PAGE]);
-        stowage.stow(3, &mut page);
+        file.pack(3, &mut page);
         assert!(!page.is_bytes(), "it is kept small");
         assert_eq!(page.as_slice(), [200; PAGE]);
-        let copy = page.sealed_copy(|_| panic!("what was stowed needs no seal"));
+        let copy = page.sealed_copy(|_| panic!("what was packed needs no seal"));
         assert!(!copy.is_bytes());
         write(&file, 3 * PAGE as u64, smallvec![copy]).await;
         page.as_mut_slice()[7] = 1;
@@ -70,7 +70,7 @@ fn a_stowed_page_is_the_same_page_and_is_written_as_it_was_stowed() {
             [200; PAGE],
             "a later change is none of the file's"
         );
-        stowage.stow(3, &mut page);
+        file.pack(3, &mut page);
         assert_eq!(page.as_slice()[6..9], [200, 1, 200]);
         // At another place of the file it is just bytes.
         write(&file, 5 * PAGE as u64, smallvec![page.clone()]).await;
@@ -272,64 +272,38 @@ fn whole_pages_written_are_kept_encoded() {
     assert_eq!(kept_bytes.get(), 10);
 }
 
-/// The image page with its first byte changed.
-struct FirstByte {
-    index: u64,
+/// Keeps the image page with another first byte as that byte.
+struct FirstBytes {
     image_id: u64,
-    byte: u8,
 }
 
-impl KnownPage for FirstByte {
-    fn image_id(&self) -> u64 {
-        self.image_id
-    }
-    fn index(&self) -> u64 {
-        self.index
-    }
-    fn page_bytes(&self) -> usize {
-        PAGE
-    }
-    fn fill(&self, page: &mut [u8]) {
-        page.fill(image_byte(self.index));
-        page[0] = self.byte;
-    }
-}
-
-/// Keeps a [`FirstByte`] as that byte.
-struct FirstBytes;
-
-const KNOWN: u8 = 0xFB;
+const EDITED: u8 = 0xFB;
 
 impl PageCodec for FirstBytes {
+    fn image_id(&self) -> Option<u64> {
+        Some(self.image_id)
+    }
     fn encode(&self, _index: u64, page: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(page);
     }
-    fn encode_known(&self, page: &dyn KnownPage, out: &mut Vec<u8>) -> bool {
-        let page: &dyn std::any::Any = page;
-        let Some(page) = page.downcast_ref::<FirstByte>() else { return false };
-        out.extend_from_slice(&[KNOWN, page.byte]);
-        true
-    }
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
-        self.decode_known(index, encoded)?.fill(page);
+        let [EDITED, byte] = encoded else { return None };
+        page.fill(image_byte(index));
+        page[0] = *byte;
         Some(())
     }
-    fn decode_known(&self, index: u64, encoded: &[u8]) -> Option<Rc<dyn KnownPage>> {
-        let image_id = Numbered { pages: 10 }.id();
-        match encoded {
-            [KNOWN, byte] => Some(Rc::new(FirstByte { index, image_id, byte: *byte })),
-            _ => None,
-        }
-    }
 }
 
-fn known(index: u64, image_id: u64) -> PageBuf {
-    PageBuf::known_as(Rc::new(FirstByte { index, image_id, byte: 250 }))
+/// The image page with 250 as its first byte, by a codec that the file does not have.
+fn edited(index: u64, image_id: u64) -> PageBuf {
+    PageBuf::encoded_by(Rc::new(FirstBytes { image_id }), index, Rc::new([EDITED, 250]), PAGE)
 }
 
-async fn file_of_known_pages(world: &World) -> File {
+async fn file_of_edited_pages(world: &World) -> File {
     let file = create(world, "/d/x").await;
-    file.adopt_image(Rc::new(Numbered { pages: 10 }), Rc::new(FirstBytes)).await.expect("adopts");
+    let image = Rc::new(Numbered { pages: 10 });
+    let codec = Rc::new(FirstBytes { image_id: image.id() });
+    file.adopt_image(image, codec).await.expect("adopts");
     file.sync().await.expect("syncs");
     world.sync_dir("/d").await.expect("syncs");
     file
@@ -342,19 +316,19 @@ async fn read_page(file: &File, index: u64) -> PageBuf {
 }
 
 #[test]
-fn a_known_page_stays_known_in_its_place_and_is_bytes_in_any_other() {
+fn an_encoded_page_stays_encoded_in_its_place_and_is_bytes_in_any_other() {
     let (sim, world) = with_faults(1, Faults::default());
     sim.run_until(async {
-        let file = file_of_known_pages(&world).await;
+        let file = file_of_edited_pages(&world).await;
         let own = Numbered { pages: 10 }.id();
         let mut expected = [image_byte(3); PAGE];
         expected[0] = 250;
         for (at, page, stays) in
-            [(3, known(3, own), true), (4, known(3, own), false), (3, known(3, own + 1), false)]
+            [(3, edited(3, own), true), (4, edited(3, own), false), (3, edited(3, own + 1), false)]
         {
             write(&file, at * PAGE as u64, smallvec![page]).await;
             let back = read_page(&file, at).await;
-            assert_eq!(back.known().is_some(), stays);
+            assert_eq!(back.encoding(at).is_some(), stays);
             assert_eq!(back.as_slice(), expected);
             assert_eq!(read(&file, at * PAGE as u64, 4096).await, expected[..4096], "a piece of it");
         }
@@ -362,14 +336,14 @@ fn a_known_page_stays_known_in_its_place_and_is_bytes_in_any_other() {
 }
 
 #[test]
-fn faults_make_bytes_of_known_pages() {
+fn faults_make_bytes_of_encoded_pages() {
     let torn = PowerCut { torn_write: 1.0, ..PowerCut::keep_all() };
     let own = Numbered { pages: 10 }.id();
     let (sim, world) = with_power_cut(3, torn);
     sim.run_until(async {
-        let file = file_of_known_pages(&world).await;
+        let file = file_of_edited_pages(&world).await;
         for index in 0..10 {
-            write(&file, index * PAGE as u64, smallvec![known(index, own)]).await;
+            write(&file, index * PAGE as u64, smallvec![edited(index, own)]).await;
         }
     });
     let world = sim.restart("a");
@@ -386,12 +360,11 @@ fn faults_make_bytes_of_known_pages() {
     assert!(firsts.contains(&true) && firsts.contains(&false), "new and old first sectors: {firsts:?}");
     let (sim, world) = with_faults(3, Faults { bit_rot: 1.0, ..Faults::default() });
     sim.run_until(async {
-        let file = file_of_known_pages(&world).await;
-        write(&file, 0, smallvec![known(0, own)]).await;
+        let file = file_of_edited_pages(&world).await;
+        write(&file, 0, smallvec![edited(0, own)]).await;
         let page = read_page(&file, 0).await;
-        assert!(page.known().is_none(), "a page with a flipped bit is nothing known");
-        let mut intact = [0; PAGE];
-        FirstByte { index: 0, image_id: own, byte: 250 }.fill(&mut intact);
+        assert!(page.encoding(0).is_none(), "a page with a flipped bit is what its bytes are");
+        let intact = edited(0, own).as_slice().to_vec();
         let flipped = page.as_slice().iter().zip(&intact).map(|(a, b)| (a ^ b).count_ones()).sum::<u32>();
         assert_eq!(flipped, 1);
     });

@@ -31,18 +31,7 @@ impl Honest {
     }
 
     pub fn run(world: WorldKind) -> RunData {
-        let mut run = Run {
-            id: "run".into(),
-            solution: "Honest".into(),
-            solution_text: String::new(),
-            started_unix_ms: 1_795_240_800_000,
-            tool_version: "0.1.0".into(),
-            world,
-            world_detail: "io_uring, direct (O_DIRECT)".into(),
-            seed: 1,
-            ended_ms: None,
-            ending: None,
-        };
+        let mut run = Run { started_unix_ms: 1_795_240_800_000, world, ..testkit::rows::run() };
         let mut honest = Honest { rows: vec![run.clone().into()], now_ms: 0, ordinal: 0 };
         honest.set_up();
         honest.plain("init");
@@ -118,14 +107,8 @@ impl Honest {
             window_start_ms: None,
             window_end_ms: None,
             window_planned_ms: None,
-            sample_ms: SAMPLE_MS,
             sessions: None,
-            target_iops: None,
-            target_batches_per_s: None,
-            iops_per_mailbox: None,
-            copies: 1,
-            parameters: Vec::new(),
-            limits: Vec::new(),
+            ..testkit::rows::load_test(0, SAMPLE_MS)
         }
     }
 

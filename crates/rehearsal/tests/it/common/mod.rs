@@ -74,61 +74,17 @@ impl Question {
     }
 
     fn text(&self) -> String {
-        let Question { load, raid, disks, links, link, hot_spares, database_mib, cache_mib, .. } = self;
-        let Question {
-            disk,
-            controller,
-            controllers,
-            warmup_s,
-            duration_s,
-            tests,
-            faults,
-            engine,
-            array,
-            ..
-        } = self;
-        let host = match self.hosts {
-            1 => "name = \"h\"".to_owned(),
-            count => format!("name = \"h{{n}}\"\ncount = {count}"),
-        };
-        let stripe =
-            self.stripe_element_kib.map(|kib| format!("stripe_element_kib = {kib}")).unwrap_or_default();
-        let capacity_gb = if *disk == FLASH { 800 } else { 4000 };
-        let own = format!(
-            "[[volume]]\nname = \"LUN\"\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\npath = \"/lun\"\n"
-        );
-        let (volumes, volume) =
-            if self.volumes.is_empty() { (&own, "LUN") } else { (&self.volumes, "LUN{n}") };
+        let Question { load, cache_mib, database_mib, warmup_s, duration_s, tests, faults, engine, .. } =
+            self;
+        let volume = if self.volumes.is_empty() { "LUN" } else { "LUN{n}" };
+        let storage = self.text_of_storage();
         format!(
             r#"
 [solution]
 name = "What if"
 schema = 1
 
-[[enclosure]]
-name = "E"
-bays = 60
-hot_spares = {hot_spares}
-
-[[host]]
-{host}
-enclosure = "E"
-
-[[disk]]
-name = "{disk}"
-capacity_gb = {capacity_gb}
-
-{volumes}
-
-[array]
-scope = "shared"
-controller = "{controller}"
-controllers = {controllers}
-cache_mib = 64
-{stripe}
-link = "{link}"
-links_per_host = {links}
-{array}
+{storage}
 
 [[instance]]
 name = "DB{{n}}"
@@ -155,6 +111,50 @@ warmup_limit_s = {warmup_s}
 
 {tests}
 {faults}
+"#
+        )
+    }
+
+    fn text_of_storage(&self) -> String {
+        let Question { disk, raid, disks, links, link, hot_spares, controller, controllers, array, .. } =
+            self;
+        let host = match self.hosts {
+            1 => "name = \"h\"".to_owned(),
+            count => format!("name = \"h{{n}}\"\ncount = {count}"),
+        };
+        let stripe =
+            self.stripe_element_kib.map(|kib| format!("stripe_element_kib = {kib}")).unwrap_or_default();
+        let capacity_gb = if *disk == FLASH { 800 } else { 4000 };
+        let own = format!(
+            "[[volume]]\nname = \"LUN\"\ndisk = \"{disk}\"\ndisks = {disks}\nraid = \"{raid}\"\npath = \"/lun\"\n"
+        );
+        let volumes = if self.volumes.is_empty() { &own } else { &self.volumes };
+        format!(
+            r#"
+[[enclosure]]
+name = "E"
+bays = 60
+hot_spares = {hot_spares}
+
+[[host]]
+{host}
+enclosure = "E"
+
+[[disk]]
+name = "{disk}"
+capacity_gb = {capacity_gb}
+
+{volumes}
+
+[array]
+scope = "shared"
+controller = "{controller}"
+controllers = {controllers}
+cache_mib = 64
+{stripe}
+link = "{link}"
+links_per_host = {links}
+{array}
 "#
         )
     }

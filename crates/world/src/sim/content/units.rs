@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::{PageBuf, PageCodec, PageImage};
+use crate::{Encoding, PageBuf, PageCodec, PageImage};
 
 /// One unit of a file. Clones share their bytes.
 #[derive(Clone)]
@@ -42,29 +42,15 @@ impl Format {
         }
     }
 
-    /// The unit that a buffer becomes which is known to be this page of this file's image, changed or not.
+    /// The unit that a buffer becomes whose bytes nobody has to make: this page of this file's image, or its encoding.
     pub(super) fn unit_without_bytes(&self, index: u64, buf: &PageBuf) -> Option<Unit> {
         let (own, codec) = self.image.as_ref()?;
         if let Some((image, page)) = buf.pristine() {
             return (page == index && image.id() == own.id()).then_some(Unit::Image);
         }
-        if let Some(encoded) = buf.encoding(codec, index) {
-            return Some(Unit::Encoded(encoded.clone()));
-        }
-        let known = buf.known().filter(|known| known.index() == index && known.image_id() == own.id())?;
-        let mut encoded = Vec::new();
-        if !codec.encode_known(&**known, &mut encoded) {
-            return None;
-        }
-        if cfg!(debug_assertions) {
-            let mut decoded = vec![0; buf.len()];
-            let restored = codec.decode(index, &encoded, &mut decoded);
-            assert!(
-                restored.is_some() && decoded == buf.as_slice(),
-                "page {index} changes in its page codec"
-            );
-        }
-        Some(Unit::Encoded(encoded.into()))
+        let Encoding { codec: by, bytes } = buf.encoding(index)?;
+        let is_same = Rc::ptr_eq(by, codec) || codec.image_id().is_some_and(|id| by.image_id() == Some(id));
+        is_same.then(|| Unit::Encoded(bytes.clone()))
     }
 
     /// The page of a unit, if it can be had without making its bytes.
@@ -72,10 +58,9 @@ impl Format {
         let (image, codec) = self.image.as_ref()?;
         match unit {
             Unit::Image => Some(PageBuf::pristine_of(image.clone(), index)),
-            Unit::Encoded(encoded) => Some(match codec.decode_known(index, encoded) {
-                Some(known) => PageBuf::known_as(known),
-                None => PageBuf::encoded_by(codec.clone(), index, encoded.clone(), self.unit_bytes),
-            }),
+            Unit::Encoded(encoded) => {
+                Some(PageBuf::encoded_by(codec.clone(), index, encoded.clone(), self.unit_bytes))
+            }
             Unit::Zero | Unit::Raw(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Pages that the cache has stowed: whatever is done to a database, its files have the same bytes as without.
+//! Pages that the cache has packed: whatever is done to a database, its files have the same bytes as without.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -20,8 +20,8 @@ impl Witness for Nobody {
 }
 
 /// The files after random transactions, a crash in the middle of them included, and the hash of all operations.
-fn loaded(databases: &Databases, stows_pages: bool) -> (Vec<Vec<u8>>, u64) {
-    let simulation = Simulation::new(3, SimConfig { stows_pages, ..SimConfig::default() });
+fn loaded(databases: &Databases, packs_pages: bool) -> (Vec<Vec<u8>>, u64) {
+    let simulation = Simulation::new(3, SimConfig { packs_pages, ..SimConfig::default() });
     let world = simulation.host("h");
     simulation.volume("h", "/v", 1 << 40);
     let files = simulation.run_until(async {
@@ -63,17 +63,17 @@ async fn contents(world: &World, path: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_database_has_the_same_bytes_whether_its_pages_were_stowed_or_not() {
+fn a_database_has_the_same_bytes_whether_its_pages_were_packed_or_not() {
     for page_bytes in [8192, 32768] {
         let databases = Databases::new(Path::new("/v"), page_bytes, 8 << 20);
-        let (stowed, trace_hash) = loaded(&databases, true);
+        let (packed, trace_hash) = loaded(&databases, true);
         let (kept, same_hash) = loaded(&databases, false);
-        for (db, bytes) in (1..).zip(&stowed) {
+        for (db, bytes) in (1..).zip(&packed) {
             let rows =
                 databases.check_bytes(db, bytes.clone()).unwrap_or_else(|error| panic!("{db}: {error}"));
             assert!(rows.values().any(|version| *version > 100_000), "the load has changed rows");
         }
-        assert!(stowed == kept, "files with pages of {page_bytes} bytes differ");
+        assert!(packed == kept, "files with pages of {page_bytes} bytes differ");
         assert_eq!(trace_hash, same_hash);
     }
 }

@@ -11,12 +11,17 @@ use results::*;
 
 /// What the run looks like.
 pub struct Shape {
+    /// Databases of all hosts.
     pub databases: u32,
+    /// Hosts that took part.
     pub hosts: u32,
     /// Databases that share one log.
     pub databases_per_instance: u32,
+    /// Length of the stress window; the performance window has 2 h at most.
     pub window_s: u64,
+    /// Length of a sample.
     pub sample_s: u64,
+    /// The world that the run claims.
     pub world: WorldKind,
     /// The last load test fails its latency limits.
     pub fails: bool,

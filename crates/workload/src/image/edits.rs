@@ -1,17 +1,21 @@
 //! Pages that are known as their image page and the edits made on it: one edit after the other, entries as (id, version).
 //!
-//! Format: dbtime, flush type, number of edits, edits. An edit: a kind byte (see `op`) and its numbers as varints; bytes
+//! Format: [`KIND_EDITS`], dbtime, flush type, number of edits, edits. An edit: a kind byte (see `op`) and its numbers as varints; bytes
 //! that no entry of ours has follow their length.
 
 use std::rc::Rc;
 
-use btree::sparse::NodeFunction;
-use btree::{PageOp, SparsePage};
+use btree::{NodeFunction, PageOp, SparsePage};
 
-use super::patch::{put_varint, take_varint};
-use super::{DatabaseCodec, KIND_EDITS, KIND_IMAGE};
+use super::DatabaseImage;
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
+use crate::varint::{put_varint, take_varint};
+
+/// First byte of an encoding: the image page as it is.
+pub(crate) const KIND_IMAGE: u8 = 0;
+/// First byte of an encoding: the image page and the edits made on it.
+pub(crate) const KIND_EDITS: u8 = 3;
 
 mod op {
     /// Slot, flags, key, data.
@@ -35,10 +39,10 @@ mod op {
 /// Longest key that an edit may bring: longer ones make no valid node.
 const KEY_BYTES_MAX: usize = 255;
 
-impl DatabaseCodec {
+impl DatabaseImage {
     /// Appends a page by its edits.
     pub(super) fn encode_edits(&self, page: &SparsePage, out: &mut Vec<u8>) {
-        if self.image.outline(page.pgno()).as_ref() == Some(page.outline()) && page.ops().is_empty() {
+        if self.outline(page.pgno()).as_ref() == Some(page.outline()) && page.ops().is_empty() {
             out.push(KIND_IMAGE);
             return;
         }
@@ -50,8 +54,8 @@ impl DatabaseCodec {
     }
 
     fn put_op(&self, objid: u32, op: &PageOp, out: &mut Vec<u8>) {
-        let schema = self.image.schema();
-        let tree = self.image.tree_of(objid);
+        let schema = self.schema();
+        let tree = self.tree_of(objid);
         let mut put = |kind: u8, numbers: &[u64]| {
             out.push(kind);
             numbers.iter().for_each(|number| put_varint(out, *number));
@@ -90,24 +94,25 @@ impl DatabaseCodec {
     }
 
     /// The page that was encoded; `None` if `encoded` is no encoding.
-    pub(super) fn decode_edits(&self, pgno: u32, mut encoded: &[u8]) -> Option<SparsePage> {
+    pub(super) fn decode_edits(self: Rc<Self>, pgno: u32, mut encoded: &[u8]) -> Option<SparsePage> {
+        let dbtime = edited_dbtime(encoded)?;
         let from = &mut encoded;
-        let dbtime = take_varint(from)?;
+        *from = &from[1..];
+        take_varint(from)?;
         let flush_type = u32::try_from(take_varint(from)?).ok().filter(|flush_type| *flush_type <= 3)?;
         let count = take_varint(from)?;
         let mut ops = Vec::new();
         for _ in 0..count {
             ops.push(self.take_op(from)?);
         }
-        let nodes: Rc<dyn NodeFunction> = self.image.clone();
-        let page = SparsePage::restored(nodes, pgno, ops, dbtime, flush_type)?;
+        let page = SparsePage::restored(self, pgno, ops, dbtime, flush_type)?;
         from.is_empty().then_some(page)
     }
 
     fn take_op(&self, from: &mut &[u8]) -> Option<PageOp> {
         let (kind, rest) = from.split_first()?;
         *from = rest;
-        let schema = self.image.schema();
+        let schema = self.schema();
         let slot = |from: &mut &[u8]| u16::try_from(take_varint(from)?).ok();
         let flags = |from: &mut &[u8]| u8::try_from(take_varint(from)?).ok().filter(|flags| *flags < 8);
         let pgno = |from: &mut &[u8]| u32::try_from(take_varint(from)?).ok();
@@ -134,6 +139,12 @@ impl DatabaseCodec {
             _ => return None,
         })
     }
+}
+
+/// The dbtime of a page that is encoded as its edits.
+pub(crate) fn edited_dbtime(encoded: &[u8]) -> Option<u64> {
+    let (kind, mut rest) = encoded.split_first()?;
+    if *kind == KIND_EDITS { take_varint(&mut rest) } else { None }
 }
 
 fn take_entry(from: &mut &[u8]) -> Option<Entry> {
