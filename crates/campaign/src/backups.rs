@@ -15,8 +15,9 @@ use crate::error::CampaignError;
 use crate::host::{OpenOptions, ShardState};
 use crate::init::make_folders;
 use crate::load::Mode;
+use crate::rule::Rule;
 use crate::running::Campaign;
-use crate::verdict::{Coverage, Rule};
+use crate::verdict::Coverage;
 
 /// The published backup reads 256 KiB at a time with up to two reads outstanding per database.
 const STREAM: StreamConfig = StreamConfig { read_bytes: 256 << 10, depth: 2 };

@@ -7,8 +7,8 @@ use results::{Comparison, Origin, Severity, Verdict};
 use world::{Duration, LAPSE_MIN, LapseKind};
 
 use crate::error::CampaignError;
+use crate::rule::Rule;
 use crate::running::{Campaign, Running};
-use crate::verdict::Rule;
 
 impl Campaign<'_> {
     /// Notes how late a sample of a load came.

@@ -20,6 +20,7 @@ mod programme;
 pub mod progress;
 mod recovery;
 mod room;
+pub mod rule;
 mod running;
 pub mod sampler;
 pub mod tune;

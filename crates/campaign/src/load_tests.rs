@@ -10,8 +10,9 @@ use world::{Duration, Task, Time};
 use crate::error::CampaignError;
 use crate::host::{Host, LOG_BUFFER_BYTES, OpenOptions, maintenance_config, ms};
 use crate::load::{Load, Mode};
+use crate::rule::Rule;
 use crate::running::{Campaign, Running};
-use crate::verdict::{Rule, judge_load, judge_none};
+use crate::verdict::{judge_load, judge_none};
 use crate::window::Window;
 
 /// No window opens before the cache is this full.

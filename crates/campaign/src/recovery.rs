@@ -5,8 +5,8 @@ use solution::TestSpec;
 
 use crate::error::CampaignError;
 use crate::host::OpenOptions;
+use crate::rule::Rule;
 use crate::running::Campaign;
-use crate::verdict::Rule;
 
 impl Campaign<'_> {
     /// Opens every instance, which replays its logs, and closes it cleanly.

@@ -14,7 +14,7 @@ use solution::Deployment;
 use world::World;
 
 use crate::error::CampaignError;
-use crate::verdict::Rule;
+use crate::rule::Rule;
 
 /// Logs that an instance may still write while a load drains and its databases are closed.
 const LOGS_LEFT: u64 = 4;

@@ -9,51 +9,12 @@ use results::{Comparison, IoClass, Origin, Outcome, Verdict};
 use solution::{Generation, LoadSpec, Thresholds};
 
 use crate::lapses::judge_gaps;
+use crate::rule::{Rule, unproved_if_failed};
 use crate::window::Window;
 
 /// Average waits for a free buffer per second that still pass.
 pub fn page_fault_stalls_per_s_max(generation: Generation) -> f64 {
     if generation == Generation::E2003 { 0.0 } else { 1.0 }
-}
-
-/// A rule, before it is applied.
-pub struct Rule<'a> {
-    /// Stable name.
-    pub name: &'a str,
-    /// In words.
-    pub text: String,
-    /// On which side of the limit the measured value must be.
-    pub comparison: Comparison,
-    /// Unit of both.
-    pub unit: &'a str,
-}
-
-impl Rule<'_> {
-    /// Judges `measured`. Nothing measured fails: a rule that could not be applied proves nothing.
-    pub fn judge(&self, test: u32, origin: Origin, measured: Option<f64>, limit: f64) -> Verdict {
-        let holds = measured.is_some_and(|value| self.comparison.holds(value, limit));
-        Verdict {
-            test: Some(test),
-            origin,
-            rule: self.name.to_owned(),
-            text: self.text.clone(),
-            measured,
-            limit: Some(limit),
-            comparison: self.comparison,
-            unit: self.unit.to_owned(),
-            outcome: if holds { Outcome::Pass } else { Outcome::Fail },
-        }
-    }
-
-    /// As [`Rule::judge`], for a rule about the run itself: where it does not hold nothing is proved, and nobody is blamed.
-    pub fn require(&self, test: u32, origin: Origin, measured: f64, limit: f64) -> Verdict {
-        unproved_if_failed(self.judge(test, origin, Some(measured), limit))
-    }
-}
-
-fn unproved_if_failed(verdict: Verdict) -> Verdict {
-    let outcome = if verdict.outcome == Outcome::Fail { Outcome::Unproved } else { verdict.outcome };
-    Verdict { outcome, ..verdict }
 }
 
 /// Judges the window of a load test. A window with gaps fails no rule: while the load generator did not run, nobody took the

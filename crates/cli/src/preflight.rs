@@ -60,7 +60,7 @@ impl Preflight {
             folder::check(dir).map_err(refused)?;
         }
         if !allow_memory {
-            mounts::check_memory(&mounts, &dirs).map_err(unfit)?;
+            evidence::environment::check_memory(&mounts, &dirs).map_err(unfit)?;
         }
         mounts::check_space(&mounts, &needs).map_err(unfit)?;
         let in_memory =

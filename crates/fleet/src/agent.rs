@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use world::channel::UnboundedSender;
 
 use crate::arbiter::ArbiterLink;
-use crate::bus::{Bus, BusError, copy_inbox, subject};
+use crate::bus::{Bus, BusError};
 use crate::credentials::Credentials;
 use crate::duty::{Action, Duty, Memory, state_not_written};
 use crate::files::{describe, is_plain_name, read_json, replace_json};
@@ -31,6 +31,7 @@ use crate::message::{
     Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, Program, format,
     format_headed, parse, parse_headed, tame,
 };
+use crate::subjects::{copy_inbox, subject};
 
 /// Time between two beats.
 const BEAT: Duration = Duration::from_millis(500);

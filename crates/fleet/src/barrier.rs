@@ -12,8 +12,7 @@ use campaign::progress::{Progress, Watcher};
 use results::{Environment, Event, Row, Severity};
 use world::{LocalFuture, World};
 
-use crate::duty::Doing;
-use crate::gate::Gate;
+use crate::gate::{Doing, Gate};
 use crate::message::Point;
 
 /// How often the gate is asked while its time is not known.

@@ -1,11 +1,6 @@
 //! The bus: core NATS with TLS and one key pair per host. Agents only connect out; they listen on no port.
 //!
-//! Subjects: an agent asks on `proofload.<host>.beat` and `proofload.<host>.chunk`, and hears answers below
-//! `proofload_inbox.<host>`; copies say on `proofload.<host>.copy` and hear on `proofload_inbox.<host>.copy` what needs no answer
-//! ([`crate::arbiter`]). A host's credentials allow nothing else. The controller hears `proofload.*.*`. Delivery is at most once;
-//! whoever asks, asks again.
-//!
-//! Limits: a message is at most 1 MiB (the server's default); a host name travels hex-escaped where NATS forbids a character.
+//! Limits: a message is at most 1 MiB (the server's default).
 
 use std::fs::File;
 use std::io::Write;
@@ -17,36 +12,10 @@ use async_nats::{Client, ConnectOptions, Event};
 use tokio::sync::watch;
 
 use crate::credentials::Credentials;
+use crate::subjects::inbox;
 
 /// How long an answer may take before the question is asked again.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-
-/// Where the controllers of a fleet say which run they conduct, in which epoch. It lies below the inboxes, where only a
-/// controller's credentials allow to speak, and is no host's: in the name of a host `=` is escaped.
-pub const CONTROLLERS: &str = "proofload_inbox.=controllers";
-
-/// Where a host's questions of a kind go.
-pub fn subject(host: &str, kind: &str) -> String {
-    format!("proofload.{}.{kind}", token(host))
-}
-
-/// Below this a host hears answers.
-pub fn inbox(host: &str) -> String {
-    format!("proofload_inbox.{}", token(host))
-}
-
-/// Where a host's copies hear the arbiter.
-pub fn copy_inbox(host: &str) -> String {
-    format!("{}.copy", inbox(host))
-}
-
-/// A host name as one token of a subject.
-pub fn token(host: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    host.chars().fold(String::new(), |token, c| {
-        if plain(c) { token + c.encode_utf8(&mut [0; 4]) } else { format!("{token}={:x}=", c as u32) }
-    })
-}
 
 /// The bus cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -157,20 +126,4 @@ fn without_name(text: &str) -> std::io::Result<(File, PathBuf)> {
     file.write_all(text.as_bytes())?;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok((file, path.into()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn different_hosts_have_different_subjects_of_three_tokens() {
-        let names = ["a", "A", "a.b", "a b", "a=2e=b", "a*", "ä", ">"];
-        let mut subjects: Vec<String> = names.iter().map(|name| subject(name, "beat")).collect();
-        assert!(subjects.iter().all(|subject| subject.split('.').count() == 3), "{subjects:?}");
-        assert!(subjects.iter().all(|subject| !subject.contains(['*', '>', ' '])), "{subjects:?}");
-        subjects.sort();
-        subjects.dedup();
-        assert_eq!(subjects.len(), names.len());
-    }
 }

@@ -17,7 +17,7 @@ use futures_util::StreamExt;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::arbiter::{ArbiterOutput, ArbiterThread, Arbitration};
-use crate::bus::{Bus, BusError, CONTROLLERS, copy_inbox, token};
+use crate::bus::{Bus, BusError};
 use crate::credentials::Credentials;
 use crate::drill::{Journal, arbitration};
 use crate::files::{describe_file, is_plain_name, read_json, replace_json};
@@ -29,6 +29,7 @@ use crate::message::{
 };
 use crate::roster::{Memory, Note, Plan, Roster};
 use crate::server::{Server, ServerError};
+use crate::subjects::{CONTROLLERS, copy_inbox, token};
 
 /// Why a run ends that a person has asked to end.
 pub const ASKED: &str = "someone asked for it";

@@ -18,7 +18,7 @@ use rcgen::{
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
-use crate::bus::{inbox, token};
+use crate::subjects::{inbox, token};
 
 /// Name of the controller on the bus. No host can have it: host names are not empty.
 const CONTROLLER: &str = "";

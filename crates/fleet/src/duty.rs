@@ -11,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::clock::ControllerClock;
-use crate::gate::Calendar;
+use crate::gate::{Calendar, Doing};
 use crate::message::{
     Assignment, Beat, Ended, EvidenceFile, Orders, PROTOCOL, Point, Program, WhenAlone, Work,
 };
@@ -76,23 +76,6 @@ pub enum Action {
     Collect(Assignment),
     /// Send the evidence.
     SendEvidence(Assignment, Vec<EvidenceFile>),
-}
-
-/// What a running test says of itself.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Doing {
-    /// For people.
-    pub text: String,
-    /// Share of the programme that is done.
-    pub done: f64,
-    /// Transactional I/O per second.
-    pub iops: f64,
-    /// Mean transactional read latency of the test so far.
-    pub read_latency_ms: f64,
-    /// Mean log write latency of the test so far.
-    pub log_write_latency_ms: f64,
-    /// Where the test waits for the other hosts.
-    pub waiting_at: Option<Point>,
 }
 
 /// An agent's side of a run.

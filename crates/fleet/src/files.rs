@@ -8,7 +8,7 @@ use ring::digest::{Context, SHA256};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::message::EvidenceFile;
+use crate::message::{EvidenceFile, Program};
 
 /// Whether a name that came over the network may become a file or folder name.
 pub fn is_plain_name(name: &str) -> bool {
@@ -68,6 +68,18 @@ pub fn describe_file(path: &Path, name: String) -> io::Result<EvidenceFile> {
     }
     let sha256 = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(EvidenceFile { name, bytes, sha256 })
+}
+
+impl Program {
+    /// This program, which is of this version.
+    ///
+    /// # Errors
+    /// The executable file cannot be read.
+    pub fn running(version: &str) -> io::Result<Program> {
+        // Linux keeps this file as it was when the program started, even if another one has taken its place since.
+        let file = describe_file(Path::new("/proc/self/exe"), String::new())?;
+        Ok(Program { version: version.to_owned(), build: file.sha256 })
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Reading, drift_ns};
-use crate::duty::Doing;
 use crate::message::Point;
 
 /// The agent's clock: nanoseconds since its process made it.
@@ -22,6 +21,23 @@ impl Clock {
     pub fn now_ns(&self) -> u64 {
         self.0.elapsed().as_nanos() as u64
     }
+}
+
+/// What a running test says of itself.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Doing {
+    /// For people.
+    pub text: String,
+    /// Share of the programme that is done.
+    pub done: f64,
+    /// Transactional I/O per second.
+    pub iops: f64,
+    /// Mean transactional read latency of the test so far.
+    pub read_latency_ms: f64,
+    /// Mean log write latency of the test so far.
+    pub log_write_latency_ms: f64,
+    /// Where the test waits for the other hosts.
+    pub waiting_at: Option<Point>,
 }
 
 #[derive(Debug, Default)]

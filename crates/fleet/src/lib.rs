@@ -29,6 +29,7 @@ pub mod merged;
 pub mod message;
 pub mod roster;
 pub mod server;
+pub mod subjects;
 
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;

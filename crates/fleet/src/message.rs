@@ -8,12 +8,7 @@
 //!
 //! On the wire: JSON; a chunk, or what copies say, is its head in JSON, a line feed, and its bytes. Times are nanoseconds.
 
-use std::io;
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
-
-use crate::files::describe_file;
 
 /// Version of these messages. Another version is refused by both sides.
 pub const PROTOCOL: u32 = 3;
@@ -32,18 +27,6 @@ pub struct Program {
     pub version: String,
     /// SHA-256 of its executable file, in hexadecimal: programs of one version may still differ.
     pub build: String,
-}
-
-impl Program {
-    /// This program, which is of this version.
-    ///
-    /// # Errors
-    /// The executable file cannot be read.
-    pub fn running(version: &str) -> io::Result<Program> {
-        // Linux keeps this file as it was when the program started, even if another one has taken its place since.
-        let file = describe_file(Path::new("/proc/self/exe"), String::new())?;
-        Ok(Program { version: version.to_owned(), build: file.sha256 })
-    }
 }
 
 /// What the controller has a host do.

@@ -517,9 +517,4 @@ impl Found {
     pub fn json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
-
-    /// The answer as text of at most 100 columns.
-    pub fn terminal(&self) -> String {
-        crate::view::search(self)
-    }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use campaign::progress::{Progress, Watcher};
 use results::{Measure, RecordError, Recorder, Row, Test, Verdict};
 
-use crate::faults::Ledger;
+use crate::faults::seen::Ledger;
 use crate::parts::PartsWatch;
 
 /// Puts the rows of the hosts together.

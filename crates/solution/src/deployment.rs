@@ -6,6 +6,7 @@ use crate::Solution;
 use crate::drill::DrillSpec;
 use crate::error::Wrong;
 use crate::file::{Generation, Mix, TestKind, ThresholdWishes};
+use crate::hosts::InstanceSpec;
 
 /// Everything that a run on one host needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,40 +36,6 @@ pub struct VolumeSpec {
     pub name: String,
     /// Folder.
     pub dir: String,
-}
-
-/// One log stream and its databases.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct InstanceSpec {
-    /// Name.
-    pub name: String,
-    /// Volume of the logs and the checkpoint.
-    pub log_volume: String,
-    /// Folder of the logs and the checkpoint.
-    pub log_dir: String,
-    /// Size of one log generation.
-    pub log_file_bytes: u64,
-    /// Page size.
-    pub page_bytes: u32,
-    /// Smallest page cache of the instance (all its databases together).
-    pub cache_min_bytes: u64,
-    /// Largest page cache of the instance.
-    pub cache_max_bytes: u64,
-    /// Its databases.
-    pub databases: Vec<DatabaseSpec>,
-}
-
-/// One database file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DatabaseSpec {
-    /// Name, unique on the host.
-    pub name: String,
-    /// Volume of the file.
-    pub volume: String,
-    /// Folder of the file.
-    pub dir: String,
-    /// Size when created, a whole number of pages.
-    pub bytes: u64,
 }
 
 /// The engine's parameters.

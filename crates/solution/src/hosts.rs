@@ -2,15 +2,66 @@
 
 use std::collections::BTreeSet;
 
-use crate::deployment::InstanceSpec;
+use serde::{Deserialize, Serialize};
+
 use crate::error::{Checked, Wrong};
-use crate::file::{Enclosure, Host, Site, SolutionFile};
+use crate::file::{Enclosure, Host, Role, Site, SolutionFile};
 use crate::source::Mistakes;
-use crate::storage::VolumeInfo;
 use crate::template::{Names, matches, name, numbers};
 
 /// Most members of a group, and most copies of a database.
 pub const MAX_MEMBERS: usize = 16;
+
+/// One volume of one host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VolumeInfo {
+    /// Name, unique on the host.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// Folder on the file system under test.
+    pub path: Option<String>,
+    /// Capacity in GiB, if the file says enough to know it.
+    pub capacity_gib: Option<f64>,
+    /// Index in [`crate::Solution::volumes`].
+    pub kind: usize,
+    /// The tests use it.
+    pub is_under_test: bool,
+}
+
+/// One log stream and its databases.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InstanceSpec {
+    /// Name.
+    pub name: String,
+    /// Volume of the logs and the checkpoint.
+    pub log_volume: String,
+    /// Folder of the logs and the checkpoint.
+    pub log_dir: String,
+    /// Size of one log generation.
+    pub log_file_bytes: u64,
+    /// Page size.
+    pub page_bytes: u32,
+    /// Smallest page cache of the instance (all its databases together).
+    pub cache_min_bytes: u64,
+    /// Largest page cache of the instance.
+    pub cache_max_bytes: u64,
+    /// Its databases.
+    pub databases: Vec<DatabaseSpec>,
+}
+
+/// One database file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DatabaseSpec {
+    /// Name, unique on the host.
+    pub name: String,
+    /// Volume of the file.
+    pub volume: String,
+    /// Folder of the file.
+    pub dir: String,
+    /// Size when created, a whole number of pages.
+    pub bytes: u64,
+}
 
 /// One host.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::deployment::{DatabaseSpec, InstanceSpec};
 use crate::error::{Checked, Wrong};
 use crate::file::{Databases, Generation, Instance, Role, Sizing, SolutionFile};
-use crate::hosts::{HostSpec, known_host};
+use crate::hosts::{DatabaseSpec, HostSpec, InstanceSpec, VolumeInfo, known_host};
 use crate::source::Mistakes;
-use crate::storage::{MAX_IN_ALL, VolumeInfo};
+use crate::storage::MAX_IN_ALL;
 use crate::template::{Names, matches, name, name_on_disk, numbers};
 
 /// Databases of one instance: log records name them by a byte.

@@ -36,9 +36,7 @@ mod tests;
 mod users;
 
 pub use capacity::fits;
-pub use deployment::{
-    DatabaseSpec, Deployment, EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec,
-};
+pub use deployment::{Deployment, EngineSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec};
 pub use drill::{DrillSpec, Failure};
 pub use error::{Mistake, Result, SolutionError, did_you_mean};
 pub use faults::{Fault, FaultKind};
@@ -49,9 +47,9 @@ pub use file::{
     Users, WhenLinkLost, WhenLost,
 };
 pub use group::{ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
-pub use hosts::{HostSpec, MAX_MEMBERS};
+pub use hosts::{DatabaseSpec, HostSpec, InstanceSpec, MAX_MEMBERS, VolumeInfo};
 pub use read::read_toml;
-pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeInfo, VolumeKind, gib_of_disks};
+pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeKind, gib_of_disks};
 
 use std::ops::Range;
 

@@ -11,8 +11,7 @@ use std::ops::Range as Span;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::Mistake;
-use crate::read::Misread;
+use crate::error::{Misread, Mistake};
 
 /// Seconds in 366 days: no test lasts longer.
 pub const LONGEST_TEST_S: f64 = 366.0 * 24.0 * 3600.0;

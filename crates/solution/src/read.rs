@@ -9,44 +9,9 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue, Deserializer};
 
-use crate::error::{Mistake, did_you_mean};
+use crate::error::{Misread, MisreadText, Mistake, did_you_mean};
 use crate::ranges;
 use crate::source::Source;
-
-/// A mistake that was found while reading.
-#[derive(Debug, Clone)]
-pub(crate) struct Misread {
-    /// Path of what is wrong; empty when it is the text as a whole.
-    pub path: String,
-    pub mistake: Mistake,
-}
-
-/// What is wrong with a text as it was read.
-#[derive(Debug, Default)]
-pub(crate) struct MisreadText {
-    pub mistakes: Vec<Misread>,
-    /// Entries of lists that were left out, one after the other: those behind them have moved up.
-    left_out: Vec<String>,
-}
-
-impl MisreadText {
-    /// The path in the text of what has this path in what was read.
-    pub fn path_in_text(&self, path: String) -> String {
-        let moved_back = |path: String, left_out: &String| {
-            let Some((list, place)) = left_out.strip_suffix(']').and_then(|entry| entry.rsplit_once('['))
-            else {
-                return path;
-            };
-            let rest = path.strip_prefix(list).and_then(|rest| rest.strip_prefix('['));
-            let Some((number, rest)) = rest.and_then(|rest| rest.split_once(']')) else { return path };
-            match (number.parse::<usize>(), place.parse::<usize>()) {
-                (Ok(number), Ok(place)) if number >= place => format!("{list}[{}]{rest}", number + 1),
-                _ => path,
-            }
-        };
-        self.left_out.iter().rev().fold(path, moved_back)
-    }
-}
 
 /// Reads any TOML file of ours, with the same messages as a solution file, and numbers in their ranges. All mistakes that do not
 /// hide each other are told at once. `file_name` is only for messages.

@@ -1,7 +1,6 @@
 //! The text of a solution file, and everything that is wrong with it, told at once.
 
-use crate::error::{Checked, Mistake, Wrong};
-use crate::read::MisreadText;
+use crate::error::{Checked, MisreadText, Mistake, Wrong};
 use crate::{SolutionError, locate};
 
 /// The text of a file and its name, for messages.

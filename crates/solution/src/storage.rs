@@ -2,7 +2,7 @@
 
 use crate::error::{Checked, Wrong};
 use crate::file::{Disk, Enclosure, PoolIo, Raid, Role, Snapshots, SolutionFile, Tiering, Volume};
-use crate::hosts::{HostSpec, known_host};
+use crate::hosts::{HostSpec, VolumeInfo, known_host};
 use crate::source::Mistakes;
 use crate::template::{Names, matches, name, numbers};
 
@@ -99,23 +99,6 @@ pub struct VolumeKind {
     pub capacity_gib: Option<f64>,
     /// Name of the enclosure that holds the disks; the host's when `None`.
     pub enclosure: Option<String>,
-}
-
-/// One volume of one host.
-#[derive(Debug, Clone, PartialEq)]
-pub struct VolumeInfo {
-    /// Name, unique on the host.
-    pub name: String,
-    /// What it is for.
-    pub role: Role,
-    /// Folder on the file system under test.
-    pub path: Option<String>,
-    /// Capacity in GiB, if the file says enough to know it.
-    pub capacity_gib: Option<f64>,
-    /// Index in [`crate::Solution::volumes`].
-    pub kind: usize,
-    /// The tests use it.
-    pub is_under_test: bool,
 }
 
 /// Formatted capacity in GiB of `disks` disks of `capacity_gb` (10^9 bytes) each under a RAID level. Parity groups span

@@ -12,18 +12,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::rc::Rc;
 
 use copies::CopySpec;
 use futures_util::future::{Either, select};
 use results::{Event, Recorder, Sample, Severity};
-use solution::{DrillEventKind, DrillSpec, Failure, Solution, SolutionError, TestSpec};
+use solution::{DrillEventKind, Failure};
 
 use super::journal::Said;
 use super::node::{CopySample, Observed};
 use super::rows::{copy_rows, test_row};
 use super::settle::Compared;
-use super::site::Site;
+use super::site::PlannedDrill;
 use crate::CampaignError;
 use crate::convoy::Convoy;
 
@@ -39,38 +38,6 @@ const DRAIN_LIMIT_S: u64 = 300;
 const COMPARE_LIMIT_S: u64 = 120;
 
 type Done<T = ()> = Result<T, CampaignError>;
-
-/// A drill that is to be performed.
-pub struct PlannedDrill {
-    /// Where it takes place.
-    pub site: Rc<Site>,
-    /// The test.
-    pub test: TestSpec,
-    /// What fails.
-    pub drill: DrillSpec,
-    /// Place in the programme, from 1.
-    pub ordinal: u32,
-    /// Title.
-    pub name: String,
-}
-
-impl PlannedDrill {
-    /// The drill of a solution that is test number `ordinal` of the programme and has this title.
-    ///
-    /// # Errors
-    /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
-    pub fn of(
-        solution: &Solution,
-        test: &TestSpec,
-        drill: &DrillSpec,
-        ordinal: u32,
-        name: &str,
-    ) -> Result<PlannedDrill, Box<SolutionError>> {
-        let site = Rc::new(Site::of(solution, test, drill)?);
-        let (test, drill, name) = (test.clone(), drill.clone(), name.to_owned());
-        Ok(PlannedDrill { site, test, drill, ordinal, name })
-    }
-}
 
 /// Something that has happened on a host. Times are those of the clock of the host's [`DrillHosts`], in nanoseconds.
 pub enum Happening {

@@ -4,8 +4,8 @@ use copies::{Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report}
 use results::Tally;
 use solution::Solution;
 
-use super::conductor::PlannedDrill;
 use super::node::CopySample;
+use super::site::PlannedDrill;
 
 pub const TEXT: &str = r#"
     [solution]

@@ -10,7 +10,8 @@ use solution::{DrillEventKind, DrillSpec, Failure};
 use super::node::{CopySample, Observed};
 use super::settle::Compared;
 use super::site::{CopyPlace, Site, SiteDatabase};
-use crate::verdict::{Rule, judge_none};
+use crate::rule::Rule;
+use crate::verdict::judge_none;
 
 /// Users who should have done so many batches in the window have met a database that serves nobody if none was acknowledged.
 const BATCHES_WANTED_MIN: f64 = 20.0;

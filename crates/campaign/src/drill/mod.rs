@@ -25,11 +25,11 @@ mod settle;
 mod site;
 
 pub use arbiter::ArbiterNode;
-pub use conductor::{DrillHosts, Happening, PlannedDrill, conduct};
+pub use conductor::{DrillHosts, Happening, conduct};
 pub use journal::{Entry, JournalEnd, JournalFault, JournalHead, ReadJournal, Said, read as read_journal};
 pub use making::{found, found_first};
 pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};
 pub use review::{Reviewed, review};
 pub use rows::sample_rows;
 pub use settle::Compared;
-pub use site::{ARBITER, ARBITER_NAME, CopyPlace, Pace, Site, SiteDatabase, SiteHost};
+pub use site::{ARBITER, ARBITER_NAME, CopyPlace, Pace, PlannedDrill, Site, SiteDatabase, SiteHost};

@@ -16,12 +16,11 @@ use copies::{ArbiterEvent, HostId};
 use results::{Comparison, Event, Origin, Outcome, Row, Severity, Verdict};
 use solution::{DrillSpec, Failure, TestSpec};
 
-use super::conductor::PlannedDrill;
 use super::journal::{Entry, JournalFault, ReadJournal, Said};
 use super::ledger::Ledger;
 use super::node::Observed;
 use super::settle::Compared;
-use super::site::{ARBITER_NAME, Site};
+use super::site::{ARBITER_NAME, PlannedDrill, Site};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -1,8 +1,7 @@
 //! What the evidence says of a drill beside its judgements.
 
-use super::conductor::PlannedDrill;
 use super::node::NodeSample;
-use super::site::Site;
+use super::site::{PlannedDrill, Site};
 use crate::host::database_path;
 use results::{Database, Instance, IoClass, Measure, Origin, Parameter, Row, Sample, Test, Volume};
 

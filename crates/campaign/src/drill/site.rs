@@ -51,6 +51,38 @@ pub(super) const IO_PER_BATCH_GUESS: f64 = 30.0;
 /// Generations that an active copy may begin beyond those on the arbiter's record.
 const RUN_AHEAD_GENERATIONS: u32 = 2;
 
+/// A drill that is to be performed.
+pub struct PlannedDrill {
+    /// Where it takes place.
+    pub site: Rc<Site>,
+    /// The test.
+    pub test: TestSpec,
+    /// What fails.
+    pub drill: DrillSpec,
+    /// Place in the programme, from 1.
+    pub ordinal: u32,
+    /// Title.
+    pub name: String,
+}
+
+impl PlannedDrill {
+    /// The drill of a solution that is test number `ordinal` of the programme and has this title.
+    ///
+    /// # Errors
+    /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
+    pub fn of(
+        solution: &Solution,
+        test: &TestSpec,
+        drill: &DrillSpec,
+        ordinal: u32,
+        name: &str,
+    ) -> Result<PlannedDrill, Box<SolutionError>> {
+        let site = Rc::new(Site::of(solution, test, drill)?);
+        let (test, drill, name) = (test.clone(), drill.clone(), name.to_owned());
+        Ok(PlannedDrill { site, test, drill, ordinal, name })
+    }
+}
+
 /// A host that holds copies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SiteHost {

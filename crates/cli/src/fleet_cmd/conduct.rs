@@ -74,7 +74,7 @@ impl FleetRun<'_> {
             self.solution.hosts_under_test().iter().map(|host| host.name.clone()).collect();
         let credentials = read_credentials(&self.fleet.join("controller.toml"))?;
         let stranger = |host: &&String| {
-            let file = format!("agents/{}.toml", fleet::bus::token(host));
+            let file = format!("agents/{}.toml", fleet::subjects::token(host));
             !self.fleet.join(file).is_file()
         };
         if let Some(host) = hosts.iter().find(stranger) {

@@ -123,7 +123,10 @@ pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
     make(folder, hosts, address).map_err(refused)?;
     say!("made {}:", folder.display());
     for host in hosts {
-        say!("  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER", fleet::bus::token(host));
+        say!(
+            "  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER",
+            fleet::subjects::token(host)
+        );
     }
     say!("  controller.toml  stays here: proofload run SOLUTION.toml --fleet {}", folder.display());
     say!(

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::mounts::{self, Mount, Nature, unescape};
+use super::mounts::{self, Mount, MountError, Nature, unescape};
 use super::{devices, read};
 
 /// Whether files are in memory.
@@ -25,6 +25,16 @@ const LAYERS_MAX: usize = 8;
 /// Looks at everything that a folder stands on.
 pub fn in_memory(root: &Path, mounts: &[Mount], dir: &Path) -> InMemory {
     below(root, mounts, dir, LAYERS_MAX)
+}
+
+/// Refuses folders whose files would be in memory.
+pub fn check_memory(mounts: &[Mount], dirs: &[PathBuf]) -> Result<(), MountError> {
+    for dir in dirs {
+        if let InMemory::Yes(what) = in_memory(Path::new("/"), mounts, dir) {
+            return Err(MountError::Memory { path: dir.clone(), what });
+        }
+    }
+    Ok(())
 }
 
 fn below(root: &Path, mounts: &[Mount], dir: &Path, layers: usize) -> InMemory {
@@ -156,5 +166,18 @@ mod tests {
         assert!(unknown(&nas) && unknown(&gone), "{:?} {:?}", of(&nas), of(&gone));
         let hidden = [mount("0:35", &over, "overlay", "rw,upperdir=/not/here/at/all")];
         assert!(matches!(in_memory(host.path(), &hidden, &over), InMemory::Unknown(_)));
+    }
+
+    fn mount_at(point: &str, file_system: &str) -> Mount {
+        let text = format!("21 1 259:2 / {point} rw - {file_system} source rw\n");
+        mounts::parse(&text).remove(0)
+    }
+
+    #[test]
+    fn memory_file_systems_are_refused() {
+        let mounts = [mount_at("/", "ext4"), mount_at("/dev/shm", "tmpfs")];
+        let refused = check_memory(&mounts, &["/etc".into(), "/dev/shm/x".into()]);
+        assert!(matches!(refused, Err(MountError::Memory { path, .. }) if path == Path::new("/dev/shm/x")));
+        assert!(check_memory(&mounts, &["/etc".into()]).is_ok());
     }
 }

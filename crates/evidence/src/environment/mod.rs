@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use results::{Comparison, Environment, Origin, Outcome, Row, Severity, Verdict};
 
 use devices::{Device, Names};
+pub use memory::check_memory;
 use memory::{InMemory, in_memory};
 use mounts::{Mount, Nature};
 

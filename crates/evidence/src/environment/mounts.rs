@@ -7,8 +7,6 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::memory::{InMemory, in_memory};
-
 /// Why a campaign may not use a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -185,16 +183,6 @@ pub fn check_space(mounts: &[Mount], needs: &[(PathBuf, u64)]) -> Result<(), Mou
     Ok(())
 }
 
-/// Refuses folders whose files would be in memory.
-pub fn check_memory(mounts: &[Mount], dirs: &[PathBuf]) -> Result<(), MountError> {
-    for dir in dirs {
-        if let InMemory::Yes(what) = in_memory(Path::new("/"), mounts, dir) {
-            return Err(MountError::Memory { path: dir.clone(), what });
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,14 +204,6 @@ mod tests {
         assert_eq!(of(&mounts, Path::new("/etc")).unwrap().source, "/dev/nvme0n1p2");
         let natures: Vec<Nature> = mounts.iter().map(Mount::nature).collect();
         assert_eq!(natures, [Nature::Plain, Nature::Memory, Nature::CopyOnWrite, Nature::Network]);
-    }
-
-    #[test]
-    fn memory_file_systems_are_refused() {
-        let mounts = parse(MOUNTINFO);
-        let refused = check_memory(&mounts, &["/etc".into(), "/dev/shm/x".into()]);
-        assert!(matches!(refused, Err(MountError::Memory { path, .. }) if path == Path::new("/dev/shm/x")));
-        assert!(check_memory(&mounts, &["/etc".into()]).is_ok());
     }
 
     #[test]

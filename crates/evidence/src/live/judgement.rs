@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::LiveRun;
 use crate::environment::STORAGE_IS_MEMORY;
-use crate::report::{Overall, broken, counted, duration, place, verdict_row};
+use crate::report::{Overall, broken, counted, duration, verdict_row};
 
 /// The judgement of a run that goes on or has ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -72,7 +72,7 @@ impl LiveRun {
         let mut sentences: Vec<String> = Vec::new();
         for (name, rows) in self.judged() {
             for row in rows.iter().filter(|row| row.outcome == Outcome::Unproved) {
-                let sentence = format!("{name}: “{}” is not proved on {}.", row.text, place(row));
+                let sentence = format!("{name}: “{}” is not proved on {}.", row.text, row.origin);
                 if !sentences.contains(&sentence) {
                     sentences.push(sentence);
                 }

@@ -13,7 +13,7 @@ pub fn report(data: &RunData) -> Result<Report, ReportError> {
         .map(|test| sections::test(data, test))
         .collect::<Result<Vec<_>, ReportError>>()?;
     let run_verdicts: Vec<Verdict> =
-        data.verdicts.iter().filter(|v| v.test.is_none()).map(verdict_row).collect();
+        data.verdicts.iter().filter(|v| v.test.is_none()).map(sections::verdict_row).collect();
     Ok(Report {
         format: "proofload-report".to_owned(),
         version: Report::VERSION,
@@ -45,11 +45,6 @@ fn run_summary(data: &RunData) -> RunSummary {
         ending: run.ending,
         seal: data.seal.clone(),
     }
-}
-
-/// A verdict as it stands under its test.
-pub fn verdict_row(verdict: &Verdict) -> Verdict {
-    Verdict { test: None, ..verdict.clone() }
 }
 
 fn instances(data: &RunData) -> Vec<InstanceSetup> {

@@ -4,8 +4,12 @@ use results::{IoClass, Limit, Measure, Origin, Tally, Verdict};
 
 use super::ReportError;
 use super::model::*;
-use super::sections::measures;
 use super::window::{Moment, Scope, TestView, decode};
+
+/// Every measure in the order of report rows.
+pub fn measures() -> impl Iterator<Item = Measure> {
+    IoClass::ALL.into_iter().map(Measure::Io).chain([Measure::Batch, Measure::BatchIntended])
+}
 
 /// Steps that a chart has at most.
 const STEPS: f64 = 240.0;

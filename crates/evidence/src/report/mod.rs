@@ -26,8 +26,8 @@ pub use model::*;
 pub use svg::line_chart;
 pub use text::{bytes, counted, duration, iso_8601, number, significant};
 
-pub(crate) use build::verdict_row;
-pub(crate) use verdict::{broken, place};
+pub(crate) use sections::verdict_row;
+pub(crate) use verdict::broken;
 
 use results::{Measure, Tally, Test};
 

@@ -6,7 +6,7 @@ use results::{
 
 use super::model::*;
 use super::window::{Scope, TestView, of_test};
-use super::{ReportError, build, charts, host_system, text, volumes};
+use super::{ReportError, charts, host_system, text, volumes};
 use crate::run_data::RunData;
 
 const READ: Measure = Measure::Io(IoClass::TransactionalRead);
@@ -18,15 +18,15 @@ const LOG_READ: Measure = Measure::Io(IoClass::LogRead);
 const REPLICATION: Measure = Measure::Io(IoClass::ReplicationRead);
 const MIB: f64 = (1 << 20) as f64;
 
-/// Every measure in the order of report rows.
-pub fn measures() -> impl Iterator<Item = Measure> {
-    IoClass::ALL.into_iter().map(Measure::Io).chain([Measure::Batch, Measure::BatchIntended])
+/// A verdict as it stands under its test.
+pub fn verdict_row(verdict: &Verdict) -> Verdict {
+    Verdict { test: None, ..verdict.clone() }
 }
 
 pub fn test(data: &RunData, test: &Test) -> Result<TestReport, ReportError> {
     let view = TestView::new(data, test);
     let verdicts: Vec<Verdict> =
-        data.verdicts.iter().filter(|v| v.test == Some(test.ordinal)).map(build::verdict_row).collect();
+        data.verdicts.iter().filter(|v| v.test == Some(test.ordinal)).map(verdict_row).collect();
     let throughput = throughput(&view);
     let instance_names = instances(data, test.ordinal);
     let until_ms = test.ended_ms.unwrap_or(view.span.end_ms).max(test.started_ms);
@@ -184,7 +184,7 @@ fn measure_rows<'a>(
     view: &TestView<'a>,
     scope: Scope<'a>,
 ) -> Result<Vec<(String, Figures, Percentiles)>, ReportError> {
-    measures()
+    charts::measures()
         .filter_map(|measure| Some((measure, view.figures(scope, &[measure])?)))
         .map(|(measure, figures)| Ok((measure.name().to_owned(), figures, view.percentiles(scope, measure)?)))
         .collect()

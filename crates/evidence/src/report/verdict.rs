@@ -174,7 +174,7 @@ fn unproved(tests: &[TestReport], run_verdicts: &[Verdict]) -> Vec<String> {
     let rows = named.chain([("The run", run_verdicts)]).flat_map(|(name, verdicts)| {
         verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Unproved).map(move |row| (name, row))
     });
-    rows.map(|(name, row)| format!("{name}: “{}” is not proved on {}.", row.text, place(row))).collect()
+    rows.map(|(name, row)| format!("{name}: “{}” is not proved on {}.", row.text, row.origin)).collect()
 }
 
 fn failure(
@@ -203,14 +203,7 @@ fn failure(
     let share =
         if judged.len() > 1 { format!(", in {} of {}", failed.len(), judged.len()) } else { String::new() };
     let since = since(worst).map_or(String::new(), |s| format!(", first {} into the window", duration(s)));
-    format!("{name}: “{}” does not hold: {measured} on {}{since}{share}.", worst.text, place(worst))
-}
-
-/// Host, instance and database of a verdict.
-pub fn place(verdict: &Verdict) -> String {
-    let origin = &verdict.origin;
-    let parts = [Some(&origin.host), origin.instance.as_ref(), origin.database.as_ref()];
-    parts.into_iter().flatten().cloned().collect::<Vec<_>>().join("/")
+    format!("{name}: “{}” does not hold: {measured} on {}{since}{share}.", worst.text, worst.origin)
 }
 
 /// When the first sample broke a limit of latency, in seconds from the start of the window.

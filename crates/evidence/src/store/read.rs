@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use results::*;
 use rusqlite::types::FromSql;
-use rusqlite::{Connection, OpenFlags, Row as SqlRow};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row as SqlRow};
 use serde::de::DeserializeOwned;
 
-use super::{APPLICATION_ID, StoreError, VERSION, pack, seal};
+use super::{APPLICATION_ID, StoreError, VERSION, pack};
 use crate::run_data::{CounterPoint, Point, RunData, Slice};
 
 /// Reads a whole run, finished, running or killed.
@@ -199,8 +199,16 @@ fn read_tables(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
     }
     data.events = query(db, "SELECT * FROM event ORDER BY rowid", event)?;
     data.verdicts = query(db, "SELECT * FROM verdict ORDER BY rowid", verdict)?;
-    data.seal = seal::last_digest(db)?;
+    data.seal = last_digest(db)?;
     Ok(())
+}
+
+/// Digest of the last seal; `None` in files that have none.
+fn last_digest(db: &Connection) -> rusqlite::Result<Option<String>> {
+    if !db.table_exists(None, "seal")? {
+        return Ok(None);
+    }
+    db.query_row("SELECT digest FROM seal ORDER BY ordinal DESC LIMIT 1", [], |r| r.get(0)).optional()
 }
 
 fn read_series(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {

@@ -12,7 +12,6 @@
 //! Limits: whoever can write the file can seal it again. Only a signature shows that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::path::Path;
 
 use ring::digest::{Context, SHA256, digest};
@@ -20,7 +19,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
 use serde::{Deserialize, Serialize};
 
-use super::sign::{SigningKey, is_signed};
+use super::sign::{SigningKey, hex, is_signed};
 use super::{StoreError, explain, open, read::damaged};
 
 /// What one seal says of one table.
@@ -97,13 +96,6 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 /// Seals the rows of `test`, or those of no test, at the end of the chain.
 pub(super) fn add(db: &Connection, test: Option<u32>, key: Option<&SigningKey>) -> rusqlite::Result<()> {
     let last: Option<(i64, String)> = db
@@ -124,14 +116,6 @@ pub(super) fn add(db: &Connection, test: Option<u32>, key: Option<&SigningKey>) 
         params![ordinal, test, seal.tables, seal.previous, seal.digest, seal.signer, seal.signature],
     )?;
     Ok(())
-}
-
-/// Digest of the last seal; `None` in files that have none.
-pub(super) fn last_digest(db: &Connection) -> rusqlite::Result<Option<String>> {
-    if !db.table_exists(None, "seal")? {
-        return Ok(None);
-    }
-    db.query_row("SELECT digest FROM seal ORDER BY ordinal DESC LIMIT 1", [], |r| r.get(0)).optional()
 }
 
 /// Reads the seals of a `run.db` and digests its rows again.

@@ -2,14 +2,13 @@
 //!
 //! A key file holds the 32 bytes of the secret as 64 hexadecimal digits. What is signed is the digest of a seal as text.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
-
-use super::seal::hex;
 
 const KEY_BYTES: usize = 32;
 
@@ -88,6 +87,14 @@ pub(super) fn is_signed(digest: &str, signer: &str, signature: &str) -> bool {
     UnparsedPublicKey::new(&ED25519, key).verify(digest.as_bytes(), &signature).is_ok()
 }
 
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The reverse of [`hex`].
 fn bytes<const N: usize>(hex: &str) -> Option<[u8; N]> {
     if hex.len() != 2 * N || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;

@@ -24,8 +24,7 @@ use super::process::{FromProcess, Order, Purpose, hear, monotonic_ns, say, unix_
 use super::{COMMAND, number_of};
 use crate::arbiter::{ArbiterLink, Speaker};
 use crate::clock::{Dates, Reading};
-use crate::duty::Doing;
-use crate::gate::Gate;
+use crate::gate::{Doing, Gate};
 use crate::message::Assignment;
 
 /// How often the agent looks whether something is due or was asked for.

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use copies::{DatabaseId, Epoch, FromArbiter};
 use fleet::agent::{Agent, HostWork};
 use fleet::arbiter::ArbiterLink;
-use fleet::bus::{Bus, copy_inbox, subject};
+use fleet::bus::Bus;
 use fleet::controller::{Controller, Watcher};
 use fleet::credentials::{Credentials, make};
 use fleet::gate::Gate;
 use fleet::message::{Assignment, CopyHead, Ended, PROTOCOL, Point, Program, WhenAlone, format_headed};
 use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
+use fleet::subjects::{copy_inbox, subject};
 use replica::wire::{Message, frame};
 use tokio::task::{JoinHandle, LocalSet};
 
@@ -124,12 +125,12 @@ impl Fleet {
     }
 
     fn credentials(&self, host: &str) -> Credentials {
-        let file = format!("agents/{}.toml", fleet::bus::token(host));
+        let file = format!("agents/{}.toml", fleet::subjects::token(host));
         Credentials::read(&self.folder().join(file)).unwrap()
     }
 
     fn agent(&self, host: &str, work: Arc<dyn HostWork>) -> JoinHandle<()> {
-        let folder = self.root.path().join("state").join(fleet::bus::token(host));
+        let folder = self.root.path().join("state").join(fleet::subjects::token(host));
         let agent = Agent::new(self.credentials(host), &folder, program(), work).unwrap();
         tokio::task::spawn_local(async move { agent.serve(|_| {}, || false).await.unwrap() })
     }
@@ -319,7 +320,7 @@ fn an_agent_that_dies_in_the_middle_is_reported_with_what_it_kept() {
         }
         let victim = fleet.agent("host.1", Arc::new(Stuck));
         let story = async {
-            let half = fleet.root.path().join("state").join(fleet::bus::token("host.1"));
+            let half = fleet.root.path().join("state").join(fleet::subjects::token("host.1"));
             while !half.join("runs/run-1/run.db").exists() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -412,7 +413,7 @@ fn copies_hear_the_arbiter_of_their_run_and_of_the_controller_that_they_obey_onl
         let mut controller = fleet.controller(fleet.plan()).with_server(fleet.server());
         let _agent = fleet.agent("host.0", work.clone());
         let story = async {
-            let state = fleet.root.path().join("state").join(fleet::bus::token("host.0"));
+            let state = fleet.root.path().join("state").join(fleet::subjects::token("host.0"));
             while !state.join("runs/run-1/begun").exists() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use fleet::duty::{Action, Doing, Duty, Memory};
+use fleet::duty::{Action, Duty, Memory};
+use fleet::gate::Doing;
 use fleet::message::{Beat, Ended, EvidenceFile, Orders, Point, Program, WhenAlone};
 use fleet::roster::{self, Fate, Plan, Roster, WhenLost};
 use rand_chacha::ChaCha8Rng;

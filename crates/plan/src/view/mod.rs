@@ -5,5 +5,4 @@ mod search;
 mod terminal;
 
 pub use html::html;
-pub(crate) use search::search;
 pub use terminal::terminal;

@@ -11,12 +11,14 @@ const DESIGNS: usize = 12;
 /// Losing neighbours shown under each design.
 const NEIGHBOURS: usize = 3;
 
-/// The answer as text.
-pub(crate) fn search(found: &Found) -> String {
-    let mut out = String::new();
-    // Writing to a String cannot fail.
-    let _ = write_found(&mut out, found);
-    out
+impl Found {
+    /// The answer as text of at most 100 columns.
+    pub fn terminal(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        let _ = write_found(&mut out, self);
+        out
+    }
 }
 
 fn write_found(out: &mut String, found: &Found) -> std::fmt::Result {

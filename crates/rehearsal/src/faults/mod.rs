@@ -14,7 +14,7 @@
 mod judged;
 mod plan;
 mod reach;
-mod seen;
+pub(crate) mod seen;
 
 use std::cell::RefCell;
 use std::pin::pin;

@@ -130,6 +130,20 @@ impl Origin {
     pub fn database(host: &str, instance: &str, database: &str) -> Origin {
         Origin { database: Some(database.to_owned()), ..Origin::instance(host, instance) }
     }
+
+    /// Whether `part` is this host, instance or database, or lies in it.
+    pub fn covers(&self, part: &Origin) -> bool {
+        self.host == part.host
+            && (self.instance.is_none() || self.instance == part.instance)
+            && (self.database.is_none() || self.database == part.database)
+    }
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.host)?;
+        [&self.instance, &self.database].into_iter().flatten().try_for_each(|part| write!(f, "/{part}"))
+    }
 }
 
 /// A log stream as it was set up.

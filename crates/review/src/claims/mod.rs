@@ -341,6 +341,17 @@ pub fn known(value: Option<f64>) -> Option<f64> {
     value.filter(|value| value.is_finite())
 }
 
+/// A count that sums can hold.
+pub fn bounded(value: f64, most: u64) -> u64 {
+    (value.max(0.0) as u64).min(most)
+}
+
+/// A printed figure as a whole number. Damaged or hostile ones are cut to what sums can hold: 2^50 of anything printed
+/// (a pebibyte), from at most 4,096 rows.
+pub fn whole(value: Option<f64>) -> u64 {
+    bounded(known(value).unwrap_or(0.0), 1 << 50)
+}
+
 /// All figures, or none if one is missing.
 pub fn all_known(values: impl IntoIterator<Item = Option<f64>>) -> Option<Vec<f64>> {
     let values: Option<Vec<f64>> = values.into_iter().map(known).collect();

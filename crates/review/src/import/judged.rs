@@ -6,8 +6,7 @@
 
 use results::*;
 
-use super::rows::bad_pages;
-use crate::claims::{TestClaims, known};
+use crate::claims::{ChecksumClaims, TestClaims, known, whole};
 
 /// The limits on mean latencies that a test is judged by.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,6 +51,11 @@ impl Limits {
         ];
         both.into_iter().flatten().collect()
     }
+}
+
+/// Bad pages and those with a wrong number; `None` if one of the two is unreadable or was not printed.
+pub fn bad_pages(row: &ChecksumClaims) -> Option<(u64, u64)> {
+    Some((whole(Some(known(row.bad)?)), whole(Some(known(row.wrong_page_number)?))))
 }
 
 /// What follows from the figures of a test of one server, and whether its printed result does.

@@ -16,7 +16,7 @@ use results::*;
 
 use super::judged::{self, Limits};
 use crate::Instant;
-use crate::claims::{ChecksumClaims, Evidence, InstanceRow, TestClaims, known};
+use crate::claims::{Evidence, InstanceRow, TestClaims, bounded, known, whole};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -126,16 +126,6 @@ fn groups(evidence: &Evidence) -> Vec<Vec<&TestClaims>> {
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// A printed figure as a whole number. Damaged or hostile ones are cut to what sums can hold: 2^50 of anything printed
-/// (a pebibyte), from at most 4,096 rows.
-fn whole(value: Option<f64>) -> u64 {
-    bounded(known(value).unwrap_or(0.0), 1 << 50)
-}
-
-fn bounded(value: f64, most: u64) -> u64 {
-    (value.max(0.0) as u64).min(most)
-}
-
 /// A printed cell of a table. One that could not be read is counted and gets the mean of its column, if anything of the
 /// column could be read; a missing column gives nothing.
 fn cell<R>(rows: &[R], row: &R, column: fn(&R) -> Option<f64>, unreadable: &mut usize) -> Option<f64> {
@@ -146,11 +136,6 @@ fn cell<R>(rows: &[R], row: &R, column: fn(&R) -> Option<f64>, unreadable: &mut 
     *unreadable += 1;
     let rest: Vec<f64> = rows.iter().filter_map(|row| known(column(row))).collect();
     (!rest.is_empty()).then(|| rest.iter().sum::<f64>() / rest.len() as f64)
-}
-
-/// Bad pages and those with a wrong number; `None` if one of the two is unreadable or was not printed.
-pub fn bad_pages(row: &ChecksumClaims) -> Option<(u64, u64)> {
-    Some((whole(Some(known(row.bad)?)), whole(Some(known(row.wrong_page_number)?))))
 }
 
 /// Length of the measured window.
@@ -328,7 +313,7 @@ impl Writer {
     fn checksums(&mut self, test: &TestClaims, host: &str, place: Place) -> usize {
         let (mut unreadable, mut unknown) = (0, 0);
         for row in &test.checksum {
-            let Some((bad_pages, wrong_number_pages)) = bad_pages(row) else {
+            let Some((bad_pages, wrong_number_pages)) = judged::bad_pages(row) else {
                 unknown += 1;
                 continue;
             };

@@ -6,9 +6,22 @@ use evidence::Report;
 use evidence::environment::{AFTER, KERNEL_LOG, NOT_MEMORY, NOT_READABLE, OVERWRITTEN, STORAGE_IS_MEMORY};
 use evidence::report::{CheckOutcome, ConditionRow, Steadiness, TestReport};
 use results::grade::{CONDITIONS, TESTS};
-use results::{Environment, Origin, Outcome, Severity, WorldKind};
+use results::{Environment, Origin, Outcome, Severity, Verdict, WorldKind};
 
-use super::grade::{is_load, target, verdicts};
+/// Whether a qualification is about the load of this test.
+pub(super) fn is_load(test: &TestReport) -> bool {
+    ["performance", "stress"].contains(&test.kind.as_str()) && test.throughput.is_some()
+}
+
+pub(super) fn verdicts(report: &Report) -> impl Iterator<Item = &Verdict> {
+    report.tests.iter().flat_map(|test| &test.verdicts).chain(&report.run_verdicts)
+}
+
+/// Transactional I/O per second that the test was to reach.
+pub(super) fn target(test: &TestReport) -> Option<f64> {
+    let row = test.planned.iter().find(|row| row.name == "Transactional I/O")?;
+    row.planned.filter(|target| *target > 0.0)
+}
 
 /// Conditions whose figure the tables of a report do not give: it needs rows of `run.db`.
 const OF_ROWS: [&str; 6] = [
@@ -165,7 +178,7 @@ pub(super) fn cache_ratio(report: &Report) -> Option<(f64, String)> {
             };
             let first: Vec<u64> = loads.iter().map(sizes).find(|sizes: &Vec<u64>| !sizes.is_empty())?;
             let bytes = first.iter().sum::<u64>() as f64;
-            let at = format!("{}: databases by cache_max_bytes", super::rows::place_of(&instance.origin));
+            let at = format!("{}: databases by cache_max_bytes", instance.origin);
             (instance.cache_max_bytes > 0).then(|| (bytes / instance.cache_max_bytes as f64, at))
         })
         .collect();

@@ -4,7 +4,6 @@ use evidence::Report;
 use evidence::report::{Figures, InstanceIo, MeasureRow, Percentiles, TestReport};
 use results::{Outcome, WorldKind};
 
-use super::rows::place_of;
 use super::{Findings, agrees_within, with};
 
 /// Latencies of a distribution are rounded to its buckets.
@@ -129,7 +128,7 @@ fn shares(test: &TestReport, findings: &mut Findings) {
         // Versions that did not write the share did not write what was there either.
         let (Some(shown), Some(computed)) = (shown, computed) else { continue };
         if !agrees_within(shown, computed, 1e-6) {
-            let place = format!("{}: {}", test.name, place_of(origin));
+            let place = format!("{}: {}", test.name, origin);
             findings.add(
                 "read_share",
                 "the share that was read is not the bytes read by the bytes there",

@@ -6,9 +6,10 @@
 use evidence::Report;
 use evidence::report::{ConditionRow, TestReport, number, significant};
 use results::grade::{Counts, condition};
-use results::{Grade, Outcome, Rule, Verdict, WorldKind};
+use results::{Grade, Outcome, Rule, WorldKind};
 
-use super::{Findings, agrees_within, brief, conditions, with};
+use super::conditions::{self, is_load, target, verdicts};
+use super::{Findings, agrees_within, brief, with};
 
 const PREDICTED: &str = "Predicted, not tested: ";
 const OWN_RULES: &str = "By its own rules, ";
@@ -27,21 +28,6 @@ pub(super) fn check(report: &Report, findings: &mut Findings) {
     if report.verdict.grade == Grade::Qualified {
         qualified(report, findings);
     }
-}
-
-/// Whether a qualification is about the load of this test.
-pub(super) fn is_load(test: &TestReport) -> bool {
-    ["performance", "stress"].contains(&test.kind.as_str()) && test.throughput.is_some()
-}
-
-pub(super) fn verdicts(report: &Report) -> impl Iterator<Item = &Verdict> {
-    report.tests.iter().flat_map(|test| &test.verdicts).chain(&report.run_verdicts)
-}
-
-/// Transactional I/O per second that the test was to reach.
-pub(super) fn target(test: &TestReport) -> Option<f64> {
-    let row = test.planned.iter().find(|row| row.name == "Transactional I/O")?;
-    row.planned.filter(|target| *target > 0.0)
 }
 
 fn counts(report: &Report) -> Counts {

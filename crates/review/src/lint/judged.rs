@@ -5,7 +5,6 @@ use evidence::environment::{AFTER, KERNEL_LOG};
 use evidence::report::{EventRow, InstanceIo, TestReport};
 use results::{Ending, Environment, Limit, Origin, Outcome, Severity, Verdict};
 
-use super::rows::{covers, place_of};
 use super::{Findings, brief, with};
 
 /// A figure counts as beyond its limit from here on: the judge took its samples on a clock of its own.
@@ -93,12 +92,12 @@ pub(super) fn figures(test: &TestReport, limits: &[Limit], findings: &mut Findin
         for row in if by_database { &test.databases } else { &test.instances } {
             let of_rule = || test.verdicts.iter().filter(|verdict| verdict.rule == limit.rule);
             let judged: Vec<&Verdict> =
-                of_rule().filter(|verdict| covers(&verdict.origin, &row.origin)).collect();
+                of_rule().filter(|verdict| verdict.origin.covers(&row.origin)).collect();
             let Some(figure) = latency_of(row, &limit.rule) else { continue };
             let has_peers = of_rule()
                 .any(|other| other.origin.host == row.origin.host && other.origin.instance.is_some());
-            let place = format!("{}: verdict {} of {}", test.name, limit.rule, place_of(&row.origin));
-            let measured = (with(figure, &limit.unit), format!("{}: {}", test.name, place_of(&row.origin)));
+            let place = format!("{}: verdict {} of {}", test.name, limit.rule, row.origin);
+            let measured = (with(figure, &limit.unit), format!("{}: {}", test.name, row.origin));
             let passes = judged.iter().all(|verdict| verdict.outcome == Outcome::Pass);
             if figure > limit.value * CLEARLY && passes {
                 let said = if judged.is_empty() { "none" } else { "pass" };
@@ -128,7 +127,7 @@ fn latency_of(row: &InstanceIo, rule: &str) -> Option<f64> {
 /// Bad pages that a check counted need a verdict that does not pass.
 fn pages(test: &TestReport, findings: &mut Findings) {
     let passes = |origin: &Origin| {
-        let mut about_it = test.verdicts.iter().filter(|verdict| covers(&verdict.origin, origin));
+        let mut about_it = test.verdicts.iter().filter(|verdict| verdict.origin.covers(origin));
         about_it.all(|verdict| verdict.outcome == Outcome::Pass)
     };
     let mut bad = test.checksums.iter().map(|row| (&row.origin, row.read.damaged()));
@@ -136,7 +135,7 @@ fn pages(test: &TestReport, findings: &mut Findings) {
         findings.add(
             "verdict_missing",
             "a check counted bad pages, and no verdict says so",
-            (bad.to_string(), format!("{}: {}", test.name, place_of(origin))),
+            (bad.to_string(), format!("{}: {}", test.name, origin)),
             ("none that does not pass", format!("{}: verdicts", test.name)),
         );
     }

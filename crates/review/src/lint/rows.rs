@@ -200,21 +200,6 @@ fn limits(data: &RunData, test: &Test, findings: &mut Findings) {
 }
 
 /// Whether `wide` is the place of `origin`, or holds it.
-pub(super) fn covers(wide: &Origin, origin: &Origin) -> bool {
-    wide.host == origin.host
-        && (wide.instance.is_none() || wide.instance == origin.instance)
-        && (wide.database.is_none() || wide.database == origin.database)
-}
-
-pub(super) fn place_of(origin: &Origin) -> String {
-    [Some(&origin.host), origin.instance.as_ref(), origin.database.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(String::as_str)
-        .collect::<Vec<_>>()
-        .join("/")
-}
-
 /// Lengths, targets and sizes of a run on one real host against the solution file that it carries. `simulate` may have been
 /// given others, and the hosts of a fleet have shares of them.
 fn against_solution(data: &RunData, solution: &Solution, findings: &mut Findings) {

@@ -6,7 +6,6 @@ use results::{Ending, Outcome, Verdict};
 use serde_json::Value;
 use solution::{Solution, TestKind};
 
-use super::rows::{covers, place_of};
 use super::{
     Finding, Findings, agrees_within, brief, counts, grade, judged, printed, rows, seals, summary, with,
 };
@@ -124,7 +123,7 @@ fn difference(written: &Value, computed: &Value, path: String) -> Option<(String
 /// Outcome, figure and limit of every verdict.
 fn verdicts(test: &TestReport, findings: &mut Findings) {
     for verdict in &test.verdicts {
-        let place = format!("{}: verdict {} of {}", test.name, verdict.rule, place_of(&verdict.origin));
+        let place = format!("{}: verdict {} of {}", test.name, verdict.rule, verdict.origin);
         if let (Some(measured), Some(limit)) = (verdict.measured, verdict.limit) {
             let holds = verdict.comparison.holds(measured, limit);
             if (verdict.outcome == Outcome::Pass && !holds) || (verdict.outcome == Outcome::Fail && holds) {
@@ -160,14 +159,14 @@ fn coverage(test: &TestReport, findings: &mut Findings) {
         let Some(there) = there.filter(|there| read < *there) else { continue };
         let passes = |verdict: &&Verdict| {
             let about_pages = ["bad_pages", "pages_verified"].contains(&verdict.rule.as_str());
-            about_pages && verdict.outcome == Outcome::Pass && covers(&verdict.origin, origin)
+            about_pages && verdict.outcome == Outcome::Pass && verdict.origin.covers(origin)
         };
         if let Some(verdict) = test.verdicts.iter().find(passes) {
             findings.add(
                 "coverage",
                 format!("{} passes for all pages, and not all were read", verdict.rule),
-                (format!("{read} bytes read"), format!("{}: {}", test.name, place_of(origin))),
-                (format!("{there} bytes there"), format!("{}: {}", test.name, place_of(origin))),
+                (format!("{read} bytes read"), format!("{}: {}", test.name, origin)),
+                (format!("{there} bytes there"), format!("{}: {}", test.name, origin)),
             );
             return;
         }

@@ -23,7 +23,7 @@ use crate::payload::mix;
 use crate::schema::{BODY_BYTES, DatabaseShape, Entry, ROW_BYTES, Schema, Tree};
 use layout::{Layout, Place, Run};
 
-pub use system::ImageError;
+pub use tables::ImageError;
 
 /// Modification counter of every page below the roots: the first one a database uses.
 const IMAGE_DBTIME: u64 = 64;

@@ -14,11 +14,10 @@ use btree::space::{DATABASE_FDP, Extent, SpaceHeader, extents};
 use btree::{Pager, Stop, update};
 use edb::page::{BulkPage, PageRef, page_flags};
 use edb::record::RecordRef;
-use thiserror::Error;
 
 use super::layout::{Layout, Run, rows_for};
 use super::memory::MemoryPages;
-use super::tables::{SHAPE_COLUMN, SHAPE_PAGE, Tables};
+use super::tables::{ImageError, SHAPE_COLUMN, SHAPE_PAGE, Tables};
 use super::{DatabaseImage, IMAGE_DBTIME, header, image_id, push_children, tree_flags};
 use crate::schema::{DatabaseShape, Schema, Tree};
 
@@ -28,28 +27,6 @@ const BASE_PAGES: u32 = 256;
 const CHILD_SPACE_PAGES: u32 = 4;
 /// External header of a space tree's root.
 const SPLIT_BUFFER_BYTES: usize = 16;
-
-/// Why there is no such database.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ImageError {
-    /// The size gives no room for a row, or more pages or rows than numbers.
-    #[error("a database of {file_bytes} bytes with pages of {page_bytes} bytes cannot be made")]
-    Size {
-        /// Wanted size of the file.
-        file_bytes: u64,
-        /// Bytes per page.
-        page_bytes: u32,
-    },
-    /// The shape is not one that a database can have.
-    #[error("no database has this shape: {0:?}")]
-    Shape(DatabaseShape),
-    /// The system pages cannot be built.
-    #[error("the system pages cannot be built: {0}")]
-    System(#[from] Stop),
-    /// The file is no database that Proofload made, or one of another version.
-    #[error("not a database that this version of Proofload made")]
-    Foreign,
-}
 
 /// A small database with its tables, before the large trees get their pages.
 struct Base {

@@ -8,9 +8,32 @@ use btree::{Stop, update};
 use edb::column::ColumnType;
 use edb::record::{Field, encode};
 
+use thiserror::Error;
+
 use super::memory::MemoryPages;
-use super::system::ImageError;
 use crate::schema::{DatabaseShape, Entry, FOLDERS, Schema, Tree, row_key};
+
+/// Why there is no such database.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ImageError {
+    /// The size gives no room for a row, or more pages or rows than numbers.
+    #[error("a database of {file_bytes} bytes with pages of {page_bytes} bytes cannot be made")]
+    Size {
+        /// Wanted size of the file.
+        file_bytes: u64,
+        /// Bytes per page.
+        page_bytes: u32,
+    },
+    /// The shape is not one that a database can have.
+    #[error("no database has this shape: {0:?}")]
+    Shape(DatabaseShape),
+    /// The system pages cannot be built.
+    #[error("the system pages cannot be built: {0}")]
+    System(#[from] Stop),
+    /// The file is no database that Proofload made, or one of another version.
+    #[error("not a database that this version of Proofload made")]
+    Foreign,
+}
 
 /// The root of the table Proofload, the first after the system tables, with its only row.
 pub(super) const SHAPE_PAGE: u32 = 31;

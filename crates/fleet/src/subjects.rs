@@ -1,0 +1,49 @@
+//! Who speaks to whom on the bus, by the names of subjects.
+//!
+//! An agent asks on `proofload.<host>.beat` and `proofload.<host>.chunk`, and hears answers below `proofload_inbox.<host>`.
+//! Copies speak on `proofload.<host>.copy` and hear on `proofload_inbox.<host>.copy` what needs no answer ([`crate::arbiter`]).
+//! A host's credentials allow nothing else. The controller hears `proofload.*.*`. A host name travels hex-escaped where NATS
+//! forbids a character.
+
+/// Where the controllers of a fleet say which run they conduct, in which epoch. It lies below the inboxes, where only a
+/// controller's credentials allow to speak, and is no host's: in the name of a host `=` is escaped.
+pub const CONTROLLERS: &str = "proofload_inbox.=controllers";
+
+/// Where a host's questions of a kind go.
+pub fn subject(host: &str, kind: &str) -> String {
+    format!("proofload.{}.{kind}", token(host))
+}
+
+/// Below this a host hears answers.
+pub fn inbox(host: &str) -> String {
+    format!("proofload_inbox.{}", token(host))
+}
+
+/// Where a host's copies hear the arbiter.
+pub fn copy_inbox(host: &str) -> String {
+    format!("{}.copy", inbox(host))
+}
+
+/// A host name as one token of a subject.
+pub fn token(host: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    host.chars().fold(String::new(), |token, c| {
+        if plain(c) { token + c.encode_utf8(&mut [0; 4]) } else { format!("{token}={:x}=", c as u32) }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn different_hosts_have_different_subjects_of_three_tokens() {
+        let names = ["a", "A", "a.b", "a b", "a=2e=b", "a*", "ä", ">"];
+        let mut subjects: Vec<String> = names.iter().map(|name| subject(name, "beat")).collect();
+        assert!(subjects.iter().all(|subject| subject.split('.').count() == 3), "{subjects:?}");
+        assert!(subjects.iter().all(|subject| !subject.contains(['*', '>', ' '])), "{subjects:?}");
+        subjects.sort();
+        subjects.dedup();
+        assert_eq!(subjects.len(), names.len());
+    }
+}
