@@ -9,11 +9,8 @@ use std::rc::Rc;
 
 use btree::{Before, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
 
-use world::LocalFuture;
-
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::log::LogPosition;
 use crate::transactions::{NO_ID, RowKey};
 
 /// Whether a commit waits for the log.
@@ -213,15 +210,6 @@ impl Drop for Transaction {
         let (core, id) = (self.core.clone(), self.id);
         self.core.world.spawn_detached(async move { drop(roll_back(&core, id).await) });
     }
-}
-
-/// What else a durable commit needs than to be durable here.
-pub trait CommitGate {
-    /// Waits until the commit that ends at `end`, and is durable here, may be acknowledged.
-    ///
-    /// # Errors
-    /// If it will not be: nobody knows then whether the commit survives.
-    fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
 }
 
 /// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an instance that closes
