@@ -61,7 +61,7 @@ async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
         let position = core.checkpoint_position();
         if position > file.written() {
             // A transaction that has ended holds the position no more, so its end must be durable before the position
-            // passes its beginning: a crash that lost the end would leave changes that nobody knows to take back.
+            // passes its beginning: a crash that lost the end would leave changes that nobody knows to undo.
             if !planted!(CheckpointBeforeEnds) {
                 core.log.flush_to(core.log.tip()).await?;
             }

@@ -57,7 +57,7 @@ pub(crate) struct Core {
     pub(crate) commit_gate: RefCell<Option<Rc<dyn CommitGate>>>,
     /// Deleted entries that the cleaner has left in their tree.
     pub(crate) cleanups_given_up: Cell<u64>,
-    /// The instance is being closed: transactions of others are taken back, and end in no other way.
+    /// The instance is being closed: transactions of others are undone, and end in no other way.
     pub(crate) closing: Cell<bool>,
     /// Where redo would begin after a crash now.
     pub(crate) durable_checkpoint: Cell<LogPosition>,
@@ -152,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Fails once the instance is being closed: what comes then would not be taken back, nor written.
+    /// Fails once the instance is being closed: what comes then would not be undone, nor written.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing.get() { Err(Error::Refused("it is being closed".to_owned())) } else { Ok(()) }
     }

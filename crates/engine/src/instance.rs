@@ -46,7 +46,7 @@ impl Instance {
         Transaction::begin(&self.core)
     }
 
-    /// Runs a changing step that belongs to no transaction and is never taken back, such as the creation of a table.
+    /// Runs a changing step that belongs to no transaction and is never undone, such as the creation of a table.
     ///
     /// # Errors
     /// As [`Transaction::change`].

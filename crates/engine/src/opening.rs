@@ -217,7 +217,7 @@ impl Opening {
         for transaction in losers {
             roll_back(core, transaction).await?;
             report.transactions_rolled_back += 1;
-            report.branches.count(RecoveryBranch::TransactionTakenBack);
+            report.branches.count(RecoveryBranch::TransactionUndone);
         }
         report.undo_seconds = self.world.now().since(started).as_secs_f64();
         Ok(())

@@ -156,7 +156,7 @@ impl Standby {
         cache.write_all(WRITES_BESIDE_USERS).await
     }
 
-    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is taken back, and it goes on
+    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is undone, and it goes on
     /// writing behind the last segment. A record that is not complete there never will be.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ pub(crate) use source::Source;
 pub struct RecoveryReport {
     /// Log generations replayed.
     pub logs_replayed: u32,
-    /// Where the log ends that was replayed; what is taken back afterwards lies behind it.
+    /// Where the log ends that was replayed; what is undone afterwards lies behind it.
     pub log_end: LogPosition,
     /// Records applied or found applied.
     pub records: u64,
@@ -65,13 +65,13 @@ pub struct RecoveryReport {
     pub pages_repaired: u64,
     /// Log segments with a flipped bit that was corrected.
     pub segments_corrected: u64,
-    /// Transactions taken back.
+    /// Transactions undone.
     pub transactions_rolled_back: u32,
     /// Time to replay the logs.
     pub redo_seconds: f64,
     /// Time to write the pages that redo changed.
     pub write_seconds: f64,
-    /// Time to take back open transactions.
+    /// Time to undo open transactions.
     pub undo_seconds: f64,
     /// Which ways it took.
     pub branches: BranchCounts,
@@ -183,7 +183,7 @@ impl Recovery<'_> {
             }
             (false, Some(archive)) => {
                 self.world.rename(&self.names.archive(archive), &self.names.current()).await?;
-                report.branches.count(RecoveryBranch::RollTakenBack);
+                report.branches.count(RecoveryBranch::RollUndone);
                 Ok(archive)
             }
             (false, None) => {
@@ -298,7 +298,7 @@ impl Recovery<'_> {
 
     async fn oldest_of_chain(&self, files: &LogFiles, last: &LogHeader) -> Result<LogPosition> {
         let mut newer = *last;
-        // A roll that was cut off has been taken back: that log is the current one again.
+        // A roll that was cut off has been undone: that log is the current one again.
         for &generation in files.archives.iter().rev().filter(|&&generation| generation < last.generation) {
             let path = self.names.archive(generation);
             let header = read_header(self.world, &path, self.counters, IoClass::LogRead).await?;

@@ -75,7 +75,7 @@ impl Log {
         }
     }
 
-    /// Zero-fills the next log in pace with the growth of this one.
+    /// Zero-fills the next log in pace with this one.
     async fn fill_next(&self, mut file: Option<IoFile>) -> Result<Option<IoFile>> {
         let bytes = usize::from(self.0.config.segments) * SECTOR_BYTES;
         let mut offset = 0;
