@@ -106,16 +106,16 @@ pub fn seek(pager: &dyn Pager, tree: Tree, key: &[u8], what: Seek) -> Result<Opt
         Seek::Exact if exact => Ok(Some(at)),
         Seek::Exact => {
             // Where keys repeat no entry equals the bare key: the first of its entries follows.
-            let Some(found) = settle(pager, tree, at)? else { return Ok(None) };
+            let Some(found) = first_from(pager, tree, at)? else { return Ok(None) };
             let same = found.node(pager)?.compare_key(key).is_eq();
             Ok(same.then_some(found))
         }
-        Seek::AtLeast => settle(pager, tree, at),
+        Seek::AtLeast => first_from(pager, tree, at),
         Seek::AtMost => {
             let mut at = at;
             // Where keys repeat the place found lies before all entries with the key.
             while let Some(next) =
-                if keys_repeat(view(pager, at.pgno)?) { settle(pager, tree, at)? } else { None }
+                if keys_repeat(view(pager, at.pgno)?) { first_from(pager, tree, at)? } else { None }
             {
                 if next.node(pager)?.compare_key(key).is_gt() {
                     break;
@@ -133,7 +133,7 @@ pub fn seek(pager: &dyn Pager, tree: Tree, key: &[u8], what: Seek) -> Result<Opt
 /// If pages are missing or damaged.
 pub fn first(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
     let descent = descend_by(pager, tree, |_| 0)?;
-    settle(pager, tree, leaf_of(&descent))
+    first_from(pager, tree, leaf_of(&descent))
 }
 
 /// The last entry of the tree.
@@ -151,7 +151,7 @@ pub fn last(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
 /// # Errors
 /// If pages are missing or damaged.
 pub fn next(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Option<Position>> {
-    settle(pager, tree, Position { slot: at.slot + 1, ..at })
+    first_from(pager, tree, Position { slot: at.slot + 1, ..at })
 }
 
 /// The entry before `at`.
@@ -177,7 +177,7 @@ pub fn previous(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Option<Po
 }
 
 /// The entry at `at`, or the first one behind it if the page ends there.
-pub(crate) fn settle(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Option<Position>> {
+fn first_from(pager: &dyn Pager, tree: Tree, at: Position) -> Result<Option<Position>> {
     let mut at = at;
     loop {
         let page = view(pager, at.pgno)?;

@@ -2,10 +2,9 @@
 
 use std::rc::Rc;
 
-use btree::{NodeFunction, PageCoding, PlainCoding};
+use btree::NodeFunction;
 use world::PageCodec;
 
-use crate::cache::{CodecCoding, Image};
 use crate::error::{Error, Result};
 use crate::io::Counters;
 use crate::signal::Dropped;
@@ -84,9 +83,7 @@ impl InstanceConfig {
             dropped: Dropped::default(),
         }
     }
-}
 
-impl InstanceConfig {
     /// Segments per log file.
     pub(crate) fn segments(&self) -> Result<u16> {
         let segments = self.log_bytes as usize / world::SECTOR_BYTES;
@@ -107,21 +104,6 @@ impl DatabaseConfig {
             extension_bytes: 8 << 20,
             counters: Counters::default(),
             versions: PageVersions::default(),
-        }
-    }
-
-    /// The image, if its pages can be used without making their bytes.
-    pub(crate) fn image(&self) -> Option<Rc<Image>> {
-        let (nodes, codec) = (self.nodes.clone()?, self.codec.clone()?);
-        let is_own = self.image_id.is_some() && codec.image_id() == self.image_id;
-        is_own.then(|| Rc::new(Image { nodes, codec }))
-    }
-
-    /// How whole pages are written into the log.
-    pub(crate) fn coding(&self, page_bytes: usize) -> Rc<dyn PageCoding> {
-        match &self.codec {
-            Some(codec) => Rc::new(CodecCoding { codec: codec.clone(), page_bytes }),
-            None => Rc::new(PlainCoding { page_bytes }),
         }
     }
 }

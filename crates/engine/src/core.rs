@@ -22,11 +22,19 @@ use crate::error::{Error, Result};
 use crate::log::writer::{Log, RollHook};
 use crate::log::{LogPosition, POSITION_END};
 use crate::signal::{Fate, StopSignal};
-use crate::transaction::CommitGate;
 use crate::transactions::{RowKey, Transactions};
 
 /// From here on a database takes no new change. What is left of its modification counter is for ends of what is open.
 const DBTIME_LAST: u64 = u64::MAX - (1 << 32);
+
+/// What else a durable commit needs than to be durable here.
+pub trait CommitGate {
+    /// Waits until the commit that ends at `end`, and is durable here, may be acknowledged.
+    ///
+    /// # Errors
+    /// If it will not be: nobody knows then whether the commit survives.
+    fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
+}
 
 /// The shared state of an open instance.
 pub(crate) struct Core {
@@ -49,7 +57,7 @@ pub(crate) struct Core {
     pub(crate) commit_gate: RefCell<Option<Rc<dyn CommitGate>>>,
     /// Deleted entries that the cleaner has left in their tree.
     pub(crate) cleanups_given_up: Cell<u64>,
-    /// The instance is being closed: transactions of others are taken back, and end in no other way.
+    /// The instance is being closed: transactions of others are undone, and end in no other way.
     pub(crate) closing: Cell<bool>,
     /// Where redo would begin after a crash now.
     pub(crate) durable_checkpoint: Cell<LogPosition>,
@@ -144,7 +152,7 @@ impl Core {
         }
     }
 
-    /// Fails once the instance is being closed: what comes then would not be taken back, nor written.
+    /// Fails once the instance is being closed: what comes then would not be undone, nor written.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing.get() { Err(Error::Refused("it is being closed".to_owned())) } else { Ok(()) }
     }
@@ -246,7 +254,7 @@ impl Core {
         Error::DamagedPage { path, pgno, reason: reason.to_owned() }
     }
 
-    /// Makes a database larger by at least `least_pages` in one piece. That goes on when the caller lets go of it: a growth left
+    /// Makes a database larger by at least `least_pages` in one piece. That goes on when the caller lets go of it: an extension left
     /// half made would hold the checkpoint, and its header would still be on its way when the next one is written.
     async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
         if self.stop.is_stopped() {
@@ -280,19 +288,19 @@ impl Core {
         database.length_logged.set(database.length_logged.get().min(self.log.tip()));
         self.append(&LogRecord::Extend { db: database.id, before, pages });
         let step = |pager: &dyn Pager| Ok((space::extend_database(pager, before, pages)?, ()));
-        let grown = self.change(database.id, None, step).await;
-        if grown.is_ok() {
+        let extended = self.change(database.id, None, step).await;
+        if extended.is_ok() {
             database.pages.set(pages);
         }
         if self.fate.check().is_err() {
             // The instance has ended meanwhile: its files are not its own any more.
-            return grown;
+            return extended;
         }
-        // It syncs the file: what other pages lack after a failure, no later sync brings. A growth that nobody uses must not hold
+        // It syncs the file: what other pages lack after a failure, no later sync brings. An extension that nobody uses must not hold
         // the checkpoint.
         self.fate.require(database.update_header(|_| ()).await)?;
         database.length_logged.set(POSITION_END);
-        grown
+        extended
     }
 
     /// The position at which redo would have to begin now.
@@ -303,7 +311,7 @@ impl Core {
         }
         let transactions = self.transactions.borrow().oldest_needed();
         let lengths = self.databases.iter().map(|database| database.length_logged.get()).min();
-        tip.min(self.cache.oldest_unsafe()).min(transactions).min(lengths.unwrap_or(POSITION_END))
+        tip.min(self.cache.oldest_not_durable()).min(transactions).min(lengths.unwrap_or(POSITION_END))
     }
 }
 

@@ -1,4 +1,4 @@
-//! A database file of an instance: its header, its modification counter, its growth.
+//! A database file of an instance: its header, its modification counter, its extension.
 //!
 //! Invariants
 //! 1. While the database is in use its header says so, and names the log generations it may need, before any page with
@@ -13,12 +13,12 @@ use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-use btree::PageCoding;
+use btree::{PageCoding, PlainCoding};
 use edb::header::DatabaseHeader;
 use results::IoClass;
 use world::{OpenMode, PageCodec, World};
 
-use crate::cache::{Cache, CachedDatabase, CachedPage, Image};
+use crate::cache::{Cache, CachedDatabase, CachedPage, CodecCoding, Image};
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 use crate::header;
@@ -69,7 +69,7 @@ impl Database {
         // the next.
         file.sync().await?;
         let (header, copy) = header::read(&file, page_bytes).await?;
-        let coding = config.coding(page_bytes);
+        let coding = coding(config, page_bytes);
         Ok(Rc::new(Database {
             id,
             file,
@@ -78,7 +78,7 @@ impl Database {
             coding,
             codec: config.codec.clone(),
             image_id: config.image_id,
-            image: config.image(),
+            image: image(config),
             header_from_shadow: copy > 0,
             extension_bytes: config.extension_bytes,
             dbtime: Cell::new(header.dbtime()),
@@ -160,7 +160,7 @@ impl Database {
     }
 
     /// Waits until nobody changes the file's length or its header.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn idle(&self) {
         while self.extending.get() {
             self.extended().await;
         }
@@ -248,5 +248,20 @@ impl Drop for TakenHeader<'_> {
     fn drop(&mut self) {
         *self.database.header.borrow_mut() = self.header.take();
         self.database.header_free.notify_all();
+    }
+}
+
+/// The template database, if its pages can be used without making their bytes.
+fn image(config: &DatabaseConfig) -> Option<Rc<Image>> {
+    let (nodes, codec) = (config.nodes.clone()?, config.codec.clone()?);
+    let is_own = config.image_id.is_some() && codec.image_id() == config.image_id;
+    is_own.then(|| Rc::new(Image { nodes, codec }))
+}
+
+/// How whole pages are written into the log.
+fn coding(config: &DatabaseConfig, page_bytes: usize) -> Rc<dyn PageCoding> {
+    match &config.codec {
+        Some(codec) => Rc::new(CodecCoding { codec: codec.clone(), page_bytes }),
+        None => Rc::new(PlainCoding { page_bytes }),
     }
 }

@@ -26,6 +26,7 @@ macro_rules! planted {
     };
 }
 
+mod background;
 mod backup;
 mod cache;
 mod checkpoint;
@@ -43,16 +44,19 @@ mod judge;
 mod listed;
 mod log;
 mod maintenance;
+mod opening;
 mod pieces;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 mod recovery;
 mod replication;
 mod signal;
+mod standby;
 mod transaction;
 mod transactions;
 mod versions;
 
+pub use self::core::CommitGate;
 pub use backup::BackupReport;
 pub use cache::CacheStatus;
 pub use checksum::{ChecksumReport, LogChecksumReport, MadeOf, StreamConfig, check_database, check_logs};
@@ -68,11 +72,9 @@ pub use log::store::{LogStore, LogStretch};
 pub use log::writer::LogHold;
 pub use maintenance::{MaintenanceConfig, MaintenanceReport, maintain_in_recovery};
 pub use pieces::{PageFindings, Progress};
-pub use recovery::{
-    BranchCounts, RecoveryBranch, RecoveryReport, Standby, changed_pages, check_closed, cut_back,
-    saved_checkpoint,
-};
+pub use recovery::{BranchCounts, RecoveryBranch, RecoveryReport, check_closed};
 pub use replication::ReplicationReport;
 pub use signal::{Dropped, StopSignal};
-pub use transaction::{CommitGate, Durability, Transaction};
+pub use standby::{Standby, changed_pages, cut_back, saved_checkpoint};
+pub use transaction::{Durability, Transaction};
 pub use versions::PageVersions;

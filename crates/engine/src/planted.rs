@@ -32,7 +32,7 @@ listed! {
         RecordSumIgnored,
         /// A change of several pages is logged as two records.
         SplitInTwoRecords,
-        /// Deletes are not taken back.
+        /// Deletes are not undone.
         DeleteNotUndone,
         /// Recovery leaves open transactions as they are.
         LosersKept,
@@ -40,7 +40,7 @@ listed! {
         TailNotSynced,
         /// An opening builds on names that the process before has left without a sync.
         FoundNamesNotSynced,
-        /// Recovery takes back what was taken back already.
+        /// Recovery undoes what was undone already.
         CompensationNotNoted,
         /// A restored or seeded copy is redone from the checkpoint, not from its own position.
         CopyRedoneFromCheckpoint,
@@ -50,7 +50,7 @@ listed! {
         HoldLeaked,
         /// A read that was dropped keeps its frames.
         DroppedReadKeepsFrames,
-        /// A transaction that was dropped is not taken back.
+        /// A transaction that was dropped is not undone.
         DroppedTransactionStays,
         /// An opening does not wait for the writes of an instance that was dropped.
         DroppedInstanceNotAwaited,

@@ -9,11 +9,8 @@ use std::rc::Rc;
 
 use btree::{Before, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
 
-use world::LocalFuture;
-
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::log::LogPosition;
 use crate::transactions::{NO_ID, RowKey};
 
 /// Whether a commit waits for the log.
@@ -48,7 +45,7 @@ impl Transaction {
         self.core.read(db, step).await
     }
 
-    /// Runs a changing step. Its changes happen as a whole or not at all; they are taken back by a rollback as far as
+    /// Runs a changing step. Its changes happen as a whole or not at all; they are undone by a rollback as far as
     /// the step says how.
     ///
     /// # Errors
@@ -161,7 +158,7 @@ impl Transaction {
     ///
     /// # Errors
     /// If the instance has stopped: then nobody knows before the next recovery whether the commit survived. If it is being
-    /// closed: then the changes are taken back.
+    /// closed: then the changes are undone.
     pub async fn commit(mut self, durability: Durability) -> Result<()> {
         self.ended = true;
         self.core.fate.check()?;
@@ -190,10 +187,10 @@ impl Transaction {
         }
     }
 
-    /// Ends the transaction; its changes are taken back.
+    /// Ends the transaction; its changes are undone.
     ///
     /// # Errors
-    /// If a change cannot be taken back; the instance stops then, and recovery does it.
+    /// If a change cannot be undone; the instance stops then, and recovery does it.
     pub async fn rollback(mut self) -> Result<()> {
         // Dropped before its end, it goes on in the background.
         let done = roll_back(&self.core, self.id).await;
@@ -215,17 +212,8 @@ impl Drop for Transaction {
     }
 }
 
-/// What else a durable commit needs than to be durable here.
-pub trait CommitGate {
-    /// Waits until the commit that ends at `end`, and is durable here, may be acknowledged.
-    ///
-    /// # Errors
-    /// If it will not be: nobody knows then whether the commit survives.
-    fn pass(&self, end: LogPosition) -> LocalFuture<'static, Result<()>>;
-}
-
 /// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an instance that closes
-/// may do it at once: each change is taken back by whoever comes first.
+/// may do it at once: each change is undone by whoever comes first.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
     let undone = undo_all(core, id).await;
     core.fate.require(undone)?;

@@ -48,7 +48,7 @@ struct Lock {
     transaction: u32,
     /// Knows the committed state of the row: the transaction's first change of it, as a rule.
     first: Rc<Undo>,
-    /// Changes of the row that have not been taken back.
+    /// Changes of the row that have not been undone.
     changes: u32,
 }
 
@@ -113,13 +113,13 @@ impl Transactions {
         }
     }
 
-    /// The last change of `transaction` has been taken back: with its last change a row is free again.
+    /// The last change of `transaction` has been undone: with its last change a row is free again.
     pub(crate) fn compensated(&mut self, transaction: u32) {
         let Some(open) = self.open.get_mut(&transaction) else { return };
         let (begin, Some((db, undo))) = (open.begin, open.undo.pop()) else { return };
         let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
         if let Some(lock) = self.locks.get_mut(&row) {
-            assert!(lock.transaction == transaction && lock.changes > 0, "a change is taken back once");
+            assert!(lock.transaction == transaction && lock.changes > 0, "a change is undone once");
             lock.changes -= 1;
             if lock.changes == 0 {
                 self.locks.remove(&row);
@@ -131,7 +131,7 @@ impl Transactions {
         }
     }
 
-    /// The change to be taken back next.
+    /// The change to be undone next.
     pub(crate) fn last_undo(&self, transaction: u32) -> Option<(u8, Rc<Undo>)> {
         self.open.get(&transaction)?.undo.last().cloned()
     }

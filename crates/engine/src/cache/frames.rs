@@ -326,9 +326,9 @@ impl Frames {
     }
 
     /// Pages that redo has not made, or not kept.
-    pub(crate) fn unsettled(&self) -> impl Iterator<Item = PageKey> {
-        let is_unsettled = |slot: &&Frame| matches!(slot.holds, Holds::Deferred | Holds::InFile);
-        self.frames.iter().filter(is_unsettled).map(|slot| slot.key)
+    pub(crate) fn without_bytes(&self) -> impl Iterator<Item = PageKey> {
+        let has_no_bytes = |slot: &&Frame| matches!(slot.holds, Holds::Deferred | Holds::InFile);
+        self.frames.iter().filter(has_no_bytes).map(|slot| slot.key)
     }
 
     /// The page is copied out to be written: it counts as in flight from its first change on.

@@ -37,7 +37,7 @@ pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
 pub(crate) use page::Image;
 pub(crate) use read::Wanted;
-pub(crate) use redo::{Basis, RedoFor};
+pub(crate) use redo::{Base, RedoFor};
 pub(crate) use scavenger::Scavenger;
 pub(crate) use unmade::{LoggedPage, Rebuilt, RedoOutcome};
 pub(crate) use write::writes_outstanding;
@@ -230,7 +230,7 @@ impl Cache {
     }
 
     /// The first change that the files may lack: dirty, in flight, or not yet synced.
-    pub(crate) fn oldest_unsafe(&self) -> LogPosition {
+    pub(crate) fn oldest_not_durable(&self) -> LogPosition {
         let unwritten = self.0.frames.borrow_mut().oldest_unwritten();
         let databases = self.0.databases.borrow();
         let unsynced = databases.iter().flatten().map(|db| db.unsynced.get().min(db.syncing.get())).min();
@@ -239,7 +239,7 @@ impl Cache {
 
     /// The files hold every change of every page, durably.
     pub(crate) fn assert_all_written(&self) {
-        let oldest = self.oldest_unsafe();
+        let oldest = self.oldest_not_durable();
         assert!(oldest == POSITION_END, "the files may lack changes from {oldest:?} on");
     }
 

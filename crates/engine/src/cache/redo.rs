@@ -12,7 +12,7 @@
 //! 1. A page counts as changed from its first record on, until it was found in the file just as redo has made it.
 //! 2. What redo makes comes from the log alone; with what the file holds it is only compared.
 //! 3. A page of which there are no bytes is neither seen nor written: whoever needs it fetches it, or calls for it
-//!    ([`Cache::settle`]).
+//!    ([`Cache::make`]).
 //!
 //! Limits: 256 changes wait for one page; with one more it is made, and written although the file may hold it.
 
@@ -36,7 +36,7 @@ const CHANGES_WAITING_MAX: usize = 256;
 
 /// Where redo has a page from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Basis {
+pub(crate) enum Base {
     /// From the file: nothing is known of it.
     File,
     /// From the log that is being replayed.
@@ -99,13 +99,13 @@ impl Frame {
 }
 
 impl Cache {
-    /// Redo of one change on its page, which is in memory; `basis` is where the page has come from.
+    /// Redo of one change on its page, which is in memory; `base` is where the page has come from.
     pub(crate) fn redo(
         &self,
         db: u8,
         mut change: PageChange,
         dbtime: u64,
-        basis: Basis,
+        base: Base,
         start: LogPosition,
         end: LogPosition,
     ) -> RedoOutcome {
@@ -134,7 +134,7 @@ impl Cache {
             (Ok(Rebuilt::FailedCheck), _) => RedoOutcome::Unproven("it failed its check".to_owned()),
             (Ok(Rebuilt::Verified), _) => {
                 let page_dbtime = slot.version().unwrap_or_default();
-                match (redo_without_page(page_dbtime, dbtime, basis), &mut slot.page) {
+                match (redo_without_page(page_dbtime, dbtime, base), &mut slot.page) {
                     (Some(outcome), _) => outcome,
                     (None, Some(page)) => redo_on(page, &change, dbtime),
                     (None, None) => RedoOutcome::Wrong(left_memory()),
@@ -235,9 +235,9 @@ impl Cache {
     ///
     /// # Errors
     /// A page of which the log makes no sense.
-    pub(crate) fn settle_all(&self) -> Result<()> {
-        let keys: Vec<PageKey> = self.0.frames.borrow().unsettled().collect();
-        keys.into_iter().try_for_each(|key| self.settle(key).map(drop))
+    pub(crate) fn make_all(&self) -> Result<()> {
+        let keys: Vec<PageKey> = self.0.frames.borrow().without_bytes().collect();
+        keys.into_iter().try_for_each(|key| self.make(key).map(drop))
     }
 
     /// Redo's page is made, if it was not; one that only the file holds is not known any more, so that whoever wants it reads it.
@@ -245,7 +245,7 @@ impl Cache {
     ///
     /// # Errors
     /// A page of which the log makes no sense.
-    pub(crate) fn settle(&self, key: PageKey) -> Result<bool> {
+    pub(crate) fn make(&self, key: PageKey) -> Result<bool> {
         let mut frames = self.0.frames.borrow_mut();
         let Some(frame) = frames.find(key) else { return Ok(false) };
         let slot = frames.get_mut(frame);
@@ -298,16 +298,16 @@ impl Cache {
 }
 
 /// What can be said of a change without the page, which verified.
-fn redo_without_page(page_dbtime: u64, dbtime: u64, basis: Basis) -> Option<RedoOutcome> {
-    match basis {
+fn redo_without_page(page_dbtime: u64, dbtime: u64, base: Base) -> Option<RedoOutcome> {
+    match base {
         _ if planted!(RedoWithoutDbtime) => None,
-        _ if page_dbtime >= dbtime && (basis != Basis::Log || planted!(VerifiedPageTrusted)) => {
+        _ if page_dbtime >= dbtime && (base != Base::Log || planted!(VerifiedPageTrusted)) => {
             Some(RedoOutcome::AlreadyThere { page_dbtime })
         }
-        Basis::File => Some(RedoOutcome::Unproven(format!(
+        Base::File => Some(RedoOutcome::Unproven(format!(
             "a write was lost or went astray: its dbtime is {page_dbtime}, the log has {dbtime}"
         ))),
-        Basis::Log | Basis::Copy => None,
+        Base::Log | Base::Copy => None,
     }
 }
 

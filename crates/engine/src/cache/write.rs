@@ -220,7 +220,7 @@ impl Cache {
         for pgno in range.clone() {
             let key = PageKey { db, pgno };
             // What was made only to be written leaves memory with that.
-            if self.settle(key)? {
+            if self.make(key)? {
                 let frame = self.0.frames.borrow().find(key);
                 frame.into_iter().for_each(|frame| self.leaves_when_written(frame));
             }

@@ -10,7 +10,7 @@ listed! {
         /// No database needed the log.
         NothingToReplay,
         /// A crash came between the two renames of a roll: the last log had its archive name.
-        RollTakenBack,
+        RollUndone,
         /// The first copy of the checkpoint was not intact.
         SecondCheckpoint,
         /// No copy of the checkpoint was there: redo began at the oldest log of the chain.
@@ -41,10 +41,10 @@ listed! {
         ChangeAlreadyThere,
         /// A page that had a base came to the next image of itself.
         LaterImage,
-        /// A change that takes back another one was repeated: an earlier recovery or a rollback was cut off or had ended.
+        /// A change that undoes another one was repeated: an earlier recovery or a rollback was cut off or had ended.
         CompensationRepeated,
-        /// A transaction without an end was taken back.
-        TransactionTakenBack,
+        /// A transaction without an end was undone.
+        TransactionUndone,
     }
 }
 

@@ -22,13 +22,13 @@ use btree::PageChange;
 use world::FixedHashSet;
 
 use super::{Recovery, RecoveryBranch, RecoveryReport};
-use crate::cache::{Basis, LoggedPage, PageKey, Rebuilt, RedoOutcome};
+use crate::cache::{Base, LoggedPage, PageKey, Rebuilt, RedoOutcome};
 use crate::error::{Error, Result};
 use crate::log::LogPosition;
 
 /// What redo knows about the pages of the replayed range.
 #[derive(Default)]
-pub(super) struct PageStates {
+pub(crate) struct PageStates {
     based: FixedHashSet<PageKey>,
     /// Pages that another copy has sent, and that the log has not replaced since.
     given: FixedHashSet<PageKey>,
@@ -39,35 +39,35 @@ pub(super) struct PageStates {
 }
 
 impl PageStates {
-    fn basis(&self, key: &PageKey) -> Basis {
+    fn base(&self, key: &PageKey) -> Base {
         match (self.based.contains(key), self.given.contains(key)) {
-            (true, _) => Basis::Log,
-            (false, true) => Basis::Copy,
-            (false, false) => Basis::File,
+            (true, _) => Base::Log,
+            (false, true) => Base::Copy,
+            (false, false) => Base::File,
         }
     }
 
     /// Another copy has sent this page; it is in memory now.
-    pub(super) fn give(&mut self, key: PageKey) {
+    pub(crate) fn give(&mut self, key: PageKey) {
         self.based.remove(&key);
         self.unproven.remove(&key);
         self.given.insert(key);
     }
 
     /// Pages that the replayed log holds as a whole, or that another copy has sent.
-    pub(super) fn held_as_a_whole(&self) -> impl Iterator<Item = PageKey> {
+    pub(crate) fn held_as_a_whole(&self) -> impl Iterator<Item = PageKey> {
         self.based.iter().chain(&self.given).copied()
     }
 
     /// Pages whose file copy cannot be what the log says.
-    pub(super) fn unproven(&self) -> impl Iterator<Item = PageKey> {
+    pub(crate) fn unproven(&self) -> impl Iterator<Item = PageKey> {
         self.unproven.keys().copied()
     }
 }
 
 impl Recovery<'_> {
     /// A whole page from the log.
-    pub(super) async fn replay_image(
+    pub(crate) async fn replay_image(
         &self,
         key: PageKey,
         image: LoggedPage,
@@ -112,7 +112,7 @@ impl Recovery<'_> {
     }
 
     /// The changes of one mini-transaction.
-    pub(super) async fn replay_changes(
+    pub(crate) async fn replay_changes(
         &self,
         db: u8,
         dbtime: u64,
@@ -124,14 +124,14 @@ impl Recovery<'_> {
         let mut pins = self.cache.pins();
         for change in changes {
             let key = PageKey { db, pgno: change.pgno };
-            let basis = pages.basis(&key);
+            let base = pages.base(&key);
             // The change goes on what redo has made, unless that was written and is not in memory any more.
-            if basis == Basis::File && !planted!(RedoWithoutDbtime) || change.formats() {
+            if base == Base::File && !planted!(RedoWithoutDbtime) || change.formats() {
                 self.cache.fetch_for_redo(key, &mut pins).await?;
             } else {
                 self.cache.fetch(key, &mut pins).await?;
             }
-            match self.cache.redo(db, change, dbtime, basis, start, end) {
+            match self.cache.redo(db, change, dbtime, base, start, end) {
                 RedoOutcome::Applied => report.changes_applied += 1,
                 RedoOutcome::MadeAnew(before) => {
                     report.changes_applied += 1;
@@ -158,7 +158,7 @@ impl Recovery<'_> {
     }
 
     /// The end of the log is reached: every page must be what it says.
-    pub(super) fn judge_pages(&self, pages: &PageStates) -> Result<()> {
+    pub(crate) fn judge_pages(&self, pages: &PageStates) -> Result<()> {
         if let Some((key, reason)) = pages.unproven.first_key_value() {
             return Err(self.page_error(*key, &format!("{reason}, and the log has no image of it")));
         }

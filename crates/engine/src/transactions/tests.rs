@@ -1,4 +1,4 @@
-//! What is left of changes that were taken back.
+//! What is left of changes that were undone.
 
 use btree::{Before, EntryName, NodeKey, Undo};
 

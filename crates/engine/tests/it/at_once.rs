@@ -129,7 +129,7 @@ fn nothing_is_written_behind_an_instance_that_was_abandoned() {
     });
 }
 
-/// Whoever lets go of a transaction has it taken back; whoever closes the instance takes back what is open.
+/// Whoever lets go of a transaction has it undone; whoever closes the instance undoes what is open.
 #[test]
 fn a_transaction_that_was_dropped_is_taken_back_once_while_the_instance_closes() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Read));
@@ -172,7 +172,7 @@ fn a_cache_that_only_grows_is_brought_back_to_its_size() {
     });
 }
 
-/// What closes an instance takes back what is open: nobody else's commit comes between.
+/// What closes an instance undoes what is open: nobody else's commit comes between.
 #[test]
 fn a_transaction_that_goes_on_while_the_instance_closes_is_refused_and_taken_back() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));
@@ -270,9 +270,9 @@ fn nobody_makes_a_file_longer_behind_an_instance_that_was_closed() {
     });
 }
 
-/// The growth changes pages when those of the space trees have come, wherever the closing is by then.
+/// The extension changes pages when those of the space trees have come, wherever the closing is by then.
 #[test]
-fn a_closed_instance_has_written_all_that_a_growth_under_way_has_changed() {
+fn a_closed_instance_has_written_all_that_an_extension_under_way_has_changed() {
     for read_latency in (1..60).map(|n| Duration::from_micros(n * 50)) {
         let times = FixedLatencyTimes { read_latency, ..FixedLatencyTimes::default() };
         let (sim, world) = simulation(FixedLatency::new(1, times));
@@ -301,7 +301,7 @@ fn a_closed_instance_has_written_all_that_a_growth_under_way_has_changed() {
     }
 }
 
-/// A growth goes on without whoever asked for it: half made it would hold the checkpoint, and the logs with it.
+/// An extension goes on without whoever asked for it: half made it would hold the checkpoint, and the logs with it.
 #[test]
 fn a_growth_whose_user_has_let_go_of_it_holds_no_checkpoint() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));

@@ -37,7 +37,7 @@ const HONEST_FAULTS: [FaultKind; 15] = [
     FaultKind::StaleBlock,
 ];
 
-/// Ways that have tests of their own: damaged first copies below, an older copy of a database in tests/jobs.rs, growth
+/// Ways that have tests of their own: damaged first copies below, an older copy of a database in tests/jobs.rs, extension
 /// shortly before a power cut in tests/power_cuts.rs of `workload`.
 const ELSEWHERE: [RecoveryBranch; 4] = [
     RecoveryBranch::SecondCheckpoint,
@@ -243,7 +243,7 @@ fn recovery_of_a_roll_that_was_cut_off_survives_the_failure_of_any_of_its_operat
     let (mut files, config) = crashed(5);
     files.take_roll_back("/log");
     let (delivered, branches) = fail_everywhere(&files, &config);
-    assert!(delivered > 200 && branches.of(RecoveryBranch::RollTakenBack) == 1, "{delivered}, {branches:?}");
+    assert!(delivered > 200 && branches.of(RecoveryBranch::RollUndone) == 1, "{delivered}, {branches:?}");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_roll_that_was_cut_off_is_taken_back_without_a_checkpoint() {
     files.take_roll_back("/log");
     files.remove("/log/E00.chk");
     let (_, rows, branches) = recover(&files, &config);
-    let gone = [RecoveryBranch::NoCheckpoint, RecoveryBranch::RollTakenBack];
+    let gone = [RecoveryBranch::NoCheckpoint, RecoveryBranch::RollUndone];
     assert!(rows == expected && gone.iter().all(|branch| branches.of(*branch) == 1), "{branches:?}");
 }
 
@@ -306,7 +306,7 @@ fn recovers_to_a_prefix(
     sim.set_faults(Faults::default());
     let (instance, _) = sim.run_until(Instance::open(&world, config)).map_err(|error| error.to_string())?;
     let rows = sim.run_until(all_rows(&instance)).map_err(|error| error.to_string())?;
-    model.borrow_mut().settle(&rows)
+    model.borrow_mut().rebase_on(&rows)
 }
 
 trait AwaitIn: Future + Sized {

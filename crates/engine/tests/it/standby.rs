@@ -108,7 +108,7 @@ async fn damage_pages(pair: &Pair<'_>, store: &LogStore, world: &World) -> bool 
         assert!(standby.unproven_pages().is_empty());
         let (instance, _) = standby.activate(end).await.unwrap();
         let rows = all_rows(&instance).await.unwrap();
-        pair.model.borrow_mut().settle(&rows).unwrap();
+        pair.model.borrow_mut().rebase_on(&rows).unwrap();
         return true;
     }
     false

@@ -296,7 +296,7 @@ impl Cluster {
     }
 
     /// Runs until one copy is active and all have all of the log.
-    fn settle(&mut self, within_ms: u32) -> Result<HostId, String> {
+    fn run_until_level(&mut self, within_ms: u32) -> Result<HostId, String> {
         for _ in 0..within_ms / 100 {
             self.run(100)?;
             let reports: Vec<_> = self.nodes.values().map(|node| node.replica.status().report).collect();
@@ -312,7 +312,7 @@ impl Cluster {
         }
         let why = self.arbiter.as_ref().and_then(|(arbiter, _)| arbiter.why_dismounted(DATABASE));
         let reports: Vec<_> = self.nodes.values().map(|node| node.replica.status()).collect();
-        Err(format!("not settled within {within_ms} ms; {why:?}; {reports:?}"))
+        Err(format!("not level within {within_ms} ms; {why:?}; {reports:?}"))
     }
 
     fn rows(&self, host: HostId) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, String> {
@@ -328,7 +328,7 @@ impl Cluster {
     /// Every copy in turn becomes the active one and must say the same.
     fn check_all(&mut self) -> Result<(), String> {
         self.clients.set(false);
-        let holder = self.settle(20_000)?;
+        let holder = self.run_until_level(20_000)?;
         let rows = self.rows(holder)?;
         for number in self.acknowledged.borrow().iter() {
             if !rows.contains_key(&number.to_be_bytes()[..]) {
@@ -356,7 +356,7 @@ impl Cluster {
             if self.rows(host).map_err(|error| format!("move to {host:?}: {error}"))? != rows {
                 return Err(format!("{host:?} says something else"));
             }
-            self.settle(10_000)?;
+            self.run_until_level(10_000)?;
         }
         Ok(())
     }
@@ -372,7 +372,7 @@ async fn commit(instance: &Instance, number: u32, random: &mut Random) -> engine
 #[test]
 fn copies_are_seeded_and_take_over() {
     let mut cluster = Cluster::new(1, 3, Dial::Lossless);
-    cluster.settle(20_000).unwrap();
+    cluster.run_until_level(20_000).unwrap();
     let before = cluster.acknowledged.borrow().len();
     cluster.run(2_000).unwrap();
     assert!(cluster.acknowledged.borrow().len() > before + 50, "commits are acknowledged");
@@ -391,7 +391,7 @@ fn copies_are_seeded_and_take_over() {
 fn every_commit_returns_where_the_active_copy_loses_its_lease() {
     let mut cluster = Cluster::new(2, 3, Dial::Lossless);
     for _ in 0..10 {
-        let holder = cluster.settle(20_000).unwrap();
+        let holder = cluster.run_until_level(20_000).unwrap();
         cluster.sim.partition(&name(holder), &name(ARBITER));
         cluster.run(3_000).unwrap();
         cluster.sim.heal(&name(holder), &name(ARBITER));
@@ -404,10 +404,10 @@ fn every_commit_returns_where_the_active_copy_loses_its_lease() {
 #[test]
 fn a_write_that_fails_under_the_active_copy_ends_it_and_another_one_takes_over() {
     let mut cluster = Cluster::new(3, 3, Dial::Lossless);
-    cluster.settle(20_000).unwrap();
+    cluster.run_until_level(20_000).unwrap();
     cluster.clients.set(false);
     cluster.run(3_000).unwrap();
-    let holder = cluster.settle(20_000).unwrap();
+    let holder = cluster.run_until_level(20_000).unwrap();
     // Nothing else is written by now: the first write is the log of the next commit.
     let instance = cluster.nodes[&holder].replica.instance().unwrap();
     let faults = Faults { fail_nth: Some((OpKind::Write, 1)), ..Faults::default() };
@@ -503,7 +503,7 @@ fn a_copy_with_a_page_that_nothing_proves_does_not_become_active_right_after_its
     let (holder, damaged) = (HostId(0), HostId(1));
     let found = (1..=20).any(|seed| {
         let mut cluster = Cluster::new(seed, 3, Dial::Lossless);
-        cluster.settle(20_000).unwrap();
+        cluster.run_until_level(20_000).unwrap();
         cluster.run(3_000).unwrap();
         assert_eq!(cluster.active(), [holder]);
         cluster.crash(damaged);

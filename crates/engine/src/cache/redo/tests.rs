@@ -7,7 +7,7 @@ use edb::page::{PageMut, page_flags};
 use world::World;
 use world::sim::{SimConfig, Simulation};
 
-use super::{Basis, RedoFor};
+use super::{Base, RedoFor};
 use crate::cache::tests::{FILE_DBTIME, PAGE_BYTES, key, small_cache};
 use crate::cache::{Cache, Pins};
 use crate::cache::{LoggedPage, Rebuilt, RedoOutcome};
@@ -66,7 +66,7 @@ impl Redo<'_> {
     /// Redo of the change that follows `dbtime_before`.
     fn redo(&self, change: PageChange) -> RedoOutcome {
         let (dbtime, (start, end)) = (change.dbtime_before + 1, self.next_record());
-        self.0.redo(1, change, dbtime, Basis::Log, start, end)
+        self.0.redo(1, change, dbtime, Base::Log, start, end)
     }
 
     fn dirty(&self) -> u64 {
@@ -136,10 +136,10 @@ fn what_the_file_holds_is_neither_kept_nor_written() {
         let redo = Redo::over(&cache);
         let pins = redo.held().await;
         assert_eq!(redo.rebuild(logged(FILE_DBTIME - 1, &[b"goes"])), Rebuilt::Verified);
-        assert_eq!((redo.dirty(), cache.oldest_unsafe()), (1, at(1)), "it counts as changed");
+        assert_eq!((redo.dirty(), cache.oldest_not_durable()), (1, at(1)), "it counts as changed");
         assert_eq!(redo.seen(), None, "nobody sees what redo has not made");
         assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);
-        assert_eq!((redo.dirty(), cache.oldest_unsafe()), (0, POSITION_END));
+        assert_eq!((redo.dirty(), cache.oldest_not_durable()), (0, POSITION_END));
         assert_eq!((redo.seen(), cache.version(key(PGNO))), (None, Some(FILE_DBTIME)));
         assert!(!cache.is_absent(key(PGNO)), "it need not be read ahead");
         drop(pins);
@@ -208,7 +208,7 @@ fn redo_ends_with_every_page_made() {
         let pins = redo.held().await;
         redo.rebuild(logged(10, &[b"old"]));
         drop(pins);
-        cache.settle_all().unwrap();
+        cache.make_all().unwrap();
         assert_eq!((redo.seen().unwrap(), redo.dirty()), (b"old".to_vec(), 1));
     });
 }
@@ -282,9 +282,9 @@ fn an_instance_that_opens_keeps_no_bytes_of_what_redo_reads() {
         let redo = Redo::over(&cache);
         let pins = redo.held_for_redo().await;
         assert_eq!((redo.seen(), cache.version(key(PGNO))), (None, Some(FILE_DBTIME)));
-        let outcome = cache.redo(1, delete(FILE_DBTIME - 1), FILE_DBTIME, Basis::File, at(0), at(1));
+        let outcome = cache.redo(1, delete(FILE_DBTIME - 1), FILE_DBTIME, Base::File, at(0), at(1));
         assert_eq!(outcome, RedoOutcome::AlreadyThere { page_dbtime: FILE_DBTIME });
-        let outcome = cache.redo(1, delete(FILE_DBTIME), FILE_DBTIME + 1, Basis::File, at(0), at(1));
+        let outcome = cache.redo(1, delete(FILE_DBTIME), FILE_DBTIME + 1, Base::File, at(0), at(1));
         assert!(matches!(outcome, RedoOutcome::Unproven(_)), "{outcome:?}");
         drop(pins);
         let _pins = redo.held().await;
@@ -349,7 +349,7 @@ fn a_page_that_is_made_anew_is_written_whatever_was_read() {
         let _pins = redo.held_for_redo().await;
         let page = logged(FILE_DBTIME - 1, &[b"goes"]).decode(PGNO, &PlainCoding { page_bytes: PAGE_BYTES });
         let format = PageOp::Format { page: page.unwrap().as_slice().into() };
-        let outcome = cache.redo(1, change(0, format), FILE_DBTIME - 1, Basis::File, at(0), at(1));
+        let outcome = cache.redo(1, change(0, format), FILE_DBTIME - 1, Base::File, at(0), at(1));
         assert_eq!(outcome, RedoOutcome::MadeAnew(Rebuilt::Verified));
         // That is what was read.
         assert_eq!(redo.redo(delete(FILE_DBTIME - 1)), RedoOutcome::Applied);

@@ -259,7 +259,7 @@ fn judge(
     lies: &mut Lies,
 ) -> Result<(), String> {
     let found = rows_of(read);
-    if model.settle(&found).is_ok() {
+    if model.rebase_on(&found).is_ok() {
         lies.harmless += 1;
         return Ok(());
     }

@@ -171,7 +171,7 @@ impl Model {
     }
 
     /// Finds the prefix of commits that gives `found`, and makes it the base.
-    pub fn settle(&mut self, found: &Rows) -> Result<(), String> {
+    pub fn rebase_on(&mut self, found: &Rows) -> Result<(), String> {
         let mut state = self.base.clone();
         let commits = &self.commits;
         commits[..self.acknowledged].iter().for_each(|commit| apply(&mut state, commit));

@@ -244,7 +244,7 @@ impl Pair<'_> {
         self.active = 1 - old;
         self.totals.takeovers += 1;
         let rows = self.sim.run_until(all_rows(&instance)).map_err(|error| error.to_string())?;
-        self.model.borrow_mut().settle(&rows).map_err(|error| format!("takeover: {error}"))?;
+        self.model.borrow_mut().rebase_on(&rows).map_err(|error| format!("takeover: {error}"))?;
         let whole = self.sim.run_until(check_structure(&instance, DATABASES, TREES));
         whole.map_err(|error| format!("takeover: {error}"))?;
         Ok((Rc::new(instance), end))

@@ -274,7 +274,7 @@ impl Seed<'_> {
     /// Rows, trees and space after a recovery; returns the pages in use.
     fn judge(&mut self, instance: &Instance) -> Result<u64, String> {
         let rows = self.sim.run_until(all_rows(instance)).map_err(|error| error.to_string())?;
-        self.model.borrow_mut().settle(&rows)?;
+        self.model.borrow_mut().rebase_on(&rows)?;
         let whole = self.sim.run_until(check_structure(instance, DATABASES, TREES));
         whole.map_err(|error| error.to_string())
     }

@@ -31,7 +31,7 @@ pub enum Ground {
     Closed,
     /// Closed databases that are open, with nothing in the cache.
     Open,
-    /// What a power cut has left: logs to replay, a transaction to take back.
+    /// What a power cut has left: logs to replay, a transaction to undo.
     Crashed,
     /// Backup copies in the place of the databases, and all logs since.
     Restored,
@@ -393,7 +393,7 @@ impl Stage {
     /// What is there is a prefix of what was asked for, with all that was promised; trees and space are whole.
     pub async fn judge_rows(&mut self) -> Result<(), String> {
         let rows = all_rows(self.instance()).await.map_err(|error| error.to_string())?;
-        self.model.settle(&rows)?;
+        self.model.rebase_on(&rows)?;
         check_structure(self.instance(), DATABASES, TREES).await.map_err(|error| error.to_string())?;
         Ok(())
     }

@@ -16,7 +16,7 @@ fn run_seed(seed: u64, faulted: &mut Faulted, events: &mut BTreeMap<String, u64>
     let mut random = Random::new(seed);
     let copies = 2 + random.below(3) as u16;
     let mut cluster = Cluster::new(seed, copies, Dial::Lossless);
-    cluster.settle(20_000)?;
+    cluster.run_until_level(20_000)?;
     for _ in 0..5 {
         cluster.run(200 + random.below(1_500) as u32)?;
         let host = HostId(random.below(copies.into()) as u16);

@@ -13,8 +13,7 @@
 //! 2. A page that neither file nor log prove is never used: it is named by [`Standby::unproven_pages`], and comes from another
 //!    copy.
 //! 3. It becomes an instance only with the log replayed to its end, every page proven and written.
-//! 4. Log is replayed once. A replay that its caller drops, or that fails, may have applied a part of a stretch: the copy then
-//!    refuses to replay more, and has to be opened again.
+//! 4. Log is replayed once: see [`Replayer`]. After a replay that was dropped or has failed it has to be opened again.
 //!
 //! Limits: remembers for each page that it has changed where that came from (16 bytes), as long as it lives.
 
@@ -27,19 +26,19 @@ use edb::page::PageMut;
 use results::IoClass;
 use world::{OpenMode, PageBuf, World};
 
-use super::log::{Generation, Scope};
-use super::{Prereader, Recovery, RecoveryReport, Redone, Replay};
 use crate::cache::{PageKey, RedoFor};
 use crate::checkpoint::{self, CheckpointFile};
 use crate::config::InstanceConfig;
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::instance::{Instance, Opening};
+use crate::instance::Instance;
 use crate::io::IoFile;
 use crate::log::reader::{LogFiles, damaged, read_header};
 use crate::log::store::{LogStore, read_stretch};
 use crate::log::writer::OpenLog;
 use crate::log::{LogNames, LogPosition, SEGMENT_BYTES};
+use crate::opening::Opening;
+use crate::recovery::{RecoveryReport, Redone, Replayer, Scope, Source};
 
 /// Page writes under way while users work on the active copy, whose disk it may be: fewer than when an instance recovers.
 const WRITES_BESIDE_USERS: usize = 32;
@@ -47,16 +46,9 @@ const WRITES_BESIDE_USERS: usize = 32;
 /// A passive copy of an instance's databases.
 pub struct Standby {
     opening: Opening,
-    replay: Replay,
-    records: Records,
-    /// Of the log that was read last.
+    replayer: Replayer,
+    /// Of the newest log when it was opened.
     header: LogHeader,
-    /// Where redo began.
-    start: LogPosition,
-    /// The first segment that is not replayed.
-    at: LogPosition,
-    /// A replay has stopped inside a stretch of log.
-    is_cut_off: bool,
     checkpoint: CheckpointFile,
 }
 
@@ -70,11 +62,9 @@ impl Standby {
         let opening = Opening::new(world, config).await?;
         let begun = begin(&opening, world).await;
         match begun {
-            Ok(Begun { replay, header, start, checkpoint }) => {
+            Ok(Begun { replayer, header, checkpoint }) => {
                 opening.cache.set_redo(Some(RedoFor::Standby));
-                let at = LogPosition::new(start.generation(), 0, 0);
-                let records = Records::new();
-                Ok(Standby { opening, replay, records, header, start, at, is_cut_off: false, checkpoint })
+                Ok(Standby { opening, replayer, header, checkpoint })
             }
             Err(error) => {
                 opening.give_up(&error).await;
@@ -85,7 +75,7 @@ impl Standby {
 
     /// Everything before it is replayed.
     pub fn replayed(&self) -> LogPosition {
-        self.at
+        self.replayer.replayed()
     }
 
     /// Replays the log up to the segment that `to` lies in.
@@ -94,57 +84,16 @@ impl Standby {
     /// Failed I/O, or a log that is not what was written. If an earlier replay was dropped or has failed: then the copy has to be
     /// opened again.
     pub async fn replay(&mut self, to: LogPosition) -> Result<()> {
-        let to = LogPosition::new(to.generation(), to.segment(), 0);
-        let recovery = self.opening.recovery();
-        let prereader =
-            Prereader::start(recovery.world, recovery.cache, recovery.config.recovery_reads_outstanding);
-        let replayed = self.replay_stretches(&prereader, to).await;
-        prereader.stop().await;
-        replayed
+        let (next, to) = (self.replayed(), LogPosition::new(to.generation(), to.segment(), 0));
+        if next >= to {
+            return Ok(());
+        }
+        self.replayer.run(&self.opening.recovery(), Source::Stored { next, to }).await
     }
 
-    async fn replay_stretches(&mut self, prereader: &Prereader, to: LogPosition) -> Result<()> {
-        while self.at < to {
-            if self.is_cut_off && !planted!(ReplayTakenUpInTheMiddle) {
-                return Err(Error::Refused(format!(
-                    "the replay of the log behind {:?} was cut off: open the passive copy again",
-                    self.at
-                )));
-            }
-            let recovery = self.opening.recovery();
-            let (number, names, segments) = (self.at.generation(), recovery.names, recovery.segments);
-            let stretch =
-                read_stretch(recovery.world, names, segments, recovery.counters, (self.at, to)).await?;
-            let stretch = stretch.ok_or_else(|| recovery.missing(number))?;
-            let path = names.archive(number);
-            let (bytes, _) = stretch.bytes.as_chunks::<SEGMENT_BYTES>();
-            if self.at.segment() == 0 {
-                let header =
-                    LogHeader::parse(&bytes[0]).map_err(|damage| damaged(&path, &damage.to_string()))?;
-                let is_first = number == self.start.generation();
-                if !is_first && !header.follows(&self.header) {
-                    return Err(damaged(&path, "it does not belong to the chain of logs"));
-                }
-                // The headers must name a log before pages with its changes can be written.
-                name_generations(&recovery, &self.replay, self.start, &header).await?;
-                self.header = header;
-            }
-            self.is_cut_off = true;
-            let in_use = bytes
-                .iter()
-                .zip(self.at.segment()..)
-                .filter(|(_, number)| (1..segments - 1).contains(number));
-            let in_use = in_use.map(|(segment, _)| segment);
-            let scope = Scope { participants: self.replay.participants.clone(), start: self.start };
-            let mut generation = Generation::read(&path, &mut self.records, self.at, in_use, &scope)?;
-            recovery.note(&path, &generation, &mut self.replay)?;
-            prereader.add(std::mem::take(&mut generation.runs));
-            recovery.replay_records(generation, &mut self.replay, prereader).await?;
-            self.replay.report.logs_replayed += u32::from(stretch.closes);
-            self.at = stretch.end();
-            self.is_cut_off = false;
-        }
-        Ok(())
+    /// Of the log that was replayed last; before that, of the newest one.
+    fn newest(&self) -> &LogHeader {
+        self.replayer.newest().unwrap_or(&self.header)
     }
 
     /// Writes what replay has changed, and moves the checkpoint as far as the log allows; returns where it is. It stays
@@ -154,11 +103,15 @@ impl Standby {
     /// Failed I/O.
     pub async fn save_checkpoint(&mut self) -> Result<LogPosition> {
         self.opening.cache.write_all(WRITES_BESIDE_USERS).await?;
-        let logged = if planted!(CopyForgetsTooMuch) { self.at } else { self.replay.logged_checkpoint };
-        let position = logged.max(self.start);
+        let replay = &self.replayer.replay;
+        let logged = if planted!(CopyForgetsTooMuch) { self.replayed() } else { replay.logged_checkpoint };
+        let position = logged.max(self.replayer.start());
         if position > self.checkpoint.written() && self.unproven_pages().is_empty() {
             self.opening.cache.assert_all_written();
-            name_generations(&self.opening.recovery(), &self.replay, position, &self.header).await?;
+            // Pages of a seeded copy may need later logs than the one that is being replayed; the headers go on to say that. Their
+            // syncs make durable, too, what replay has found in the files and not written again.
+            let last = self.newest().generation.max(replay.required);
+            self.opening.recovery().name_generations(position.generation(), last).await?;
             self.checkpoint.write(position).await?;
             // The checkpoint is durable, so redo of a seeded copy need not begin where its seeding began any more.
             for database in &self.opening.databases {
@@ -175,13 +128,13 @@ impl Standby {
     /// Pages, by database and number, whose contents nothing proves: a damaged file, or a write that was lost. The log
     /// may still bring them; another copy has them.
     pub fn unproven_pages(&self) -> Vec<(u8, u32)> {
-        self.replay.pages.unproven().map(|key| (key.db, key.pgno)).collect()
+        self.replayer.replay.pages.unproven().map(|key| (key.db, key.pgno)).collect()
     }
 
     /// Pages, by database and number, that this standby has taken as a whole from the log or from another copy: what changed
     /// since it was opened, as far as it was clean on the active instance when it changed. In no order.
     pub fn taken_pages(&self) -> impl Iterator<Item = (u8, u32)> {
-        self.replay.pages.held_as_a_whole().map(|key| (key.db, key.pgno))
+        self.replayer.replay.pages.held_as_a_whole().map(|key| (key.db, key.pgno))
     }
 
     /// Puts pages of another copy in the place of what is here, durably. They may be newer than what is replayed; the
@@ -195,15 +148,15 @@ impl Standby {
             let key = PageKey { db, pgno: *pgno };
             let mut pins = cache.pins();
             cache.fetch(key, &mut pins).await?;
-            if cache.put(key, PageBuf::copy_of(bytes), self.replay.report.log_end).is_none() {
+            if cache.put(key, PageBuf::copy_of(bytes), self.replayer.replay.report.log_end).is_none() {
                 return Err(Error::Refused(format!("page {pgno} left memory while it was held")));
             }
-            self.replay.pages.give(key);
+            self.replayer.replay.pages.give(key);
         }
         cache.write_all(WRITES_BESIDE_USERS).await
     }
 
-    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is taken back, and it goes on
+    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is undone, and it goes on
     /// writing behind the last segment. A record that is not complete there never will be.
     ///
     /// # Errors
@@ -212,7 +165,7 @@ impl Standby {
         let behind = end.segment() + u16::from(end.byte() > 0);
         let replayed = self.replay(LogPosition::new(end.generation(), behind, 0)).await;
         let redone = match replayed {
-            Ok(()) => self.settle().await,
+            Ok(()) => self.finish().await,
             Err(error) => Err(error),
         };
         self.opening.cache.set_redo(None);
@@ -227,10 +180,10 @@ impl Standby {
         let (cache, key) = (&self.opening.cache, PageKey { db, pgno });
         let mut pins = cache.pins();
         cache.fetch(key, &mut pins).await?;
-        cache.settle(key)?;
+        cache.make(key)?;
         let found = cache.view(db).page(pgno).map(btree::PageView::to_vec);
         let mut bytes = found.map_err(|_| Error::Refused(format!("page {pgno} is damaged here, too")))?;
-        if self.replay.pages.unproven().any(|unproven| unproven == key) {
+        if self.replayer.replay.pages.unproven().any(|unproven| unproven == key) {
             return Err(Error::Refused(format!("page {pgno} is damaged here, too")));
         }
         PageMut::new(&mut bytes).finish(pgno);
@@ -242,37 +195,34 @@ impl Standby {
         self.opening.give_up(&Error::Refused("it was abandoned".to_owned())).await;
     }
 
-    async fn settle(&mut self) -> Result<Redone> {
+    /// All that replay has brought goes to the files, and the log ends where replay does.
+    async fn finish(&mut self) -> Result<Redone> {
         let recovery = self.opening.recovery();
         let files = LogFiles::find(recovery.world, recovery.names).await?;
-        let last = recovery.settle_names(&files, &mut self.replay.report).await?;
-        if self.header.generation != last {
+        let last = recovery.name_last_log(&files, &mut self.replayer.replay.report).await?;
+        let (header, at) = (*self.newest(), self.replayed());
+        if header.generation != last {
             return Err(Error::Refused(format!("log {last} is not replayed")));
         }
         // An instance that ended in a roll leaves a full log that is still the current one, and headers that name the next.
-        let is_full = self.at.generation() > last || self.at.segment() + 1 >= recovery.segments;
-        recovery.check_required(self.replay.required, last, is_full)?;
-        recovery.judge_pages(&self.replay.pages)?;
-        recovery.cache.settle_all()?;
+        let is_full = at.generation() > last || at.segment() + 1 >= recovery.segments;
+        recovery.check_required(self.replayer.replay.required, last, is_full)?;
+        recovery.judge_pages(&self.replayer.replay.pages)?;
+        recovery.cache.make_all()?;
         recovery.cache.write_all(WRITES_BESIDE_USERS).await?;
         recovery.cache.assert_all_written();
-        let file =
-            IoFile::open(recovery.world, &recovery.names.current(), OpenMode::ReadWrite, recovery.counters)
-                .await?;
-        let oldest = recovery.drop_leftovers(&files, last, &mut self.replay.report).await?;
-        let next_segment = if is_full { recovery.segments - 1 } else { self.at.segment().max(1) };
+        let (mode, current) = (OpenMode::ReadWrite, recovery.names.current());
+        let file = IoFile::open(recovery.world, &current, mode, recovery.counters).await?;
+        let chain = self.replayer.records();
+        let replay = &mut self.replayer.replay;
+        let oldest = recovery.drop_leftovers(&files, last, &mut replay.report).await?;
+        let next_segment = if is_full { recovery.segments - 1 } else { at.segment().max(1) };
+        let created = header.created;
         Ok(Redone {
-            log: OpenLog {
-                file,
-                generation: last,
-                created: self.header.created,
-                next_segment,
-                chain: self.records.chain(),
-                oldest,
-            },
-            signature: self.header.signature,
-            transactions: std::mem::take(&mut self.replay.transactions),
-            report: std::mem::take(&mut self.replay.report),
+            log: OpenLog { file, generation: last, created, next_segment, chain, oldest },
+            signature: header.signature,
+            transactions: std::mem::take(&mut replay.transactions),
+            report: std::mem::take(&mut replay.report),
         })
     }
 }
@@ -361,9 +311,8 @@ pub async fn changed_pages(
 }
 
 struct Begun {
-    replay: Replay,
+    replayer: Replayer,
     header: LogHeader,
-    start: LogPosition,
     checkpoint: CheckpointFile,
 }
 
@@ -388,21 +337,6 @@ async fn begin(opening: &Opening, world: &World) -> Result<Begun> {
     let checkpoint =
         CheckpointFile::open(world, &recovery.names.checkpoint(), header.signature, recovery.counters)
             .await?;
-    Ok(Begun { replay: Replay::new(participants, report), header, start, checkpoint })
-}
-
-/// From now on the headers say that the logs from `first` to the one that is being replayed are needed. Pages of a seeded
-/// copy may need later ones; the headers go on to say that. Their syncs make durable, too, what replay has found in the files and
-/// not written again.
-async fn name_generations(
-    recovery: &Recovery<'_>,
-    replay: &Replay,
-    first: LogPosition,
-    replayed: &LogHeader,
-) -> Result<()> {
-    let (first, last) = (first.generation(), replayed.generation.max(replay.required));
-    for database in recovery.databases {
-        database.update_header(|header| header.set_generations(first, last, last)).await?;
-    }
-    Ok(())
+    let scope = Scope { participants: participants.0, start };
+    Ok(Begun { replayer: Replayer::new(scope, participants.1, report), header, checkpoint })
 }

@@ -1,0 +1,133 @@
+//! What an open instance does beside its transactions: it moves the checkpoint, writes old changes, removes deleted entries.
+//!
+//! Invariants
+//! 1. The checkpoint moves only over changes that are durable in the files, and over transactions whose ends are durable in the
+//!    log (design invariant 4).
+//! 2. A task that fails ends the instance.
+
+use std::rc::Rc;
+
+use btree::{Pager, Tree, update};
+use futures_util::future::select;
+use world::{Duration, Task};
+
+use crate::cache::writes_outstanding;
+use crate::checkpoint::CheckpointFile;
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::io::Counters;
+use crate::log::LogPosition;
+use crate::transactions::{Cleanup, RowKey};
+
+/// Starts the tasks; they end when the instance stops or fails.
+pub(crate) fn start(core: &Rc<Core>, counters: &Counters) -> Vec<Task<()>> {
+    let world = &core.world;
+    let (keeper, counters) = (core.clone(), counters.clone());
+    let working = core.fate.working();
+    let checkpoint = world.spawn(async move {
+        let _working = working;
+        let result = keep_checkpoint(&keeper, &counters).await;
+        let _ = keeper.fate.require(result);
+    });
+    let keeper = core.clone();
+    let flusher = world.spawn(async move { keep_depth(&keeper).await });
+    let keeper = core.clone();
+    let cleaner = world.spawn(async move {
+        let result = keep_clean(&keeper).await;
+        let _ = keeper.fate.require(result);
+    });
+    vec![checkpoint, flusher, cleaner]
+}
+
+/// The checkpoint file of an open instance.
+pub(crate) async fn open_checkpoint(core: &Core, counters: &Counters) -> Result<CheckpointFile> {
+    let names = core.log.names();
+    CheckpointFile::open(&core.world, &names.checkpoint(), core.log.signature(), counters).await
+}
+
+/// Waits for a roll, a second, or the stop.
+async fn roll_or_second(core: &Core) {
+    let rolled = core.rolled.wait();
+    let second = core.world.sleep(Duration::from_secs(1));
+    select(rolled, Box::pin(second)).await;
+}
+
+/// Moves the checkpoint about once a second and at each roll, and gives up logs that it no longer needs.
+async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
+    let mut file = open_checkpoint(core, counters).await?;
+    while !core.stop.is_stopped() {
+        core.fate.check()?;
+        core.cache.sync_written().await?;
+        let position = core.checkpoint_position();
+        if position > file.written() {
+            // A transaction that has ended holds the position no more, so its end must be durable before the position
+            // passes its beginning: a crash that lost the end would leave changes that nobody knows to undo.
+            if !planted!(CheckpointBeforeEnds) {
+                core.log.flush_to(core.log.tip()).await?;
+            }
+            core.assert_redo_may_begin(position);
+            file.write(position).await?;
+            core.assert_redo_may_begin(position);
+            core.durable_checkpoint.set(position);
+            core.log.checkpoint_moved(position.generation()).await?;
+        }
+        roll_or_second(core).await;
+    }
+    Ok(())
+}
+
+/// Writes pages that would hold the checkpoint back by more than its depth.
+async fn keep_depth(core: &Core) {
+    while !core.stop.is_stopped() {
+        let due = |first_change: LogPosition| {
+            let distance = core.log.bytes_between(first_change, core.log.tip());
+            writes_outstanding(distance, core.config.checkpoint_depth_bytes)
+        };
+        if core.cache.write_oldest(due).await.is_err() {
+            return;
+        }
+        roll_or_second(core).await;
+    }
+}
+
+/// Removes deleted entries for good once their transactions have committed.
+async fn keep_clean(core: &Core) -> Result<()> {
+    while !core.stop.is_stopped() {
+        core.fate.check()?;
+        let waiting = core.cleanup.wait();
+        if !clean_up_one(core).await? {
+            waiting.await;
+        }
+    }
+    Ok(())
+}
+
+/// Removes one deleted entry; false if none waits.
+pub(crate) async fn clean_up_one(core: &Core) -> Result<bool> {
+    let next = {
+        let transactions = core.transactions.borrow();
+        transactions.cleanups.front().map(|Cleanup { db, undo, .. }| (*db, undo.clone()))
+    };
+    let Some((db, undo)) = next else { return Ok(false) };
+    let tree = Tree { fdp: undo.fdp, objid: undo.objid, density_pct: 100 };
+    let row = RowKey { db, objid: undo.objid, entry: undo.entry() };
+    let step = |pager: &dyn Pager| {
+        // Whoever holds the entry now decides about it, and cleans up after itself.
+        let held = core.transactions.borrow().is_locked(&row);
+        let removal = if held { None } else { update::purge(pager, tree, &undo.key, &undo.tail)? };
+        Ok((removal.unwrap_or_default(), ()))
+    };
+    match core.change(db, None, step).await {
+        // A page that cannot be read: the entry stays flagged as deleted, which every reader knows. The cleaner gives it up, or
+        // it would hold the checkpoint for ever; whoever meets the page gets the error, as for any other page.
+        Err(Error::World(_) | Error::DamagedPage { .. }) if core.fate.check().is_ok() => {
+            core.cleanups_given_up.set(core.cleanups_given_up.get() + 1);
+        }
+        done => done?,
+    }
+    let mut transactions = core.transactions.borrow_mut();
+    if transactions.cleanups.front().is_some_and(|front| Rc::ptr_eq(&front.undo, &undo)) {
+        transactions.cleanups.pop_front();
+    }
+    Ok(true)
+}

@@ -1,0 +1,203 @@
+//! Log decoded into the records that replay works on, and into what all of them say.
+//!
+//! None of that needs the databases, so another thread does it ([`Chain::decode`]) while replay goes on with the log before.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use btree::LogRecord;
+use edb::log::{LogHeader, RecordChain, Records, SEGMENT_BYTES};
+
+use super::preread::{Named, Run, runs};
+use super::source::{LogPart, Segments};
+use super::{Participants, takes_part};
+use crate::cache::{PageKey, Wanted};
+use crate::error::{Error, Result};
+use crate::log::LogPosition;
+use crate::log::reader::damaged;
+
+/// What replay needs of the log.
+#[derive(Default)]
+pub(crate) struct Scope {
+    pub(crate) participants: Participants,
+    /// Where redo begins.
+    pub(crate) start: LogPosition,
+}
+
+/// The log so far.
+#[derive(Clone, Default)]
+pub(super) struct Chain {
+    records: Records,
+    newest: Option<LogHeader>,
+}
+
+/// A log, or a part of one, and the chain up to its end.
+pub(super) struct Decoded {
+    pub(super) path: String,
+    pub(super) generation: u32,
+    pub(super) records: DecodedRecords,
+    /// The pages that replaying it needs.
+    pub(super) runs: Vec<Run>,
+    /// Of the last log file only.
+    pub(super) tail: Option<Tail>,
+    /// The beginning of the segment behind it.
+    pub(super) end: LogPosition,
+    /// Whether the log ends with it.
+    pub(super) closes: bool,
+    pub(super) chain: Chain,
+    /// Segments with a flipped bit that was corrected.
+    pub(super) corrected: u16,
+    /// For the next log.
+    pub(super) memory: Vec<u8>,
+}
+
+#[derive(Default)]
+pub(super) struct DecodedRecords {
+    /// Where each begins and ends; those before the start of redo are left out.
+    pub(super) replayed: Vec<(LogPosition, LogPosition, LogRecord)>,
+    /// By database: the newest dbtime, and where the first record of it ends.
+    pub(super) dbtimes: BTreeMap<u8, (u64, LogPosition)>,
+    pub(super) newest_transaction: u32,
+}
+
+/// How the last log ends.
+pub(super) struct Tail {
+    /// A segment that is valid by itself holds a record that is not what was written: the log ends before it.
+    pub(super) is_cut: bool,
+    /// Segments behind the end that hold something.
+    pub(super) leftover: Option<Range<u16>>,
+}
+
+impl Chain {
+    /// Of the log that was decoded last.
+    pub(super) fn newest(&self) -> Option<&LogHeader> {
+        self.newest.as_ref()
+    }
+
+    /// The checksums of its records.
+    pub(super) fn records(&self) -> RecordChain {
+        self.records.chain()
+    }
+
+    /// Takes a part of the log as the next one.
+    ///
+    /// # Errors
+    /// If it begins a log that does not follow the logs so far.
+    pub(super) fn follow(&mut self, part: &LogPart) -> Result<()> {
+        let Some(header) = part.header else { return Ok(()) };
+        let follows = self.newest.is_none_or(|newest| header.follows(&newest));
+        if header.generation != part.from.generation() || !follows {
+            return Err(damaged(&part.path, "it does not belong to the chain of logs"));
+        }
+        self.newest = Some(header);
+        Ok(())
+    }
+
+    /// Decodes a part of the log that it follows.
+    ///
+    /// # Errors
+    /// If something is wrong before the end of the last log.
+    pub(super) fn decode(mut self, mut part: LogPart, scope: &Scope) -> Result<Decoded> {
+        let (from, generation) = (part.from, part.from.generation());
+        let mut tail = None;
+        let (end, closes) = match &mut part.segments {
+            Segments::File { log, is_last: false } => {
+                if !log.is_complete() {
+                    let reason = "a segment in the middle of the log stream is not valid";
+                    return Err(damaged(&part.path, reason));
+                }
+                (LogPosition::new(generation + 1, 0, 0), true)
+            }
+            Segments::File { log, is_last: true } => {
+                #[cfg(feature = "planted-bugs")]
+                if planted!(RecordSumIgnored) {
+                    self.records.ignore_checksums();
+                }
+                let is_cut = log.cut_at_bad_record(&self.records);
+                tail = Some(Tail { is_cut, leftover: log.leftover() });
+                (LogPosition::new(generation, log.next_segment(), 0), true)
+            }
+            Segments::Stored { stretch, .. } => (stretch.end(), stretch.closes),
+        };
+        let records = match &part.segments {
+            Segments::File { log, .. } => self.read(&part.path, from, log.segments(), scope)?,
+            Segments::Stored { stretch, per_log } => {
+                let (segments, _) = stretch.bytes.as_chunks::<SEGMENT_BYTES>();
+                let numbered = segments.iter().zip(from.segment()..);
+                let in_use = numbered.filter(|(_, number)| (1..per_log - 1).contains(number));
+                self.read(&part.path, from, in_use.map(|(segment, _)| segment), scope)?
+            }
+        };
+        let (corrected, memory) = match part.segments {
+            Segments::File { log, .. } => (log.corrected(), log.into_bytes()),
+            Segments::Stored { stretch, .. } => (0, stretch.bytes),
+        };
+        let (path, runs) = (part.path, runs(&records.pages(&scope.participants)));
+        Ok(Decoded { path, generation, records, runs, tail, end, closes, chain: self, corrected, memory })
+    }
+
+    /// The records that end in these segments, the first of which begins at `from` or before.
+    fn read<'s>(
+        &mut self,
+        path: &str,
+        from: LogPosition,
+        segments: impl Iterator<Item = &'s [u8; SEGMENT_BYTES]>,
+        scope: &Scope,
+    ) -> Result<DecodedRecords> {
+        let mut decoded = DecodedRecords::default();
+        let (mut begin, mut strange) = (from, None);
+        for segment in segments {
+            let read = self.records.push(segment, |end, bytes| {
+                let begin = std::mem::replace(&mut begin, end);
+                match LogRecord::decode(bytes) {
+                    Some(record) => decoded.add(begin, end, record, scope.start),
+                    None => drop(strange.get_or_insert(end)),
+                }
+            });
+            read.map_err(|damage| damaged(path, &damage.to_string()))?;
+        }
+        if let Some(end) = strange {
+            return Err(makes_no_sense(path, end));
+        }
+        Ok(decoded)
+    }
+}
+
+impl DecodedRecords {
+    fn add(&mut self, begin: LogPosition, end: LogPosition, record: LogRecord, start: LogPosition) {
+        if let LogRecord::Changes { db, dbtime, mini } = &record {
+            let newest = &mut self.dbtimes.entry(*db).or_insert((0, end)).0;
+            *newest = (*newest).max(*dbtime);
+            self.newest_transaction = self.newest_transaction.max(mini.transaction.unwrap_or(0));
+        }
+        if end > start {
+            self.replayed.push((begin, end, record));
+        }
+    }
+
+    /// The pages that replaying it needs, in the order of the log.
+    fn pages(&self, participants: &Participants) -> Vec<Named> {
+        let mut pages = Vec::new();
+        for (_, end, record) in &self.replayed {
+            let mut name = |db, pgno, is_whole| {
+                // A change goes on what redo has made, of which there may be no more than what the file has by then.
+                let wanted = if is_whole { Wanted::Version } else { Wanted::Bytes };
+                pages.push(Named { at: *end, key: PageKey { db, pgno }, wanted });
+            };
+            match record {
+                LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
+                    mini.changes.iter().for_each(|change| name(*db, change.pgno, change.formats()));
+                }
+                LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
+                    name(*db, *pgno, true);
+                }
+                _ => {}
+            }
+        }
+        pages
+    }
+}
+
+pub(super) fn makes_no_sense(path: &str, end: LogPosition) -> Error {
+    damaged(path, &format!("the log record before {end:?} makes no sense"))
+}

@@ -1,0 +1,290 @@
+//! The replayer: repeats a log, record by record, on the pages in memory. An instance that opens and a passive copy both drive it.
+//!
+//! Invariants
+//! 1. Records are replayed in the order of the log, each once. A replay that its caller drops, or that fails, may have applied
+//!    a part of the log that it was at: the replayer then refuses to go on.
+//! 2. Its tasks end with the run, also when the caller drops it.
+//!
+//! Limits: while a part of the log is replayed, the next one is read and decoded, and then its pages are read.
+
+use std::sync::Arc;
+
+use btree::LogRecord;
+use edb::log::{LogHeader, RecordChain};
+use futures_util::future::{OptionFuture, join};
+
+use super::decode::{Chain, Decoded, DecodedRecords, Scope, makes_no_sense};
+use super::left::Closed;
+use super::pages::PageStates;
+use super::preread::Prereader;
+use super::source::{Segments, Source};
+use super::{Participants, Recovery, RecoveryBranch, RecoveryReport, takes_part};
+use crate::cache::{LoggedPage, PageKey};
+use crate::error::{Error, Result};
+use crate::log::LogPosition;
+use crate::log::reader::damaged;
+use crate::transactions::Transactions;
+
+/// Records replayed before others of the thread have their turn, if none of them is a page: reads that have come make room for
+/// others only then.
+const RECORDS_AT_A_TIME: usize = 16;
+
+/// Repeats a log.
+pub(crate) struct Replayer {
+    pub(crate) replay: Replay,
+    chain: Chain,
+    /// Everything before it is replayed; the beginning of a segment.
+    at: LogPosition,
+    /// A replay has stopped inside a part of the log.
+    is_cut_off: bool,
+}
+
+/// What is known by the records so far.
+pub(crate) struct Replay {
+    scope: Arc<Scope>,
+    /// The newest log that a database header names.
+    pub(crate) required: u32,
+    pub(crate) transactions: Transactions,
+    pub(crate) pages: PageStates,
+    /// The newest checkpoint that the log itself names.
+    pub(crate) logged_checkpoint: LogPosition,
+    /// What must not change any more.
+    pub(super) closed: Closed,
+    pub(crate) report: RecoveryReport,
+}
+
+impl Replayer {
+    /// `required`: the newest log that a database header names.
+    pub(crate) fn new(scope: Scope, required: u32, report: RecoveryReport) -> Replayer {
+        let at = LogPosition::new(scope.start.generation(), 0, 0);
+        let replay = Replay {
+            scope: Arc::new(scope),
+            required,
+            transactions: Transactions::default(),
+            pages: PageStates::default(),
+            logged_checkpoint: LogPosition::default(),
+            closed: Closed::default(),
+            report,
+        };
+        Replayer { replay, chain: Chain::default(), at, is_cut_off: false }
+    }
+
+    /// Everything before it is replayed.
+    pub(crate) fn replayed(&self) -> LogPosition {
+        self.at
+    }
+
+    /// Where redo began.
+    pub(crate) fn start(&self) -> LogPosition {
+        self.replay.scope.start
+    }
+
+    /// Of the log that was decoded last.
+    pub(crate) fn newest(&self) -> Option<&LogHeader> {
+        self.chain.newest()
+    }
+
+    /// The checksums of the records so far.
+    pub(crate) fn records(&self) -> RecordChain {
+        self.chain.records()
+    }
+
+    /// Replays what `source` has.
+    ///
+    /// # Errors
+    /// Failed I/O, log that is not what was written, pages that contradict it. If an earlier run was dropped or has failed.
+    pub(crate) async fn run(&mut self, recovery: &Recovery<'_>, source: Source) -> Result<()> {
+        if self.is_cut_off && !planted!(ReplayTakenUpInTheMiddle) {
+            return Err(Error::Refused(format!(
+                "the replay of the log behind {:?} was cut off: open the passive copy again",
+                self.at
+            )));
+        }
+        let reads = recovery.config.recovery_reads_outstanding;
+        let prereader = Prereader::start(recovery.world, recovery.cache, reads);
+        let replayed = self.replay_parts(recovery, source, &prereader).await;
+        prereader.stop().await;
+        replayed
+    }
+
+    async fn replay_parts(
+        &mut self,
+        recovery: &Recovery<'_>,
+        mut source: Source,
+        prereader: &Prereader,
+    ) -> Result<()> {
+        let Replayer { replay, chain, at, is_cut_off } = self;
+        let (scope, required) = (replay.scope.clone(), replay.required);
+        let is_opening = matches!(source, Source::Files { .. });
+        let mut next = recovery.decode_next(&mut source, chain, &scope, required, prereader).await?;
+        while let Some(part) = next {
+            *is_cut_off = true;
+            recovery.begin(&part, replay).await?;
+            let Decoded { generation, records, end, closes, memory, .. } = part;
+            *chain = part.chain;
+            source.reuse(memory);
+            let noted: OptionFuture<_> =
+                is_opening.then(|| recovery.note_generation(generation, &scope.participants)).into();
+            let replaying = async {
+                let records = recovery.replay_records(records, replay, prereader);
+                let (replayed, noted) = join(records, noted).await;
+                replayed.and(noted.unwrap_or(Ok(())))
+            };
+            let following = recovery.decode_next(&mut source, chain, &scope, required, prereader);
+            let (replayed, following) = join(replaying, following).await;
+            replayed?;
+            // Without a database that needs the log, reading it only finds its end.
+            replay.report.logs_replayed += u32::from(closes && !scope.participants.is_empty());
+            (*at, *is_cut_off) = (end, false);
+            next = following?;
+        }
+        Ok(())
+    }
+}
+
+impl Recovery<'_> {
+    /// The next part of the log, decoded; `None` where replay is to stop. Its pages are read ahead from now on.
+    async fn decode_next(
+        &self,
+        source: &mut Source,
+        chain: &Chain,
+        scope: &Arc<Scope>,
+        required: u32,
+        prereader: &Prereader,
+    ) -> Result<Option<Decoded>> {
+        let Some(part) = self.read_log(source).await? else { return Ok(None) };
+        let (mut chain, scope) = (chain.clone(), scope.clone());
+        chain.follow(&part)?;
+        if let (Segments::Stored { .. }, Some(header)) = (&part.segments, &part.header) {
+            // The headers must name a log before pages with its changes can be written.
+            self.name_generations(scope.start.generation(), header.generation.max(required)).await?;
+        }
+        let mut decoded = self.world.compute(move || chain.decode(part, &scope)).await?;
+        prereader.add(std::mem::take(&mut decoded.runs));
+        Ok(Some(decoded))
+    }
+
+    /// Takes note of what a part of the log says, replayed or not: how the log ends, and how far counters have come.
+    async fn begin(&self, part: &Decoded, replay: &mut Replay) -> Result<()> {
+        replay.report.segments_corrected += u64::from(part.corrected);
+        if let Some(tail) = &part.tail {
+            if tail.is_cut {
+                replay.report.branches.count(RecoveryBranch::TailCutByRecord);
+                if replay.required > part.generation {
+                    let reason = "a record in it is not what was written, and later ones were";
+                    return Err(damaged(&part.path, reason));
+                }
+            }
+            if let Some(leftover) = tail.leftover.clone() {
+                self.wipe(&part.path, leftover).await?;
+                replay.report.branches.count(RecoveryBranch::TailWiped);
+            }
+        }
+        for (&db, &(dbtime, first_end)) in &part.records.dbtimes {
+            let database = self.database(db).ok_or_else(|| makes_no_sense(&part.path, first_end))?;
+            database.dbtime.set(database.dbtime.get().max(dbtime));
+        }
+        // A stream whose databases are all closed has no open transaction, so its numbers begin anew.
+        if !replay.scope.participants.is_empty() {
+            replay.transactions.note_id(part.records.newest_transaction);
+        }
+        Ok(())
+    }
+
+    /// Says in the headers how far recovery has come: for whoever reads them, recovery itself does not.
+    async fn note_generation(&self, generation: u32, participants: &Participants) -> Result<()> {
+        for db in participants.keys() {
+            let database = self.database(*db).expect("participants are attached");
+            // What the generation before has brought, then which one comes now.
+            database.update_header(|_| ()).await?;
+            database.update_header(|header| header.set_recovering_generation(generation)).await?;
+        }
+        Ok(())
+    }
+
+    /// From now on the headers say that the logs from `first` to `last` are needed.
+    pub(crate) async fn name_generations(&self, first: u32, last: u32) -> Result<()> {
+        for database in self.databases {
+            database.update_header(|header| header.set_generations(first, last, last)).await?;
+        }
+        Ok(())
+    }
+
+    async fn replay_records(
+        &self,
+        records: DecodedRecords,
+        replay: &mut Replay,
+        prereader: &Prereader,
+    ) -> Result<()> {
+        let mut replayed = 0;
+        for (start, end, record) in records.replayed {
+            replayed =
+                if matches!(record, LogRecord::PageImage { .. }) { RECORDS_AT_A_TIME } else { replayed + 1 };
+            self.replay_record(start, end, record, replay).await?;
+            prereader.passed(end);
+            replay.report.records += 1;
+            replay.report.log_end = end;
+            if replayed >= RECORDS_AT_A_TIME {
+                replayed = 0;
+                self.let_reads_through().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaying a log takes milliseconds, a read a fraction of one.
+    async fn let_reads_through(&self) {
+        self.world.sleep(std::time::Duration::ZERO).await;
+    }
+
+    async fn replay_record(
+        &self,
+        start: LogPosition,
+        end: LogPosition,
+        record: LogRecord,
+        replay: &mut Replay,
+    ) -> Result<()> {
+        replay.closed.check(end, &record)?;
+        match record {
+            LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.scope.participants, db, end) => {
+                let Replay { pages, report, .. } = replay;
+                self.replay_changes(db, dbtime, mini.changes, (start, end), pages, report).await?;
+                let Some(transaction) = mini.transaction else { return Ok(()) };
+                if mini.compensates && planted!(CompensationNotNoted) {
+                    return Ok(());
+                }
+                if mini.compensates {
+                    replay.report.branches.count(RecoveryBranch::CompensationRepeated);
+                    replay.transactions.compensated(transaction);
+                } else {
+                    replay.transactions.changed(transaction, db, mini.undo, start);
+                }
+            }
+            LogRecord::PageImage { db, pgno, dbtime, encoded }
+                if takes_part(&replay.scope.participants, db, end) =>
+            {
+                let Replay { pages, report, .. } = replay;
+                let image = LoggedPage { dbtime, encoded };
+                self.replay_image(PageKey { db, pgno }, image, (start, end), pages, report).await?;
+            }
+            LogRecord::Extend { db, before, pages } if takes_part(&replay.scope.participants, db, end) => {
+                let database = self.database(db).expect("participants are attached");
+                // Every page that was used there since is made anew by a later record.
+                if database.cut_file(before).await? {
+                    database.lengthen_file(pages).await?;
+                    replay.report.branches.count(RecoveryBranch::NewSpaceCleared);
+                } else if database.lengthen_file(pages).await? {
+                    replay.report.branches.count(RecoveryBranch::FileLengthened);
+                }
+            }
+            LogRecord::Commit { transaction, .. } => replay.transactions.end(transaction, true),
+            LogRecord::Rollback { transaction } => replay.transactions.end(transaction, false),
+            LogRecord::Checkpoint { position, finished } => {
+                replay.logged_checkpoint = replay.logged_checkpoint.max(position);
+                replay.transactions.cleaned_up_before(finished);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
