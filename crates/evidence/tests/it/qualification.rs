@@ -67,7 +67,7 @@ const WRITE: IoClass = IoClass::TransactionalWrite;
 /// What makes the run worthless, and the condition that says so.
 type Spoiled = (&'static str, &'static str, fn(&mut RunData));
 
-const HELD: [Spoiled; 43] = [
+const HELD: [Spoiled; 45] = [
     ("performance is short", "performance_window_s", |data| {
         let row = test(data, PERFORMANCE);
         row.window_end_ms = row.window_start_ms.map(|start| start + 1_200_000);
@@ -76,6 +76,11 @@ const HELD: [Spoiled; 43] = [
         let row = test(data, STRESS);
         row.window_end_ms = row.window_start_ms.map(|start| start + 7_200_000);
     }),
+    ("performance is an estimate", "window_percent", |data| {
+        let row = test(data, PERFORMANCE);
+        row.window_planned_ms = row.window_planned_ms.map(|planned| planned + 3_600_000);
+    }),
+    ("nobody knows what was planned", "window_percent", |data| test(data, STRESS).window_planned_ms = None),
     ("the caches are cold", "cache_filled_percent", |data| {
         counter(data, Counter::CacheBytes, CACHE / 100 * 54)
     }),
