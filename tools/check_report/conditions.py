@@ -21,8 +21,8 @@ STEADY = {
 # The table of docs/verdict.md, in its order.
 NAMES = [
     "rules_percent", "load_tests", "target_set_percent", "target_met_percent", "worst_failure_percent",
-    "latency_limits_percent", "performance_window_s", "stress_window_s", "cache_ratio", "cache_filled_percent",
-    "maintained_percent", "reads_per_batch",
+    "latency_limits_percent", "performance_window_s", "stress_window_s", "window_percent",
+    "cache_ratio", "cache_filled_percent", "maintained_percent", "reads_per_batch",
     "writes_per_batch", "log_writes_per_batch", "log_file_kib_per_batch", "throughput_change_percent",
     "write_change_percent", "write_start_percent", "latency_change_percent", "tests", "verified_percent",
     "coverage_percent", "logs_verified_percent", "hosts_percent", "unbuffered_percent", "on_storage_percent",
@@ -84,6 +84,14 @@ class Facts:
         length = lowest(t["window"]["duration_s"] for t in self.loads if t["kind"] == kind)
         is_rounded = length is not None and least is not None and length < least and least - length < 0.5
         return round(length) if is_rounded else length
+
+    def window_share(self):
+        shares = []
+        for test in self.loads:
+            length, planned = test["window"]["duration_s"], test["window"]["planned_s"]
+            whole = planned is not None and planned - length < 0.5
+            shares.append(100.0 if whole else 100 * length / planned if planned else None)
+        return lowest(shares)
 
     def worst_failure(self):
         servers = len(self.present)
@@ -216,6 +224,7 @@ class Facts:
             "maintained_percent": self.maintained,
             "performance_window_s": lambda: self.window_s("performance", least),
             "stress_window_s": lambda: self.window_s("stress", least),
+            "window_percent": self.window_share,
             "cache_ratio": self.cache_ratio,
             "cache_filled_percent": self.cache_filled,
             "tests": self.tests_done,

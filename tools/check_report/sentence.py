@@ -62,7 +62,9 @@ def held(facts, conditions):
     met = {c["name"] for c in conditions if c["met"]}
     target = "no target was set" if "target_set_percent" not in met else \
         "the target was reached, but this is no qualification" if "target_met_percent" in met else "the target was not reached"
-    return f"Latency limits held at {significant(iops) if iops < 100 else num(iops, 0)} transactional I/O per second; {target}."
+    estimate = "" if "window_percent" in met else " in an estimate of the full window"
+    figure = significant(iops) if iops < 100 else num(iops, 0)
+    return f"Latency limits held at {figure} transactional I/O per second{estimate}; {target}."
 
 
 def place(verdict):

@@ -123,21 +123,22 @@ impl Cache {
         column: impl Fn(u64) -> (usize, u64),
     ) {
         let key = (group, start);
-        if let Some(extent) = self.extents.get_mut(&key)
-            && extent.end == end
+        // Extents never overlap: only if the last one that begins before the end ends after the start is any in the way.
+        let mut before = self.last_before((group, end));
+        if let Some((at, extent)) = before
+            && (at, extent.end) == (key, end)
+            && extent.state != State::Clean
         {
-            match &mut extent.state {
-                State::Gathering | State::Pooled { .. } => return,
-                State::Writing { again } => {
-                    *again = true;
-                    return;
-                }
-                State::Clean => {}
+            if let Some(Extent { state: State::Writing { again }, .. }) = self.extents.get_mut(&key) {
+                *again = true;
             }
+            return;
         }
-        self.make_way(group, start, end);
-        let behind = self.extents.range(..key).next_back().map(|(key, extent)| (*key, *extent));
-        let behind = behind.filter(|(before, extent)| before.0 == group && extent.end == start);
+        if before.is_some_and(|(_, extent)| extent.end > start) {
+            self.make_way(group, start, end);
+            before = self.last_before(key);
+        }
+        let behind = before.filter(|(_, extent)| extent.end == start);
         self.dirty_bytes += end - start;
         self.held_bytes += end - start;
         match behind {
@@ -160,6 +161,12 @@ impl Cache {
             }
         }
         self.evict();
+    }
+
+    /// The last extent of a group that begins before a place of it.
+    fn last_before(&self, place: Key) -> Option<(Key, Extent)> {
+        let last = self.extents.range(..place).next_back();
+        last.filter(|(key, _)| key.0 == place.0).map(|(key, extent)| (*key, *extent))
     }
 
     fn insert(&mut self, key: Key, end: u64, state: State) -> u64 {

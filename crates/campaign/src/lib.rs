@@ -11,6 +11,7 @@ mod checksums;
 pub mod convoy;
 pub mod drill;
 mod error;
+mod estimate;
 mod host;
 mod init;
 pub mod lapses;

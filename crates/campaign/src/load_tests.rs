@@ -8,6 +8,7 @@ use workload::mix::Mix;
 use world::{Duration, Task, Time};
 
 use crate::error::CampaignError;
+use crate::estimate::Estimate;
 use crate::host::{Host, LOG_BUFFER_BYTES, OpenOptions, maintenance_config, ms};
 use crate::load::{Load, Mode};
 use crate::rule::Rule;
@@ -27,6 +28,10 @@ const PACE_AIM: f64 = 1.005;
 const PACE_AHEAD_BATCHES: f64 = 3.0;
 /// I/O per batch that a paced load begins with, until it has measured its own.
 const IO_PER_BATCH_GUESS: f64 = 41.0;
+
+/// No window ends before its time until each instance has logged so many checkpoint depths: pages that change now are
+/// written back a depth later.
+const DEPTHS_LOGGED: f64 = 2.0;
 
 /// A load under way.
 pub struct Driving {
@@ -295,10 +300,15 @@ impl Campaign<'_> {
         test.row.window_start_ms = Some(ms(opened));
         test.row.window_planned_ms = Some(planned.as_millis() as u64);
         self.record(test.row.clone())?;
-        let passed = self.pass_window(test, planned, driving).await;
+        let mut estimate = spec.until_percent.map(|percent| Estimate::new(percent, opened));
+        let passed = self.pass_window(test, planned, estimate.as_mut(), driving).await;
         let closed = test.last_tick;
         test.row.window_end_ms = Some(ms(closed));
-        let window = test.sampler.close_window(closed, self.recorder)?;
+        let mut window = test.sampler.close_window(closed, self.recorder)?;
+        if let Some(estimate) = estimate.filter(|_| passed.is_ok() && closed < opened + planned) {
+            window.is_estimate = true;
+            self.tell_estimate(test, &estimate, &window)?;
+        }
         self.record(test.row.clone())?;
         match passed {
             // Nothing is missing: whoever asked for the end asks again after this test.
@@ -307,20 +317,51 @@ impl Campaign<'_> {
         }
     }
 
-    /// From the opening of the window to its end, or to the failure of the load.
+    /// From the opening of the window to its end, to the failure of the load, or to the first tick after every host has
+    /// found its estimate good enough: so windows end together.
     async fn pass_window(
         &mut self,
         test: &mut Running,
         planned: Duration,
+        mut estimate: Option<&mut Estimate>,
         driving: &Driving,
     ) -> Result<(), CampaignError> {
         let opened = test.last_tick;
         let end = opened + planned;
-        while test.last_tick < end && !driving.load.failed() {
+        let is_agreed = |test: &Running| test.agreed.is_some_and(|agreed| agreed < test.last_tick);
+        while test.last_tick < end && !driving.load.failed() && !is_agreed(test) {
             let elapsed = test.last_tick.since(opened).as_secs_f64();
             self.tick(test, &driving.load, end, elapsed / planned.as_secs_f64()).await?;
             self.keep_pace(test, Some(opened), &driving.load);
+            let Some(estimate) = estimate.as_deref_mut() else { continue };
+            estimate.add(&test.seen, test.last_tick, test.sampler.sample_ms());
+            let has_arrived = test.all_here.is_some() || test.agreed.is_some();
+            if !has_arrived && estimate.is_good() && self.depths_logged().await? >= DEPTHS_LOGGED {
+                test.all_here = Some(self.convoy.arrive());
+            }
         }
+        Ok(())
+    }
+
+    /// Says that a window ended before its time, when, and what is known.
+    fn tell_estimate(
+        &mut self,
+        test: &mut Running,
+        estimate: &Estimate,
+        window: &Window,
+    ) -> Result<(), CampaignError> {
+        let text = format!(
+            "{} s of the planned {} s: {}",
+            window.length.as_secs_f64().round(),
+            window.planned.as_secs_f64(),
+            estimate.told()
+        );
+        self.event(
+            Severity::Info,
+            Some(test.row.ordinal),
+            &format!("an estimate of the full window, from {text}"),
+        )?;
+        test.row.parameters.push(Parameter { name: "Estimate of the full window, from".into(), value: text });
         Ok(())
     }
 
@@ -409,6 +450,15 @@ impl Campaign<'_> {
             let done = fewest as f64 / f64::from(spec.logs.max(1));
             self.tick(test, &driving.load, started + limit, done).await?;
         }
+    }
+
+    /// Checkpoint depths that an instance has logged since it was opened, where they are fewest.
+    async fn depths_logged(&self) -> Result<f64, CampaignError> {
+        let rolls = self.log_rolls().await?;
+        let bytes =
+            rolls.iter().zip(&self.deployment.instances).map(|(rolls, spec)| rolls * spec.log_file_bytes);
+        let depth = self.deployment.engine.checkpoint_depth_bytes.max(1) as f64;
+        Ok(bytes.min().map_or(f64::INFINITY, |bytes| bytes as f64 / depth))
     }
 
     async fn log_rolls(&self) -> Result<Vec<u64>, CampaignError> {

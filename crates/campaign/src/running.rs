@@ -11,7 +11,7 @@ use results::{
     Test, Verdict, Volume,
 };
 use solution::{Deployment, TestSpec};
-use world::{Duration, Time, World};
+use world::{Duration, LocalFuture, Time, World};
 
 use crate::convoy::Convoy;
 use crate::error::CampaignError;
@@ -66,6 +66,10 @@ pub struct Running {
     pub phase: String,
     /// When the counts were last collected.
     pub last_tick: Time,
+    /// The other hosts come to the point at which this one has arrived while its window is open.
+    pub all_here: Option<LocalFuture<'static, ()>>,
+    /// When they had come.
+    pub agreed: Option<Time>,
     /// Sizes of the database files when it began.
     sizes: Vec<u64>,
     /// Looks at the room that is left on the volumes.
@@ -186,6 +190,8 @@ impl Campaign<'_> {
             batches: 0,
             phase: String::new(),
             last_tick: now,
+            all_here: None,
+            agreed: None,
             sizes,
             room: Room::new(&self.world, self.deployment),
         })
@@ -275,7 +281,7 @@ impl Campaign<'_> {
         // Rows know milliseconds only: a last tick that is shorter would have none in the window that it ends.
         let due = if next + Duration::from_millis(1) < until { next } else { until };
         let due = due.max(self.world.now());
-        self.world.sleep_until(due).await;
+        self.sleep(test, due).await;
         let rates = self.collect(test, Some(load)).await?;
         self.note_late_sample(test, test.last_tick.since(due))?;
         let left = Some(until.since(self.world.now()));
@@ -285,16 +291,28 @@ impl Campaign<'_> {
         Ok(rates)
     }
 
+    /// Sleeps, and notes meanwhile when every host has come to the point of `all_here`.
+    async fn sleep(&self, test: &mut Running, until: Time) {
+        let mut alarm = pin!(self.world.sleep_until(until));
+        if let Some(all_here) = &mut test.all_here {
+            match select(all_here.as_mut(), alarm.as_mut()).await {
+                Either::Left(_) => (test.all_here, test.agreed) = (None, Some(self.world.now())),
+                Either::Right(_) => return,
+            }
+        }
+        alarm.await;
+    }
+
     /// Goes on with the load until every host has come to this point. A load that has failed waits for nobody.
     pub async fn hold<E: 'static>(
         &mut self,
         test: &mut Running,
         load: &Load<E>,
     ) -> Result<(), CampaignError> {
-        if load.failed() {
+        if load.failed() || test.agreed.take().is_some() {
             return Ok(());
         }
-        let mut all_here = self.convoy.arrive();
+        let mut all_here = test.all_here.take().unwrap_or_else(|| self.convoy.arrive());
         loop {
             let world = self.world.clone();
             let second = pin!(world.sleep_until(test.last_tick + TICK));

@@ -118,13 +118,26 @@ fn achieved(test: u32, host: &str, window: &Window, load: &LoadSpec) -> Verdict 
 }
 
 fn complete(test: u32, host: &str, window: &Window) -> Verdict {
+    let measured = window.length.saturating_sub(window.gaps);
+    if window.is_estimate {
+        return Verdict {
+            test: Some(test),
+            origin: Origin::host(host),
+            rule: "window_estimated".into(),
+            text: "the load was measured for a part of the planned window: an estimate of it".into(),
+            measured: Some(measured.as_secs_f64()),
+            limit: None,
+            comparison: Comparison::AtLeast,
+            unit: "s".into(),
+            outcome: Outcome::Info,
+        };
+    }
     let rule = Rule {
         name: "window_complete",
         text: "the load was measured for the whole planned window".into(),
         comparison: Comparison::AtLeast,
         unit: "s",
     };
-    let measured = window.length.saturating_sub(window.gaps);
     rule.require(test, Origin::host(host), measured.as_secs_f64(), window.planned.as_secs_f64())
 }
 
@@ -244,6 +257,7 @@ mod tests {
         Window {
             length: Duration::from_secs(10),
             planned: Duration::from_secs(10),
+            is_estimate: false,
             gaps: Duration::ZERO,
             databases: vec![("I".into(), "D".into(), database)],
             logs: vec![("I".into(), log)],
@@ -288,6 +302,16 @@ mod tests {
             (failed(&cut, &load(None, 0.0)), unproved(&cut)),
             (vec![], vec!["window_complete".into()])
         );
+    }
+
+    #[test]
+    fn window_that_ended_as_an_estimate_is_not_judged_as_complete() {
+        let estimate = Window { planned: Duration::from_secs(86_400), is_estimate: true, ..window(1, 1) };
+        let thresholds = Thresholds::published(Generation::E2016, false);
+        let verdicts = judge_load(1, "h", &estimate, &thresholds, &load(None, 0.0), Generation::E2016);
+        assert!(verdicts.iter().all(|verdict| verdict.rule != "window_complete"));
+        let told = verdicts.iter().find(|verdict| verdict.rule == "window_estimated").expect("it is told");
+        assert_eq!((told.outcome, told.measured), (Outcome::Info, Some(10.0)));
     }
 
     #[test]

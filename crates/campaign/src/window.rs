@@ -67,6 +67,8 @@ pub struct Window {
     pub length: Duration,
     /// The length it was to have.
     pub planned: Duration,
+    /// Ended before its time because its figures were known well enough.
+    pub is_estimate: bool,
     /// Time in it in which nothing was measured.
     pub gaps: Duration,
     /// Per database: instance name, database name, counts.

@@ -120,7 +120,14 @@ fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
 /// What `simulate` would do with so many servers.
 fn simulated(solution: &Solution, assumptions: &Assumptions, servers: usize) -> Result<String, Failure> {
     let servers = servers.to_string();
-    let wishes = Wishes { servers: &servers, tests: &[], sessions: None, duration_s: None, seed: 1 };
+    let wishes = Wishes {
+        servers: &servers,
+        tests: &[],
+        sessions: None,
+        duration_s: None,
+        until_percent: None,
+        seed: 1,
+    };
     let Planned { tests, storage, faults, drills, .. } = Planned::of(solution, &wishes, assumptions)?;
     let mut parts = Vec::new();
     if !tests.is_empty() {

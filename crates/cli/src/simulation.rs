@@ -20,6 +20,8 @@ pub struct Wishes<'a> {
     pub sessions: Option<u32>,
     /// Length of every test, instead of what the solution file says.
     pub duration_s: Option<f64>,
+    /// How well the figures of a load test must be known to end it before its time.
+    pub until_percent: Option<f64>,
     /// Where all randomness comes from.
     pub seed: u64,
 }
@@ -53,7 +55,10 @@ impl Planned {
         let tests = tests_beside_drills(!drills.is_empty(), &deployments[0], wishes.tests)?;
         let tests = match tests.as_slice() {
             [] => tests,
-            _ => rehearsal::with_databases(&shortened(tests, wishes.duration_s)?),
+            _ => rehearsal::with_databases(&estimated(
+                shortened(tests, wishes.duration_s)?,
+                wishes.until_percent,
+            )?),
         };
         let storage = rehearsal::storage(solution, &deployments, assumptions, wishes.seed)?;
         let faults = rehearsal::planned(solution, &deployments, &storage.parts)?;
@@ -133,6 +138,16 @@ fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSp
     let shorten =
         |test: TestSpec| TestSpec { duration_s, limit_s: reads(test.kind).then_some(duration_s), ..test };
     Ok(tests.into_iter().map(shorten).collect())
+}
+
+/// Load tests that end once their figures are known to so many per cent.
+fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, Failure> {
+    if let Some(percent) = until_percent.filter(|percent| !(0.1..=50.0).contains(percent)) {
+        return Err(
+            Failure::wrong_input(format!("figures cannot be estimated to {percent} %")).help("0.1 to 50")
+        );
+    }
+    Ok(tests.into_iter().map(|test| TestSpec { until_percent, ..test }).collect())
 }
 
 #[cfg(test)]

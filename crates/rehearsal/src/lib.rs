@@ -76,6 +76,7 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
         kind: TestKind::Init,
         duration_s: 0.0,
         limit_s: None,
+        until_percent: None,
         warmup_limit_s: 0.0,
         logs: 0,
         backup_dir: None,

@@ -155,30 +155,79 @@ impl Tally {
 pub struct IoStats {
     /// Counts and sums.
     pub tally: Tally,
-    histogram_us: Option<Box<Histogram<u64>>>,
+    latencies: Latencies,
 }
 
 const LATENCY_US_MAX: u64 = 3_600_000_000;
+
+/// Latencies that are kept one by one: in a second most databases have fewer, and a histogram takes 26 KiB.
+const FEW: usize = 256;
+
+/// Latencies in microseconds.
+#[derive(Debug, Clone)]
+enum Latencies {
+    Few(Vec<u32>),
+    Many(Box<Histogram<u64>>),
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Latencies::Few(Vec::new())
+    }
+}
+
+impl Latencies {
+    fn record(&mut self, us: u32) {
+        match self {
+            Latencies::Few(values) if values.len() < FEW => values.push(us),
+            Latencies::Few(_) => self.many().saturating_record(us.into()),
+            Latencies::Many(histogram) => histogram.saturating_record(us.into()),
+        }
+    }
+
+    fn merge(&mut self, other: &Latencies) {
+        match other {
+            Latencies::Few(values) => values.iter().for_each(|us| self.record(*us)),
+            Latencies::Many(histogram) => self.many().add(histogram.as_ref()).expect("equal bounds"),
+        }
+    }
+
+    /// Makes a histogram of what there is.
+    fn many(&mut self) -> &mut Histogram<u64> {
+        if let Latencies::Few(_) = self {
+            *self = Latencies::Many(Box::new(self.histogram()));
+        }
+        match self {
+            Latencies::Many(histogram) => histogram,
+            Latencies::Few(_) => unreachable!("it is a histogram now"),
+        }
+    }
+
+    fn histogram(&self) -> Histogram<u64> {
+        match self {
+            Latencies::Few(values) => {
+                let mut histogram =
+                    Histogram::new_with_bounds(1, LATENCY_US_MAX, 2).expect("constant bounds are valid");
+                values.iter().for_each(|us| histogram.saturating_record((*us).into()));
+                histogram
+            }
+            Latencies::Many(histogram) => histogram.as_ref().clone(),
+        }
+    }
+}
 
 impl IoStats {
     /// Counts one completed operation.
     pub fn record(&mut self, bytes: u64, latency_ns: u64) {
         self.tally.add(Tally::one(bytes, latency_ns));
         let us = (latency_ns / 1_000).clamp(1, LATENCY_US_MAX);
-        self.histogram_us.get_or_insert_with(Self::new_histogram).saturating_record(us);
-    }
-
-    fn new_histogram() -> Box<Histogram<u64>> {
-        Box::new(Histogram::new_with_bounds(1, LATENCY_US_MAX, 2).expect("constant bounds are valid"))
+        self.latencies.record(us as u32);
     }
 
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &IoStats) {
         self.tally.add(other.tally);
-        if let Some(theirs) = &other.histogram_us {
-            let ours = self.histogram_us.get_or_insert_with(Self::new_histogram);
-            ours.add(theirs.as_ref()).expect("equal bounds");
-        }
+        self.latencies.merge(&other.latencies);
     }
 
     /// Mean latency in milliseconds, weighted by operation; zero if there was none.
@@ -188,20 +237,23 @@ impl IoStats {
 
     /// Latency in milliseconds below which `quantile` (0..=1) of the operations stayed; never above the exact maximum.
     pub fn latency_ms_at(&self, quantile: f64) -> f64 {
-        let us = self.histogram_us.as_ref().map_or(0, |h| h.value_at_quantile(quantile));
+        let us = self.histogram_us().map_or(0, |histogram| histogram.value_at_quantile(quantile));
         (us as f64 / 1e3).min(self.tally.latency_ns_max as f64 / 1e6)
     }
 
     /// The histogram in microseconds, if anything was counted.
-    pub fn histogram_us(&self) -> Option<&Histogram<u64>> {
-        self.histogram_us.as_deref()
+    pub fn histogram_us(&self) -> Option<Histogram<u64>> {
+        match &self.latencies {
+            Latencies::Few(values) if values.is_empty() => None,
+            latencies => Some(latencies.histogram()),
+        }
     }
 
     /// The histogram in the V2 encoding of HDR histograms, if anything was counted.
     pub fn hdr_v2(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         V2Serializer::new()
-            .serialize(self.histogram_us()?, &mut bytes)
+            .serialize(&self.histogram_us()?, &mut bytes)
             .expect("writing to memory cannot fail");
         Some(bytes)
     }
@@ -248,6 +300,23 @@ mod tests {
     }
 
     #[test]
+    fn few_latencies_and_many_make_the_same_histogram() {
+        let values = |count: u64| (1..=count).map(|n| n * n * 7_919);
+        for (ours, theirs) in [(0, 0), (3, 5), (256, 1), (1, 256), (200, 200), (257, 257), (900, 0)] {
+            let (mut a, mut b) = (IoStats::default(), IoStats::default());
+            let mut histogram = Histogram::<u64>::new_with_bounds(1, LATENCY_US_MAX, 2).expect("valid");
+            values(ours).for_each(|ns| a.record(1, ns));
+            values(theirs).for_each(|ns| b.record(1, ns));
+            values(ours)
+                .chain(values(theirs))
+                .for_each(|ns| histogram.saturating_record((ns / 1_000).max(1)));
+            a.merge(&b);
+            let expected = (ours + theirs > 0).then_some(histogram);
+            assert_eq!(a.histogram_us(), expected, "{ours} and {theirs}");
+        }
+    }
+
+    #[test]
     fn merging_equals_recording_in_one_place() {
         let (mut a, mut b, mut both) = (IoStats::default(), IoStats::default(), IoStats::default());
         for n in 1..=1000u64 {
@@ -257,6 +326,7 @@ mod tests {
         }
         a.merge(&b);
         assert_eq!(a.tally, both.tally);
+        assert_eq!(a.hdr_v2(), both.hdr_v2());
         assert_eq!(a.latency_ms_at(0.5), both.latency_ms_at(0.5));
         assert!((a.latency_ms_at(0.5) - 5.0).abs() < 0.05, "within the stated error of 1 %");
     }

@@ -125,7 +125,7 @@ pub const TESTS: [&str; 6] =
     ["performance", "stress", "database_checksum", "log_checksum", "backup", "soft_recovery"];
 
 /// Every condition, in the order in which reports list what is missing.
-pub const CONDITIONS: [Condition; 29] = [
+pub const CONDITIONS: [Condition; 30] = [
     Condition {
         text: "rules of this table that the run recorded when it started",
         source: "a rule that is chosen after the run proves nothing",
@@ -173,6 +173,12 @@ pub const CONDITIONS: [Condition; 29] = [
         source: "length of the published test",
         remedy: "give the test stress its published length: leave duration_s out",
         ..least("stress_window_s", 86_400.0, "s", true)
+    },
+    Condition {
+        text: "measured window, of the planned one, in the load test with the least",
+        source: "ours: a part of a window is an estimate of the whole",
+        remedy: "leave --until out, so that the whole planned window is measured",
+        ..least("window_percent", 100.0, "%", false)
     },
     Condition {
         text: "database size, as a multiple of its cache, where it is least",
@@ -383,6 +389,7 @@ mod tests {
             ("maintained_percent", least(100.0)),
             ("performance_window_s", least(2.0 * 3_600.0)),
             ("stress_window_s", least(24.0 * 3_600.0)),
+            ("window_percent", least(100.0)),
             ("cache_ratio", least(500.0)),
             ("cache_filled_percent", least(90.0)),
             ("throughput_change_percent", most(5.0)),

@@ -2,6 +2,7 @@
 //! The engine counts into [`IoCounters`]; the campaign turns them into rows for a [`Recorder`]; the evidence crate
 //! stores and shows them.
 
+pub mod batch_means;
 mod counters;
 pub mod grade;
 mod merge;

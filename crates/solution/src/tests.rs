@@ -148,6 +148,7 @@ fn spec(file: &SolutionFile, generation: Generation, test: &Test) -> TestSpec {
         kind: test.kind,
         duration_s,
         limit_s: test.duration_s.filter(|_| reads_databases),
+        until_percent: None,
         warmup_limit_s: test.warmup_limit_s.unwrap_or(0.5 * HOUR),
         logs: test.logs.unwrap_or(if generation == Generation::E2003 { 100 } else { 500 }),
         backup_dir: None,

@@ -168,6 +168,7 @@ impl Graded<'_> {
             "latency_limits_percent" => self.latency_limits(rule),
             "performance_window_s" => self.window("performance", rule),
             "stress_window_s" => self.window("stress", rule),
+            "window_percent" => self.window_share(rule),
             "cache_ratio" => self.cache_ratio(),
             "cache_filled_percent" => self.cache_filled(rule),
             "maintained_percent" => self.maintained(rule),
@@ -259,6 +260,18 @@ impl Graded<'_> {
             measured.map(|s| if rule.least.is_some_and(|l| s < l && l - s < 0.5) { s.round() } else { s });
         let wanted = number(rule.least.unwrap_or(0.0), 0);
         found(measured, format!("{kind} window {} s of {wanted} s", bare(measured.unwrap_or(0.0))))
+    }
+
+    fn window_share(&self, rule: &Rule) -> Option<Found> {
+        let share = |test: &TestReport| {
+            let Window { duration_s, planned_s, .. } = test.window?;
+            let planned_s = planned_s.filter(|planned_s| *planned_s > 0.0)?;
+            // Windows close at the tick after their end, or a little before it.
+            Some(if planned_s - duration_s < 0.5 { 100.0 } else { 100.0 * duration_s / planned_s })
+        };
+        let (test, measured) = worst(&self.loads, rule, share)?;
+        let told = measured.map_or("an unknown share".to_owned(), |share| format!("{} %", bare(share)));
+        found(measured, format!("{} measured {told} of its planned window: an estimate of it", test.name))
     }
 
     fn cache_ratio(&self) -> Option<Found> {

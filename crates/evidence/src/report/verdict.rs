@@ -118,7 +118,8 @@ fn held(tests: &[TestReport], conditions: &[ConditionRow]) -> String {
         (true, true) => "the target was reached, but this is no qualification",
         (true, false) => "the target was not reached",
     };
-    format!("Latency limits held at {iops} transactional I/O per second; {target}.")
+    let estimate = if is_met("window_percent") { "" } else { " in an estimate of the full window" };
+    format!("Latency limits held at {iops} transactional I/O per second{estimate}; {target}.")
 }
 
 fn incomplete(counts: Counts) -> String {

@@ -3,9 +3,12 @@
 use campaign::progress::{Progress, Watcher};
 use rehearsal::{Rehearsal, Rehearsed, rehearse, with_databases};
 use results::{Outcome, Row, Test};
-use solution::{Deployment, Solution, TestKind};
+use solution::{Deployment, LoadMode, Solution, TestKind};
 use world::Duration;
 use world::sim::{FixedLatency, FixedLatencyTimes};
+
+/// One of the two hosts knows its figures as well as this a minute before the other.
+const ESTIMATE_PERCENT: f64 = 5.0;
 
 const SOLUTION: &str = r#"
 [solution]
@@ -78,6 +81,46 @@ fn rehearsed(seed: u64, hosts: &[&str]) -> (Rehearsed, Vec<Row>) {
     let plan = Rehearsal { deployments, tests, seed, storage, modelled: None, faults: Vec::new() };
     let outcome = rehearse(plan, &mut rows, &mut Silent);
     (outcome, rows)
+}
+
+/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to so many per cent.
+fn estimated(percent: f64) -> (Rehearsed, Vec<Row>) {
+    let mut deployments = deployments(&["h1", "h2"]);
+    deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });
+    let engine = deployments.iter_mut().map(|host| &mut host.engine);
+    engine.for_each(|engine| engine.checkpoint_depth_bytes = 1 << 20);
+    let mut tests = with_databases(&deployments[0].tests[..1]);
+    tests[1].duration_s = 420.0;
+    tests[1].until_percent = Some(percent);
+    let read_latency = Duration::from_millis(30);
+    let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes { read_latency, ..Default::default() }));
+    let mut rows: Vec<Row> = Vec::new();
+    let plan = Rehearsal { deployments, tests, seed: 1, storage, modelled: None, faults: Vec::new() };
+    (rehearse(plan, &mut rows, &mut Silent), rows)
+}
+
+#[test]
+fn windows_of_all_hosts_end_together_once_all_estimates_are_good() {
+    let (rehearsed, rows) = estimated(ESTIMATE_PERCENT);
+    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    let verdicts = rehearsed.outcome.verdicts.iter();
+    let lengths: Vec<_> = verdicts.filter(|v| v.rule == "window_estimated").map(|v| v.measured).collect();
+    assert_eq!(lengths.len(), 2, "neither window is judged as a whole one");
+    assert!(lengths[0] == lengths[1] && lengths[0] < Some(420.0), "{lengths:?}");
+    let test = last_test(&rows, TestKind::Performance);
+    assert_eq!(test.window_planned_ms, Some(420_000));
+    assert!(
+        test.parameters.iter().any(|parameter| parameter.name.starts_with("Estimate of the full window"))
+    );
+}
+
+#[test]
+fn window_whose_figures_stay_unknown_lasts_as_long_as_planned() {
+    let (rehearsed, _) = estimated(0.1);
+    let mut verdicts = rehearsed.outcome.verdicts.iter();
+    assert!(verdicts.all(|verdict| verdict.rule != "window_estimated"));
+    let complete = rehearsed.outcome.verdicts.iter().filter(|verdict| verdict.rule == "window_complete");
+    assert_eq!(complete.map(|verdict| verdict.outcome).collect::<Vec<_>>(), [Outcome::Pass; 2]);
 }
 
 fn last_test(rows: &[Row], kind: TestKind) -> Test {

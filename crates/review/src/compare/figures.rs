@@ -1,9 +1,10 @@
 //! The figures of a test that runs are compared by: value, and the interval by the same estimator.
 
 use evidence::report::{Distribution, MeasureRow, Measured, SampleFigures, TestReport};
+use results::batch_means::{Confidence, Spread, shown};
 use results::{IoClass, Measure, Tally};
 
-use super::statistics::{Confidence, Spread, alarm, interval_pct, shown};
+use super::statistics::{alarm, interval_pct, percentile_spread};
 use super::{Better, Cell, Row, Subject};
 
 const READ: Measure = Measure::Io(IoClass::TransactionalRead);
@@ -144,7 +145,7 @@ const FIGURES: [Figure; 15] = [
         unit: "ms",
         better: Some(Better::Lower),
         value: |t| of_load(t, READ)?.percentiles.p99_ms,
-        interval: |s, c| Spread::of_percentile(&s.read_latencies, s.duration_s, 100.0, c),
+        interval: |s, c| percentile_spread(&s.read_latencies, s.duration_s, 100.0, c),
     },
     Figure {
         name: "Read latency, worst sample",
@@ -172,7 +173,7 @@ const FIGURES: [Figure; 15] = [
         unit: "ms",
         better: Some(Better::Lower),
         value: |t| of_load(t, LOG_WRITE)?.percentiles.p99_ms,
-        interval: |s, c| Spread::of_percentile(&s.log_write_latencies, s.duration_s, 100.0, c),
+        interval: |s, c| percentile_spread(&s.log_write_latencies, s.duration_s, 100.0, c),
     },
     Figure {
         name: "Maintenance reads",

@@ -98,6 +98,15 @@ pub(super) fn figure(report: &Report, row: &ConditionRow) -> Option<Derived> {
         }
         "performance_window_s" => window(&loads, "performance", row),
         "stress_window_s" => window(&loads, "stress", row),
+        "window_percent" => {
+            let share = |test: &&TestReport| {
+                let window = test.window?;
+                let planned_s = window.planned_s.filter(|planned_s| *planned_s > 0.0)?;
+                let is_whole = planned_s - window.duration_s < 0.5;
+                Some(if is_whole { 100.0 } else { 100.0 * window.duration_s / planned_s })
+            };
+            derived(furthest(loads.iter().map(share), row), "load tests: measured by planned window")
+        }
         "cache_ratio" => {
             derived(cache_ratio(report).map(|(ratio, _)| ratio), "database sizes by cache_max_bytes")
         }

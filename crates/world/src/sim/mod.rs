@@ -299,22 +299,26 @@ impl Core {
                 }
             }
             let now = self.executor.now();
-            if self.next_completion().is_some_and(|at| at <= now) {
+            let mut completion = self.next_completion();
+            if completion.is_some_and(|at| at <= now) {
                 self.complete_due_requests();
+                completion = self.next_completion();
             }
             if self.executor.start_batch() {
                 continue;
             }
-            let next = match (self.next_completion(), self.executor.next_timer()) {
+            let next = match (completion, self.executor.next_timer()) {
                 (Some(completion), Some(timer)) => completion.min(timer),
                 (Some(at), None) | (None, Some(at)) => at,
                 (None, None) => return Outcome::Stuck { waiting_tasks: self.executor.task_count() },
             };
             self.executor.advance_to(next.max(now));
-            if self.next_completion().is_some_and(|at| at <= next) {
+            if completion.is_some_and(|at| at <= next) {
                 self.complete_due_requests();
             }
             self.executor.fire_timers();
+            // Nothing more completes at this time before the tasks that it has woken run.
+            self.executor.start_batch();
         }
     }
 }

@@ -129,6 +129,7 @@ impl Honest {
         self.now_ms += SAMPLE_MS;
         self.levels(ordinal, self.now_ms - SAMPLE_MS);
         test.window_start_ms = Some(self.now_ms);
+        test.window_planned_ms = Some(seconds * 1_000);
         for _ in 0..seconds * 1_000 / SAMPLE_MS {
             let (t, span) = (self.now_ms, SAMPLE_MS);
             for (log, database) in names() {
