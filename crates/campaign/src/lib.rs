@@ -8,6 +8,7 @@
 
 mod backups;
 mod checksums;
+pub mod choice;
 pub mod convoy;
 pub mod drill;
 mod error;

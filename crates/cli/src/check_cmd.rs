@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
-use rehearsal::Assumptions;
+use campaign::choice::tests_but_drills;
+use evidence::report::counted;
+use rehearsal::{Assumptions, Planned, Wishes};
 use serde::Serialize;
 use solution::{Solution, SolutionError};
 
 use crate::failure::{Failure, Status};
-use crate::output::data;
-use crate::run_cmd::tests_but_drills;
-use crate::simulation::{self, Planned, Wishes};
+use crate::inputs;
+use crate::stdout::{json, tell};
 
 /// Checks a solution file: all its mistakes at once, or what each command would make of it.
 #[derive(clap::Args)]
@@ -67,9 +68,8 @@ struct Outlook {
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
     let file = arguments.solution.display().to_string();
-    let text = std::fs::read_to_string(&arguments.solution)
-        .map_err(|error| Failure::wrong_input(format!("cannot read {file}")).because(error))?;
-    let assumptions = simulation::assumptions(arguments.assumptions.as_deref())?;
+    let text = inputs::text(&arguments.solution)?;
+    let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
     let mut answer =
         Answer { schema_version: CHECK_SCHEMA, file, solution: None, mistakes: vec![], commands: vec![] };
     let parsed = Solution::parse(&text, &answer.file);
@@ -81,11 +81,9 @@ pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
         Err(error) => answer.mistakes = told(error),
     }
     if arguments.json {
-        let json = serde_json::to_string_pretty(&answer)
-            .map_err(|error| Failure::could_not_run("cannot write the answer").because(error))?;
-        data(&format!("{json}\n"))?;
+        json(&answer)?;
     } else if parsed.is_ok() {
-        crate::output::tell(&answer.text())?;
+        tell(&answer.text())?;
     }
     parsed?;
     Ok(Status::Pass)
@@ -112,7 +110,7 @@ fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
     }
     let run = if tested > 1 { "run --host NAME" } else { "run" };
     outlooks.push(Outlook::new(run, measured(solution)));
-    outlooks.push(Outlook::new("run --fleet", crate::fleet_cmd::outlook(solution)));
+    outlooks.push(Outlook::new("run --fleet", crate::fleet_run::outlook(solution)));
     outlooks.push(Outlook { ready: is_planned, ..Outlook::new("paper", Ok(paper)) });
     outlooks
 }
@@ -131,11 +129,11 @@ fn simulated(solution: &Solution, assumptions: &Assumptions, servers: usize) -> 
     let Planned { tests, storage, faults, drills, .. } = Planned::of(solution, &wishes, assumptions)?;
     let mut parts = Vec::new();
     if !tests.is_empty() {
-        parts.push(format!("{} on {}", counted(tests.len(), "test"), counted_servers(&servers)));
+        parts.push(format!("{} on {}", counted(tests.len() as u64, "test"), counted_servers(&servers)));
     }
     for (count, what) in [(faults.len(), "fault"), (drills.len(), "drill")] {
         if count > 0 {
-            parts.push(counted(count, what));
+            parts.push(counted(count as u64, what));
         }
     }
     Ok(format!("{}; {}", parts.join(", "), storage.description))
@@ -155,11 +153,7 @@ fn measured(solution: &Solution) -> Result<String, Failure> {
     let most = hosts.iter().map(|host| host.database_bytes(None)).max().unwrap_or(0);
     let gib = most as f64 / f64::from(1u32 << 30);
     let each = if hosts.len() > 1 { " on each host" } else { "" };
-    Ok(format!("{}; {gib:.1} GiB of databases{each}", counted(tests, "test")))
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    Ok(format!("{}; {gib:.1} GiB of databases{each}", counted(tests as u64, "test")))
 }
 
 impl Outlook {

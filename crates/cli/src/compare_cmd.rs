@@ -1,12 +1,13 @@
 //! `proofload compare`: runs of any kind side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use review::compare::{Subject, compare};
-use review::{Source, SourceError};
 
 use crate::failure::{Failure, Status};
-use crate::output::{data, printable, tell, write_file};
+use crate::inputs;
+use crate::output::printable;
+use crate::stdout::{data, tell, write_file};
 
 /// Compares runs: measured, simulated, imported, or published figures. The first is the baseline.
 #[derive(clap::Args)]
@@ -31,23 +32,11 @@ fn percent(text: &str) -> Result<f64, String> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err("write a number from 0".to_owned()) }
 }
 
-/// Opens evidence; what is not there or not evidence is wrong input.
-pub fn open(path: &Path) -> Result<Source, Failure> {
-    review::open(path).map_err(|error| {
-        let help = match &error {
-            SourceError::Unknown(_) => "foreign reports: first `proofload import FILE --out RUN`",
-            SourceError::Damaged { .. } => "name the file as it was written, or the folder of a run",
-            _ => "name a run folder, a run.db, a report.json or published figures (.toml)",
-        };
-        Failure::wrong_input("cannot read the evidence").because(error).help(help)
-    })
-}
-
 /// Runs the command.
 pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
     let mut subjects = Vec::new();
     for path in &arguments.evidence {
-        let subject = Subject::new(&path.display().to_string(), open(path)?);
+        let subject = Subject::new(&path.display().to_string(), inputs::evidence(path)?);
         subjects.push(subject.map_err(|error| Failure::wrong_input("cannot compare").because(error))?);
     }
     let comparison = compare(&subjects);

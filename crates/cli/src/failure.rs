@@ -5,6 +5,12 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use annotate_snippets::{AnnotationKind, Element, Level, Renderer, Snippet};
+use campaign::choice::ChoiceError;
+use evidence::KeyError;
+use evidence::folder::{FolderError, NewRunError};
+use rehearsal::WishError;
+use runner::crash_test::Unproved;
+use runner::{PreflightError, RunError};
 use solution::{Mistake, SolutionError};
 
 use crate::output::printable;
@@ -80,6 +86,12 @@ impl Failure {
         self
     }
 
+    /// Adds what to do about it, where that is known.
+    fn helped(mut self, help: Option<&str>) -> Failure {
+        self.help = help.map(str::to_owned);
+        self
+    }
+
     /// What to do about it.
     pub fn remedy(&self) -> Option<&str> {
         self.help.as_deref()
@@ -90,15 +102,6 @@ impl Failure {
         let place = self.place.as_ref()?;
         let before = place.text.get(..place.span.start)?;
         Some(1 + before.matches('\n').count())
-    }
-
-    /// The story in one line, for someone on another host.
-    #[cfg(feature = "fleet")]
-    pub fn line(&self) -> String {
-        match &self.help {
-            Some(help) => format!("{self} ({help})"),
-            None => self.to_string(),
-        }
     }
 
     /// Prints the story on stderr and gives the exit status.
@@ -127,6 +130,91 @@ impl From<Box<SolutionError>> for Failure {
         let SolutionError { message, help, span, others, file_name, text } = *error;
         let place = Place { file_name: printable(&file_name), text: harmless(&text), span, others };
         Failure { help, place: Some(Box::new(place)), ..Failure::wrong_input(message) }
+    }
+}
+
+impl From<WishError> for Failure {
+    fn from(error: WishError) -> Failure {
+        match error {
+            WishError::Solution(error) => error.into(),
+            error => Failure::wrong_input(error.to_string()).helped(error.help()),
+        }
+    }
+}
+
+impl From<ChoiceError> for Failure {
+    fn from(error: ChoiceError) -> Failure {
+        Failure::wrong_input(error.to_string()).help(error.help())
+    }
+}
+
+impl From<FolderError> for Failure {
+    fn from(error: FolderError) -> Failure {
+        Failure::could_not_run(error.to_string()).help(error.help())
+    }
+}
+
+impl From<PreflightError> for Failure {
+    fn from(error: PreflightError) -> Failure {
+        let failure = match &error {
+            PreflightError::Nothing => Failure::wrong_input(error.to_string()),
+            PreflightError::Folder(_) | PreflightError::Mount(_) => Failure::could_not_run(error.to_string()),
+        };
+        failure.helped(error.help())
+    }
+}
+
+impl From<NewRunError> for Failure {
+    fn from(error: NewRunError) -> Failure {
+        Failure::could_not_run(error.to_string())
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Failure {
+        Failure::could_not_run(error.to_string())
+    }
+}
+
+impl From<Unproved> for Failure {
+    fn from(error: Unproved) -> Failure {
+        let message = error.to_string();
+        let failure = if error.is_wrong_input() {
+            Failure::wrong_input(message)
+        } else {
+            Failure::could_not_run(message)
+        };
+        failure.helped(error.help())
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Failure {
+        Failure::wrong_input("cannot use the key").because(&error).help(error.help())
+    }
+}
+
+#[cfg(feature = "fleet")]
+impl From<fleet::credentials::CredentialsError> for Failure {
+    fn from(error: fleet::credentials::CredentialsError) -> Failure {
+        Failure::wrong_input(error.to_string()).help(error.help())
+    }
+}
+
+#[cfg(feature = "fleet")]
+impl From<fleet::controller::ControllerError> for Failure {
+    fn from(error: fleet::controller::ControllerError) -> Failure {
+        Failure::could_not_run(error.to_string()).help(error.help())
+    }
+}
+
+#[cfg(feature = "fleet")]
+impl From<fleet::choice::FleetTestsError> for Failure {
+    fn from(error: fleet::choice::FleetTestsError) -> Failure {
+        match error {
+            fleet::choice::FleetTestsError::Solution(error) => error.into(),
+            error => Failure::wrong_input(error.to_string()).helped(error.help()),
+        }
     }
 }
 

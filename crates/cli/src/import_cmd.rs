@@ -9,7 +9,8 @@ use review::import::{About, Foreign, gather, parse, rows};
 use review::{Evidence, Source};
 
 use crate::failure::{Failure, Status};
-use crate::output::write_file;
+use crate::inputs;
+use crate::stdout::write_file;
 
 /// Imports reports of Jetstress (HTML), the text of published papers, published figures (.toml), or a Jetstress
 /// configuration (XML, becomes a solution file).
@@ -35,7 +36,7 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
     let (mut tests, mut solution, mut printed) = (Vec::new(), String::new(), None::<Evidence>);
     for file in &arguments.files {
         if file.extension().is_some_and(|extension| extension == "toml") {
-            match crate::compare_cmd::open(file)? {
+            match inputs::evidence(file)? {
                 Source::Printed(evidence) if printed.is_none() => printed = Some(*evidence),
                 _ => return Err(Failure::wrong_input("published figures of one solution make one run")),
             }
@@ -103,7 +104,7 @@ fn record(evidence: &Evidence, solution: &str, arguments: &ImportArguments) -> R
     store.close().map_err(|error| failed(&error))?;
     let text = evidence.to_toml().map_err(|error| failed(&error))?;
     write_file(&arguments.out.join(review::PRINTED), &text)?;
-    crate::report_cmd::render(&arguments.out)?;
+    crate::reports::render(&arguments.out)?;
     say!("imported {} into {}", counted(evidence.test.len() as u64, "test"), arguments.out.display());
     Ok(())
 }

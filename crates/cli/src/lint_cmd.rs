@@ -9,8 +9,8 @@ use review::lint::{Finding, RULES, signed_by};
 use serde::Serialize;
 
 use crate::failure::{Failure, Status};
-use crate::output::{data, tell};
-use crate::sign::no_key;
+use crate::inputs;
+use crate::stdout::{data, json, tell};
 
 /// Checks evidence against itself and against its solution: run folders, run.db, report.json, published/*.toml.
 #[derive(clap::Args)]
@@ -54,14 +54,14 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
         return data(&lines.concat()).map(|()| Status::Pass);
     }
     if let Some(file) = &arguments.new_key {
-        let key = SigningKey::create(file).map_err(no_key)?;
+        let key = SigningKey::create(file)?;
         say!("wrote {}: keep it secret; the public key is on stdout", file.display());
         return data(&format!("{}\n", key.public())).map(|()| Status::Pass);
     }
-    let key = arguments.verify.as_deref().map(public_key).transpose().map_err(no_key)?;
+    let key = arguments.verify.as_deref().map(public_key).transpose()?;
     let mut all = Vec::new();
     for path in &arguments.evidence {
-        let source = crate::compare_cmd::open(path)?;
+        let source = inputs::evidence(path)?;
         let mut findings = source.lint();
         findings.extend(key.as_deref().and_then(|key| signed_by(source.seals(), key)));
         all.push(Looked { evidence: path.display().to_string(), findings, seals: source.seals().cloned() });
@@ -69,9 +69,7 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
     let count: usize = all.iter().map(|looked| looked.findings.len()).sum();
     if arguments.json {
         let list: Vec<Linted<'_>> = all.iter().map(Linted::from).collect();
-        let text = serde_json::to_string_pretty(&list)
-            .map_err(|error| Failure::could_not_run("cannot write the findings").because(error))?;
-        data(&format!("{text}\n"))?;
+        json(&list)?;
     } else {
         tell(&text(&all))?;
     }

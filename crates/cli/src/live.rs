@@ -3,12 +3,10 @@
 //! Invariants
 //! 1. The terminal is given back as it was, however the run ends: [`leave`] is called when the screen is dropped and
 //!    before the process ends at the third Ctrl-C.
-//! 2. A frame is a function of what is known and of the size of the terminal ([`frame::draw`]); names and notes cannot
+//! 2. A frame is a function of what is known and of the size of the terminal ([`draw`]); names and notes cannot
 //!    move the cursor.
 //!
 //! Drawn on stderr: stdout is data. Nothing is read from the keyboard, so Ctrl-C stays a signal.
-
-mod frame;
 
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -18,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use campaign::progress::{Progress, Watcher};
 use evidence::live::LiveRun;
-use results::{RecordError, Recorder, Row};
+use review::terminal::draw;
 
 use crate::watch::TerminalWatcher;
 
@@ -127,7 +125,7 @@ impl LiveScreen {
         } else {
             format!("Ctrl-C ends the run in order; the evidence is kept in {}", self.evidence)
         };
-        let lines = frame::draw(&view, progress, &footer, size());
+        let lines = draw(&view, progress, &footer, size());
         // From the top left corner; each line erases what is left of the old one, the last what is below.
         show!("\x1b[H{}\x1b[J", lines.join("\x1b[K\r\n"));
     }
@@ -147,26 +145,5 @@ fn size() -> (usize, usize) {
     match (size.ws_col, size.ws_row) {
         (0, _) | (_, 0) => (80, 24),
         (columns, rows) => (usize::from(columns), usize::from(rows)),
-    }
-}
-
-/// Keeps rows and shows them.
-pub struct Tee<'a> {
-    /// Where they are kept.
-    pub store: &'a mut dyn Recorder,
-    /// What the screen is drawn from.
-    pub live: Option<Rc<RefCell<LiveRun>>>,
-}
-
-impl Recorder for Tee<'_> {
-    fn record(&mut self, row: Row) -> Result<(), RecordError> {
-        if let Some(live) = &self.live {
-            live.borrow_mut().apply(&row);
-        }
-        self.store.record(row)
-    }
-
-    fn flush(&mut self) -> Result<(), RecordError> {
-        self.store.flush()
     }
 }

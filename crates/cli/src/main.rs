@@ -12,28 +12,33 @@
 mod output;
 
 mod check_cmd;
+mod clean_cmd;
 mod compare_cmd;
 mod crash_test_cmd;
 mod failure;
 #[cfg_attr(not(feature = "fleet"), path = "no_fleet.rs")]
 mod fleet_cmd;
+#[cfg_attr(not(feature = "fleet"), path = "no_fleet_run.rs")]
+mod fleet_run;
 mod import_cmd;
+mod inputs;
 mod lint_cmd;
 mod live;
+mod outcome;
 mod paper_cmd;
 #[cfg(feature = "pdf")]
 mod pdf;
 mod plan_cmd;
-mod preflight;
 mod report_cmd;
-mod rules;
+mod reports;
+mod run_arguments;
 mod run_cmd;
 mod serve_cmd;
 mod sign;
 mod signals;
 mod simulate_cmd;
-mod simulation;
 mod sql_cmd;
+mod stdout;
 mod verdict_table;
 mod verify_cmd;
 mod watch;
@@ -59,7 +64,7 @@ const EXIT_STATUS: &str =
 enum Command {
     Check(check_cmd::CheckArguments),
     Plan(plan_cmd::PlanArguments),
-    Run(run_cmd::RunArguments),
+    Run(run_arguments::RunArguments),
     Fleet(fleet_cmd::FleetArguments),
     Agent(fleet_cmd::AgentArguments),
     #[command(hide = true, name = fleet::drill::COMMAND)]
@@ -70,7 +75,7 @@ enum Command {
     Sql(sql_cmd::SqlArguments),
     Serve(serve_cmd::ServeArguments),
     Verify(verify_cmd::VerifyArguments),
-    Clean(preflight::CleanArguments),
+    Clean(clean_cmd::CleanArguments),
     Lint(lint_cmd::LintArguments),
     Compare(compare_cmd::CompareArguments),
     Import(import_cmd::ImportArguments),
@@ -93,7 +98,7 @@ fn main() -> ExitCode {
         Command::Sql(arguments) => sql_cmd::run(&arguments),
         Command::Serve(arguments) => serve_cmd::run(&arguments),
         Command::Verify(arguments) => verify_cmd::run(&arguments),
-        Command::Clean(arguments) => preflight::clean(&arguments),
+        Command::Clean(arguments) => clean_cmd::run(&arguments),
         Command::Lint(arguments) => lint_cmd::run(&arguments),
         Command::Compare(arguments) => compare_cmd::run(&arguments),
         Command::Import(arguments) => import_cmd::run(&arguments),

@@ -1,11 +1,7 @@
 //! What stands for fleets in a build without them: the same commands, which say how to have them.
 
-use std::path::Path;
-
-use solution::Solution;
-
 use crate::failure::{Failure, Status};
-use crate::run_cmd::RunArguments;
+use crate::fleet_run::absent;
 
 /// Prepares runs on many hosts (not in this build: build it with `--features fleet`).
 #[derive(clap::Args)]
@@ -29,17 +25,4 @@ pub fn run(_: &FleetArguments) -> Result<Status, Failure> {
 
 pub fn agent(_: &AgentArguments) -> Result<Status, Failure> {
     Err(absent())
-}
-
-pub fn conduct(_: &RunArguments, _: &Solution, _: &Path) -> Result<Status, Failure> {
-    Err(absent())
-}
-
-pub fn outlook(_: &Solution) -> Result<String, Failure> {
-    Err(absent())
-}
-
-fn absent() -> Failure {
-    Failure::wrong_input("this proofload was built without runs on many hosts")
-        .help("build it with them: cargo build --release --features fleet")
 }

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use evidence::folder;
 use review::Source;
 use review::paper::{PaperError, file_name, paper};
-use solution::Solution;
 
 use crate::failure::{Failure, Status};
-use crate::output::write_file;
+use crate::inputs;
+use crate::stdout::write_file;
 
 /// Writes the solution paper (HTML and Markdown) from a solution file and the runs of it.
 #[derive(clap::Args)]
@@ -37,14 +37,11 @@ pub struct PaperArguments {
 
 /// Runs the command.
 pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
-    let name = arguments.solution.display();
-    let text = std::fs::read_to_string(&arguments.solution)
-        .map_err(|error| Failure::wrong_input(format!("cannot read {name}")).because(error))?;
-    let solution = Solution::parse(&text, &name.to_string())?;
+    let solution = inputs::solution(&arguments.solution)?;
     let plan = plan::plan(&solution, &[])?;
     let mut reports = Vec::new();
     for path in &arguments.runs {
-        match crate::compare_cmd::open(path)? {
+        match inputs::evidence(path)? {
             Source::Run { report, .. } | Source::Report(report) => reports.push(*report),
             Source::Printed(_) => {
                 let message = format!("{} holds printed figures, not a run", path.display());

@@ -50,7 +50,7 @@ pub fn print(page: &Path) -> Result<(), Failure> {
         // Chromium refuses to sandbox as root.
         command.arg("--no-sandbox");
     }
-    let outcome = run(command.arg(url(&page)));
+    let outcome = run(command.arg(evidence::file_url(&page)));
     let _ = std::fs::remove_dir_all(&profile);
     outcome.map_err(|error| failed(&error))?;
     if !std::fs::read(&pdf).is_ok_and(|bytes| bytes.starts_with(b"%PDF-")) {
@@ -82,27 +82,4 @@ fn browser() -> Option<PathBuf> {
     let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     let places = BROWSERS.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
     places.into_iter().find(|place| place.is_file())
-}
-
-/// A file as a URL: what is no plain letter, digit or mark becomes a percent sign with its value.
-fn url(path: &Path) -> String {
-    use std::os::unix::ffi::OsStrExt;
-    let mut url = "file://".to_owned();
-    for &byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => url.push(char::from(byte)),
-            _ => url.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    url
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_of_any_characters_is_a_url() {
-        assert_eq!(url(Path::new("/a b/ä#?%.html")), "file:///a%20b/%C3%A4%23%3F%25.html");
-    }
 }

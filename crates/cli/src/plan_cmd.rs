@@ -7,7 +7,8 @@ use plan::search::{Catalogue, search};
 use solution::Solution;
 
 use crate::failure::{Failure, Status};
-use crate::output::data;
+use crate::inputs;
+use crate::stdout::{data, json, write_file};
 
 /// Sizes a solution, lays out its copies and finds the worst failure.
 #[derive(clap::Args)]
@@ -41,11 +42,9 @@ pub struct PlanArguments {
 /// Runs the command.
 pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     let Some(path) = &arguments.solution else {
-        let schema = serde_json::to_string_pretty(&plan::Plan::json_schema())
-            .map_err(|error| Failure::could_not_run("cannot write the schema").because(error))?;
-        return data(&format!("{schema}\n")).map(|()| Status::Pass);
+        return json(&plan::Plan::json_schema()).map(|()| Status::Pass);
     };
-    let solution = Solution::parse(&read(path)?, &path.display().to_string())?;
+    let solution = inputs::solution(path)?;
     if let Some(catalogue) = &arguments.search {
         return find(&solution, catalogue, arguments.json);
     }
@@ -60,10 +59,7 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
     let planned = plan::plan(&solution, &named)?;
     let status = if planned.passed { Status::Pass } else { Status::VerdictFail };
     if let Some(page) = &arguments.html {
-        std::fs::write(page, plan::html(&planned)).map_err(|error| {
-            Failure::could_not_run(format!("cannot write {}", page.display())).because(error)
-        })?;
-        say!("wrote {}", page.display());
+        write_file(page, &plan::html(&planned))?;
     }
     if arguments.write_targets {
         write_targets(path, &solution, &planned, arguments.yes)?;
@@ -92,7 +88,7 @@ fn check_names(solution: &Solution, named: &[Vec<String>]) -> Result<(), Failure
 }
 
 fn find(solution: &Solution, path: &Path, json: bool) -> Result<Status, Failure> {
-    let catalogue = Catalogue::parse(&read(path)?, &path.display().to_string())?;
+    let catalogue = Catalogue::parse(&inputs::text(path)?, &path.display().to_string())?;
     let found = search(solution, &catalogue)?;
     data(&if json { format!("{}\n", found.json()) } else { found.terminal() })?;
     Ok(if found.front.is_empty() { Status::VerdictFail } else { Status::Pass })
@@ -135,9 +131,4 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
         let _ = std::fs::remove_file(&new);
     }
     written
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Failure::wrong_input(format!("cannot read {}", path.display())).because(error))
 }

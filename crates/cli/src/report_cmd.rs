@@ -1,11 +1,13 @@
 //! `proofload report`: the evidence of a run, rendered again or handed on as data.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use evidence::{Report, load};
+use evidence::Report;
 
 use crate::failure::{Failure, Status};
-use crate::output::data;
+use crate::inputs::run_db;
+use crate::reports::{render, rendered};
+use crate::stdout::{data, json};
 
 /// Renders the evidence of a run again, also of one that was killed.
 #[derive(clap::Args)]
@@ -31,8 +33,7 @@ pub struct ReportArguments {
 /// Runs the command.
 pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
     let Some(run) = &arguments.run else {
-        let schema = serde_json::to_string_pretty(&Report::schema()).expect("a schema has only text keys");
-        return data(&format!("{schema}\n")).map(|()| Status::Pass);
+        return json(&Report::schema()).map(|()| Status::Pass);
     };
     let db = run_db(run)?;
     if let Some(folder) = &arguments.csv {
@@ -54,30 +55,4 @@ pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
         }
     }
     Ok(Status::Pass)
-}
-
-/// The `run.db` of a run folder.
-pub fn run_db(run: &Path) -> Result<PathBuf, Failure> {
-    let path = run.join("run.db");
-    if path.is_file() {
-        return Ok(path);
-    }
-    let message = format!("{} holds no run.db", run.display());
-    Err(Failure::wrong_input(message).help("name a folder that `proofload run` made"))
-}
-
-fn no_report(folder: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::could_not_run(format!("no report of {}", folder.display())).because(error)
-}
-
-fn rendered(folder: &Path) -> Result<Report, Failure> {
-    let data = load(&folder.join("run.db")).map_err(|error| no_report(folder, &error))?;
-    Report::new(&data).map_err(|error| no_report(folder, &error))
-}
-
-/// Writes the report of the run in `folder` from its `run.db`, and gives it.
-pub fn render(folder: &Path) -> Result<Report, Failure> {
-    let report = rendered(folder)?;
-    report.write(folder).map_err(|error| no_report(folder, &error))?;
-    Ok(report)
 }

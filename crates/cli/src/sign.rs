@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use evidence::{KeyError, SigningKey};
+use evidence::SigningKey;
 
 use crate::failure::Failure;
 
@@ -17,16 +17,6 @@ pub struct SignArguments {
 impl SignArguments {
     /// The key, read before anything is started.
     pub fn key(&self) -> Result<Option<SigningKey>, Failure> {
-        self.sign.as_deref().map(SigningKey::read).transpose().map_err(no_key)
+        Ok(self.sign.as_deref().map(SigningKey::read).transpose()?)
     }
-}
-
-/// Why a key cannot be used.
-pub fn no_key(error: KeyError) -> Failure {
-    let help = match &error {
-        KeyError::NoPublicKey(_) => "`proofload lint --new-key FILE` prints it when it makes the key",
-        KeyError::NoKey(_) | KeyError::Io { .. } => "`proofload lint --new-key FILE` makes a new key file",
-        KeyError::NoRandom => "the key needs getrandom(2) of the kernel",
-    };
-    Failure::wrong_input("cannot use the key").because(error).help(help)
 }

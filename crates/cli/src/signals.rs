@@ -13,8 +13,9 @@ use crate::failure::Failure;
 /// Requests after which the process ends at once.
 const PATIENCE: u32 = 3;
 
-/// Counts the requests to end. `interrupts` is looked at by whoever has to end in order.
-pub fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
+/// Counts the requests to end from now on, for whoever has to end in order.
+pub fn count_interrupts() -> Result<Arc<AtomicU32>, Failure> {
+    let interrupts = Arc::new(AtomicU32::new(0));
     let counter = interrupts.clone();
     on_request(move || {
         let asked = counter.fetch_add(1, Ordering::SeqCst) + 1;
@@ -26,7 +27,8 @@ pub fn count_interrupts(interrupts: &Arc<AtomicU32>) -> Result<(), Failure> {
             1 => "ending in order: what was measured is kept (further Ctrl-C end it at once)",
             _ => "still ending in order",
         });
-    })
+    })?;
+    Ok(interrupts)
 }
 
 /// Calls `heard` at each request to end.

@@ -7,8 +7,8 @@ use evidence::csv;
 use evidence::{Cell, Query, StoreError};
 
 use crate::failure::{Failure, Status};
-use crate::output::data;
-use crate::report_cmd::run_db;
+use crate::inputs::run_db;
+use crate::stdout::data;
 
 /// Asks the evidence of a run in SQL; without a query it lists the tables.
 #[derive(clap::Args)]

@@ -4,10 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use campaign::{CampaignError, CampaignOutcome};
-use evidence::report::{Overall, counted};
+use evidence::report::{Overall, counted, duration};
 use results::{Comparison, Grade, Origin, Outcome, Verdict};
-
-use crate::watch::short_duration;
 
 /// Missing conditions that the console names; the report has all of them.
 const MISSING_SHOWN: usize = 6;
@@ -90,7 +88,7 @@ pub fn of_verdicts(
     let informs = if told > 0 { format!(", {told} for information") } else { String::new() };
     let limits = verdicts.len() - told;
     let judged = counted(limits as u64, "limit");
-    let _ = writeln!(text, "{said}  ({judged} judged{informs}, {})", short_duration(elapsed));
+    let _ = writeln!(text, "{said}  ({judged} judged{informs}, {})", duration(elapsed.as_secs_f64().round()));
     text
 }
 

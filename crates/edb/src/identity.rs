@@ -2,6 +2,8 @@
 //!
 //! Limits: years 1900 to 2155; times before 1970 are not made here.
 
+use time::{Date, OffsetDateTime};
+
 use crate::bytes::{get_u32, get_u64, put_u32};
 
 /// Size of a log segment.
@@ -77,7 +79,7 @@ impl LogTime {
     /// The time that many milliseconds after 1970-01-01 00:00 UTC.
     pub fn from_unix_ms(unix_ms: u64) -> Self {
         let (seconds, ms) = (unix_ms / 1000, (unix_ms % 1000) as u16);
-        let (year, month, day) = date_of((seconds / 86_400) as u32);
+        let (year, month, day) = date_of(seconds);
         LogTime([
             (seconds % 60) as u8,
             (seconds / 60 % 60) as u8,
@@ -112,18 +114,11 @@ impl LogTime {
     }
 }
 
-/// Gregorian date of a day counted from 1970-01-01. Counts in years that begin in March, so that the leap day is last.
-fn date_of(unix_day: u32) -> (u32, u8, u8) {
-    const DAYS_IN_400_YEARS: u32 = 146_097;
-    let day = unix_day + 719_468;
-    let (era, day_of_era) = (day / DAYS_IN_400_YEARS, day % DAYS_IN_400_YEARS);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    let year = 400 * era + year_of_era + u32::from(month <= 2);
-    (year, month as u8, day_of_month as u8)
+/// Gregorian date of a time. The calendar ends with the year 9999.
+fn date_of(unix_s: u64) -> (u16, u8, u8) {
+    let unix_s = i64::try_from(unix_s).unwrap_or(i64::MAX);
+    let date = OffsetDateTime::from_unix_timestamp(unix_s).map_or(Date::MAX, OffsetDateTime::date);
+    (date.year() as u16, date.month().into(), date.day())
 }
 
 /// Tells one database, or one log stream, from another (SIGNATURE): a random number, a time, no computer name.

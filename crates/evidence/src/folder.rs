@@ -77,6 +77,57 @@ pub enum FolderError {
     },
 }
 
+impl FolderError {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            FolderError::Foreign(_) => {
+                "name a folder that does not exist yet; proofload writes only to folders it has made"
+            }
+            FolderError::InUse(_) => "wait until it has ended, or name another folder",
+            FolderError::NoFolder(_) => "name another folder",
+            FolderError::Io { .. } => "check the permissions",
+        }
+    }
+}
+
+/// Why there is no new folder for the evidence of a run.
+#[derive(Debug, thiserror::Error)]
+pub enum NewRunError {
+    /// The system would not.
+    #[error("cannot create {}: {source}", path.display())]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Every name of this second is taken.
+    #[error("{} is full of runs of this second", .0.display())]
+    Full(PathBuf),
+}
+
+/// Makes a new folder for the evidence of a run below `out`, named after the time and the solution. Never one that exists.
+///
+/// # Errors
+/// It cannot be created.
+pub fn new_run(out: &Path, solution: &str, unix_ms: u64) -> Result<PathBuf, NewRunError> {
+    let io = |path: &Path, source| NewRunError::Io { path: path.to_owned(), source };
+    fs::create_dir_all(out).map_err(|error| io(out, error))?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let (name, stamp) = (solution.chars().map(plain).collect::<String>(), crate::report::utc_stamp(unix_ms));
+    for attempt in 1..1000 {
+        let suffix = if attempt == 1 { String::new() } else { format!("-{attempt}") };
+        let folder = out.join(format!("{stamp}-{name}{suffix}"));
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(io(&folder, error)),
+        }
+    }
+    Err(NewRunError::Full(out.to_owned()))
+}
+
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> FolderError + '_ {
     move |source| FolderError::Io { path: path.to_owned(), source }
 }

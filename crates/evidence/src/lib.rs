@@ -14,6 +14,16 @@ pub mod report;
 mod run_data;
 mod store;
 
+/// What a path in a URL holds as it is: plain letters, digits and marks. Anything else becomes a percent sign with its value.
+const IN_PATHS: percent_encoding::AsciiSet =
+    percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
+
+/// An absolute path as a URL.
+pub fn file_url(path: &std::path::Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    format!("file://{}", percent_encoding::percent_encode(path.as_os_str().as_bytes(), &IN_PATHS))
+}
+
 /// How often a host is sampled. A slice of less than half of it has no rate of its own: it joins a neighbour.
 const HOST_INTERVAL_MS: u64 = 1_000;
 
@@ -24,3 +34,12 @@ pub use store::{
     Broken, BrokenKind, Cell, Chain, KeyError, Query, RunStore, SigningKey, StoreError, check, load,
     public_key, sha256_hex,
 };
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_path_of_any_characters_is_a_url() {
+        let url = super::file_url(std::path::Path::new("/a b/ä#?%.html"));
+        assert_eq!(url, "file:///a%20b/%C3%A4%23%3F%25.html");
+    }
+}

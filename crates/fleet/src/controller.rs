@@ -83,6 +83,22 @@ pub enum ControllerError {
     Superseded,
 }
 
+impl ControllerError {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            ControllerError::NotTheController(_) => "name the folder that `proofload fleet init` made",
+            ControllerError::Folder { .. } => "name the folder of a run that `proofload run --fleet` began",
+            ControllerError::File { .. } => "check the permissions and the space on that disk",
+            ControllerError::Bus(_) => {
+                "start nats-server with the configuration in the folder of credentials, or say --nats-server"
+            }
+            ControllerError::Server(_) => "a server may run there already: then leave --nats-server out",
+            ControllerError::Superseded => "the other one goes on; only one of them is needed",
+        }
+    }
+}
+
 /// The controller of a run before this one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Predecessor {

@@ -91,6 +91,22 @@ pub enum CredentialsError {
     Keys(String),
 }
 
+impl CredentialsError {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            CredentialsError::File { source, .. } if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                "credentials are never overwritten: name a folder that does not exist"
+            }
+            CredentialsError::File { .. } => "`proofload fleet init` makes credentials",
+            CredentialsError::Foreign { .. } => "name a file that `proofload fleet init` made",
+            CredentialsError::Names(_) => "write --hosts a,b,c, each host once",
+            CredentialsError::Address(_) => "for example --address 192.0.2.10:4222",
+            CredentialsError::Keys(_) => "try again",
+        }
+    }
+}
+
 impl Credentials {
     /// Reads a file that [`make`] wrote.
     pub fn read(path: &Path) -> Result<Credentials, CredentialsError> {

@@ -1,8 +1,8 @@
 //! Many hosts, one run: a controller and agents that speak over a NATS server.
 //!
 //! [`roster`] (controller) and [`duty`] (agent) are state machines without clock and sockets; [`controller`] and [`agent`] tie
-//! them to the bus, to files and to threads. What a host does for a run is the caller's ([`agent::HostWork`]); the tests of
-//! different hosts meet at a [`gate::Gate`].
+//! them to the bus, to files and to threads. What a host does for a run ([`host_work`]) takes place on threads
+//! of its own; the tests of different hosts meet at a [`gate::Gate`].
 //!
 //! Nothing here is on a measured thread.
 #![allow(
@@ -16,6 +16,7 @@ pub mod allowed;
 pub mod arbiter;
 pub mod barrier;
 pub mod bus;
+pub mod choice;
 pub mod clock;
 pub mod controller;
 pub mod copy_port;
@@ -24,9 +25,11 @@ pub mod drill;
 pub mod duty;
 mod files;
 pub mod gate;
+pub mod host_work;
 pub mod log;
 pub mod merged;
 pub mod message;
+pub mod overview;
 pub mod roster;
 pub mod server;
 pub mod subjects;

@@ -15,6 +15,7 @@ mod faults;
 mod hosts;
 mod merge;
 mod parts;
+mod planned;
 mod storage;
 
 use std::cell::RefCell;
@@ -38,6 +39,7 @@ pub use drill::{DrillPlan, Drilled, drill};
 pub use faults::{PlannedFault, planned};
 pub use hosts::Hosts;
 pub use parts::Modelled;
+pub use planned::{ChosenDrill, Planned, Played, WishError, Wishes};
 pub use storage::{Storage, VolumeParts, storage};
 
 /// What is to be rehearsed.

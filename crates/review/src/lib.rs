@@ -1,8 +1,12 @@
-//! Judging evidence instead of making it: lint, compare, import of foreign results, the solution paper.
+//! Judging and showing evidence instead of making it: lint, compare, import of foreign results, the solution paper, the live
+//! views of a run.
 //!
 //! Everything here reads what others wrote down: runs of ours, result files of Jetstress, published papers. Facts as printed
 //! are [`Evidence`], in the same keys and units as `published/*.toml`.
-#![allow(clippy::disallowed_methods, reason = "this crate reads evidence files and writes documents")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this crate reads evidence files, writes documents and answers requests for pages"
+)]
 
 mod claims;
 pub mod compare;
@@ -10,7 +14,9 @@ pub mod import;
 pub mod lint;
 mod markup;
 pub mod paper;
+pub mod serve;
 mod sources;
+pub mod terminal;
 
 pub use claims::{Evidence, Instant, TestClaims};
 pub use sources::{PRINTED, Source, SourceError, open};

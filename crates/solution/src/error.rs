@@ -122,26 +122,10 @@ pub fn did_you_mean<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -
     let limit = 1 + wrong.chars().count() / 3;
     known
         .into_iter()
-        .map(|name| (edit_distance(wrong, name), name))
+        .map(|name| (strsim::levenshtein(wrong, name), name))
         .min()
         .filter(|&(distance, _)| distance <= limit)
         .map(|(_, name)| name)
-}
-
-/// Levenshtein distance over characters.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &cb) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(ca != cb);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// A mistake that was found while reading.

@@ -12,3 +12,4 @@ pub mod schema;
 pub mod session;
 pub mod shard;
 mod varint;
+pub mod verify;

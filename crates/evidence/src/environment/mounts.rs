@@ -43,6 +43,19 @@ pub enum MountError {
     },
 }
 
+impl MountError {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            MountError::Memory { .. } => "name a folder on the disk under test, or say --allow-memory",
+            MountError::NoSpace { .. } => {
+                "make room, or make databases ([sizing]) or checkpoint depth ([engine]) smaller"
+            }
+            MountError::Io { .. } => "check the permissions",
+        }
+    }
+}
+
 /// A mounted file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {

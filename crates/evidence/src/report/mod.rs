@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 pub use model::*;
 pub use svg::line_chart;
-pub use text::{bytes, counted, duration, iso_8601, number, significant};
+pub use text::{bytes, counted, duration, iso_8601, number, significant, utc_stamp};
 
 pub(crate) use sections::verdict_row;
 pub(crate) use verdict::broken;

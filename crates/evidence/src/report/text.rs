@@ -1,21 +1,26 @@
 //! Sentences, names and figures as people read them.
 
+use time::OffsetDateTime;
+
 use super::model::*;
+
+/// A moment of the calendar in UTC. The calendar ends with the year 9999, and so does what is later.
+fn moment(unix_ms: u64) -> OffsetDateTime {
+    const LAST_S: i64 = 253_402_300_799;
+    let unix_s = i64::try_from(unix_ms / 1_000).unwrap_or(LAST_S).min(LAST_S);
+    OffsetDateTime::from_unix_timestamp(unix_s).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
 
 /// A moment as ISO 8601, UTC, to the second.
 pub fn iso_8601(unix_ms: u64) -> String {
-    let (days, second) = (unix_ms / 86_400_000, unix_ms / 1_000 % 86_400);
-    // Years begin in March here, so that the leap day is the last of its year.
-    let day = days + 719_468;
-    let (era, day_of_era) = (day / 146_097, day % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let (date, (hour, minute, second)) = (moment(unix_ms).date(), moment(unix_ms).to_hms());
+    let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// A moment as part of a file name, UTC, to the second: `20261121-094500`.
+pub fn utc_stamp(unix_ms: u64) -> String {
+    iso_8601(unix_ms).replace(['-', ':', 'Z'], "").replace('T', "-")
 }
 
 /// A length of time in the two largest units that matter.
@@ -215,6 +220,9 @@ mod tests {
         assert_eq!(iso_8601(951_782_400_000), "2000-02-29T00:00:00Z");
         assert_eq!(iso_8601(4_107_542_399_999), "2100-02-28T23:59:59Z");
         assert_eq!(iso_8601(4_107_542_400_000), "2100-03-01T00:00:00Z");
+        assert_eq!(iso_8601(u64::MAX), "9999-12-31T23:59:59Z");
+        assert_eq!(utc_stamp(951_782_399_999), "20000228-235959");
+        assert_eq!(utc_stamp(1_795_254_300_000), "20261121-094500");
     }
 
     #[test]

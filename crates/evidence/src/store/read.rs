@@ -1,7 +1,6 @@
 //! SQLite into rows.
 
 use std::fs::Metadata;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use results::*;
@@ -77,14 +76,7 @@ pub fn beside(path: &Path, ending: &str) -> Option<Metadata> {
 
 /// An absolute path as the URI of a file that does not change while it is open.
 fn unchanging(path: &Path) -> String {
-    let mut uri = "file://".to_owned();
-    for &byte in path.as_os_str().as_bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => uri.push(char::from(byte)),
-            _ => uri.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    uri + "?immutable=1"
+    crate::file_url(path) + "?immutable=1"
 }
 
 /// The run; at most one.

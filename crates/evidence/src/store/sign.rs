@@ -38,6 +38,19 @@ pub enum KeyError {
     NoRandom,
 }
 
+impl KeyError {
+    /// What to do about it.
+    pub fn help(&self) -> &'static str {
+        match self {
+            KeyError::NoPublicKey(_) => "`proofload lint --new-key FILE` prints it when it makes the key",
+            KeyError::NoKey(_) | KeyError::Io { .. } => {
+                "`proofload lint --new-key FILE` makes a new key file"
+            }
+            KeyError::NoRandom => "the key needs getrandom(2) of the kernel",
+        }
+    }
+}
+
 impl SigningKey {
     /// Makes a new key and keeps it in a new file that only its owner can read.
     pub fn create(path: &Path) -> Result<SigningKey, KeyError> {

@@ -180,6 +180,27 @@ impl TestKind {
     /// The kinds with a measured window.
     pub const WINDOWED: [TestKind; 2] = [TestKind::Performance, TestKind::Stress];
 
+    /// All kinds.
+    pub const ALL: [TestKind; 12] = [
+        TestKind::Init,
+        TestKind::Tune,
+        TestKind::Performance,
+        TestKind::Stress,
+        TestKind::DatabaseChecksum,
+        TestKind::LogChecksum,
+        TestKind::Backup,
+        TestKind::BackupToDisk,
+        TestKind::Restore,
+        TestKind::LogGeneration,
+        TestKind::SoftRecovery,
+        TestKind::Drill,
+    ];
+
+    /// The kind of this name.
+    pub fn of_name(name: &str) -> Option<TestKind> {
+        TestKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// The name in the solution file.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,10 +1,9 @@
-//! One frame of the live view, as lines of at most the width of the terminal.
+//! A run on the whole terminal: one frame of the live view, as lines of at most its width.
 
 use campaign::progress::Progress;
 use evidence::live::{LiveRates, LiveView};
+use evidence::report::duration;
 use results::Severity;
-
-use crate::watch::short_duration;
 
 const PLAIN: &str = "";
 const DIM: &str = "\x1b[2m";
@@ -71,8 +70,9 @@ pub fn draw(
 
 fn head(view: &LiveView, progress: &Progress, width: usize) -> Vec<Line> {
     let world = if view.world == results::WorldKind::Simulated { "  simulated" } else { "" };
-    let elapsed = short_duration(std::time::Duration::from_secs_f64(view.elapsed_s));
-    let left = progress.left.map_or(String::new(), |left| format!("  {} left", short_duration(left)));
+    let elapsed = duration(view.elapsed_s.round());
+    let left = progress.left.map(|left| duration(left.as_secs_f64().round()));
+    let left = left.map_or(String::new(), |left| format!("  {left} left"));
     let bar = bar(progress.done, (width / 4).clamp(8, 40));
     let rates = &progress.rates;
     let target = view.tests.last().and_then(|test| test.target_iops);
@@ -293,45 +293,7 @@ mod tests {
         size: (usize, usize),
     ) -> Vec<String> {
         let host = |n: u32| if hosts == 1 { "h".to_owned() } else { format!("host{:02}", n % hosts) };
-        let mut live = LiveRun::default();
-        let mut test = Test {
-            ordinal: 3,
-            kind: "performance".into(),
-            name: "Performance".into(),
-            started_ms: 0,
-            ended_ms: None,
-            window_start_ms: Some(1_000),
-            window_end_ms: None,
-            window_planned_ms: Some(60_000),
-            sample_ms: 3_000,
-            sessions: Some(8),
-            target_iops,
-            target_batches_per_s: None,
-            iops_per_mailbox: None,
-            copies: 1,
-            parameters: Vec::new(),
-            limits: Vec::new(),
-        };
-        test.limits.push(Limit {
-            rule: "read_latency_avg".into(),
-            value: 20.0,
-            unit: "ms".into(),
-            published: None,
-        });
-        let run = Run {
-            id: "r1".into(),
-            solution: "Laptop".into(),
-            solution_text: String::new(),
-            started_unix_ms: 0,
-            tool_version: String::new(),
-            world: WorldKind::Real,
-            world_detail: String::new(),
-            seed: 1,
-            ended_ms: None,
-            ending: None,
-        };
-        live.apply(&run.into());
-        live.apply(&test.into());
+        let mut live = begun(target_iops);
         let mut reads = |origin: Origin, t_ms: u64, ms: u64| {
             let tally = Tally {
                 count: 100,
@@ -364,6 +326,46 @@ mod tests {
             rates: Rates { batches_per_s: 10.0, iops: 400.0, read_latency_ms: 5.0, ..Rates::default() },
         };
         draw(&live.view().expect("there is a run"), &progress, "the footer", size)
+    }
+
+    /// A run whose test of performance has begun.
+    fn begun(target_iops: Option<f64>) -> LiveRun {
+        let mut live = LiveRun::default();
+        let limit =
+            Limit { rule: "read_latency_avg".into(), value: 20.0, unit: "ms".into(), published: None };
+        let test = Test {
+            ordinal: 3,
+            kind: "performance".into(),
+            name: "Performance".into(),
+            started_ms: 0,
+            ended_ms: None,
+            window_start_ms: Some(1_000),
+            window_end_ms: None,
+            window_planned_ms: Some(60_000),
+            sample_ms: 3_000,
+            sessions: Some(8),
+            target_iops,
+            target_batches_per_s: None,
+            iops_per_mailbox: None,
+            copies: 1,
+            parameters: Vec::new(),
+            limits: vec![limit],
+        };
+        let run = Run {
+            id: "r1".into(),
+            solution: "Laptop".into(),
+            solution_text: String::new(),
+            started_unix_ms: 0,
+            tool_version: String::new(),
+            world: WorldKind::Real,
+            world_detail: String::new(),
+            seed: 1,
+            ended_ms: None,
+            ending: None,
+        };
+        live.apply(&run.into());
+        live.apply(&test.into());
+        live
     }
 
     #[test]

@@ -1,14 +1,59 @@
 //! A simulation before it begins: which servers take part, in which tests, on what storage, and what goes wrong.
 
-use std::path::Path;
 use std::rc::Rc;
 
-use campaign::drill::Site;
-use rehearsal::{Assumptions, PlannedFault, Storage};
-use solution::{Deployment, LoadMode, Solution, TestKind, TestSpec};
+use array::Assumptions;
+use campaign::CampaignOutcome;
+use campaign::choice::{ChoiceError, tests_beside_drills};
+use campaign::drill::{PlannedDrill, Site};
+use campaign::progress::Watcher;
+use results::Recorder;
+use solution::{Deployment, LoadMode, Solution, SolutionError, TestKind, TestSpec};
+use world::Duration;
 
-use crate::failure::Failure;
-use crate::run_cmd::tests_beside_drills;
+use crate::{DrillPlan, PlannedFault, Rehearsal, Rehearsed, Storage};
+
+/// Why a simulation cannot be what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum WishError {
+    /// The solution file does not say what is needed.
+    #[error(transparent)]
+    Solution(#[from] Box<SolutionError>),
+    /// There are no such tests.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// No server, or more than there are.
+    #[error("{count} servers cannot take part, {under_test} are under test")]
+    Servers {
+        /// Asked for.
+        count: usize,
+        /// There are.
+        under_test: usize,
+    },
+    /// A server that took part twice would have one storage, marked twice, and count double.
+    #[error("server `{0}` is named twice")]
+    NamedTwice(String),
+    /// A length that no test can have.
+    #[error("a test cannot last {0} s")]
+    Duration(f64),
+    /// A precision that no estimate can have.
+    #[error("figures cannot be estimated to {0} %")]
+    Until(f64),
+}
+
+impl WishError {
+    /// What to do about it.
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            WishError::Solution(error) => error.help.as_deref(),
+            WishError::Choice(error) => Some(error.help()),
+            WishError::Servers { .. } => None,
+            WishError::NamedTwice(_) => Some("name each once"),
+            WishError::Duration(_) => Some("from 1 to 31622400"),
+            WishError::Until(_) => Some("0.1 to 50"),
+        }
+    }
+}
 
 /// What the command line asks for.
 pub struct Wishes<'a> {
@@ -42,11 +87,14 @@ pub struct Planned {
 
 impl Planned {
     /// What is simulated of a solution.
+    ///
+    /// # Errors
+    /// The solution has no such servers, tests or storage.
     pub fn of(
         solution: &Solution,
         wishes: &Wishes<'_>,
         assumptions: &Assumptions,
-    ) -> Result<Planned, Failure> {
+    ) -> Result<Planned, WishError> {
         let mut deployments = servers(solution, wishes.servers)?;
         if let Some(sessions) = wishes.sessions {
             deployments.iter_mut().for_each(|one| one.load.mode = LoadMode::Closed { sessions });
@@ -55,19 +103,78 @@ impl Planned {
         let tests = tests_beside_drills(!drills.is_empty(), &deployments[0], wishes.tests)?;
         let tests = match tests.as_slice() {
             [] => tests,
-            _ => rehearsal::with_databases(&estimated(
-                shortened(tests, wishes.duration_s)?,
-                wishes.until_percent,
-            )?),
+            _ => {
+                crate::with_databases(&estimated(shortened(tests, wishes.duration_s)?, wishes.until_percent)?)
+            }
         };
-        let storage = rehearsal::storage(solution, &deployments, assumptions, wishes.seed)?;
-        let faults = rehearsal::planned(solution, &deployments, &storage.parts)?;
+        let storage = crate::storage(solution, &deployments, assumptions, wishes.seed)?;
+        let faults = crate::planned(solution, &deployments, &storage.parts)?;
         Ok(Planned { deployments, tests, storage, faults, drills })
     }
 
     /// All tests in their order.
     pub fn all_tests(&self) -> Vec<TestSpec> {
         self.tests.iter().chain(self.drills.iter().map(|drill| &drill.test)).cloned().collect()
+    }
+}
+
+/// What came of a simulation.
+pub struct Played {
+    /// The verdicts, and the first error.
+    pub outcome: CampaignOutcome,
+    /// The trace hash of the tests, and of each drill.
+    pub traces: Vec<String>,
+    /// Virtual time that passed.
+    pub elapsed: Duration,
+}
+
+impl Planned {
+    /// Carries out the tests, then the drills one after the other. Rows go to `recorder` as they arise; `titles` are those of
+    /// all tests.
+    pub fn play(
+        self,
+        seed: u64,
+        titles: &[String],
+        recorder: &mut dyn Recorder,
+        watcher: &mut dyn Watcher,
+    ) -> Played {
+        let Planned { deployments, tests, storage, faults, drills } = self;
+        let outcome = CampaignOutcome { verdicts: Vec::new(), error: None };
+        let mut played = Played { outcome, traces: Vec::new(), elapsed: Duration::ZERO };
+        let mut ordinal = tests.len() as u32;
+        if !tests.is_empty() {
+            let Storage { model: storage, modelled, .. } = storage;
+            let plan = Rehearsal { deployments, tests, seed, storage, modelled, faults };
+            played.add(crate::rehearse(plan, recorder, watcher));
+        }
+        for ChosenDrill { test, site, storage } in drills {
+            if played.outcome.error.is_some() {
+                break;
+            }
+            let Some(drill) = test.drill.clone() else { continue };
+            ordinal += 1;
+            let name = titles[ordinal as usize - 1].clone();
+            let begins_ms = played.elapsed.as_millis() as u64;
+            watcher.line(&format!(
+                "{name}: {} databases on {} hosts",
+                site.databases.len(),
+                site.hosts.len()
+            ));
+            let planned = PlannedDrill { site, test, drill, ordinal, name };
+            let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };
+            played.add(crate::drill(plan, recorder, &mut |text| watcher.line(text)).rehearsed);
+        }
+        played
+    }
+}
+
+impl Played {
+    fn add(&mut self, rehearsed: Rehearsed) {
+        let Rehearsed { outcome, trace_hash, elapsed } = rehearsed;
+        self.elapsed += elapsed;
+        self.traces.push(format!("{trace_hash:016x}"));
+        self.outcome.verdicts.extend(outcome.verdicts);
+        self.outcome.error = outcome.error;
     }
 }
 
@@ -86,53 +193,39 @@ fn chosen_drills(
     tests: &[TestSpec],
     wishes: &Wishes<'_>,
     assumptions: &Assumptions,
-) -> Result<Vec<ChosenDrill>, Failure> {
+) -> Result<Vec<ChosenDrill>, WishError> {
     let are_wanted = wishes.tests.is_empty() || wishes.tests.contains(&TestKind::Drill);
     let mut chosen = Vec::new();
     for test in tests.iter().filter(|_| are_wanted) {
         let Some(drill) = &test.drill else { continue };
         let site = Rc::new(Site::of(solution, test, drill)?);
-        let storage = rehearsal::storage(solution, &site.deployments(), assumptions, wishes.seed)?;
+        let storage = crate::storage(solution, &site.deployments(), assumptions, wishes.seed)?;
         chosen.push(ChosenDrill { test: test.clone(), site, storage });
     }
     Ok(chosen)
 }
 
-/// The shipped assumptions, with the values of a file in place of theirs.
-pub fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
-    let shipped = Assumptions::shipped();
-    let Some(file) = file else { return Ok(shipped) };
-    let wrong = || Failure::wrong_input(format!("cannot use the assumptions of {}", file.display()));
-    let text = std::fs::read_to_string(file).map_err(|error| wrong().because(error))?;
-    let help =
-        "each value is { value = .., source = \"..\" }, in a table like [drive.\"NAME\"]: docs/arrays.md";
-    shipped.with(&text).map_err(|error| wrong().because(error).help(help))
-}
-
 /// The deployments of the servers asked for: the first `n`, or those named.
-fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, Failure> {
+fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, WishError> {
     let hosts = solution.hosts_under_test();
     let names: Vec<&str> = match wanted.parse::<usize>() {
         Ok(count) if count == 0 || count > hosts.len() => {
-            let message = format!("{count} servers cannot take part, {} are under test", hosts.len());
-            return Err(Failure::wrong_input(message));
+            return Err(WishError::Servers { count, under_test: hosts.len() });
         }
         Ok(count) => hosts[..count].iter().map(|host| host.name.as_str()).collect(),
         Err(_) => wanted.split(',').map(str::trim).collect(),
     };
-    // A server that took part twice would have one storage, marked twice, and count double.
     if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
-        return Err(Failure::wrong_input(format!("server `{twice}` is named twice")).help("name each once"));
+        return Err(WishError::NamedTwice((*twice).to_owned()));
     }
     names.into_iter().map(|name| Ok(solution.deployment(Some(name))?)).collect()
 }
 
 /// Every test at the same length. Of tests that read databases to their end, the length is a limit.
-fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSpec>, Failure> {
+fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
     let Some(duration_s) = duration_s else { return Ok(tests) };
     if !(1.0..=366.0 * 86_400.0).contains(&duration_s) {
-        let message = format!("a test cannot last {duration_s} s");
-        return Err(Failure::wrong_input(message).help("from 1 to 31622400"));
+        return Err(WishError::Duration(duration_s));
     }
     let reads = |kind| matches!(kind, TestKind::DatabaseChecksum | TestKind::Backup);
     let shorten =
@@ -141,11 +234,9 @@ fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSp
 }
 
 /// Load tests that end once their figures are known to so many per cent.
-fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, Failure> {
+fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
     if let Some(percent) = until_percent.filter(|percent| !(0.1..=50.0).contains(percent)) {
-        return Err(
-            Failure::wrong_input(format!("figures cannot be estimated to {percent} %")).help("0.1 to 50")
-        );
+        return Err(WishError::Until(percent));
     }
     Ok(tests.into_iter().map(|test| TestSpec { until_percent, ..test }).collect())
 }

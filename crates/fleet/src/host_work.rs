@@ -9,46 +9,99 @@ use std::time::Instant;
 
 use campaign::drill::PlannedDrill;
 use campaign::{CampaignError, CampaignOutcome};
-use fleet::agent::HostWork;
-use fleet::allowed::beyond;
-use fleet::arbiter::ArbiterLink;
-use fleet::barrier::{Barrier, GateWatcher, Passed};
-use fleet::copy_port::Members;
-use fleet::drill::HostPart;
-use fleet::gate::Gate;
-use fleet::message::{Assignment, Ended};
+use evidence::folder::FolderError;
 use results::{Outcome, Recorder, Verdict, WorldKind};
+use runner::{Measured, PROBE, Preflight, PreflightError, RunError, run_row};
 use solution::{Deployment, Solution, TestSpec};
 use world::real::{self, RealConfig};
 use world::{OpenMode, PageBuf, World};
 
-use super::drill::{FleetTests, kinds, number_of};
-use super::read_credentials;
-use crate::failure::Failure;
-use crate::preflight::{PROBE, Preflight};
-use crate::run_cmd::{Measured, run_row};
+use crate::agent::HostWork;
+use crate::allowed::beyond;
+use crate::arbiter::ArbiterLink;
+use crate::barrier::{Barrier, GateWatcher, Passed};
+use crate::choice::{FleetTests, FleetTestsError, kinds, number_of};
+use crate::copy_port::{CopyPortError, Members};
+use crate::credentials::{Credentials, CredentialsError};
+use crate::drill::HostPart;
+use crate::gate::Gate;
+use crate::message::{Assignment, Ended};
 
 /// Bytes that are written to and read from every volume before a run.
 const PROBE_BYTES: usize = 256 * 1024;
 
-/// The tests of the solution file.
-pub struct Tests {
+/// The tests of the solution file, on the storage of this host.
+pub struct HostTests {
+    /// Version of this program.
+    pub tool_version: String,
     /// The file with the credentials of this host.
     pub credentials: PathBuf,
     /// Folders below which a run may write; anywhere if there are none.
     pub allowed: Vec<PathBuf>,
+    /// Says what a person wants to read.
+    pub say: fn(&str),
 }
 
-impl HostWork for Tests {
+/// Why a host cannot take part, or go on.
+#[derive(Debug, thiserror::Error)]
+enum HostError {
+    #[error(transparent)]
+    Tests(#[from] FleetTestsError),
+    #[error(transparent)]
+    Preflight(#[from] PreflightError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error("this agent may not write below {}", .0.display())]
+    NotAllowed(PathBuf),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("the copies cannot speak to each other: {0}")]
+    CopyPort(#[from] CopyPortError),
+    #[error("the copies cannot listen on {address}: {source}")]
+    Listen { address: String, source: std::io::Error },
+    #[error("{folder} cannot be used: {source}")]
+    Probe { folder: String, source: ProbeError },
+    #[error("no I/O is possible: {0}")]
+    NoIo(world::Error),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("cannot write in {}: {source}", folder.display())]
+    NotWritten { folder: PathBuf, source: std::io::Error },
+}
+
+impl HostError {
+    /// The story in one line, for someone on another host.
+    fn line(&self) -> String {
+        let help = match self {
+            HostError::Tests(error) => error.help(),
+            HostError::Preflight(error) => error.help(),
+            HostError::Folder(error) => Some(error.help()),
+            HostError::Credentials(error) => Some(error.help()),
+            HostError::NotAllowed(_) => {
+                Some("start the agent with --allow and a folder above it, if the run may write there")
+            }
+            HostError::Listen { .. } => {
+                Some("copy_address of [[host]] is an address of this host with a free port")
+            }
+            _ => None,
+        };
+        match help {
+            Some(help) => format!("{self} ({help})"),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl HostWork for HostTests {
     fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String> {
-        let ours = env!("CARGO_PKG_VERSION");
-        if assignment.tool_version != ours {
+        let ours = &self.tool_version;
+        if assignment.tool_version != *ours {
             let theirs = &assignment.tool_version;
             return Err(format!(
                 "the controller is proofload {theirs}, this agent {ours}: install the same version on both"
             ));
         }
-        look(assignment, self).map_err(|failure| failure.line())
+        look(assignment, self).map_err(|error| error.line())
     }
 
     fn run(
@@ -59,7 +112,7 @@ impl HostWork for Tests {
         arbiter: ArbiterLink,
     ) -> (Ended, Option<String>) {
         match carry_out(assignment, folder, gate, self, arbiter) {
-            Err(failure) => (Ended::Aborted, Some(failure.line())),
+            Err(error) => (Ended::Aborted, Some(error.line())),
             Ok(outcome) => match outcome.error.as_ref() {
                 None => (came_to_the_end(&outcome.verdicts), None),
                 Some(CampaignError::Interrupted) => (Ended::Interrupted, gate.stop_asked()),
@@ -76,7 +129,7 @@ fn came_to_the_end(verdicts: &[Verdict]) -> Ended {
 }
 
 /// What an assignment means on this host.
-fn read(assignment: &Assignment) -> Result<(Solution, Deployment, FleetTests), Failure> {
+fn read(assignment: &Assignment) -> Result<(Solution, Deployment, FleetTests), FleetTestsError> {
     let solution = Solution::parse(&assignment.solution, "the solution file of the run")?;
     let deployment = solution.deployment(Some(&assignment.host))?;
     let tests = FleetTests::chosen(&solution, &kinds(&assignment.tests)?)?;
@@ -88,7 +141,7 @@ fn preflight(
     assignment: &Assignment,
     deployment: &Deployment,
     tests: &FleetTests,
-) -> Result<Preflight, Failure> {
+) -> Result<Preflight, HostError> {
     let holdings = match &tests.drill {
         Some(drill) => Some(drill.site.holdings(number_of(drill, &assignment.host)?)),
         None => None,
@@ -96,32 +149,29 @@ fn preflight(
     let own = Some((deployment, &tests.tests[..])).filter(|(_, tests)| !tests.is_empty());
     let parts: Vec<(&Deployment, &[TestSpec])> =
         own.into_iter().chain(holdings.as_ref().map(|holdings| (holdings, &[][..]))).collect();
-    Preflight::new(&parts, assignment.allow_memory)
+    Ok(Preflight::new(&parts, assignment.allow_memory)?)
 }
 
 /// Refuses a run that would write outside of the folders that the agent was given.
-fn refuse_beyond(agent: &Tests, preflight: &Preflight) -> Result<(), Failure> {
-    let Some(folder) = beyond(&agent.allowed, preflight.folders()) else { return Ok(()) };
-    Err(Failure::could_not_run(format!("this agent may not write below {}", folder.display()))
-        .help("start the agent with --allow and a folder above it, if the run may write there"))
+fn refuse_beyond(agent: &HostTests, preflight: &Preflight) -> Result<(), HostError> {
+    match beyond(&agent.allowed, preflight.folders()) {
+        Some(folder) => Err(HostError::NotAllowed(folder.to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// Whether the copies of this host can be reached by the others: the certificate is good, and the port is free.
-fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<String, Failure> {
-    let credentials = read_credentials(credentials)?;
-    Members::new(&credentials, &drill.site.names(), |_| {})
-        .map_err(|error| Failure::could_not_run("the copies cannot speak to each other").because(error))?;
+fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<String, HostError> {
+    let credentials = Credentials::read(credentials)?;
+    Members::new(&credentials, &drill.site.names(), |_| {})?;
     let address = drill.site.hosts[number_of(drill, host)?].copy_address.clone().unwrap_or_default();
-    let listener = std::net::TcpListener::bind(&address);
-    listener.map(drop).map_err(|error| {
-        Failure::could_not_run(format!("the copies cannot listen on {address}"))
-            .because(error)
-            .help("copy_address of [[host]] is an address of this host with a free port")
-    })?;
-    Ok(format!("copies: {address} is free"))
+    match std::net::TcpListener::bind(&address) {
+        Ok(_) => Ok(format!("copies: {address} is free")),
+        Err(source) => Err(HostError::Listen { address, source }),
+    }
 }
 
-fn look(assignment: &Assignment, agent: &Tests) -> Result<Vec<String>, Failure> {
+fn look(assignment: &Assignment, agent: &HostTests) -> Result<Vec<String>, HostError> {
     let (_, deployment, tests) = read(assignment)?;
     let preflight = preflight(assignment, &deployment, &tests)?;
     refuse_beyond(agent, &preflight)?;
@@ -136,17 +186,16 @@ fn look(assignment: &Assignment, agent: &Tests) -> Result<Vec<String>, Failure> 
         let mut lines = vec![format!("I/O: {}", world.describe())];
         for folder in &folders {
             let started = Instant::now();
-            probe(&world, folder)
-                .await
-                .map_err(|error| Failure::could_not_run(format!("{folder} cannot be used")).because(error))?;
+            let probed = probe(&world, folder).await;
+            probed.map_err(|source| HostError::Probe { folder: folder.clone(), source })?;
             let ms = started.elapsed().as_secs_f64() * 1e3;
             lines.push(format!("{folder}: {} KiB written, synced and read in {ms:.1} ms", PROBE_BYTES >> 10));
         }
-        Ok::<_, Failure>(lines)
+        Ok::<_, HostError>(lines)
     });
     let mut checks: Vec<String> = preflight.announcement().lines().map(str::to_owned).collect();
     checks.extend(port);
-    checks.extend(probes.map_err(|error| Failure::could_not_run("no I/O is possible").because(error))??);
+    checks.extend(probes.map_err(HostError::NoIo)??);
     Ok(checks)
 }
 
@@ -183,9 +232,9 @@ fn carry_out(
     assignment: &Assignment,
     folder: &Path,
     gate: &Gate,
-    agent: &Tests,
+    agent: &HostTests,
     link: ArbiterLink,
-) -> Result<CampaignOutcome, Failure> {
+) -> Result<CampaignOutcome, HostError> {
     let (solution, deployment, chosen) = read(assignment)?;
     let preflight = preflight(assignment, &deployment, &chosen)?;
     refuse_beyond(agent, &preflight)?;
@@ -208,13 +257,11 @@ fn carry_out(
     let passed = Rc::new(RefCell::new(Passed::default()));
     let convoy = |world: &World| Barrier::new(world, gate, &passed);
     let rows = |ended_ms: u64| passed.borrow().rows(&host, gate, ended_ms);
-    let mut watcher = GateWatcher { gate: gate.clone(), tests: titles.len(), say: |text| say!("{text}") };
-    let rules = crate::rules::rows(&solution);
+    let mut watcher = GateWatcher { gate: gate.clone(), tests: titles.len(), say: agent.say };
+    let rules = runner::rules(&solution);
     let measured = Measured { deployment, tests, row, rules, folder, preflight, key: None };
     let outcome = measured.carry_out(&mut watcher, None, convoy, finale, rows);
     let written = passed.borrow().write(folder);
-    written.map_err(|error| {
-        Failure::could_not_run(format!("cannot write in {}", folder.display())).because(error)
-    })?;
-    outcome
+    written.map_err(|source| HostError::NotWritten { folder: folder.to_owned(), source })?;
+    Ok(outcome?)
 }

@@ -8,11 +8,8 @@ use campaign::database_path;
 use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, Volume};
 use evidence::folder::{self, Claim, FolderError};
-use evidence::report::counted;
 use results::{Host, Row, Severity};
 use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
-
-use crate::failure::Failure;
 
 /// A test database may grow by this share of its size: what the published load generator reserved.
 const GROWTH: f64 = 0.25;
@@ -28,8 +25,33 @@ const BATCH_GROWTH_BYTES: f64 = 14_000.0;
 /// Transactional I/O of a batch in the published runs, whose databases are large against their caches (docs/schema.md).
 const BATCH_IO: f64 = 41.0;
 
-/// What [`crate::fleet_cmd`] writes and removes to see that a volume can be written and read.
+/// What an agent writes and removes to see that a volume can be written and read.
 pub const PROBE: &str = "proofload.probe";
+
+/// Why a run cannot be carried out on this host.
+#[derive(Debug, thiserror::Error)]
+pub enum PreflightError {
+    /// Neither a test nor a drill of the run takes place here.
+    #[error("nothing is to be done on this host")]
+    Nothing,
+    /// A folder must not be written to.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// A file system is not fit.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+}
+
+impl PreflightError {
+    /// What to do about it.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            PreflightError::Nothing => None,
+            PreflightError::Folder(error) => Some(error.help()),
+            PreflightError::Mount(error) => Some(error.help()),
+        }
+    }
+}
 
 /// What was found out before a run.
 pub struct Preflight {
@@ -49,20 +71,26 @@ pub struct Preflight {
 impl Preflight {
     /// Looks at everything that the tests of these deployments of one host will need; nothing is written. Refuses what must
     /// not be touched or cannot fit.
-    pub fn new(parts: &[(&Deployment, &[TestSpec])], allow_memory: bool) -> Result<Preflight, Failure> {
+    ///
+    /// # Errors
+    /// The run cannot be carried out here.
+    pub fn new(
+        parts: &[(&Deployment, &[TestSpec])],
+        allow_memory: bool,
+    ) -> Result<Preflight, PreflightError> {
         let [(deployment, _), ..] = parts else {
-            return Err(Failure::wrong_input("nothing is to be done on this host"));
+            return Err(PreflightError::Nothing);
         };
         let needs = needs(parts);
         let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
         let dirs: Vec<PathBuf> = needs.iter().map(|(dir, _)| dir.clone()).collect();
         for dir in &dirs {
-            folder::check(dir).map_err(refused)?;
+            folder::check(dir)?;
         }
         if !allow_memory {
-            evidence::environment::check_memory(&mounts, &dirs).map_err(unfit)?;
+            evidence::environment::check_memory(&mounts, &dirs)?;
         }
-        mounts::check_space(&mounts, &needs).map_err(unfit)?;
+        mounts::check_space(&mounts, &needs)?;
         let in_memory =
             |dir: &PathBuf| mounts::of(&mounts, dir).is_some_and(|m| m.nature() == Nature::Memory);
         let volume = |volume: &solution::VolumeSpec| Volume {
@@ -103,16 +131,18 @@ impl Preflight {
     }
 
     /// Makes and marks the folders, which nobody else may use while the claims are kept.
-    pub fn claim(&self) -> Result<Vec<Claim>, Failure> {
+    ///
+    /// # Errors
+    /// A folder is somebody else's, in use, or cannot be made.
+    pub fn claim(&self) -> Result<Vec<Claim>, FolderError> {
         let claims = self.needs.iter().map(|(dir, _)| {
             let files = self.files.get(dir).map_or(&[][..], Vec::as_slice);
-            folder::claim(dir, &self.solution, files).map_err(refused)
+            folder::claim(dir, &self.solution, files)
         });
         claims.collect()
     }
 
     /// The folders that the run writes to.
-    #[cfg(feature = "fleet")]
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.needs.iter().map(|(dir, _)| dir.as_path())
     }
@@ -242,70 +272,6 @@ fn log_bytes_written(load: LoadMode, test: &TestSpec) -> f64 {
         _ => 0.0,
     };
     batches_per_s * (test.warmup_limit_s + test.duration_s) * BATCH_LOG_BYTES
-}
-
-fn refused(error: FolderError) -> Failure {
-    let help = match &error {
-        FolderError::Foreign(_) => {
-            "name a folder that does not exist yet; proofload writes only to folders it has made"
-        }
-        FolderError::InUse(_) => "wait until it has ended, or name another folder",
-        FolderError::NoFolder(_) => "name another folder",
-        FolderError::Io { .. } => "check the permissions",
-    };
-    Failure::could_not_run(error.to_string()).help(help)
-}
-
-fn unfit(error: MountError) -> Failure {
-    let help = match &error {
-        MountError::Memory { .. } => "name a folder on the disk under test, or say --allow-memory",
-        MountError::NoSpace { .. } => {
-            "make room, or make databases ([sizing]) or checkpoint depth ([engine]) smaller"
-        }
-        MountError::Io { .. } => "check the permissions",
-    };
-    Failure::could_not_run(error.to_string()).help(help)
-}
-
-/// Removes the databases, logs and backups that `run` made for a solution; evidence stays.
-#[derive(clap::Args)]
-pub struct CleanArguments {
-    /// The solution file.
-    #[arg(value_name = "SOLUTION.toml")]
-    solution: PathBuf,
-    /// The host of the solution file that this machine is; needed when it describes several.
-    #[arg(long, value_name = "NAME")]
-    host: Option<String>,
-    /// Say what would be removed, and do nothing.
-    #[arg(long)]
-    dry_run: bool,
-}
-
-/// Runs the command `clean`: removes what the markers of this deployment's folders list, then the folders.
-pub fn clean(arguments: &CleanArguments) -> Result<crate::failure::Status, Failure> {
-    let solution = crate::run_cmd::read_solution(&arguments.solution)?;
-    let deployment = solution.deployment(arguments.host.as_deref())?;
-    let dirs: Vec<&Path> = deployment.volumes.iter().map(|volume| Path::new(&volume.dir)).collect();
-    if !dirs.iter().any(|dir| dir.exists()) {
-        let looked: Vec<String> = dirs.iter().map(|dir| absolute(dir)).collect();
-        let message = format!("nothing of {} is here; looked for {}", deployment.solution, looked.join(", "));
-        return Err(Failure::wrong_input(message).help(
-            "relative paths of a solution file count from the current folder: change to the one of the run",
-        ));
-    }
-    for dir in dirs {
-        let cleaned = folder::clean(dir, arguments.dry_run).map_err(refused)?;
-        let verb = if arguments.dry_run { "would remove" } else { "removed" };
-        say!("{}: {verb} {}", dir.display(), counted(cleaned.files.len() as u64, "file"));
-        for kept in &cleaned.kept {
-            say!("  left alone, not made by proofload: {}", kept.display());
-        }
-    }
-    Ok(crate::failure::Status::Pass)
-}
-
-fn absolute(dir: &Path) -> String {
-    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string()
 }
 
 /// What the tests of a deployment may make below `dir`, as the marker of that folder lists it.

@@ -1,75 +1,76 @@
 //! `proofload run --fleet`: a run on the hosts of a fleet, and what came out of it.
 
+mod console;
+
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use evidence::SigningKey;
+use evidence::folder::new_run;
+use evidence::report::utc_stamp;
+use fleet::choice::{FleetTests, drill_of, kinds, number_of};
 use fleet::controller::{Controller, ControllerError, Predecessor, PredecessorEnd};
+use fleet::credentials::Credentials;
 use fleet::merged::{MergeError, Planned, ending, merge};
-use fleet::message::WhenAlone;
+use fleet::message::{Program, WhenAlone};
 use fleet::roster::{Memory, Plan, WhenLost};
 use fleet::server::Server;
 use results::Ending;
-use solution::{Solution, TestKind};
+use runner::unix_ms;
+use solution::Solution;
 
-use super::console::Console;
-use super::drill::{FleetTests, drill_of, kinds, number_of};
-use super::{read_credentials, this_program};
 use crate::failure::{Failure, Status};
-use crate::output::tell;
-use crate::run_cmd::{Require, new_run_folder, utc_stamp};
-use crate::sign::SignArguments;
+use crate::run_arguments::RunArguments;
+use crate::stdout::tell;
+use console::Console;
 
 /// A run on the hosts of a fleet, as asked for.
-pub struct FleetRun<'a> {
+struct FleetRun<'a> {
+    arguments: &'a RunArguments,
     /// What is run.
-    pub solution: &'a Solution,
+    solution: &'a Solution,
     /// Folder of the credentials.
-    pub fleet: &'a Path,
-    /// Server to start for the bus.
-    pub nats_server: Option<&'a str>,
-    /// Folder of a run to be taken up.
-    pub resume: Option<&'a Path>,
-    /// Kinds of tests; all if empty.
-    pub tests: &'a [TestKind],
-    /// Folder of the run folders.
-    pub out: &'a Path,
-    /// Where all randomness comes from.
-    pub seed: u64,
-    /// Say what would be done only.
-    pub dry_run: bool,
-    /// Allow databases on a memory file system.
-    pub allow_memory: bool,
-    /// Agents may be another build of this version.
-    pub any_build: bool,
-    /// What the run has to prove for exit status 0.
-    pub require: Require,
-    /// Key that signs the merged evidence.
-    pub sign: &'a SignArguments,
+    fleet: &'a Path,
 }
 
-fn could_not(what: &str, path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::could_not_run(format!("cannot {what} {}", path.display())).because(error)
+/// Runs `run --fleet`, with the credentials in the folder `fleet`.
+pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> Result<Status, Failure> {
+    FleetRun { arguments, solution, fleet }.conduct()
 }
 
-fn stopped(error: ControllerError) -> Failure {
-    let help = match &error {
-        ControllerError::NotTheController(_) => "name the folder that `proofload fleet init` made",
-        ControllerError::Folder { .. } => "name the folder of a run that `proofload run --fleet` began",
-        ControllerError::File { .. } => "check the permissions and the space on that disk",
-        ControllerError::Bus(_) => {
-            "start nats-server with the configuration in the folder of credentials, or say --nats-server"
-        }
-        ControllerError::Server(_) => "a server may run there already: then leave --nats-server out",
-        ControllerError::Superseded => "the other one goes on; only one of them is needed",
-    };
-    Failure::could_not_run(error.to_string()).help(help)
+/// What `run --fleet` would do with a solution, in words.
+pub fn outlook(solution: &Solution) -> Result<String, Failure> {
+    let hosts = solution.hosts_under_test();
+    hosts.iter().try_for_each(|host| solution.deployment(Some(&host.name)).map(drop))?;
+    let chosen = FleetTests::chosen(solution, &[])?;
+    let drill = if chosen.drill.is_some() { " and a drill" } else { "" };
+    Ok(format!("{} tests{drill} on {} hosts at once", chosen.tests.len(), hosts.len()))
+}
+
+/// What this program is, as others see it.
+pub fn this_program() -> Result<Program, Failure> {
+    Program::running(env!("CARGO_PKG_VERSION")).map_err(|error| {
+        Failure::could_not_run("the file of this program cannot be read, so builds cannot be compared")
+            .because(error)
+            .help("mount /proc")
+    })
+}
+
+/// Reads credentials, with a warning if others can use them.
+pub fn read_credentials(path: &Path) -> Result<Credentials, Failure> {
+    let credentials = Credentials::read(path)?;
+    let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+    if mode & 0o077 != 0 {
+        say!("warning: other users can use {0}; run chmod 600 {0}", path.display());
+    }
+    Ok(credentials)
 }
 
 impl FleetRun<'_> {
     /// Conducts the run to its end, and reports.
     pub fn conduct(&self) -> Result<Status, Failure> {
-        let key = self.sign.key()?;
+        let key = self.arguments.sign.key()?;
         let hosts: Vec<String> =
             self.solution.hosts_under_test().iter().map(|host| host.name.clone()).collect();
         let credentials = read_credentials(&self.fleet.join("controller.toml"))?;
@@ -82,22 +83,21 @@ impl FleetRun<'_> {
             return Err(Failure::wrong_input(message)
                 .help("make credentials for every host under test with `proofload fleet init`"));
         }
-        let folder = match self.resume {
-            Some(folder) => folder.to_owned(),
+        let folder = match &self.arguments.resume {
+            Some(folder) => folder.clone(),
             None => {
                 self.announce(&hosts)?;
-                if self.dry_run {
+                if self.arguments.dry_run {
                     say!("nothing was written (--dry-run)");
                     return Ok(Status::Pass);
                 }
-                new_run_folder(self.out, &self.solution.name)?
+                new_run(&self.arguments.out, &self.solution.name, unix_ms())?
             }
         };
-        let mut controller = match self.resume {
+        let mut controller = match &self.arguments.resume {
             Some(_) => Controller::resume(credentials, &folder),
             None => Controller::new(credentials, &folder, self.plan(&folder, hosts)?),
-        }
-        .map_err(stopped)?;
+        }?;
         if controller.memory().plan.solution != self.solution.text() {
             let message = format!("{} was begun with another solution file", folder.display());
             return Err(Failure::wrong_input(message).help("resume it with the file that it was begun with"));
@@ -111,7 +111,7 @@ impl FleetRun<'_> {
         let mut console = Console::new()?;
         let started = Instant::now();
         let conducted = fleet::run(async {
-            if let Some(program) = self.nats_server {
+            if let Some(program) = &self.arguments.nats_server {
                 let server = Server::start(program, self.fleet).map_err(ControllerError::Server)?;
                 controller = controller.with_server(server);
             }
@@ -120,14 +120,13 @@ impl FleetRun<'_> {
         });
         console.clear();
         let memory = conducted
-            .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))?
-            .map_err(stopped)?;
+            .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))??;
         self.report(&folder, &memory, started.elapsed(), key)
     }
 
     /// What will be written where.
     fn announce(&self, hosts: &[String]) -> Result<(), Failure> {
-        let chosen = FleetTests::chosen(self.solution, self.tests)?;
+        let chosen = FleetTests::chosen(self.solution, &self.arguments.tests)?;
         say!("{}: will write on {} hosts", self.solution.name, hosts.len());
         for host in hosts {
             let deployment = match &chosen.drill {
@@ -147,12 +146,12 @@ impl FleetRun<'_> {
         Ok(Plan {
             run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
             tool_version: program.version,
-            build: (!self.any_build).then_some(program.build),
+            build: (!self.arguments.any_build).then_some(program.build),
             hosts,
             solution: self.solution.text().to_owned(),
-            tests: self.tests.iter().map(|kind| kind.name().to_owned()).collect(),
-            seed: self.seed,
-            allow_memory: self.allow_memory,
+            tests: self.arguments.tests.iter().map(|kind| kind.name().to_owned()).collect(),
+            seed: self.arguments.seed,
+            allow_memory: self.arguments.allow_memory,
             when_lost: if policy.when_host_lost == finish { WhenLost::Finish } else { WhenLost::Stop },
             when_alone: if policy.when_controller_lost == finish {
                 WhenAlone::Finish
@@ -176,7 +175,7 @@ impl FleetRun<'_> {
         let tests = chosen.all();
         let planned = Planned { solution: self.solution, tests: &tests, drill: chosen.drill.as_ref() };
         let verdicts = merge(folder, memory, &planned, key).map_err(|error| not_merged(error, folder))?;
-        let judged = crate::report_cmd::render(folder)?.verdict;
+        let judged = crate::reports::render(folder)?.verdict;
         let why = match (ending(memory), &memory.stop) {
             (Ending::Completed, _) => None,
             (Ending::Interrupted, _) => Some("it was interrupted; what was measured is kept".to_owned()),
@@ -200,7 +199,7 @@ impl FleetRun<'_> {
         );
         Ok(match ending(memory) {
             Ending::Interrupted => Status::Interrupted,
-            Ending::Completed | Ending::Aborted => self.require.status(judged.grade),
+            Ending::Completed | Ending::Aborted => self.arguments.require.status(judged.grade),
         })
     }
 }
@@ -211,7 +210,7 @@ fn takes_up(before: &Predecessor, memory: &Memory) -> String {
     let end = match before.end {
         PredecessorEnd::Ended => format!("controller {epoch} ended in good order"),
         PredecessorEnd::Died(Some(last_ms)) => {
-            format!("controller {epoch} died, its last sign of life is of {} UTC", utc_stamp(last_ms / 1000))
+            format!("controller {epoch} died, its last sign of life is of {} UTC", utc_stamp(last_ms))
         }
         PredecessorEnd::Died(None) => format!("controller {epoch} died, it is not known when"),
     };
@@ -233,6 +232,7 @@ fn not_merged(error: MergeError, folder: &Path) -> Failure {
         MergeError::NothingRan(causes) => Failure::could_not_run("no host has carried out a test")
             .because(causes.join("; "))
             .help(format!("what happened is in {}", folder.join("fleet.log").display())),
-        error => could_not("merge the evidence in", folder, &error),
+        error => Failure::could_not_run(format!("cannot merge the evidence in {}", folder.display()))
+            .because(error),
     }
 }

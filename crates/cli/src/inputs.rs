@@ -1,0 +1,60 @@
+//! What commands read: solution files, values for the models, evidence.
+
+use std::path::{Path, PathBuf};
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use rehearsal::Assumptions;
+use review::{Source, SourceError};
+use solution::{Solution, TestKind};
+
+use crate::failure::Failure;
+
+/// The text of a file that the command line names.
+pub fn text(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Failure::wrong_input(format!("cannot read {}", path.display())).because(error))
+}
+
+/// Reads and parses a solution file.
+pub fn solution(path: &Path) -> Result<Solution, Failure> {
+    Ok(Solution::parse(&text(path)?, &path.display().to_string())?)
+}
+
+/// A kind of tests on the command line.
+pub fn test_kind() -> impl TypedValueParser<Value = TestKind> {
+    let known = PossibleValuesParser::new(TestKind::ALL.map(TestKind::name));
+    known.try_map(|name| TestKind::of_name(&name).ok_or("it has no kind"))
+}
+
+/// The shipped assumptions, with the values of a file in place of theirs.
+pub fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
+    let shipped = Assumptions::shipped();
+    let Some(file) = file else { return Ok(shipped) };
+    let wrong = || Failure::wrong_input(format!("cannot use the assumptions of {}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong().because(error))?;
+    let help =
+        "each value is { value = .., source = \"..\" }, in a table like [drive.\"NAME\"]: docs/arrays.md";
+    shipped.with(&text).map_err(|error| wrong().because(error).help(help))
+}
+
+/// Opens evidence; what is not there or not evidence is wrong input.
+pub fn evidence(path: &Path) -> Result<Source, Failure> {
+    review::open(path).map_err(|error| {
+        let help = match &error {
+            SourceError::Unknown(_) => "foreign reports: first `proofload import FILE --out RUN`",
+            SourceError::Damaged { .. } => "name the file as it was written, or the folder of a run",
+            _ => "name a run folder, a run.db, a report.json or published figures (.toml)",
+        };
+        Failure::wrong_input("cannot read the evidence").because(error).help(help)
+    })
+}
+
+/// The `run.db` of a run folder.
+pub fn run_db(run: &Path) -> Result<PathBuf, Failure> {
+    let path = run.join("run.db");
+    if path.is_file() {
+        return Ok(path);
+    }
+    let message = format!("{} holds no run.db", run.display());
+    Err(Failure::wrong_input(message).help("name a folder that `proofload run` made"))
+}

@@ -1,0 +1,123 @@
+//! Which tests a run on many hosts carries out.
+
+use campaign::choice::{ChoiceError, tests_beside_drills};
+use campaign::drill::PlannedDrill;
+use solution::{Solution, SolutionError, TestKind, TestSpec};
+
+/// Why a run on many hosts cannot be what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetTestsError {
+    /// The solution file does not say what is needed.
+    #[error("{}", .0.message)]
+    Solution(#[from] Box<SolutionError>),
+    /// There are no such tests.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// A kind of test that this program does not know.
+    #[error("no kind of test is called `{0}`")]
+    UnknownKind(String),
+    /// More drills than one run performs.
+    #[error("the solution file has {0} drills")]
+    SeveralDrills(usize),
+    /// A drill takes place on a host that has no part in the run.
+    #[error("host {0} has copies and is not under test")]
+    NotUnderTest(String),
+    /// A host of a drill has no address.
+    #[error("nobody can reach the copies of host {0}")]
+    NoAddress(String),
+    /// A host of the run has no part in its drill.
+    #[error("host {0} has no part in the drill")]
+    NoPart(String),
+}
+
+impl FleetTestsError {
+    /// What to do about it.
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            FleetTestsError::Solution(error) => error.help.as_deref(),
+            FleetTestsError::Choice(error) => Some(error.help()),
+            FleetTestsError::SeveralDrills(_) => {
+                Some("real hosts perform one in a run: leave one in, or say --tests without drill")
+            }
+            FleetTestsError::NotUnderTest(_) => {
+                Some("a drill takes place on every host: leave [under_test] hosts out")
+            }
+            FleetTestsError::NoAddress(_) => Some("add copy_address = \"ADDRESS:PORT\" to its [[host]]"),
+            FleetTestsError::UnknownKind(_) | FleetTestsError::NoPart(_) => None,
+        }
+    }
+}
+
+/// What a run on many hosts carries out.
+pub struct FleetTests {
+    /// The tests of each host.
+    pub tests: Vec<TestSpec>,
+    /// What all hosts do together at the end.
+    pub drill: Option<PlannedDrill>,
+}
+
+impl FleetTests {
+    /// The tests of these kinds, or all.
+    ///
+    /// # Errors
+    /// The solution has no such tests, or its drill cannot take place on real hosts.
+    pub fn chosen(solution: &Solution, kinds: &[TestKind]) -> Result<FleetTests, FleetTestsError> {
+        let hosts = solution.hosts_under_test();
+        let deployment = solution.deployment(hosts.first().map(|host| host.name.as_str()))?;
+        let is_wanted = kinds.is_empty() || kinds.contains(&TestKind::Drill);
+        let mut drills: Vec<&TestSpec> =
+            deployment.tests.iter().filter(|test| test.drill.is_some()).collect();
+        drills.retain(|_| is_wanted);
+        let tests = tests_beside_drills(!drills.is_empty(), &deployment, kinds)?;
+        let test = match drills[..] {
+            [] => return Ok(FleetTests { tests, drill: None }),
+            [test] => test,
+            _ => return Err(FleetTestsError::SeveralDrills(drills.len())),
+        };
+        let Some(drill) = test.drill.clone() else { return Ok(FleetTests { tests, drill: None }) };
+        let ordinal = tests.len() as u32 + 1;
+        let titles = campaign::titles(&[&tests[..], std::slice::from_ref(test)].concat());
+        let name = titles.last().map_or("", String::as_str);
+        let planned = PlannedDrill::of(solution, test, &drill, ordinal, name)?;
+        for host in &planned.site.hosts {
+            if !hosts.iter().any(|under_test| under_test.name == host.name) {
+                return Err(FleetTestsError::NotUnderTest(host.name.clone()));
+            }
+            if host.copy_address.is_none() {
+                return Err(FleetTestsError::NoAddress(host.name.clone()));
+            }
+        }
+        Ok(FleetTests { tests, drill: Some(planned) })
+    }
+
+    /// All tests in their order.
+    pub fn all(&self) -> Vec<TestSpec> {
+        self.tests.iter().chain(self.drill.as_ref().map(|drill| &drill.test)).cloned().collect()
+    }
+}
+
+/// The kinds of tests that an assignment or a plan names.
+///
+/// # Errors
+/// A name that this program does not know.
+pub fn kinds(names: &[String]) -> Result<Vec<TestKind>, FleetTestsError> {
+    let kind = |name: &String| TestKind::of_name(name).ok_or(FleetTestsError::UnknownKind(name.clone()));
+    names.iter().map(kind).collect()
+}
+
+/// The drill of a solution file whose tests of these kinds are carried out, if it has one.
+///
+/// # Errors
+/// The file or the tests are not what a run on many hosts can carry out.
+pub fn drill_of(solution: &str, tests: &[String]) -> Result<Option<PlannedDrill>, FleetTestsError> {
+    let solution = Solution::parse(solution, "the solution file of the run")?;
+    Ok(FleetTests::chosen(&solution, &kinds(tests)?)?.drill)
+}
+
+/// The number of a host in a drill.
+///
+/// # Errors
+/// It has no part in it.
+pub fn number_of(planned: &PlannedDrill, host: &str) -> Result<usize, FleetTestsError> {
+    crate::drill::number_of(&planned.site, host).ok_or_else(|| FleetTestsError::NoPart(host.to_owned()))
+}

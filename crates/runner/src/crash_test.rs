@@ -1,0 +1,318 @@
+//! The crash test on real storage: the witness's notes as a file, the writer, and what became of its commits.
+//!
+//! The protocol and the comparison are the workload's ([`workload::crash_test`]); here are folders, the file and the clock.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use engine::StopSignal;
+use futures_util::future::{Either, select};
+use serde::{Deserialize, Serialize};
+use workload::crash_test::{CrashTestError, Findings, Testimony, verify, witness, write};
+use world::real::RealConfig;
+use world::{ErrorKind, World};
+
+/// Why a crash test proves nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Unproved {
+    /// The file of notes is there already.
+    #[error("{} exists; the witness overwrites nothing", .0.display())]
+    NotesExist(PathBuf),
+    /// The folder of the writer is there already.
+    #[error("{} exists; the crash test makes its folder itself", .0.display())]
+    FolderExists(PathBuf),
+    /// The file holds something else.
+    #[error("{} holds no notes of a witness: {cause}", path.display())]
+    NoNotes {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+    /// A path that cannot be used.
+    #[error("{} is no path in UTF-8", .0.display())]
+    NoPath(PathBuf),
+    /// The witness cannot write its file.
+    #[error("the notes cannot be kept in {}: {source}", path.display())]
+    NotKept {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The system gives no queue for I/O.
+    #[error("the I/O driver does not start: {0}")]
+    NotStarted(world::Error),
+    /// The folder and the notes are of different runs, or of none.
+    #[error("{0}")]
+    OtherRun(CrashTestError),
+    /// Somebody else connected to the witness.
+    #[error("{0}")]
+    NoWriter(CrashTestError),
+    /// Anything else.
+    #[error("nothing is proved: the crash test has ended early: {0}")]
+    EndedEarly(CrashTestError),
+}
+
+impl From<CrashTestError> for Unproved {
+    fn from(error: CrashTestError) -> Unproved {
+        match error {
+            CrashTestError::Foreign { .. } | CrashTestError::OtherRun { .. } => Unproved::OtherRun(error),
+            CrashTestError::NoWriter => Unproved::NoWriter(error),
+            error => Unproved::EndedEarly(error),
+        }
+    }
+}
+
+impl Unproved {
+    /// Whether something else has to be asked for, as opposed to surroundings that do not permit it.
+    pub fn is_wrong_input(&self) -> bool {
+        match self {
+            Unproved::NotesExist(_)
+            | Unproved::FolderExists(_)
+            | Unproved::NoNotes { .. }
+            | Unproved::NoPath(_)
+            | Unproved::OtherRun(_) => true,
+            Unproved::NotKept { .. }
+            | Unproved::NotStarted(_)
+            | Unproved::NoWriter(_)
+            | Unproved::EndedEarly(_) => false,
+        }
+    }
+
+    /// What to do about it.
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Unproved::NotesExist(_) => Some("name a new file with --out"),
+            Unproved::FolderExists(_) => Some("name a folder that does not exist, on the storage under test"),
+            Unproved::OtherRun(_) => {
+                Some("verify the folder that the writer made with the notes of the witness that it had")
+            }
+            Unproved::NoWriter(_) => Some("start the witness again, and then the writer"),
+            Unproved::EndedEarly(
+                CrashTestError::World(error) | CrashTestError::Engine(engine::Error::World(error)),
+            ) if error.kind == ErrorKind::Unsupported => {
+                Some("add --buffered, or use a file system with unbuffered I/O")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The witness's file.
+#[derive(Serialize, Deserialize)]
+struct Notes {
+    /// Layout of this file: 1.
+    version: u32,
+    /// The run, in hexadecimal digits.
+    run: String,
+    /// By session: the last commit that was acknowledged as durable.
+    sessions: BTreeMap<u32, u64>,
+}
+
+fn on_this_host<T, F: Future<Output = T>>(
+    buffered: bool,
+    main: impl FnOnce(World) -> F,
+) -> Result<T, Unproved> {
+    let config = RealConfig { direct: !buffered, ..RealConfig::new("crash-test") };
+    world::real::run(config, main).map_err(Unproved::NotStarted)
+}
+
+/// Hears one writer to its end, and keeps in the new file `out` what it said; gives the number of commits. `say` gets a line
+/// once a writer can connect.
+///
+/// # Errors
+/// The file exists or cannot be written, or no writer connected.
+pub fn hear(listen: &str, out: &Path, say: impl Fn(&str)) -> Result<u64, Unproved> {
+    let not_kept = |source| Unproved::NotKept { path: out.to_owned(), source };
+    if out.exists() {
+        return Err(Unproved::NotesExist(out.to_owned()));
+    }
+    let failed: RefCell<Option<std::io::Error>> = RefCell::default();
+    let kept_at = Cell::new(None);
+    let heard = on_this_host(false, |world| {
+        let (failed, kept_at, say) = (&failed, &kept_at, &say);
+        async move {
+            let listener = world.listen(listen).await?;
+            say(&format!("listening on {listen}; start the writer, then pull its plug"));
+            let heard = witness(&listener, |testimony| {
+                // Once a second: what was heard since is kept when the connection ends.
+                let is_due = kept_at.get().is_none_or(|at| world.now() >= at + Duration::from_secs(1));
+                if is_due && let Err(error) = keep(out, testimony) {
+                    failed.borrow_mut().get_or_insert(error);
+                }
+                if is_due {
+                    kept_at.set(Some(world.now()));
+                }
+            });
+            heard.await
+        }
+    })?;
+    let heard: Testimony = heard?;
+    keep(out, &heard).map_err(not_kept)?;
+    if let Some(error) = failed.into_inner() {
+        return Err(not_kept(error));
+    }
+    Ok(heard.sessions.values().sum())
+}
+
+/// Replaces the file as a whole.
+fn keep(out: &Path, testimony: &Testimony) -> std::io::Result<()> {
+    let notes =
+        Notes { version: 1, run: format!("{:016x}", testimony.run), sessions: testimony.sessions.clone() };
+    let fresh = out.with_extension("json.new");
+    std::fs::write(&fresh, serde_json::to_vec_pretty(&notes)?)?;
+    std::fs::File::open(&fresh)?.sync_all()?;
+    std::fs::rename(&fresh, out)
+}
+
+/// What a writer is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Writer<'a> {
+    /// The folder to make.
+    pub folder: &'a Path,
+    /// Where the witness listens.
+    pub witness: &'a str,
+    /// Sessions that commit at once.
+    pub sessions: u32,
+    /// Size of the database.
+    pub file_bytes: u64,
+    /// Write through the page cache.
+    pub buffered: bool,
+}
+
+/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line now and then.
+///
+/// # Errors
+/// The folder exists, the witness does not answer, or the storage fails.
+pub fn commit(asked: Writer<'_>, end_asked: impl Fn() -> bool, say: impl Fn(&str)) -> Result<u64, Unproved> {
+    let Writer { folder, witness, sessions, file_bytes, buffered } = asked;
+    if folder.exists() {
+        return Err(Unproved::FolderExists(folder.to_owned()));
+    }
+    let folder = text(folder)?;
+    say(&format!("writes {} MiB and logs below {folder}; nothing else is touched", file_bytes >> 20));
+    let written = on_this_host(buffered, |world| async move {
+        let stop = StopSignal::new();
+        let shown = Cell::new(world.now());
+        let clock = world.clone();
+        let writing = write(&world, &folder, file_bytes, sessions, witness, &stop, |committed| {
+            if clock.now() >= shown.get() + Duration::from_secs(1) {
+                shown.set(clock.now());
+                say(&format!("{committed} durable commits; pull the plug at any time"));
+            }
+        });
+        let mut writing = std::pin::pin!(writing);
+        loop {
+            let tick = std::pin::pin!(world.sleep(Duration::from_millis(200)));
+            match select(writing.as_mut(), tick).await {
+                Either::Left((written, _)) => return written,
+                Either::Right(_) if end_asked() => stop.stop(),
+                Either::Right(_) => {}
+            }
+        }
+    })?;
+    Ok(written?)
+}
+
+/// What became of the commits that a witness heard of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Compared {
+    /// Everything has survived.
+    pub is_kept: bool,
+    /// What was found, for people.
+    pub text: String,
+}
+
+/// Recovers the database in `folder` and holds it against the notes of the witness.
+///
+/// # Errors
+/// The notes or the folder are none of a crash test, or the storage cannot be read.
+pub fn compare(folder: &Path, notes: &Path, buffered: bool) -> Result<Compared, Unproved> {
+    let wrong = |cause: String| Unproved::NoNotes { path: notes.to_owned(), cause };
+    let read = std::fs::read(notes).map_err(|error| wrong(error.to_string()))?;
+    let parsed: Notes = serde_json::from_slice(&read).map_err(|error| wrong(error.to_string()))?;
+    if parsed.version != 1 {
+        return Err(wrong(format!("version {} is not known here", parsed.version)));
+    }
+    let run = u64::from_str_radix(&parsed.run, 16).map_err(|error| wrong(error.to_string()))?;
+    let testimony = Testimony { run, sessions: parsed.sessions };
+    let folder = text(folder)?;
+    let found = on_this_host(buffered, |world| async move { verify(&world, &folder, &testimony).await })?;
+    match found {
+        Ok(found) => Ok(Compared { is_kept: found.is_kept(), text: story(&found) }),
+        Err(error) if error.is_loss() => {
+            let what = match error {
+                CrashTestError::Engine(_) => "the database cannot be recovered: ",
+                _ => "",
+            };
+            Ok(Compared { is_kept: false, text: format!("NOT KEPT: {what}{error}\n") })
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn story(found: &Findings) -> String {
+    let Findings { acknowledged, lost, beyond, recovery, pages } = found;
+    let mut text = String::new();
+    for (session, first, last) in lost {
+        text += &format!(
+            "session {session}: commits {first} to {last} were acknowledged as durable and are gone\n"
+        );
+    }
+    for (pgno, what) in &pages.list {
+        text += &format!("page {pgno}: {what}\n");
+    }
+    let gone: u64 = lost.iter().map(|(_, first, last)| last - first + 1).sum();
+    text += &format!(
+        "{acknowledged} commits acknowledged, {gone} of them lost; {beyond} survived that the witness had not heard of; \
+         {} logs replayed, {} torn pages repaired, {} pages checked\n",
+        recovery.logs_replayed, recovery.pages_repaired, pages.pages
+    );
+    text += if found.is_kept() {
+        "KEPT: everything that was reported as durable has survived\n"
+    } else {
+        "NOT KEPT: a drive, controller, array or hypervisor below reports writes as durable that are not\n"
+    };
+    text
+}
+
+/// The whole path, without a slash at its end.
+fn text(path: &Path) -> Result<String, Unproved> {
+    let no_path = || Unproved::NoPath(path.to_owned());
+    let absolute = std::path::absolute(path).map_err(|_| no_path())?;
+    let text = absolute.to_str().map(|text| text.trim_end_matches('/').to_owned());
+    text.ok_or_else(no_path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_identity_is_not_kept_and_another_folder_is_the_callers_mistake() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, notes) = (dir.path().join("disk"), dir.path().join("notes.json"));
+        keep(&notes, &Testimony { run: 7, sessions: BTreeMap::new() }).expect("writable");
+        std::fs::create_dir(&folder).expect("writable");
+        let failed = compare(&folder, &notes, false).expect_err("no folder of a crash test");
+        assert!(failed.to_string().contains("was not made by a crash test"), "{failed}");
+        assert!(failed.is_wrong_input(), "{failed}");
+        for part in ["db", "log"] {
+            std::fs::create_dir(folder.join(part)).expect("writable");
+        }
+        let is_kept = || compare(&folder, &notes, false).expect("it has been compared").is_kept;
+        assert!(!is_kept(), "missing");
+        for bytes in [0, 4096] {
+            std::fs::write(folder.join("crash-test.id"), vec![0; bytes]).expect("writable");
+            assert!(!is_kept(), "{bytes} bytes of zeros");
+        }
+    }
+
+    #[test]
+    fn a_folder_is_named_without_a_slash_at_its_end() {
+        assert_eq!(text(Path::new("/mnt/volume/crash-test//")).expect("a path"), "/mnt/volume/crash-test");
+    }
+}

@@ -1,0 +1,196 @@
+//! A run on the real storage of this host: the campaign in the real world, its rows kept as they arise.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use campaign::convoy::Convoy;
+use campaign::progress::Watcher;
+use campaign::{CampaignError, CampaignOutcome};
+use evidence::live::LiveRun;
+use evidence::{RunStore, SigningKey, StoreError};
+use results::{Ending, Event, RecordError, Recorder, Row, Run, Severity, Verdict, WorldKind};
+use solution::{Deployment, Solution, TestSpec};
+use world::real::{self, RealConfig};
+use world::{Duration, ErrorKind, Time, World};
+
+use crate::preflight::Preflight;
+
+/// Why a run was not carried out, or has left no evidence.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// `run.db` cannot be written.
+    #[error("the evidence cannot be kept: {0}")]
+    NotKept(#[from] StoreError),
+    /// A row cannot be kept.
+    #[error("the evidence cannot be kept: {0}")]
+    NotRecorded(#[from] RecordError),
+    /// The system gives no threads, or no queue for I/O.
+    #[error("the tests could not be started: {0}")]
+    NotStarted(world::Error),
+}
+
+/// Milliseconds since 1970, by the calendar of this host.
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// The row of a run that begins now.
+pub fn run_row(folder: &Path, solution: &Solution, seed: u64, world: WorldKind) -> Run {
+    Run {
+        id: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        solution: solution.name.clone(),
+        solution_text: solution.text().to_owned(),
+        started_unix_ms: unix_ms(),
+        tool_version: env!("CARGO_PKG_VERSION").into(),
+        world,
+        world_detail: String::new(),
+        seed,
+        ended_ms: None,
+        ending: None,
+    }
+}
+
+/// How a run ended.
+pub fn ending(outcome: &CampaignOutcome) -> Ending {
+    match &outcome.error {
+        None => Ending::Completed,
+        Some(CampaignError::Interrupted) => Ending::Interrupted,
+        Some(_) => Ending::Aborted,
+    }
+}
+
+/// The tests of one host on real storage.
+pub struct Measured<'a> {
+    /// The host.
+    pub deployment: Deployment,
+    /// What is done.
+    pub tests: Vec<TestSpec>,
+    /// The run as it begins.
+    pub row: Run,
+    /// The rules that it is graded by.
+    pub rules: Vec<Row>,
+    /// Where the evidence goes.
+    pub folder: &'a Path,
+    /// What was found out before; the folders are claimed.
+    pub preflight: Preflight,
+    /// Key that signs the evidence.
+    pub key: Option<SigningKey>,
+}
+
+impl Measured<'_> {
+    /// Carries the tests out in step with a convoy, then what `finale` does if none of them was the end, and keeps the evidence in
+    /// `run.db`, whose last rows are those that `last_rows` makes at the end (in ms of the run). `live` gets every row as well.
+    ///
+    /// # Errors
+    /// The evidence cannot be kept, or the tests cannot be started.
+    pub fn carry_out<C: Convoy>(
+        self,
+        watcher: &mut dyn Watcher,
+        live: Option<Rc<RefCell<LiveRun>>>,
+        convoy: impl FnOnce(&World) -> C,
+        finale: impl AsyncFnOnce(World, &C, &mut dyn Recorder) -> CampaignOutcome,
+        last_rows: impl FnOnce(u64) -> Vec<Row>,
+    ) -> Result<CampaignOutcome, RunError> {
+        let mut store = RunStore::create_signed(&self.folder.join("run.db"), self.key)?;
+        let config = RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
+        let mut kept_row = self.row.clone();
+        let body = |world: World| async {
+            let clock = world.clone();
+            kept_row.world_detail = world.describe();
+            let mut row = kept_row.clone();
+            let seed = row.seed;
+            let mut recorder = Tee { store: &mut store, live };
+            recorder.record(row.clone().into())?;
+            let known = self.rules.into_iter().chain(self.preflight.rows());
+            known.into_iter().try_for_each(|row| recorder.record(row))?;
+            // From here on a run that is killed can be told from no run at all.
+            recorder.flush()?;
+            let convoy = convoy(&world);
+            let (deployment, tests) = (&self.deployment, &self.tests);
+            let mut outcome = CampaignOutcome::default();
+            if !tests.is_empty() {
+                let (world, recorder) = (world.clone(), &mut recorder);
+                outcome =
+                    campaign::run_in_convoy(world, deployment, tests, seed, recorder, watcher, &convoy).await;
+            }
+            if outcome.error.is_none() {
+                let last = finale(world, &convoy, &mut recorder).await;
+                outcome.verdicts.extend(last.verdicts);
+                outcome.error = last.error;
+            }
+            let ended_ms = clock.now().ns / 1_000_000;
+            (row.ended_ms, row.ending) = (Some(ended_ms), Some(ending(&outcome)));
+            let after = self.preflight.rows_after();
+            outcome.verdicts.extend(after.iter().filter_map(verdict));
+            let rest = after.into_iter().chain(last_rows(ended_ms)).chain([row.into()]);
+            rest.into_iter().try_for_each(|row| recorder.record(row))?;
+            Ok::<_, RecordError>(outcome)
+        };
+        let outcome = match real::run(config, body) {
+            Ok(ended) => ended,
+            Err(error) => match error.kind {
+                ErrorKind::ClockJumped { at, by } => {
+                    cut_off(&mut store, &self.preflight, kept_row, at, by, error)
+                }
+                _ => return Err(RunError::NotStarted(error)),
+            },
+        };
+        let outcome = outcome?;
+        store.close()?;
+        Ok(outcome)
+    }
+}
+
+fn verdict(row: &Row) -> Option<Verdict> {
+    match row {
+        Row::Verdict(verdict) => Some(verdict.clone()),
+        _ => None,
+    }
+}
+
+/// Keeps why a run was cut off by its clock, which jumped `by` so much at a time `at` of the run.
+fn cut_off(
+    store: &mut RunStore,
+    preflight: &Preflight,
+    row: Run,
+    at: Time,
+    by: Duration,
+    error: world::Error,
+) -> Result<CampaignOutcome, RecordError> {
+    let (host, t_ms) = (preflight.host().to_owned(), at.ns / 1_000_000);
+    let clock = campaign::lapses::clock_jumped(&host, by);
+    let event = Event { t_ms, severity: Severity::Error, test: None, host, text: error.to_string() };
+    let ended = Run { ended_ms: Some(t_ms), ending: Some(Ending::Aborted), ..row };
+    let rows: Vec<Row> = [event.into(), clock.into()]
+        .into_iter()
+        .chain(preflight.rows_after())
+        .chain([ended.into()])
+        .collect();
+    let verdicts = rows.iter().filter_map(verdict).collect();
+    rows.into_iter().try_for_each(|row| store.record(row))?;
+    Ok(CampaignOutcome { verdicts, error: Some(CampaignError::World(error)) })
+}
+
+/// Keeps rows and shows them.
+struct Tee<'a> {
+    /// Where they are kept.
+    store: &'a mut dyn Recorder,
+    /// What the screen is drawn from.
+    live: Option<Rc<RefCell<LiveRun>>>,
+}
+
+impl Recorder for Tee<'_> {
+    fn record(&mut self, row: Row) -> Result<(), RecordError> {
+        if let Some(live) = &self.live {
+            live.borrow_mut().apply(&row);
+        }
+        self.store.record(row)
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.store.flush()
+    }
+}
