@@ -164,7 +164,7 @@ fn wrong_input_and_foreign_folders_are_refused_with_the_reason() {
 
     let (status, _, stderr) = output(at, &["run", "small.toml", "--tests", "preformance"]);
     assert_eq!(status, 2);
-    assert!(stderr.contains("did you mean `performance`"), "{stderr}");
+    assert!(stderr.contains("a similar value exists: 'performance'"), "{stderr}");
 
     std::fs::write(at.join("mine.toml"), "[drive.mine]\nrpm = 5400\n").expect("writable");
     let (status, _, stderr) = output(at, &["simulate", "small.toml", "--assumptions", "mine.toml"]);
