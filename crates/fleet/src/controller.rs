@@ -288,20 +288,7 @@ impl Controller {
                         bus.say(inbox, answer).await;
                     }
                 }
-                Some(output) = next_output(&mut self.arbiter) => match output {
-                    ArbiterOutput::Tell { host, message } => {
-                        let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
-                        bus.say(copy_inbox(&host), format_headed(&head, &message)).await;
-                    }
-                    ArbiterOutput::Decided { database, event } => {
-                        let said = Said::Decided { database: database.0.into(), event };
-                        let entry = Entry { unix_ns: self.unix_ns(), error_ns: 0, said };
-                        if let Some(Err(error)) = self.journal.as_mut().map(|journal| journal.add(&entry)) {
-                            self.roster.say(format!("the journal of the arbiter cannot be written: {error}"));
-                        }
-                    }
-                    ArbiterOutput::Note(text) => self.tell(watcher, &Note { host: None, text }),
-                },
+                Some(output) = next_output(&mut self.arbiter) => self.on_arbiter(output, bus, watcher).await,
                 Some(message) = controllers.next() => {
                     if let Ok(head) = parse::<ControllerHead>(&message.payload)
                         && head.protocol == PROTOCOL
@@ -338,6 +325,24 @@ impl Controller {
             } else {
                 over_since = None;
             }
+        }
+    }
+
+    /// What the arbiter has decided goes to the hosts, into its journal and onto the console.
+    async fn on_arbiter(&mut self, output: ArbiterOutput, bus: &Bus, watcher: &mut dyn Watcher) {
+        match output {
+            ArbiterOutput::Tell { host, message } => {
+                let head = CopyHead::new(&self.memory().plan.run, self.memory().epoch);
+                bus.say(copy_inbox(&host), format_headed(&head, &message)).await;
+            }
+            ArbiterOutput::Decided { database, event } => {
+                let said = Said::Decided { database: database.0.into(), event };
+                let entry = Entry { unix_ns: self.unix_ns(), error_ns: 0, said };
+                if let Some(Err(error)) = self.journal.as_mut().map(|journal| journal.add(&entry)) {
+                    self.roster.say(format!("the journal of the arbiter cannot be written: {error}"));
+                }
+            }
+            ArbiterOutput::Note(text) => self.tell(watcher, &Note { host: None, text }),
         }
     }
 
