@@ -85,9 +85,6 @@ impl Standby {
     /// opened again.
     pub async fn replay(&mut self, to: LogPosition) -> Result<()> {
         let (next, to) = (self.replayed(), LogPosition::new(to.generation(), to.segment(), 0));
-        if next >= to {
-            return Ok(());
-        }
         self.replayer.run(&self.opening.recovery(), Source::Stored { next, to }).await
     }
 
