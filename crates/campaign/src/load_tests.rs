@@ -29,7 +29,7 @@ const PACE_AHEAD_BATCHES: f64 = 3.0;
 /// I/O per batch that a paced load begins with, until it has measured its own.
 const IO_PER_BATCH_GUESS: f64 = 41.0;
 
-/// No window ends before its time until each instance has logged so many checkpoint depths: pages that change now are
+/// No window ends before its time until each instance has logged this many checkpoint depths: pages that change now are
 /// written back a depth later.
 const DEPTHS_LOGGED: f64 = 2.0;
 

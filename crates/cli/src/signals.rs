@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// Requests after which the process ends at once.
 const PATIENCE: u32 = 3;
 
-/// Counts the requests to end from now on, for whoever has to end in order.
+/// Counts the requests to end from now on, for commands that end in order.
 pub fn count_interrupts() -> Result<Arc<AtomicU32>, Failure> {
     let interrupts = Arc::new(AtomicU32::new(0));
     let counter = interrupts.clone();

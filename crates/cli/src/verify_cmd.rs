@@ -31,7 +31,7 @@ pub struct VerifyArguments {
     repair_to: Option<PathBuf>,
 }
 
-/// Why the command has ended: the file, or whoever reads stdout.
+/// Why the command has ended: the file, or the reader of stdout.
 enum Stop {
     Verify(VerifyError),
     Failure(Failure),

@@ -233,7 +233,7 @@ fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSp
     Ok(tests.into_iter().map(shorten).collect())
 }
 
-/// Load tests that end once their figures are known to so many per cent.
+/// Load tests that end once their figures are known to `until_percent`.
 fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
     if let Some(percent) = until_percent.filter(|percent| !(0.1..=50.0).contains(percent)) {
         return Err(WishError::Until(percent));

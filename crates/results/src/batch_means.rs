@@ -73,7 +73,7 @@ pub struct Spread {
     pub above: f64,
 }
 
-/// Stretches for so many samples: long ones, or neighbours stay alike.
+/// Stretches for a number of samples: long ones, or neighbours stay alike.
 pub fn stretches(samples: usize) -> Option<usize> {
     (samples >= FEWEST_SAMPLES).then(|| (samples / SAMPLES).clamp(FEWEST, MOST))
 }

@@ -48,7 +48,7 @@ pub enum Unproved {
     /// The folder and the notes are of different runs, or of none.
     #[error("{0}")]
     OtherRun(CrashTestError),
-    /// Somebody else connected to the witness.
+    /// Another program connected to the witness.
     #[error("{0}")]
     NoWriter(CrashTestError),
     /// Anything else.

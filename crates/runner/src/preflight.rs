@@ -133,7 +133,7 @@ impl Preflight {
     /// Makes and marks the folders, which nobody else may use while the claims are kept.
     ///
     /// # Errors
-    /// A folder is somebody else's, in use, or cannot be made.
+    /// A folder belongs to another program, is in use, or cannot be made.
     pub fn claim(&self) -> Result<Vec<Claim>, FolderError> {
         let claims = self.needs.iter().map(|(dir, _)| {
             let files = self.files.get(dir).map_or(&[][..], Vec::as_slice);

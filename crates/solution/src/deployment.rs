@@ -120,7 +120,7 @@ pub struct TestSpec {
     pub duration_s: f64,
     /// Time limit of reading databases for a checksum or backup: what was read by then counts; none when `None`.
     pub limit_s: Option<f64>,
-    /// A load test ends before its time once its figures are known to so many per cent; never when `None`.
+    /// A load test ends before its time once its figures are known to this percentage; never when `None`.
     pub until_percent: Option<f64>,
     /// Longest wait for a filled cache.
     pub warmup_limit_s: f64,

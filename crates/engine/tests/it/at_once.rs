@@ -301,7 +301,7 @@ fn a_closed_instance_has_written_all_that_an_extension_under_way_has_changed() {
     }
 }
 
-/// An extension goes on without whoever asked for it: half made it would hold the checkpoint, and the logs with it.
+/// An extension goes on when its caller is dropped: half made it would hold the checkpoint, and the logs with it.
 #[test]
 fn a_growth_whose_user_has_let_go_of_it_holds_no_checkpoint() {
     let (sim, world) = simulation(SlowDatabase::new(StorageOp::Write));

@@ -7,7 +7,6 @@ use solution::{Deployment, LoadMode, Solution, TestKind};
 use world::Duration;
 use world::sim::{FixedLatency, FixedLatencyTimes};
 
-/// One of the two hosts knows its figures as well as this a minute before the other.
 const ESTIMATE_PERCENT: f64 = 5.0;
 
 const SOLUTION: &str = r#"
@@ -83,7 +82,7 @@ fn rehearsed(seed: u64, hosts: &[&str]) -> (Rehearsed, Vec<Row>) {
     (outcome, rows)
 }
 
-/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to so many per cent.
+/// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`.
 fn estimated(percent: f64) -> (Rehearsed, Vec<Row>) {
     let mut deployments = deployments(&["h1", "h2"]);
     deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });

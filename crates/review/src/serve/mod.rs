@@ -304,7 +304,7 @@ fn decoded(part: &str) -> String {
 struct Following {
     follower: Follower,
     live: LiveRun,
-    /// What the run proves, once nobody writes it any longer.
+    /// What the run proves, once its writer has ended.
     judged: Option<LiveJudgement>,
 }
 
