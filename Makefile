@@ -38,9 +38,9 @@ soak:
 	PROOFLOAD_SEEDS=100000 $(CARGO) test --release -p engine --locked --test it crash:: -- --nocapture
 	PROOFLOAD_STEPS=3 $(CARGO) test --release -p engine --locked --test it exhaustive:: -- --nocapture
 	PROOFLOAD_KILLS=1000 $(CARGO) test --release -p workload --locked --test kill -- --nocapture
-	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p copies --locked --test it no_fault_breaks_a_promise -- --nocapture
-	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p rehearsal --locked --test it drill_seeds:: -- --nocapture
-	PROOFLOAD_STORIES=200 $(CARGO) test --release -p proofload --all-features --locked --test fleet stories:: -- --nocapture
+	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p replication --locked --test it no_fault_breaks_a_promise -- --nocapture
+	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p simulation --locked --test it drill_seeds:: -- --nocapture
+	PROOFLOAD_SCENARIOS=200 $(CARGO) test --release -p proofload --all-features --locked --test fleet scenarios:: -- --nocapture
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
 	  --test it -- fuzz:: import:: damaged_runs:: any_numbers:: --nocapture
 	PROOFLOAD_HOURS=24 $(CARGO) test --release -p campaign --locked --test it ageing:: -- --nocapture

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A sparse page answers every question as the page of bytes does that [`SparsePage::fill`] makes.
-//! 2. The bytes are those of the image page with the edits made on it one after the other: what redo would give.
+//! 2. The bytes are those of the template page with the edits made on it one after the other: what redo would give.
 //! 3. An edit that a sparse page cannot keep changes nothing; whoever holds the page goes on with its bytes.
 //!
 //! Limits: leaves and branch pages below the root whose nodes are not compressed; [`EDITS_MAX`] edits.
@@ -24,7 +24,7 @@ const NODES_MADE_MAX: usize = 12;
 /// Bytes of a node beside key and data: its tag and the length of its key.
 const NODE_OVERHEAD_BYTES: usize = 6;
 
-/// What the header of an image page says.
+/// What the header of a template page says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outline {
     /// Bytes of the page.
@@ -47,7 +47,7 @@ pub struct Outline {
     pub place: u64,
 }
 
-/// The pages of a database image, node by node.
+/// The pages of a template database, node by node.
 pub trait NodeFunction {
     /// The header of page `pgno`; `None` if that page is only to be had as bytes. A page that has one is not a root, has an
     /// empty external header, and nodes without flags.
@@ -60,16 +60,16 @@ pub trait NodeFunction {
     fn write_data(&self, page: &Outline, slot: usize, data: &mut [u8]);
     /// Writes all of page `pgno`; what stands in place of the checksums does not matter.
     fn write_page(&self, pgno: u32, page: &mut [u8]);
-    /// Appends a sparse page of this image as its edits, in a form that the page codec of the database decodes, too.
+    /// Appends a sparse page of this template as its edits, in a form that the page codec of the database decodes, too.
     fn encode(&self, page: &SparsePage, out: &mut Vec<u8>);
     /// The sparse page `pgno` that was encoded; `None` if `encoded` is something else.
     fn decode(self: Rc<Self>, pgno: u32, encoded: &[u8]) -> Option<SparsePage>;
 }
 
-/// How the nodes differ from those of the image, in the order of the nodes.
+/// How the nodes differ from those of the template, in the order of the nodes.
 #[derive(Debug, Clone, Copy)]
 struct Edit {
-    /// The image's node that it is about; a node that was added stands in front of it.
+    /// The template's node that it is about; a node that was added stands in front of it.
     base: u16,
     what: What,
 }
@@ -78,9 +78,9 @@ struct Edit {
 enum What {
     /// A node of its own: key and data of these edits.
     Added { key: u16, data: u16, flags: u8 },
-    /// The image's node with flags, and the data of this edit.
+    /// The template's node with flags, and the data of this edit.
     Changed { data: Option<u16>, flags: u8 },
-    /// The image's node is gone.
+    /// The template's node is gone.
     Removed,
 }
 
@@ -91,7 +91,7 @@ struct Origin {
     edit: Result<usize, usize>,
 }
 
-/// A node of the image that somebody has looked at.
+/// A node of the template that somebody has looked at.
 struct Made {
     slot: u16,
     key_bytes: u16,
@@ -100,11 +100,11 @@ struct Made {
     next: OnceCell<Box<Made>>,
 }
 
-/// A page of a database image and what was changed on it.
+/// A page of a template database and what was changed on it.
 pub struct SparsePage {
     source: Rc<dyn NodeFunction>,
     pgno: u32,
-    image: Outline,
+    template: Outline,
     /// As the page is now.
     now: Outline,
     /// In the order in which they were made.
@@ -128,14 +128,14 @@ impl Clone for SparsePage {
 }
 
 impl SparsePage {
-    /// Page `pgno` of the image; `None` if it is only to be had as bytes.
-    pub fn of_image(source: Rc<dyn NodeFunction>, pgno: u32) -> Option<SparsePage> {
-        let image = source.outline(pgno)?;
+    /// Page `pgno` of the template; `None` if it is only to be had as bytes.
+    pub fn of_template(source: Rc<dyn NodeFunction>, pgno: u32) -> Option<SparsePage> {
+        let template = source.outline(pgno)?;
         Some(SparsePage {
             source,
             pgno,
-            image,
-            now: image,
+            template,
+            now: template,
             ops: Vec::new(),
             edits: SmallVec::new(),
             made: OnceCell::new(),
@@ -143,7 +143,7 @@ impl SparsePage {
         })
     }
 
-    /// A page of the image with these edits, as it was described by [`Self::ops`], [`Self::dbtime`] and
+    /// A page of the template with these edits, as it was described by [`Self::ops`], [`Self::dbtime`] and
     /// [`Self::flush_type`]. `None` if they do not fit.
     pub fn restored(
         source: Rc<dyn NodeFunction>,
@@ -152,7 +152,7 @@ impl SparsePage {
         dbtime: u64,
         flush_type: u32,
     ) -> Option<SparsePage> {
-        let mut page = SparsePage::of_image(source, pgno)?;
+        let mut page = SparsePage::of_template(source, pgno)?;
         for op in ops {
             if page.ops.len() == EDITS_MAX || !page.apply_op(op).ok()? {
                 return None;
@@ -299,7 +299,7 @@ impl SparsePage {
         &mut self.edits[at].what
     }
 
-    /// Where a node added at `slot` goes among the edits, and in front of which node of the image.
+    /// Where a node added at `slot` goes among the edits, and in front of which node of the template.
     fn room_at(&self, slot: usize) -> (usize, u16) {
         let mut shift = 0isize;
         for (i, edit) in self.edits.iter().enumerate() {
@@ -382,15 +382,15 @@ impl SparsePage {
         Node { prefix: &[], suffix: key, data, flags }
     }
 
-    /// A node of the image; `None` if so many were asked for that the bytes are better.
+    /// A node of the template; `None` if so many were asked for that the bytes are better.
     fn made(&self, slot: usize) -> Option<&Made> {
         let mut cell = &self.made;
         for _ in 0..NODES_MADE_MAX {
             let made = cell.get_or_init(|| {
-                let mut key = self.source.key(&self.image, slot);
+                let mut key = self.source.key(&self.template, slot);
                 let key_bytes = key.len();
-                key.resize(key_bytes + self.source.data_bytes(&self.image, slot), 0);
-                self.source.write_data(&self.image, slot, &mut key[key_bytes..]);
+                key.resize(key_bytes + self.source.data_bytes(&self.template, slot), 0);
+                self.source.write_data(&self.template, slot, &mut key[key_bytes..]);
                 let (slot, key_bytes) = (slot as u16, key_bytes as u16);
                 Box::new(Made { slot, key_bytes, bytes: key, next: OnceCell::new() })
             });
@@ -433,8 +433,8 @@ impl SparsePage {
             Ok(What::Added { data: op, .. } | What::Changed { data: Some(op), .. }) => {
                 data = self.op_data(op).try_into().ok()?;
             }
-            _ if self.source.data_bytes(&self.image, base) == data.len() => {
-                self.source.write_data(&self.image, base, &mut data);
+            _ if self.source.data_bytes(&self.template, base) == data.len() => {
+                self.source.write_data(&self.template, base, &mut data);
             }
             _ => return None,
         }
@@ -446,7 +446,7 @@ impl SparsePage {
         let Origin { base, edit } = self.origin(slot);
         match edit.map(|at| self.edits[at].what) {
             Ok(What::Added { data, .. } | What::Changed { data: Some(data), .. }) => self.op_data(data).len(),
-            _ => self.source.data_bytes(&self.image, base),
+            _ => self.source.data_bytes(&self.template, base),
         }
     }
 
@@ -459,7 +459,7 @@ impl SparsePage {
         let Origin { base, edit } = self.origin(slot);
         match edit.map(|at| self.edits[at].what) {
             Ok(What::Added { key, .. }) => NodeKey::from_slice(self.op_key(key)),
-            _ => self.source.key(&self.image, base),
+            _ => self.source.key(&self.template, base),
         }
     }
 

@@ -17,12 +17,12 @@ use engine::{
 use futures_util::future::join_all;
 use smallvec::smallvec;
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
 use workload::mix::Mix;
 use workload::schema::Tree;
 use workload::session::Mailboxes;
+use workload::template::TemplateDatabase;
 use world::real::{RealConfig, run};
-use world::{Duration, OpenMode, PageBuf, PageImage, World};
+use world::{Duration, OpenMode, PageBuf, TemplatePages, World};
 
 const PAGE_BYTES: usize = 32 << 10;
 /// Small against the file, so that random reads miss.
@@ -66,12 +66,12 @@ fn path(folder: &str) -> String {
 }
 
 async fn init(world: &World, folder: &str, bytes: u64) -> Outcome<String> {
-    let image = Rc::new(DatabaseImage::of_size(PAGE_BYTES as u32, bytes, 256, 1, 50)?);
-    let bytes = image.pages() * PAGE_BYTES as u64;
-    let codec = Rc::new(DatabaseCodec::new(image.clone()));
+    let template = Rc::new(TemplateDatabase::of_size(PAGE_BYTES as u32, bytes, 256, 1, 50)?);
+    let bytes = template.pages() * PAGE_BYTES as u64;
+    let codec = Rc::new(DatabaseCodec::new(template.clone()));
     let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
     let started = world.now();
-    engine::create_database(world, &path(folder), image, codec, &counters, &progress, &stop).await?;
+    engine::create_database(world, &path(folder), template, codec, &counters, &progress, &stop).await?;
     Ok(rate(bytes, world.now().since(started).as_secs_f64()))
 }
 
@@ -79,31 +79,31 @@ fn rate(bytes: u64, seconds: f64) -> String {
     format!("mib_per_s {:.1} seconds {seconds:.4}", bytes as f64 / (1 << 20) as f64 / seconds)
 }
 
-async fn image_of(world: &World, folder: &str) -> Outcome<Rc<DatabaseImage>> {
+async fn template_of(world: &World, folder: &str) -> Outcome<Rc<TemplateDatabase>> {
     let file = world.open(&path(folder), OpenMode::Read).await?;
-    let offset = (u64::from(DatabaseImage::SHAPE_PAGE) + 1) * PAGE_BYTES as u64;
+    let offset = (u64::from(TemplateDatabase::SHAPE_PAGE) + 1) * PAGE_BYTES as u64;
     let (result, bufs) = file.read_at(offset, smallvec![PageBuf::empty(PAGE_BYTES)]).await;
     result?;
-    Ok(Rc::new(DatabaseImage::of_shape_page(bufs[0].as_slice())?))
+    Ok(Rc::new(TemplateDatabase::of_shape_page(bufs[0].as_slice())?))
 }
 
-fn config(folder: &str, image: &Rc<DatabaseImage>, cache_bytes: u64) -> InstanceConfig {
+fn config(folder: &str, template: &Rc<TemplateDatabase>, cache_bytes: u64) -> InstanceConfig {
     let mut config = InstanceConfig::new(folder, PAGE_BYTES);
     config.cache_bytes_per_database = cache_bytes;
     config.databases.push(DatabaseConfig {
-        codec: Some(Rc::new(DatabaseCodec::new(image.clone()))),
-        image_id: Some(image.id()),
-        nodes: Some(image.clone()),
+        codec: Some(Rc::new(DatabaseCodec::new(template.clone()))),
+        template_id: Some(template.id()),
+        nodes: Some(template.clone()),
         ..DatabaseConfig::new(&path(folder))
     });
     config
 }
 
 async fn reads(world: &World, folder: &str, depth: u64, seconds: u64) -> Outcome<String> {
-    let image = image_of(world, folder).await?;
-    let (instance, _) = Instance::open(world, &config(folder, &image, COLD_CACHE_BYTES)).await?;
-    let first = image.layout().run(Tree::Rows).ok_or("the database has no rows")?.first();
-    let pages = u64::from(image.layout().first_free() - first);
+    let template = template_of(world, folder).await?;
+    let (instance, _) = Instance::open(world, &config(folder, &template, COLD_CACHE_BYTES)).await?;
+    let first = template.layout().run(Tree::Rows).ok_or("the database has no rows")?.first();
+    let pages = u64::from(template.layout().first_free() - first);
     let (before, started) = (world.io_totals().reads, world.now());
     let until = started + Duration::from_secs(seconds);
     let reader = || async {
@@ -121,7 +121,7 @@ async fn reads(world: &World, folder: &str, depth: u64, seconds: u64) -> Outcome
 }
 
 async fn checksum(world: &World, folder: &str, stream: StreamConfig) -> Outcome<String> {
-    let id = Some(image_of(world, folder).await?.id());
+    let id = Some(template_of(world, folder).await?.id());
     let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
     let path = path(folder);
     let report =
@@ -133,26 +133,26 @@ async fn checksum(world: &World, folder: &str, stream: StreamConfig) -> Outcome<
 }
 
 async fn backup(world: &World, folder: &str, stream: StreamConfig) -> Outcome<String> {
-    let image = image_of(world, folder).await?;
-    let (instance, _) = Instance::open(world, &config(folder, &image, COLD_CACHE_BYTES)).await?;
+    let template = template_of(world, folder).await?;
+    let (instance, _) = Instance::open(world, &config(folder, &template, COLD_CACHE_BYTES)).await?;
     let report = instance.back_up(1, stream, None, &Progress::default(), &StopSignal::new()).await?;
     instance.close().await?;
     Ok(rate(report.bytes, report.seconds))
 }
 
-fn keeping_logs(folder: &str, image: &Rc<DatabaseImage>, cache_bytes: u64) -> InstanceConfig {
-    let mut config = config(folder, image, cache_bytes);
+fn keeping_logs(folder: &str, template: &Rc<TemplateDatabase>, cache_bytes: u64) -> InstanceConfig {
+    let mut config = config(folder, template, cache_bytes);
     config.circular_logging = false;
     config.checkpoint_depth_bytes = u64::MAX / 2;
     config
 }
 
 async fn logs(world: &World, folder: &str, batches: u64) -> Outcome<String> {
-    let image = image_of(world, folder).await?;
-    let config = keeping_logs(folder, &image, GENERATION_CACHE_BYTES);
+    let template = template_of(world, folder).await?;
+    let config = keeping_logs(folder, &template, GENERATION_CACHE_BYTES);
     let started = world.now();
     let instance = Rc::new(Instance::open(world, &config).await?.0);
-    let mailboxes = Mailboxes::open(instance.clone(), 1, image).await?;
+    let mailboxes = Mailboxes::open(instance.clone(), 1, template).await?;
     let numbers = RefCell::new(0..batches);
     let seed = world.random_u64();
     let session = || async {
@@ -168,8 +168,8 @@ async fn logs(world: &World, folder: &str, batches: u64) -> Outcome<String> {
 }
 
 async fn recovery(world: &World, folder: &str, depth: usize) -> Outcome<String> {
-    let image = image_of(world, folder).await?;
-    let mut config = keeping_logs(folder, &image, RECOVERY_CACHE_BYTES);
+    let template = template_of(world, folder).await?;
+    let mut config = keeping_logs(folder, &template, RECOVERY_CACHE_BYTES);
     config.recovery_reads_outstanding = depth;
     let (before, started) = (world.io_totals(), world.now());
     let (instance, report) = Instance::open(world, &config).await?;

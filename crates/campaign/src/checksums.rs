@@ -244,14 +244,14 @@ pub async fn check_database(
         return Err(CampaignError::NoDatabase { path: path.to_owned() });
     }
     let page_bytes = state.deployment.instances[instance].page_bytes;
-    let image = state.image_of_file(instance, number, path).await?;
+    let template = state.template_of_file(instance, number, path).await?;
     let side = state.side(instance);
     let (counters, progress) = &side.databases[number];
     let (world, stop) = (&state.world, &state.stop);
     let page_bytes = page_bytes as usize;
     let versions = state.versions_of(instance, number, path);
-    let is_sound = |page: PageRef<'_>| image.has_sound_payloads(page);
-    let made_of = engine::MadeOf::from(&image).changed(&versions).written(&is_sound);
+    let is_sound = |page: PageRef<'_>| template.has_sound_payloads(page);
+    let made_of = engine::MadeOf::from(&template).changed(&versions).written(&is_sound);
     Ok(engine::check_database(world, path, page_bytes, made_of, STREAM, counters, progress, stop).await?)
 }
 

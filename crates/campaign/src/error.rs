@@ -1,7 +1,7 @@
 //! Why a campaign could not go on.
 
 use results::RecordError;
-use workload::image::ImageError;
+use workload::template::TemplateError;
 use world::ErrorKind;
 
 /// Why a campaign could not go on.
@@ -22,11 +22,11 @@ pub enum CampaignError {
     WrongData(String),
     /// A database cannot be made, or its file is not one of ours.
     #[error("{path}: {source}")]
-    Image {
+    Template {
         /// The file.
         path: String,
         /// Why.
-        source: ImageError,
+        source: TemplateError,
     },
     /// The results cannot be kept.
     #[error(transparent)]

@@ -88,9 +88,9 @@ impl Estimate {
 }
 
 fn sums(seen: &IoCounters, seconds: f64) -> Sums {
-    let tally = |class| seen.class(class).tally;
-    let (reads, writes) = (tally(IoClass::TransactionalRead), tally(IoClass::TransactionalWrite));
-    let logs = tally(IoClass::LogWrite);
+    let totals = |class| seen.class(class).totals;
+    let (reads, writes) = (totals(IoClass::TransactionalRead), totals(IoClass::TransactionalWrite));
+    let logs = totals(IoClass::LogWrite);
     [
         ((reads.count + writes.count) as f64, seconds),
         (reads.latency_ns_sum as f64, reads.count as f64),

@@ -17,11 +17,11 @@ use results::IoClass;
 use smallvec::smallvec;
 use solution::{Deployment, EngineSpec, InstanceSpec};
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
 use workload::mix::Mix;
 use workload::session::{Mailboxes, SessionError};
 use workload::shard::Shard;
-use world::{Duration, ErrorKind, HostUsage, OpenMode, PageBuf, PageImage, Task, Time, World};
+use workload::template::TemplateDatabase;
+use world::{Duration, ErrorKind, HostUsage, OpenMode, PageBuf, Task, TemplatePages, Time, World};
 
 use crate::CampaignError;
 use crate::sampler::{DatabaseCounts, HostCounts, LogCounts, UsageCounts};
@@ -296,13 +296,13 @@ impl ShardState {
         self.open.borrow().get(&instance).cloned().ok_or_else(not_open)
     }
 
-    /// The image of a database file that exists, counted as database `number` of the instance.
-    pub async fn image_of_file(
+    /// The template of a database file that exists, counted as database `number` of the instance.
+    pub async fn template_of_file(
         &self,
         instance: usize,
         number: usize,
         path: &str,
-    ) -> Result<DatabaseImage, CampaignError> {
+    ) -> Result<TemplateDatabase, CampaignError> {
         let page_bytes = self.spec(instance).page_bytes;
         let started = self.world.now();
         let no_database = |error: world::Error| match error.kind {
@@ -310,28 +310,28 @@ impl ShardState {
             _ => error.into(),
         };
         let file = self.world.open(path, OpenMode::Read).await.map_err(no_database)?;
-        let offset = (u64::from(DatabaseImage::SHAPE_PAGE) + 1) * u64::from(page_bytes);
+        let offset = (u64::from(TemplateDatabase::SHAPE_PAGE) + 1) * u64::from(page_bytes);
         let (result, bufs) = file.read_at(offset, smallvec![PageBuf::empty(page_bytes as usize)]).await;
         result?;
         let latency_ns = self.world.now().since(started).as_nanos() as u64;
         let side = self.side(instance);
         side.databases[number].0.record(IoClass::HousekeepingRead, u64::from(page_bytes), latency_ns);
-        DatabaseImage::of_shape_page(bufs[0].as_slice())
-            .map_err(|source| CampaignError::Image { path: path.to_owned(), source })
+        TemplateDatabase::of_shape_page(bufs[0].as_slice())
+            .map_err(|source| CampaignError::Template { path: path.to_owned(), source })
     }
 
-    /// The image that a new database of this deployment gets. Payloads differ between databases and solutions.
-    pub fn new_image(&self, instance: usize, database: usize) -> Result<DatabaseImage, CampaignError> {
+    /// The template that a new database of this deployment gets. Payloads differ between databases and solutions.
+    pub fn new_template(&self, instance: usize, database: usize) -> Result<TemplateDatabase, CampaignError> {
         let spec = &self.spec(instance).databases[database];
         let seed = fold(&[&self.deployment.solution, &self.deployment.host, &spec.name]);
-        DatabaseImage::of_size(
+        TemplateDatabase::of_size(
             self.spec(instance).page_bytes,
             spec.bytes,
             FREE_PAGES,
             seed,
             COMPRESSIBILITY_PCT,
         )
-        .map_err(|source| CampaignError::Image { path: database_path(&spec.dir, &spec.name), source })
+        .map_err(|source| CampaignError::Template { path: database_path(&spec.dir, &spec.name), source })
     }
 
     /// What the engine is told about an instance whose files lie in other folders: a restored backup.
@@ -341,7 +341,7 @@ impl ShardState {
         options: OpenOptions,
         log_dir: &str,
         paths: &[String],
-    ) -> Result<(InstanceConfig, Vec<Rc<DatabaseImage>>), CampaignError> {
+    ) -> Result<(InstanceConfig, Vec<Rc<TemplateDatabase>>), CampaignError> {
         let spec = self.spec(instance);
         let mut config = InstanceConfig::new(log_dir, spec.page_bytes as usize);
         config.log_bytes = spec.log_file_bytes as u32;
@@ -353,21 +353,21 @@ impl ShardState {
         config.cache_bytes_per_database = spec.cache_max_bytes / spec.databases.len().max(1) as u64;
         let side = self.side(instance);
         config.log_counters = side.log.clone();
-        let mut images = Vec::new();
+        let mut templates = Vec::new();
         for (number, path) in paths.iter().enumerate() {
-            let image = Rc::new(self.image_of_file(instance, number, path).await?);
-            let codec = Rc::new(DatabaseCodec::new(image.clone()));
+            let template = Rc::new(self.template_of_file(instance, number, path).await?);
+            let codec = Rc::new(DatabaseCodec::new(template.clone()));
             config.databases.push(DatabaseConfig {
                 codec: Some(codec),
-                image_id: Some(image.id()),
-                nodes: Some(image.clone()),
+                template_id: Some(template.id()),
+                nodes: Some(template.clone()),
                 counters: side.databases[number].0.clone(),
                 versions: self.versions_of(instance, number, path),
                 ..DatabaseConfig::new(path)
             });
-            images.push(image);
+            templates.push(template);
         }
-        Ok((config, images))
+        Ok((config, templates))
     }
 
     /// What this process made of the pages of the file `path`, used as database `number` of an instance; a copy has its own.
@@ -391,7 +391,7 @@ impl ShardState {
             }
         }
         let log_dir = self.spec(instance).log_dir.clone();
-        let (config, images) = self.config_in(instance, options, &log_dir, &paths).await?;
+        let (config, templates) = self.config_in(instance, options, &log_dir, &paths).await?;
         let recovered = StopSignal::new();
         let jobs = self.maintain_in_recovery(&config, options, &recovered);
         let opened = Instance::open(&self.world, &config).await;
@@ -408,8 +408,8 @@ impl ShardState {
         };
         let mut mailboxes = Vec::new();
         let mut pages = Vec::new();
-        for (number, image) in (1..).zip(images) {
-            mailboxes.push(Rc::new(Mailboxes::open(opened.clone(), number, image).await?));
+        for (number, template) in (1..).zip(templates) {
+            mailboxes.push(Rc::new(Mailboxes::open(opened.clone(), number, template).await?));
             pages.push(opened.database_pages(number)?);
         }
         let open = OpenInstance {

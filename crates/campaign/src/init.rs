@@ -10,7 +10,7 @@ use results::{IoClass, Origin, Parameter, Severity};
 use smallvec::smallvec;
 use solution::TestSpec;
 use workload::codec::DatabaseCodec;
-use world::{OpenMode, PageBuf, PageImage, World};
+use world::{OpenMode, PageBuf, TemplatePages, World};
 
 use crate::error::CampaignError;
 use crate::host::{ShardState, database_path};
@@ -74,10 +74,10 @@ async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignE
     for (number, database) in spec.databases.iter().enumerate() {
         make_folders(&state.world, &database.dir).await?;
         let path = database_path(&database.dir, &database.name);
-        let image = Rc::new(state.new_image(instance, number)?);
+        let template = Rc::new(state.new_template(instance, number)?);
         if state.world.entry(&path).await?.is_some() {
-            let existing = state.image_of_file(instance, number, &path).await;
-            if existing.is_ok_and(|existing| existing.id() == image.id()) {
+            let existing = state.template_of_file(instance, number, &path).await;
+            if existing.is_ok_and(|existing| existing.id() == template.id()) {
                 check_headers(state, instance, number, &path).await?;
                 made.reused += 1;
                 continue;
@@ -90,9 +90,9 @@ async fn make_all(state: &ShardState, instance: usize) -> Result<Made, CampaignE
         }
         let side = state.side(instance);
         let (counters, progress) = &side.databases[number];
-        let codec = Rc::new(DatabaseCodec::new(image.clone()));
-        made.created_bytes += image.pages() * image.page_bytes() as u64;
-        engine::create_database(&state.world, &unfinished, image, codec, counters, progress, &state.stop)
+        let codec = Rc::new(DatabaseCodec::new(template.clone()));
+        made.created_bytes += template.pages() * template.page_bytes() as u64;
+        engine::create_database(&state.world, &unfinished, template, codec, counters, progress, &state.stop)
             .await?;
         state.world.rename(&unfinished, &path).await?;
         state.world.sync_dir(&database.dir).await?;

@@ -7,9 +7,10 @@
 //!    unclean stop.
 
 mod backups;
+pub mod barrier;
+mod campaign;
 mod checksums;
 pub mod choice;
-pub mod convoy;
 pub mod drill;
 mod error;
 mod estimate;
@@ -18,7 +19,6 @@ mod init;
 pub mod lapses;
 pub mod load;
 mod load_tests;
-mod programme;
 pub mod progress;
 mod recovery;
 mod room;
@@ -30,6 +30,6 @@ mod tuning;
 pub mod verdict;
 pub mod window;
 
+pub use campaign::{CampaignFuture, CampaignOutcome, run, run_in_step, titles};
 pub use error::CampaignError;
 pub use host::database_path;
-pub use programme::{CampaignFuture, CampaignOutcome, run, run_in_convoy, titles};

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use futures_util::future::join_all;
 use futures_util::lock::Mutex;
-use results::{IoStats, Tally};
+use results::{IoStats, IoTotals};
 use world::{Duration, Time, World};
 
 /// How the load is held.
@@ -44,7 +44,7 @@ pub struct LoadSample {
     /// The same, counted from the time each was due; equal to `service` under a closed load.
     pub response: IoStats,
     /// `service` by database, without distribution; shorter than the number of databases if the last ones had none.
-    pub databases: Vec<Tally>,
+    pub databases: Vec<IoTotals>,
 }
 
 /// A load that runs until it is stopped or a batch fails.
@@ -177,9 +177,9 @@ impl<E: 'static> Load<E> {
         let took_ns = now.since(started).as_nanos() as u64;
         sample.service.record(0, took_ns);
         if sample.databases.len() <= database as usize {
-            sample.databases.resize(database as usize + 1, Tally::default());
+            sample.databases.resize(database as usize + 1, IoTotals::default());
         }
-        sample.databases[database as usize].add(Tally::one(0, took_ns));
+        sample.databases[database as usize].add(IoTotals::one(0, took_ns));
         sample.response.record(0, now.since(due).as_nanos() as u64);
         now.since(started)
     }
@@ -289,7 +289,7 @@ mod tests {
             let in_ten_seconds = || async {
                 load.take_sample();
                 world.sleep(Duration::from_secs(10)).await;
-                load.take_sample().service.tally.count
+                load.take_sample().service.totals.count
             };
             assert!((1..=3).contains(&in_ten_seconds().await));
             load.set_rate(100.0);
@@ -322,7 +322,7 @@ mod tests {
             load.make_up_for_at_most(Duration::ZERO);
             load.take_sample();
             world.sleep(Duration::from_secs(1)).await;
-            let batches = load.take_sample().service.tally.count;
+            let batches = load.take_sample().service.totals.count;
             assert!((8..=13).contains(&batches), "what is due in 1 s, not in 11: {batches}");
             load.stop();
             assert_eq!(task.await, Ok(()));
@@ -343,7 +343,7 @@ mod tests {
             load.take_sample();
             world.sleep(Duration::from_secs(1)).await;
             let sample = load.take_sample();
-            let batches = sample.service.tally.count;
+            let batches = sample.service.totals.count;
             assert!((25..=35).contains(&batches), "2 s of backlog and 1 s, not 10: {batches}");
             load.stop();
             assert_eq!(task.await, Ok(()));

@@ -337,7 +337,7 @@ impl Campaign<'_> {
             estimate.add(&test.seen, test.last_tick, test.sampler.sample_ms());
             let has_arrived = test.all_here.is_some() || test.agreed.is_some();
             if !has_arrived && estimate.is_good() && self.depths_logged().await? >= DEPTHS_LOGGED {
-                test.all_here = Some(self.convoy.arrive());
+                test.all_here = Some(self.barrier.arrive());
             }
         }
         Ok(())
@@ -416,7 +416,7 @@ impl Campaign<'_> {
         let LoadMode::PacedIops { iops } = self.deployment.load.mode else { return };
         let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]
             .iter()
-            .map(|class| test.seen.class(*class).tally.count)
+            .map(|class| test.seen.class(*class).totals.count)
             .sum::<u64>() as f64;
         if test.batches < 10 {
             return;

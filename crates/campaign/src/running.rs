@@ -13,7 +13,7 @@ use results::{
 use solution::{Deployment, TestSpec};
 use world::{Duration, LocalFuture, Time, World};
 
-use crate::convoy::Convoy;
+use crate::barrier::Barrier;
 use crate::error::CampaignError;
 use crate::host::{Host, OpenOptions, database_path, ms};
 use crate::load::Load;
@@ -37,7 +37,7 @@ pub struct Campaign<'a> {
     /// Sees how it goes.
     pub watcher: &'a mut dyn Watcher,
     /// The other hosts.
-    pub convoy: &'a dyn Convoy,
+    pub barrier: &'a dyn Barrier,
     /// Where all randomness comes from.
     pub seed: u64,
     /// Number that the next batch gets.
@@ -251,7 +251,7 @@ impl Campaign<'_> {
         let (from, to) = (test.last_tick, self.world.now());
         test.last_tick = to;
         let io = counts.io();
-        let batches = counts.load.service.tally.count;
+        let batches = counts.load.service.totals.count;
         test.batches += batches;
         test.sampler.add(counts, from, to, self.recorder)?;
         self.note_lapses(test)?;
@@ -260,11 +260,11 @@ impl Campaign<'_> {
         let transactional = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
         Ok(Rates {
             batches_per_s: batches as f64 / seconds,
-            iops: transactional.iter().map(|class| io.class(*class).tally.count).sum::<u64>() as f64
+            iops: transactional.iter().map(|class| io.class(*class).totals.count).sum::<u64>() as f64
                 / seconds,
             read_latency_ms: test.seen.class(IoClass::TransactionalRead).latency_ms_mean(),
             log_write_latency_ms: test.seen.class(IoClass::LogWrite).latency_ms_mean(),
-            bytes_per_s: IoClass::ALL.iter().map(|class| io.class(*class).tally.bytes).sum::<u64>() as f64
+            bytes_per_s: IoClass::ALL.iter().map(|class| io.class(*class).totals.bytes).sum::<u64>() as f64
                 / seconds,
         })
     }
@@ -312,7 +312,7 @@ impl Campaign<'_> {
         if load.failed() || test.agreed.take().is_some() {
             return Ok(());
         }
-        let mut all_here = test.all_here.take().unwrap_or_else(|| self.convoy.arrive());
+        let mut all_here = test.all_here.take().unwrap_or_else(|| self.barrier.arrive());
         loop {
             let world = self.world.clone();
             let second = pin!(world.sleep_until(test.last_tick + TICK));

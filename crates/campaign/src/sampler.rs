@@ -8,8 +8,8 @@
 //! Limits: memory is a fixed number of counters per database and log.
 
 use results::{
-    Counter, CounterSample, Histogram, IoClass, IoCounters, IoStats, Measure, Origin, RecordError, Recorder,
-    Sample, Tally,
+    Counter, CounterSample, Histogram, IoClass, IoCounters, IoStats, IoTotals, Measure, Origin, RecordError,
+    Recorder, Sample,
 };
 use world::{Duration, Time};
 
@@ -28,7 +28,7 @@ pub struct DatabaseCounts {
     /// Bytes of pages taken into use.
     pub growth_bytes: u64,
     /// Batches; none outside load tests.
-    pub batches: Tally,
+    pub batches: IoTotals,
 }
 
 /// Counts of one instance since they were last taken.
@@ -265,11 +265,11 @@ impl Sampler {
         stats: &IoStats,
         recorder: &mut dyn Recorder,
     ) -> Result<(), RecordError> {
-        if stats.tally.count == 0 {
+        if stats.totals.count == 0 {
             return Ok(());
         }
         recorder
-            .record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, stats.tally).into())
+            .record(Sample::new(self.test, origin.clone(), measure, t_ms, interval_ms, stats.totals).into())
     }
 
     fn close_heat(&mut self, now: Time, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
@@ -307,8 +307,8 @@ impl Sampler {
                 )?;
             }
             if database.batches.count > 0 {
-                let tally = database.batches;
-                let sample = Sample::new(self.test, origin.clone(), Measure::Batch, since, interval, tally);
+                let totals = database.batches;
+                let sample = Sample::new(self.test, origin.clone(), Measure::Batch, since, interval, totals);
                 recorder.record(sample.into())?;
             }
             self.record_counter(
@@ -452,7 +452,7 @@ mod tests {
         sampler.finish(second(13), &mut rows).expect("recorded");
 
         assert_eq!(window.length, Duration::from_secs(7));
-        assert_eq!(window.io().class(IoClass::TransactionalRead).tally.count, 70);
+        assert_eq!(window.io().class(IoClass::TransactionalRead).totals.count, 70);
         assert_eq!(window.page_fault_stalls, 7);
         let total = |is_host: bool| -> u64 {
             rows.iter()
@@ -461,7 +461,7 @@ mod tests {
                     _ => None,
                 })
                 .filter(|s| s.origin.database.is_none() == is_host)
-                .map(|s| s.tally.count)
+                .map(|s| s.totals.count)
                 .sum()
         };
         assert_eq!((total(true), total(false)), (175, 175));
@@ -488,7 +488,7 @@ mod tests {
         }
         let window = sampler.close_window(second(seconds), &mut rows).expect("recorded");
         let totals = &window.databases[0].2;
-        (totals.worst_read.latency_ms, totals.io.class(IoClass::TransactionalRead).tally.count)
+        (totals.worst_read.latency_ms, totals.io.class(IoClass::TransactionalRead).totals.count)
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub fn judge_latencies(test: u32, host: &str, window: &Window, thresholds: &Thre
     let mut verdicts = Vec::new();
     for (instance, database, totals) in &window.databases {
         let reads = totals.io.class(IoClass::TransactionalRead);
-        let any = reads.tally.count > 0;
+        let any = reads.totals.count > 0;
         let origin = || Origin::database(host, instance, database);
         latency(
             &mut verdicts,
@@ -80,7 +80,7 @@ pub fn judge_latencies(test: u32, host: &str, window: &Window, thresholds: &Thre
     }
     for (instance, totals) in &window.logs {
         let writes = totals.io.class(IoClass::LogWrite);
-        let any = writes.tally.count > 0;
+        let any = writes.totals.count > 0;
         let (avg, max) = (thresholds.log_write_avg_ms, thresholds.log_write_max_ms);
         let origin = || Origin::instance(host, instance);
         latency(&mut verdicts, test, origin, avg, any.then(|| writes.latency_ms_mean()), AVG_LOG);

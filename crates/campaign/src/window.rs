@@ -98,8 +98,8 @@ impl Window {
     /// replication and backup are not in it.
     pub fn achieved_iops(&self) -> f64 {
         let io = self.io();
-        let count = io.class(IoClass::TransactionalRead).tally.count
-            + io.class(IoClass::TransactionalWrite).tally.count;
+        let count = io.class(IoClass::TransactionalRead).totals.count
+            + io.class(IoClass::TransactionalWrite).totals.count;
         count as f64 / self.length.as_secs_f64()
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use campaign::choice::tests_but_drills;
 use evidence::report::counted;
-use rehearsal::{Assumptions, Planned, Wishes};
 use serde::Serialize;
+use simulation::{Assumptions, Planned, Wishes};
 use solution::{Solution, SolutionError};
 
 use crate::failure::{Failure, Status};

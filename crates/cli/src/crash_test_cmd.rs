@@ -20,7 +20,7 @@ pub struct CrashTestArguments {
 #[derive(clap::Subcommand)]
 enum Part {
     /// On another host: note which commits the writer was told are durable. Ends when the writer is gone.
-    Witness {
+    Listen {
         /// Where to listen, for example 0.0.0.0:7700.
         #[arg(long, value_name = "ADDRESS:PORT")]
         listen: String,
@@ -33,9 +33,9 @@ enum Part {
         /// The folder to make.
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
-        /// Where the witness listens.
+        /// Where the listener listens.
         #[arg(long, value_name = "HOST:PORT")]
-        witness: String,
+        listener: String,
         /// Sessions that commit at once.
         #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=i64::from(SESSIONS_MAX)))]
         sessions: u32,
@@ -46,12 +46,12 @@ enum Part {
         #[arg(long)]
         buffered: bool,
     },
-    /// When the host is back: recover, and compare with the witness's notes.
+    /// When the host is back: recover, and compare with the listener's notes.
     Verify {
         /// The folder that the writer made.
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
-        /// The witness's file.
+        /// The listener's file.
         #[arg(long, value_name = "NOTES.json")]
         notes: PathBuf,
         /// Read through the page cache: for file systems without unbuffered I/O. Proves nothing unless the host has restarted.
@@ -64,16 +64,16 @@ enum Part {
 pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
     let told = |line: &str| say!("{line}");
     match &arguments.part {
-        Part::Witness { listen, out } => {
+        Part::Listen { listen, out } => {
             let total = hear(listen, out, told)?;
             say!("the writer is gone; {total} durable commits heard of, noted in {}", out.display());
             Ok(Status::Pass)
         }
-        Part::Write { folder, witness, sessions, size_mib, buffered } => {
+        Part::Write { folder, listener, sessions, size_mib, buffered } => {
             let (sessions, file_bytes, buffered) = (*sessions, size_mib << 20, *buffered);
             let interrupts = count_interrupts()?;
             let end_asked = || interrupts.load(Ordering::SeqCst) > 0;
-            let total = commit(Writer { folder, witness, sessions, file_bytes, buffered }, end_asked, told)?;
+            let total = commit(Writer { folder, listener, sessions, file_bytes, buffered }, end_asked, told)?;
             say!("ended in order after {total} durable commits: nothing has been proved without a crash");
             Ok(Status::Interrupted)
         }

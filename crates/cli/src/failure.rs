@@ -8,9 +8,9 @@ use annotate_snippets::{AnnotationKind, Element, Level, Renderer, Snippet};
 use campaign::choice::ChoiceError;
 use evidence::KeyError;
 use evidence::folder::{FolderError, NewRunError};
-use rehearsal::WishError;
 use runner::crash_test::Unproved;
 use runner::{PreflightError, RunError};
+use simulation::WishError;
 use solution::{Mistake, SolutionError};
 
 use crate::output::printable;

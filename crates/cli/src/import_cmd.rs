@@ -65,7 +65,7 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
         None => Some(gather(&title, tests)),
     };
     let files = ["solution.toml", review::PRINTED, "run.db", "report.html", "report.json", "junit.xml"];
-    let _claim = folder::claim(&arguments.out, &title, &files.map(str::to_owned))
+    let _claim = folder::take(&arguments.out, &title, &files.map(str::to_owned))
         .map_err(|error| Failure::could_not_run("cannot make the folder").because(error))?;
     if !solution.is_empty() {
         write_file(&arguments.out.join("solution.toml"), &solution)?;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use rehearsal::Assumptions;
 use review::{Source, SourceError};
+use simulation::Assumptions;
 use solution::{Solution, TestKind};
 
 use crate::failure::Failure;

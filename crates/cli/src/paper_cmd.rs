@@ -72,7 +72,7 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
     }
     let names = pages.iter().map(|(name, _)| name.clone());
     let files: Vec<String> = names.chain(["paper.pdf".to_owned()]).collect();
-    let _claim = folder::claim(&arguments.out, &solution.name, &files).map_err(unusable)?;
+    let _claim = folder::take(&arguments.out, &solution.name, &files).map_err(unusable)?;
     for (name, page) in &pages {
         write_file(&arguments.out.join(name), page)?;
     }

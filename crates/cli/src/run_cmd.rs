@@ -1,8 +1,8 @@
 //! `proofload run`: the tests of a solution on real storage.
 
 use campaign::CampaignOutcome;
+use campaign::barrier::Alone;
 use campaign::choice::tests_but_drills;
-use campaign::convoy::Alone;
 use evidence::folder::new_run;
 use results::{Recorder, WorldKind};
 use runner::{Measured, Preflight, run_row, unix_ms};
@@ -31,7 +31,7 @@ pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
         say!("nothing was written (--dry-run)");
         return Ok(Status::Pass);
     }
-    let _claims = preflight.claim()?;
+    let _locks = preflight.lock_folders()?;
     let folder = new_run(&arguments.out, &deployment.solution, unix_ms())?;
     let started = std::time::Instant::now();
     let interrupts = count_interrupts()?;

@@ -8,9 +8,9 @@ use campaign::progress::{Progress, Watcher};
 use evidence::RunStore;
 use evidence::folder::new_run;
 use evidence::report::duration;
-use rehearsal::{Planned, Played, Wishes};
 use results::{Host, Recorder, Row, Run, WorldKind};
 use runner::{ending, run_row, unix_ms};
+use simulation::{Planned, Played, Wishes};
 use solution::{Solution, TestKind};
 
 use crate::failure::{Failure, Status};
@@ -110,7 +110,8 @@ fn first_rows(run: &Run, solution: &Solution, planned: &Planned) -> Vec<Row> {
     let description = &planned.storage.description;
     let host = |name: &str| Host { name: name.to_owned(), description: description.clone() }.into();
     let tested: Vec<&str> = planned.deployments.iter().map(|deployment| deployment.host.as_str()).collect();
-    let of_drills = planned.drills.iter().flat_map(|drill| &drill.site.hosts).map(|host| host.name.as_str());
+    let of_drills =
+        planned.drills.iter().flat_map(|drill| &drill.topology.hosts).map(|host| host.name.as_str());
     let further: BTreeSet<&str> = of_drills.filter(|name| !tested.contains(name)).collect();
     let mut rows: Vec<Row> = vec![run.clone().into()];
     rows.extend(runner::rules(solution));

@@ -23,18 +23,18 @@ use crate::transactions::{Cleanup, RowKey};
 pub(crate) fn start(core: &Rc<Core>, counters: &Counters) -> Vec<Task<()>> {
     let world = &core.world;
     let (keeper, counters) = (core.clone(), counters.clone());
-    let working = core.fate.working();
+    let working = core.poison.working();
     let checkpoint = world.spawn(async move {
         let _working = working;
         let result = keep_checkpoint(&keeper, &counters).await;
-        let _ = keeper.fate.require(result);
+        let _ = keeper.poison.require(result);
     });
     let keeper = core.clone();
     let flusher = world.spawn(async move { keep_depth(&keeper).await });
     let keeper = core.clone();
     let cleaner = world.spawn(async move {
         let result = keep_clean(&keeper).await;
-        let _ = keeper.fate.require(result);
+        let _ = keeper.poison.require(result);
     });
     vec![checkpoint, flusher, cleaner]
 }
@@ -56,7 +56,7 @@ async fn roll_or_second(core: &Core) {
 async fn keep_checkpoint(core: &Core, counters: &Counters) -> Result<()> {
     let mut file = open_checkpoint(core, counters).await?;
     while !core.stop.is_stopped() {
-        core.fate.check()?;
+        core.poison.check()?;
         core.cache.sync_written().await?;
         let position = core.checkpoint_position();
         if position > file.written() {
@@ -93,7 +93,7 @@ async fn keep_depth(core: &Core) {
 /// Removes deleted entries for good once their transactions have committed.
 async fn keep_clean(core: &Core) -> Result<()> {
     while !core.stop.is_stopped() {
-        core.fate.check()?;
+        core.poison.check()?;
         let waiting = core.cleanup.wait();
         if !clean_up_one(core).await? {
             waiting.await;
@@ -120,7 +120,7 @@ pub(crate) async fn clean_up_one(core: &Core) -> Result<bool> {
     match core.change(db, None, step).await {
         // A page that cannot be read: the entry stays flagged as deleted, which every reader knows. The cleaner gives it up, or
         // it would hold the checkpoint for ever; whoever meets the page gets the error, as for any other page.
-        Err(Error::World(_) | Error::DamagedPage { .. }) if core.fate.check().is_ok() => {
+        Err(Error::World(_) | Error::DamagedPage { .. }) if core.poison.check().is_ok() => {
             core.cleanups_given_up.set(core.cleanups_given_up.get() + 1);
         }
         done => done?,

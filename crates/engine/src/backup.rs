@@ -95,7 +95,7 @@ async fn read_through(
         world: &core.world,
         file: &database.file,
         page_bytes,
-        image_id: database.image_id,
+        template_id: database.template_id,
         class: IoClass::BackupRead,
         in_use: true,
     };
@@ -115,7 +115,7 @@ async fn read_through(
                 }
                 return Err(Error::Refused("the backup was stopped".to_owned()));
             }
-            core.fate.check()?;
+            core.poison.check()?;
             let mut pages = pieces.read_known(known, offset, bytes, &mut report.findings).await?;
             if let Some(copy) = copy {
                 write_copy(copy, offset, &mut pages, page_bytes).await?;

@@ -10,7 +10,7 @@ use edb::page::PageRef;
 use edb::verify::{CutOff, EndSearch, last_page, page_offset};
 use futures_util::future::join_all;
 use results::IoClass;
-use world::{OpenMode, PageImage, World};
+use world::{OpenMode, TemplatePages, World};
 
 use crate::config::InstanceConfig;
 use crate::error::{Error, Result};
@@ -32,11 +32,11 @@ pub struct StreamConfig {
     pub depth: usize,
 }
 
-/// What is known of the image that a database was made of: the image itself, its number alone, or nothing.
+/// What is known of the template that a database was made of: the template itself, its number alone, or nothing.
 #[derive(Clone, Copy)]
 pub struct MadeOf<'a> {
-    image_id: Option<u64>,
-    image: Option<&'a dyn PageImage>,
+    template_id: Option<u64>,
+    template: Option<&'a dyn TemplatePages>,
     versions: Option<&'a PageVersions>,
     is_sound: Option<&'a dyn Fn(PageRef<'_>) -> bool>,
 }
@@ -54,15 +54,15 @@ impl<'a> MadeOf<'a> {
     }
 }
 
-impl<'a, I: PageImage> From<&'a I> for MadeOf<'a> {
-    fn from(image: &'a I) -> MadeOf<'a> {
-        MadeOf { image_id: Some(image.id()), image: Some(image), versions: None, is_sound: None }
+impl<'a, I: TemplatePages> From<&'a I> for MadeOf<'a> {
+    fn from(template: &'a I) -> MadeOf<'a> {
+        MadeOf { template_id: Some(template.id()), template: Some(template), versions: None, is_sound: None }
     }
 }
 
 impl From<Option<u64>> for MadeOf<'_> {
-    fn from(image_id: Option<u64>) -> Self {
-        MadeOf { image_id, image: None, versions: None, is_sound: None }
+    fn from(template_id: Option<u64>) -> Self {
+        MadeOf { template_id, template: None, versions: None, is_sound: None }
     }
 }
 
@@ -115,16 +115,16 @@ pub async fn check_database<'a>(
     stop: &StopSignal,
 ) -> Result<ChecksumReport> {
     let started = world.now();
-    let MadeOf { image_id, image, versions, is_sound } = made_of.into();
+    let MadeOf { template_id, template, versions, is_sound } = made_of.into();
     let file = IoFile::open(world, path, OpenMode::Read, counters).await?;
     let pieces =
-        Pieces { world, file: &file, page_bytes, image_id, class: IoClass::VerifyRead, in_use: false };
+        Pieces { world, file: &file, page_bytes, template_id, class: IoClass::VerifyRead, in_use: false };
     let end = pieces.size().await?;
     let last = last_page(end, page_bytes);
     let used = pages_in_use(&pieces, last).await?;
     let closed = used.as_ref().ok().and_then(Option::as_ref);
     let versions = versions.filter(|_| closed.is_some());
-    let known = Known { image, used: closed, unwritten: None, versions, is_sound };
+    let known = Known { template, used: closed, unwritten: None, versions, is_sound };
     let queue = PieceQueue::new(end, config.read_bytes);
     progress.begin(end);
     let reader = || async {
@@ -180,7 +180,7 @@ async fn pages_in_use(pieces: &Pieces<'_>, last: u32) -> Result<Result<Option<Pa
         };
         let offset = page_offset(pgno, pieces.page_bytes);
         let page = pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await?;
-        match judge(&page, u64::from(pgno) + 1, pieces.image_id) {
+        match judge(&page, u64::from(pgno) + 1, pieces.template_id) {
             Finding::Good => pages.add(pgno, page.as_slice()),
             finding => return Ok(Err((pgno, finding.reason()))),
         }
@@ -198,7 +198,7 @@ async fn find_end(pieces: &Pieces<'_>, last: u32) -> Result<Result<(), CutOff>> 
         };
         let offset = page_offset(pgno, pieces.page_bytes);
         let page = pieces.file.read_one(IoClass::HousekeepingRead, offset, pieces.page_bytes).await?;
-        match judge(&page, u64::from(pgno) + 1, pieces.image_id) {
+        match judge(&page, u64::from(pgno) + 1, pieces.template_id) {
             Finding::Good | Finding::Uninitialised => search.look(page.as_slice(), pgno),
             _ => return Ok(Ok(())),
         }

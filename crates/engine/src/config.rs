@@ -51,9 +51,9 @@ pub struct DatabaseConfig {
     pub path: String,
     /// How whole pages are written into the log; `None`: plainly.
     pub codec: Option<Rc<dyn PageCodec>>,
-    /// The image the file was created from, if its pages may arrive pristine.
-    pub image_id: Option<u64>,
-    /// The nodes of that image, so that its pages can be used without making their bytes. Needs the codec of that image.
+    /// The template the file was created from, if its pages may arrive pristine.
+    pub template_id: Option<u64>,
+    /// The nodes of that template, so that its pages can be used without making their bytes. Needs the codec of that template.
     pub nodes: Option<Rc<dyn NodeFunction>>,
     /// The file grows in steps of this many bytes.
     pub extension_bytes: u64,
@@ -94,12 +94,12 @@ impl InstanceConfig {
 }
 
 impl DatabaseConfig {
-    /// A database file without an image.
+    /// A database file without a template.
     pub fn new(path: &str) -> DatabaseConfig {
         DatabaseConfig {
             path: path.to_owned(),
             codec: None,
-            image_id: None,
+            template_id: None,
             nodes: None,
             extension_bytes: 8 << 20,
             counters: Counters::default(),

@@ -21,7 +21,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::log::writer::{Log, RollHook};
 use crate::log::{LogPosition, POSITION_END};
-use crate::signal::{Fate, StopSignal};
+use crate::signal::{Poison, StopSignal};
 use crate::transactions::{RowKey, Transactions};
 
 /// From here on a database takes no new change. What is left of its modification counter is for ends of what is open.
@@ -42,7 +42,7 @@ pub(crate) struct Core {
     me: Weak<Core>,
     pub(crate) world: World,
     pub(crate) config: InstanceConfig,
-    pub(crate) fate: Fate,
+    pub(crate) poison: Poison,
     pub(crate) cache: Cache,
     pub(crate) log: Log,
     pub(crate) databases: Vec<Rc<Database>>,
@@ -79,7 +79,7 @@ impl Core {
             me: me.clone(),
             world: world.clone(),
             config: config.clone(),
-            fate: cache.fate().clone(),
+            poison: cache.poison().clone(),
             cache,
             log,
             databases,
@@ -93,8 +93,8 @@ impl Core {
             durable_checkpoint: Cell::default(),
             scratch: RefCell::default(),
         });
-        core.fate.wake_on_failure(&core.rolled);
-        core.fate.wake_on_failure(&core.cleanup);
+        core.poison.wake_on_failure(&core.rolled);
+        core.poison.wake_on_failure(&core.cleanup);
         core
     }
 
@@ -113,7 +113,7 @@ impl Core {
     ) -> Result<T> {
         let mut pins = self.cache.pins();
         loop {
-            self.fate.check()?;
+            self.poison.check()?;
             let outcome = step(&self.cache.view(db));
             match outcome {
                 Ok(value) => return Ok(value),
@@ -133,7 +133,7 @@ impl Core {
         self.log.room().await?;
         let mut pins = self.cache.pins();
         loop {
-            self.fate.check()?;
+            self.poison.check()?;
             let outcome = step(&self.cache.view(db));
             match outcome {
                 Ok((mut mini, value)) => {
@@ -214,7 +214,7 @@ impl Core {
         let applied = self.cache.apply(db, &mini, dbtime, start, range.end);
         if let Err(misfit) = applied {
             let error = self.damaged(db, misfit.pgno, misfit.reason);
-            self.fate.fail(&error);
+            self.poison.fail(&error);
             return Err(error);
         }
         mini.changes.iter().for_each(|change| database.versions.note(change.pgno, dbtime));
@@ -261,13 +261,13 @@ impl Core {
             return Err(Error::Refused("it is being closed".to_owned()));
         }
         let (core, database) = (self.me.upgrade().expect("the caller has it"), self.database(db)?.clone());
-        let working = self.fate.working();
+        let working = self.poison.working();
         let extending = async move {
             let _working = working;
             let Some(_turn) = database.begin_extending() else {
                 // Somebody is at it; the caller tries again with what that gave.
                 database.extended().await;
-                return core.fate.check();
+                return core.poison.check();
             };
             core.extend_alone(&database, least_pages).await
         };
@@ -275,7 +275,7 @@ impl Core {
     }
 
     async fn extend_alone(&self, database: &Database, least_pages: u32) -> Result<()> {
-        self.fate.check()?;
+        self.poison.check()?;
         let before = database.pages.get();
         let step = (database.extension_bytes / self.config.page_bytes as u64) as u32;
         let step = step.max(1);
@@ -292,13 +292,13 @@ impl Core {
         if extended.is_ok() {
             database.pages.set(pages);
         }
-        if self.fate.check().is_err() {
+        if self.poison.check().is_err() {
             // The instance has ended meanwhile: its files are not its own any more.
             return extended;
         }
         // It syncs the file: what other pages lack after a failure, no later sync brings. An extension that nobody uses must not hold
         // the checkpoint.
-        self.fate.require(database.update_header(|_| ()).await)?;
+        self.poison.require(database.update_header(|_| ()).await)?;
         database.length_logged.set(POSITION_END);
         extended
     }

@@ -1,4 +1,4 @@
-//! Creating a database from an image.
+//! Creating a database from a template.
 //!
 //! Invariants
 //! 1. Only a file that does not exist is created; nothing is overwritten.
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use futures_util::future::join_all;
 use results::IoClass;
 use smallvec::smallvec;
-use world::{OpenMode, PageBuf, PageCodec, PageImage, World};
+use world::{OpenMode, PageBuf, PageCodec, TemplatePages, World};
 
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
@@ -21,25 +21,25 @@ const WRITE_BYTES: u64 = 1 << 20;
 /// Writes under way at once.
 const DEPTH: usize = 8;
 
-/// Writes the image to the new file `path`, or gives it to a storage that can serve it without being written.
+/// Writes the template to the new file `path`, or gives it to a storage that can serve it without being written.
 ///
 /// # Errors
 /// If the file exists, cannot be written, or the stop came (what was written is removed then).
 pub async fn create_database(
     world: &World,
     path: &str,
-    image: Rc<dyn PageImage>,
+    template: Rc<dyn TemplatePages>,
     codec: Rc<dyn PageCodec>,
     counters: &Counters,
     progress: &Progress,
     stop: &StopSignal,
 ) -> Result<()> {
     let file = IoFile::open(world, path, OpenMode::CreateNew, counters).await?;
-    let bytes = image.pages() * image.page_bytes() as u64;
+    let bytes = template.pages() * template.page_bytes() as u64;
     progress.begin(bytes);
-    if file.file().adopt_image(image.clone(), codec).await? {
+    if file.file().adopt_template(template.clone(), codec).await? {
         progress.add(bytes);
-    } else if let Err(error) = write_image(&file, &*image, progress, stop).await {
+    } else if let Err(error) = write_template(&file, &*template, progress, stop).await {
         // Half a database helps nobody; the first error is the one to report.
         let _ = world.remove(path).await;
         return Err(error);
@@ -49,13 +49,13 @@ pub async fn create_database(
     Ok(())
 }
 
-async fn write_image(
+async fn write_template(
     file: &IoFile,
-    image: &dyn PageImage,
+    template: &dyn TemplatePages,
     progress: &Progress,
     stop: &StopSignal,
 ) -> Result<()> {
-    let end = image.pages() * image.page_bytes() as u64;
+    let end = template.pages() * template.page_bytes() as u64;
     let queue = PieceQueue::new(end, WRITE_BYTES);
     let writer = || async {
         while let Some((offset, bytes)) = queue.take() {
@@ -63,9 +63,9 @@ async fn write_image(
                 return Err(Error::Refused("the creation was stopped".to_owned()));
             }
             let mut piece = PageBuf::empty(bytes as usize);
-            let first = offset / image.page_bytes() as u64;
-            for (index, page) in (first..).zip(piece.as_mut_slice().chunks_exact_mut(image.page_bytes())) {
-                image.fill(index, page);
+            let first = offset / template.page_bytes() as u64;
+            for (index, page) in (first..).zip(piece.as_mut_slice().chunks_exact_mut(template.page_bytes())) {
+                template.fill(index, page);
             }
             file.write(IoClass::InitWrite, offset, smallvec![piece]).await?;
             progress.add(bytes);

@@ -18,7 +18,7 @@ use edb::header::DatabaseHeader;
 use results::IoClass;
 use world::{OpenMode, PageCodec, World};
 
-use crate::cache::{Cache, CachedDatabase, CachedPage, CodecCoding, Image};
+use crate::cache::{Cache, CachedDatabase, CachedPage, CodecCoding, Template};
 use crate::config::DatabaseConfig;
 use crate::error::{Error, Result};
 use crate::header;
@@ -34,8 +34,8 @@ pub(crate) struct Database {
     pub(crate) versions: PageVersions,
     pub(crate) coding: Rc<dyn PageCoding>,
     codec: Option<Rc<dyn PageCodec>>,
-    pub(crate) image_id: Option<u64>,
-    image: Option<Rc<Image>>,
+    pub(crate) template_id: Option<u64>,
+    template: Option<Rc<Template>>,
     /// The header was not intact when the file was opened.
     pub(crate) header_from_shadow: bool,
     pub(crate) extension_bytes: u64,
@@ -77,8 +77,8 @@ impl Database {
             versions: config.versions.clone(),
             coding,
             codec: config.codec.clone(),
-            image_id: config.image_id,
-            image: image(config),
+            template_id: config.template_id,
+            template: template(config),
             header_from_shadow: copy > 0,
             extension_bytes: config.extension_bytes,
             dbtime: Cell::new(header.dbtime()),
@@ -99,8 +99,8 @@ impl Database {
             CachedPage::Sparse(page) => return page.encode(out),
             CachedPage::Buf(page) => page,
         };
-        let pristine = self.codec.as_ref().zip(page.pristine()).filter(|(codec, (image, index))| {
-            codec.image_id() == Some(image.id()) && *index == u64::from(pgno) + 1
+        let pristine = self.codec.as_ref().zip(page.pristine()).filter(|(codec, (template, index))| {
+            codec.template_id() == Some(template.id()) && *index == u64::from(pgno) + 1
         });
         if !pristine.is_some_and(|(codec, (_, index))| codec.encode_pristine(index, out)) {
             self.coding.encode(pgno, page.as_slice(), out);
@@ -111,7 +111,12 @@ impl Database {
     pub(crate) fn join(&self, cache: &Cache, cache_bytes: u64) {
         cache.attach(
             self.id,
-            CachedDatabase::new(self.file.clone(), self.coding.clone(), self.image_id, self.image.clone()),
+            CachedDatabase::new(
+                self.file.clone(),
+                self.coding.clone(),
+                self.template_id,
+                self.template.clone(),
+            ),
             cache_bytes,
         );
     }
@@ -252,10 +257,10 @@ impl Drop for TakenHeader<'_> {
 }
 
 /// The template database, if its pages can be used without making their bytes.
-fn image(config: &DatabaseConfig) -> Option<Rc<Image>> {
+fn template(config: &DatabaseConfig) -> Option<Rc<Template>> {
     let (nodes, codec) = (config.nodes.clone()?, config.codec.clone()?);
-    let is_own = config.image_id.is_some() && codec.image_id() == config.image_id;
-    is_own.then(|| Rc::new(Image { nodes, codec }))
+    let is_own = config.template_id.is_some() && codec.template_id() == config.template_id;
+    is_own.then(|| Rc::new(Template { nodes, codec }))
 }
 
 /// How whole pages are written into the log.

@@ -116,7 +116,7 @@ impl Instance {
     /// # Errors
     /// The failure that stopped it.
     pub fn check(&self) -> Result<()> {
-        self.core.fate.check()
+        self.core.poison.check()
     }
 
     /// Every durable commit from now on waits for `gate`, too.
@@ -136,20 +136,20 @@ impl Instance {
         let core = self.core.clone();
         core.closing.set(true);
         let closed = self.close_files().await;
-        if let Err(error) = core.fate.require(closed) {
+        if let Err(error) = core.poison.require(closed) {
             self.abandon().await;
             return Err(error);
         }
         // Whoever still holds a transaction gets an answer.
         self.ended.set(true);
-        core.fate.fail(&Error::Refused("it was closed".to_owned()));
+        core.poison.fail(&Error::Refused("it was closed".to_owned()));
         self.databases_idle().await;
         Ok(())
     }
 
     async fn close_files(&self) -> Result<()> {
         let core = &self.core;
-        core.fate.check()?;
+        core.poison.check()?;
         let open = core.transactions.borrow().open_ids();
         for transaction in open {
             roll_back(core, transaction).await?;
@@ -178,7 +178,7 @@ impl Instance {
     /// Stops at once, as a crash would: nothing more is written, and the next opening recovers.
     pub async fn abandon(&self) {
         self.ended.set(true);
-        self.core.fate.fail(&Error::Refused("it was abandoned".to_owned()));
+        self.core.poison.fail(&Error::Refused("it was abandoned".to_owned()));
         self.stop_tasks().await;
         // The log writer ends with the failure; what it says is that failure.
         let _ = self.core.log.close().await;
@@ -232,9 +232,9 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         if !self.ended.get() {
-            self.core.fate.fail(&Error::Refused("it was dropped".to_owned()));
+            self.core.poison.fail(&Error::Refused("it was dropped".to_owned()));
             self.tell_tasks_to_stop();
-            self.core.config.dropped.add(&self.core.world, &self.core.fate);
+            self.core.config.dropped.add(&self.core.world, &self.core.poison);
         }
     }
 }

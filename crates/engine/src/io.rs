@@ -64,7 +64,7 @@ impl IoFile {
         self.file.path()
     }
 
-    /// The file itself, for what is not counted (size, image).
+    /// The file itself, for what is not counted (size, template).
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

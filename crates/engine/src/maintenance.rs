@@ -64,11 +64,11 @@ impl Instance {
             world: &core.world,
             file: &database.file,
             page_bytes: core.config.page_bytes,
-            image_id: database.image_id,
+            template_id: database.template_id,
             class: IoClass::MaintenanceRead,
             in_use: true,
         };
-        pass_after_pass(&pieces, config, stop, &database.scanned_to, || core.fate.check(), |_| false).await
+        pass_after_pass(&pieces, config, stop, &database.scanned_to, || core.poison.check(), |_| false).await
     }
 }
 
@@ -89,7 +89,7 @@ pub async fn maintain_in_recovery(
         world,
         file: &file,
         page_bytes,
-        image_id: database.image_id,
+        template_id: database.template_id,
         class: IoClass::MaintenanceRead,
         in_use: true,
     };

@@ -23,7 +23,7 @@ use crate::log::reader::LogFiles;
 use crate::log::writer::{Log, LogConfig, OpenLog, RollHook};
 use crate::log::{LogNames, LogPosition, Signature, log_time, reserve};
 use crate::recovery::{Recovery, RecoveryBranch, RecoveryReport, Redone};
-use crate::signal::Fate;
+use crate::signal::Poison;
 use crate::transaction::roll_back;
 use crate::transactions::Transactions;
 
@@ -43,7 +43,7 @@ impl Instance {
 pub(crate) struct Opening {
     world: World,
     config: InstanceConfig,
-    fate: Fate,
+    poison: Poison,
     pub(crate) cache: Cache,
     pub(crate) databases: Vec<Rc<Database>>,
     pub(crate) names: LogNames,
@@ -59,8 +59,8 @@ impl Opening {
         if config.databases.is_empty() || config.databases.len() > 255 {
             return Err(Error::Refused("an instance has 1 to 255 databases".to_owned()));
         }
-        let fate = Fate::default();
-        let cache = Cache::new(world, &fate, config);
+        let poison = Poison::default();
+        let cache = Cache::new(world, &poison, config);
         let mut databases = Vec::new();
         for (id, database) in (1..=255).zip(&config.databases) {
             let database = Database::open(world, id, database, config.page_bytes).await?;
@@ -72,7 +72,7 @@ impl Opening {
         Ok(Opening {
             world: world.clone(),
             config: config.clone(),
-            fate,
+            poison,
             cache,
             databases,
             names: LogNames::new(&config.log_directory, &config.log_base),
@@ -116,7 +116,7 @@ impl Opening {
         let Redone { log, signature, transactions, mut report } = redone;
         let log_bytes = u64::from(self.segments) * SECTOR_BYTES as u64;
         reserve::make(&self.world, &self.names, log_bytes).await?;
-        let log = Log::start(&self.world, self.log_config(signature), &self.log_counters, &self.fate, log);
+        let log = Log::start(&self.world, self.log_config(signature), &self.log_counters, &self.poison, log);
         self.cache.set_log(Some(log.clone()));
         let core = Core::new(
             &self.world,
@@ -132,7 +132,7 @@ impl Opening {
         match self.take_into_use(&core, &mut report).await {
             Ok(()) => Ok((core, report)),
             Err(error) => {
-                self.fate.fail(&error);
+                self.poison.fail(&error);
                 // The log writer ends with the failure; what it says is that failure.
                 let _ = core.log.close().await;
                 Err(error)

@@ -1,9 +1,9 @@
 //! Reading a database file from end to end in large pieces, and judging every page.
 //!
 //! Invariants
-//! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's image is good as
+//! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's template is good as
 //!    it stands (design invariant 6).
-//! 2. A page that is zero counts as never written, unless the image has contents there or a tree uses the page: then it was
+//! 2. A page that is zero counts as never written, unless the template has contents there or a tree uses the page: then it was
 //!    lost. Of a database in use only what the trees used when the reading began is known.
 //! 3. A page that fails while the database is in use is read again before it is called bad: it may have been read in the
 //!    middle of a write.
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use btree::PagesInUse;
 use edb::page::PageRef;
 use results::IoClass;
-use world::{Bufs, Duration, PageBuf, PageImage, World};
+use world::{Bufs, Duration, PageBuf, TemplatePages, World};
 
 use crate::error::{Error, Result};
 use crate::io::IoFile;
@@ -111,7 +111,7 @@ impl PageFindings {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Known<'a> {
     /// What the database was made of.
-    pub(crate) image: Option<&'a dyn PageImage>,
+    pub(crate) template: Option<&'a dyn TemplatePages>,
     /// Pages that trees use.
     pub(crate) used: Option<&'a PagesInUse>,
     /// Pages that the file may lack because a cache has not written them yet.
@@ -130,7 +130,7 @@ impl Known<'_> {
         index >= 2 && self.versions.is_some_and(is_other)
     }
 
-    /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as an image and the
+    /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as a template and the
     /// changes made on it holds what was written.
     fn is_foreign(&self, index: u64, page: &PageBuf, without_bytes: Option<u64>) -> bool {
         let is_foreign = |is_sound: &dyn Fn(PageRef<'_>) -> bool| !is_sound(PageRef::new(page.as_slice()));
@@ -142,7 +142,7 @@ impl Known<'_> {
         let pgno = page_number(index);
         let is_used = self.used.is_some_and(|used| used.contains(pgno))
             && self.unwritten.is_none_or(|is_unwritten| !is_unwritten(pgno));
-        is_used || self.image.is_some_and(|image| has_contents(image, index))
+        is_used || self.template.is_some_and(|template| has_contents(template, index))
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct Pieces<'a> {
     pub(crate) world: &'a World,
     pub(crate) file: &'a IoFile,
     pub(crate) page_bytes: usize,
-    pub(crate) image_id: Option<u64>,
+    pub(crate) template_id: Option<u64>,
     pub(crate) class: IoClass,
     /// Pages may change while they are read.
     pub(crate) in_use: bool,
@@ -176,7 +176,7 @@ impl Pieces<'_> {
         let mut pages = self.file.read(self.class, offset, bufs).await?;
         let first = offset / self.page_bytes as u64;
         for (index, page) in (first..).zip(pages.iter_mut()) {
-            let mut finding = judge(page, index, self.image_id);
+            let mut finding = judge(page, index, self.template_id);
             if self.in_use {
                 for attempt in 1..=REREADS {
                     if matches!(finding, Finding::Good | Finding::Uninitialised) {
@@ -187,7 +187,7 @@ impl Pieces<'_> {
                 }
             }
             if finding == Finding::Good {
-                let dbtime = dbtime_without_bytes(page, index, self.image_id);
+                let dbtime = dbtime_without_bytes(page, index, self.template_id);
                 if known.is_stale(index, page, dbtime) {
                     finding = Finding::Bad(STALE.to_owned());
                 } else if known.is_foreign(index, page, dbtime) {
@@ -214,7 +214,7 @@ impl Pieces<'_> {
     async fn judge_again(&self, page: &mut PageBuf, index: u64) -> Result<Finding> {
         let at = index * self.page_bytes as u64;
         *page = self.file.read_one(self.class, at, self.page_bytes).await?;
-        Ok(judge(page, index, self.image_id))
+        Ok(judge(page, index, self.template_id))
     }
 
     /// Size of the file in whole pages' bytes.
@@ -230,12 +230,12 @@ impl Pieces<'_> {
 
 /// Whether a new database has anything but zeros at place `index`. What a tree gives back keeps its bytes, and redo clears
 /// only what the file has grown by, so such a page is never zero again.
-fn has_contents(image: &dyn PageImage, index: u64) -> bool {
-    if index >= image.pages() {
+fn has_contents(template: &dyn TemplatePages, index: u64) -> bool {
+    if index >= template.pages() {
         return false;
     }
-    let mut page = vec![0; image.page_bytes()];
-    image.fill_unsealed(index, &mut page);
+    let mut page = vec![0; template.page_bytes()];
+    template.fill_unsealed(index, &mut page);
     !edb::is_zero(&page)
 }
 

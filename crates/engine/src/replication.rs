@@ -101,7 +101,7 @@ impl Instance {
             return Ok(true);
         }
         let page = database.file.read_one(IoClass::HousekeepingRead, offset, page_bytes).await?;
-        Ok(judge(&page, u64::from(pgno) + 1, database.image_id) == Finding::Uninitialised)
+        Ok(judge(&page, u64::from(pgno) + 1, database.template_id) == Finding::Uninitialised)
     }
 
     /// Pages of the file of database `db` as they are on disk, from the page at place `first` of the file on (the header is
@@ -122,7 +122,7 @@ impl Instance {
             world: &core.world,
             file: &database.file,
             page_bytes: page_bytes as usize,
-            image_id: database.image_id,
+            template_id: database.template_id,
             class: IoClass::BackupRead,
             in_use: true,
         };
@@ -183,7 +183,7 @@ impl Instance {
         let hold = core.log.hold(next);
         let (mut logs, mut records) = (0, Records::new());
         while !stop.is_stopped() {
-            core.fate.check()?;
+            core.poison.check()?;
             if core.log.generation() > next {
                 self.read_closed_log(core.log.names(), next, &mut records).await?;
                 (next, logs) = (next + 1, logs + 1);

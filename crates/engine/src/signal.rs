@@ -49,10 +49,10 @@ impl StopSignal {
 
 /// Whether the instance still lives, whom to wake when it dies, and how many of its tasks work on its files.
 #[derive(Clone, Default)]
-pub(crate) struct Fate(Rc<FateInner>);
+pub(crate) struct Poison(Rc<PoisonInner>);
 
 #[derive(Default)]
-struct FateInner {
+struct PoisonInner {
     failure: RefCell<Option<String>>,
     wake: RefCell<Vec<Notify>>,
     working: Cell<u32>,
@@ -60,7 +60,7 @@ struct FateInner {
 }
 
 /// A task that works on the files of an instance; it has ended when this is dropped.
-pub(crate) struct Working(Fate);
+pub(crate) struct Working(Poison);
 
 impl Drop for Working {
     fn drop(&mut self) {
@@ -75,11 +75,11 @@ impl Drop for Working {
 /// Instances that were dropped, not closed or abandoned, while tasks of theirs worked on the files. Each clone is
 /// another handle on the same list.
 #[derive(Clone, Default)]
-pub struct Dropped(Rc<RefCell<Vec<(World, Fate)>>>);
+pub struct Dropped(Rc<RefCell<Vec<(World, Poison)>>>);
 
 impl Dropped {
-    pub(crate) fn add(&self, world: &World, fate: &Fate) {
-        self.0.borrow_mut().push((world.clone(), fate.clone()));
+    pub(crate) fn add(&self, world: &World, poison: &Poison) {
+        self.0.borrow_mut().push((world.clone(), poison.clone()));
     }
 
     /// Waits until the last task of each instance of this world has ended: behind that nothing of them reaches the
@@ -89,16 +89,16 @@ impl Dropped {
             return;
         }
         loop {
-            self.0.borrow_mut().retain(|(_, fate)| fate.is_working());
-            let is_here = |(other, _): &&(World, Fate)| Rc::ptr_eq(other.host(), world.host());
-            let next = self.0.borrow().iter().find(is_here).map(|(_, fate)| fate.clone());
-            let Some(fate) = next else { return };
-            fate.idle().await;
+            self.0.borrow_mut().retain(|(_, poison)| poison.is_working());
+            let is_here = |(other, _): &&(World, Poison)| Rc::ptr_eq(other.host(), world.host());
+            let next = self.0.borrow().iter().find(is_here).map(|(_, poison)| poison.clone());
+            let Some(poison) = next else { return };
+            poison.idle().await;
         }
     }
 }
 
-impl Fate {
+impl Poison {
     /// `notify` is woken when the instance fails, so that its waiters see it.
     pub(crate) fn wake_on_failure(&self, notify: &Notify) {
         self.0.wake.borrow_mut().push(notify.clone());

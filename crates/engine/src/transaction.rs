@@ -161,7 +161,7 @@ impl Transaction {
     /// closed: then the changes are undone.
     pub async fn commit(mut self, durability: Durability) -> Result<()> {
         self.ended = true;
-        self.core.fate.check()?;
+        self.core.poison.check()?;
         self.core.check_open()?;
         if !self.core.transactions.borrow().has_changed(self.id) {
             return Ok(());
@@ -216,7 +216,7 @@ impl Drop for Transaction {
 /// may do it at once: each change is undone by whoever comes first.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
     let undone = undo_all(core, id).await;
-    core.fate.require(undone)?;
+    core.poison.require(undone)?;
     // It has changed nothing, or somebody else has ended it.
     if !core.transactions.borrow().has_changed(id) {
         return Ok(());

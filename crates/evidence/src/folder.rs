@@ -5,7 +5,7 @@
 //! 2. The marker lists what a run may make below the folder. [`clean`] removes what is listed, and folders that were made
 //!    for it when they are empty; the marked folder goes only when nothing but our marker is left. What else lies there
 //!    stays and is named.
-//! 3. Who has claimed a folder has it alone until the [`Claim`] is dropped or the process ends: nobody else uses or cleans it.
+//! 3. Who has held a folder has it alone until the [`FolderLock`] is dropped or the process ends: nobody else uses or cleans it.
 //!
 //! Limits: a file that someone else put there under one of the listed names cannot be told from ours. Folders on file systems
 //! that cannot lock them are shared.
@@ -151,22 +151,22 @@ pub fn check(folder: &Path) -> Result<(), FolderError> {
 /// A folder that nobody else may use meanwhile.
 #[derive(Debug)]
 #[must_use = "the folder is free again when it is dropped"]
-pub struct Claim {
+pub struct FolderLock {
     _lock: File,
 }
 
-fn lock(folder: &Path) -> Result<Claim, FolderError> {
+fn lock(folder: &Path) -> Result<FolderLock, FolderError> {
     let lock = File::open(folder).map_err(io(folder))?;
     match lock.try_lock() {
         Err(TryLockError::WouldBlock) => Err(FolderError::InUse(folder.to_owned())),
         // Not every network file system locks folders.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(Claim { _lock: lock }),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(FolderLock { _lock: lock }),
     }
 }
 
 /// Makes and marks `folder`, or takes it again if it is ours. `files` are the paths below it of what will be made, `#`
 /// standing for one hexadecimal digit; what earlier runs have listed stays listed.
-pub fn claim(folder: &Path, solution: &str, files: &[String]) -> Result<Claim, FolderError> {
+pub fn take(folder: &Path, solution: &str, files: &[String]) -> Result<FolderLock, FolderError> {
     check(folder)?;
     let known = if folder.exists() { read_marker(folder)? } else { None };
     let mut marker = match known {
@@ -303,14 +303,14 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let theirs = root.path().join("data");
         fs::create_dir(&theirs).unwrap();
-        assert!(matches!(claim(&theirs, "s", &[]), Err(FolderError::Foreign(_))), "even an empty one");
+        assert!(matches!(take(&theirs, "s", &[]), Err(FolderError::Foreign(_))), "even an empty one");
         assert!(matches!(clean(&theirs, false), Err(FolderError::Foreign(_))));
         let file = root.path().join("file");
         fs::write(&file, "x").unwrap();
-        assert!(matches!(claim(&file, "s", &[]), Err(FolderError::NoFolder(_))));
-        assert!(matches!(claim(&file.join("below"), "s", &[]), Err(FolderError::NoFolder(_))));
+        assert!(matches!(take(&file, "s", &[]), Err(FolderError::NoFolder(_))));
+        assert!(matches!(take(&file.join("below"), "s", &[]), Err(FolderError::NoFolder(_))));
         fs::write(theirs.join(MARKER), "not a marker").unwrap();
-        assert!(matches!(claim(&theirs, "s", &[]), Err(FolderError::Foreign(_))), "a marker that is none");
+        assert!(matches!(take(&theirs, "s", &[]), Err(FolderError::Foreign(_))), "a marker that is none");
         assert_eq!(fs::read_dir(&theirs).unwrap().count(), 1);
     }
 
@@ -318,8 +318,8 @@ mod tests {
     fn what_we_made_is_used_again_and_removed_with_the_folders_made_for_it() {
         let root = tempfile::tempdir().unwrap();
         let ours = root.path().join("demo/v1");
-        drop(claim(&ours, "s", &files(&["a.edb"])).unwrap());
-        drop(claim(&ours, "s", &files(&["logs/E00.log", "logs/E00########.log"])).unwrap());
+        drop(take(&ours, "s", &files(&["a.edb"])).unwrap());
+        drop(take(&ours, "s", &files(&["logs/E00.log", "logs/E00########.log"])).unwrap());
         fs::create_dir(ours.join("logs")).unwrap();
         for made in ["a.edb", "logs/E00.log", "logs/E000000A1F0.log"] {
             fs::write(ours.join(made), "x").unwrap();
@@ -337,7 +337,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (ours, theirs) = (root.path().join("demo/v1"), root.path().join("theirs"));
         fs::create_dir(&theirs).unwrap();
-        drop(claim(&ours, "s", &[]).unwrap());
+        drop(take(&ours, "s", &[]).unwrap());
         let mut marker = read_marker(&ours).unwrap().unwrap();
         marker.parents.push(theirs.clone());
         write_marker(&ours, &marker).unwrap();
@@ -349,13 +349,13 @@ mod tests {
     fn a_folder_that_a_run_uses_is_used_and_cleaned_by_nobody_else() {
         let root = tempfile::tempdir().unwrap();
         let ours = root.path().join("v1");
-        let claimed = claim(&ours, "s", &files(&["a.edb"])).unwrap();
+        let held = take(&ours, "s", &files(&["a.edb"])).unwrap();
         fs::write(ours.join("a.edb"), "x").unwrap();
-        assert!(matches!(claim(&ours, "s", &[]), Err(FolderError::InUse(_))));
+        assert!(matches!(take(&ours, "s", &[]), Err(FolderError::InUse(_))));
         assert!(matches!(clean(&ours, false), Err(FolderError::InUse(_))));
         assert!(ours.join("a.edb").exists());
-        drop(claimed);
-        drop(claim(&ours, "s", &[]).unwrap());
+        drop(held);
+        drop(take(&ours, "s", &[]).unwrap());
         assert_eq!(clean(&ours, false).unwrap().files, [ours.join("a.edb")]);
     }
 
@@ -363,7 +363,7 @@ mod tests {
     fn what_is_not_listed_in_our_folder_stays_and_is_named() {
         let root = tempfile::tempdir().unwrap();
         let ours = root.path().join("v1");
-        drop(claim(&ours, "s", &files(&["a.edb", "logs/E00########.log"])).unwrap());
+        drop(take(&ours, "s", &files(&["a.edb", "logs/E00########.log"])).unwrap());
         let outside = root.path().join("outside.edb");
         fs::write(&outside, "x").unwrap();
         fs::create_dir(ours.join("logs")).unwrap();

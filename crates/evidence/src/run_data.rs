@@ -12,7 +12,7 @@ pub struct Point {
     /// Length of the interval.
     pub interval_ms: u64,
     /// The counts.
-    pub tally: Tally,
+    pub totals: IoTotals,
 }
 
 /// A counter over one interval.
@@ -146,8 +146,8 @@ impl RunData {
             Row::DatabaseSize(row) => {
                 replace(&mut self.sizes, row, |a, b| (a.test, &a.origin) == (b.test, &b.origin));
             }
-            Row::Sample(Sample { test, origin, measure, t_ms, interval_ms, tally }) => {
-                let point = Point { t_ms, interval_ms, tally };
+            Row::Sample(Sample { test, origin, measure, t_ms, interval_ms, totals }) => {
+                let point = Point { t_ms, interval_ms, totals };
                 self.series.entry((test, origin, measure)).or_default().push(point);
             }
             Row::CounterSample(CounterSample { test, origin, counter, t_ms, interval_ms, value }) => {
@@ -185,13 +185,13 @@ impl RunData {
     /// Every row but the [`Run`]; [`RunData::from_rows`] makes the same data of them.
     pub fn into_rows(self) -> impl Iterator<Item = Row> {
         let samples = self.series.into_iter().flat_map(|((test, origin, measure), points)| {
-            points.into_iter().map(move |Point { t_ms, interval_ms, tally }| Sample {
+            points.into_iter().map(move |Point { t_ms, interval_ms, totals }| Sample {
                 test,
                 origin: origin.clone(),
                 measure,
                 t_ms,
                 interval_ms,
-                tally,
+                totals,
             })
         });
         let counters = self.counters.into_iter().flat_map(|((test, origin, counter), points)| {

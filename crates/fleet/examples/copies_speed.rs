@@ -18,12 +18,12 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Instant;
 
-use campaign::drill::{Node, Pace, Routes, Site, found, found_first};
-use copies::{DatabaseId, Event, FromArbiter, HostId, ToArbiter};
+use campaign::drill::{Node, Pace, Routes, Topology, create_copies, create_first_copies};
 use fleet::copy_port::Members;
 use fleet::credentials::{Credentials, make};
 use futures_util::StreamExt;
 use replica::{ArbiterHost, Guard};
+use replication::{DatabaseId, Event, FromArbiter, HostId, ToArbiter};
 use solution::Solution;
 use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
 use world::real::{self, RealConfig};
@@ -118,26 +118,28 @@ at_s = 10
         Ok(Place { folder, text, direct })
     }
 
-    fn site(&self) -> Outcome<Site> {
+    fn topology(&self) -> Outcome<Topology> {
         let solution = Solution::parse(&self.text, "copies.toml")?;
         let test = solution.deployment(Some("h1"))?.tests.remove(0);
         let drill = test.drill.clone().ok_or("the test is a drill")?;
-        Ok(Site::of(&solution, &test, &drill)?)
+        Ok(Topology::of(&solution, &test, &drill)?)
     }
 
-    fn guard(&self, host: usize, site: &Site) -> Outcome<Rc<dyn Guard>> {
-        let wanted = &site.hosts[host].name;
+    fn guard(&self, host: usize, topology: &Topology) -> Outcome<Rc<dyn Guard>> {
+        let wanted = &topology.hosts[host].name;
         for entry in std::fs::read_dir(self.folder.join("fleet/agents"))? {
             let credentials = Credentials::read(&entry?.path())?;
             if credentials.name == *wanted {
-                return Ok(Rc::new(Members::new(&credentials, &site.names(), |text| eprintln!("{text}"))?));
+                return Ok(Rc::new(Members::new(&credentials, &topology.names(), |text| {
+                    eprintln!("{text}")
+                })?));
             }
         }
         Err("it has no credentials".into())
     }
 
-    fn addresses(site: &Site) -> BTreeMap<HostId, String> {
-        let named = (0..).zip(&site.hosts);
+    fn addresses(topology: &Topology) -> BTreeMap<HostId, String> {
+        let named = (0..).zip(&topology.hosts);
         named.filter_map(|(number, host)| Some((HostId(number), host.copy_address.clone()?))).collect()
     }
 
@@ -211,9 +213,9 @@ fn arbiter(
 ) -> Outcome<()> {
     let folder = place.folder.join("arbiter");
     std::fs::create_dir(&folder)?;
-    let site = place.site()?;
+    let topology = place.topology()?;
     place.run(async |world| {
-        let specs: Vec<_> = site.databases.iter().map(|database| database.spec.clone()).collect();
+        let specs: Vec<_> = topology.databases.iter().map(|database| database.spec.clone()).collect();
         let to_copy = Rc::new(move |host: HostId, database, message| {
             let _ = to_hosts[usize::from(host.0)].unbounded_send((database, message));
         });
@@ -234,16 +236,16 @@ fn serve(
     to_arbiter: UnboundedSender<ToArbiter>,
     tell: &mpsc::Sender<Sample>,
 ) -> Outcome<()> {
-    let mut site = place.site()?;
-    site.pace = AS_FAST_AS_POSSIBLE;
-    let site = Rc::new(site);
+    let mut topology = place.topology()?;
+    topology.pace = AS_FAST_AS_POSSIBLE;
+    let topology = Rc::new(topology);
     let routes = Routes {
-        addresses: Place::addresses(&site),
-        guard: Some(place.guard(host, &site)?),
+        addresses: Place::addresses(&topology),
+        guard: Some(place.guard(host, &topology)?),
         arbiter: Some(Rc::new(move |message| drop(to_arbiter.unbounded_send(message)))),
     };
     place.run(async |world| {
-        let node = Rc::new(Node::start(&world, &site, host, 1, 1, routes, Rc::new(|_, _| {})).await?);
+        let node = Rc::new(Node::start(&world, &topology, host, 1, 1, routes, Rc::new(|_, _| {})).await?);
         if !has_users {
             node.close();
         }
@@ -265,7 +267,7 @@ fn serve(
                 host,
                 at: Instant::now(),
                 cpu: world.thread_cpu().unwrap_or_default(),
-                batches: sample.batches.tally.count,
+                batches: sample.batches.totals.count,
                 queue: is_usable.then(|| copy.report.copy_queue.max(copy.report.replay_queue())),
                 is_seeded: copy.events.contains(&Event::Seeded),
             })?;
@@ -277,9 +279,9 @@ fn serve(
 fn cost(folder: &str, seconds: f64, with_copy: bool) -> Outcome<()> {
     let place = Place::new(folder, COST_MIB, false)?;
     place.run(async |world| {
-        let site = place.site()?;
-        for database in 0..site.databases.len() {
-            found(&site, database, &[world.clone(), world.clone()]).await?;
+        let topology = place.topology()?;
+        for database in 0..topology.databases.len() {
+            create_copies(&topology, database, &[world.clone(), world.clone()]).await?;
         }
         Ok(())
     })?;
@@ -320,12 +322,13 @@ fn cost(folder: &str, seconds: f64, with_copy: bool) -> Outcome<()> {
 fn reseed(folder: &str, mib: u64) -> Outcome<()> {
     let place = Place::new(folder, mib, true)?;
     let path = place.run(async |world| {
-        let site = place.site()?;
-        for host in 0..site.hosts.len() {
-            found_first(&site, host, &world).await?;
+        let topology = place.topology()?;
+        for host in 0..topology.hosts.len() {
+            create_first_copies(&topology, host, &world).await?;
         }
-        let copy = site.databases[0].places.iter().find(|copy| copy.host == 1).ok_or("no passive copy")?;
-        Ok(PathBuf::from(format!("{}/{}.edb", copy.dir, site.databases[0].name)))
+        let copy =
+            topology.databases[0].places.iter().find(|copy| copy.host == 1).ok_or("no passive copy")?;
+        Ok(PathBuf::from(format!("{}/{}.edb", copy.dir, topology.databases[0].name)))
     })?;
     let mut hosts = Hosts::new(&place);
     hosts.start(0, false);
@@ -363,15 +366,15 @@ fn stream(folder: &str, mib: usize) -> Outcome<()> {
     let sends = place.clone();
     let sender = std::thread::spawn(move || {
         sends.run(async |world| {
-            let site = sends.site()?;
-            let address = &Place::addresses(&site)[&HostId(1)];
+            let topology = sends.topology()?;
+            let address = &Place::addresses(&topology)[&HostId(1)];
             let plain = loop {
                 match world.connect(address).await {
                     Ok(plain) => break plain,
                     Err(_) => world.sleep(Duration::from_millis(20)).await,
                 }
             };
-            let connection = sends.guard(0, &site)?.made(plain, HostId(1)).await?;
+            let connection = sends.guard(0, &topology)?.made(plain, HostId(1)).await?;
             for _ in 0..total / MESSAGE_BYTES {
                 connection.send(vec![0x5a; MESSAGE_BYTES]).await?;
             }
@@ -381,9 +384,9 @@ fn stream(folder: &str, mib: usize) -> Outcome<()> {
         })
     });
     let seconds = place.run(async |world| {
-        let site = place.site()?;
-        let listener = world.listen(&Place::addresses(&site)[&HostId(1)]).await?;
-        let (connection, _) = place.guard(1, &site)?.taken(listener.accept().await?).await?;
+        let topology = place.topology()?;
+        let listener = world.listen(&Place::addresses(&topology)[&HostId(1)]).await?;
+        let (connection, _) = place.guard(1, &topology)?.taken(listener.accept().await?).await?;
         let (mut received, begun) = (connection.receive(MESSAGE_BYTES).await?.len(), Instant::now());
         while received < total {
             received += connection.receive(MESSAGE_BYTES).await?.len();

@@ -1,4 +1,4 @@
-//! The agent of a host: keeps [`Duty`] going over the bus and carries out its actions.
+//! The agent of a host: keeps [`AgentState`] going over the bus and carries out its actions.
 //!
 //! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never removed by it, with
 //! `ended.json`, which says how the run ended here).
@@ -21,20 +21,20 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use world::channel::UnboundedSender;
 
+use crate::agent_state::{Action, AgentState, Memory, state_not_written};
 use crate::arbiter::ArbiterLink;
 use crate::bus::{Bus, BusError};
 use crate::credentials::Credentials;
-use crate::duty::{Action, Duty, Memory, state_not_written};
 use crate::files::{describe, is_plain_name, read_json, replace_json};
-use crate::gate::{Clock, Gate};
 use crate::message::{
     Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, Program, format,
     format_headed, parse, parse_headed, tame,
 };
+use crate::run_control::{Clock, RunControl};
 use crate::subjects::{copy_inbox, subject};
 
-/// Time between two beats.
-const BEAT: Duration = Duration::from_millis(500);
+/// Time between two heartbeats.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
 /// How long to wait before connecting again.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -48,7 +48,7 @@ pub trait HostWork: Send + Sync + 'static {
         &self,
         assignment: &Assignment,
         folder: &Path,
-        gate: &Gate,
+        control: &RunControl,
         arbiter: ArbiterLink,
     ) -> (Ended, Option<String>);
 }
@@ -105,7 +105,7 @@ struct Line {
     next_try: Instant,
     /// Why it could not connect, as it was said last.
     told: Option<String>,
-    /// Beats wait for their answers; what copies say does not wait for beats.
+    /// Beats wait for their answers; what copies say does not wait for heartbeats.
     talk: JoinSet<()>,
 }
 
@@ -114,14 +114,14 @@ pub struct Agent {
     credentials: Credentials,
     folder: PathBuf,
     _lock: File,
-    duty: Duty,
+    state: AgentState,
     saved: Option<Memory>,
-    /// Why `duty`'s memory could not be kept when that was last tried.
+    /// Why `state`'s memory could not be kept when that was last tried.
     state_error: Option<String>,
     clock: Clock,
     random: SystemRandom,
     work: Arc<dyn HostWork>,
-    gate: Gate,
+    control: RunControl,
     copies: Rc<RefCell<Option<Copies>>>,
     speaking: (mpsc::UnboundedSender<Vec<u8>>, Option<mpsc::UnboundedReceiver<Vec<u8>>>),
     sending: bool,
@@ -157,18 +157,18 @@ impl Agent {
             None => Vec::new(),
         };
         let (random, clock) = (SystemRandom::new(), Clock::new());
-        let duty = Duty::new(&credentials.name, program, draw(&random)?, memory, left);
+        let state = AgentState::new(&credentials.name, program, draw(&random)?, memory, left);
         Ok(Agent {
             credentials,
             folder: folder.to_owned(),
             _lock: lock,
-            duty,
+            state,
             saved: None,
             state_error: None,
             clock,
             random,
             work,
-            gate: Gate::new(clock),
+            control: RunControl::new(clock),
             copies: Rc::default(),
             speaking: {
                 let (speak, spoken) = mpsc::unbounded_channel();
@@ -190,26 +190,26 @@ impl Agent {
         // Whoever conducts a run has no say over the terminal of a host.
         let mut say = |text: String| say(tame(&text));
         let mut told_refusals: Vec<String> = Vec::new();
-        let mut beats = interval(BEAT);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeats = interval(HEARTBEAT_INTERVAL);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut line = Line { bus: None, next_try: Instant::now(), told: None, talk: JoinSet::new() };
         loop {
             tokio::select! {
-                _ = beats.tick() => {}
+                _ = heartbeats.tick() => {}
                 Some(done) = self.done.1.recv() => self.take_in(done),
             }
             if end_asked() {
                 if !self.working {
                     return Ok(());
                 }
-                self.gate.stop("the agent was asked to end".into());
+                self.control.stop("the agent was asked to end".into());
             }
             self.connect(&mut line, &mut say).await;
             if let Some(bus) = &line.bus
                 && let Some(answer) = self.ask(bus, &mut say).await?
             {
-                // What comes again with every beat is said once.
-                let refusals = self.duty.refusals().to_vec();
+                // What comes again with every heartbeat is said once.
+                let refusals = self.state.refusals().to_vec();
                 let new = refusals.iter().filter(|refusal| !told_refusals.contains(refusal));
                 new.for_each(|refusal| say(format!("did not obey: {refusal}")));
                 told_refusals = refusals;
@@ -217,11 +217,11 @@ impl Agent {
                     self.carry_out(action, bus, &mut say);
                 }
             }
-            if let Some(action) = self.duty.alone(self.clock.now_ns()) {
+            if let Some(action) = self.state.alone(self.clock.now_ns()) {
                 say("the controller has not been heard of for too long".into());
                 match action {
-                    Action::Release(point, at_ns) => self.gate.release(point, at_ns, true),
-                    Action::Stop(why) => self.gate.stop(why),
+                    Action::Release(point, at_ns) => self.control.release(point, at_ns, true),
+                    Action::Stop(why) => self.control.stop(why),
                     _ => {}
                 }
             }
@@ -262,21 +262,21 @@ impl Agent {
     ) -> Result<Option<Vec<Action>>, AgentError> {
         self.save(Vec::new(), say);
         let nonce = draw(&self.random)?;
-        let beat = self.duty.beat(self.clock.now_ns(), nonce, &self.gate.doing());
-        let answer = bus.ask(subject(&self.credentials.name, "beat"), format(&beat)).await;
+        let heartbeat = self.state.heartbeat(self.clock.now_ns(), nonce, &self.control.progress());
+        let answer = bus.ask(subject(&self.credentials.name, "beat"), format(&heartbeat)).await;
         let now_ns = self.clock.now_ns();
         let Ok(payload) = answer else { return Ok(None) };
         let orders = match parse(&payload) {
             Ok(orders) => orders,
             Err(error) => {
-                self.duty.unreadable(&error.to_string());
+                self.state.unreadable(&error.to_string());
                 return Ok(Some(Vec::new()));
             }
         };
         let calendar =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-        let actions = self.duty.orders(now_ns, calendar, orders);
-        self.gate.know(self.duty.calendar(now_ns));
+        let actions = self.state.orders(now_ns, calendar, orders);
+        self.control.know(self.state.calendar(now_ns));
         Ok(Some(self.save(actions, say)))
     }
 
@@ -291,11 +291,11 @@ impl Agent {
             });
             self.state_error = error.cloned();
         }
-        self.duty.kept(kept, actions)
+        self.state.kept(kept, actions)
     }
 
     fn replace_memory(&mut self) -> Result<(), AgentError> {
-        let memory = self.duty.memory();
+        let memory = self.state.memory();
         if let (Some(memory), Some(copies)) = (memory, &mut *self.copies.borrow_mut()) {
             copies.head.epoch = memory.epoch;
         }
@@ -314,11 +314,11 @@ impl Agent {
 
     fn take_in(&mut self, done: Done) {
         match done {
-            Done::Prepared(outcome) => self.duty.prepared(outcome),
+            Done::Prepared(outcome) => self.state.prepared(outcome),
             Done::Ended(how, why, files) => {
                 self.working = false;
                 self.copies.take();
-                self.duty.ended(how, why, files);
+                self.state.ended(how, why, files);
             }
             Done::Sent => self.sending = false,
         }
@@ -332,13 +332,13 @@ impl Agent {
     /// Starts the tests on a thread of their own.
     fn start(&mut self, assignment: Assignment, done: mpsc::UnboundedSender<Done>) {
         self.working = true;
-        let (work, gate, folder) = (self.work.clone(), self.gate.clone(), self.folder_of(&assignment));
+        let (work, control, folder) = (self.work.clone(), self.control.clone(), self.folder_of(&assignment));
         let (link, hear) = ArbiterLink::new(self.speaking.0.clone());
-        let epoch = self.duty.memory().map_or(0, |memory| memory.epoch);
+        let epoch = self.state.memory().map_or(0, |memory| memory.epoch);
         *self.copies.borrow_mut() = Some(Copies { head: CopyHead::new(&assignment.run, epoch), hear });
         std::thread::spawn(move || {
             let (how, why) = match fs::create_dir(&folder) {
-                Ok(()) => work.run(&assignment, &folder, &gate, link),
+                Ok(()) => work.run(&assignment, &folder, &control, link),
                 Err(error) => (Ended::Aborted, Some(format!("{}: {error}", folder.display()))),
             };
             // Without it a later agent only does not know how the run ended.
@@ -356,7 +356,7 @@ impl Agent {
         match action {
             Action::Prepare(assignment) => {
                 say(format!("preparing {} as {}", assignment.run, assignment.host));
-                self.gate = Gate::new(self.clock);
+                self.control = RunControl::new(self.clock);
                 let (work, folder) = (self.work.clone(), self.folder_of(&assignment));
                 std::thread::spawn(move || {
                     let outcome = if !is_plain_name(&assignment.run) {
@@ -373,7 +373,7 @@ impl Agent {
                 say(format!("{} has started", assignment.run));
                 self.start(assignment, done);
             }
-            Action::Left(hosts) => self.gate.leave(hosts),
+            Action::Left(hosts) => self.control.leave(hosts),
             Action::Collect(assignment) => {
                 let folder = self.folder_of(&assignment);
                 let (files, end) = match is_plain_name(&assignment.run) {
@@ -388,9 +388,9 @@ impl Agent {
             }
             Action::Stop(why) => {
                 say(format!("asked to stop: {why}"));
-                self.gate.stop(why);
+                self.control.stop(why);
             }
-            Action::Release(point, at_ns) => self.gate.release(point, at_ns, false),
+            Action::Release(point, at_ns) => self.control.release(point, at_ns, false),
             Action::SendEvidence(assignment, files) => {
                 if std::mem::replace(&mut self.sending, true) {
                     return;

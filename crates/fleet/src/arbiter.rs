@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use copies::{ArbiterEvent, DatabaseId, DatabaseSpec, FromArbiter, HostId, ToArbiter};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use replica::ArbiterHost;
 use replica::wire::{Message, frame, parse};
+use replication::{ArbiterEvent, DatabaseId, DatabaseSpec, FromArbiter, HostId, ToArbiter};
 use tokio::sync::mpsc;
 use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
 use world::real::{self, RealConfig};
@@ -244,13 +244,13 @@ impl ArbiterThread {
 /// What a copy says that has stopped.
 #[cfg(test)]
 pub(crate) fn released_by(host: HostId) -> Vec<u8> {
-    let (database, epoch) = (DatabaseId(0), copies::Epoch(1));
+    let (database, epoch) = (DatabaseId(0), replication::Epoch(1));
     body(&Message::ToArbiter(ToArbiter::Released { database, host, epoch, drained: None }))
 }
 
 #[cfg(test)]
 mod tests {
-    use copies::{ActivationPolicy, CopySpec, Dial, Planted, SiteId, Timing};
+    use replication::{ActivationPolicy, CopySpec, Dial, Planted, SiteId, Timing};
 
     use super::*;
 

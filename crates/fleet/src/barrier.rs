@@ -1,21 +1,21 @@
-//! Where the tests of a host meet those of the others: at the gate of its agent.
+//! Where the tests of a host meet those of the others: at the control of its agent.
 //!
-//! Invariant: every place of the programme is passed only when the gate says so, or when the run is to end.
+//! Invariant: every place of the programme is passed only when the control says so, or when the run is to end.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use campaign::convoy::Convoy;
+use campaign::barrier::Barrier;
 use campaign::progress::{Progress, Watcher};
 use results::{Environment, Event, Row, Severity};
 use world::{LocalFuture, World};
 
-use crate::gate::{Doing, Gate};
 use crate::message::Point;
+use crate::run_control::{HostProgress, RunControl};
 
-/// How often the gate is asked while its time is not known.
+/// How often the control is asked while its time is not known.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// A request to stop is heard within this time of waiting.
 const HEAR_EVERY: Duration = Duration::from_millis(100);
@@ -31,9 +31,9 @@ pub struct Passed {
 
 impl Passed {
     /// What the evidence says of it.
-    pub fn rows(&self, host: &str, gate: &Gate, ended_ms: u64) -> Vec<Row> {
+    pub fn rows(&self, host: &str, control: &RunControl, ended_ms: u64) -> Vec<Row> {
         let mut rows = Vec::new();
-        if let Some(calendar) = gate.calendar() {
+        if let Some(calendar) = control.calendar() {
             let (offset_ms, error_ms) =
                 (calendar.offset_ns as f64 / 1e6, calendar.uncertainty_ns as f64 / 1e6);
             rows.push(
@@ -58,7 +58,7 @@ impl Passed {
                 "the controller was not heard of: went on without waiting for the other hosts".into(),
             );
         }
-        if let Some(why) = gate.stop_asked() {
+        if let Some(why) = control.stop_asked() {
             event(ended_ms, format!("asked to end: {why}"));
         }
         rows
@@ -75,28 +75,33 @@ impl Passed {
 }
 
 /// Where a host waits for the others.
-pub struct Barrier {
+pub struct FleetBarrier {
     world: World,
-    gate: Gate,
+    control: RunControl,
     last: Cell<u32>,
     passed: Rc<RefCell<Passed>>,
 }
 
-impl Barrier {
+impl FleetBarrier {
     /// Before the first place. `passed` is told of each one.
-    pub fn new(world: &World, gate: &Gate, passed: &Rc<RefCell<Passed>>) -> Barrier {
-        Barrier { world: world.clone(), gate: gate.clone(), last: Cell::new(0), passed: passed.clone() }
+    pub fn new(world: &World, control: &RunControl, passed: &Rc<RefCell<Passed>>) -> FleetBarrier {
+        FleetBarrier {
+            world: world.clone(),
+            control: control.clone(),
+            last: Cell::new(0),
+            passed: passed.clone(),
+        }
     }
 }
 
-impl Convoy for Barrier {
+impl Barrier for FleetBarrier {
     fn arrive(&self) -> LocalFuture<'static, ()> {
         self.last.set(self.last.get() + 1);
         let point = Point(self.last.get());
-        let (world, gate, passed) = (self.world.clone(), self.gate.clone(), self.passed.clone());
+        let (world, control, passed) = (self.world.clone(), self.control.clone(), self.passed.clone());
         Box::pin(async move {
-            while gate.stop_asked().is_none() {
-                match gate.wait_at(point) {
+            while control.stop_asked().is_none() {
+                match control.wait_at(point) {
                     Some(Duration::ZERO) => break,
                     Some(left) => world.sleep(left.min(HEAR_EVERY)).await,
                     None => world.sleep(ASK_EVERY).await,
@@ -106,28 +111,28 @@ impl Convoy for Barrier {
                 SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
             let mut passed = passed.borrow_mut();
             passed.places.push((point.0, unix_ns));
-            if gate.is_alone() {
+            if control.is_alone() {
                 passed.alone_ms.get_or_insert(world.now().ns / 1_000_000);
             }
         })
     }
 }
 
-/// Tells the gate what the tests are doing.
-pub struct GateWatcher {
-    /// The gate.
-    pub gate: Gate,
+/// Tells the control what the tests are progress.
+pub struct ProgressWatcher {
+    /// The control.
+    pub control: RunControl,
     /// Tests in the programme, a drill included.
     pub tests: usize,
     /// Says what a person wants to read.
     pub say: fn(&str),
 }
 
-impl Watcher for GateWatcher {
+impl Watcher for ProgressWatcher {
     fn progress(&mut self, progress: &Progress) {
         let Progress { test, ordinal, phase, done, rates, .. } = progress;
         let tests = self.tests;
-        self.gate.report(Doing {
+        self.control.report(HostProgress {
             text: format!("[{ordinal}/{tests}] {test}: {phase}"),
             done: (f64::from(ordinal - 1) + done) / tests as f64,
             iops: rates.iops,
@@ -142,6 +147,6 @@ impl Watcher for GateWatcher {
     }
 
     fn interrupted(&self) -> bool {
-        self.gate.stop_asked().is_some()
+        self.control.stop_asked().is_some()
     }
 }

@@ -79,7 +79,7 @@ impl FleetTests {
         let titles = campaign::titles(&[&tests[..], std::slice::from_ref(test)].concat());
         let name = titles.last().map_or("", String::as_str);
         let planned = PlannedDrill::of(solution, test, &drill, ordinal, name)?;
-        for host in &planned.site.hosts {
+        for host in &planned.topology.hosts {
             if !hosts.iter().any(|under_test| under_test.name == host.name) {
                 return Err(FleetTestsError::NotUnderTest(host.name.clone()));
             }
@@ -119,5 +119,5 @@ pub fn drill_of(solution: &str, tests: &[String]) -> Result<Option<PlannedDrill>
 /// # Errors
 /// It has no part in it.
 pub fn number_of(planned: &PlannedDrill, host: &str) -> Result<usize, FleetTestsError> {
-    crate::drill::number_of(&planned.site, host).ok_or_else(|| FleetTestsError::NoPart(host.to_owned()))
+    crate::drill::number_of(&planned.topology, host).ok_or_else(|| FleetTestsError::NoPart(host.to_owned()))
 }

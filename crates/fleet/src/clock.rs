@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-/// Exchanges that are remembered: half a minute of beats.
+/// Exchanges that are remembered: half a minute of heartbeats.
 const REMEMBERED: usize = 60;
 /// How far two clocks may drift apart, in millionths. Crystals stay below 100; chrony slews by up to 500 more by default
 /// settings of common distributions, so this is generous.

@@ -1,4 +1,4 @@
-//! The controller of a run: keeps [`Roster`] going over the bus, and collects the evidence.
+//! The controller of a run: keeps [`Membership`] going over the bus, and collects the evidence.
 //!
 //! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders go out), `fleet.log`
 //! (what happened), and `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`), and `arbiter/` where there are copies. A
@@ -21,13 +21,13 @@ use crate::bus::{Bus, BusError};
 use crate::credentials::Credentials;
 use crate::drill::{Journal, arbitration};
 use crate::files::{describe_file, is_plain_name, read_json, replace_json};
-use crate::gate::Clock;
 use crate::log::{self, EventLog};
+use crate::membership::{Membership, Memory, Note, Plan};
 use crate::message::{
-    Beat, CHUNK_BYTES, Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Orders, PROTOCOL, Work,
-    format, format_headed, parse, parse_headed,
+    CHUNK_BYTES, Chunk, ChunkAnswer, ControllerHead, CopyHead, EvidenceFile, Heartbeat, Orders, PROTOCOL,
+    Work, format, format_headed, parse, parse_headed,
 };
-use crate::roster::{Memory, Note, Plan, Roster};
+use crate::run_control::Clock;
 use crate::server::{Server, ServerError};
 use crate::subjects::{CONTROLLERS, copy_inbox, token};
 
@@ -45,7 +45,7 @@ pub trait Watcher {
     /// Something happened.
     fn note(&mut self, note: &Note);
     /// About once a second: where everyone is.
-    fn look(&mut self, roster: &Roster);
+    fn look(&mut self, membership: &Membership);
     /// How often someone asked for the end of the run.
     fn interrupts(&self) -> u32;
 }
@@ -121,7 +121,7 @@ pub enum PredecessorEnd {
 pub struct Controller {
     credentials: Credentials,
     folder: PathBuf,
-    roster: Roster,
+    membership: Membership,
     clock: Clock,
     /// The calendar when its clock started. From then on the calendar that hosts hear of follows the clock: a calendar that is
     /// set would move the moments that hosts agree on.
@@ -144,7 +144,7 @@ impl Controller {
             return Err(ControllerError::Folder { folder: folder.to_owned(), what });
         }
         let clock = Clock::new();
-        Controller::with(credentials, folder, clock, Roster::new(plan, clock.now_ns()))
+        Controller::with(credentials, folder, clock, Membership::new(plan, clock.now_ns()))
     }
 
     /// The run in `folder`, after its controller has died.
@@ -154,14 +154,14 @@ impl Controller {
         let what = "there is no run of a fleet";
         let memory = memory.ok_or(ControllerError::Folder { folder: folder.to_owned(), what })?;
         let clock = Clock::new();
-        Controller::with(credentials, folder, clock, Roster::resume(memory, clock.now_ns()))
+        Controller::with(credentials, folder, clock, Membership::resume(memory, clock.now_ns()))
     }
 
     fn with(
         credentials: Credentials,
         folder: &Path,
         clock: Clock,
-        roster: Roster,
+        membership: Membership,
     ) -> Result<Controller, ControllerError> {
         if !credentials.are_controllers() {
             return Err(ControllerError::NotTheController(credentials.name));
@@ -176,7 +176,7 @@ impl Controller {
         let mut controller = Controller {
             credentials,
             folder,
-            roster,
+            membership,
             clock,
             started_unix_ns,
             saved,
@@ -209,14 +209,16 @@ impl Controller {
         let head = JournalHead::new(run, ARBITER_NAME, solution);
         match Journal::open(&self.folder, &head) {
             Ok(journal) => self.journal = Some(journal),
-            Err(error) => self.roster.say(format!("the journal of the arbiter is not continued: {error}")),
+            Err(error) => {
+                self.membership.say(format!("the journal of the arbiter is not continued: {error}"))
+            }
         }
-        self.with_arbiter(arbitration(&planned.site))
+        self.with_arbiter(arbitration(&planned.topology))
     }
 
     /// What is known of the run.
     pub fn memory(&self) -> &Memory {
-        self.roster.memory()
+        self.membership.memory()
     }
 
     /// The controller that this one follows, if it is not the first one of its run.
@@ -258,7 +260,7 @@ impl Controller {
             let text = format!("the journal of the arbiter cannot be ended: {error}");
             self.tell(watcher, &Note { host: None, text });
         }
-        bus.say_at_last(CONTROLLERS, format(&self.roster.head(self.started_unix_ns, true))).await;
+        bus.say_at_last(CONTROLLERS, format(&self.membership.head(self.started_unix_ns, true))).await;
         // If it stays, the next controller takes this one for dead; that costs a sentence.
         let _ = fs::remove_file(self.alive_path(self.memory().epoch));
         Ok(())
@@ -276,7 +278,7 @@ impl Controller {
                     let mut parts = question.subject.split('.');
                     let (host, kind) = (parts.nth(1), parts.next());
                     let answer = match (host, kind) {
-                        (Some(host), Some("beat")) => self.on_beat(host, &question.payload)?,
+                        (Some(host), Some("beat")) => self.on_heartbeat(host, &question.payload)?,
                         (Some(host), Some("chunk")) => self.on_chunk(host, &question.payload)?,
                         (Some(host), Some("copy")) => {
                             self.on_copy(host, &question.payload);
@@ -293,31 +295,31 @@ impl Controller {
                     if let Ok(head) = parse::<ControllerHead>(&message.payload)
                         && head.protocol == PROTOCOL
                     {
-                        self.roster.hear_controller(self.clock.now_ns(), head);
+                        self.membership.hear_controller(self.clock.now_ns(), head);
                     }
                 }
                 _ = ticks.tick() => {
-                    bus.say(CONTROLLERS, format(&self.roster.head(self.started_unix_ns, false))).await;
-                    self.roster.tick(self.clock.now_ns(), self.unix_ns(), bus.is_connected());
+                    bus.say(CONTROLLERS, format(&self.membership.head(self.started_unix_ns, false))).await;
+                    self.membership.tick(self.clock.now_ns(), self.unix_ns(), bus.is_connected());
                     self.save()?;
                     self.give_sign();
                     if self.keep_server()? {
                         self.tell(watcher, &Note { host: None, text: "the bus was started again".into() });
                     }
-                    watcher.look(&self.roster);
+                    watcher.look(&self.membership);
                 }
             }
-            let notes = self.roster.take_notes();
+            let notes = self.membership.take_notes();
             notes.iter().for_each(|note| self.tell(watcher, note));
-            if self.roster.is_superseded() {
+            if self.membership.is_superseded() {
                 return Err(ControllerError::Superseded);
             }
             match watcher.interrupts() {
                 0 => {}
-                1 => self.roster.stop(ASKED),
+                1 => self.membership.stop(ASKED),
                 _ => return Ok(()),
             }
-            if self.roster.is_over() {
+            if self.membership.is_over() {
                 let since = *over_since.get_or_insert_with(tokio::time::Instant::now);
                 if since.elapsed() >= FAREWELL {
                     return Ok(());
@@ -339,7 +341,7 @@ impl Controller {
                 let said = Said::Decided { database: database.0.into(), event };
                 let entry = Entry { unix_ns: self.unix_ns(), error_ns: 0, said };
                 if let Some(Err(error)) = self.journal.as_mut().map(|journal| journal.add(&entry)) {
-                    self.roster.say(format!("the journal of the arbiter cannot be written: {error}"));
+                    self.membership.say(format!("the journal of the arbiter cannot be written: {error}"));
                 }
             }
             ArbiterOutput::Note(text) => self.tell(watcher, &Note { host: None, text }),
@@ -348,7 +350,7 @@ impl Controller {
 
     /// Something happened that belongs into the story of the run.
     pub fn say(&mut self, text: String) {
-        self.roster.say(text);
+        self.membership.say(text);
     }
 
     /// Shows what happened, and keeps it for the report.
@@ -384,7 +386,7 @@ impl Controller {
     }
 
     fn save(&mut self) -> Result<(), ControllerError> {
-        let memory = self.roster.memory();
+        let memory = self.membership.memory();
         if self.saved.as_ref() != Some(memory) {
             let path = self.folder.join("fleet.json");
             replace_json(&path, memory).map_err(|source| ControllerError::File { path, source })?;
@@ -393,16 +395,16 @@ impl Controller {
         Ok(())
     }
 
-    /// `None` for what is no beat of the host whose credentials it came with: it deserves no answer.
-    fn on_beat(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, ControllerError> {
-        let Ok(beat) = parse::<Beat>(payload) else { return Ok(None) };
-        if token(&beat.host) != subject {
+    /// `None` for what is no heartbeat of the host whose credentials it came with: it deserves no answer.
+    fn on_heartbeat(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Vec<u8>>, ControllerError> {
+        let Ok(heartbeat) = parse::<Heartbeat>(payload) else { return Ok(None) };
+        if token(&heartbeat.host) != subject {
             return Ok(None);
         }
-        if self.roster.leaves_to_another(self.clock.now_ns(), self.started_unix_ns, &beat) {
+        if self.membership.leaves_to_another(self.clock.now_ns(), self.started_unix_ns, &heartbeat) {
             return Ok(None);
         }
-        let orders: Orders = self.roster.beat(self.clock.now_ns(), self.unix_ns(), beat);
+        let orders: Orders = self.membership.heartbeat(self.clock.now_ns(), self.unix_ns(), heartbeat);
         self.save()?;
         Ok(Some(format(&orders)))
     }
@@ -420,7 +422,7 @@ impl Controller {
                 let failed = |source| ControllerError::File { path: folder.clone(), source };
                 let kept = keep(&folder, &head, bytes).map_err(failed)?;
                 if kept == head.file.bytes && files.iter().all(|file| folder.join(&file.name).is_file()) {
-                    self.roster.evidence_kept(&head.host);
+                    self.membership.evidence_kept(&head.host);
                     self.save()?;
                 }
                 ChunkAnswer { kept, refused: None }
@@ -446,8 +448,9 @@ impl Controller {
         if head.protocol != PROTOCOL || head.run != self.memory().plan.run {
             return Err("it is of another protocol or run");
         }
-        let beat = self.roster.beats().find(|(host, _)| *host == head.host).map(|(_, beat)| beat);
-        match beat.map(|beat| &beat.work) {
+        let heartbeat =
+            self.membership.heartbeats().find(|(host, _)| *host == head.host).map(|(_, heartbeat)| heartbeat);
+        match heartbeat.map(|heartbeat| &heartbeat.work) {
             Some(Work::Ended { files, .. })
                 if files.contains(&head.file) && is_plain_name(&head.file.name) =>
             {
@@ -496,7 +499,7 @@ fn unix_ns() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use copies::HostId;
+    use replication::HostId;
 
     use super::*;
     use crate::arbiter::released_by;
@@ -520,7 +523,7 @@ mod tests {
             tests: Vec::new(),
             seed: 1,
             allow_memory: false,
-            when_lost: crate::roster::WhenLost::Finish,
+            when_lost: crate::membership::WhenLost::Finish,
             when_alone: crate::message::WhenAlone::Finish,
             alone_after_ms: 1,
             assemble_limit_ms: 1,

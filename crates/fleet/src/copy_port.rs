@@ -18,9 +18,9 @@ use std::io::{self, Read, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use copies::HostId;
 use futures_util::lock::Mutex;
 use replica::Guard;
+use replication::HostId;
 use rustls::client::{Resumption, verify_server_name};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;

@@ -19,13 +19,13 @@ use world::{OpenMode, PageBuf, World};
 use crate::agent::HostWork;
 use crate::allowed::beyond;
 use crate::arbiter::ArbiterLink;
-use crate::barrier::{Barrier, GateWatcher, Passed};
+use crate::barrier::{FleetBarrier, Passed, ProgressWatcher};
 use crate::choice::{FleetTests, FleetTestsError, kinds, number_of};
 use crate::copy_port::{CopyPortError, Members};
 use crate::credentials::{Credentials, CredentialsError};
 use crate::drill::HostPart;
-use crate::gate::Gate;
 use crate::message::{Assignment, Ended};
+use crate::run_control::RunControl;
 
 /// Bytes that are written to and read from every volume before a run.
 const PROBE_BYTES: usize = 256 * 1024;
@@ -108,14 +108,14 @@ impl HostWork for HostTests {
         &self,
         assignment: &Assignment,
         folder: &Path,
-        gate: &Gate,
+        control: &RunControl,
         arbiter: ArbiterLink,
     ) -> (Ended, Option<String>) {
-        match carry_out(assignment, folder, gate, self, arbiter) {
+        match carry_out(assignment, folder, control, self, arbiter) {
             Err(error) => (Ended::Aborted, Some(error.line())),
             Ok(outcome) => match outcome.error.as_ref() {
                 None => (came_to_the_end(&outcome.verdicts), None),
-                Some(CampaignError::Interrupted) => (Ended::Interrupted, gate.stop_asked()),
+                Some(CampaignError::Interrupted) => (Ended::Interrupted, control.stop_asked()),
                 Some(error) => (Ended::Aborted, Some(error.to_string())),
             },
         }
@@ -143,7 +143,7 @@ fn preflight(
     tests: &FleetTests,
 ) -> Result<Preflight, HostError> {
     let holdings = match &tests.drill {
-        Some(drill) => Some(drill.site.holdings(number_of(drill, &assignment.host)?)),
+        Some(drill) => Some(drill.topology.holdings(number_of(drill, &assignment.host)?)),
         None => None,
     };
     let own = Some((deployment, &tests.tests[..])).filter(|(_, tests)| !tests.is_empty());
@@ -163,8 +163,8 @@ fn refuse_beyond(agent: &HostTests, preflight: &Preflight) -> Result<(), HostErr
 /// Whether the copies of this host can be reached by the others: the certificate is good, and the port is free.
 fn look_at_port(drill: &PlannedDrill, host: &str, credentials: &Path) -> Result<String, HostError> {
     let credentials = Credentials::read(credentials)?;
-    Members::new(&credentials, &drill.site.names(), |_| {})?;
-    let address = drill.site.hosts[number_of(drill, host)?].copy_address.clone().unwrap_or_default();
+    Members::new(&credentials, &drill.topology.names(), |_| {})?;
+    let address = drill.topology.hosts[number_of(drill, host)?].copy_address.clone().unwrap_or_default();
     match std::net::TcpListener::bind(&address) {
         Ok(_) => Ok(format!("copies: {address} is free")),
         Err(source) => Err(HostError::Listen { address, source }),
@@ -179,7 +179,7 @@ fn look(assignment: &Assignment, agent: &HostTests) -> Result<Vec<String>, HostE
         Some(drill) => Some(look_at_port(drill, &assignment.host, &agent.credentials)?),
         None => None,
     };
-    let _claims = preflight.claim()?;
+    let _locks = preflight.lock_folders()?;
     let config = RealConfig { direct: preflight.direct(), shards: 1, ..RealConfig::new(&deployment.host) };
     let folders: Vec<String> = preflight.folders().map(|dir| dir.display().to_string()).collect();
     let probes = real::run(config, |world| async move {
@@ -231,36 +231,36 @@ async fn probe(world: &World, folder: &str) -> Result<(), ProbeError> {
 fn carry_out(
     assignment: &Assignment,
     folder: &Path,
-    gate: &Gate,
+    control: &RunControl,
     agent: &HostTests,
     link: ArbiterLink,
 ) -> Result<CampaignOutcome, HostError> {
     let (solution, deployment, chosen) = read(assignment)?;
     let preflight = preflight(assignment, &deployment, &chosen)?;
     refuse_beyond(agent, &preflight)?;
-    let _claims = preflight.claim()?;
+    let _locks = preflight.lock_folders()?;
     let (direct, titles) = (preflight.direct(), campaign::titles(&chosen.all()));
     let FleetTests { tests, drill } = chosen;
-    let finale = async |world: World, convoy: &Barrier, recorder: &mut dyn Recorder| match &drill {
+    let finale = async |world: World, barrier: &FleetBarrier, recorder: &mut dyn Recorder| match &drill {
         None => CampaignOutcome::default(),
         Some(planned) => {
             let credentials = agent.credentials.clone();
-            let part = HostPart { planned, assignment, credentials, direct, folder, gate, link };
-            part.carry_out(world, convoy, recorder).await
+            let part = HostPart { planned, assignment, credentials, direct, folder, control, link };
+            part.carry_out(world, barrier, recorder).await
         }
     };
     let mut row = run_row(folder, &solution, assignment.seed, WorldKind::Real);
     // By the controller's clock, as far as it is known: the hosts' calendars need not agree.
-    let ahead_ms = gate.calendar().map_or(0, |calendar| calendar.offset_ns / 1_000_000);
+    let ahead_ms = control.calendar().map_or(0, |calendar| calendar.offset_ns / 1_000_000);
     row.started_unix_ms = row.started_unix_ms.saturating_add_signed(-ahead_ms);
     let host = deployment.host.clone();
     let passed = Rc::new(RefCell::new(Passed::default()));
-    let convoy = |world: &World| Barrier::new(world, gate, &passed);
-    let rows = |ended_ms: u64| passed.borrow().rows(&host, gate, ended_ms);
-    let mut watcher = GateWatcher { gate: gate.clone(), tests: titles.len(), say: agent.say };
+    let barrier = |world: &World| FleetBarrier::new(world, control, &passed);
+    let rows = |ended_ms: u64| passed.borrow().rows(&host, control, ended_ms);
+    let mut watcher = ProgressWatcher { control: control.clone(), tests: titles.len(), say: agent.say };
     let rules = runner::rules(&solution);
     let measured = Measured { deployment, tests, row, rules, folder, preflight, key: None };
-    let outcome = measured.carry_out(&mut watcher, None, convoy, finale, rows);
+    let outcome = measured.carry_out(&mut watcher, None, barrier, finale, rows);
     let written = passed.borrow().write(folder);
     written.map_err(|source| HostError::NotWritten { folder: folder.to_owned(), source })?;
     Ok(outcome?)

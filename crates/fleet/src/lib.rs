@@ -1,8 +1,8 @@
 //! Many hosts, one run: a controller and agents that speak over a NATS server.
 //!
-//! [`roster`] (controller) and [`duty`] (agent) are state machines without clock and sockets; [`controller`] and [`agent`] tie
+//! [`membership`] (controller) and [`agent_state`] (agent) are state machines without clock and sockets; [`controller`] and [`agent`] tie
 //! them to the bus, to files and to threads. What a host does for a run ([`host_work`]) takes place on threads
-//! of its own; the tests of different hosts meet at a [`gate::Gate`].
+//! of its own; the tests of different hosts meet at a [`run_control::RunControl`].
 //!
 //! Nothing here is on a measured thread.
 #![allow(
@@ -12,6 +12,7 @@
 )]
 
 pub mod agent;
+pub mod agent_state;
 pub mod allowed;
 pub mod arbiter;
 pub mod barrier;
@@ -22,15 +23,14 @@ pub mod controller;
 pub mod copy_port;
 pub mod credentials;
 pub mod drill;
-pub mod duty;
 mod files;
-pub mod gate;
 pub mod host_work;
 pub mod log;
+pub mod membership;
 pub mod merged;
 pub mod message;
 pub mod overview;
-pub mod roster;
+pub mod run_control;
 pub mod server;
 pub mod subjects;
 

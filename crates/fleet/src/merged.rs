@@ -18,8 +18,8 @@ use solution::{Solution, TestSpec};
 use crate::controller::{ASKED, Controller};
 use crate::drill::judge;
 use crate::log;
+use crate::membership::{Fate, Memory, Plan};
 use crate::message::Ended;
-use crate::roster::{Fate, Memory, Plan};
 
 /// The evidence of a run cannot be made.
 #[derive(Debug, thiserror::Error)]

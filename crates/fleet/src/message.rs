@@ -1,6 +1,6 @@
 //! What agents and controller say to each other.
 //!
-//! There is one exchange of a run: an agent sends a [`Beat`] that says all about itself, the controller answers with [`Orders`]
+//! There is one exchange of a run: an agent sends a [`Heartbeat`] that says all about itself, the controller answers with [`Orders`]
 //! that say all that it wants. Both are levels, not edges, so a lost, repeated or late message changes nothing that the
 //! next exchange does not put right. Evidence travels in [`Chunk`]s, each answered by how much has been kept so far.
 //!
@@ -90,7 +90,7 @@ pub struct EvidenceFile {
     pub sha256: String,
 }
 
-/// What an agent is doing.
+/// What an agent is progress.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Work {
@@ -110,8 +110,8 @@ pub enum Work {
     Running {
         /// Where it waits for the others, if it does.
         waiting_at: Option<Point>,
-        /// What it is doing, for people.
-        doing: String,
+        /// What it is progress, for people.
+        progress: String,
         /// Share of the programme that is done, 0 to 1.
         done: f64,
         /// Transactional I/O per second.
@@ -134,7 +134,7 @@ pub enum Work {
 
 /// All about an agent, sent about twice a second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Beat {
+pub struct Heartbeat {
     /// [`PROTOCOL`] of the sender.
     pub protocol: u32,
     /// Version of the sender's program.
@@ -152,13 +152,13 @@ pub struct Beat {
     pub run: Option<String>,
     /// The highest epoch of that run that the agent has obeyed.
     pub epoch: u64,
-    /// What it is doing.
+    /// What it is progress.
     pub work: Work,
     /// The agent's calendar minus the controller's, as far as the agent knows it.
     pub calendar_offset_ns: Option<i64>,
     /// Half the round trip of the best exchange: how wrong the agent's idea of the controller's time can be.
     pub clock_uncertainty_ns: Option<u64>,
-    /// Orders that it did not obey since the last beat, and why.
+    /// Orders that it did not obey since the last heartbeat, and why.
     pub refusals: Vec<String>,
     /// Why the agent cannot write its own state, if it cannot.
     #[serde(default)]
@@ -170,7 +170,7 @@ pub struct Beat {
 pub struct Orders {
     /// [`PROTOCOL`] of the sender.
     pub protocol: u32,
-    /// Of the beat that this answers.
+    /// Of the heartbeat that this answers.
     pub nonce: u64,
     /// The controller's calendar when it answered, since 1970.
     pub now_unix_ns: u64,
@@ -201,7 +201,7 @@ pub struct Orders {
 
 /// Characters of a text of another host that are kept.
 const TEXT_MAX: usize = 300;
-/// Texts of one beat that are kept.
+/// Texts of one heartbeat that are kept.
 const TEXTS_MAX: usize = 20;
 
 /// A text of another host, as it may reach a terminal or a log: printable, and not longer than a few lines.
@@ -218,23 +218,23 @@ fn tame_all(texts: &[String]) -> Vec<String> {
     texts.iter().take(TEXTS_MAX).map(|text| tame(text)).collect()
 }
 
-impl Beat {
+impl Heartbeat {
     /// The same with texts that may be shown. The name of a run that this fleet could have is not changed by that. Names of files
     /// stay as they are: they are compared, not shown.
-    pub fn tamed(self) -> Beat {
+    pub fn tamed(self) -> Heartbeat {
         let work = match self.work {
             Work::Ready { checks } => Work::Ready { checks: tame_all(&checks) },
             Work::Refused { why } => Work::Refused { why: tame(&why) },
-            Work::Running { waiting_at, doing, done, iops, read_latency_ms, log_write_latency_ms } => {
-                let doing = tame(&doing);
-                Work::Running { waiting_at, doing, done, iops, read_latency_ms, log_write_latency_ms }
+            Work::Running { waiting_at, progress, done, iops, read_latency_ms, log_write_latency_ms } => {
+                let progress = tame(&progress);
+                Work::Running { waiting_at, progress, done, iops, read_latency_ms, log_write_latency_ms }
             }
             Work::Ended { how, why, files } => Work::Ended { how, why: why.map(|why| tame(&why)), files },
             Work::Idle => Work::Idle,
         };
         let (tool_version, refusals) = (tame(&self.tool_version), tame_all(&self.refusals));
         let [run, state_error] = [self.run, self.state_error].map(|text| text.map(|text| tame(&text)));
-        Beat { work, tool_version, run, refusals, state_error, ..self }
+        Heartbeat { work, tool_version, run, refusals, state_error, ..self }
     }
 }
 
@@ -350,7 +350,7 @@ mod tests {
     fn nonsense_is_an_error() {
         assert!(parse_headed::<Chunk>(b"").is_err());
         assert!(parse_headed::<Chunk>(b"{}\nabc").is_err());
-        assert!(parse::<Beat>(b"\xff\xfe").is_err());
+        assert!(parse::<Heartbeat>(b"\xff\xfe").is_err());
         assert!(parse::<Orders>(&format(&chunk())).is_err());
     }
 }

@@ -2,22 +2,24 @@
 //!
 //! Invariant: the share that is done never falls, whatever a host says of itself after its part is over.
 
+use crate::membership::{Fate, Membership};
 use crate::message::Work;
-use crate::roster::{Fate, Roster};
 
 /// Hosts that are shown each on a line of their own.
 const LINES: usize = 24;
 
 /// Where everyone is: a line for all, and one for each host as far as there is room.
-pub fn lines(roster: &Roster) -> Vec<String> {
+pub fn lines(membership: &Membership) -> Vec<String> {
     let (mut working, mut waiting, mut done, mut iops) = (0, 0, 0.0, 0.0);
     let mut lines = Vec::new();
-    for (host, beat) in roster.beats() {
-        let fate = &roster.memory().fates[host];
-        let is_ours = beat.run.as_ref() == Some(&roster.memory().plan.run);
-        let (text, share) = place(fate, &beat.work, is_ours);
+    for (host, heartbeat) in membership.heartbeats() {
+        let fate = &membership.memory().fates[host];
+        let is_ours = heartbeat.run.as_ref() == Some(&membership.memory().plan.run);
+        let (text, share) = place(fate, &heartbeat.work, is_ours);
         done += share;
-        if let (Fate::Open, true, Work::Running { waiting_at, iops: own, .. }) = (fate, is_ours, &beat.work) {
+        if let (Fate::Open, true, Work::Running { waiting_at, iops: own, .. }) =
+            (fate, is_ours, &heartbeat.work)
+        {
             (working, iops) = (working + 1, iops + own);
             waiting += usize::from(waiting_at.is_some());
         }
@@ -25,8 +27,8 @@ pub fn lines(roster: &Roster) -> Vec<String> {
             lines.push(format!("  {host:<16} {text}"));
         }
     }
-    let hosts = roster.memory().plan.hosts.len();
-    let missing = roster.missing();
+    let hosts = membership.memory().plan.hosts.len();
+    let missing = membership.missing();
     let absent =
         if missing.is_empty() { String::new() } else { format!(", not heard of: {}", missing.join(", ")) };
     let percent = done / hosts.max(1) as f64 * 100.0;
@@ -38,7 +40,7 @@ pub fn lines(roster: &Roster) -> Vec<String> {
 }
 
 /// Where a host is, in words, and the share of its programme that is done. `is_ours`: it works for this run. Once its part is
-/// over, its beats say no more about it.
+/// over, its heartbeats say no more about it.
 fn place(fate: &Fate, work: &Work, is_ours: bool) -> (String, f64) {
     match (fate, work) {
         (Fate::Ended { evidence_kept: true, .. }, _) => ("through, its evidence is here".to_owned(), 1.0),
@@ -47,10 +49,10 @@ fn place(fate: &Fate, work: &Work, is_ours: bool) -> (String, f64) {
         (Fate::Open, _) if !is_ours => ("prepares".to_owned(), 0.0),
         (Fate::Open, Work::Refused { .. } | Work::Ended { .. } | Work::Idle) => ("prepares".to_owned(), 0.0),
         (Fate::Open, Work::Ready { .. }) => ("ready".to_owned(), 0.0),
-        (Fate::Open, Work::Running { waiting_at: Some(_), doing, done, .. }) => {
-            (format!("waits for the others; {doing}"), *done)
+        (Fate::Open, Work::Running { waiting_at: Some(_), progress, done, .. }) => {
+            (format!("waits for the others; {progress}"), *done)
         }
-        (Fate::Open, Work::Running { doing, done, .. }) => (format!("{doing}{}", rates(work)), *done),
+        (Fate::Open, Work::Running { progress, done, .. }) => (format!("{progress}{}", rates(work)), *done),
     }
 }
 
@@ -65,8 +67,8 @@ fn rates(work: &Work) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::message::{Beat, Ended, EvidenceFile, PROTOCOL, WhenAlone};
-    use crate::roster::{Plan, WhenLost};
+    use crate::membership::{Plan, WhenLost};
+    use crate::message::{Ended, EvidenceFile, Heartbeat, PROTOCOL, WhenAlone};
 
     use super::*;
 
@@ -87,8 +89,8 @@ mod tests {
         }
     }
 
-    fn beat(host: &str, run: Option<&str>, work: Work) -> Beat {
-        Beat {
+    fn heartbeat(host: &str, run: Option<&str>, work: Work) -> Heartbeat {
+        Heartbeat {
             protocol: PROTOCOL,
             tool_version: "1.0".into(),
             build: String::new(),
@@ -107,36 +109,37 @@ mod tests {
 
     fn running(done: f64) -> Work {
         let (iops, read_latency_ms, log_write_latency_ms) = (0.0, 0.0, 0.0);
-        let doing = String::new();
-        Work::Running { waiting_at: None, doing, done, iops, read_latency_ms, log_write_latency_ms }
+        let progress = String::new();
+        Work::Running { waiting_at: None, progress, done, iops, read_latency_ms, log_write_latency_ms }
     }
 
     #[test]
     fn the_share_that_is_done_stays_when_a_host_is_through_and_has_put_its_run_away() {
-        let mut roster = Roster::new(plan(), 0);
+        let mut membership = Membership::new(plan(), 0);
         let files = vec![EvidenceFile { name: "run.db".into(), bytes: 1, sha256: String::new() }];
         let ended = Work::Ended { how: Ended::Passed, why: None, files };
         let run = Some("run-1");
         for host in ["h1", "h2"] {
-            roster.beat(0, 0, beat(host, run, Work::Ready { checks: Vec::new() }));
+            membership.heartbeat(0, 0, heartbeat(host, run, Work::Ready { checks: Vec::new() }));
         }
         let mut shown = Vec::new();
-        let mut look = |roster: &Roster| {
-            let percent = lines(roster)[0].split('%').next().and_then(|number| number.trim().parse().ok());
+        let mut look = |membership: &Membership| {
+            let percent =
+                lines(membership)[0].split('%').next().and_then(|number| number.trim().parse().ok());
             shown.push(percent.unwrap_or(-1));
         };
-        roster.beat(0, 0, beat("h1", run, running(0.5)));
-        roster.beat(0, 0, beat("h2", run, running(0.5)));
-        look(&roster);
-        roster.beat(0, 0, beat("h1", run, ended));
-        look(&roster);
-        roster.evidence_kept("h1");
-        roster.beat(0, 0, beat("h1", None, Work::Idle));
-        look(&roster);
-        assert!(lines(&roster)[1].contains("its evidence is here"), "{:?}", lines(&roster));
+        membership.heartbeat(0, 0, heartbeat("h1", run, running(0.5)));
+        membership.heartbeat(0, 0, heartbeat("h2", run, running(0.5)));
+        look(&membership);
+        membership.heartbeat(0, 0, heartbeat("h1", run, ended));
+        look(&membership);
+        membership.evidence_kept("h1");
+        membership.heartbeat(0, 0, heartbeat("h1", None, Work::Idle));
+        look(&membership);
+        assert!(lines(&membership)[1].contains("its evidence is here"), "{:?}", lines(&membership));
         // Its agent takes up another run while the other host still works.
-        roster.beat(0, 0, beat("h1", Some("run-2"), running(0.1)));
-        look(&roster);
+        membership.heartbeat(0, 0, heartbeat("h1", Some("run-2"), running(0.1)));
+        look(&membership);
         assert_eq!(shown, [50, 75, 75, 75]);
     }
 }

@@ -35,7 +35,7 @@ const NUMBERS: &Rows = &[
 #[serde(deny_unknown_fields)]
 pub struct Catalogue {
     /// What may be varied.
-    pub search: Wish,
+    pub search: Variation,
     /// Kinds of disk.
     pub disk: Vec<Disk>,
     /// Kinds of server.
@@ -45,7 +45,7 @@ pub struct Catalogue {
 /// What may be varied, and what must be survived.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wish {
+pub struct Variation {
     /// Failure that must lose no database.
     pub survive: Survive,
     /// Numbers of servers in each site.

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use solution::{MAX_DATABASES, MAX_MEMBERS, MAX_MOUNTED, Result, Solution};
 
-pub use crate::catalogue::{Catalogue, MAX_CANDIDATES, ServerKind, Survive, VolumeKind, Wish};
+pub use crate::catalogue::{Catalogue, MAX_CANDIDATES, ServerKind, Survive, Variation, VolumeKind};
 
 use crate::bound::{Bound, activatable_per_site, bound};
 use crate::failure::{self, Kind};

@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use copies::{
+use futures_util::StreamExt;
+use replication::{
     Arbiter, ArbiterEffect, ArbiterEvent, ArbiterInput, DatabaseId, DatabaseSpec, FromArbiter, HostId,
     Record, ToArbiter, WhyDismounted,
 };
-use futures_util::StreamExt;
 use world::channel::{UnboundedSender, unbounded};
 use world::{Duration, World};
 

@@ -11,10 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use copies::{DiskOp, Found, LogExtent, Meta, PageCopy, PageRequest, Piece, Position, checksum};
 use edb::log::{DATA_START, LogNames, SEGMENT_BYTES};
 use edb::page::{PageRef, page_flags};
 use engine::{Instance, InstanceConfig, LogHold, LogPosition, LogStore, LogStretch, Standby};
+use replication::{DiskOp, Found, LogExtent, Meta, PageCopy, PageRequest, Piece, Position, checksum};
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
 use world::channel::oneshot;
@@ -54,7 +54,7 @@ enum Mode {
 
 /// What the other copies of a new database need beside the same initial pages: its header and the beginning of its log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Founding {
+pub struct SeedFiles {
     /// The header and its shadow.
     header: Vec<u8>,
     /// The log from its first byte on.
@@ -118,7 +118,7 @@ impl Files {
     }
 
     /// Makes a new database the first copy: its log stream begins, and its record says that it has everything.
-    pub(crate) async fn found(world: &World, config: &InstanceConfig) -> Result<Founding> {
+    pub(crate) async fn create(world: &World, config: &InstanceConfig) -> Result<SeedFiles> {
         let (instance, _) = Instance::open(world, config).await?;
         instance.flush_log().await?;
         instance.abandon().await;
@@ -132,18 +132,18 @@ impl Files {
             None => None,
         };
         let log = log.ok_or_else(|| engine::Error::Refused("a new database has no log".to_owned()))?;
-        Ok(Founding { header: header[0].as_slice().to_vec(), log: log.bytes })
+        Ok(SeedFiles { header: header[0].as_slice().to_vec(), log: log.bytes })
     }
 
     /// Makes a new database with the same initial pages a further copy: it goes on from where the log stream began.
-    pub(crate) async fn join(world: &World, config: &InstanceConfig, founding: &Founding) -> Result<()> {
+    pub(crate) async fn seed(world: &World, config: &InstanceConfig, seed: &SeedFiles) -> Result<()> {
         let file = world.open(&config.databases[0].path, OpenMode::ReadWrite).await?;
-        let pages = founding.header.chunks(config.page_bytes).map(PageBuf::copy_of);
+        let pages = seed.header.chunks(config.page_bytes).map(PageBuf::copy_of);
         file.write_at(0, pages.collect()).await.0?;
         file.sync().await?;
         let mut store = LogStore::open(world, config).await?;
         store.begin_at(1).await?;
-        let (from, bytes) = (LogPosition::new(1, 0, 0), founding.log.clone());
+        let (from, bytes) = (LogPosition::new(1, 0, 0), seed.log.clone());
         store.store(&LogStretch { from, bytes, closes: false }).await?;
         save_record(world, &config.log_directory, META, &Meta::first()).await
     }

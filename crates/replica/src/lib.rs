@@ -25,7 +25,7 @@ mod replica;
 pub mod wire;
 
 pub use arbiter_host::ArbiterHost;
-pub use files::Founding;
+pub use files::SeedFiles;
 pub use network::{Guard, Network, Receiver};
 pub use replica::{Links, Replica, ReplicaConfig, Status};
 

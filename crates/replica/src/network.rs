@@ -18,9 +18,9 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 
-use copies::HostId;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
+use replication::HostId;
 
 use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
 use world::sync::Notify;

@@ -4,16 +4,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use copies::{
+use engine::{CommitGate, Instance, InstanceConfig, LogPosition};
+use futures_util::StreamExt;
+use replication::{
     Boot, Copy, DatabaseSpec, DiskOp, Effect, Epoch, Event, FromArbiter, HostId, Input, PageRequest,
     PeerMessage, Position, Report, ToArbiter,
 };
-use engine::{CommitGate, Instance, InstanceConfig, LogPosition};
-use futures_util::StreamExt;
 use world::channel::{UnboundedReceiver, UnboundedSender, oneshot, unbounded};
 use world::{Duration, LocalFuture, World};
 
-use crate::files::{Files, Founding, PagesRead, position};
+use crate::files::{Files, PagesRead, SeedFiles, position};
 use crate::{Error, Result};
 
 /// How a copy speaks to the others. Nothing is guaranteed to arrive; nothing here may wait.
@@ -87,16 +87,16 @@ impl Replica {
     ///
     /// # Errors
     /// Failed I/O.
-    pub async fn found(world: &World, config: &InstanceConfig) -> Result<Founding> {
-        Files::found(world, config).await
+    pub async fn create(world: &World, config: &InstanceConfig) -> Result<SeedFiles> {
+        Files::create(world, config).await
     }
 
     /// Prepares a new database with the same initial pages as the first copy's to be a further copy, without a seeding.
     ///
     /// # Errors
     /// Failed I/O.
-    pub async fn join(world: &World, config: &InstanceConfig, founding: &Founding) -> Result<()> {
-        Files::join(world, config, founding).await
+    pub async fn seed(world: &World, config: &InstanceConfig, seed: &SeedFiles) -> Result<()> {
+        Files::seed(world, config, seed).await
     }
 
     /// Whether copies make files of this name in the folders that `config` names.

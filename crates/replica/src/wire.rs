@@ -7,7 +7,7 @@
 //! 1. No bytes make the reader panic or take more memory than [`FRAME_BYTES_MAX`] and what it decodes.
 //! 2. A record on disk is the old one or the new one, whatever a power cut does.
 
-use copies::{DatabaseId, FromArbiter, HostId, PeerMessage, Position, ToArbiter};
+use replication::{DatabaseId, FromArbiter, HostId, PeerMessage, Position, ToArbiter};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use smallvec::smallvec;
@@ -177,7 +177,7 @@ pub(crate) async fn save_record<T: Serialize>(
 ) -> Result<()> {
     let body = encode(value);
     let mut bytes = (body.len() as u32).to_le_bytes().to_vec();
-    bytes.extend_from_slice(&copies::checksum(&body).to_le_bytes());
+    bytes.extend_from_slice(&replication::checksum(&body).to_le_bytes());
     bytes.extend_from_slice(&body);
     bytes.resize(bytes.len().next_multiple_of(SECTOR_BYTES), 0);
     let (path, fresh) = (format!("{folder}/{name}"), format!("{folder}/{name}{NEW}"));
@@ -211,7 +211,7 @@ pub(crate) async fn load_record<T: DeserializeOwned>(
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (Some(length), Some(sum)) = (word(0), word(4)) else { return Err(damaged("it is too short")) };
     let body = bytes.get(8..8 + length as usize).ok_or_else(|| damaged("it is too short"))?;
-    if copies::checksum(body) != sum {
+    if replication::checksum(body) != sum {
         return Err(damaged("its checksum is wrong"));
     }
     postcard::from_bytes(body).map(Some).map_err(|error| damaged(&error.to_string()))

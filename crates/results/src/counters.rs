@@ -106,7 +106,7 @@ impl IoClass {
 
 /// Operations of some time: how many, how much, how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct IoTotals {
     /// Operations that completed.
     pub count: u64,
     /// Bytes moved.
@@ -117,14 +117,14 @@ pub struct Tally {
     pub latency_ns_max: u64,
 }
 
-impl Tally {
+impl IoTotals {
     /// One operation.
-    pub fn one(bytes: u64, latency_ns: u64) -> Tally {
-        Tally { count: 1, bytes, latency_ns_sum: latency_ns, latency_ns_max: latency_ns }
+    pub fn one(bytes: u64, latency_ns: u64) -> IoTotals {
+        IoTotals { count: 1, bytes, latency_ns_sum: latency_ns, latency_ns_max: latency_ns }
     }
 
     /// Adds the operations of `other`. Imported figures may be absurd: sums saturate, they do not wrap.
-    pub fn add(&mut self, other: Tally) {
+    pub fn add(&mut self, other: IoTotals) {
         self.count = self.count.saturating_add(other.count);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.latency_ns_sum = self.latency_ns_sum.saturating_add(other.latency_ns_sum);
@@ -149,12 +149,12 @@ impl Tally {
 
 /// Counts of one class since they were last taken. Mergeable.
 ///
-/// The histogram holds whole microseconds with two significant digits (an error below 1 %), up to one hour; the tally is
+/// The histogram holds whole microseconds with two significant digits (an error below 1 %), up to one hour; the totals is
 /// exact.
 #[derive(Debug, Clone, Default)]
 pub struct IoStats {
     /// Counts and sums.
-    pub tally: Tally,
+    pub totals: IoTotals,
     latencies: Latencies,
 }
 
@@ -219,26 +219,26 @@ impl Latencies {
 impl IoStats {
     /// Counts one completed operation.
     pub fn record(&mut self, bytes: u64, latency_ns: u64) {
-        self.tally.add(Tally::one(bytes, latency_ns));
+        self.totals.add(IoTotals::one(bytes, latency_ns));
         let us = (latency_ns / 1_000).clamp(1, LATENCY_US_MAX);
         self.latencies.record(us as u32);
     }
 
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &IoStats) {
-        self.tally.add(other.tally);
+        self.totals.add(other.totals);
         self.latencies.merge(&other.latencies);
     }
 
     /// Mean latency in milliseconds, weighted by operation; zero if there was none.
     pub fn latency_ms_mean(&self) -> f64 {
-        self.tally.latency_ms().unwrap_or(0.0)
+        self.totals.latency_ms().unwrap_or(0.0)
     }
 
     /// Latency in milliseconds below which `quantile` (0..=1) of the operations stayed; never above the exact maximum.
     pub fn latency_ms_at(&self, quantile: f64) -> f64 {
         let us = self.histogram_us().map_or(0, |histogram| histogram.value_at_quantile(quantile));
-        (us as f64 / 1e3).min(self.tally.latency_ns_max as f64 / 1e6)
+        (us as f64 / 1e3).min(self.totals.latency_ns_max as f64 / 1e6)
     }
 
     /// The histogram in microseconds, if anything was counted.
@@ -325,7 +325,7 @@ mod tests {
             both.record(n, n * 10_000);
         }
         a.merge(&b);
-        assert_eq!(a.tally, both.tally);
+        assert_eq!(a.totals, both.totals);
         assert_eq!(a.hdr_v2(), both.hdr_v2());
         assert_eq!(a.latency_ms_at(0.5), both.latency_ms_at(0.5));
         assert!((a.latency_ms_at(0.5) - 5.0).abs() < 0.05, "within the stated error of 1 %");

@@ -9,7 +9,7 @@ mod merge;
 mod recorder;
 mod rows;
 
-pub use counters::{Direction, IoClass, IoCounters, IoStats, Tally};
+pub use counters::{Direction, IoClass, IoCounters, IoStats, IoTotals};
 pub use grade::{Claim, Grade, Rule};
 pub use recorder::{RecordError, Recorder, Row};
 pub use rows::{

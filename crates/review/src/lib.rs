@@ -8,15 +8,15 @@
     reason = "this crate reads evidence files, writes documents and answers requests for pages"
 )]
 
-mod claims;
 pub mod compare;
 pub mod import;
 pub mod lint;
 mod markup;
 pub mod paper;
+mod printed_figures;
 pub mod serve;
 mod sources;
 pub mod terminal;
 
-pub use claims::{Evidence, Instant, TestClaims};
+pub use printed_figures::{Evidence, Instant, TestFigures};
 pub use sources::{PRINTED, Source, SourceError, open};

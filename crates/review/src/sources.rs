@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use evidence::{Chain, Report, ReportError, RunData, StoreError};
 
-use crate::claims::Evidence;
 use crate::lint::Beside;
+use crate::printed_figures::Evidence;
 
 /// Name of the file in the folder of an imported run that keeps the foreign facts as printed.
 pub const PRINTED: &str = "evidence.toml";

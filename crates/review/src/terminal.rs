@@ -295,13 +295,13 @@ mod tests {
         let host = |n: u32| if hosts == 1 { "h".to_owned() } else { format!("host{:02}", n % hosts) };
         let mut live = begun(target_iops);
         let mut reads = |origin: Origin, t_ms: u64, ms: u64| {
-            let tally = Tally {
+            let totals = IoTotals {
                 count: 100,
                 bytes: 3_276_800,
                 latency_ns_sum: 100 * ms * 1_000_000,
                 latency_ns_max: ms * 2_000_000,
             };
-            live.apply(&Sample::new(3, origin, IoClass::TransactionalRead, t_ms, 1_000, tally).into());
+            live.apply(&Sample::new(3, origin, IoClass::TransactionalRead, t_ms, 1_000, totals).into());
         };
         for second in 0..40 {
             for n in 0..hosts {

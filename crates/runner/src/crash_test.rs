@@ -1,4 +1,4 @@
-//! The crash test on real storage: the witness's notes as a file, the writer, and what became of its commits.
+//! The crash test on real storage: the listener's notes as a file, the writer, and what became of its commits.
 //!
 //! The protocol and the comparison are the workload's ([`workload::crash_test`]); here are folders, the file and the clock.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use engine::StopSignal;
 use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
-use workload::crash_test::{CrashTestError, Findings, Testimony, verify, witness, write};
+use workload::crash_test::{CrashTestError, Findings, ListenerNotes, note_commits, verify, write};
 use world::real::RealConfig;
 use world::{ErrorKind, World};
 
@@ -18,13 +18,13 @@ use world::{ErrorKind, World};
 #[derive(Debug, thiserror::Error)]
 pub enum Unproved {
     /// The file of notes is there already.
-    #[error("{} exists; the witness overwrites nothing", .0.display())]
+    #[error("{} exists; the listener overwrites nothing", .0.display())]
     NotesExist(PathBuf),
     /// The folder of the writer is there already.
     #[error("{} exists; the crash test makes its folder itself", .0.display())]
     FolderExists(PathBuf),
     /// The file holds something else.
-    #[error("{} holds no notes of a witness: {cause}", path.display())]
+    #[error("{} holds no notes of a listener: {cause}", path.display())]
     NoNotes {
         /// The file.
         path: PathBuf,
@@ -34,7 +34,7 @@ pub enum Unproved {
     /// A path that cannot be used.
     #[error("{} is no path in UTF-8", .0.display())]
     NoPath(PathBuf),
-    /// The witness cannot write its file.
+    /// The listener cannot write its file.
     #[error("the notes cannot be kept in {}: {source}", path.display())]
     NotKept {
         /// The file.
@@ -48,7 +48,7 @@ pub enum Unproved {
     /// The folder and the notes are of different runs, or of none.
     #[error("{0}")]
     OtherRun(CrashTestError),
-    /// Another program connected to the witness.
+    /// Another program connected to the listener.
     #[error("{0}")]
     NoWriter(CrashTestError),
     /// Anything else.
@@ -88,9 +88,9 @@ impl Unproved {
             Unproved::NotesExist(_) => Some("name a new file with --out"),
             Unproved::FolderExists(_) => Some("name a folder that does not exist, on the storage under test"),
             Unproved::OtherRun(_) => {
-                Some("verify the folder that the writer made with the notes of the witness that it had")
+                Some("verify the folder that the writer made with the notes of the listener that it had")
             }
-            Unproved::NoWriter(_) => Some("start the witness again, and then the writer"),
+            Unproved::NoWriter(_) => Some("start the listener again, and then the writer"),
             Unproved::EndedEarly(
                 CrashTestError::World(error) | CrashTestError::Engine(engine::Error::World(error)),
             ) if error.kind == ErrorKind::Unsupported => {
@@ -101,7 +101,7 @@ impl Unproved {
     }
 }
 
-/// The witness's file.
+/// The listener's file.
 #[derive(Serialize, Deserialize)]
 struct Notes {
     /// Layout of this file: 1.
@@ -137,10 +137,10 @@ pub fn hear(listen: &str, out: &Path, say: impl Fn(&str)) -> Result<u64, Unprove
         async move {
             let listener = world.listen(listen).await?;
             say(&format!("listening on {listen}; start the writer, then pull its plug"));
-            let heard = witness(&listener, |testimony| {
+            let heard = note_commits(&listener, |notes| {
                 // Once a second: what was heard since is kept when the connection ends.
                 let is_due = kept_at.get().is_none_or(|at| world.now() >= at + Duration::from_secs(1));
-                if is_due && let Err(error) = keep(out, testimony) {
+                if is_due && let Err(error) = keep(out, notes) {
                     failed.borrow_mut().get_or_insert(error);
                 }
                 if is_due {
@@ -150,7 +150,7 @@ pub fn hear(listen: &str, out: &Path, say: impl Fn(&str)) -> Result<u64, Unprove
             heard.await
         }
     })?;
-    let heard: Testimony = heard?;
+    let heard: ListenerNotes = heard?;
     keep(out, &heard).map_err(not_kept)?;
     if let Some(error) = failed.into_inner() {
         return Err(not_kept(error));
@@ -159,9 +159,8 @@ pub fn hear(listen: &str, out: &Path, say: impl Fn(&str)) -> Result<u64, Unprove
 }
 
 /// Replaces the file as a whole.
-fn keep(out: &Path, testimony: &Testimony) -> std::io::Result<()> {
-    let notes =
-        Notes { version: 1, run: format!("{:016x}", testimony.run), sessions: testimony.sessions.clone() };
+fn keep(out: &Path, notes: &ListenerNotes) -> std::io::Result<()> {
+    let notes = Notes { version: 1, run: format!("{:016x}", notes.run), sessions: notes.sessions.clone() };
     let fresh = out.with_extension("json.new");
     std::fs::write(&fresh, serde_json::to_vec_pretty(&notes)?)?;
     std::fs::File::open(&fresh)?.sync_all()?;
@@ -173,8 +172,8 @@ fn keep(out: &Path, testimony: &Testimony) -> std::io::Result<()> {
 pub struct Writer<'a> {
     /// The folder to make.
     pub folder: &'a Path,
-    /// Where the witness listens.
-    pub witness: &'a str,
+    /// Where the listener listens.
+    pub listener: &'a str,
     /// Sessions that commit at once.
     pub sessions: u32,
     /// Size of the database.
@@ -186,9 +185,9 @@ pub struct Writer<'a> {
 /// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line now and then.
 ///
 /// # Errors
-/// The folder exists, the witness does not answer, or the storage fails.
+/// The folder exists, the listener does not answer, or the storage fails.
 pub fn commit(asked: Writer<'_>, end_asked: impl Fn() -> bool, say: impl Fn(&str)) -> Result<u64, Unproved> {
-    let Writer { folder, witness, sessions, file_bytes, buffered } = asked;
+    let Writer { folder, listener, sessions, file_bytes, buffered } = asked;
     if folder.exists() {
         return Err(Unproved::FolderExists(folder.to_owned()));
     }
@@ -198,7 +197,7 @@ pub fn commit(asked: Writer<'_>, end_asked: impl Fn() -> bool, say: impl Fn(&str
         let stop = StopSignal::new();
         let shown = Cell::new(world.now());
         let clock = world.clone();
-        let writing = write(&world, &folder, file_bytes, sessions, witness, &stop, |committed| {
+        let writing = write(&world, &folder, file_bytes, sessions, listener, &stop, |committed| {
             if clock.now() >= shown.get() + Duration::from_secs(1) {
                 shown.set(clock.now());
                 say(&format!("{committed} durable commits; pull the plug at any time"));
@@ -217,7 +216,7 @@ pub fn commit(asked: Writer<'_>, end_asked: impl Fn() -> bool, say: impl Fn(&str
     Ok(written?)
 }
 
-/// What became of the commits that a witness heard of.
+/// What became of the commits that a listener heard of.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Compared {
     /// Everything has survived.
@@ -226,7 +225,7 @@ pub struct Compared {
     pub text: String,
 }
 
-/// Recovers the database in `folder` and holds it against the notes of the witness.
+/// Recovers the database in `folder` and holds it against the notes of the listener.
 ///
 /// # Errors
 /// The notes or the folder are none of a crash test, or the storage cannot be read.
@@ -238,9 +237,9 @@ pub fn compare(folder: &Path, notes: &Path, buffered: bool) -> Result<Compared, 
         return Err(wrong(format!("version {} is not known here", parsed.version)));
     }
     let run = u64::from_str_radix(&parsed.run, 16).map_err(|error| wrong(error.to_string()))?;
-    let testimony = Testimony { run, sessions: parsed.sessions };
+    let notes = ListenerNotes { run, sessions: parsed.sessions };
     let folder = text(folder)?;
-    let found = on_this_host(buffered, |world| async move { verify(&world, &folder, &testimony).await })?;
+    let found = on_this_host(buffered, |world| async move { verify(&world, &folder, &notes).await })?;
     match found {
         Ok(found) => Ok(Compared { is_kept: found.is_kept(), text: story(&found) }),
         Err(error) if error.is_loss() => {
@@ -267,7 +266,7 @@ fn story(found: &Findings) -> String {
     }
     let gone: u64 = lost.iter().map(|(_, first, last)| last - first + 1).sum();
     text += &format!(
-        "{acknowledged} commits acknowledged, {gone} of them lost; {beyond} survived that the witness had not heard of; \
+        "{acknowledged} commits acknowledged, {gone} of them lost; {beyond} survived that the listener had not heard of; \
          {} logs replayed, {} torn pages repaired, {} pages checked\n",
         recovery.logs_replayed, recovery.pages_repaired, pages.pages
     );
@@ -295,7 +294,7 @@ mod tests {
     fn a_lost_identity_is_not_kept_and_another_folder_is_the_callers_mistake() {
         let dir = tempfile::tempdir().expect("a folder");
         let (folder, notes) = (dir.path().join("disk"), dir.path().join("notes.json"));
-        keep(&notes, &Testimony { run: 7, sessions: BTreeMap::new() }).expect("writable");
+        keep(&notes, &ListenerNotes { run: 7, sessions: BTreeMap::new() }).expect("writable");
         std::fs::create_dir(&folder).expect("writable");
         let failed = compare(&folder, &notes, false).expect_err("no folder of a crash test");
         assert!(failed.to_string().contains("was not made by a crash test"), "{failed}");

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use campaign::convoy::Convoy;
+use campaign::barrier::Barrier;
 use campaign::progress::Watcher;
 use campaign::{CampaignError, CampaignOutcome};
 use evidence::live::LiveRun;
@@ -81,16 +81,16 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Carries the tests out in step with a convoy, then what `finale` does if none of them was the end, and keeps the evidence in
+    /// Carries the tests out in step with a barrier, then what `finale` does if none of them was the end, and keeps the evidence in
     /// `run.db`, whose last rows are those that `last_rows` makes at the end (in ms of the run). `live` gets every row as well.
     ///
     /// # Errors
     /// The evidence cannot be kept, or the tests cannot be started.
-    pub fn carry_out<C: Convoy>(
+    pub fn carry_out<C: Barrier>(
         self,
         watcher: &mut dyn Watcher,
         live: Option<Rc<RefCell<LiveRun>>>,
-        convoy: impl FnOnce(&World) -> C,
+        barrier: impl FnOnce(&World) -> C,
         finale: impl AsyncFnOnce(World, &C, &mut dyn Recorder) -> CampaignOutcome,
         last_rows: impl FnOnce(u64) -> Vec<Row>,
     ) -> Result<CampaignOutcome, RunError> {
@@ -108,16 +108,16 @@ impl Measured<'_> {
             known.into_iter().try_for_each(|row| recorder.record(row))?;
             // From here on a run that is killed can be told from no run at all.
             recorder.flush()?;
-            let convoy = convoy(&world);
+            let barrier = barrier(&world);
             let (deployment, tests) = (&self.deployment, &self.tests);
             let mut outcome = CampaignOutcome::default();
             if !tests.is_empty() {
                 let (world, recorder) = (world.clone(), &mut recorder);
                 outcome =
-                    campaign::run_in_convoy(world, deployment, tests, seed, recorder, watcher, &convoy).await;
+                    campaign::run_in_step(world, deployment, tests, seed, recorder, watcher, &barrier).await;
             }
             if outcome.error.is_none() {
-                let last = finale(world, &convoy, &mut recorder).await;
+                let last = finale(world, &barrier, &mut recorder).await;
                 outcome.verdicts.extend(last.verdicts);
                 outcome.error = last.error;
             }

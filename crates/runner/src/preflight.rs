@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use campaign::database_path;
 use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, Volume};
-use evidence::folder::{self, Claim, FolderError};
+use evidence::folder::{self, FolderError, FolderLock};
 use results::{Host, Row, Severity};
 use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
 
@@ -130,16 +130,16 @@ impl Preflight {
         text
     }
 
-    /// Makes and marks the folders, which nobody else may use while the claims are kept.
+    /// Makes and marks the folders, which nobody else may use while the locks are kept.
     ///
     /// # Errors
     /// A folder belongs to another program, is in use, or cannot be made.
-    pub fn claim(&self) -> Result<Vec<Claim>, FolderError> {
-        let claims = self.needs.iter().map(|(dir, _)| {
+    pub fn lock_folders(&self) -> Result<Vec<FolderLock>, FolderError> {
+        let locks = self.needs.iter().map(|(dir, _)| {
             let files = self.files.get(dir).map_or(&[][..], Vec::as_slice);
-            folder::claim(dir, &self.solution, files)
+            folder::take(dir, &self.solution, files)
         });
-        claims.collect()
+        locks.collect()
     }
 
     /// The folders that the run writes to.

@@ -1,16 +1,16 @@
-//! Does storage keep what it says is durable? A writer commits as fast as it can and tells a witness on another host of each
-//! durable commit; somebody pulls the plug; afterwards the witness's word is held against what recovery finds.
+//! Does storage keep what it says is durable? A writer commits as fast as it can and tells a listener on another host of each
+//! durable commit; somebody pulls the plug; afterwards the listener's word is held against what recovery finds.
 //!
 //! Each session commits the numbers 1, 2, 3, .. one after the other: its own row gets the number, and a random message
-//! with its long value is replaced, so that pages, log and checkpoint are all at work. So the witness needs to remember one number
+//! with its long value is replaced, so that pages, log and checkpoint are all at work. So the listener needs to remember one number
 //! per session, and what recovery finds of a session tells exactly which of its commits are lost.
 //!
 //! Invariants
-//! 1. The witness hears of a commit only after the engine has reported it as durable.
-//! 2. Nothing is overwritten: a folder is made new, and is verified only against the word of the witness that heard of it.
+//! 1. The listener hears of a commit only after the engine has reported it as durable.
+//! 2. Nothing is overwritten: a folder is made new, and is verified only against the word of the listener that heard of it.
 //!
 //! Limits: one database; at most [`SESSIONS_MAX`] sessions of 16 million commits. Acknowledgements that were still on their way when the power failed are unknown to
-//! the witness, so the last milliseconds before a crash are judged by fewer commits than there were.
+//! the listener, so the last milliseconds before a crash are judged by fewer commits than there were.
 //!
 //! Wire: the writer sends `HELLO`, the run's id (8 bytes), then for each commit session and number (4 + 8 bytes), all little endian.
 
@@ -26,13 +26,13 @@ use engine::{
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
 use world::channel::{UnboundedSender, unbounded};
-use world::{Connection, ErrorKind, Listener, OpenMode, PageBuf, PageImage, SECTOR_BYTES, World};
+use world::{Connection, ErrorKind, Listener, OpenMode, PageBuf, SECTOR_BYTES, TemplatePages, World};
 
 use crate::codec::DatabaseCodec;
-use crate::image::{DatabaseImage, ImageError};
 use crate::mix::Random;
 use crate::payload::VERSION_MAX;
 use crate::schema::{Entry, FOLDERS};
+use crate::template::{TemplateDatabase, TemplateError};
 
 /// Sessions at most: each has a row of its own.
 pub const SESSIONS_MAX: u32 = FOLDERS;
@@ -58,8 +58,8 @@ pub enum CrashTestError {
     World(#[from] world::Error),
     /// The size of the database.
     #[error(transparent)]
-    Image(#[from] ImageError),
-    /// The folder is one of a crash test, and has lost the file that says of which run, which was durable before any witness
+    Template(#[from] TemplateError),
+    /// The folder is one of a crash test, and has lost the file that says of which run, which was durable before any listener
     /// heard of that run.
     #[error("{folder} has lost what was durable before the first commit: crash-test.id {reason}")]
     LostIdentity {
@@ -76,10 +76,10 @@ pub enum CrashTestError {
         /// What is missing.
         reason: String,
     },
-    /// The witness has heard of another run.
-    #[error("the witness has heard of run {heard:016x}, the folder is of run {found:016x}")]
+    /// The listener has heard of another run.
+    #[error("the listener has heard of run {heard:016x}, the folder is of run {found:016x}")]
     OtherRun {
-        /// The witness's.
+        /// The listener's.
         heard: u64,
         /// The folder's.
         found: u64,
@@ -117,23 +117,23 @@ fn is_gone(kind: ErrorKind) -> bool {
 
 type Result<T, E = CrashTestError> = std::result::Result<T, E>;
 
-/// What a witness knows.
+/// What a listener knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Testimony {
+pub struct ListenerNotes {
     /// The run that it heard of.
     pub run: u64,
     /// The last number of each session (from 1) that was acknowledged as durable.
     pub sessions: BTreeMap<u32, u64>,
 }
 
-/// What recovery has found, held against the testimony.
+/// What recovery has found, held against the notes.
 #[derive(Debug, Clone)]
 pub struct Findings {
     /// Commits that were acknowledged.
     pub acknowledged: u64,
     /// Acknowledged commits that are gone: session, first and last number.
     pub lost: Vec<(u32, u64, u64)>,
-    /// Commits that survived although the witness had not heard of them.
+    /// Commits that survived although the listener had not heard of them.
     pub beyond: u64,
     /// What recovery did.
     pub recovery: RecoveryReport,
@@ -151,13 +151,14 @@ impl Findings {
 struct Place {
     folder: String,
     run: u64,
-    image: Rc<DatabaseImage>,
+    template: Rc<TemplateDatabase>,
 }
 
 impl Place {
     fn new(folder: &str, run: u64, file_bytes: u64) -> Result<Place> {
-        let image = DatabaseImage::of_size(PAGE_BYTES, file_bytes, FREE_PAGES, run, COMPRESSIBILITY_PCT)?;
-        Ok(Place { folder: folder.to_owned(), run, image: Rc::new(image) })
+        let template =
+            TemplateDatabase::of_size(PAGE_BYTES, file_bytes, FREE_PAGES, run, COMPRESSIBILITY_PCT)?;
+        Ok(Place { folder: folder.to_owned(), run, template: Rc::new(template) })
     }
 
     fn database(&self) -> String {
@@ -168,8 +169,8 @@ impl Place {
         let mut config = InstanceConfig::new(&format!("{}/log", self.folder), PAGE_BYTES as usize);
         config.cache_bytes_per_database = CACHE_BYTES;
         config.databases.push(DatabaseConfig {
-            codec: Some(Rc::new(DatabaseCodec::new(self.image.clone()))),
-            image_id: Some(self.image.id()),
+            codec: Some(Rc::new(DatabaseCodec::new(self.template.clone()))),
+            template_id: Some(self.template.id()),
             ..DatabaseConfig::new(&self.database())
         });
         config
@@ -185,10 +186,11 @@ impl Place {
         for part in ["db", "log"] {
             world.create_dir(&format!("{folder}/{part}")).await?;
         }
-        let codec = Rc::new(DatabaseCodec::new(place.image.clone()));
+        let codec = Rc::new(DatabaseCodec::new(place.template.clone()));
         let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
-        let image = place.image.clone();
-        engine::create_database(world, &place.database(), image, codec, &counters, &progress, &stop).await?;
+        let template = place.template.clone();
+        engine::create_database(world, &place.database(), template, codec, &counters, &progress, &stop)
+            .await?;
         world.sync_dir(folder).await?;
         Ok(place)
     }
@@ -239,7 +241,7 @@ impl Place {
         match Place::new(folder, word(8), word(16)) {
             Ok(place) => Ok(Ok(place)),
             // No writer has made a database of such a size.
-            Err(CrashTestError::Image(_)) => Ok(Err("is not intact")),
+            Err(CrashTestError::Template(_)) => Ok(Err("is not intact")),
             Err(error) => Err(error),
         }
     }
@@ -254,11 +256,11 @@ fn parent_of(folder: &str) -> &str {
     }
 }
 
-/// Makes `folder`, and commits in it until the stop; each durable commit is told to the witness at `address`. Returns the number of
+/// Makes `folder`, and commits in it until the stop; each durable commit is told to the listener at `address`. Returns the number of
 /// commits. `committed` is called with the number so far, often.
 ///
 /// # Errors
-/// A folder that exists, a witness that cannot be reached or goes away, failed I/O.
+/// A folder that exists, a listener that cannot be reached or goes away, failed I/O.
 pub async fn write(
     world: &World,
     folder: &str,
@@ -268,9 +270,9 @@ pub async fn write(
     stop: &StopSignal,
     committed: impl Fn(u64),
 ) -> Result<u64> {
-    let witness = world.connect(address).await?;
+    let listener = world.connect(address).await?;
     let place = Place::create(world, folder, file_bytes).await?;
-    witness.send([&HELLO[..], &place.run.to_le_bytes()].concat()).await?;
+    listener.send([&HELLO[..], &place.run.to_le_bytes()].concat()).await?;
     let (instance, _) = Instance::open(world, &place.config()).await?;
     let (acknowledged, mut queue) = unbounded::<(u32, u64)>();
     let total = RefCell::new(0);
@@ -279,8 +281,8 @@ pub async fn write(
             let mut bytes = Vec::with_capacity(COMMIT_BYTES);
             bytes.extend_from_slice(&session.to_le_bytes());
             bytes.extend_from_slice(&number.to_le_bytes());
-            if let Err(error) = witness.send(bytes).await {
-                // Without a witness there is no point in going on.
+            if let Err(error) = listener.send(bytes).await {
+                // Without a listener there is no point in going on.
                 stop.stop();
                 return Err(error.into());
             }
@@ -291,7 +293,7 @@ pub async fn write(
     };
     let writers = (1..=sessions.clamp(1, SESSIONS_MAX)).map(|session| {
         let random = Random::new(place.run ^ u64::from(session));
-        commit_all(&instance, &place.image, session, random, acknowledged.clone(), stop)
+        commit_all(&instance, &place.template, session, random, acknowledged.clone(), stop)
     });
     let writers: Vec<_> = writers.collect();
     drop(acknowledged);
@@ -303,7 +305,7 @@ pub async fn write(
 
 async fn commit_all(
     instance: &Instance,
-    image: &DatabaseImage,
+    template: &TemplateDatabase,
     session: u32,
     mut random: Random,
     acknowledged: UnboundedSender<(u32, u64)>,
@@ -312,14 +314,14 @@ async fn commit_all(
     let mut number = 0;
     while !stop.is_stopped() && number < u64::from(VERSION_MAX) {
         let mut transaction = instance.begin();
-        let id = 1 + (random.next_u64() % u64::from(image.schema().shape().rows)) as u32;
+        let id = 1 + (random.next_u64() % u64::from(template.schema().shape().rows)) as u32;
         let version = random.next_u64() as u32 & VERSION_MAX;
         let message = [Entry::Row { id, version }, Entry::Body { id, version }];
         let own = Entry::Folder { id: session, version: number as u32 + 1 };
         let mut done = Ok(());
         for entry in message.into_iter().chain([own]) {
             if done.is_ok() {
-                done = replace(&mut transaction, image, entry).await;
+                done = replace(&mut transaction, template, entry).await;
             }
         }
         match done {
@@ -339,8 +341,13 @@ async fn commit_all(
     Ok(())
 }
 
-async fn replace(transaction: &mut Transaction, image: &DatabaseImage, entry: Entry) -> engine::Result<()> {
-    let (tree, key, data) = (image.tree(entry.tree()), image.schema().key(entry), image.schema().data(entry));
+async fn replace(
+    transaction: &mut Transaction,
+    template: &TemplateDatabase,
+    entry: Entry,
+) -> engine::Result<()> {
+    let (tree, key, data) =
+        (template.tree(entry.tree()), template.schema().key(entry), template.schema().data(entry));
     let step = |pager: &dyn Pager| Ok((update::replace(pager, tree, &key, &data)?, ()));
     transaction.change(1, step).await
 }
@@ -349,7 +356,7 @@ async fn replace(transaction: &mut Transaction, image: &DatabaseImage, entry: En
 ///
 /// # Errors
 /// Something that is no writer. A connection that breaks is what this is about, and no error.
-pub async fn witness(listener: &Listener, heard: impl Fn(&Testimony)) -> Result<Testimony> {
+pub async fn note_commits(listener: &Listener, heard: impl Fn(&ListenerNotes)) -> Result<ListenerNotes> {
     let connection = listener.accept().await?;
     let mut pending = Vec::new();
     while pending.len() < 16 {
@@ -362,8 +369,8 @@ pub async fn witness(listener: &Listener, heard: impl Fn(&Testimony)) -> Result<
     }
     let run = u64::from_le_bytes(pending[8..16].try_into().expect("eight bytes"));
     pending.drain(..16);
-    let mut testimony = Testimony { run, sessions: BTreeMap::new() };
-    heard(&testimony);
+    let mut notes = ListenerNotes { run, sessions: BTreeMap::new() };
+    heard(&notes);
     loop {
         let whole = pending.len() - pending.len() % COMMIT_BYTES;
         for commit in pending[..whole].as_chunks::<COMMIT_BYTES>().0 {
@@ -373,13 +380,13 @@ pub async fn witness(listener: &Listener, heard: impl Fn(&Testimony)) -> Result<
             if session == 0 || session > SESSIONS_MAX {
                 return Err(CrashTestError::NoWriter);
             }
-            let last = testimony.sessions.entry(session).or_default();
+            let last = notes.sessions.entry(session).or_default();
             *last = number.max(*last);
         }
         pending.drain(..whole);
-        heard(&testimony);
+        heard(&notes);
         if !more(&connection, &mut pending).await {
-            return Ok(testimony);
+            return Ok(notes);
         }
     }
 }
@@ -394,27 +401,27 @@ async fn more(connection: &Connection, pending: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Recovers what a crash has left in `folder`, and holds it against the testimony.
+/// Recovers what a crash has left in `folder`, and holds it against the notes.
 ///
 /// # Errors
 /// A folder that is none of a crash test, or of another run; what no disk that keeps its word can leave behind
 /// ([`CrashTestError::is_loss`]); anything else that keeps recovery from its work.
-pub async fn verify(world: &World, folder: &str, testimony: &Testimony) -> Result<Findings> {
+pub async fn verify(world: &World, folder: &str, notes: &ListenerNotes) -> Result<Findings> {
     let place = Place::find(world, folder).await?;
-    if place.run != testimony.run {
-        return Err(CrashTestError::OtherRun { heard: testimony.run, found: place.run });
+    if place.run != notes.run {
+        return Err(CrashTestError::OtherRun { heard: notes.run, found: place.run });
     }
     let config = place.config();
     let (instance, recovery) = Instance::open(world, &config).await?;
     let (mut lost, mut beyond) = (Vec::new(), 0);
     for session in 1..=SESSIONS_MAX {
-        let key = place.image.schema().key(Entry::Folder { id: session, version: 0 });
-        let tree = place.image.tree(Entry::Folder { id: session, version: 0 }.tree());
+        let key = place.template.schema().key(Entry::Folder { id: session, version: 0 });
+        let tree = place.template.tree(Entry::Folder { id: session, version: 0 }.tree());
         let data = instance.begin().get(1, tree, &key).await?;
         let entry = data.and_then(|data| {
-            place.image.schema().verify(Entry::Folder { id: session, version: 0 }.tree(), &key, &data)
+            place.template.schema().verify(Entry::Folder { id: session, version: 0 }.tree(), &key, &data)
         });
-        let last = testimony.sessions.get(&session).copied().unwrap_or(0);
+        let last = notes.sessions.get(&session).copied().unwrap_or(0);
         // A row with wrong bytes holds no commit at all.
         let found = entry.and_then(|entry| entry.version()).map_or(0, u64::from);
         if found < last {
@@ -426,10 +433,11 @@ pub async fn verify(world: &World, folder: &str, testimony: &Testimony) -> Resul
     instance.close().await?;
     let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
     let stream = StreamConfig { read_bytes: 256 << 10, depth: 8 };
-    let (path, image) = (place.database(), &*place.image);
+    let (path, template) = (place.database(), &*place.template);
     let checked =
-        check_database(world, &path, PAGE_BYTES as usize, image, stream, &counters, &progress, &stop).await?;
-    let acknowledged = testimony.sessions.values().sum();
+        check_database(world, &path, PAGE_BYTES as usize, template, stream, &counters, &progress, &stop)
+            .await?;
+    let acknowledged = notes.sessions.values().sum();
     Ok(Findings { acknowledged, lost, beyond, recovery, pages: checked.findings })
 }
 

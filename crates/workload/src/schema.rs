@@ -94,7 +94,7 @@ pub struct DatabaseShape {
     pub compressibility_pct: u8,
 }
 
-/// Version of everything that the image is a function of besides the shape. A file of another version cannot be used.
+/// Version of everything that the template is a function of besides the shape. A file of another version cannot be used.
 const IMAGE_VERSION: u8 = 2;
 
 impl DatabaseShape {

@@ -15,9 +15,9 @@ use std::rc::Rc;
 use btree::{EntryData, Pager, Seek, tree, update};
 use engine::{Durability, Instance, Transaction};
 
-use crate::image::DatabaseImage;
 use crate::mix::{Mix, Operation, OperationKind, Random, scale};
 use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, row_key};
+use crate::template::TemplateDatabase;
 
 /// Tries of one operation before its conflicts are an error: with 256 sessions on millions of rows a second one is rare.
 const TRIES_MAX: u32 = 64;
@@ -56,7 +56,7 @@ type Result<T> = std::result::Result<T, SessionError>;
 pub struct Mailboxes {
     instance: Rc<Instance>,
     database: u8,
-    image: Rc<DatabaseImage>,
+    template: Rc<TemplateDatabase>,
     next_id: Cell<u32>,
     conflicts: Cell<u64>,
     acknowledged: RefCell<Option<Acknowledged>>,
@@ -77,8 +77,12 @@ impl Mailboxes {
     ///
     /// # Errors
     /// If the last row cannot be read.
-    pub async fn open(instance: Rc<Instance>, database: u8, image: Rc<DatabaseImage>) -> Result<Mailboxes> {
-        let rows = image.tree(Tree::Rows);
+    pub async fn open(
+        instance: Rc<Instance>,
+        database: u8,
+        template: Rc<TemplateDatabase>,
+    ) -> Result<Mailboxes> {
+        let rows = template.tree(Tree::Rows);
         let transaction = instance.begin();
         let last = transaction
             .read(database, |pager| match tree::last(pager, rows)? {
@@ -89,10 +93,10 @@ impl Mailboxes {
         transaction.commit(Durability::Lazy).await?;
         let last_id =
             last.and_then(|key| Some(u32::from_be_bytes(*key.get(1..)?.first_chunk()?))).unwrap_or(0);
-        // Rows at the end may have been deleted; ids of the image are never given out again.
-        let next_id = last_id.max(image.schema().shape().rows) + 1;
+        // Rows at the end may have been deleted; ids of the template are never given out again.
+        let next_id = last_id.max(template.schema().shape().rows) + 1;
         let (next_id, conflicts) = (Cell::new(next_id), Cell::new(0));
-        Ok(Mailboxes { instance, database, image, next_id, conflicts, acknowledged: RefCell::default() })
+        Ok(Mailboxes { instance, database, template, next_id, conflicts, acknowledged: RefCell::default() })
     }
 
     /// Transactions that were rolled back because another one was first, since the last call.
@@ -191,7 +195,7 @@ impl Mailboxes {
     }
 
     fn schema(&self) -> &Schema {
-        self.image.schema()
+        self.template.schema()
     }
 
     async fn insert(&self, transaction: &mut Transaction) -> Result<()> {
@@ -202,7 +206,7 @@ impl Mailboxes {
         self.next_id.set(id + 1);
         for entry in entries_of(self.schema(), id, 0) {
             let (key, data) = (self.schema().key(entry), self.schema().data(entry));
-            let tree = self.image.tree(entry.tree());
+            let tree = self.template.tree(entry.tree());
             let step = |pager: &dyn Pager| Ok((update::insert_shared(pager, tree, &key, &data)?, ()));
             transaction.change(self.database, step).await?;
         }
@@ -213,7 +217,7 @@ impl Mailboxes {
         let (id, version) = self.pick_row(transaction, pick).await?;
         for entry in entries_of(self.schema(), id, version) {
             let key = self.schema().key(entry);
-            let tree = self.image.tree(entry.tree());
+            let tree = self.template.tree(entry.tree());
             let tail = match entry {
                 Entry::Conversation { .. } => self.schema().data(entry),
                 _ => EntryData::default(),
@@ -241,7 +245,7 @@ impl Mailboxes {
     }
 
     async fn folder_version(&self, transaction: &Transaction, id: u32) -> Result<u32> {
-        let tree = self.image.tree(Tree::Folders);
+        let tree = self.template.tree(Tree::Folders);
         let key = row_key(id);
         let found = transaction
             .read(self.database, |pager| Ok(tree::get(pager, tree, &key)?.map(|node| node.data.to_vec())))
@@ -252,14 +256,14 @@ impl Mailboxes {
 
     async fn replace_entry(&self, transaction: &mut Transaction, entry: Entry) -> Result<()> {
         let (key, data) = (self.schema().key(entry), self.schema().data(entry));
-        let tree = self.image.tree(entry.tree());
+        let tree = self.template.tree(entry.tree());
         let step = |pager: &dyn Pager| Ok((update::replace_shared(pager, tree, &key, &data)?, ()));
         Ok(transaction.change(self.database, step).await?)
     }
 
     /// Follows an entry of the index at a random place to its row.
     async fn read(&self, transaction: &Transaction, pick: u64) -> Result<()> {
-        let index = self.image.tree(Tree::Conversations);
+        let index = self.template.tree(Tree::Conversations);
         let start = conversation_key(pick);
         let mut entry = self.first_alive(transaction, index, &start).await?;
         if entry.is_none() {
@@ -267,7 +271,7 @@ impl Mailboxes {
         }
         let Some((key, data)) = entry else { return Ok(()) };
         let id = self.verified(Tree::Conversations, &key, &data)?.id();
-        let (rows, row_key) = (self.image.tree(Tree::Rows), row_key(id));
+        let (rows, row_key) = (self.template.tree(Tree::Rows), row_key(id));
         let row = transaction
             .read(self.database, |pager| {
                 let node = tree::get(pager, rows, &row_key)?.filter(|node| !node.is_deleted());
@@ -295,7 +299,7 @@ impl Mailboxes {
 
     /// A random existing row: the first one at or after a random id.
     async fn pick_row(&self, transaction: &Transaction, pick: u64) -> Result<(u32, u32)> {
-        let rows = self.image.tree(Tree::Rows);
+        let rows = self.template.tree(Tree::Rows);
         let mut from = scale(pick, u64::from(self.next_id.get() - 1)) as u32 + 1;
         let mut wrapped = false;
         loop {
@@ -358,7 +362,7 @@ fn entries_of(schema: &Schema, id: u32, version: u32) -> impl Iterator<Item = En
 #[cfg(test)]
 mod tests {
     use engine::{Counters, DatabaseConfig, InstanceConfig, Progress, StopSignal};
-    use world::PageImage;
+    use world::TemplatePages;
     use world::sim::{SimConfig, Simulation};
 
     use super::*;
@@ -370,24 +374,24 @@ mod tests {
         let world = sim.host("h");
         sim.volume("h", "/d", 1 << 30);
         sim.run_until(async {
-            let image = Rc::new(DatabaseImage::of_size(32 << 10, 8 << 20, 16, 1, 25).unwrap());
-            let codec = Rc::new(DatabaseCodec::new(image.clone()));
+            let template = Rc::new(TemplateDatabase::of_size(32 << 10, 8 << 20, 16, 1, 25).unwrap());
+            let codec = Rc::new(DatabaseCodec::new(template.clone()));
             let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
             let path = "/d/1.edb";
-            let made = image.clone();
+            let made = template.clone();
             engine::create_database(&world, path, made, codec.clone(), &counters, &progress, &stop)
                 .await
                 .unwrap();
             let mut config = InstanceConfig::new("/d", 32 << 10);
-            let image_id = Some(image.id());
+            let template_id = Some(template.id());
             config.databases.push(DatabaseConfig {
                 codec: Some(codec),
-                image_id,
+                template_id,
                 ..DatabaseConfig::new(path)
             });
             let instance = Rc::new(Instance::open(&world, &config).await.unwrap().0);
-            let mailboxes = Mailboxes::open(instance.clone(), 1, image.clone()).await.unwrap();
-            let schema = image.schema();
+            let mailboxes = Mailboxes::open(instance.clone(), 1, template.clone()).await.unwrap();
+            let schema = template.schema();
             let mut ids = (1..=schema.shape().rows).filter(|id| schema.places().has_place(*id));
             let (whole, half) = (ids.next().unwrap(), ids.next().unwrap());
             let pick =
@@ -397,7 +401,7 @@ mod tests {
                 async move { mailboxes.read(&transaction, pick(id)).await }
             };
             let delete = async |transaction: &mut Transaction, entry: Entry| {
-                let (key, tree) = (schema.key(entry), image.tree(entry.tree()));
+                let (key, tree) = (schema.key(entry), template.tree(entry.tree()));
                 let tail = match entry {
                     Entry::Conversation { .. } => schema.data(entry),
                     _ => EntryData::default(),

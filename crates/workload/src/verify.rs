@@ -14,9 +14,9 @@ use edb::checksum;
 use edb::header::{Copy, DatabaseHeader, HeaderDamage, State};
 use edb::page::PageRef;
 use edb::verify::{Counts, CutOff, EndSearch, Finding, check_last_page, check_page, last_page, page_offset};
-use world::PageImage;
+use world::TemplatePages;
 
-use crate::image::DatabaseImage;
+use crate::template::TemplateDatabase;
 
 /// Bytes per read.
 const READ_BYTES: usize = 1 << 20;
@@ -133,7 +133,7 @@ fn write_headers(copy: &mut dyn Write, header: &mut DatabaseHeader, shadow: bool
 #[derive(Default)]
 struct Known {
     /// What it was made with, if Proofload made it and the page that tells is as it was.
-    image: Option<DatabaseImage>,
+    template: Option<TemplateDatabase>,
     /// The pages that its trees use.
     used: Option<PagesInUse>,
     /// A page that is zero, though the space trees cannot do without it.
@@ -150,8 +150,8 @@ impl Known {
         page_bytes: usize,
         is_closed: bool,
     ) -> std::io::Result<Known> {
-        let image = image_of(file, file_bytes, page_bytes)?;
-        let mut known = Known { image, ..Known::default() };
+        let template = template_of(file, file_bytes, page_bytes)?;
+        let mut known = Known { template, ..Known::default() };
         let last = last_page(file_bytes, page_bytes);
         if !is_closed {
             return Ok(known);
@@ -187,7 +187,7 @@ impl Known {
     /// What a page is, given what was found on it alone; puts a single flipped bit right.
     fn judge(&self, found: Finding, page: &mut [u8], pgno: u32) -> Finding {
         let is_sound = |page: &[u8]| {
-            self.image.as_ref().is_none_or(|image| image.has_sound_payloads(PageRef::new(page)))
+            self.template.as_ref().is_none_or(|template| template.has_sound_payloads(PageRef::new(page)))
         };
         match found {
             Finding::Uninitialised if self.was_written(pgno) => Finding::Lost,
@@ -207,7 +207,7 @@ impl Known {
 
     /// What no check of the file alone can see.
     fn unseen(&self) -> &'static str {
-        match self.image {
+        match self.template {
             Some(_) => "not seen: an older version of a page in its place",
             None => {
                 "not seen: an older version of a page in its place, and sectors of a page that changed places with equal \
@@ -220,23 +220,23 @@ impl Known {
     fn was_written(&self, pgno: u32) -> bool {
         self.lost == Some(pgno)
             || self.used.as_ref().is_some_and(|used| used.contains(pgno))
-            || self.image.as_ref().is_some_and(|image| has_contents(image, pgno))
+            || self.template.as_ref().is_some_and(|template| has_contents(template, pgno))
     }
 }
 
 /// What the database was made with, if Proofload made it and the page that tells is as it was.
-fn image_of(
+fn template_of(
     file: &mut (impl Read + Seek),
     file_bytes: u64,
     page_bytes: usize,
-) -> std::io::Result<Option<DatabaseImage>> {
-    let pgno = DatabaseImage::SHAPE_PAGE;
+) -> std::io::Result<Option<TemplateDatabase>> {
+    let pgno = TemplateDatabase::SHAPE_PAGE;
     if pgno > last_page(file_bytes, page_bytes) {
         return Ok(None);
     }
     let page = read_page(file, pgno, page_bytes)?;
     let is_good = matches!(check_page(&page, pgno), Finding::Good { .. });
-    Ok(if is_good { DatabaseImage::of_shape_page(&page).ok() } else { None })
+    Ok(if is_good { TemplateDatabase::of_shape_page(&page).ok() } else { None })
 }
 
 /// Checks every page behind the headers.
@@ -272,9 +272,9 @@ fn check_pages<E: From<VerifyError>>(
 }
 
 /// Whether a new database has anything but zeros on this page: it never has again.
-fn has_contents(image: &DatabaseImage, pgno: u32) -> bool {
-    let mut page = vec![0; image.page_bytes()];
-    image.fill_unsealed(u64::from(pgno) + 1, &mut page);
+fn has_contents(template: &TemplateDatabase, pgno: u32) -> bool {
+    let mut page = vec![0; template.page_bytes()];
+    template.fill_unsealed(u64::from(pgno) + 1, &mut page);
     !edb::is_zero(&page)
 }
 

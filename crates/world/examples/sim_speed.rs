@@ -1,6 +1,6 @@
 //! What one operation in simulated time costs: operations per second of one core.
 //!
-//! `sim_speed [OPERATIONS]`: reads of untouched image pages one at a time and from many tasks, reads and writes of
+//! `sim_speed [OPERATIONS]`: reads of untouched template pages one at a time and from many tasks, reads and writes of
 //! plain pages (a sync after each 16 writes), and the same with a storage model.
 #![allow(
     clippy::disallowed_methods,
@@ -13,14 +13,14 @@ use std::time::Instant;
 
 use smallvec::smallvec;
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
-use world::{File, OpenMode, PageBuf, PageCodec, PageImage, World};
+use world::{File, OpenMode, PageBuf, PageCodec, TemplatePages, World};
 
 const PAGE_BYTES: usize = 32768;
 const PAGES: u64 = 1 << 25;
 
 struct Numbered;
 
-impl PageImage for Numbered {
+impl TemplatePages for Numbered {
     fn id(&self) -> u64 {
         1
     }
@@ -107,7 +107,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             sim.volume("a", "/d", 1 << 50);
             let file = sim.run_until(async {
                 let file = world.open("/d/x", OpenMode::CreateNew).await.expect("creates");
-                file.adopt_image(Rc::new(Numbered), Rc::new(Verbatim)).await.expect("adopts");
+                file.adopt_template(Rc::new(Numbered), Rc::new(Verbatim)).await.expect("adopts");
                 if kind == Kind::BytesRead {
                     work(file.clone(), Kind::Write, 1024, 0).await;
                 }

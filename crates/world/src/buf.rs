@@ -1,10 +1,10 @@
-//! Page buffers: bytes aligned for unbuffered I/O, or a page that is still exactly its image ("pristine"), or one that is
+//! Page buffers: bytes aligned for unbuffered I/O, or a page that is still exactly its template ("pristine"), or one that is
 //! kept encoded.
 //!
-//! A pristine page is a promise `(image, page)`; it becomes bytes at the first byte access. Code that only needs to
+//! A pristine page is a promise `(template, page)`; it becomes bytes at the first byte access. Code that only needs to
 //! know that a page is intact (maintenance, checksum, backup) may accept the promise without touching bytes, since a
-//! test over every page kind proves that every image page is valid. An encoded page becomes bytes at the first access, too.
-//! Nobody may take it for valid unseen, unless its codec says that the encoding is an image page and the edits made on it
+//! test over every page kind proves that every template page is valid. An encoded page becomes bytes at the first access, too.
+//! Nobody may take it for valid unseen, unless its codec says that the encoding is a template page and the edits made on it
 //! ([`PageCodec::edited_version`]).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -25,7 +25,7 @@ pub const SECTOR_BYTES: usize = 4096;
 pub type Bufs = SmallVec<[PageBuf; 1]>;
 
 /// The initial contents of a database file as a pure function of the page index.
-pub trait PageImage {
+pub trait TemplatePages {
     /// Equal numbers mean equal contents.
     fn id(&self) -> u64;
     /// Bytes per page.
@@ -42,13 +42,13 @@ pub trait PageImage {
 
 /// Keeps pages in small space: contents that are a known function of little data are stored as that data.
 pub trait PageCodec {
-    /// The image whose pages it knows. Codecs of one image decode alike.
-    fn image_id(&self) -> Option<u64> {
+    /// The template whose pages it knows. Codecs of one template decode alike.
+    fn template_id(&self) -> Option<u64> {
         None
     }
     /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>);
-    /// As [`Self::encode`] for page `index` of its image, without its bytes. `false`, and nothing is appended, if it knows
+    /// As [`Self::encode`] for page `index` of its template, without its bytes. `false`, and nothing is appended, if it knows
     /// no such page.
     fn encode_pristine(&self, _index: u64, _out: &mut Vec<u8>) -> bool {
         false
@@ -58,7 +58,7 @@ pub trait PageCodec {
     fn encode_unsealed(&self, _index: u64, _page: &[u8], _unused: Range<usize>, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// The version of the page, if `encoded` says which edits were made on a page of its image, rather than which bytes were
+    /// The version of the page, if `encoded` says which edits were made on a page of its template, rather than which bytes were
     /// found. Only the program that made the edits encodes a page so: it is valid without a look at its bytes.
     fn edited_version(&self, _encoded: &[u8]) -> Option<u64> {
         None
@@ -105,7 +105,7 @@ enum Kind {
 /// What the bytes of a page are made of.
 #[derive(Clone)]
 enum Origin {
-    Image(Rc<dyn PageImage>),
+    Template(Rc<dyn TemplatePages>),
     Encoding(Encoding),
 }
 
@@ -114,8 +114,8 @@ impl Origin {
         let mut page = Aligned::uncleared(len);
         let bytes = page.as_mut_slice();
         match self {
-            Origin::Image(image) if is_sealed => image.fill(index, bytes),
-            Origin::Image(image) => image.fill_unsealed(index, bytes),
+            Origin::Template(template) if is_sealed => template.fill(index, bytes),
+            Origin::Template(template) => template.fill_unsealed(index, bytes),
             Origin::Encoding(Encoding { codec, bytes: encoded }) => {
                 let restored = match is_sealed {
                     true => codec.decode(index, encoded, bytes),
@@ -148,9 +148,9 @@ impl PageBuf {
         write(buf.as_read_target()).then_some(buf)
     }
 
-    /// The page `index` of `image`, without making its bytes.
-    pub fn pristine_of(image: Rc<dyn PageImage>, index: u64) -> PageBuf {
-        PageBuf::made(image.page_bytes(), Origin::Image(image), index)
+    /// The page `index` of `template`, without making its bytes.
+    pub fn pristine_of(template: Rc<dyn TemplatePages>, index: u64) -> PageBuf {
+        PageBuf::made(template.page_bytes(), Origin::Template(template), index)
     }
 
     /// The page `index` that `codec` has encoded, without making its bytes.
@@ -168,10 +168,10 @@ impl PageBuf {
         self.len
     }
 
-    /// The image page that this buffer still equals, if it is known to.
-    pub fn pristine(&self) -> Option<(&Rc<dyn PageImage>, u64)> {
+    /// The template page that this buffer still equals, if it is known to.
+    pub fn pristine(&self) -> Option<(&Rc<dyn TemplatePages>, u64)> {
         match &self.kind {
-            Kind::Made { of: Origin::Image(image), index, .. } => Some((image, *index)),
+            Kind::Made { of: Origin::Template(template), index, .. } => Some((template, *index)),
             _ => None,
         }
     }
@@ -291,7 +291,7 @@ impl std::fmt::Debug for PageBuf {
         match &self.kind {
             Kind::Empty(_) => write!(f, "PageBuf({} B, empty)", self.len),
             Kind::Bytes(_) | Kind::Shared(_) => write!(f, "PageBuf({} B)", self.len),
-            Kind::Made { of: Origin::Image(_), index, .. } => {
+            Kind::Made { of: Origin::Template(_), index, .. } => {
                 write!(f, "PageBuf({} B, pristine page {index})", self.len)
             }
             Kind::Made { index, .. } => write!(f, "PageBuf({} B, encoded page {index})", self.len),
@@ -479,7 +479,7 @@ mod tests {
     use super::*;
 
     struct Counting;
-    impl PageImage for Counting {
+    impl TemplatePages for Counting {
         fn id(&self) -> u64 {
             1
         }

@@ -33,7 +33,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-pub use buf::{Bufs, Encoding, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
+pub use buf::{Bufs, Encoding, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
 pub use task::Task;
@@ -177,9 +177,9 @@ pub trait HostFile {
     /// Offers the file's initial contents as a pure function. `true`: the storage serves it from now on as if every
     /// page had been written and synced. `false`: the caller has to write it. `codec` is how pages written later may
     /// be kept in small space.
-    fn adopt_image(
+    fn adopt_template(
         &self,
-        image: Rc<dyn PageImage>,
+        template: Rc<dyn TemplatePages>,
         codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>>;
     /// The pages written to this new file will be those of the file `path`, so a storage that keeps those in small space may keep
@@ -416,9 +416,13 @@ impl File {
         self.host.set_size(bytes).await
     }
 
-    /// See [`HostFile::adopt_image`].
-    pub async fn adopt_image(&self, image: Rc<dyn PageImage>, codec: Rc<dyn PageCodec>) -> Result<bool> {
-        self.host.adopt_image(image, codec).await
+    /// See [`HostFile::adopt_template`].
+    pub async fn adopt_template(
+        &self,
+        template: Rc<dyn TemplatePages>,
+        codec: Rc<dyn PageCodec>,
+    ) -> Result<bool> {
+        self.host.adopt_template(template, codec).await
     }
 
     /// See [`HostFile::keep_like`].

@@ -3,7 +3,7 @@
 use array::{Compression, Hardware, PartKind};
 use world::sim::StorageOp;
 
-use super::load::{GIB, KIB, MIB, Rig, Wish, mixed, random_reads};
+use super::load::{GIB, KIB, MIB, Request, Rig, mixed, random_reads};
 use super::parts::build;
 use super::stores::{replicated, state};
 
@@ -35,7 +35,7 @@ pub fn drives(rig: &mut Rig, name: &str) -> (u64, u64, u64) {
 }
 
 /// Writes of 32 KiB in a part of the file that begins at a byte.
-pub fn writes(seed: u64, from: u64, bytes: u64) -> impl FnMut() -> Wish {
+pub fn writes(seed: u64, from: u64, bytes: u64) -> impl FnMut() -> Request {
     let mut wishes = mixed(seed, bytes, 32 * KIB, 100);
     move || {
         let (volume, op, at, bytes) = wishes();

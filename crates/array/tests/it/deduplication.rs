@@ -4,7 +4,7 @@ use array::{Array, Deduplication, Hardware};
 use world::sim::StorageOp;
 
 use super::cold_data::{drives, rig, share_pct, store, writes};
-use super::load::{GIB, KIB, MIB, Rig, Wish, random_reads};
+use super::load::{GIB, KIB, MIB, Request, Rig, random_reads};
 
 /// All data are there four times.
 pub fn all(delay_s: f64) -> Option<Deduplication> {
@@ -36,7 +36,7 @@ fn equal_data_leave_room_on_flash_for_others() {
 /// Reads of drives for each read, in a part of the file that begins at a byte, memory being warm.
 fn drive_reads(rig: &mut Rig, from: u64, bytes: u64) -> f64 {
     let mut wishes = random_reads(5, bytes, 32 * KIB);
-    let mut reads = || -> Wish {
+    let mut reads = || -> Request {
         let (volume, op, at, bytes) = wishes();
         (volume, op, from + at, bytes)
     };

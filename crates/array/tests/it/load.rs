@@ -26,7 +26,7 @@ impl Numbers {
 }
 
 /// One request of a load: volume, operation, offset in its file, bytes.
-pub type Wish = (u32, StorageOp, u64, u64);
+pub type Request = (u32, StorageOp, u64, u64);
 
 /// What a load saw.
 #[derive(Debug, Default, Clone)]
@@ -84,7 +84,7 @@ impl Rig {
         self.array.schedule(Time { ns: (at_s * 1e9) as u64 }, event);
     }
 
-    pub fn submit(&mut self, (volume, op, offset, bytes): Wish) {
+    pub fn submit(&mut self, (volume, op, offset, bytes): Request) {
         let id = RequestId(self.next_id);
         self.next_id += 1;
         let file = FileId(u64::from(volume));
@@ -95,7 +95,7 @@ impl Rig {
 
     /// Keeps `depth` requests under way for so long. Checks what every model owes: each request completes once, and
     /// time never goes back.
-    pub fn run(&mut self, depth: usize, seconds: f64, mut next: impl FnMut() -> Wish) -> Seen {
+    pub fn run(&mut self, depth: usize, seconds: f64, mut next: impl FnMut() -> Request) -> Seen {
         let (start, mut seen) = (self.now, Seen::default());
         let end = Time { ns: start.ns + (seconds * 1e9) as u64 };
         self.array.reset_statistics(start);
@@ -167,13 +167,13 @@ impl Rig {
 }
 
 /// Random reads of `bytes` in the first `span` of the file of volume 0.
-pub fn random_reads(seed: u64, span: u64, bytes: u64) -> impl FnMut() -> Wish {
+pub fn random_reads(seed: u64, span: u64, bytes: u64) -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(seed);
     move || (0, StorageOp::Read, numbers.below(span / bytes) * bytes, bytes)
 }
 
 /// Random reads and, `writes` times in a hundred, writes.
-pub fn mixed(seed: u64, span: u64, bytes: u64, writes: u64) -> impl FnMut() -> Wish {
+pub fn mixed(seed: u64, span: u64, bytes: u64, writes: u64) -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(seed);
     move || {
         let op = if numbers.below(100) < writes { StorageOp::Write } else { StorageOp::Read };

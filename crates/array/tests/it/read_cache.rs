@@ -5,7 +5,7 @@ use array::{
 };
 use world::sim::{FileId, StorageModel, StorageOp, VolumeId};
 
-use super::load::{GIB, KIB, MIB, Numbers, Rig, Seen, Wish, mixed, random_reads};
+use super::load::{GIB, KIB, MIB, Numbers, Request, Rig, Seen, mixed, random_reads};
 use super::parts::{build, flash, link, nearline, one_group, write_cache};
 use super::thin;
 
@@ -40,7 +40,7 @@ fn uncached() -> Hardware {
 }
 
 /// What a load sees once reads have told what is read often.
-fn seen(hardware: Hardware, mut load: impl FnMut() -> Wish) -> (Seen, Rig) {
+fn seen(hardware: Hardware, mut load: impl FnMut() -> Request) -> (Seen, Rig) {
     let mut rig = Rig::new(build(hardware), &["/v"], SPAN);
     rig.run(8, 10.0, &mut load);
     let seen = rig.run(8, 10.0, &mut load);
@@ -53,7 +53,7 @@ fn part(rig: &mut Rig, name: &str) -> PartReport {
 }
 
 /// Nineteen of twenty reads in the first tenth of the data.
-fn skewed_reads() -> impl FnMut() -> Wish {
+fn skewed_reads() -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(5);
     move || {
         let span = if numbers.below(20) > 0 { SPAN / 10 } else { SPAN };

@@ -27,7 +27,7 @@ fn rig(hardware: Hardware) -> Rig {
     Rig::new(build(hardware), &["/v"], SPAN)
 }
 
-fn writes(seed: u64) -> impl FnMut() -> super::load::Wish {
+fn writes(seed: u64) -> impl FnMut() -> super::load::Request {
     mixed(seed, SPAN, 32 * KIB, 100)
 }
 

@@ -7,7 +7,7 @@ use array::{
 };
 use world::sim::StorageOp;
 
-use super::load::{GIB, KIB, MIB, Numbers, Rig, Wish, mixed, random_reads};
+use super::load::{GIB, KIB, MIB, Numbers, Request, Rig, mixed, random_reads};
 use super::parts::{build, controller, flash, link, nearline, one_group, write_cache};
 
 fn drive(name: &str, model: DriveModel) -> Drive {
@@ -92,7 +92,7 @@ fn small_log_store(span: u64) -> Hardware {
 }
 
 /// Writes to two volumes in turn.
-fn writes_to_both(span: u64) -> impl FnMut() -> Wish {
+fn writes_to_both(span: u64) -> impl FnMut() -> Request {
     let (mut numbers, mut volume) = (Numbers::new(5), 0);
     move || {
         volume = 1 - volume;
@@ -200,7 +200,7 @@ fn a_memory_that_is_full_before_a_segment_is_does_not_wait_for_the_rest_of_it() 
 }
 
 /// Reads of 32 KiB, nine of ten of them in the tenth of the span that begins at `hot`.
-fn skewed_reads(seed: u64, span: u64, hot: u64) -> impl FnMut() -> Wish {
+fn skewed_reads(seed: u64, span: u64, hot: u64) -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(seed);
     move || {
         let (from, length) = if numbers.below(10) < 9 { (hot, span / 10) } else { (0, span) };

@@ -3,7 +3,7 @@
 use array::{Hardware, Layout, Snapshots, Target, ThinPool, VolumePlacement};
 use world::sim::{FileId, StorageModel, StorageOp, VolumeId};
 
-use super::load::{GIB, KIB, MIB, Numbers, Rig, Wish, random_reads};
+use super::load::{GIB, KIB, MIB, Numbers, Request, Rig, random_reads};
 use super::parts::{build, nearline, one_group, write_cache};
 
 /// Volumes of this size in a thin pool over two mirrored disks.
@@ -21,7 +21,7 @@ pub fn thin(chunk_bytes: u64, volumes: usize, bytes: u64, snapshots: Option<Snap
 }
 
 /// Writes of `bytes` one after another to the files of some volumes in turn.
-fn appends(volumes: u32, bytes: u64) -> impl FnMut() -> Wish {
+fn appends(volumes: u32, bytes: u64) -> impl FnMut() -> Request {
     let mut n = 0;
     move || {
         n += 1;
@@ -30,7 +30,7 @@ fn appends(volumes: u32, bytes: u64) -> impl FnMut() -> Wish {
     }
 }
 
-fn sequential_reads(bytes: u64) -> impl FnMut() -> Wish {
+fn sequential_reads(bytes: u64) -> impl FnMut() -> Request {
     let mut at = 0;
     move || {
         at += bytes;

@@ -6,7 +6,7 @@ use array::{
 };
 use world::sim::{FileId, StorageModel, StorageOp, VolumeId};
 
-use super::load::{GIB, KIB, MIB, Numbers, Rig, Wish, mixed, random_reads};
+use super::load::{GIB, KIB, MIB, Numbers, Request, Rig, mixed, random_reads};
 use super::parts::{build, flash, nearline, one_group, write_cache};
 
 const SPAN: u64 = 64 * GIB;
@@ -46,7 +46,7 @@ fn state(rig: &mut Rig) -> String {
 }
 
 /// Nine of ten requests in every eighth GiB.
-fn skewed(op: StorageOp) -> impl FnMut() -> Wish {
+fn skewed(op: StorageOp) -> impl FnMut() -> Request {
     let mut numbers = Numbers::new(5);
     move || {
         let at = numbers.below(GIB / (32 * KIB)) * 32 * KIB;
@@ -55,13 +55,13 @@ fn skewed(op: StorageOp) -> impl FnMut() -> Wish {
     }
 }
 
-fn even() -> impl FnMut() -> Wish {
+fn even() -> impl FnMut() -> Request {
     random_reads(5, SPAN, 32 * KIB)
 }
 
 #[test]
 fn what_is_busy_comes_to_flash_and_an_even_load_gains_nothing() {
-    let read_ms = |mut load: Box<dyn FnMut() -> Wish>| {
+    let read_ms = |mut load: Box<dyn FnMut() -> Request>| {
         let mut rig = rig(tiered(30.0, 1000.0));
         let before = rig.run(8, 30.0, &mut load).read_ms();
         assert!(state(&mut rig).starts_with("tiers: 5.0 of 11.0 GiB"), "spread evenly: {}", state(&mut rig));

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
-use copies::{DatabaseId, HostId};
 use replica::wire::Message;
 use replica::{ArbiterHost, Network};
+use replication::{DatabaseId, HostId};
 use world::World;
 
 use super::node::TICK;
-use super::site::{ARBITER, Site};
+use super::topology::{ARBITER, Topology};
 use crate::CampaignError;
 use crate::init::make_folders;
 
@@ -28,7 +28,7 @@ impl ArbiterNode {
     /// Failed I/O, or a record that is damaged.
     pub async fn start(
         world: &World,
-        site: &Site,
+        topology: &Topology,
         folder: &str,
         addresses: BTreeMap<HostId, String>,
     ) -> Result<ArbiterNode, CampaignError> {
@@ -40,7 +40,7 @@ impl ArbiterNode {
                 network.send(host, &Message::FromArbiter { database, message });
             }
         });
-        let specs: Vec<_> = site.databases.iter().map(|database| database.spec.clone()).collect();
+        let specs: Vec<_> = topology.databases.iter().map(|database| database.spec.clone()).collect();
         let arbiter = Rc::new(ArbiterHost::start(world, folder, &specs, TICK, to_copy).await?);
         let to = Rc::downgrade(&arbiter);
         let receiver = Rc::new(move |_: HostId, message: Message| {
@@ -54,7 +54,7 @@ impl ArbiterNode {
     }
 
     /// What has happened since the last call, by number of the database.
-    pub fn take_events(&self) -> Vec<(usize, copies::ArbiterEvent)> {
+    pub fn take_events(&self) -> Vec<(usize, replication::ArbiterEvent)> {
         let events = self.arbiter.take_events();
         events.into_iter().map(|(_, database, event)| (usize::from(database.0), event)).collect()
     }

@@ -2,7 +2,7 @@
 //! back, sends users home, lets queues drain, and has the copies compared. It is the same in both worlds.
 //!
 //! It knows hosts through a [`DrillHosts`]. A simulation shows it all hosts of the drill at once; an agent shows it its own host, and
-//! the conductors of all agents meet at the places of a [`Convoy`].
+//! the conductors of all agents meet at the places of a [`Barrier`].
 //!
 //! Invariants
 //! 1. No window opens before every copy that the conductor sees is full and every active one serves users; a drill that does not
@@ -13,18 +13,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 
-use copies::CopySpec;
 use futures_util::future::{Either, select};
+use replication::CopySpec;
 use results::{Event, Recorder, Sample, Severity};
 use solution::{DrillEventKind, Failure};
 
+use super::drain::Compared;
 use super::journal::Said;
 use super::node::{CopySample, Observed};
 use super::rows::{copy_rows, test_row};
-use super::settle::Compared;
-use super::site::PlannedDrill;
+use super::topology::PlannedDrill;
 use crate::CampaignError;
-use crate::convoy::Convoy;
+use crate::barrier::Barrier;
 
 /// Copies that are not full and in use by then keep a drill from beginning; seeding has its own time on top.
 const READY_LIMIT_S: u64 = 300;
@@ -142,7 +142,7 @@ pub async fn conduct<H: DrillHosts>(
     planned: &PlannedDrill,
     numbers: &[usize],
     drilled: &mut H,
-    convoy: &dyn Convoy,
+    barrier: &dyn Barrier,
     recorder: &mut dyn Recorder,
 ) -> Done {
     let states = numbers.iter().map(|host| (*host, HostState::default())).collect();
@@ -154,7 +154,7 @@ pub async fn conduct<H: DrillHosts>(
     // The next one is the last. At one moment, what is over comes before what begins.
     due.sort_by(|a, b| b.at_s.total_cmp(&a.at_s).then(b.begins.cmp(&a.begins)));
     let (acknowledged, opened_ms) = (BTreeSet::new(), None);
-    Conductor { planned, states, drilled, recorder, acknowledged, opened_ms, due }.play(convoy).await
+    Conductor { planned, states, drilled, recorder, acknowledged, opened_ms, due }.play(barrier).await
 }
 
 /// A failure that begins or is over.
@@ -186,14 +186,14 @@ struct Conductor<'a, H> {
 }
 
 impl<H: DrillHosts> Conductor<'_, H> {
-    async fn play(&mut self, convoy: &dyn Convoy) -> Done {
+    async fn play(&mut self, barrier: &dyn Barrier) -> Done {
         let planned = self.planned;
         for host in self.states.keys() {
-            copy_rows(&planned.site, *host).into_iter().try_for_each(|row| self.recorder.record(row))?;
+            copy_rows(&planned.topology, *host).into_iter().try_for_each(|row| self.recorder.record(row))?;
         }
         let mut row = test_row(planned, self.drilled.now_ms());
         self.recorder.record(row.clone().into())?;
-        self.prepare(convoy).await?;
+        self.prepare(barrier).await?;
 
         self.write_all(&Said::WindowOpens)?;
         let opened_ms = self.drilled.now_ms();
@@ -207,52 +207,53 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.write_all(&Said::WindowCloses)?;
         self.opened_ms = None;
 
-        self.finish(convoy).await?;
+        self.finish(barrier).await?;
         row.ended_ms = Some(self.drilled.now_ms());
         self.recorder.record(row.into())?;
         Ok(self.recorder.flush()?)
     }
 
     /// Until users work on full copies.
-    async fn prepare(&mut self, convoy: &dyn Convoy) -> Done {
+    async fn prepare(&mut self, barrier: &dyn Barrier) -> Done {
         self.drilled.phase("makes copies");
-        self.meet(convoy).await?;
+        self.meet(barrier).await?;
         self.drilled.start().await?;
         let limit_s = READY_LIMIT_S + self.bytes_of_a_host() / SEEDING_BYTES_PER_S;
         if !self.within(limit_s as f64, Self::is_ready).await? {
-            let names = self.states.keys().map(|host| self.planned.site.hosts[*host].name.as_str());
+            let names = self.states.keys().map(|host| self.planned.topology.hosts[*host].name.as_str());
             let names = names.collect::<Vec<_>>().join(", ");
             let message = format!("the copies on {names} were not full and in use after {limit_s} s");
             return Err(CampaignError::Drill(message));
         }
-        self.meet(convoy).await?;
+        self.meet(barrier).await?;
         self.drilled.phase("users begin");
         self.within(self.planned.test.warmup_limit_s.min(WARMUP_S), |_| false).await?;
-        self.meet(convoy).await
+        self.meet(barrier).await
     }
 
     /// Users go home, queues drain, and the copies are compared.
-    async fn finish(&mut self, convoy: &dyn Convoy) -> Done {
+    async fn finish(&mut self, barrier: &dyn Barrier) -> Done {
         let each = |is_so: fn(&HostState) -> bool| {
             move |conductor: &Self| conductor.states.values().all(|host| host.is_down || is_so(host))
         };
         self.drilled.phase("queues drain");
         self.drilled.close();
         self.within(DRAIN_LIMIT_S as f64, each(|host| host.is_settled)).await?;
-        self.meet(convoy).await?;
+        self.meet(barrier).await?;
         self.drilled.phase("copies are compared");
         self.drilled.compare().await?;
         self.within(COMPARE_LIMIT_S as f64, each(|host| host.is_compared)).await?;
         // No host leaves while another one may still want to hear of its copies.
-        self.meet(convoy).await
+        self.meet(barrier).await
     }
 
     /// The most bytes of copies on one host.
     fn bytes_of_a_host(&self) -> u64 {
-        let site = &self.planned.site;
+        let topology = &self.planned.topology;
         let bytes = |host: &usize| -> u64 {
-            let of_host = (0..site.databases.len()).filter(|database| site.place(*database, *host).is_some());
-            of_host.map(|database| site.databases[database].bytes()).sum()
+            let of_host =
+                (0..topology.databases.len()).filter(|database| topology.place(*database, *host).is_some());
+            of_host.map(|database| topology.databases[database].bytes()).sum()
         };
         self.states.keys().map(bytes).max().unwrap_or(0)
     }
@@ -261,12 +262,12 @@ impl<H: DrillHosts> Conductor<'_, H> {
     /// seen; a copy that was seeded was seeded by an active one.
     fn is_ready(&self) -> bool {
         let sees = |number: usize| {
-            self.planned.site.databases[number]
+            self.planned.topology.databases[number]
                 .places
                 .iter()
                 .all(|place| self.states.contains_key(&place.host))
         };
-        let mut seen = (0..self.planned.site.databases.len()).filter(|number| sees(*number));
+        let mut seen = (0..self.planned.topology.databases.len()).filter(|number| sees(*number));
         seen.all(|number| self.acknowledged.contains(&number))
             && self.states.values().all(|host| host.is_full)
     }
@@ -298,8 +299,8 @@ impl<H: DrillHosts> Conductor<'_, H> {
     }
 
     /// Comes to a place at which hosts wait for each other; copies go on meanwhile.
-    async fn meet(&mut self, convoy: &dyn Convoy) -> Done {
-        let mut arriving = convoy.arrive();
+    async fn meet(&mut self, barrier: &dyn Barrier) -> Done {
+        let mut arriving = barrier.arrive();
         loop {
             let next_ms = self.look().await?;
             let happening = match select(&mut arriving, pin!(self.drilled.next(next_ms))).await {
@@ -361,7 +362,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
     }
 
     fn is_full(&self, copy: &CopySample) -> bool {
-        let spec = &self.planned.site.databases[copy.database].spec;
+        let spec = &self.planned.topology.databases[copy.database].spec;
         let is_lagged = spec.copy_on(copy.report.host).is_some_and(CopySpec::is_lagged);
         let is_used = copy.active_in.is_none() || self.acknowledged.contains(&copy.database);
         copy.is_full(is_lagged) && is_used
@@ -372,7 +373,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
     }
 
     fn event(&mut self, host: usize, text: String) -> Done {
-        let (t_ms, host) = (self.drilled.now_ms(), self.planned.site.hosts[host].name.clone());
+        let (t_ms, host) = (self.drilled.now_ms(), self.planned.topology.hosts[host].name.clone());
         let test = Some(self.planned.ordinal);
         Ok(self.recorder.record(Event { t_ms, severity: Severity::Warning, test, host, text }.into())?)
     }
@@ -381,7 +382,7 @@ impl<H: DrillHosts> Conductor<'_, H> {
     async fn perform(&mut self, due: &Due) -> Done {
         let planned = self.planned;
         let failure = &planned.drill.failures[due.number];
-        let is_hit = |host: &usize| failure.hosts.contains(&planned.site.hosts[*host].name);
+        let is_hit = |host: &usize| failure.hosts.contains(&planned.topology.hosts[*host].name);
         let hit: Vec<usize> = self.states.keys().copied().filter(is_hit).collect();
         let Some(first) = hit.first() else { return Ok(()) };
         let text = if due.begins { failure.what.clone() } else { format!("over: {}", failure.what) };

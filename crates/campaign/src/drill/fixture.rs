@@ -1,11 +1,11 @@
 //! A small drill, for the tests of its parts: two hosts with two copies of one database.
 
-use copies::{Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report};
-use results::Tally;
+use replication::{Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report};
+use results::IoTotals;
 use solution::Solution;
 
 use super::node::CopySample;
-use super::site::PlannedDrill;
+use super::topology::PlannedDrill;
 
 pub const TEXT: &str = r#"
     [solution]
@@ -73,9 +73,9 @@ pub fn full_copy(host: usize) -> CopySample {
         active_in: None,
         report,
         failure: None,
-        reads: Tally::default(),
-        log_writes: Tally::default(),
-        batches: Tally::default(),
+        reads: IoTotals::default(),
+        log_writes: IoTotals::default(),
+        batches: IoTotals::default(),
         events: Vec::new(),
     }
 }

@@ -10,13 +10,13 @@
 //!
 //! Limits: the chain finds damage, not forgery: whoever can compute a hash can write a whole journal anew.
 
-use copies::ArbiterEvent;
+use replication::ArbiterEvent;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
+use super::drain::Compared;
 use super::node::{CopySample, Observed};
-use super::settle::Compared;
 
 /// Name of the format, in the head.
 const FORMAT: &str = "proofload-drill-journal";

@@ -1,6 +1,6 @@
 //! Drills: all copies of all databases, users at work, and parts of the deployment that fail. The same code in either world.
 //!
-//! [`Site`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter. [`conduct`] lets hosts live and fail through
+//! [`Topology`] says what there is, [`Node`] is one host of it, [`ArbiterNode`] the arbiter. [`conduct`] lets hosts live and fail through
 //! a [`DrillHosts`], which a simulation and the agent of a host each implement. Each host and the arbiter keep a journal, on real
 //! hosts as a file ([`JournalEnd`]), in a simulation in memory. [`review`] makes one history of all journals and judges it.
 //!
@@ -12,24 +12,26 @@
 //! Limits: one database per log stream. A volume fails by decision of the drill, not by errors of its disks.
 
 mod arbiter;
+mod auditor;
 mod conductor;
+mod create;
+mod drain;
 #[cfg(test)]
 mod fixture;
 mod journal;
-mod ledger;
-mod making;
 mod node;
 mod review;
 mod rows;
-mod settle;
-mod site;
+mod topology;
 
 pub use arbiter::ArbiterNode;
 pub use conductor::{DrillHosts, Happening, conduct};
+pub use create::{create_copies, create_first_copies};
+pub use drain::Compared;
 pub use journal::{Entry, JournalEnd, JournalFault, JournalHead, ReadJournal, Said, read as read_journal};
-pub use making::{found, found_first};
 pub use node::{CopySample, Node, NodeSample, Observed, Observer, Routes};
 pub use review::{Reviewed, review};
 pub use rows::sample_rows;
-pub use settle::Compared;
-pub use site::{ARBITER, ARBITER_NAME, CopyPlace, Pace, PlannedDrill, Site, SiteDatabase, SiteHost};
+pub use topology::{
+    ARBITER, ARBITER_NAME, CopyPlace, DrillDatabase, DrillHost, Pace, PlannedDrill, Topology,
+};

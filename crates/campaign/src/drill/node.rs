@@ -9,19 +9,21 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
-use copies::{Boot, DatabaseId, Epoch, Event, FromArbiter, Health, HostId, PeerMessage, Report, ToArbiter};
 use engine::{Counters, Instance};
 use futures_util::future::join_all;
 use replica::wire::{Message, Standing};
 use replica::{Guard, Links, Network, Replica, ReplicaConfig};
-use results::{IoClass, IoCounters, IoStats, Tally};
+use replication::{
+    Boot, DatabaseId, Epoch, Event, FromArbiter, Health, HostId, PeerMessage, Report, ToArbiter,
+};
+use results::{IoClass, IoCounters, IoStats, IoTotals};
 use serde::{Deserialize, Serialize};
 use workload::schema::FOLDERS;
 use workload::session::{Mailboxes, SessionError};
 use world::{Duration, World};
 
-use super::making::empty;
-use super::site::{ARBITER, IO_PER_BATCH_GUESS, Pace, Site};
+use super::create::empty;
+use super::topology::{ARBITER, IO_PER_BATCH_GUESS, Pace, Topology};
 use crate::CampaignError;
 use crate::load::{Load, Mode};
 
@@ -80,11 +82,11 @@ pub struct CopySample {
     /// Why it has stopped for good.
     pub failure: Option<String>,
     /// Page reads.
-    pub reads: Tally,
+    pub reads: IoTotals,
     /// Log writes.
-    pub log_writes: Tally,
+    pub log_writes: IoTotals,
     /// Batches of its users, from the time at which each was due.
-    pub batches: Tally,
+    pub batches: IoTotals,
     /// What happened to it.
     pub events: Vec<Event>,
 }
@@ -138,7 +140,7 @@ struct CopyHere {
 
 pub(super) struct Inner {
     pub(super) world: World,
-    pub(super) site: Rc<Site>,
+    pub(super) topology: Rc<Topology>,
     pub(super) host: usize,
     boot: Cell<u32>,
     seed: u64,
@@ -189,7 +191,7 @@ impl Node {
     /// Failed I/O, or a record that is damaged.
     pub async fn start(
         world: &World,
-        site: &Rc<Site>,
+        topology: &Rc<Topology>,
         host: usize,
         boot: u32,
         seed: u64,
@@ -198,7 +200,7 @@ impl Node {
     ) -> Result<Node, CampaignError> {
         let inner = Rc::new(Inner {
             world: world.clone(),
-            site: site.clone(),
+            topology: topology.clone(),
             host,
             boot: Cell::new(boot),
             seed,
@@ -214,7 +216,8 @@ impl Node {
         });
         let node = Node(inner.clone());
         inner.connect().await?;
-        let databases = (0..site.databases.len()).filter(|&database| site.place(database, host).is_some());
+        let databases =
+            (0..topology.databases.len()).filter(|&database| topology.place(database, host).is_some());
         join_all(databases.map(|database| inner.start_copy(database)))
             .await
             .into_iter()
@@ -243,8 +246,8 @@ impl Node {
             let batches = copy.users.as_ref().map(|users| users.load.take_sample()).unwrap_or_default();
             if copy.users.is_some() {
                 let classes = [IoClass::TransactionalRead, IoClass::TransactionalWrite];
-                io_sum += classes.iter().map(|class| io.class(*class).tally.count).sum::<u64>();
-                batch_sum += batches.service.tally.count;
+                io_sum += classes.iter().map(|class| io.class(*class).totals.count).sum::<u64>();
+                batch_sum += batches.service.totals.count;
             }
             io.merge(&copy.log_counters.take().io);
             copies.push(CopySample {
@@ -252,9 +255,9 @@ impl Node {
                 active_in: status.active_in,
                 report: status.report,
                 failure: status.failure,
-                reads: io.class(IoClass::TransactionalRead).tally,
-                log_writes: io.class(IoClass::LogWrite).tally,
-                batches: batches.response.tally,
+                reads: io.class(IoClass::TransactionalRead).totals,
+                log_writes: io.class(IoClass::LogWrite).totals,
+                batches: batches.response.totals,
                 events: copy.replica.take_events().into_iter().map(|(_, event)| event).collect(),
             });
             all.merge(&io);
@@ -323,8 +326,8 @@ impl Node {
     pub async fn replace_volume(&self, volume: &str) -> Result<(), CampaignError> {
         self.0.boot.set(self.0.boot.get() + 1);
         for database in self.0.on_volume(volume) {
-            let Some(place) = self.0.site.place(database, self.0.host) else { continue };
-            empty(&self.0.world, &self.0.site, database, place).await?;
+            let Some(place) = self.0.topology.place(database, self.0.host) else { continue };
+            empty(&self.0.world, &self.0.topology, database, place).await?;
             self.0.start_copy(database).await?;
         }
         Ok(())
@@ -391,21 +394,21 @@ impl Inner {
 
     fn on_volume(&self, volume: &str) -> Vec<usize> {
         let on_it = |database: &usize| {
-            let place = self.site.place(*database, self.host);
+            let place = self.topology.place(*database, self.host);
             place.is_some_and(|place| place.volume == volume || place.log_volume == volume)
         };
-        (0..self.site.databases.len()).filter(on_it).collect()
+        (0..self.topology.databases.len()).filter(on_it).collect()
     }
 
     async fn start_copy(self: &Rc<Self>, database: usize) -> Result<(), CampaignError> {
-        let place = self.site.place(database, self.host).expect("only copies of this host are started");
+        let place = self.topology.place(database, self.host).expect("only copies of this host are started");
         let (counters, log_counters) = (Counters::default(), Counters::default());
         let config = ReplicaConfig {
-            instance: self.site.instance_config(database, place, &counters, &log_counters),
+            instance: self.topology.instance_config(database, place, &counters, &log_counters),
             tick: TICK,
             checkpoint_every: CHECKPOINT_EVERY,
         };
-        let spec = self.site.databases[database].spec.clone();
+        let spec = self.topology.databases[database].spec.clone();
         let links = Rc::new(CopyLinks { node: Rc::downgrade(self), database: spec.id });
         let (host, boot) = (HostId(self.host as u16), Boot(self.boot.get()));
         let replica = Rc::new(Replica::start(&self.world, spec, host, boot, config, links).await?);
@@ -460,8 +463,8 @@ impl Inner {
         instance: &Rc<Instance>,
         load: Rc<Load<SessionError>>,
     ) -> Result<(), SessionError> {
-        let image = self.site.databases[database].image.clone();
-        let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, image).await?);
+        let template = self.topology.databases[database].template.clone();
+        let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, template).await?);
         let found = mailboxes.folder_versions(1..=FOLDERS).await?;
         self.observe(Observed::Opened { database, epoch, found });
         // A batch may be cut off, or go on only after the copy has lost its lease; what it had acknowledged until then counts.
@@ -477,7 +480,7 @@ impl Inner {
         let run = load.run(mode, move |_, number| {
             let (inner, mailboxes) = (inner.clone(), mailboxes.clone());
             async move {
-                let (mix, seat) = (inner.site.mix, number as u32);
+                let (mix, seat) = (inner.topology.mix, number as u32);
                 mailboxes.batch(&mix, inner.seed, database as u32, number, seat).await
             }
         });
@@ -487,7 +490,7 @@ impl Inner {
     }
 
     fn batches_per_s(&self) -> f64 {
-        match self.site.pace {
+        match self.topology.pace {
             Pace::Batches(batches_per_s) => batches_per_s,
             Pace::Iops(iops) => {
                 let (io, batches) = self.measured.get();

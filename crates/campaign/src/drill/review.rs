@@ -4,7 +4,7 @@
 //! 1. What one host wrote stays in its order.
 //! 2. Two hosts contradict each other only if they do so however wrong their clocks can be: a batch counts as acknowledged at the
 //!    earliest and a database as mounted at the latest moment that is possible.
-//! 3. Every host of the site and the arbiter owe a whole journal. If one is missing, damaged or not ended, no rule passes: what
+//! 3. Every host of the topology and the arbiter owe a whole journal. If one is missing, damaged or not ended, no rule passes: what
 //!    its author wrote could break each of them. A rule that the other journals show to be broken fails all the same.
 //!
 //! Limits: what the arbiter decides after the window and after the last word of the hosts does not count. The arbiter outlives
@@ -12,15 +12,15 @@
 
 use std::rc::Rc;
 
-use copies::{ArbiterEvent, HostId};
+use replication::{ArbiterEvent, HostId};
 use results::{Comparison, Event, Origin, Outcome, Row, Severity, Verdict};
 use solution::{DrillSpec, Failure, TestSpec};
 
+use super::auditor::Auditor;
+use super::drain::Compared;
 use super::journal::{Entry, JournalFault, ReadJournal, Said};
-use super::ledger::Ledger;
 use super::node::Observed;
-use super::settle::Compared;
-use super::site::{ARBITER_NAME, PlannedDrill, Site};
+use super::topology::{ARBITER_NAME, PlannedDrill, Topology};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -40,7 +40,7 @@ impl Reviewed {
             t_ms: run_ms(*at_ns),
             severity: Severity::Info,
             test: Some(planned.ordinal),
-            host: planned.site.hosts[*host].name.clone(),
+            host: planned.topology.hosts[*host].name.clone(),
             text: text.clone(),
         });
         events.map(Row::from).chain(self.verdicts.iter().cloned().map(Row::from)).collect()
@@ -57,17 +57,18 @@ enum Item {
     EndOfSecond,
 }
 
-/// Judges a drill by the journals of all hosts of the site, in the order of the site, and by that of the arbiter.
+/// Judges a drill by the journals of all hosts of the topology, in the order of the topology, and by that of the arbiter.
 ///
 /// # Panics
 /// If there are more or fewer journals than hosts.
 pub fn review(planned: &PlannedDrill, hosts: &[ReadJournal], arbiter: &ReadJournal) -> Reviewed {
-    let PlannedDrill { site, test, drill, ordinal, .. } = planned;
+    let PlannedDrill { topology, test, drill, ordinal, .. } = planned;
     let ordinal = *ordinal;
-    assert_eq!(hosts.len(), site.hosts.len(), "each host has a journal, be it a missing one");
-    let hosts: Vec<Checked<'_>> = hosts.iter().map(|journal| checked(journal, site, drill, true)).collect();
-    let arbiter = checked(arbiter, site, drill, false);
-    let names = site.hosts.iter().map(|host| host.name.as_str()).chain([ARBITER_NAME]);
+    assert_eq!(hosts.len(), topology.hosts.len(), "each host has a journal, be it a missing one");
+    let hosts: Vec<Checked<'_>> =
+        hosts.iter().map(|journal| checked(journal, topology, drill, true)).collect();
+    let arbiter = checked(arbiter, topology, drill, false);
+    let names = topology.hosts.iter().map(|host| host.name.as_str()).chain([ARBITER_NAME]);
     let journals = hosts.iter().chain([&arbiter]);
     let mut verdicts: Vec<Verdict> =
         names.zip(journals).map(|(name, journal)| is_whole(ordinal, name, journal.fault.as_ref())).collect();
@@ -76,13 +77,13 @@ pub fn review(planned: &PlannedDrill, hosts: &[ReadJournal], arbiter: &ReadJourn
             .failures
             .iter()
             .enumerate()
-            .map(|(number, failure)| is_performed(ordinal, number, failure, site, &hosts)),
+            .map(|(number, failure)| is_performed(ordinal, number, failure, topology, &hosts)),
     );
     let is_proved = verdicts.iter().all(|verdict| verdict.outcome == Outcome::Pass);
-    let Some(history) = History::of(site, test, drill, &hosts, &arbiter) else {
+    let Some(history) = History::of(topology, test, drill, &hosts, &arbiter) else {
         return Reviewed { verdicts, notes: Vec::new() };
     };
-    let Reviewed { verdicts: mut judged, notes } = history.judge(site, drill, ordinal);
+    let Reviewed { verdicts: mut judged, notes } = history.judge(topology, drill, ordinal);
     if !is_proved {
         judged.iter_mut().for_each(unless_proved);
     }
@@ -111,11 +112,11 @@ fn is_performed(
     ordinal: u32,
     number: usize,
     failure: &Failure,
-    site: &Site,
+    topology: &Topology,
     journals: &[Checked<'_>],
 ) -> Verdict {
     let says = |journal: &Checked<'_>, said: Said| journal.entries.iter().any(|entry| entry.said == said);
-    let performed = site.hosts.iter().zip(journals).filter(|(host, journal)| {
+    let performed = topology.hosts.iter().zip(journals).filter(|(host, journal)| {
         failure.hosts.contains(&host.name)
             && says(journal, Said::Fails(number))
             && (failure.back_at_s.is_none() || says(journal, Said::IsOver(number)))
@@ -156,9 +157,14 @@ struct Checked<'a> {
 }
 
 /// The journal, with a fault if it names what the drill does not have, or if the window of a host never opened or closed.
-fn checked<'a>(journal: &'a ReadJournal, site: &Site, drill: &DrillSpec, is_host: bool) -> Checked<'a> {
+fn checked<'a>(
+    journal: &'a ReadJournal,
+    topology: &Topology,
+    drill: &DrillSpec,
+    is_host: bool,
+) -> Checked<'a> {
     let is_known = |entry: &Entry| {
-        let database = |number: usize| number < site.databases.len();
+        let database = |number: usize| number < topology.databases.len();
         match &entry.said {
             Said::WindowOpens | Said::WindowCloses | Said::Ended { .. } => true,
             Said::Fails(number) | Said::IsOver(number) => *number < drill.failures.len(),
@@ -172,7 +178,7 @@ fn checked<'a>(journal: &'a ReadJournal, site: &Site, drill: &DrillSpec, is_host
             Said::Decided { database: number, event } => {
                 let holder = match event {
                     ArbiterEvent::Activated { holder, .. } | ArbiterEvent::HolderSilent { holder } => {
-                        usize::from(holder.0) < site.hosts.len()
+                        usize::from(holder.0) < topology.hosts.len()
                     }
                     _ => true,
                 };
@@ -202,7 +208,7 @@ struct History {
 impl History {
     /// `None` if the window opened on no host.
     fn of(
-        site: &Site,
+        topology: &Topology,
         test: &TestSpec,
         drill: &DrillSpec,
         hosts: &[Checked<'_>],
@@ -220,7 +226,7 @@ impl History {
         }
         let mut compared = Vec::new();
         for (host, journal) in hosts.iter().enumerate() {
-            items.extend(of_host(site, host, journal, &mut compared));
+            items.extend(of_host(topology, host, journal, &mut compared));
         }
         let parting_ns = entries().map(|entry| entry.unix_ns).max().unwrap_or(opens_ns).max(closes_ns);
         for entry in arbiter.entries.iter().filter(|entry| entry.unix_ns <= parting_ns) {
@@ -236,20 +242,20 @@ impl History {
         Some(History { items, compared, closes_ns })
     }
 
-    fn judge(self, site: &Rc<Site>, drill: &DrillSpec, ordinal: u32) -> Reviewed {
-        let (mut ledger, mut notes) = (Ledger::new(site.clone()), Vec::new());
-        let mut dismounted = vec![None; site.databases.len()];
+    fn judge(self, topology: &Rc<Topology>, drill: &DrillSpec, ordinal: u32) -> Reviewed {
+        let (mut auditor, mut notes) = (Auditor::new(topology.clone()), Vec::new());
+        let mut dismounted = vec![None; topology.databases.len()];
         for (at_ns, item) in self.items {
             let now_ms = at_ns / 1_000_000;
             match item {
-                Item::Opens => ledger.begin_window(now_ms),
-                Item::Closes => ledger.end_window(now_ms),
-                Item::Fails(number) => ledger.fails(now_ms, &drill.failures[number]),
-                Item::IsOver(number) => ledger.is_over(&drill.failures[number]),
+                Item::Opens => auditor.begin_window(now_ms),
+                Item::Closes => auditor.end_window(now_ms),
+                Item::Fails(number) => auditor.fails(now_ms, &drill.failures[number]),
+                Item::IsOver(number) => auditor.is_over(&drill.failures[number]),
                 Item::Host(host, Said::Observed(observed)) => {
-                    ledger.observe(now_ms, HostId(host as u16), observed)
+                    auditor.observe(now_ms, HostId(host as u16), observed)
                 }
-                Item::Host(host, Said::Sample(samples)) => ledger.sample(host, samples),
+                Item::Host(host, Said::Sample(samples)) => auditor.sample(host, samples),
                 Item::Host(..) => {}
                 Item::Arbiter(database, event) => {
                     match event {
@@ -257,17 +263,17 @@ impl History {
                         ArbiterEvent::Activated { .. } => dismounted[database] = None,
                         _ => {}
                     }
-                    ledger.decided(database, event);
+                    auditor.decided(database, event);
                 }
-                Item::EndOfSecond => ledger.end_of_sample(now_ms),
+                Item::EndOfSecond => auditor.end_of_sample(now_ms),
             }
-            notes.extend(ledger.take_notes().into_iter().map(|(host, text)| (at_ns, host, text)));
+            notes.extend(auditor.take_notes().into_iter().map(|(host, text)| (at_ns, host, text)));
         }
         for (database, why) in dismounted.into_iter().enumerate() {
-            ledger.dismounted(database, why);
+            auditor.dismounted(database, why);
         }
-        ledger.compare(drill, &self.compared);
-        Reviewed { verdicts: ledger.judge(ordinal, self.closes_ns / 1_000_000), notes }
+        auditor.compare(drill, &self.compared);
+        Reviewed { verdicts: auditor.judge(ordinal, self.closes_ns / 1_000_000), notes }
     }
 }
 
@@ -283,12 +289,12 @@ fn last_second_ns(hosts: &[Checked<'_>], closes_ns: u64) -> Option<u64> {
 
 /// The entries of one host at the moments at which they count.
 fn of_host(
-    site: &Site,
+    topology: &Topology,
     host: usize,
     journal: &Checked<'_>,
     compared: &mut Vec<Compared>,
 ) -> Vec<(u64, Item)> {
-    let (mut items, mut mounted) = (Vec::new(), vec![0; site.databases.len()]);
+    let (mut items, mut mounted) = (Vec::new(), vec![0; topology.databases.len()]);
     for Entry { unix_ns, error_ns, said } in journal.entries {
         let at_ns = match said {
             Said::Compared(said) => {

@@ -1,19 +1,19 @@
 //! What the evidence says of a drill beside its judgements.
 
 use super::node::NodeSample;
-use super::site::{PlannedDrill, Site};
+use super::topology::{PlannedDrill, Topology};
 use crate::host::database_path;
 use results::{Database, Instance, IoClass, Measure, Origin, Parameter, Row, Sample, Test, Volume};
 
 /// The drill as it begins, `begins_ms` into the run.
 pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
-    let PlannedDrill { site, test, drill, ordinal, name } = planned;
+    let PlannedDrill { topology, test, drill, ordinal, name } = planned;
     let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
     let failures = drill.failures.iter().map(|failure| {
         let back = failure.back_at_s.map_or(String::new(), |back_s| format!(", back at {back_s} s"));
         format!("{} at {} s{back}", failure.what, failure.at_s)
     });
-    let copies = site.databases.iter().map(|database| database.places.len()).max().unwrap_or(0);
+    let copies = topology.databases.iter().map(|database| database.places.len()).max().unwrap_or(0);
     Test {
         ordinal: *ordinal,
         kind: test.kind.name().to_owned(),
@@ -30,7 +30,7 @@ pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
         iops_per_mailbox: None,
         copies: copies as u32,
         parameters: vec![
-            parameter("Databases", site.databases.len().to_string()),
+            parameter("Databases", topology.databases.len().to_string()),
             parameter("Mount dial", format!("{:?}", drill.mount_dial)),
             parameter("Partner", format!("{:?}", drill.partner)),
             parameter("Failures", failures.collect::<Vec<_>>().join("; ")),
@@ -40,9 +40,9 @@ pub(super) fn test_row(planned: &PlannedDrill, begins_ms: u64) -> Test {
 }
 
 /// The volumes of a host and its copies.
-pub(super) fn copy_rows(site: &Site, host: usize) -> Vec<Row> {
+pub(super) fn copy_rows(topology: &Topology, host: usize) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let holdings = site.holdings(host);
+    let holdings = topology.holdings(host);
     for volume in holdings.volumes {
         rows.push(Volume { host: holdings.host.clone(), name: volume.name, path: volume.dir }.into());
     }
@@ -72,7 +72,7 @@ pub fn sample_rows(sample: &NodeSample, ordinal: u32, host: &str, t_ms: u64) -> 
     let io = IoClass::ALL.map(|class| (Measure::Io(class), sample.io.class(class)));
     let counted = io.into_iter().chain([(Measure::Batch, &sample.batches)]);
     counted
-        .filter(|(_, stats)| stats.tally.count > 0)
-        .map(|(measure, stats)| Sample::new(ordinal, Origin::host(host), measure, t_ms, 1000, stats.tally))
+        .filter(|(_, stats)| stats.totals.count > 0)
+        .map(|(measure, stats)| Sample::new(ordinal, Origin::host(host), measure, t_ms, 1000, stats.totals))
         .collect()
 }

@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use crate::programme::{
+use crate::small_campaign::{
     Silent, deployment, failures, initialised, run_deployment, run_specs, run_tests, simulation_of, specs,
 };
-use campaign::convoy::{Alone, Convoy};
+use campaign::barrier::{Alone, Barrier};
 use campaign::progress::{Progress, Watcher};
 use campaign::{CampaignError, database_path};
 use results::{Outcome, Row};
@@ -343,7 +343,7 @@ struct OldPagesReturn {
     returned: Rc<Cell<u64>>,
 }
 
-impl Convoy for OldPagesReturn {
+impl Barrier for OldPagesReturn {
     fn arrive(&self) -> LocalFuture<'static, ()> {
         let (world, path, old) = (self.world.clone(), self.path.clone(), self.old.clone());
         let (place, last, returned) = (self.places.get(), self.last, self.returned.clone());
@@ -427,7 +427,7 @@ fn a_checksum_finds_sectors_of_a_page_that_changed_places() {
 fn the_checksum_of_a_run_finds_pages_that_lost_the_writes_of_its_load() {
     let run = |last| {
         let simulation = initialised(28);
-        let convoy = OldPagesReturn {
+        let barrier = OldPagesReturn {
             world: simulation.host("a"),
             path: first_database(),
             places: Cell::new(0),
@@ -437,10 +437,10 @@ fn the_checksum_of_a_run_finds_pages_that_lost_the_writes_of_its_load() {
         };
         let of = |kind| specs(|other| other == kind).remove(0);
         let tests = [TestKind::Performance, TestKind::DatabaseChecksum].map(of);
-        let (outcome, rows) = run_specs(&simulation, 28, &tests, &mut Silent, &convoy);
+        let (outcome, rows) = run_specs(&simulation, 28, &tests, &mut Silent, &barrier);
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         let bad = rows.iter().map(|row| if let Row::Checksum(row) = row { row.read.bad_pages } else { 0 });
-        (bad.sum::<u64>(), convoy.returned.get(), convoy.places.get())
+        (bad.sum::<u64>(), barrier.returned.get(), barrier.places.get())
     };
     let (bad, _, places) = run(u32::MAX);
     assert_eq!(bad, 0, "nothing is wrong with what the load left");

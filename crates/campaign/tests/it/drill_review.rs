@@ -6,10 +6,10 @@ use campaign::drill::{
     ARBITER_NAME, Compared, CopySample, Entry, JournalEnd, JournalHead, Observed, PlannedDrill, ReadJournal,
     Said, read_journal, review,
 };
-use copies::{
+use replication::{
     ArbiterEvent, Boot, DatabaseId, Epoch, Health, HostId, Lineage, Position, Report, WhyDismounted,
 };
-use results::{Outcome, Tally, Verdict};
+use results::{IoTotals, Outcome, Verdict};
 use solution::Solution;
 
 const TEXT: &str = r#"
@@ -154,9 +154,9 @@ fn full_copy(host: u16) -> Said {
         active_in: None,
         report,
         failure: None,
-        reads: Tally::default(),
-        log_writes: Tally::default(),
-        batches: Tally::default(),
+        reads: IoTotals::default(),
+        log_writes: IoTotals::default(),
+        batches: IoTotals::default(),
         events: Vec::new(),
     }])
 }

@@ -4,7 +4,7 @@ mod ageing;
 mod alone;
 mod drill_review;
 mod load_shape;
-mod programme;
 mod shape;
 mod simulated;
+mod small_campaign;
 mod two_worlds;

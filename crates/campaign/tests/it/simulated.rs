@@ -2,12 +2,12 @@
 
 use std::cell::Cell;
 
-use crate::programme::{
+use crate::small_campaign::{
     Impatient, Silent, deployment, failures, initialised, run_deployment, run_specs, run_tests, simulation,
     specs, test_row,
 };
 use campaign::CampaignError;
-use campaign::convoy::{Alone, Convoy};
+use campaign::barrier::{Alone, Barrier};
 use campaign::progress::{Progress, Watcher};
 use results::{Direction, IoClass, Measure, Outcome, Row};
 use solution::TestKind;
@@ -23,7 +23,7 @@ fn measured_without(dropped: Option<IoClass>, rows: &[Row], direction: Direction
     let in_direction = samples.filter(|sample| {
         matches!(sample.measure, Measure::Io(class) if class.direction() == direction && Some(class) != dropped)
     });
-    in_direction.fold((0, 0), |sum, sample| (sum.0 + sample.tally.count, sum.1 + sample.tally.bytes))
+    in_direction.fold((0, 0), |sum, sample| (sum.0 + sample.totals.count, sum.1 + sample.totals.bytes))
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_load_ends_in_order_before_a_volume_is_full() {
 /// Other hosts that are always so much later.
 struct Late(World, Duration);
 
-impl Convoy for Late {
+impl Barrier for Late {
     fn arrive(&self) -> LocalFuture<'static, ()> {
         let (world, late) = (self.0.clone(), self.1);
         Box::pin(async move { world.sleep(late).await })
@@ -205,11 +205,11 @@ impl Convoy for Late {
 
 #[test]
 fn what_was_counted_before_the_window_is_in_no_sample_of_it() {
-    let straddling = |warmup_limit_s: f64, convoy: fn(&Simulation) -> Box<dyn Convoy>| {
+    let straddling = |warmup_limit_s: f64, barrier: fn(&Simulation) -> Box<dyn Barrier>| {
         let simulation = initialised(11);
         let mut tests = specs(|kind| kind == TestKind::Performance);
         tests[0].warmup_limit_s = warmup_limit_s;
-        let (outcome, rows) = run_specs(&simulation, 11, &tests, &mut Silent, &*convoy(&simulation));
+        let (outcome, rows) = run_specs(&simulation, 11, &tests, &mut Silent, &*barrier(&simulation));
         assert_eq!(failures(&outcome), [""; 0]);
         let start_ms = test_row(&rows).window_start_ms.expect("the window opened");
         let straddles = |row: &&Row| match row {
@@ -218,7 +218,7 @@ fn what_was_counted_before_the_window_is_in_no_sample_of_it() {
         };
         rows.iter().filter(straddles).count()
     };
-    let late = |simulation: &Simulation| -> Box<dyn Convoy> {
+    let late = |simulation: &Simulation| -> Box<dyn Barrier> {
         Box::new(Late(simulation.host("a"), Duration::from_millis(500)))
     };
     assert_eq!(straddling(3.0, late), 0);
@@ -231,7 +231,7 @@ fn counted_in_window(rows: &[Row], measure: Measure) -> u64 {
     let window = test.window_start_ms.expect("it opened")..test.window_end_ms.expect("it closed");
     let in_window = |row: &Row| match row {
         Row::Sample(sample) if sample.origin.instance.is_none() && sample.measure == measure => {
-            window.contains(&sample.t_ms).then_some(sample.tally.count)
+            window.contains(&sample.t_ms).then_some(sample.totals.count)
         }
         _ => None,
     };
@@ -314,7 +314,7 @@ struct FaultsMeanwhile<'a> {
     places: Cell<u32>,
 }
 
-impl Convoy for FaultsMeanwhile<'_> {
+impl Barrier for FaultsMeanwhile<'_> {
     fn arrive(&self) -> LocalFuture<'static, ()> {
         let (world, late, place) = (self.simulation.host("a"), self.late, self.places.get());
         self.places.set(place + 1);
@@ -333,14 +333,14 @@ impl Convoy for FaultsMeanwhile<'_> {
 fn a_load_that_fails_waits_for_nobody() {
     for kind in [TestKind::Performance, TestKind::LogGeneration] {
         let simulation = initialised(14);
-        let convoy = FaultsMeanwhile {
+        let barrier = FaultsMeanwhile {
             simulation: &simulation,
             late: Duration::from_secs(5_000),
             faults: Faults { read_error: 0.01, ..Faults::default() },
             places: Cell::new(0),
         };
         let tests = specs(|other| other == kind);
-        let (outcome, _) = run_specs(&simulation, 14, &tests, &mut Silent, &convoy);
+        let (outcome, _) = run_specs(&simulation, 14, &tests, &mut Silent, &barrier);
         assert!(outcome.error.as_ref().is_some_and(CampaignError::is_finding), "{:?}", outcome.error);
         assert!(simulation.now().ns < 300_000_000_000, "{kind:?} waited");
     }
@@ -352,9 +352,9 @@ fn a_background_job_that_fails_costs_neither_the_verdicts_nor_clean_databases() 
     // Under load nobody but maintenance asks for the size of a file.
     let faults = Faults { fail_nth: Some((OpKind::Size, 1)), ..Faults::default() };
     let late = Duration::from_millis(10);
-    let convoy = FaultsMeanwhile { simulation: &simulation, late, faults, places: Cell::new(0) };
+    let barrier = FaultsMeanwhile { simulation: &simulation, late, faults, places: Cell::new(0) };
     let tests = specs(|kind| kind == TestKind::Performance);
-    let (outcome, rows) = run_specs(&simulation, 15, &tests, &mut Silent, &convoy);
+    let (outcome, rows) = run_specs(&simulation, 15, &tests, &mut Silent, &barrier);
     assert!(outcome.error.as_ref().is_some_and(CampaignError::is_finding), "{:?}", outcome.error);
     assert_eq!(failures(&outcome).len(), 1, "{:?}", failures(&outcome));
     assert!(outcome.verdicts.iter().any(|verdict| verdict.rule == "window_complete"));

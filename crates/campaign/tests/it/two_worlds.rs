@@ -6,13 +6,13 @@ use btree::{Pager, tree};
 use campaign::load::{Load, Mode};
 use engine::{DatabaseConfig, Instance, InstanceConfig, StopSignal};
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
 use workload::mix::Mix;
 use workload::schema::{FOLDERS, Tree};
 use workload::session::{Mailboxes, SessionError};
+use workload::template::TemplateDatabase;
 use world::real::RealConfig;
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
-use world::{Duration, PageImage, World};
+use world::{Duration, TemplatePages, World};
 
 const PAGE_BYTES: u32 = 4096;
 const FILE_BYTES: u64 = 8 << 20;
@@ -42,15 +42,15 @@ fn hash(tree: usize, key: &[u8], data: &[u8]) -> u64 {
 }
 
 /// Number of the rows of a database and the sum of their hashes.
-async fn rows(instance: &Instance, image: &DatabaseImage, db: u8) -> (u64, u64) {
+async fn rows(instance: &Instance, template: &TemplateDatabase, db: u8) -> (u64, u64) {
     let (mut count, mut sum) = (0, 0u64);
     for (number, of) in TREES.into_iter().enumerate() {
         let mut last: Option<(Vec<u8>, Vec<u8>)> = None;
         loop {
             let step = |pager: &dyn Pager| {
                 let mut at = match &last {
-                    None => tree::first(pager, image.tree(of))?,
-                    Some((key, _)) => tree::seek(pager, image.tree(of), key, tree::Seek::AtLeast)?,
+                    None => tree::first(pager, template.tree(of))?,
+                    Some((key, _)) => tree::seek(pager, template.tree(of), key, tree::Seek::AtLeast)?,
                 };
                 let mut some = Vec::new();
                 while let (Some(position), true) = (at, some.len() < 50) {
@@ -60,7 +60,7 @@ async fn rows(instance: &Instance, image: &DatabaseImage, db: u8) -> (u64, u64) 
                     if last.as_ref().is_none_or(|last| entry > *last) {
                         some.push((entry, node.is_deleted()));
                     }
-                    at = tree::next(pager, image.tree(of), position)?;
+                    at = tree::next(pager, template.tree(of), position)?;
                 }
                 Ok(some)
             };
@@ -76,28 +76,32 @@ async fn rows(instance: &Instance, image: &DatabaseImage, db: u8) -> (u64, u64) 
 }
 
 async fn load(world: &World, root: &str, sessions: u32, end: End) -> Left {
-    let images: Vec<_> = (1..=u64::from(DATABASES))
-        .map(|seed| Rc::new(DatabaseImage::of_size(PAGE_BYTES, FILE_BYTES, 16, seed, 25).unwrap()))
+    let templates: Vec<_> = (1..=u64::from(DATABASES))
+        .map(|seed| Rc::new(TemplateDatabase::of_size(PAGE_BYTES, FILE_BYTES, 16, seed, 25).unwrap()))
         .collect();
     let mut config = InstanceConfig::new(root, PAGE_BYTES as usize);
     config.log_bytes = 256 << 10;
     config.checkpoint_depth_bytes = 1 << 20;
     config.cache_bytes_per_database = 2 << 20;
-    for (number, image) in images.iter().enumerate() {
+    for (number, template) in templates.iter().enumerate() {
         let path = format!("{root}/{number}.edb");
-        let codec = Rc::new(DatabaseCodec::new(image.clone()));
+        let codec = Rc::new(DatabaseCodec::new(template.clone()));
         let (progress, stop) = (Default::default(), StopSignal::new());
         let counters = Default::default();
-        engine::create_database(world, &path, image.clone(), codec.clone(), &counters, &progress, &stop)
+        engine::create_database(world, &path, template.clone(), codec.clone(), &counters, &progress, &stop)
             .await
             .unwrap();
         let database = DatabaseConfig::new(&path);
-        config.databases.push(DatabaseConfig { codec: Some(codec), image_id: Some(image.id()), ..database });
+        config.databases.push(DatabaseConfig {
+            codec: Some(codec),
+            template_id: Some(template.id()),
+            ..database
+        });
     }
     let instance = Rc::new(Instance::open(world, &config).await.unwrap().0);
     let mut mailboxes = Vec::new();
-    for (db, image) in (1..).zip(&images) {
-        mailboxes.push(Rc::new(Mailboxes::open(instance.clone(), db, image.clone()).await.unwrap()));
+    for (db, template) in (1..).zip(&templates) {
+        mailboxes.push(Rc::new(Mailboxes::open(instance.clone(), db, template.clone()).await.unwrap()));
     }
     let batches = match end {
         End::AfterBatches(count) => Some(count),
@@ -118,8 +122,8 @@ async fn load(world: &World, root: &str, sessions: u32, end: End) -> Left {
     });
     running.await.unwrap();
     let mut left = Left { batches: load.batches(), rows: 0, hash: 0 };
-    for (db, image) in (1..).zip(&images) {
-        let (count, sum) = rows(&instance, image, db).await;
+    for (db, template) in (1..).zip(&templates) {
+        let (count, sum) = rows(&instance, template, db).await;
         left.rows += count;
         left.hash = left.hash.wrapping_add(sum);
     }

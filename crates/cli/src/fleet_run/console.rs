@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use fleet::controller::Watcher;
+use fleet::membership::{Membership, Note};
 use fleet::overview::lines;
-use fleet::roster::{Note, Roster};
 
 use crate::failure::Failure;
 use crate::signals::count_interrupts;
@@ -47,16 +47,16 @@ impl Watcher for Console {
         say!("{host}{}", note.text);
     }
 
-    fn look(&mut self, roster: &Roster) {
+    fn look(&mut self, membership: &Membership) {
         if !self.is_terminal {
             if self.last_plain.is_none_or(|last| last.elapsed() >= PLAIN_EVERY) {
                 self.last_plain = Some(Instant::now());
-                lines(roster).iter().for_each(|line| say!("{line}"));
+                lines(membership).iter().for_each(|line| say!("{line}"));
             }
             return;
         }
         self.clear();
-        let lines = lines(roster);
+        let lines = lines(membership);
         self.shown = lines.len();
         // No wrapping: a wrapped line would count as two.
         show!("\x1b[?7l{}\n\x1b[?7h", lines.join("\n"));

@@ -12,9 +12,9 @@ use evidence::report::utc_stamp;
 use fleet::choice::{FleetTests, drill_of, kinds, number_of};
 use fleet::controller::{Controller, ControllerError, Predecessor, PredecessorEnd};
 use fleet::credentials::Credentials;
+use fleet::membership::{Memory, Plan, WhenLost};
 use fleet::merged::{MergeError, Planned, ending, merge};
 use fleet::message::{Program, WhenAlone};
-use fleet::roster::{Memory, Plan, WhenLost};
 use fleet::server::Server;
 use results::Ending;
 use runner::unix_ms;
@@ -130,7 +130,7 @@ impl FleetRun<'_> {
         say!("{}: will write on {} hosts", self.solution.name, hosts.len());
         for host in hosts {
             let deployment = match &chosen.drill {
-                Some(drill) => drill.site.holdings(number_of(drill, host)?),
+                Some(drill) => drill.topology.holdings(number_of(drill, host)?),
                 None => self.solution.deployment(Some(host))?,
             };
             let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();

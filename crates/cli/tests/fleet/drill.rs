@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::drilled::Drilled;
 use crate::net::{can_run, wait_for};
-use crate::site::Site;
+use crate::test_fleet::TestFleet;
 use campaign::drill::{Compared, Entry, Observed, Said};
 use serde_json::Value;
 
@@ -34,13 +34,13 @@ struct Performed {
 }
 
 fn perform(solution: &str) -> Performed {
-    let site = Site::new(solution);
-    let _agents = site.agents();
-    let status = site.run(&["--nats-server", "nats-server"]).wait(LIMIT);
-    assert_eq!(status, 0, "{}", site.all_logs());
-    site.assert_everyone_took_part(1);
+    let fleet = TestFleet::new(solution);
+    let _agents = fleet.agents();
+    let status = fleet.run(&["--nats-server", "nats-server"]).wait(LIMIT);
+    assert_eq!(status, 0, "{}", fleet.all_logs());
+    fleet.assert_everyone_took_part(1);
     let journal = |host: usize| {
-        let path = site.run_folder().join(format!("hosts/h{host}/drill.jsonl"));
+        let path = fleet.run_folder().join(format!("hosts/h{host}/drill.jsonl"));
         let text = std::fs::read_to_string(path).expect("each host keeps a journal");
         let lines = text.lines().skip(1).map(|line| serde_json::from_str(line).expect("a line"));
         (
@@ -50,7 +50,7 @@ fn perform(solution: &str) -> Performed {
                 .collect(),
         )
     };
-    let (report, events, console) = (site.report(), site.events(), site.text("controller.log"));
+    let (report, events, console) = (fleet.report(), fleet.events(), fleet.text("controller.log"));
     Performed { report, events, console, journals: (1..=4).map(journal).collect() }
 }
 
@@ -138,7 +138,7 @@ fn a_site_is_lost_and_the_other_one_has_every_acknowledged_commit() {
 partner = "other_site"
 [[test.drill.event]]
 kind = "site_lost"
-site = "A"
+fleet = "A"
 at_s = 5
 back_after_s = 20
 "#;
@@ -147,7 +147,7 @@ back_after_s = 20
     assert_eq!(performed.measured("drill_lost_commits"), [0.0; 2]);
     let outages = performed.measured("drill_outage");
     assert!(outages.iter().any(|outage_s| *outage_s > 3.0), "an active copy was lost: {outages:?}");
-    assert!(performed.events.contains("site A is lost"), "{}", performed.events);
+    assert!(performed.events.contains("fleet A is lost"), "{}", performed.events);
 }
 
 #[test]
@@ -213,25 +213,25 @@ host = "h4"
 at_s = 20
 back_after_s = 3
 "#;
-    let site = Site::new(&solution(4, "[2]", &[], 35, events));
-    let agents = site.agents();
-    let controller = site.run(&["--nats-server", "nats-server"]);
-    site.wait_until_measuring();
+    let fleet = TestFleet::new(&solution(4, "[2]", &[], 35, events));
+    let agents = fleet.agents();
+    let controller = fleet.run(&["--nats-server", "nats-server"]);
+    fleet.wait_until_measuring();
     let victim = process_with_copies(agents[1].id()).expect("h2 has copies").to_string();
     let killed = std::process::Command::new("kill").args(["-9", &victim]).status();
     assert!(killed.expect("kill starts").success());
     let said =
         "h2: could not go on: the process with the copies of this host has ended (signal: 9 (SIGKILL))";
-    let is_said = || site.text("controller.log").contains(said);
-    assert!(wait_for(Duration::from_secs(60), is_said), "{}", site.all_logs());
+    let is_said = || fleet.text("controller.log").contains(said);
+    assert!(wait_for(Duration::from_secs(60), is_said), "{}", fleet.all_logs());
     let others_work = |console: &str| !console.contains("h1: has carried out its tests");
-    assert!(others_work(&site.text("controller.log")), "it is said while the others work");
-    assert_eq!(controller.wait(LIMIT), 1, "{}", site.all_logs());
+    assert!(others_work(&fleet.text("controller.log")), "it is said while the others work");
+    assert_eq!(controller.wait(LIMIT), 1, "{}", fleet.all_logs());
 
-    let outcomes: Vec<String> = site.took_part().into_iter().map(|(_, _, outcome)| outcome).collect();
-    assert_eq!(outcomes, ["pass", "unproved", "pass", "pass"], "{}", site.all_logs());
-    assert!(site.events().contains("goes on without h2"), "{}", site.events());
-    let report = site.report();
+    let outcomes: Vec<String> = fleet.took_part().into_iter().map(|(_, _, outcome)| outcome).collect();
+    assert_eq!(outcomes, ["pass", "unproved", "pass", "pass"], "{}", fleet.all_logs());
+    assert!(fleet.events().contains("goes on without h2"), "{}", fleet.events());
+    let report = fleet.report();
     let tests = report["tests"].as_array().expect("a list");
     let verdicts: Vec<&Value> =
         tests.iter().flat_map(|test| test["verdicts"].as_array().expect("a list")).collect();
@@ -246,9 +246,9 @@ back_after_s = 3
     );
     // Each host has two of the eight copies.
     let unread: f64 = of("drill_copies_compared").iter().filter_map(|row| row["measured"].as_f64()).sum();
-    assert_eq!(unread, 2.0, "those of h2: {}", site.all_logs());
+    assert_eq!(unread, 2.0, "those of h2: {}", fleet.all_logs());
     let compared = [1, 3, 4].map(|host| {
-        let path = site.run_folder().join(format!("hosts/h{host}/drill.jsonl"));
+        let path = fleet.run_folder().join(format!("hosts/h{host}/drill.jsonl"));
         let text = std::fs::read_to_string(path).expect("each host that lives keeps a journal");
         let lines = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("a line"));
         let entries =

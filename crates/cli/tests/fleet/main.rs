@@ -7,10 +7,10 @@
 mod drill;
 mod drilled;
 mod net;
+mod performer;
 #[path = "../it/program/mod.rs"]
 mod program;
 mod runs;
-mod site;
-mod stories;
-mod story;
-mod teller;
+mod scenario;
+mod scenarios;
+mod test_fleet;

@@ -9,10 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use crate::net::{can_run, wait_for};
-use crate::site::Site;
+use crate::test_fleet::TestFleet;
 use fleet::bus::Bus;
 use fleet::credentials::Credentials;
-use fleet::message::{Beat, Orders, PROTOCOL, Work, format, parse};
+use fleet::message::{Heartbeat, Orders, PROTOCOL, Work, format, parse};
 use serde_json::Value;
 
 const SOLUTION: &str = r#"
@@ -59,8 +59,8 @@ const CHECK: &str = "[[test]]\nkind = \"database_checksum\"\n";
 const BACKUP: &str = "[[test]]\nkind = \"backup\"\n";
 
 /// Four hosts that are to carry this out.
-fn four(programme: &str) -> Site {
-    Site::new(&format!("{SOLUTION}\n{programme}"))
+fn four(programme: &str) -> TestFleet {
+    TestFleet::new(&format!("{SOLUTION}\n{programme}"))
 }
 
 #[test]
@@ -68,12 +68,12 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     if !can_run() {
         return;
     }
-    let site = four(&[INIT, LOAD, CHECK, BACKUP].concat());
-    let _agents = site.agents();
-    let status = site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(120));
-    site.assert_passed(status);
-    site.assert_everyone_took_part(4);
-    let report = site.report();
+    let fleet = four(&[INIT, LOAD, CHECK, BACKUP].concat());
+    let _agents = fleet.agents();
+    let status = fleet.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(120));
+    fleet.assert_passed(status);
+    fleet.assert_everyone_took_part(4);
+    let report = fleet.report();
     assert_eq!(report["hosts"].as_array().map(Vec::len), Some(4));
     let load = &report["tests"][1];
     let of = |rows: &Value, what: &str| {
@@ -90,18 +90,18 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     let count = merged["percentiles"]["count"].as_u64().expect("merged from the hosts' histograms");
     // Histograms are of whole samples. The first or last second of a host that was late may lie outside the window of all.
     assert!((all[0]..=all[0] * 5 / 4).contains(&count), "{count} of {}", all[0]);
-    let kept = site.run_folder().join("hosts/h3/run.db");
+    let kept = fleet.run_folder().join("hosts/h3/run.db");
     assert!(kept.is_file(), "the evidence of each host is kept as it was sent");
 
     // What another host has sent counts for nobody else.
-    std::fs::copy(site.run_folder().join("hosts/h2/run.db"), &kept).expect("copied");
-    let again = site.run(&["--nats-server", "nats-server", "--resume", &site.run_name()]);
-    assert_eq!(again.wait(Duration::from_secs(60)), 1, "{}", site.all_logs());
-    let (console, took_part) = (site.text("controller.log"), site.took_part());
+    std::fs::copy(fleet.run_folder().join("hosts/h2/run.db"), &kept).expect("copied");
+    let again = fleet.run(&["--nats-server", "nats-server", "--resume", &fleet.run_name()]);
+    assert_eq!(again.wait(Duration::from_secs(60)), 1, "{}", fleet.all_logs());
+    let (console, took_part) = (fleet.text("controller.log"), fleet.took_part());
     assert!(took_part.contains(&("h3".to_owned(), 0, "unproved".to_owned())), "{took_part:?}");
     let refused = console.lines().rfind(|line| line.starts_with("INCOMPLETE")).unwrap_or_default();
     assert!(refused.contains("h3") && refused.contains("rows of h2"), "{console}");
-    assert!(site.events().contains("controller 1 ended in good order"), "{}", site.events());
+    assert!(fleet.events().contains("controller 1 ended in good order"), "{}", fleet.events());
 }
 
 #[test]
@@ -109,18 +109,18 @@ fn a_controller_dies_with_its_bus_and_a_new_one_brings_the_run_home() {
     if !can_run() {
         return;
     }
-    let site = four(&[INIT, LOAD, CHECK].concat());
-    let _agents = site.agents();
-    let controller = site.run(&["--nats-server", "nats-server"]);
-    site.wait_until_measuring();
+    let fleet = four(&[INIT, LOAD, CHECK].concat());
+    let _agents = fleet.agents();
+    let controller = fleet.run(&["--nats-server", "nats-server"]);
+    fleet.wait_until_measuring();
     controller.kill();
-    site.wait_until_no_bus_listens();
-    let again = site.run(&["--nats-server", "nats-server", "--resume", &site.run_name()]);
-    site.assert_passed(again.wait(Duration::from_secs(90)));
-    site.assert_everyone_took_part(3);
-    assert!(!site.events().contains("the bus was started again"), "the old bus went with its controller");
-    let events = site.events();
-    assert!(events.contains("every host is ready"), "the first controller's story, too: {events}");
+    fleet.wait_until_no_bus_listens();
+    let again = fleet.run(&["--nats-server", "nats-server", "--resume", &fleet.run_name()]);
+    fleet.assert_passed(again.wait(Duration::from_secs(90)));
+    fleet.assert_everyone_took_part(3);
+    assert!(!fleet.events().contains("the bus was started again"), "the old bus went with its controller");
+    let events = fleet.events();
+    assert!(events.contains("every host is ready"), "the first controller's scenario, too: {events}");
     let died = "controller 2 takes up the run; controller 1 died, its last sign of life is of 20";
     for what in [died, "Evidence collected before: no host; still to come: h1, h2, h3, h4"] {
         assert!(events.contains(what), "{what}\n{events}");
@@ -132,22 +132,22 @@ fn an_agent_that_dies_is_missed_by_name_and_what_it_had_is_kept() {
     if !can_run() {
         return;
     }
-    let site = four(&[INIT, LOAD, CHECK].concat());
-    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
-    let victim = site.agent(4);
-    let controller = site.run(&["--nats-server", "nats-server"]);
-    site.wait_until_measuring();
+    let fleet = four(&[INIT, LOAD, CHECK].concat());
+    let _agents: Vec<_> = (1..=3).map(|host| fleet.agent(host)).collect();
+    let victim = fleet.agent(4);
+    let controller = fleet.run(&["--nats-server", "nats-server"]);
+    fleet.wait_until_measuring();
     victim.kill();
-    let lost = || site.text("controller.log").contains("h4: lost");
-    assert!(wait_for(Duration::from_secs(30), lost), "{}", site.all_logs());
-    let _again = site.agent(4);
-    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    let lost = || fleet.text("controller.log").contains("h4: lost");
+    assert!(wait_for(Duration::from_secs(30), lost), "{}", fleet.all_logs());
+    let _again = fleet.agent(4);
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", fleet.all_logs());
     let expected = [("h1", 3, "pass"), ("h2", 3, "pass"), ("h3", 3, "pass"), ("h4", 1, "unproved")];
     let expected = expected.map(|(host, tests, outcome)| (host.to_owned(), tests, outcome.to_owned()));
-    assert_eq!(site.took_part(), expected, "{}", site.all_logs());
-    let events = site.events();
+    assert_eq!(fleet.took_part(), expected, "{}", fleet.all_logs());
+    let events = fleet.events();
     assert!(events.contains("lost: nothing heard of it") && events.contains("its agent died"), "{events}");
-    assert!(site.run_folder().join("hosts/h4/run.db").is_file(), "what it had kept has come");
+    assert!(fleet.run_folder().join("hosts/h4/run.db").is_file(), "what it had kept has come");
 }
 
 #[test]
@@ -155,17 +155,17 @@ fn a_host_that_cannot_write_its_state_is_named_with_the_reason_and_its_run_is_in
     if !can_run() {
         return;
     }
-    let site = four(&[INIT, LOAD, CHECK].concat());
-    let disk = site.small_disk_for_state(4);
-    let _agents = site.agents();
-    let controller = site.run(&["--nats-server", "nats-server"]);
-    site.wait_until_measuring();
+    let fleet = four(&[INIT, LOAD, CHECK].concat());
+    let disk = fleet.small_disk_for_state(4);
+    let _agents = fleet.agents();
+    let controller = fleet.run(&["--nats-server", "nats-server"]);
+    fleet.wait_until_measuring();
     disk.fill();
-    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", fleet.all_logs());
     let expected = [("h1", "pass"), ("h2", "pass"), ("h3", "pass"), ("h4", "unproved")];
-    let took_part: Vec<_> = site.took_part().into_iter().map(|(host, _, outcome)| (host, outcome)).collect();
+    let took_part: Vec<_> = fleet.took_part().into_iter().map(|(host, _, outcome)| (host, outcome)).collect();
     assert_eq!(took_part, expected.map(|(host, outcome)| (host.to_owned(), outcome.to_owned())));
-    let (console, events) = (site.text("controller.log"), site.events());
+    let (console, events) = (fleet.text("controller.log"), fleet.events());
     for said in [&console, &events] {
         let of_host = said.lines().filter(|line| line.contains("h4") || line.contains("controller: "));
         let reasons = of_host.filter(|line| line.contains("cannot write its state"));
@@ -181,14 +181,14 @@ fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
     if !can_run() {
         return;
     }
-    let site = four(&[INIT, LOAD, CHECK, "[fleet]\nwhen_host_lost = \"stop\"\n"].concat());
-    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
-    let victim = site.agent(4);
-    let controller = site.run(&["--nats-server", "nats-server"]);
-    site.wait_until_measuring();
+    let fleet = four(&[INIT, LOAD, CHECK, "[fleet]\nwhen_host_lost = \"stop\"\n"].concat());
+    let _agents: Vec<_> = (1..=3).map(|host| fleet.agent(host)).collect();
+    let victim = fleet.agent(4);
+    let controller = fleet.run(&["--nats-server", "nats-server"]);
+    fleet.wait_until_measuring();
     victim.kill();
-    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
-    let (stdout, took_part) = (site.text("controller.log"), site.took_part());
+    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", fleet.all_logs());
+    let (stdout, took_part) = (fleet.text("controller.log"), fleet.took_part());
     assert!(stdout.contains("INCOMPLETE: h4 was lost"), "{stdout}");
     assert!(took_part.iter().all(|(_, tests, outcome)| *tests < 3 && outcome == "unproved"), "{took_part:?}");
 }
@@ -198,21 +198,21 @@ fn a_cut_a_slow_network_and_a_new_bus_delay_a_run_but_lose_nothing() {
     if !can_run() {
         return;
     }
-    let site = four(&[INIT, LOAD, CHECK].concat());
-    site.net.degrade(3);
-    let (bus, _agents) = (site.bus(), site.agents());
-    let controller = site.run(&[]);
-    site.wait_until_measuring();
-    site.net.plug(2, false);
+    let fleet = four(&[INIT, LOAD, CHECK].concat());
+    fleet.net.degrade(3);
+    let (bus, _agents) = (fleet.bus(), fleet.agents());
+    let controller = fleet.run(&[]);
+    fleet.wait_until_measuring();
+    fleet.net.plug(2, false);
     // Not as long as a lost host is silent.
     std::thread::sleep(Duration::from_secs(4));
-    site.net.plug(2, true);
+    fleet.net.plug(2, true);
     bus.kill();
     std::thread::sleep(Duration::from_secs(1));
-    let _bus = site.bus();
-    site.assert_passed(controller.wait(Duration::from_secs(240)));
-    site.assert_everyone_took_part(3);
-    assert!(site.net.delayed(3) > 0, "the network of h3 was slow");
+    let _bus = fleet.bus();
+    fleet.assert_passed(controller.wait(Duration::from_secs(240)));
+    fleet.assert_everyone_took_part(3);
+    assert!(fleet.net.delayed(3) > 0, "the network of h3 was slow");
 }
 
 #[test]
@@ -220,30 +220,30 @@ fn of_two_runs_on_the_same_hosts_the_later_one_waits_until_the_earlier_one_has_i
     if !can_run() {
         return;
     }
-    let mut site = four(&[INIT, LOAD].concat());
-    let _bus = site.bus();
-    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
-    let earlier = site.run(&[]);
+    let mut fleet = four(&[INIT, LOAD].concat());
+    let _bus = fleet.bus();
+    let _agents: Vec<_> = (1..=3).map(|host| fleet.agent(host)).collect();
+    let earlier = fleet.run(&[]);
     let each_says = |log: &str, what: &str| {
-        let text = site.text(log);
+        let text = fleet.text(log);
         (1..=3).all(|host| text.contains(&format!("h{host}: {what}")))
     };
     let limit = Duration::from_secs(60);
-    assert!(wait_for(limit, || each_says("controller.log", "ready")), "{}", site.all_logs());
-    let later = site.run_beside("later");
+    assert!(wait_for(limit, || each_says("controller.log", "ready")), "{}", fleet.all_logs());
+    let later = fleet.run_beside("later");
     assert!(
         wait_for(limit, || each_says("later.log", "waits for the end of ")),
         "{}",
-        site.text("later.log")
+        fleet.text("later.log")
     );
     // Both want it, and neither has it.
-    let _last = site.agent(4);
-    site.assert_passed(earlier.wait(Duration::from_secs(90)));
-    site.assert_everyone_took_part(2);
+    let _last = fleet.agent(4);
+    fleet.assert_passed(earlier.wait(Duration::from_secs(90)));
+    fleet.assert_everyone_took_part(2);
     let status = later.wait(Duration::from_secs(90));
-    site.look_at("later");
-    site.assert_passed(status);
-    site.assert_everyone_took_part(2);
+    fleet.look_at("later");
+    fleet.assert_passed(status);
+    fleet.assert_everyone_took_part(2);
 }
 
 #[test]
@@ -251,20 +251,20 @@ fn evidence_is_collected_after_the_controller_died_and_another_run_has_used_the_
     if !can_run() {
         return;
     }
-    let mut site = four(&[INIT, LOAD, "[fleet]\ncontroller_lost_after_s = 5\n"].concat());
-    let (_bus, _agents) = (site.bus(), site.agents());
-    let first = site.run(&[]);
-    site.wait_until_measuring();
+    let mut fleet = four(&[INIT, LOAD, "[fleet]\ncontroller_lost_after_s = 5\n"].concat());
+    let (_bus, _agents) = (fleet.bus(), fleet.agents());
+    let first = fleet.run(&[]);
+    fleet.wait_until_measuring();
     first.kill();
-    let status = site.run_beside("later").wait(Duration::from_secs(120));
-    site.look_at("later");
-    site.assert_passed(status);
-    site.assert_everyone_took_part(2);
-    site.look_at("runs");
-    let again = site.run(&["--resume", &site.run_name()]);
-    site.assert_passed(again.wait(Duration::from_secs(60)));
-    site.assert_everyone_took_part(2);
-    assert_eq!(site.events().matches("its evidence has been collected").count(), 4, "{}", site.events());
+    let status = fleet.run_beside("later").wait(Duration::from_secs(120));
+    fleet.look_at("later");
+    fleet.assert_passed(status);
+    fleet.assert_everyone_took_part(2);
+    fleet.look_at("runs");
+    let again = fleet.run(&["--resume", &fleet.run_name()]);
+    fleet.assert_passed(again.wait(Duration::from_secs(60)));
+    fleet.assert_everyone_took_part(2);
+    assert_eq!(fleet.events().matches("its evidence has been collected").count(), 4, "{}", fleet.events());
 }
 
 #[test]
@@ -272,12 +272,12 @@ fn a_second_program_with_the_credentials_of_a_host_is_named_on_the_console_and_i
     if !can_run() {
         return;
     }
-    let site = four(INIT);
-    let (_agents, _second) = (site.agents(), site.agent_of(4, "second", &[]));
-    site.assert_passed(site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(90)));
-    site.assert_everyone_took_part(1);
+    let fleet = four(INIT);
+    let (_agents, _second) = (fleet.agents(), fleet.agent_of(4, "second", &[]));
+    fleet.assert_passed(fleet.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(90)));
+    fleet.assert_everyone_took_part(1);
     let what = "two processes speak with the credentials of this host";
-    for said in [site.text("controller.log"), site.events()] {
+    for said in [fleet.text("controller.log"), fleet.events()] {
         assert!(said.lines().any(|line| line.contains("h4") && line.contains(what)), "{said}");
     }
 }
@@ -304,19 +304,19 @@ fn an_agent_of_another_build_is_refused_unless_the_run_takes_any_build() {
     if !can_run() {
         return;
     }
-    let mut site = four(INIT);
-    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
-    let _other = site.agent_of_another_build(4);
-    let refused = site.run(&["--nats-server", "nats-server"]);
-    let said = || site.text("h4.log").contains("the agent is another build of proofload");
-    assert!(wait_for(Duration::from_secs(60), said), "{}", site.all_logs());
+    let mut fleet = four(INIT);
+    let _agents: Vec<_> = (1..=3).map(|host| fleet.agent(host)).collect();
+    let _other = fleet.agent_of_another_build(4);
+    let refused = fleet.run(&["--nats-server", "nats-server"]);
+    let said = || fleet.text("h4.log").contains("the agent is another build of proofload");
+    assert!(wait_for(Duration::from_secs(60), said), "{}", fleet.all_logs());
     refused.kill();
-    site.wait_until_no_bus_listens();
+    fleet.wait_until_no_bus_listens();
     let arguments = ["--nats-server", "nats-server", "--any-build", "--out", "any"];
-    let status = site.run(&arguments).wait(Duration::from_secs(90));
-    site.look_at("any");
-    site.assert_passed(status);
-    site.assert_everyone_took_part(1);
+    let status = fleet.run(&arguments).wait(Duration::from_secs(90));
+    fleet.look_at("any");
+    fleet.assert_passed(status);
+    fleet.assert_everyone_took_part(1);
 }
 
 #[test]
@@ -324,32 +324,32 @@ fn an_agent_refuses_a_run_that_would_write_where_it_may_not() {
     if !can_run() {
         return;
     }
-    let site = four(INIT);
-    let _agents: Vec<_> = (1..=3).map(|host| site.agent(host)).collect();
-    let _limited = site.agent_with(4, &["--allow", "elsewhere"]);
-    let status = site.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(60));
-    let console = site.text("controller.log");
-    assert_eq!(status, 3, "no host has carried out a test: {}", site.all_logs());
+    let fleet = four(INIT);
+    let _agents: Vec<_> = (1..=3).map(|host| fleet.agent(host)).collect();
+    let _limited = fleet.agent_with(4, &["--allow", "elsewhere"]);
+    let status = fleet.run(&["--nats-server", "nats-server"]).wait(Duration::from_secs(60));
+    let console = fleet.text("controller.log");
+    assert_eq!(status, 3, "no host has carried out a test: {}", fleet.all_logs());
     assert!(console.contains("h4: cannot take part: this agent may not write below"), "{console}");
-    assert!(!site.path("data/h4").exists(), "it wrote nothing");
+    assert!(!fleet.path("data/h4").exists(), "it wrote nothing");
 }
 
-/// Answers the beats of an agent as the controller would, but for what `change` makes of the orders; gives what the agent says
-/// of it in its next beats.
-fn hostile(site: &Site, change: impl Fn(&mut Orders), enough: &str) -> bool {
-    let credentials = Credentials::read(&site.path("fleet/controller.toml")).expect("made");
-    let story = async {
+/// Answers the heartbeats of an agent as the controller would, but for what `change` makes of the orders; gives what the agent says
+/// of it in its next heartbeats.
+fn hostile(fleet: &TestFleet, change: impl Fn(&mut Orders), enough: &str) -> bool {
+    let credentials = Credentials::read(&fleet.path("fleet/controller.toml")).expect("made");
+    let scenario = async {
         let bus = Bus::connect(&credentials).await.expect("the bus runs");
         let mut questions = bus.questions().await.expect("it hears");
         for _ in 0..40 {
             let Some(question) = futures_util::StreamExt::next(&mut questions).await else { break };
-            let Ok(beat) = parse::<Beat>(&question.payload) else { continue };
-            if beat.refusals.iter().any(|refusal| refusal.contains(enough)) {
-                return beat.work == Work::Idle && beat.run.is_none();
+            let Ok(heartbeat) = parse::<Heartbeat>(&question.payload) else { continue };
+            if heartbeat.refusals.iter().any(|refusal| refusal.contains(enough)) {
+                return heartbeat.work == Work::Idle && heartbeat.run.is_none();
             }
             let mut orders = Orders {
                 protocol: PROTOCOL,
-                nonce: beat.nonce,
+                nonce: heartbeat.nonce,
                 now_unix_ns: 1,
                 run: "hostile".into(),
                 epoch: 1,
@@ -368,7 +368,7 @@ fn hostile(site: &Site, change: impl Fn(&mut Orders), enough: &str) -> bool {
         }
         false
     };
-    fleet::run(story).expect("an event queue")
+    fleet::run(scenario).expect("an event queue")
 }
 
 #[test]
@@ -376,27 +376,27 @@ fn strangers_other_versions_and_old_orders_change_nothing_and_it_is_said_why() {
     if !can_run() {
         return;
     }
-    let site = four(INIT);
-    let _bus = site.bus();
-    let agent = site.agent(1);
-    let said = |what: &str| wait_for(Duration::from_secs(10), || site.text("h1.log").contains(what));
-    assert!(said("connected to"), "{}", site.all_logs());
-    site.net.enter(0, || {
-        assert!(hostile(&site, |orders| orders.protocol = 99, "speaks version 99"), "another version");
-        assert!(hostile(&site, |orders| orders.nonce ^= 1, "answer no question"), "an old order, replayed");
+    let fleet = four(INIT);
+    let _bus = fleet.bus();
+    let agent = fleet.agent(1);
+    let said = |what: &str| wait_for(Duration::from_secs(10), || fleet.text("h1.log").contains(what));
+    assert!(said("connected to"), "{}", fleet.all_logs());
+    fleet.net.enter(0, || {
+        assert!(hostile(&fleet, |orders| orders.protocol = 99, "speaks version 99"), "another version");
+        assert!(hostile(&fleet, |orders| orders.nonce ^= 1, "answer no question"), "an old order, replayed");
     });
-    assert!(said("speaks version 99") && said("answer no question"), "{}", site.all_logs());
-    assert!(!site.path("data").exists(), "nothing was written for them");
+    assert!(said("speaks version 99") && said("answer no question"), "{}", fleet.all_logs());
+    assert!(!fleet.path("data").exists(), "nothing was written for them");
 
     // Another fleet's credentials.
-    let address = format!("{}:4222", site.net.controller_address());
-    let strange = site.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
+    let address = format!("{}:4222", fleet.net.controller_address());
+    let strange = fleet.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
     assert_eq!(strange.wait(Duration::from_secs(20)), 0);
     drop(agent);
-    std::fs::rename(site.path("fleet/agents/h1.toml"), site.path("h1.toml")).expect("movable");
-    std::fs::copy(site.path("strange/agents/h1.toml"), site.path("fleet/agents/h1.toml")).expect("copied");
-    let _stranger = site.agent(1);
-    assert!(said("cannot connect to the bus"), "{}", site.all_logs());
-    let again = site.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
+    std::fs::rename(fleet.path("fleet/agents/h1.toml"), fleet.path("h1.toml")).expect("movable");
+    std::fs::copy(fleet.path("strange/agents/h1.toml"), fleet.path("fleet/agents/h1.toml")).expect("copied");
+    let _stranger = fleet.agent(1);
+    assert!(said("cannot connect to the bus"), "{}", fleet.all_logs());
+    let again = fleet.program(&["fleet", "init", "strange", "--hosts", "h1", "--address", &address]);
     assert_eq!(again.wait(Duration::from_secs(20)), 2, "credentials are never overwritten");
 }

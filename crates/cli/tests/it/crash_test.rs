@@ -1,4 +1,4 @@
-//! `proofload crash-test` at the command line: what a killed writer leaves is held against what the witness heard.
+//! `proofload crash-test` at the command line: what a killed writer leaves is held against what the listener heard.
 #![allow(clippy::disallowed_methods, reason = "drives the binary from outside")]
 
 use std::io::{BufRead, BufReader};
@@ -42,17 +42,17 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     let (folder, notes) = (dir.path().join("disk"), dir.path().join("notes.json"));
     // A free port: taken and given back.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let mut witness = proofload()
-        .args(["witness", "--listen", &address, "--out"])
+    let mut listener = proofload()
+        .args(["listen", "--listen", &address, "--out"])
         .arg(&notes)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let witness_lines = wait_for(&mut witness, "listening on");
+    let listener_lines = wait_for(&mut listener, "listening on");
     let mut writer = proofload()
         .arg("write")
         .arg(&folder)
-        .args(["--witness", &address, "--sessions", "4", "--size-mib", "16"])
+        .args(["--listener", &address, "--sessions", "4", "--size-mib", "16"])
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -60,8 +60,8 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     writer.kill().unwrap();
     writer.wait().unwrap();
     drop(writer_lines);
-    assert!(witness.wait().unwrap().success(), "the witness ends when the writer is gone");
-    drop(witness_lines);
+    assert!(listener.wait().unwrap().success(), "the listener ends when the writer is gone");
+    drop(listener_lines);
 
     let kept = verify(&folder, &notes);
     assert_eq!(kept.status.code(), Some(0), "{}{}", text(&kept.stdout), text(&kept.stderr));
@@ -70,7 +70,7 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     let kept = verify_buffered(&folder, &notes);
     assert_eq!(kept.status.code(), Some(0), "through the page cache: {}", text(&kept.stderr));
 
-    // A witness that heard of commits which no disk has.
+    // A listener that heard of commits which no disk has.
     let heard = std::fs::read_to_string(&notes).unwrap();
     let mut claims: serde_json::Value = serde_json::from_str(&heard).unwrap();
     // Any session that it has heard of: the writer may have died behind its first commit.
@@ -91,9 +91,9 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     assert_eq!(verify(&folder, &claimed).status.code(), Some(2), "no notes at all");
     assert_eq!(verify(dir.path(), &notes).status.code(), Some(2), "no folder of a crash test");
 
-    let again = proofload().arg("write").arg(&folder).args(["--witness", &address]).output().unwrap();
+    let again = proofload().arg("write").arg(&folder).args(["--listener", &address]).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "a folder that exists is left alone: {}", text(&again.stderr));
-    let again = proofload().args(["witness", "--listen", &address, "--out"]).arg(&notes).output().unwrap();
+    let again = proofload().args(["listen", "--listen", &address, "--out"]).arg(&notes).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "notes that exist are left alone: {}", text(&again.stderr));
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), heard);
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use evidence::{Expected, HostRuns, RunData, RunStore, load};
 use results::{
-    Event, Host, IoClass, Measure, Origin, Outcome, Recorder, Row, Run, Sample, Severity, Tally, Test,
+    Event, Host, IoClass, IoTotals, Measure, Origin, Outcome, Recorder, Row, Run, Sample, Severity, Test,
 };
 use testkit::rows;
 
@@ -27,8 +27,8 @@ fn test(ordinal: u32, started_ms: u64, window: Option<(u64, u64)>, ended_ms: Opt
 }
 
 fn sample(host: &str, test: u32, t_ms: u64, count: u64) -> Sample {
-    let tally = Tally { count, ..Tally::default() };
-    Sample::new(test, Origin::host(host), IoClass::TransactionalRead, t_ms, 1000, tally)
+    let totals = IoTotals { count, ..IoTotals::default() };
+    Sample::new(test, Origin::host(host), IoClass::TransactionalRead, t_ms, 1000, totals)
 }
 
 fn event(host: &str, test: Option<u32>, t_ms: u64) -> Event {

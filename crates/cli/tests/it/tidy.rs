@@ -71,7 +71,7 @@ fn only_world_touches_clock_files_threads_and_randomness() {
         "plan",
         "solution",
         "array",
-        "rehearsal",
+        "simulation",
     ];
     let banned = [
         "std::fs",

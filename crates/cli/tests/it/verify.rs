@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use workload::image::DatabaseImage;
-use world::PageImage;
+use workload::template::TemplateDatabase;
+use world::TemplatePages;
 
 /// Page size of the genuine database that the tests damage.
 const PAGE_BYTES: usize = 32768;
@@ -143,21 +143,21 @@ fn sectors_that_changed_places_are_found_in_a_database_of_ours() {
 }
 
 /// A file of ours, whole.
-fn ours() -> (DatabaseImage, Vec<u8>) {
-    let image = DatabaseImage::of_size(PAGE_BYTES as u32, 16 << 20, 64, 7, 25).expect("room");
-    let mut file = vec![0; image.pages() as usize * PAGE_BYTES];
+fn ours() -> (TemplateDatabase, Vec<u8>) {
+    let template = TemplateDatabase::of_size(PAGE_BYTES as u32, 16 << 20, 64, 7, 25).expect("room");
+    let mut file = vec![0; template.pages() as usize * PAGE_BYTES];
     for (index, page) in (0..).zip(file.chunks_exact_mut(PAGE_BYTES)) {
-        image.fill(index, page);
+        template.fill(index, page);
     }
-    (image, file)
+    (template, file)
 }
 
 /// Bits 1 of two words cancel out in the checksum, so the third bit, of another place, seems to be the only flipped one.
 #[test]
 fn three_flipped_payload_bits_that_look_like_one_are_not_repaired_into_a_wrong_page() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (image, mut file) = ours();
-    let leaf = image.layout().runs[1].first() as usize;
+    let (template, mut file) = ours();
+    let leaf = template.layout().runs[1].first() as usize;
     for bit in [9000 * 8 + 1, 9400 * 8 + 1, 9800 * 8] {
         file[place_of(leaf)][bit / 8] ^= 1 << (bit % 8);
     }
@@ -182,12 +182,12 @@ fn a_tail_that_is_no_whole_page_is_named() {
 fn a_database_with_three_levels_of_pages_is_whole() {
     const SMALL: usize = 4096;
     let folder = tempfile::tempdir().expect("a folder");
-    let image = DatabaseImage::of_size(SMALL as u32, 24 << 20, 64, 7, 25).expect("room");
-    let mut file = vec![0; image.pages() as usize * SMALL];
+    let template = TemplateDatabase::of_size(SMALL as u32, 24 << 20, 64, 7, 25).expect("room");
+    let mut file = vec![0; template.pages() as usize * SMALL];
     for (index, page) in (0..).zip(file.chunks_exact_mut(SMALL)) {
-        image.fill(index, page);
+        template.fill(index, page);
     }
-    let run = image.layout().runs.iter().find(|run| run.levels.len() > 1).expect("a tree of three levels");
+    let run = template.layout().runs.iter().find(|run| run.levels.len() > 1).expect("a tree of three levels");
     let first = run.levels[1].first as usize + 1;
     let page = edb::page::PageRef::new(&file[first * SMALL..(first + 1) * SMALL]);
     assert!(page.nodes().all(|node| node.key_len() > 0), "it is not the last page of its level");
@@ -199,10 +199,10 @@ fn a_database_with_three_levels_of_pages_is_whole() {
 #[test]
 fn pages_that_a_database_was_made_with_are_missed_when_they_are_zero() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (image, mut file) = ours();
+    let (template, mut file) = ours();
     let (status, whole) = verify(folder.path(), &file, None);
     assert!(status == 0 && !whole.contains(" 0 uninitialised"), "free pages are zero: {whole}");
-    let leaf = image.layout().runs[0].first() as usize;
+    let leaf = template.layout().runs[0].first() as usize;
     file[place_of(leaf)].fill(0);
     let (status, stdout) = verify(folder.path(), &file, None);
     let what = format!("page {leaf}: was lost: it is zero, and the database uses it");

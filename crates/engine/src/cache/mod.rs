@@ -35,7 +35,7 @@ pub(crate) use change::CodecCoding;
 use frames::Frames;
 pub(crate) use frames::PageKey;
 pub(crate) use page::CachedPage;
-pub(crate) use page::Image;
+pub(crate) use page::Template;
 pub(crate) use read::Wanted;
 pub(crate) use redo::{Base, RedoFor};
 pub(crate) use scavenger::Scavenger;
@@ -47,7 +47,7 @@ use crate::error::{Error, Result};
 use crate::io::IoFile;
 use crate::log::writer::Log;
 use crate::log::{LogPosition, POSITION_END};
-use crate::signal::Fate;
+use crate::signal::Poison;
 
 /// Smallest cache with which every operation can hold what it needs.
 const FRAMES_MIN: usize = 64;
@@ -70,10 +70,10 @@ pub(crate) struct CachedDatabase {
     pub(crate) file: IoFile,
     /// How the log holds its pages.
     coding: Rc<dyn PageCoding>,
-    /// The image whose pages need no check.
-    pub(crate) image_id: Option<u64>,
+    /// The template whose pages need no check.
+    pub(crate) template_id: Option<u64>,
     /// The same, if its pages can be used without their bytes.
-    image: Option<Rc<Image>>,
+    template: Option<Rc<Template>>,
     /// Whether pages that are not used are packed.
     packs_pages: bool,
     /// Oldest first change of pages written since the last sync began.
@@ -87,15 +87,15 @@ impl CachedDatabase {
     pub(crate) fn new(
         file: IoFile,
         coding: Rc<dyn PageCoding>,
-        image_id: Option<u64>,
-        image: Option<Rc<Image>>,
+        template_id: Option<u64>,
+        template: Option<Rc<Template>>,
     ) -> CachedDatabase {
         CachedDatabase {
             packs_pages: file.file().packs_pages(),
             file,
             coding,
-            image_id,
-            image,
+            template_id,
+            template,
             unsynced: Cell::new(POSITION_END),
             syncing: Cell::new(POSITION_END),
             syncs_running: Cell::new(0),
@@ -109,7 +109,7 @@ pub(crate) struct Cache(Rc<Inner>);
 
 struct Inner {
     world: World,
-    fate: Fate,
+    poison: Poison,
     page_bytes: usize,
     flush_start: f64,
     flush_stop: f64,
@@ -148,10 +148,10 @@ impl Drop for Pins {
 }
 
 impl Cache {
-    pub(crate) fn new(world: &World, fate: &Fate, config: &InstanceConfig) -> Cache {
+    pub(crate) fn new(world: &World, poison: &Poison, config: &InstanceConfig) -> Cache {
         let inner = Inner {
             world: world.clone(),
-            fate: fate.clone(),
+            poison: poison.clone(),
             page_bytes: config.page_bytes,
             flush_start: config.flush_start,
             flush_stop: config.flush_stop,
@@ -168,7 +168,7 @@ impl Cache {
         };
         let cache = Cache(Rc::new(inner));
         for notify in [&cache.0.freed, &cache.0.scavenge, &cache.0.written] {
-            fate.wake_on_failure(notify);
+            poison.wake_on_failure(notify);
         }
         cache
     }
@@ -184,8 +184,8 @@ impl Cache {
     }
 
     /// Whether the instance still lives.
-    pub(crate) fn fate(&self) -> &Fate {
-        &self.0.fate
+    pub(crate) fn poison(&self) -> &Poison {
+        &self.0.poison
     }
 
     /// Adds a database with its share of memory.

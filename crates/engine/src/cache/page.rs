@@ -1,4 +1,4 @@
-//! A page in a frame: bytes, or a page of the database's image and the edits made on it.
+//! A page in a frame: bytes, or a page of the database's template and the edits made on it.
 //!
 //! Invariants
 //! 1. Both forms take the same changes and are written as the same bytes; the second saves making them.
@@ -10,43 +10,43 @@ use btree::{Misfit, NodeFunction, PageChange, PageView, SparsePage};
 use edb::page::{PageMut, PageRef};
 use world::{PageBuf, PageCodec};
 
-/// The image of a database whose pages can be used and written without making their bytes.
-pub(crate) struct Image {
+/// The template of a database whose pages can be used and written without making their bytes.
+pub(crate) struct Template {
     pub(crate) nodes: Rc<dyn NodeFunction>,
-    /// Of the same image.
+    /// Of the same template.
     pub(crate) codec: Rc<dyn PageCodec>,
 }
 
-/// A page without bytes, and the image that it is of.
-pub(crate) struct ImagePage {
+/// A page without bytes, and the template that it is of.
+pub(crate) struct TemplatePage {
     page: SparsePage,
-    image: Rc<Image>,
+    template: Rc<Template>,
 }
 
 /// In a box, so that frames stay small: looking for pages to free goes over many of them.
 pub(crate) enum CachedPage {
     Buf(Box<PageBuf>),
-    Sparse(Box<ImagePage>),
+    Sparse(Box<TemplatePage>),
 }
 
 impl CachedPage {
-    /// Page `pgno` that was read and found good. `image`: the database's, if there is one.
-    pub(crate) fn arrived(page: PageBuf, pgno: u32, image: Option<&Rc<Image>>) -> CachedPage {
-        let Some(image) = image else { return CachedPage::of(page) };
-        let Image { nodes, codec } = &**image;
+    /// Page `pgno` that was read and found good. `template`: the database's, if there is one.
+    pub(crate) fn arrived(page: PageBuf, pgno: u32, template: Option<&Rc<Template>>) -> CachedPage {
+        let Some(template) = template else { return CachedPage::of(page) };
+        let Template { nodes, codec } = &**template;
         let index = u64::from(pgno) + 1;
-        let is_own = |id: u64| codec.image_id() == Some(id);
+        let is_own = |id: u64| codec.template_id() == Some(id);
         let sparse = match (page.pristine(), page.encoding(index)) {
             (Some((of, at)), _) if at == index && is_own(of.id()) => {
-                SparsePage::of_image(nodes.clone(), pgno)
+                SparsePage::of_template(nodes.clone(), pgno)
             }
-            (_, Some(encoding)) if encoding.codec.image_id().is_some_and(is_own) => {
+            (_, Some(encoding)) if encoding.codec.template_id().is_some_and(is_own) => {
                 nodes.clone().decode(pgno, &encoding.bytes)
             }
             _ => None,
         };
         match sparse {
-            Some(page) => CachedPage::Sparse(Box::new(ImagePage { page, image: image.clone() })),
+            Some(page) => CachedPage::Sparse(Box::new(TemplatePage { page, template: template.clone() })),
             None => CachedPage::of(page),
         }
     }
@@ -125,15 +125,15 @@ impl CachedPage {
     }
 
     /// Whether both say the same in the same version.
-    pub(crate) fn says_the_same(&self, image: PageRef) -> bool {
-        self.view().to_ref().says_the_same(image)
+    pub(crate) fn says_the_same(&self, template: PageRef) -> bool {
+        self.view().to_ref().says_the_same(template)
     }
 }
 
-impl ImagePage {
+impl TemplatePage {
     /// Appends its edits.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        self.image.nodes.encode(&self.page, out);
+        self.template.nodes.encode(&self.page, out);
     }
 
     /// The page to be written: its edits.
@@ -141,7 +141,7 @@ impl ImagePage {
         let (index, len) = (u64::from(self.page.pgno()) + 1, self.page.outline().page_bytes);
         let mut encoded = Vec::new();
         self.encode(&mut encoded);
-        let encoded = PageBuf::encoded_by(self.image.codec.clone(), index, encoded.into(), len);
+        let encoded = PageBuf::encoded_by(self.template.codec.clone(), index, encoded.into(), len);
         if cfg!(debug_assertions) {
             let mut bytes = self.bytes();
             edb::checksum::stamp(bytes.as_mut_slice(), self.page.pgno());

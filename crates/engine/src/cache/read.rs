@@ -72,7 +72,7 @@ impl Cache {
         }
         let mut stalled = false;
         loop {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             match self.look_up(key) {
                 Found::NotKept(frame) if wanted == Wanted::Bytes => self.0.frames.borrow_mut().release(frame),
                 Found::Here(frame) | Found::NotKept(frame) => {
@@ -136,11 +136,11 @@ impl Cache {
     /// Waits until a page can be read without going over the capacity.
     pub(crate) async fn wait_for_room(&self) -> Result<()> {
         while self.0.frames.borrow().available() == 0 {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             self.0.scavenge.notify_all();
             self.0.freed.wait().await;
         }
-        self.0.fate.check()
+        self.0.poison.check()
     }
 
     /// Whoever was woken for a free frame and has not used it, or has left others, wakes the next: without that the next
@@ -209,7 +209,7 @@ impl Cache {
         let mut first_damage = None;
         for ((frame, page), pgno) in frames_read.into_iter().zip(pages).zip(first.pgno..) {
             let key = PageKey { pgno, ..first };
-            let finding = judge(&page, u64::from(pgno) + 1, database.image_id);
+            let finding = judge(&page, u64::from(pgno) + 1, database.template_id);
             let mut frames = self.0.frames.borrow_mut();
             let slot = frames.get_mut(frame);
             assert!(slot.holds == Holds::Arriving, "what was read comes to the frame that awaits it");
@@ -217,7 +217,7 @@ impl Cache {
             if finding == Finding::Good && arrival.wanted == Wanted::Version {
                 (slot.holds, slot.unmade) = (Holds::InFile, Some(Box::new(Unmade::read(&page))));
             } else if finding == Finding::Good {
-                let page = CachedPage::arrived(page, pgno, database.image.as_ref());
+                let page = CachedPage::arrived(page, pgno, database.template.as_ref());
                 (slot.holds, slot.page) = (Holds::Page, Some(page));
             } else if self.0.redo.get().is_some() {
                 (slot.holds, slot.page) = (Holds::Damaged, Some(CachedPage::of(page)));

@@ -20,7 +20,7 @@ impl Scavenger {
     /// If this is dropped before its end, `dropped` learns of the opening.
     pub(crate) fn start(world: &World, cache: &Cache, dropped: &Dropped) -> Scavenger {
         let stop = StopSignal::new();
-        let (scavenged, stopped, working) = (cache.clone(), stop.clone(), cache.fate().working());
+        let (scavenged, stopped, working) = (cache.clone(), stop.clone(), cache.poison().working());
         let task = world.spawn(async move {
             let _working = working;
             scavenged.scavenge(&stopped).await;
@@ -43,7 +43,7 @@ impl Scavenger {
     }
 
     fn tell(&self, why: &Error) {
-        self.cache.fate().fail(why);
+        self.cache.poison().fail(why);
         self.stop.stop();
         self.cache.wake_scavenger();
     }
@@ -53,7 +53,7 @@ impl Drop for Scavenger {
     fn drop(&mut self) {
         if self.task.is_some() {
             self.tell(&Error::Refused("its opening was dropped".to_owned()));
-            self.dropped.add(&self.world, self.cache.fate());
+            self.dropped.add(&self.world, self.cache.poison());
         }
     }
 }

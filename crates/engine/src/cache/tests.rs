@@ -16,7 +16,7 @@ use crate::config::InstanceConfig;
 use crate::io::{Counters, IoFile};
 use crate::log::LogPosition;
 use crate::recovery::{Named, Prereader, runs};
-use crate::signal::{Fate, StopSignal};
+use crate::signal::{Poison, StopSignal};
 
 pub(super) const PAGE_BYTES: usize = 4096;
 /// Of each page in the file.
@@ -41,7 +41,7 @@ pub(super) async fn small_cache(world: &World) -> Cache {
     }
     let mut config = InstanceConfig::new("/v", PAGE_BYTES);
     (config.flush_start, config.flush_stop) = (0.0, FREED_AT_ONCE as f64 / FRAMES_MIN as f64);
-    let cache = Cache::new(world, &Fate::default(), &config);
+    let cache = Cache::new(world, &Poison::default(), &config);
     cache.attach(
         1,
         CachedDatabase::new(file, Rc::new(PlainCoding { page_bytes: PAGE_BYTES }), None, None),

@@ -72,7 +72,7 @@ impl Cache {
         let mut is_freeing = false;
         loop {
             let wake = self.0.scavenge.wait();
-            if stop.is_stopped() || self.0.fate.check().is_err() {
+            if stop.is_stopped() || self.0.poison.check().is_err() {
                 return;
             }
             let enough = if is_freeing { self.scavenge_stop() } else { self.scavenge_start() };
@@ -146,7 +146,7 @@ impl Cache {
         outstanding: impl Fn(LogPosition) -> Option<usize>,
     ) -> Result<()> {
         loop {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             let Some((position, frame)) = self.0.frames.borrow_mut().oldest_dirty() else { return Ok(()) };
             let Some(outstanding) = outstanding(position) else { return Ok(()) };
             // A page that is already being written and has changed since has to wait for that write.
@@ -163,7 +163,7 @@ impl Cache {
     pub(crate) async fn write_all(&self, outstanding: usize) -> Result<()> {
         self.write_oldest(|_| Some(outstanding)).await?;
         while self.0.frames.borrow().in_flight() > 0 {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             self.0.written.wait().await;
         }
         self.sync_written().await
@@ -180,7 +180,7 @@ impl Cache {
     pub(crate) async fn sync_written(&self) -> Result<()> {
         let databases: Vec<_> = self.0.databases.borrow().iter().flatten().cloned().collect();
         for database in databases {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             let written = database.unsynced.replace(POSITION_END);
             if written == POSITION_END {
                 continue;
@@ -189,7 +189,7 @@ impl Cache {
             database.syncs_running.set(database.syncs_running.get() + 1);
             let mut syncing = Syncing { database: &database, written };
             let synced = if planted!(WrittenNotSynced) { Ok(()) } else { database.file.sync().await };
-            self.0.fate.require(synced)?;
+            self.0.poison.require(synced)?;
             syncing.written = POSITION_END;
         }
         Ok(())
@@ -197,9 +197,9 @@ impl Cache {
 
     /// Starts writing the dirty page in `frame` together with its dirty neighbours.
     fn start_write(&self, frame: u32) {
-        let Ok(run) = self.0.fate.require(self.copy_run(frame)) else { return };
+        let Ok(run) = self.0.poison.require(self.copy_run(frame)) else { return };
         self.0.writes_running.set(self.0.writes_running.get() + 1);
-        let (cache, working) = (self.clone(), self.0.fate.working());
+        let (cache, working) = (self.clone(), self.0.poison.working());
         self.0.world.spawn_detached(async move {
             let _working = working;
             cache.write_run(run).await;
@@ -278,12 +278,12 @@ impl Cache {
                 log.flush_to(log_needed).await?;
                 log.assert_durable(log_needed);
             }
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             let offset = (u64::from(first.pgno) + 1) * self.0.page_bytes as u64;
             self.database(first.db)?.file.write(IoClass::TransactionalWrite, offset, pages).await
         };
         let result = result.await;
-        if self.0.fate.require(result).is_ok()
+        if self.0.poison.require(result).is_ok()
             && let Ok(database) = self.database(first.db)
         {
             let mut frames = self.0.frames.borrow_mut();

@@ -28,7 +28,7 @@ use world::{Bufs, LocalFuture, OpenMode, PageBuf, SECTOR_BYTES, Task, World};
 use super::{LogNames, LogPosition, LogTime, Signature, data_start, log_time, page_of};
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
-use crate::signal::Fate;
+use crate::signal::Poison;
 
 pub use next::LogHold;
 
@@ -104,7 +104,7 @@ struct Inner {
     world: World,
     config: LogConfig,
     counters: Counters,
-    fate: Fate,
+    poison: Poison,
     state: RefCell<State>,
     hook: RefCell<Option<Weak<dyn RollHook>>>,
     /// The writer has something to do.
@@ -177,7 +177,7 @@ impl Log {
         world: &World,
         config: LogConfig,
         counters: &Counters,
-        fate: &Fate,
+        poison: &Poison,
         open: OpenLog,
     ) -> Log {
         let builder = LogBuilder::new(open.generation, open.next_segment, config.segments, open.chain);
@@ -204,7 +204,7 @@ impl Log {
             world: world.clone(),
             config,
             counters: counters.clone(),
-            fate: fate.clone(),
+            poison: poison.clone(),
             state: RefCell::new(state),
             hook: RefCell::new(None),
             work: Notify::new(),
@@ -214,8 +214,8 @@ impl Log {
             out_of_space: Cell::new(false),
         };
         let log = Log(Rc::new(inner));
-        fate.wake_on_failure(&log.0.work);
-        fate.wake_on_failure(&log.0.progress);
+        poison.wake_on_failure(&log.0.work);
+        poison.wake_on_failure(&log.0.progress);
         log.spawn_preparation();
         let writer = log.clone();
         *log.0.task.borrow_mut() = Some(world.spawn(async move { writer.run().await }));
@@ -286,7 +286,7 @@ impl Log {
     /// Waits until everything before `position` is durable.
     pub(crate) async fn flush_to(&self, position: LogPosition) -> Result<()> {
         loop {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             {
                 let mut state = self.0.state.borrow_mut();
                 if state.durable >= position {
@@ -304,10 +304,10 @@ impl Log {
     /// Waits while the log buffer is full.
     pub(crate) async fn room(&self) -> Result<()> {
         while self.0.pending_bytes() > self.0.config.buffer_bytes as u64 {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             self.0.progress.wait().await;
         }
-        self.0.fate.check()
+        self.0.poison.check()
     }
 
     /// Fails if there is only so much space for log, or are only so many generations, as the end of the instance may need.
@@ -346,21 +346,21 @@ impl Log {
     }
 
     async fn run(&self) {
-        let _working = self.0.fate.working();
+        let _working = self.0.poison.working();
         loop {
             let work = self.0.work.wait();
-            if self.0.fate.check().is_err() {
+            if self.0.poison.check().is_err() {
                 return;
             }
             if self.needs_roll() {
                 let rolled = self.roll().await;
-                if self.0.fate.require(rolled).is_err() {
+                if self.0.poison.require(rolled).is_err() {
                     return;
                 }
             } else if let Some(batch) = self.next_batch() {
                 let end = batch.end;
                 let written = self.write(batch).await;
-                if self.0.fate.require(written).is_err() {
+                if self.0.poison.require(written).is_err() {
                     return;
                 }
                 let durable = std::mem::replace(&mut self.0.state.borrow_mut().durable, end);

@@ -162,7 +162,7 @@ fn recovery_does_not_write_what_the_file_holds() {
         let (instance, report) = Instance::open(&world, &config).await.unwrap();
         assert!(report.changes_applied > 300, "{report:?}");
         let io = instance.database_counters(1).unwrap().take().io;
-        let pages = |class| io.class(class).tally.bytes / common::PAGE_BYTES as u64;
+        let pages = |class| io.class(class).totals.bytes / common::PAGE_BYTES as u64;
         let (read, written) =
             (pages(results::IoClass::TransactionalRead), pages(results::IoClass::TransactionalWrite));
         assert!(read > 200, "every changed page is read: {read}");
@@ -288,7 +288,7 @@ fn what_redo_finds_in_the_file_is_durable_before_the_checkpoint_passes_it() {
 
         let (instance, report) = Instance::open(&world, &config).await.unwrap();
         let io = instance.database_counters(1).unwrap().take().io;
-        let written = io.class(results::IoClass::TransactionalWrite).tally.count;
+        let written = io.class(results::IoClass::TransactionalWrite).totals.count;
         assert!(report.logs_replayed > 0 && written == 0, "{written} pages were not in the file");
         // The checkpoint moves; nothing is written that a sync would have to follow.
         world.sleep(Duration::from_secs(3)).await;
@@ -323,14 +323,14 @@ fn measured_io_is_issued_io() {
         let (mut reads, mut writes, mut syncs) = ((0, 0), (0, 0), 0);
         for counters in counters {
             let taken = counters.take();
-            syncs += taken.syncs.tally.count;
+            syncs += taken.syncs.totals.count;
             for class in results::IoClass::ALL {
                 let stats = taken.io.class(class);
                 let sums = match class.direction() {
                     results::Direction::Read => &mut reads,
                     results::Direction::Write => &mut writes,
                 };
-                *sums = (sums.0 + stats.tally.count, sums.1 + stats.tally.bytes);
+                *sums = (sums.0 + stats.totals.count, sums.1 + stats.totals.bytes);
             }
         }
         assert_eq!(reads, (after.reads - before.reads, after.read_bytes - before.read_bytes));

@@ -16,7 +16,7 @@ use world::sim::{
     FixedLatency, FixedLatencyTimes, RequestId, SimConfig, Simulation, StorageModel, StorageOp,
     StorageRequest, VolumeId,
 };
-use world::{OpenMode, PageBuf, PageCodec, PageImage, Time, World};
+use world::{OpenMode, PageBuf, PageCodec, TemplatePages, Time, World};
 
 const STREAM: StreamConfig = StreamConfig { read_bytes: 256 << 10, depth: 2 };
 
@@ -67,7 +67,7 @@ fn maintenance_reads_nine_times_a_second_whatever_the_load() {
         let report = job.await.unwrap();
         let seconds = world.now().ns as f64 / 1e9;
         let reads =
-            instance.database_counters(1).unwrap().take().io.class(IoClass::MaintenanceRead).tally.count;
+            instance.database_counters(1).unwrap().take().io.class(IoClass::MaintenanceRead).totals.count;
         let rate = reads as f64 / seconds;
         assert!((8.9..9.25).contains(&rate), "{rate} reads a second");
         assert!(report.findings.is_clean() && report.passes > 0, "{report:?}");
@@ -144,8 +144,8 @@ fn every_copy_reads_a_closed_log_nine_times() {
         assert!(report.logs >= 4 && report.logs == 2 * instance.log_rolls(), "{report:?}");
         let reads = instance.log_counters().take();
         let reads = reads.io.class(IoClass::ReplicationRead);
-        assert_eq!(reads.tally.count, 9 * report.logs);
-        assert_eq!(reads.tally.bytes, report.logs * ((2 << 20) + 4096));
+        assert_eq!(reads.totals.count, 9 * report.logs);
+        assert_eq!(reads.totals.bytes, report.logs * ((2 << 20) + 4096));
     });
 }
 
@@ -236,19 +236,19 @@ impl PageCodec for PlainCodec {
 }
 
 #[test]
-fn a_database_created_from_an_image_can_be_used_and_nothing_is_overwritten() {
+fn a_database_created_from_an_template_can_be_used_and_nothing_is_overwritten() {
     let (sim, world) = simulation();
     sim.run_until(async {
         let mut config = create(&world, 1, 1).await;
-        let image: Rc<dyn PageImage> = Rc::new(SmallDatabase { trees: 1, pages: 600 });
+        let template: Rc<dyn TemplatePages> = Rc::new(SmallDatabase { trees: 1, pages: 600 });
         let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
         let make = |path: &'static str| {
-            create_database(&world, path, image.clone(), Rc::new(PlainCodec), &counters, &progress, &stop)
+            create_database(&world, path, template.clone(), Rc::new(PlainCodec), &counters, &progress, &stop)
         };
         assert!(make("/db/0.edb").await.is_err(), "the file exists");
         make("/db/new.edb").await.unwrap();
         config.databases[0].path = "/db/new.edb".to_owned();
-        config.databases[0].image_id = Some(image.id());
+        config.databases[0].template_id = Some(template.id());
         config.databases[0].codec = Some(Rc::new(PlainCodec));
         let (instance, _) = Instance::open(&world, &config).await.unwrap();
         insert_rows(&instance, 0, 700).await;
@@ -261,7 +261,7 @@ fn a_database_created_from_an_image_can_be_used_and_nothing_is_overwritten() {
             &world,
             "/db/new.edb",
             PAGE_BYTES,
-            Some(image.id()),
+            Some(template.id()),
             STREAM,
             &counters,
             &progress,

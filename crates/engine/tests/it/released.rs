@@ -13,10 +13,10 @@ use edb::page::{PageMut, PageRef};
 use engine::{Durability, Error, Instance, InstanceConfig};
 use smallvec::smallvec;
 use world::sim::{Faults, PowerCut, Simulation};
-use world::{OpenMode, PageBuf, PageImage, World};
+use world::{OpenMode, PageBuf, TemplatePages, World};
 
 const RELEASED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/released/format-0.txt");
-/// What the file holds of the database: header and shadow. Its pages are those of the image.
+/// What the file holds of the database: header and shadow. Its pages are those of the template.
 const DATABASE: &str = "/db/0.edb";
 const BLOCK_BYTES: usize = 4096;
 
@@ -137,17 +137,17 @@ fn write_the_released_files() {
             }
         }
         let database = read(&world, DATABASE).await;
-        assert!(database[2 * PAGE_BYTES..] == image()[2 * PAGE_BYTES..], "a page was written back");
+        assert!(database[2 * PAGE_BYTES..] == template()[2 * PAGE_BYTES..], "a page was written back");
         text + &lines_of(DATABASE, &database[..2 * PAGE_BYTES])
     });
     std::fs::write(RELEASED, text).unwrap();
 }
 
 /// The database that the history begins with.
-fn image() -> Vec<u8> {
-    let image = SmallDatabase { trees: 1, pages: 64 };
-    let mut bytes = vec![0; image.pages() as usize * PAGE_BYTES];
-    bytes.chunks_mut(PAGE_BYTES).zip(0..).for_each(|(page, index)| image.fill(index, page));
+fn template() -> Vec<u8> {
+    let template = SmallDatabase { trees: 1, pages: 64 };
+    let mut bytes = vec![0; template.pages() as usize * PAGE_BYTES];
+    bytes.chunks_mut(PAGE_BYTES).zip(0..).for_each(|(page, index)| template.fill(index, page));
     bytes
 }
 

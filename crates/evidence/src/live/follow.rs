@@ -123,11 +123,11 @@ impl Follower {
                 } else {
                     let measure = Measure::from_name(&measure).ok_or_else(damaged)?;
                     for (t_ms, interval_ms, values) in pack::samples(minute, &block).ok_or_else(damaged)? {
-                        let tally = pack::tally(values);
+                        let totals = pack::totals(values);
                         if is_new(t_ms) {
                             let origin = origin.clone();
                             latest = latest.max(Some(t_ms));
-                            let row = Sample { test, origin, measure, t_ms, interval_ms, tally };
+                            let row = Sample { test, origin, measure, t_ms, interval_ms, totals };
                             found_rows.push((t_ms, row.into()));
                         }
                     }

@@ -15,8 +15,8 @@ mod metrics;
 use std::collections::{BTreeMap, VecDeque};
 
 use results::{
-    Counter, CounterSample, Environment, Event, Host, IoClass, Limit, Measure, Origin, Outcome, Row, Rule,
-    Run, Sample, Severity, Tally, Test, Verdict, WorldKind,
+    Counter, CounterSample, Environment, Event, Host, IoClass, IoTotals, Limit, Measure, Origin, Outcome,
+    Row, Rule, Run, Sample, Severity, Test, Verdict, WorldKind,
 };
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ struct Newest {
     t_ms: u64,
     /// Length of its slices together.
     interval_ms: u64,
-    samples: BTreeMap<Measure, Tally>,
+    samples: BTreeMap<Measure, IoTotals>,
     counters: BTreeMap<Counter, u64>,
 }
 
@@ -67,10 +67,10 @@ struct Moment {
     t_ms: u64,
     /// Start of the last slice and length of all slices, by host.
     slices: BTreeMap<String, (u64, u64)>,
-    reads: Tally,
-    writes: Tally,
-    log_writes: Tally,
-    batches: Tally,
+    reads: IoTotals,
+    writes: IoTotals,
+    log_writes: IoTotals,
+    batches: IoTotals,
     bytes: u64,
 }
 
@@ -249,7 +249,7 @@ impl LiveRun {
 
     fn sample(&mut self, sample: &Sample) {
         if let Some(newest) = self.interval(sample.test, &sample.origin, sample.t_ms, sample.interval_ms) {
-            newest.samples.entry(sample.measure).or_default().add(sample.tally);
+            newest.samples.entry(sample.measure).or_default().add(sample.totals);
         }
         if sample.origin.instance.is_none() {
             self.add_to_history(sample);
@@ -282,13 +282,13 @@ impl LiveRun {
             (*since_ms, *length_ms) = (sample.t_ms, *length_ms + sample.interval_ms);
         }
         match sample.measure {
-            Measure::Io(IoClass::TransactionalRead) => moment.reads.add(sample.tally),
-            Measure::Io(IoClass::TransactionalWrite) => moment.writes.add(sample.tally),
-            Measure::Io(IoClass::LogWrite) => moment.log_writes.add(sample.tally),
-            Measure::Batch => moment.batches.add(sample.tally),
+            Measure::Io(IoClass::TransactionalRead) => moment.reads.add(sample.totals),
+            Measure::Io(IoClass::TransactionalWrite) => moment.writes.add(sample.totals),
+            Measure::Io(IoClass::LogWrite) => moment.log_writes.add(sample.totals),
+            Measure::Batch => moment.batches.add(sample.totals),
             _ => {}
         }
-        moment.bytes += sample.tally.bytes;
+        moment.bytes += sample.totals.bytes;
     }
 
     /// The run as it is now; `None` before its first row.

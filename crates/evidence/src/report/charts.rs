@@ -1,6 +1,6 @@
 //! What charts show: values per step of time, few enough to draw and to keep in `report.json`.
 
-use results::{IoClass, Limit, Measure, Origin, Tally, Verdict};
+use results::{IoClass, IoTotals, Limit, Measure, Origin, Verdict};
 
 use super::ReportError;
 use super::model::*;
@@ -49,9 +49,9 @@ impl Steps {
         (duration_s - step as f64 * self.step_s).min(self.step_s)
     }
 
-    fn totals(&self, view: &TestView<'_>, scope: Scope<'_>, measure: Measure) -> Vec<Tally> {
-        let mut totals = vec![Tally::default(); self.count];
-        view.points(scope, &[measure]).for_each(|point| totals[self.of(point)].add(point.tally));
+    fn totals(&self, view: &TestView<'_>, scope: Scope<'_>, measure: Measure) -> Vec<IoTotals> {
+        let mut totals = vec![IoTotals::default(); self.count];
+        view.points(scope, &[measure]).for_each(|point| totals[self.of(point)].add(point.totals));
         totals
     }
 
@@ -76,7 +76,7 @@ impl Steps {
     }
 
     /// A rate per step. A short rest at the end has no rate: a few operations would look like a peak or a gap.
-    fn rates(&self, totals: &[Tally], amount: impl Fn(&Tally) -> f64) -> Vec<Option<f64>> {
+    fn rates(&self, totals: &[IoTotals], amount: impl Fn(&IoTotals) -> f64) -> Vec<Option<f64>> {
         let long_enough = |step: usize| self.length_s(step) >= self.step_s / 2.0;
         totals
             .iter()
@@ -95,10 +95,10 @@ pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[Verdict]) -> Vec<Chart
     let of = |measure| steps.totals(view, Scope::All, measure);
     let (reads, writes, log_writes) = (of(READ), of(WRITE), of(LOG_WRITE));
     let line = |name: &str, values| ChartLine { name: name.to_owned(), values };
-    let mean = |totals: &[Tally]| totals.iter().map(Tally::latency_ms).collect();
+    let mean = |totals: &[IoTotals]| totals.iter().map(IoTotals::latency_ms).collect();
     let longest =
-        |totals: &[Tally]| -> Vec<Option<f64>> { totals.iter().map(|t| t.latency_ms_max()).collect() };
-    let count = |totals: &[Tally]| steps.rates(totals, |totals| totals.count as f64);
+        |totals: &[IoTotals]| -> Vec<Option<f64>> { totals.iter().map(|t| t.latency_ms_max()).collect() };
+    let count = |totals: &[IoTotals]| steps.rates(totals, |totals| totals.count as f64);
     [
         steps.chart(
             "I/O per second",
@@ -200,7 +200,7 @@ pub fn instance_map(view: &TestView<'_>, measure: Measure, instances: &[Origin])
         .map(|origin| {
             let scope = Scope::Instance(&origin.host, origin.instance.as_deref().unwrap_or_default());
             let totals = steps.totals(view, scope, measure);
-            let latency_ms_mean = totals.iter().map(Tally::latency_ms).collect();
+            let latency_ms_mean = totals.iter().map(IoTotals::latency_ms).collect();
             InstanceMapRow { origin: origin.clone(), latency_ms_mean }
         })
         .collect();

@@ -240,7 +240,7 @@ impl Graded<'_> {
     fn maintained(&self, rule: &Rule) -> Option<Found> {
         let share = |test: &TestReport| {
             let read = of_test(&self.data.series, test.ordinal).filter(|((_, _, class), points)| {
-                *class == IoClass::MaintenanceRead.into() && points.iter().any(|point| point.tally.count > 0)
+                *class == IoClass::MaintenanceRead.into() && points.iter().any(|point| point.totals.count > 0)
             });
             let origins: BTreeSet<&Origin> = read.map(|((_, origin, _), _)| origin).collect();
             let databases = self.data.databases.iter();

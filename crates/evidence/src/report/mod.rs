@@ -29,7 +29,7 @@ pub use text::{bytes, counted, duration, iso_8601, number, significant, utc_stam
 pub(crate) use sections::verdict_row;
 pub(crate) use verdict::broken;
 
-use results::{Measure, Tally, Test};
+use results::{IoTotals, Measure, Test};
 
 use crate::run_data::RunData;
 
@@ -44,13 +44,13 @@ pub struct SampleFigures {
     /// Length.
     pub seconds: f64,
     /// The counts.
-    pub tally: Tally,
+    pub totals: IoTotals,
 }
 
 impl SampleFigures {
     /// Operations per second.
     pub fn per_s(&self) -> f64 {
-        self.tally.count as f64 / self.seconds
+        self.totals.count as f64 / self.seconds
     }
 }
 
@@ -82,10 +82,10 @@ impl<'a> Measured<'a> {
     /// `measures` taken together, sample by sample. Samples are those that maxima are judged by.
     pub fn samples(&self, measures: &[Measure]) -> Vec<SampleFigures> {
         let totals = self.0.sample_totals(window::Scope::All, measures);
-        let samples = totals.into_iter().enumerate().map(|(n, tally)| SampleFigures {
+        let samples = totals.into_iter().enumerate().map(|(n, totals)| SampleFigures {
             start_s: self.0.samples[n].saturating_sub(self.0.span.start_ms) as f64 / 1e3,
             seconds: self.0.sample_seconds(n),
-            tally,
+            totals,
         });
         samples.collect()
     }

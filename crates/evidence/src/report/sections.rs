@@ -1,7 +1,7 @@
 //! [`RunData`] into [`TestReport`]: one test.
 
 use results::{
-    Counter, DatabaseSize, IoClass, Measure, Origin, Outcome, Rule, StoragePart, Tally, Test, Verdict,
+    Counter, DatabaseSize, IoClass, IoTotals, Measure, Origin, Outcome, Rule, StoragePart, Test, Verdict,
 };
 
 use super::model::*;
@@ -130,7 +130,7 @@ fn throughput(view: &TestView<'_>) -> Option<Throughput> {
         of_test(&view.data.series, view.test.ordinal)
             .filter(|((_, origin, measure), _)| *measure == Measure::Batch && origin.database.is_some())
             .map(|(_, points)| {
-                points.iter().filter(|p| view.span.holds(*p)).map(|p| p.tally.count).sum::<u64>()
+                points.iter().filter(|p| view.span.holds(*p)).map(|p| p.totals.count).sum::<u64>()
             })
     };
     Some(Throughput {
@@ -322,7 +322,7 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let mut seconds = [0.0; 4];
     (0..samples).for_each(|sample| seconds[quarter(sample)] += view.sample_seconds(sample));
     let quarters = |measure| {
-        let mut totals = [Tally::default(); 4];
+        let mut totals = [IoTotals::default(); 4];
         for (sample, total) in view.sample_totals(Scope::All, &[measure]).into_iter().enumerate() {
             totals[quarter(sample)].add(total);
         }
@@ -339,7 +339,7 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     let writes_change_max =
         furthest(quarter_writes_per_s.iter().copied().map(Some), Some(mean(all_writes.count)));
     let latencies = [(&reads, all_reads), (&writes, all_writes), (&log_writes, all_log_writes)]
-        .map(|(quarters, all)| furthest(quarters.iter().map(Tally::latency_ms), all.latency_ms()));
+        .map(|(quarters, all)| furthest(quarters.iter().map(IoTotals::latency_ms), all.latency_ms()));
     let latency_change_max = latencies.into_iter().try_fold(0.0f64, |most, change| Some(most.max(change?)));
     let first = view.sample_totals(Scope::All, &[WRITE])[0].count as f64 / view.sample_seconds(0);
     let write_start = (all_writes.count > 0).then(|| first / mean(all_writes.count));
@@ -348,9 +348,9 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
         rule.is_some_and(|rule| rule.holds(share.map(|share| 100.0 * share)))
     };
     Some(Steadiness {
-        quarter_read_latency_ms: reads.iter().map(Tally::latency_ms).collect(),
-        quarter_write_latency_ms: writes.iter().map(Tally::latency_ms).collect(),
-        quarter_log_write_latency_ms: log_writes.iter().map(Tally::latency_ms).collect(),
+        quarter_read_latency_ms: reads.iter().map(IoTotals::latency_ms).collect(),
+        quarter_write_latency_ms: writes.iter().map(IoTotals::latency_ms).collect(),
+        quarter_log_write_latency_ms: log_writes.iter().map(IoTotals::latency_ms).collect(),
         iops_change: (quarter_iops[0] > 0.0).then(|| quarter_iops[3] / quarter_iops[0] - 1.0),
         steady: holds("throughput_change_percent", iops_change_max)
             && holds("write_change_percent", writes_change_max)
@@ -365,8 +365,8 @@ fn steadiness(view: &TestView<'_>) -> Option<Steadiness> {
     })
 }
 
-fn whole(quarters: &[Tally; 4]) -> Tally {
-    let mut whole = Tally::default();
+fn whole(quarters: &[IoTotals; 4]) -> IoTotals {
+    let mut whole = IoTotals::default();
     quarters.iter().for_each(|quarter| whole.add(*quarter));
     whole
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram as Hdr;
 use hdrhistogram::serialization::Deserializer;
-use results::{Counter, Measure, Origin, Tally, Test};
+use results::{Counter, IoTotals, Measure, Origin, Test};
 
 use super::ReportError;
 use super::model::{Figures, Percentiles};
@@ -153,9 +153,9 @@ impl<'a> TestView<'a> {
             .filter(move |point| span.holds(*point))
     }
 
-    pub fn totals(&self, scope: Scope<'a>, measures: &[Measure]) -> Tally {
-        let mut totals = Tally::default();
-        self.points(scope, measures).for_each(|point| totals.add(point.tally));
+    pub fn totals(&self, scope: Scope<'a>, measures: &[Measure]) -> IoTotals {
+        let mut totals = IoTotals::default();
+        self.points(scope, measures).for_each(|point| totals.add(point.totals));
         totals
     }
 
@@ -223,38 +223,38 @@ impl<'a> TestView<'a> {
     where
         'a: 's,
     {
-        let mut totals = Tally::default();
+        let mut totals = IoTotals::default();
         parts.iter().for_each(|(scope, measures)| {
-            self.points(*scope, measures).for_each(|point| totals.add(point.tally));
+            self.points(*scope, measures).for_each(|point| totals.add(point.totals));
         });
         (totals.count > 0).then(|| self.figures_of(&totals, &self.samples_of_parts(parts)))
     }
 
     /// What was counted of `measures` in each sample.
-    pub fn sample_totals<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Vec<Tally>
+    pub fn sample_totals<'s>(&self, scope: Scope<'s>, measures: &[Measure]) -> Vec<IoTotals>
     where
         'a: 's,
     {
         self.samples_of_parts(&[(scope, measures)])
     }
 
-    fn samples_of_parts<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Vec<Tally>
+    fn samples_of_parts<'s>(&self, parts: &[(Scope<'s>, &[Measure])]) -> Vec<IoTotals>
     where
         'a: 's,
     {
-        let mut samples = vec![Tally::default(); self.samples.len()];
+        let mut samples = vec![IoTotals::default(); self.samples.len()];
         for point in parts.iter().flat_map(|(scope, measures)| self.points(*scope, measures)) {
             if let Some(index) = self.sample_of(point) {
-                samples[index].add(point.tally);
+                samples[index].add(point.totals);
             }
         }
         samples
     }
 
-    fn figures_of(&self, totals: &Tally, samples: &[Tally]) -> Figures {
+    fn figures_of(&self, totals: &IoTotals, samples: &[IoTotals]) -> Figures {
         let seconds = self.span.seconds();
         let per_second = |amount: f64| if seconds > 0.0 { amount / seconds } else { 0.0 };
-        let mean = |value: fn(&Tally) -> Option<f64>| {
+        let mean = |value: fn(&IoTotals) -> Option<f64>| {
             (!samples.is_empty())
                 .then(|| samples.iter().map(|s| value(s).unwrap_or(0.0)).sum::<f64>() / samples.len() as f64)
         };
@@ -270,9 +270,9 @@ impl<'a> TestView<'a> {
             per_s: per_second(totals.count as f64),
             mib_per_s: per_second(totals.bytes as f64 / MIB),
             bytes_mean: totals.bytes_mean(),
-            bytes_sample_mean: mean(Tally::bytes_mean),
+            bytes_sample_mean: mean(IoTotals::bytes_mean),
             latency_ms_mean: totals.latency_ms(),
-            latency_ms_sample_mean: mean(Tally::latency_ms),
+            latency_ms_sample_mean: mean(IoTotals::latency_ms),
             latency_ms_sample_max: worst.map(|(_, latency_ms)| latency_ms),
             worst_sample_window_s: worst.map(|(index, _)| after_start_s(index)),
             latency_ms_max: totals.latency_ms_max(),
@@ -413,13 +413,13 @@ mod tests {
     /// 100 reads a second of 32 KiB and 10 ms.
     fn reads(origin: &Origin, from_s: u64, seconds: u64) -> Row {
         let count = 100 * seconds;
-        let tally = Tally {
+        let totals = IoTotals {
             count,
             bytes: count * 32_768,
             latency_ns_sum: count * 10_000_000,
             latency_ns_max: 10_000_000,
         };
-        Sample::new(1, origin.clone(), READ, from_s * 1_000, seconds * 1_000, tally).into()
+        Sample::new(1, origin.clone(), READ, from_s * 1_000, seconds * 1_000, totals).into()
     }
 
     /// 10 stalls a second.

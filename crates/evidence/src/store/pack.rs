@@ -8,19 +8,19 @@
 //! 1. Appending samples to a block is appending their bytes, so a block grows in place while a run goes on.
 //! 2. A block that does not decode to whole samples is an error, never a shorter series.
 
-use results::Tally;
+use results::IoTotals;
 
 /// Length of a block.
 pub const BLOCK_MS: u64 = 60_000;
 
 /// The values of a sample, in the order of the block.
-pub fn values(tally: Tally) -> [u64; 4] {
-    [tally.count, tally.bytes, tally.latency_ns_sum, tally.latency_ns_max]
+pub fn values(totals: IoTotals) -> [u64; 4] {
+    [totals.count, totals.bytes, totals.latency_ns_sum, totals.latency_ns_max]
 }
 
 /// The sample of such values.
-pub fn tally([count, bytes, latency_ns_sum, latency_ns_max]: [u64; 4]) -> Tally {
-    Tally { count, bytes, latency_ns_sum, latency_ns_max }
+pub fn totals([count, bytes, latency_ns_sum, latency_ns_max]: [u64; 4]) -> IoTotals {
+    IoTotals { count, bytes, latency_ns_sum, latency_ns_max }
 }
 
 /// Appends one sample.

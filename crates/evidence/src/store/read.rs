@@ -231,7 +231,7 @@ fn read_series(db: &Connection, data: &mut RunData) -> rusqlite::Result<()> {
                 points.extend(samples.into_iter().map(|(t_ms, interval_ms, values)| Point {
                     t_ms,
                     interval_ms,
-                    tally: pack::tally(values),
+                    totals: pack::totals(values),
                 }));
             }
             if !points.is_empty() {

@@ -192,7 +192,7 @@ impl Writer {
                 s.measure.name(),
                 s.t_ms,
                 s.interval_ms,
-                &pack::values(s.tally),
+                &pack::values(s.totals),
             ),
             Row::CounterSample(s) => {
                 self.append(s.test, &s.origin, s.counter.name(), s.t_ms, s.interval_ms, &[s.value])

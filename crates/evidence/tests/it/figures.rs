@@ -12,12 +12,13 @@ fn test(window_ms: u64) -> Row {
     load_test(window_ms, 10_000).into()
 }
 
-fn tally(count: u64, bytes: u64) -> Tally {
-    Tally { count, bytes, latency_ns_sum: count * 1_000_000, latency_ns_max: 1_000_000 }
+fn totals(count: u64, bytes: u64) -> IoTotals {
+    IoTotals { count, bytes, latency_ns_sum: count * 1_000_000, latency_ns_max: 1_000_000 }
 }
 
-fn sample(measure: impl Into<Measure>, (t_ms, interval_ms): (u64, u64), tally: Tally) -> Row {
-    Sample { test: 1, origin: Origin::host("mbx1"), measure: measure.into(), t_ms, interval_ms, tally }.into()
+fn sample(measure: impl Into<Measure>, (t_ms, interval_ms): (u64, u64), totals: IoTotals) -> Row {
+    Sample { test: 1, origin: Origin::host("mbx1"), measure: measure.into(), t_ms, interval_ms, totals }
+        .into()
 }
 
 fn counter(counter: Counter, (t_ms, interval_ms): (u64, u64), value: u64) -> Row {
@@ -34,9 +35,9 @@ fn report(rows: impl IntoIterator<Item = Row>) -> Report {
 fn log_written_per_batch_includes_the_zero_filling_of_log_files() {
     let whole = (0, 10_000);
     let report = report([
-        sample(Measure::Batch, whole, tally(32, 0)),
-        sample(IoClass::LogWrite, whole, tally(100, MIB)),
-        sample(IoClass::LogPrepareWrite, whole, tally(4, MIB)),
+        sample(Measure::Batch, whole, totals(32, 0)),
+        sample(IoClass::LogWrite, whole, totals(100, MIB)),
+        sample(IoClass::LogPrepareWrite, whole, totals(4, MIB)),
     ]);
     let shape = &report.tests[0].load_shape;
     let measured = |name: &str| shape.iter().find(|row| row.name == name).unwrap().measured;
@@ -99,8 +100,8 @@ fn live_views_show_no_rate_of_a_slice_of_two_ms() {
     {
         let at = (t_ms, interval_ms);
         let count = if interval_ms == 2 { 50 } else { 450 };
-        live.apply(&sample(IoClass::TransactionalRead, at, tally(count, 0)));
-        live.apply(&sample(IoClass::TransactionalWrite, at, tally(count, 0)));
+        live.apply(&sample(IoClass::TransactionalRead, at, totals(count, 0)));
+        live.apply(&sample(IoClass::TransactionalWrite, at, totals(count, 0)));
         live.apply(&counter(Counter::CpuBusyNs, at, interval_ms * 1_000_000));
         live.apply(&counter(Counter::CpuAvailableNs, at, interval_ms * 2_000_000));
         let view = live.view().unwrap();

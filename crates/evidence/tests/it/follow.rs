@@ -46,12 +46,12 @@ fn the_view_shows_the_newest_second_of_hosts_and_sample_of_databases() {
         let seconds = reads.interval_ms as f64 / 1e3;
         assert_eq!(
             rates.iops,
-            (reads.tally.count + writes.tally.count) as f64 / seconds,
+            (reads.totals.count + writes.totals.count) as f64 / seconds,
             "{:?}",
             rates.origin
         );
-        assert_eq!(rates.read_ms, Some(reads.tally.latency_ns_sum as f64 / reads.tally.count as f64 / 1e6));
-        assert_eq!(rates.read_max_ms, Some(reads.tally.latency_ns_max as f64 / 1e6));
+        assert_eq!(rates.read_ms, Some(reads.totals.latency_ns_sum as f64 / reads.totals.count as f64 / 1e6));
+        assert_eq!(rates.read_max_ms, Some(reads.totals.latency_ns_max as f64 / 1e6));
     }
     let last = view.history.last().unwrap();
     let both: f64 = view.hosts.iter().map(|host| host.iops).sum();

@@ -42,23 +42,28 @@ fn without_kind(data: &mut RunData, kind: &str) {
 }
 
 /// Changes each sample of a measure in a test; `phase` runs from 0 to 1 over the window.
-fn change(data: &mut RunData, ordinal: u32, measure: impl Into<Measure>, with: impl Fn(f64, Tally) -> Tally) {
+fn change(
+    data: &mut RunData,
+    ordinal: u32,
+    measure: impl Into<Measure>,
+    with: impl Fn(f64, IoTotals) -> IoTotals,
+) {
     let measure = measure.into();
     let (start, end) = (test(data, ordinal).window_start_ms, test(data, ordinal).window_end_ms);
     let (start, end) = (start.expect("a load") as f64, end.expect("a load") as f64);
     for (_, points) in data.series.iter_mut().filter(|(key, _)| key.0 == ordinal && key.2 == measure) {
         for point in points {
-            point.tally = with((point.t_ms as f64 - start) / (end - start), point.tally);
+            point.totals = with((point.t_ms as f64 - start) / (end - start), point.totals);
         }
     }
 }
 
-fn scaled(tally: Tally, count: f64, latency: f64) -> Tally {
-    Tally {
-        count: (tally.count as f64 * count) as u64,
-        bytes: (tally.bytes as f64 * count) as u64,
-        latency_ns_sum: (tally.latency_ns_sum as f64 * count * latency) as u64,
-        ..tally
+fn scaled(totals: IoTotals, count: f64, latency: f64) -> IoTotals {
+    IoTotals {
+        count: (totals.count as f64 * count) as u64,
+        bytes: (totals.bytes as f64 * count) as u64,
+        latency_ns_sum: (totals.latency_ns_sum as f64 * count * latency) as u64,
+        ..totals
     }
 }
 
@@ -98,7 +103,7 @@ const HELD: [Spoiled; 45] = [
         test(data, PERFORMANCE).limits.iter_mut().for_each(|limit| limit.published = None);
     }),
     ("no background maintenance", "maintained_percent", |data| {
-        change(data, STRESS, IoClass::MaintenanceRead, |_, tally| scaled(tally, 0.0, 1.0));
+        change(data, STRESS, IoClass::MaintenanceRead, |_, totals| scaled(totals, 0.0, 1.0));
     }),
     ("the databases fit into 1/21", "cache_ratio", |data| {
         data.sizes.iter_mut().for_each(|size| size.bytes_before = 21 * CACHE);
@@ -163,7 +168,7 @@ const HELD: [Spoiled; 45] = [
         change(data, PERFORMANCE, WRITE, |phase, io| scaled(io, 0.7 + 0.6 * phase, 1.0));
     }),
     ("no writes in the first sample", "write_start_percent", |data| {
-        change(data, STRESS, WRITE, |phase, io| if phase == 0.0 { Tally::default() } else { io });
+        change(data, STRESS, WRITE, |phase, io| if phase == 0.0 { IoTotals::default() } else { io });
     }),
     ("read latency climbs from 14.2 to 17.6 ms", "latency_change_percent", |data| {
         change(data, PERFORMANCE, READ, |phase, io| {

@@ -35,9 +35,9 @@ fn sums(data: &RunData) -> Vec<Cell> {
     vec![
         Cell::Integer(points().count() as i64),
         sum(|p| p.t_ms),
-        sum(|p| p.tally.count),
-        sum(|p| p.tally.bytes),
-        sum(|p| p.tally.latency_ns_sum / 1000),
+        sum(|p| p.totals.count),
+        sum(|p| p.totals.bytes),
+        sum(|p| p.totals.latency_ns_sum / 1000),
     ]
 }
 
@@ -67,10 +67,10 @@ fn the_views_hold_every_sample_of_the_packed_series() {
         measure.name(),
         point.t_ms
     );
-    let latency_ms = point.tally.latency_ns_sum as f64 / 1e6 / point.tally.count as f64;
+    let latency_ms = point.totals.latency_ns_sum as f64 / 1e6 / point.totals.count as f64;
     let expected = [
-        Cell::Integer(point.tally.count as i64),
-        Cell::Real(point.tally.count as f64),
+        Cell::Integer(point.totals.count as i64),
+        Cell::Real(point.totals.count as f64),
         Cell::Real(latency_ms),
     ];
     assert_eq!(rows(&query, &sql).unwrap(), [expected]);

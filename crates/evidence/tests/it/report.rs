@@ -294,7 +294,7 @@ fn means_of_samples_count_empty_samples_as_zero_and_plain_means_do_not() {
                 measure: IoClass::ReplicationRead.into(),
                 t_ms: n * 15_000,
                 interval_ms: 15_000,
-                tally: Tally {
+                totals: IoTotals {
                     count,
                     bytes: count * bytes,
                     latency_ns_sum: count * latency_ms * 1_000_000,
@@ -341,8 +341,8 @@ fn a_load_that_does_not_change_is_steady_in_a_window_that_four_does_not_divide()
         if let Row::Sample(sample) = row
             && sample.origin.instance.is_none()
         {
-            sample.tally.count = 100;
-            sample.tally.latency_ns_sum = 1_000_000_000;
+            sample.totals.count = 100;
+            sample.totals.latency_ns_sum = 1_000_000_000;
         }
     }
     let report = Report::new(&RunData::from_rows(rows).unwrap()).unwrap();

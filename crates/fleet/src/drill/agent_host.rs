@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use campaign::CampaignError;
 use campaign::drill::{DrillHosts, Entry, Happening, PlannedDrill, Said};
-use copies::{DatabaseId, FromArbiter};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
+use replication::{DatabaseId, FromArbiter};
 use world::World;
 use world::channel::{UnboundedReceiver, UnboundedSender, unbounded};
 
@@ -24,8 +24,8 @@ use super::process::{FromProcess, Order, Purpose, hear, monotonic_ns, say, unix_
 use super::{COMMAND, number_of};
 use crate::arbiter::{ArbiterLink, Speaker};
 use crate::clock::{Dates, Reading};
-use crate::gate::{Doing, Gate};
 use crate::message::Assignment;
+use crate::run_control::{HostProgress, RunControl};
 
 /// How often the agent looks whether something is due or was asked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -65,7 +65,7 @@ pub(super) struct Given<'a> {
     pub host: usize,
     pub credentials: PathBuf,
     pub direct: bool,
-    pub gate: &'a Gate,
+    pub control: &'a RunControl,
     pub journal: Journal,
     pub world: World,
 }
@@ -219,16 +219,16 @@ impl<'a> AgentHost<'a> {
     /// The controller's calendar at this time of the host's monotonic clock, or now.
     fn date(&self, at_ns: Option<u64>) -> Reading {
         let local_ns = monotonic_ns();
-        self.dates.date(at_ns.unwrap_or(local_ns), local_ns, self.given.gate.controller_now())
+        self.dates.date(at_ns.unwrap_or(local_ns), local_ns, self.given.control.controller_now())
     }
 
     fn numbers_of_left(&self) -> Vec<usize> {
-        self.left.iter().filter_map(|host| number_of(&self.given.planned.site, host)).collect()
+        self.left.iter().filter_map(|host| number_of(&self.given.planned.topology, host)).collect()
     }
 
     /// Passes on which hosts have left the drill, so that nothing waits for their copies; says which ones are new.
     fn look_who_left(&mut self) -> Option<String> {
-        let left = self.given.gate.left();
+        let left = self.given.control.left();
         if left == self.left {
             return None;
         }
@@ -253,10 +253,10 @@ impl<'a> AgentHost<'a> {
     /// Tells the controller how far the programme is. The drill is its last test.
     fn report(&self) {
         let ordinal = self.given.planned.ordinal;
-        self.given.gate.report(Doing {
+        self.given.control.report(HostProgress {
             text: format!("[{ordinal}/{ordinal}] drill: {}", self.phase),
             done: (f64::from(ordinal - 1) + self.done) / f64::from(ordinal),
-            ..Doing::default()
+            ..HostProgress::default()
         });
     }
 }
@@ -312,7 +312,7 @@ impl DrillHosts for AgentHost<'_> {
     }
 
     async fn next(&mut self, until_ms: u64) -> Done<Option<Happening>> {
-        if self.given.gate.stop_asked().is_some() {
+        if self.given.control.stop_asked().is_some() {
             return Err(CampaignError::Interrupted);
         }
         if let Some(text) = self.look_at_calendar().or_else(|| self.look_who_left()) {
@@ -337,7 +337,7 @@ impl DrillHosts for AgentHost<'_> {
     }
 
     fn write(&mut self, _: usize, at_ns: Option<u64>, said: Said) -> Done {
-        if let (Said::WindowOpens, Some(now)) = (&said, self.given.gate.controller_now()) {
+        if let (Said::WindowOpens, Some(now)) = (&said, self.given.control.controller_now()) {
             self.dates.begin(monotonic_ns(), now);
         }
         let Reading { unix_ns, error_ns } = self.date(at_ns);

@@ -9,16 +9,16 @@ mod process;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use campaign::convoy::Convoy;
-use campaign::drill::{ARBITER_NAME, JournalHead, PlannedDrill, Reviewed, Site, conduct, review};
+use campaign::barrier::Barrier;
+use campaign::drill::{ARBITER_NAME, JournalHead, PlannedDrill, Reviewed, Topology, conduct, review};
 use campaign::{CampaignError, CampaignOutcome};
-use copies::HostId;
+use replication::HostId;
 use results::Recorder;
 use world::World;
 
 use crate::arbiter::{ArbiterLink, Arbitration};
-use crate::gate::Gate;
 use crate::message::Assignment;
+use crate::run_control::RunControl;
 use agent_host::{AgentHost, Given, not_kept};
 
 pub use journal::Journal;
@@ -28,20 +28,20 @@ pub use process::{CopyProcess, Purpose};
 pub const COMMAND: &str = "drill-work";
 
 /// The number of a host in a drill.
-pub fn number_of(site: &Site, host: &str) -> Option<usize> {
-    site.hosts.iter().position(|known| known.name == host)
+pub fn number_of(topology: &Topology, host: &str) -> Option<usize> {
+    topology.hosts.iter().position(|known| known.name == host)
 }
 
 /// Where the copies of each host are reached.
-pub fn addresses(site: &Site) -> BTreeMap<HostId, String> {
-    let hosts = (0..).zip(&site.hosts);
+pub fn addresses(topology: &Topology) -> BTreeMap<HostId, String> {
+    let hosts = (0..).zip(&topology.hosts);
     hosts.filter_map(|(number, host)| Some((HostId(number), host.copy_address.clone()?))).collect()
 }
 
 /// What the arbiter of a drill decides about.
-pub fn arbitration(site: &Site) -> Arbitration {
-    let databases = site.databases.iter().map(|database| (*database.spec).clone());
-    Arbitration { databases: databases.collect(), hosts: site.names() }
+pub fn arbitration(topology: &Topology) -> Arbitration {
+    let databases = topology.databases.iter().map(|database| (*database.spec).clone());
+    Arbitration { databases: databases.collect(), hosts: topology.names() }
 }
 
 /// A host's part of a drill.
@@ -57,7 +57,7 @@ pub struct HostPart<'a> {
     /// Where the evidence goes.
     pub folder: &'a Path,
     /// Where hosts wait for each other.
-    pub gate: &'a Gate,
+    pub control: &'a RunControl,
     /// The way to the arbiter.
     pub link: ArbiterLink,
 }
@@ -67,27 +67,27 @@ impl HostPart<'_> {
     pub async fn carry_out(
         self,
         world: World,
-        convoy: &dyn Convoy,
+        barrier: &dyn Barrier,
         recorder: &mut dyn Recorder,
     ) -> CampaignOutcome {
-        CampaignOutcome { verdicts: Vec::new(), error: self.perform(world, convoy, recorder).await.err() }
+        CampaignOutcome { verdicts: Vec::new(), error: self.perform(world, barrier, recorder).await.err() }
     }
 
     async fn perform(
         self,
         world: World,
-        convoy: &dyn Convoy,
+        barrier: &dyn Barrier,
         recorder: &mut dyn Recorder,
     ) -> Result<(), CampaignError> {
-        let HostPart { planned, assignment, credentials, direct, folder, gate, link } = self;
-        let host = number_of(&planned.site, &assignment.host).ok_or_else(|| {
+        let HostPart { planned, assignment, credentials, direct, folder, control, link } = self;
+        let host = number_of(&planned.topology, &assignment.host).ok_or_else(|| {
             CampaignError::Drill(format!("host {} has no part in the drill", assignment.host))
         })?;
         let head = JournalHead::new(&assignment.run, &assignment.host, &assignment.solution);
         let journal = Journal::open(folder, &head).map_err(|error| not_kept(&error))?;
-        let given = Given { planned, assignment, host, credentials, direct, gate, journal, world };
+        let given = Given { planned, assignment, host, credentials, direct, control, journal, world };
         let mut drilled = AgentHost::new(given, link);
-        conduct(planned, &[host], &mut drilled, convoy, recorder).await?;
+        conduct(planned, &[host], &mut drilled, barrier, recorder).await?;
         drilled.end()
     }
 }
@@ -102,7 +102,7 @@ pub fn judge(
     of_host: impl Fn(&str) -> PathBuf,
 ) -> Reviewed {
     let head = |author: &str| JournalHead::new(run, author, solution_text);
-    let hosts = planned.site.hosts.iter();
+    let hosts = planned.topology.hosts.iter();
     let hosts: Vec<_> = hosts.map(|host| journal::read_in(&of_host(&host.name), &head(&host.name))).collect();
     review(planned, &hosts, &journal::read_in(folder, &head(ARBITER_NAME)))
 }

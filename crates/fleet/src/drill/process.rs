@@ -18,11 +18,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use campaign::CampaignError;
 use campaign::drill::{
-    Compared, CopySample, Node, Observed, Observer, PlannedDrill, Routes, found_first, sample_rows,
+    Compared, CopySample, Node, Observed, Observer, PlannedDrill, Routes, create_first_copies, sample_rows,
 };
-use copies::{DatabaseId, FromArbiter, HostId, ToArbiter};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
+use replication::{DatabaseId, FromArbiter, HostId, ToArbiter};
 use results::Sample;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -178,7 +178,7 @@ impl CopyProcess {
         credentials: &Credentials,
         log: fn(&str),
     ) -> Result<(), CampaignError> {
-        let name = &planned.site.hosts[self.purpose.host].name;
+        let name = &planned.topology.hosts[self.purpose.host].name;
         let config = RealConfig { direct: self.purpose.direct, shards: 1, ..RealConfig::new(name) };
         real::run(config, |world| self.serve(world, planned, credentials, log))?
     }
@@ -191,20 +191,20 @@ impl CopyProcess {
         log: fn(&str),
     ) -> Result<(), CampaignError> {
         let CopyProcess { purpose, mut orders } = self;
-        let site = &planned.site;
+        let topology = &planned.topology;
         if purpose.is_new {
-            found_first(site, purpose.host, &world).await?;
+            create_first_copies(topology, purpose.host, &world).await?;
         }
-        let members = Members::new(credentials, &site.names(), move |text| log(&text))
+        let members = Members::new(credentials, &topology.names(), move |text| log(&text))
             .map_err(|error| CampaignError::Drill(error.to_string()))?;
         let routes = Routes {
-            addresses: addresses(site),
+            addresses: addresses(topology),
             guard: Some(Rc::new(members)),
             arbiter: Some(Rc::new(|message| tell(&FromProcess::ToArbiter(message)))),
         };
         let observer: Observer =
             Rc::new(|_: HostId, observed: Observed| tell(&FromProcess::Observed(monotonic_ns(), observed)));
-        let node = Node::start(&world, site, purpose.host, purpose.boot, purpose.seed, routes, observer);
+        let node = Node::start(&world, topology, purpose.host, purpose.boot, purpose.seed, routes, observer);
         let copies = Copies { node: Rc::new(node.await?), planned, world: &world };
         tell(&FromProcess::Ready);
         // Samples end with the seconds of the calendar as it is now, so that those of all hosts cover the same time.
@@ -257,7 +257,7 @@ impl Copies<'_> {
 
     fn sample(&self, host: usize, at_ns: u64) {
         let sample = self.node.sample();
-        let rows = sample_rows(&sample, self.planned.ordinal, &self.planned.site.hosts[host].name, 0);
+        let rows = sample_rows(&sample, self.planned.ordinal, &self.planned.topology.hosts[host].name, 0);
         let is_settled = self.node.is_settled(&self.planned.drill);
         tell(&FromProcess::Sample { at_ns, copies: sample.copies, rows, is_settled });
     }

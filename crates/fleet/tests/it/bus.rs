@@ -1,4 +1,4 @@
-//! Controller and agents over a real nats-server with TLS: whole runs with work that only meets at the gate and leaves evidence;
+//! Controller and agents over a real nats-server with TLS: whole runs with work that only meets at the control and leaves evidence;
 //! the bus, the controller and agents die in the middle; strangers are not let in.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
@@ -8,18 +8,18 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use copies::{DatabaseId, Epoch, FromArbiter};
 use fleet::agent::{Agent, HostWork};
 use fleet::arbiter::ArbiterLink;
 use fleet::bus::Bus;
 use fleet::controller::{Controller, Watcher};
 use fleet::credentials::{Credentials, make};
-use fleet::gate::Gate;
+use fleet::membership::{Fate, Membership, Note, Plan, WhenLost};
 use fleet::message::{Assignment, CopyHead, Ended, PROTOCOL, Point, Program, WhenAlone, format_headed};
-use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
+use fleet::run_control::RunControl;
 use fleet::server::Server;
 use fleet::subjects::{copy_inbox, subject};
 use replica::wire::{Message, frame};
+use replication::{DatabaseId, Epoch, FromArbiter};
 use tokio::task::{JoinHandle, LocalSet};
 
 fn program() -> Program {
@@ -54,15 +54,15 @@ impl HostWork for Meeting {
         &self,
         assignment: &Assignment,
         folder: &Path,
-        gate: &Gate,
+        control: &RunControl,
         _arbiter: ArbiterLink,
     ) -> (Ended, Option<String>) {
         for point in (1..=self.points).map(Point) {
             loop {
-                if let Some(why) = gate.stop_asked() {
+                if let Some(why) = control.stop_asked() {
                     return (Ended::Interrupted, Some(why));
                 }
-                match gate.wait_at(point) {
+                match control.wait_at(point) {
                     Some(Duration::ZERO) => break,
                     Some(left) => std::thread::sleep(left.min(Duration::from_millis(100))),
                     None => std::thread::sleep(Duration::from_millis(20)),
@@ -87,7 +87,7 @@ impl Watcher for Listener {
     fn note(&mut self, note: &Note) {
         self.notes.borrow_mut().push(format!("{}: {}", note.host.as_deref().unwrap_or("-"), note.text));
     }
-    fn look(&mut self, _roster: &Roster) {}
+    fn look(&mut self, _roster: &Membership) {}
     fn interrupts(&self) -> u32 {
         *self.interrupts.borrow()
     }
@@ -188,10 +188,10 @@ impl Fleet {
     }
 }
 
-fn in_local<F: Future<Output = ()>>(story: F) {
+fn in_local<F: Future<Output = ()>>(scenario: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limited =
-        async { tokio::time::timeout(Duration::from_secs(120), story).await.expect("the story hangs") };
+        async { tokio::time::timeout(Duration::from_secs(120), scenario).await.expect("the scenario hangs") };
     runtime.block_on(LocalSet::new().run_until(limited));
 }
 
@@ -272,7 +272,7 @@ fn a_bus_that_hangs_for_longer_than_a_host_may_be_silent_loses_nobody() {
             let process = server.process_id().unwrap().to_string();
             assert!(std::process::Command::new("kill").args([signal, &process]).status().unwrap().success());
         };
-        let story = async {
+        let scenario = async {
             while work.began.lock().unwrap().is_empty() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -281,7 +281,7 @@ fn a_bus_that_hangs_for_longer_than_a_host_may_be_silent_loses_nobody() {
             signal("-CONT");
         };
         let mut listener = Listener::default();
-        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), scenario);
         conducted.unwrap();
         fleet.assert_all_evidence(&controller);
         let notes = listener.notes.borrow();
@@ -308,18 +308,18 @@ fn an_agent_that_dies_in_the_middle_is_reported_with_what_it_kept() {
                 &self,
                 _assignment: &Assignment,
                 folder: &Path,
-                gate: &Gate,
+                control: &RunControl,
                 _arbiter: ArbiterLink,
             ) -> (Ended, Option<String>) {
                 std::fs::write(folder.join("run.db"), "half").unwrap();
-                while gate.stop_asked().is_none() {
+                while control.stop_asked().is_none() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 (Ended::Interrupted, None)
             }
         }
         let victim = fleet.agent("host.1", Arc::new(Stuck));
-        let story = async {
+        let scenario = async {
             let half = fleet.root.path().join("state").join(fleet::subjects::token("host.1"));
             while !half.join("runs/run-1/run.db").exists() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -330,7 +330,7 @@ fn an_agent_that_dies_in_the_middle_is_reported_with_what_it_kept() {
             let _serves_on = fleet.agent("host.1", work.clone());
         };
         let mut listener = Listener::default();
-        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), scenario);
         conducted.unwrap();
         let fates = &controller.memory().fates;
         assert!(
@@ -357,13 +357,13 @@ fn an_interrupt_ends_every_host_in_good_order() {
         let _agents = fleet.agents(&work);
         let mut listener = Listener::default();
         let interrupts = listener.interrupts.clone();
-        let story = async {
+        let scenario = async {
             while work.began.lock().unwrap().is_empty() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             *interrupts.borrow_mut() = 1;
         };
-        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), scenario);
         conducted.unwrap();
         for fate in controller.memory().fates.values() {
             assert!(
@@ -387,7 +387,7 @@ impl HostWork for Hearing {
         &self,
         _assignment: &Assignment,
         folder: &Path,
-        _gate: &Gate,
+        _gate: &RunControl,
         mut arbiter: ArbiterLink,
     ) -> (Ended, Option<String>) {
         std::fs::write(folder.join("begun"), "").unwrap();
@@ -412,7 +412,7 @@ fn copies_hear_the_arbiter_of_their_run_and_of_the_controller_that_they_obey_onl
     in_local(async {
         let mut controller = fleet.controller(fleet.plan()).with_server(fleet.server());
         let _agent = fleet.agent("host.0", work.clone());
-        let story = async {
+        let scenario = async {
             let state = fleet.root.path().join("state").join(fleet::subjects::token("host.0"));
             while !state.join("runs/run-1/begun").exists() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -435,7 +435,7 @@ fn copies_hear_the_arbiter_of_their_run_and_of_the_controller_that_they_obey_onl
             tokio::time::sleep(Duration::from_secs(2)).await;
         };
         let mut listener = Listener::default();
-        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), story);
+        let (conducted, ()) = tokio::join!(controller.conduct(&mut listener), scenario);
         conducted.unwrap();
     });
     assert_eq!(*work.0.lock().unwrap(), [FromArbiter::Fence { epoch: Epoch(99) }]);

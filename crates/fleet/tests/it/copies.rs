@@ -18,40 +18,40 @@ use self::host::{CopyWork, MS, databases, hosts, instance};
 use crate::common::{scan, tree_number};
 use crate::net;
 use crate::net::Net;
-use crate::story::{Ground, liars_change_nothing};
-use copies::{DatabaseId, HostId};
+use crate::scenario::{Ground, liars_change_nothing};
 use engine::Instance;
 use fleet::agent::Agent;
 use fleet::arbiter::Arbitration;
 use fleet::controller::{Controller, Watcher};
 use fleet::copy_port::Members;
 use fleet::credentials::{Credentials, make};
+use fleet::membership::{Fate, Membership, Note, Plan, WhenLost};
 use fleet::message::{Ended, Program, WhenAlone};
-use fleet::roster::{Fate, Note, Plan, Roster, WhenLost};
 use fleet::server::Server;
 use replica::Guard;
+use replication::{DatabaseId, HostId};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::sleep;
 use world::real::{self, RealConfig};
 
 /// Notes what happens, and ends the run when asked.
 #[derive(Default)]
-struct Desk {
+struct Console {
     notes: Rc<RefCell<Vec<String>>>,
     interrupts: Rc<RefCell<u32>>,
 }
 
-impl Watcher for Desk {
+impl Watcher for Console {
     fn note(&mut self, note: &Note) {
         self.notes.borrow_mut().push(format!("{}: {}", note.host.as_deref().unwrap_or("-"), note.text));
     }
-    fn look(&mut self, _roster: &Roster) {}
+    fn look(&mut self, _roster: &Membership) {}
     fn interrupts(&self) -> u32 {
         *self.interrupts.borrow()
     }
 }
 
-struct Site {
+struct TestFleet {
     folder: PathBuf,
     hosts: u16,
     /// See [`databases`].
@@ -64,10 +64,10 @@ struct Site {
 
 type Conducted = (JoinHandle<BTreeMap<String, Fate>>, Rc<RefCell<u32>>);
 
-impl Site {
-    fn new(folder: &Path, hosts: u16, solution: &'static str, bus: &str) -> Site {
+impl TestFleet {
+    fn new(folder: &Path, hosts: u16, solution: &'static str, bus: &str) -> TestFleet {
         let board = Board::new(&folder.join("board"));
-        let site = Site {
+        let fleet = TestFleet {
             folder: folder.to_owned(),
             hosts,
             solution,
@@ -76,9 +76,9 @@ impl Site {
             notes: Rc::default(),
         };
         let names: Vec<String> = host::hosts(hosts).into_values().collect();
-        make(&site.path("fleet"), &names, bus).expect("a fleet");
-        std::fs::create_dir(site.path("run")).expect("writable");
-        site
+        make(&fleet.path("fleet"), &names, bus).expect("a fleet");
+        std::fs::create_dir(fleet.path("run")).expect("writable");
+        fleet
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -118,10 +118,10 @@ impl Site {
         };
         let copies = Arbitration { databases: databases(self.solution), hosts: hosts(self.hosts) };
         let mut controller = controller.expect("a run").with_arbiter(copies);
-        let mut desk = Desk { notes: self.notes.clone(), ..Desk::default() };
-        let interrupts = desk.interrupts.clone();
+        let mut console = Console { notes: self.notes.clone(), ..Console::default() };
+        let interrupts = console.interrupts.clone();
         let conducted = spawn_local(async move {
-            controller.conduct(&mut desk).await.expect("it conducts");
+            controller.conduct(&mut console).await.expect("it conducts");
             controller.memory().fates.clone()
         });
         (conducted, interrupts)
@@ -210,8 +210,8 @@ fn agent(folder: &Path, host: HostId, addresses: BTreeMap<HostId, String>) -> Ag
         .expect("its folder is free")
 }
 
-fn in_local<F: Future<Output = ()>>(story: F) {
-    fleet::run(story).expect("an event queue");
+fn in_local<F: Future<Output = ()>>(scenario: F) {
+    fleet::run(scenario).expect("an event queue");
 }
 
 #[test]
@@ -220,43 +220,43 @@ fn no_acknowledged_commit_is_lost_when_the_active_copy_and_then_the_controller_d
         return;
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
-    let site = Site::new(folder.path(), 3, "1 2 3", &format!("127.0.0.1:{}", free_port()));
+    let fleet = TestFleet::new(folder.path(), 3, "1 2 3", &format!("127.0.0.1:{}", free_port()));
     in_local(async {
-        let _server = site.server();
+        let _server = fleet.server();
         let addresses = hosts(3).into_keys().map(|host| (host, format!("127.0.0.1:{}", free_port())));
         let addresses: BTreeMap<HostId, String> = addresses.collect();
         for host in hosts(3).into_keys() {
-            let agent = agent(&site.folder, host, addresses.clone());
+            let agent = agent(&fleet.folder, host, addresses.clone());
             drop(spawn_local(async move { agent.serve(|_| {}, || false).await.expect("it serves") }));
         }
-        let (first, _) = site.controller(true);
-        site.more("copies are made and one is active", 0, 100).await;
+        let (first, _) = fleet.controller(true);
+        fleet.more("copies are made and one is active", 0, 100).await;
 
-        let active = site.active(0);
+        let active = fleet.active(0);
         let dead = format!("dead-{}", active.0);
-        site.board.want(&dead, true);
-        site.until("another copy takes over", || site.active(0) != active).await;
-        site.more("it goes on", 0, 100).await;
-        site.board.want(&dead, false);
+        fleet.board.want(&dead, true);
+        fleet.until("another copy takes over", || fleet.active(0) != active).await;
+        fleet.more("it goes on", 0, 100).await;
+        fleet.board.want(&dead, false);
         sleep(MS * 2_000).await;
 
         // No controller, no lease: commits end.
         first.abort();
         sleep(MS * 6_000).await;
-        let before = site.of(0).len();
+        let before = fleet.of(0).len();
         sleep(MS * 1_000).await;
-        assert_eq!(site.of(0).len(), before, "without the arbiter nothing is active");
-        let (second, interrupts) = site.controller(false);
-        site.more("the next controller takes the record up", 0, 100).await;
+        assert_eq!(fleet.of(0).len(), before, "without the arbiter nothing is active");
+        let (second, interrupts) = fleet.controller(false);
+        fleet.more("the next controller takes the record up", 0, 100).await;
 
-        site.board.want("quiet", true);
-        site.drain(0, &[1, 2, 3]).await;
+        fleet.board.want("quiet", true);
+        fleet.drain(0, &[1, 2, 3]).await;
         *interrupts.borrow_mut() = 1;
         let fates = second.await.expect("it ends");
         let ended = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed, evidence_kept: true, .. });
         assert!(fates.values().all(ended), "{fates:?}");
     });
-    site.assert_equal(0, &[1, 2, 3]);
+    fleet.assert_equal(0, &[1, 2, 3]);
 }
 
 #[test]
@@ -316,42 +316,44 @@ fn four_hosts_lose_one_and_cut_one_off_and_no_acknowledged_commit_is_lost() {
     let start = |host: usize| {
         let which = format!("{AGENT}={host} {}", folder.path().display());
         let words =
-            [&which, program.to_str().expect("text"), "--exact", "copies::agent_process", "--nocapture"];
+            [&which, program.to_str().expect("text"), "--exact", "replication::agent_process", "--nocapture"];
         net.start(host, folder.path(), "env", &words, &folder.path().join(format!("h{host}.log")))
     };
     net.enter(0, || {
         let bus = format!("{}:4222", net.controller_address());
         // Two copies, two copies, and four of which the one on the host that will die is preferred.
-        let site = Site::new(folder.path(), 4, "1 2\n2 3\n4 1 2 3", &bus);
+        let fleet = TestFleet::new(folder.path(), 4, "1 2\n2 3\n4 1 2 3", &bus);
         in_local(async {
-            let _server = site.server();
+            let _server = fleet.server();
             let (_others, victim) = ([1, 2, 3].map(start), start(4));
-            let (conducted, interrupts) = site.controller(true);
+            let (conducted, interrupts) = fleet.controller(true);
             for database in 0..3 {
-                site.more("copies are made and one is active", database, 50).await;
+                fleet.more("copies are made and one is active", database, 50).await;
             }
-            if site.active(2) != HostId(4) {
+            if fleet.active(2) != HostId(4) {
                 // No place to be asked for: a lease ends when its holder stands still for longer.
                 eprintln!("the host that dies has lost its copy before: this death shows no takeover");
             }
             victim.kill();
-            site.until("another copy takes over from a host that died", || site.active(2) != HostId(4)).await;
-            site.more("it goes on", 2, 50).await;
+            fleet
+                .until("another copy takes over from a host that died", || fleet.active(2) != HostId(4))
+                .await;
+            fleet.more("it goes on", 2, 50).await;
 
-            let cut_off = site.active(0);
+            let cut_off = fleet.active(0);
             net.plug(usize::from(cut_off.0), false);
             sleep(MS * 8_000).await;
             if cut_off == HostId(1) {
-                site.more("a database without a copy there goes on", 1, 50).await;
+                fleet.more("a database without a copy there goes on", 1, 50).await;
             }
             net.plug(usize::from(cut_off.0), true);
-            site.until("the other copy takes over", || site.active(0) != cut_off).await;
+            fleet.until("the other copy takes over", || fleet.active(0) != cut_off).await;
             for database in 0..3 {
-                site.more("all go on", database, 50).await;
+                fleet.more("all go on", database, 50).await;
             }
-            site.board.want("quiet", true);
+            fleet.board.want("quiet", true);
             for (database, on) in [(0, &[1, 2][..]), (1, &[2, 3]), (2, &[1, 2, 3])] {
-                site.drain(database, on).await;
+                fleet.drain(database, on).await;
             }
             *interrupts.borrow_mut() = 1;
             let fates = conducted.await.expect("it ends");
@@ -361,7 +363,7 @@ fn four_hosts_lose_one_and_cut_one_off_and_no_acknowledged_commit_is_lost() {
             assert_eq!(["h1", "h2", "h3"].iter().filter(|host| ended(host)).count(), 3, "{fates:?}");
         });
         for (database, on) in [(0, &[1, 2][..]), (1, &[2, 3]), (2, &[1, 2, 3])] {
-            site.assert_equal(database, on);
+            fleet.assert_equal(database, on);
         }
     });
 }

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use copies::{DatabaseId, Epoch, HostId, Lineage, PeerMessage, Piece, Position, checksum};
 use fleet::copy_port::{CopyPortError, Members};
 use fleet::credentials::{Credentials, HostCertificate, certified_name, make};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use replica::wire::{Message, VERSION, frame};
 use replica::{Guard, Network};
+use replication::{DatabaseId, Epoch, HostId, Lineage, PeerMessage, Piece, Position, checksum};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use world::sim::{SimConfig, Simulation};

@@ -1,4 +1,4 @@
-//! Controller and agents over a bad network, in one thread and from one seed: beats and orders are lost, repeated and late,
+//! Controller and agents over a bad network, in one thread and from one seed: heartbeats and orders are lost, repeated and late,
 //! agents and controllers die and come back.
 //!
 //! What must hold: tests start nowhere before every host is ready; a host passes a point only when every host that still
@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use fleet::duty::{Action, Duty, Memory};
-use fleet::gate::Doing;
-use fleet::message::{Beat, Ended, EvidenceFile, Orders, Point, Program, WhenAlone};
-use fleet::roster::{self, Fate, Plan, Roster, WhenLost};
+use fleet::agent_state::{Action, AgentState, Memory};
+use fleet::membership::{self, Fate, Membership, Plan, WhenLost};
+use fleet::message::{Ended, EvidenceFile, Heartbeat, Orders, Point, Program, WhenAlone};
+use fleet::run_control::HostProgress;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -44,7 +44,7 @@ pub fn points() -> Vec<Point> {
 /// An agent with its tests, which do nothing but meet the others.
 pub struct Host {
     pub name: String,
-    pub duty: Duty,
+    pub state: AgentState,
     pub durable: Option<Memory>,
     pub clock_ahead_ns: u64,
     pub released: Option<(Point, u64)>,
@@ -58,10 +58,10 @@ pub struct Host {
 impl Host {
     pub fn new(number: u64) -> Host {
         let name = format!("h{number}");
-        let duty = Duty::new(&name, program(), number, None, Vec::new());
+        let state = AgentState::new(&name, program(), number, None, Vec::new());
         Host {
             name,
-            duty,
+            state,
             durable: None,
             clock_ahead_ns: number * 1_000_000 * MS,
             released: None,
@@ -85,20 +85,20 @@ impl Host {
         points().get(self.passed).copied().filter(|_| self.running)
     }
 
-    pub fn beat(&mut self, now_ns: u64, nonce: u64) -> Beat {
-        let doing = Doing { waiting_at: self.waiting_at(), ..Doing::default() };
-        self.duty.beat(self.local(now_ns), nonce, &doing)
+    pub fn heartbeat(&mut self, now_ns: u64, nonce: u64) -> Heartbeat {
+        let progress = HostProgress { waiting_at: self.waiting_at(), ..HostProgress::default() };
+        self.state.heartbeat(self.local(now_ns), nonce, &progress)
     }
 
     pub fn orders(&mut self, now_ns: u64, orders: Orders) -> bool {
-        let actions = self.duty.orders(self.local(now_ns), now_ns, orders);
-        self.durable = self.duty.memory().cloned();
+        let actions = self.state.orders(self.local(now_ns), now_ns, orders);
+        self.durable = self.state.memory().cloned();
         let mut send = false;
         for action in actions {
             match action {
                 Action::Prepare(_) => self.preparing = true,
                 Action::Left(_) => {}
-                Action::Collect(_) => self.duty.ended(Ended::AgentDied, None, self.evidence()),
+                Action::Collect(_) => self.state.ended(Ended::AgentDied, None, self.evidence()),
                 Action::Start(_) => self.running = true,
                 Action::Stop(_) => self.got_stop = true,
                 Action::Release(point, at_ns) => self.released = Some((point, at_ns)),
@@ -111,15 +111,15 @@ impl Host {
     /// The agent's process dies and is started again.
     pub fn restart(&mut self, process: u64) {
         let left = self.evidence();
-        self.duty = Duty::new(&self.name, program(), process, self.durable.clone(), left);
-        self.durable = self.duty.memory().cloned();
+        self.state = AgentState::new(&self.name, program(), process, self.durable.clone(), left);
+        self.durable = self.state.memory().cloned();
         self.died |= self.running;
         (self.running, self.preparing, self.released) = (false, false, None);
     }
 
     pub fn step(&mut self, now_ns: u64) {
         if std::mem::take(&mut self.preparing) {
-            self.duty.prepared(Ok(vec!["all is well".into()]));
+            self.state.prepared(Ok(vec!["all is well".into()]));
         }
         if self.running {
             let local = self.local(now_ns);
@@ -130,25 +130,25 @@ impl Host {
             }
             if self.passed == points().len() {
                 self.running = false;
-                self.duty.ended(Ended::Passed, None, self.evidence());
+                self.state.ended(Ended::Passed, None, self.evidence());
             }
         }
-        self.durable = self.duty.memory().cloned();
+        self.durable = self.state.memory().cloned();
     }
 }
 
-struct Story {
+struct Scenario {
     random: ChaCha8Rng,
     hosts: Vec<Host>,
-    roster: Roster,
-    durable: roster::Memory,
+    membership: Membership,
+    durable: membership::Memory,
     /// Orders that were sent before, to be delivered once more.
     old_orders: BTreeMap<String, Orders>,
     now_ns: u64,
     restarts: u32,
 }
 
-impl Story {
+impl Scenario {
     fn chance(&mut self, one_in: u32) -> bool {
         self.random.next_u32().is_multiple_of(one_in)
     }
@@ -166,22 +166,22 @@ impl Story {
             );
         }
         let nonce = self.random.next_u64();
-        let beat = self.hosts[host].beat(self.now_ns, nonce);
+        let heartbeat = self.hosts[host].heartbeat(self.now_ns, nonce);
         if self.chance(5) {
             return;
         }
         if self.chance(10) {
-            let _ = self.roster.beat(self.now_ns, self.now_ns, beat.clone());
+            let _ = self.membership.heartbeat(self.now_ns, self.now_ns, heartbeat.clone());
         }
-        let orders = self.roster.beat(self.now_ns, self.now_ns, beat);
-        self.durable = self.roster.memory().clone();
+        let orders = self.membership.heartbeat(self.now_ns, self.now_ns, heartbeat);
+        self.durable = self.membership.memory().clone();
         if self.chance(5) {
             return;
         }
         let name = self.hosts[host].name.clone();
         self.old_orders.insert(name.clone(), orders.clone());
         if self.hosts[host].orders(self.now_ns, orders) && !self.chance(3) {
-            self.roster.evidence_kept(&name);
+            self.membership.evidence_kept(&name);
         }
     }
 
@@ -202,58 +202,58 @@ impl Story {
     }
 }
 
-fn story(seed: u64) -> (u32, usize) {
+fn scenario(seed: u64) -> (u32, usize) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let count = 2 + random.next_u32() as usize % 5;
-    let roster = Roster::new(plan(count), 0);
-    let mut story = Story {
+    let membership = Membership::new(plan(count), 0);
+    let mut scenario = Scenario {
         random,
         hosts: (0..count as u64).map(Host::new).collect(),
-        durable: roster.memory().clone(),
-        roster,
+        durable: membership.memory().clone(),
+        membership,
         old_orders: BTreeMap::new(),
         now_ns: 0,
         restarts: 0,
     };
     let agents_die = seed.is_multiple_of(3);
     for _ in 0..2_000 {
-        story.now_ns += 250 * MS;
+        scenario.now_ns += 250 * MS;
         for host in 0..count {
-            story.exchange(host);
-            story.hosts[host].step(story.now_ns);
-            story.check();
+            scenario.exchange(host);
+            scenario.hosts[host].step(scenario.now_ns);
+            scenario.check();
         }
-        story.roster.tick(story.now_ns, story.now_ns, true);
-        story.durable = story.roster.memory().clone();
-        if story.chance(60) {
-            let now_ns = story.now_ns;
-            story.roster = Roster::resume(story.durable.clone(), now_ns);
-            story.durable = story.roster.memory().clone();
-            story.restarts += 1;
+        scenario.membership.tick(scenario.now_ns, scenario.now_ns, true);
+        scenario.durable = scenario.membership.memory().clone();
+        if scenario.chance(60) {
+            let now_ns = scenario.now_ns;
+            scenario.membership = Membership::resume(scenario.durable.clone(), now_ns);
+            scenario.durable = scenario.membership.memory().clone();
+            scenario.restarts += 1;
         }
-        if agents_die && story.durable.go && story.chance(80) {
-            let host = story.random.next_u32() as usize % count;
-            let process = story.random.next_u64();
-            story.hosts[host].restart(process);
+        if agents_die && scenario.durable.go && scenario.chance(80) {
+            let host = scenario.random.next_u32() as usize % count;
+            let process = scenario.random.next_u64();
+            scenario.hosts[host].restart(process);
         }
-        if story.roster.is_over() {
-            let died = story.hosts.iter().filter(|host| host.died).count();
-            for host in &story.hosts {
-                let fate = &story.durable.fates[&host.name];
+        if scenario.membership.is_over() {
+            let died = scenario.hosts.iter().filter(|host| host.died).count();
+            for host in &scenario.hosts {
+                let fate = &scenario.durable.fates[&host.name];
                 let Fate::Ended { how, evidence_kept, .. } = fate else { panic!("{}: {fate:?}", host.name) };
                 assert!(evidence_kept, "the evidence of {} is lost", host.name);
                 assert_eq!(*how == Ended::AgentDied, host.died, "{}: {how:?}", host.name);
                 assert!(host.died || host.passed == points().len());
             }
-            return (story.restarts, died);
+            return (scenario.restarts, died);
         }
     }
-    panic!("seed {seed}: the run does not end: {:?}", story.durable);
+    panic!("seed {seed}: the run does not end: {:?}", scenario.durable);
 }
 
 #[test]
 fn every_run_ends_in_step_and_with_all_evidence() {
-    let stories: Vec<(u32, usize)> = (0..300).map(story).collect();
-    assert!(stories.iter().any(|(restarts, _)| *restarts > 0), "no controller ever died");
-    assert!(stories.iter().any(|(_, died)| *died > 0), "no agent ever died");
+    let scenarios: Vec<(u32, usize)> = (0..300).map(scenario).collect();
+    assert!(scenarios.iter().any(|(restarts, _)| *restarts > 0), "no controller ever died");
+    assert!(scenarios.iter().any(|(_, died)| *died > 0), "no agent ever died");
 }

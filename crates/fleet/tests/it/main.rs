@@ -10,9 +10,9 @@ mod common;
 mod copies;
 mod copy_port;
 mod exchange;
+mod membership;
 #[allow(dead_code, reason = "other tests use other parts of it")]
 #[path = "../../../cli/tests/fleet/net/mod.rs"]
 mod net;
-mod roster;
-#[path = "../../../replica/tests/it/liars/story.rs"]
-mod story;
+#[path = "../../../replica/tests/it/liars/scenario.rs"]
+mod scenario;

@@ -37,13 +37,15 @@ fn a_digest_is_of_what_the_page_says_and_not_of_how_often_it_was_written() {
 
 /// A frame for another copy, taken apart there.
 fn sent(piece: Piece) -> Piece {
-    let lineage = copies::Lineage::first();
-    let (epoch, end, log_start) = (copies::Epoch(1), piece.end(), 1);
-    let message = copies::PeerMessage::Ship { epoch, lineage, end, log_start, piece: Some(piece) };
+    let lineage = replication::Lineage::first();
+    let (epoch, end, log_start) = (replication::Epoch(1), piece.end(), 1);
+    let message = replication::PeerMessage::Ship { epoch, lineage, end, log_start, piece: Some(piece) };
     let mut frames = Frames::default();
-    frames.push(&frame(&Message::Peer { database: copies::DatabaseId(0), message }));
+    frames.push(&frame(&Message::Peer { database: replication::DatabaseId(0), message }));
     match frames.take().expect("it fits into a frame") {
-        Some(Message::Peer { message: copies::PeerMessage::Ship { piece: Some(piece), .. }, .. }) => piece,
+        Some(Message::Peer {
+            message: replication::PeerMessage::Ship { piece: Some(piece), .. }, ..
+        }) => piece,
         other => panic!("{other:?}"),
     }
 }
@@ -59,7 +61,7 @@ fn a_log_file_that_is_longer_than_a_message_comes_over_in_pieces() {
     simulation.run_until(async {
         let mut config = create(&source, 1, 1).await;
         config.log_bytes = 9 << 20;
-        Files::found(&source, &config).await.expect("it is new");
+        Files::create(&source, &config).await.expect("it is new");
         let (mut files, _) = Files::open(&source, &config, 7).await.expect("it is there");
         files.standby().await.expect("it is passive");
         let instance = files.mount().await.expect("it is whole");
@@ -96,7 +98,7 @@ fn a_standby_that_was_never_mounted_is_given_up_with_what_it_has_taken() {
     ["/db", "/log"].iter().for_each(|volume| simulation.volume("h", volume, 1 << 30));
     simulation.run_until(async {
         let config = create(&world, 1, 1).await;
-        Files::found(&world, &config).await.expect("it is new");
+        Files::create(&world, &config).await.expect("it is new");
         let (mut files, _) = Files::open(&world, &config, 7).await.expect("it is there");
         let standby = files.standby().await.expect("it is passive");
         let bytes = standby.copy_page(DATABASE, 4).await.expect("it is whole").into();

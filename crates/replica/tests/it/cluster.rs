@@ -10,12 +10,12 @@ use std::rc::Rc;
 
 use crate::common::model::Random;
 use crate::common::{PAGE_BYTES, check_structure, create, scan, tree_number};
-use copies::{
-    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Event, HostId, SiteId, Timing,
-};
 use engine::{Durability, Instance, InstanceConfig, LogStore, Standby};
 use replica::wire::Message;
 use replica::{ArbiterHost, Links, Network, Replica, ReplicaConfig};
+use replication::{
+    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, Event, HostId, SiteId, Timing,
+};
 use smallvec::smallvec;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, OpKind, PowerCut, SimConfig, Simulation};
 use world::{Duration, OpenMode, PageBuf, World};
@@ -45,7 +45,7 @@ fn spec(copies: u16, dial: Dial) -> Rc<DatabaseSpec> {
         partner_in_other_site: false,
         signature: 0x5eed,
         circular_logging: true,
-        planted: copies::Planted::default(),
+        planted: replication::Planted::default(),
         timing: Timing {
             lease_ms: 600,
             renew_ms: 150,
@@ -83,11 +83,11 @@ impl NodeLinks {
 }
 
 impl Links for NodeLinks {
-    fn to_arbiter(&self, message: copies::ToArbiter) {
+    fn to_arbiter(&self, message: replication::ToArbiter) {
         self.send(ARBITER, &Message::ToArbiter(message));
     }
 
-    fn to_peer(&self, host: HostId, message: copies::PeerMessage) {
+    fn to_peer(&self, host: HostId, message: replication::PeerMessage) {
         self.send(host, &Message::Peer { database: DATABASE, message });
     }
 }
@@ -131,7 +131,7 @@ impl Cluster {
         let config = sim.run_until(async {
             let mut config = create(&first, 1, 1).await;
             config.cache_bytes_per_database = 4000 * PAGE_BYTES as u64;
-            Replica::found(&first, &config).await.unwrap();
+            Replica::create(&first, &config).await.unwrap();
             config
         });
         let tearing = PowerCut { lost_write: 0.2, torn_write: 0.5, ..PowerCut::default() };
@@ -301,10 +301,11 @@ impl Cluster {
             self.run(100)?;
             let reports: Vec<_> = self.nodes.values().map(|node| node.replica.status().report).collect();
             let (active, end) = (self.active(), reports[0].end);
-            let is_whole = |report: &copies::Report| report.mountable && report.end == end;
+            let is_whole = |report: &replication::Report| report.mountable && report.end == end;
             if active.len() == 1 && reports.len() == self.hosts.len() && reports.iter().all(is_whole) {
                 let holder = active[0];
-                let caught_up = |report: &copies::Report| report.host == holder || report.replayed == end;
+                let caught_up =
+                    |report: &replication::Report| report.host == holder || report.replayed == end;
                 if reports.iter().all(caught_up) && self.nodes[&holder].replica.instance().is_some() {
                     return Ok(holder);
                 }
@@ -431,10 +432,10 @@ fn a_write_that_fails_under_the_active_copy_ends_it_and_another_one_takes_over()
 struct Answers(Cell<u32>);
 
 impl Links for Answers {
-    fn to_arbiter(&self, _message: copies::ToArbiter) {}
+    fn to_arbiter(&self, _message: replication::ToArbiter) {}
 
-    fn to_peer(&self, _host: HostId, message: copies::PeerMessage) {
-        self.0.set(self.0.get() + u32::from(matches!(message, copies::PeerMessage::Pages { .. })));
+    fn to_peer(&self, _host: HostId, message: replication::PeerMessage) {
+        self.0.set(self.0.get() + u32::from(matches!(message, replication::PeerMessage::Pages { .. })));
     }
 }
 
@@ -446,17 +447,17 @@ fn a_question_that_is_repeated_before_it_is_answered_is_answered_once() {
     let answers = Rc::new(Answers::default());
     sim.run_until(async {
         let instance = create(&world, 1, 1).await;
-        Replica::found(&world, &instance).await.unwrap();
+        Replica::create(&world, &instance).await.unwrap();
         let config = ReplicaConfig { instance, tick: MS * 20, checkpoint_every: MS * 700 };
         let (spec, links) = (spec(2, Dial::Lossless), answers.clone());
         let copy = Replica::start(&world, spec, HostId(0), Boot(1), config, links).await.unwrap();
         world.sleep(MS * 1_000).await;
         let ask = || {
-            let message = copies::PeerMessage::FetchPages {
-                epoch: copies::Epoch(0),
+            let message = replication::PeerMessage::FetchPages {
+                epoch: replication::Epoch(0),
                 nonce: 1,
-                request: copies::PageRequest::List(vec![5]),
-                at_least: copies::Position::START,
+                request: replication::PageRequest::List(vec![5]),
+                at_least: replication::Position::START,
             };
             copy.from_peer(HostId(1), message);
         };

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use copies::{DatabaseId, HostId, PeerMessage, Piece, Position, checksum};
 use replica::Network;
 use replica::wire::{FRAME_BYTES_MAX, Frames, Message, VERSION, frame, parse};
+use replication::{DatabaseId, HostId, PeerMessage, Piece, Position, checksum};
 use world::real::{RealConfig, run};
 use world::sim::{SimConfig, Simulation};
 use world::{Duration, World};
@@ -16,16 +16,16 @@ fn messages() -> Vec<Message> {
     let from = Position { generation: 3, offset: 4096 };
     let piece = Piece { from, checksum: checksum(&bytes), bytes, closes: false, signature: 7 };
     let ship = PeerMessage::Ship {
-        epoch: copies::Epoch(2),
-        lineage: copies::Lineage::first().continued(copies::Epoch(2), from),
+        epoch: replication::Epoch(2),
+        lineage: replication::Lineage::first().continued(replication::Epoch(2), from),
         end: from,
         log_start: 1,
         piece: Some(piece),
     };
     let list = PeerMessage::FetchPages {
-        epoch: copies::Epoch(2),
+        epoch: replication::Epoch(2),
         nonce: 9,
-        request: copies::PageRequest::List((1..300).collect()),
+        request: replication::PageRequest::List((1..300).collect()),
         at_least: from,
     };
     let peer = |message| Message::Peer { database: DatabaseId(1), message };

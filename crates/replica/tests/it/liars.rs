@@ -1,12 +1,12 @@
-//! Members of the copy protocol that lie never change a healthy copy: the story on the real engine, in simulated time. `fleet`
+//! Members of the copy protocol that lie never change a healthy copy: the scenario on the real engine, in simulated time. `fleet`
 //! tells it once more on real files and over the copy port.
 
-mod story;
+mod scenario;
 
 use std::rc::Rc;
 
-use copies::HostId;
-use story::{Ground, liars_change_nothing};
+use replication::HostId;
+use scenario::{Ground, liars_change_nothing};
 use world::sim::{SimConfig, Simulation};
 
 #[test]

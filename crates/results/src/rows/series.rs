@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Origin;
-use crate::{IoClass, IoStats, Tally};
+use crate::{IoClass, IoStats, IoTotals};
 
 /// What a sample or histogram counts: an I/O class, or whole batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -71,20 +71,20 @@ pub struct Sample {
     /// Length of the interval.
     pub interval_ms: u64,
     /// The counts.
-    pub tally: Tally,
+    pub totals: IoTotals,
 }
 
 impl Sample {
-    /// A tally as a row.
+    /// A totals as a row.
     pub fn new(
         test: u32,
         origin: Origin,
         measure: impl Into<Measure>,
         t_ms: u64,
         interval_ms: u64,
-        tally: Tally,
+        totals: IoTotals,
     ) -> Sample {
-        Sample { test, origin, measure: measure.into(), t_ms, interval_ms, tally }
+        Sample { test, origin, measure: measure.into(), t_ms, interval_ms, totals }
     }
 }
 
@@ -122,7 +122,7 @@ impl Histogram {
         stats: &IoStats,
     ) -> Option<Histogram> {
         let hdr_v2 = stats.hdr_v2()?;
-        let latency_ns_max = stats.tally.latency_ns_max;
+        let latency_ns_max = stats.totals.latency_ns_max;
         Some(Histogram { test, origin, measure: measure.into(), t_ms, interval_ms, latency_ns_max, hdr_v2 })
     }
 }

@@ -2,7 +2,7 @@
 
 use evidence::report::{Distribution, MeasureRow, Measured, SampleFigures, TestReport};
 use results::batch_means::{Confidence, Spread, shown};
-use results::{IoClass, Measure, Tally};
+use results::{IoClass, IoTotals, Measure};
 
 use super::statistics::{alarm, interval_pct, percentile_spread};
 use super::{Better, Cell, Row, Subject};
@@ -80,14 +80,14 @@ impl Series {
 /// What was read in each sample. Readers begin together; the samples in which the first read and the last one end are left
 /// out, since nobody knows how much of them was spent reading.
 fn reading(samples: &[SampleFigures], elapsed_s: &[f64]) -> Vec<Reading> {
-    let reads = |sample: &SampleFigures| sample.tally.bytes > 0;
+    let reads = |sample: &SampleFigures| sample.totals.bytes > 0;
     let ends = (samples.iter().position(reads), samples.iter().rposition(reads));
     let (Some(first), Some(last)) = ends else { return Vec::new() };
     let began_s = samples[first].start_s;
     let inside = samples.iter().take(last).skip(first + 1).map(|sample| {
         let from_s = sample.start_s - began_s;
         let spent = elapsed_s.iter().map(|elapsed_s| (elapsed_s - from_s).clamp(0.0, sample.seconds));
-        (sample.tally.bytes as f64, spent.sum())
+        (sample.totals.bytes as f64, spent.sum())
     });
     inside.filter(|(_, spent_s)| *spent_s > 0.0).collect()
 }
@@ -244,18 +244,18 @@ fn checksum(test: &TestReport, of_databases: bool) -> Option<f64> {
 fn spread(
     samples: &[SampleFigures],
     confidence: &Confidence,
-    parts: fn(&Tally, f64) -> (f64, f64),
+    parts: fn(&IoTotals, f64) -> (f64, f64),
 ) -> Option<Spread> {
-    let pairs: Vec<_> = samples.iter().map(|sample| parts(&sample.tally, sample.seconds)).collect();
+    let pairs: Vec<_> = samples.iter().map(|sample| parts(&sample.totals, sample.seconds)).collect();
     Spread::of_ratio(&pairs, confidence)
 }
 
 fn rate(samples: &[SampleFigures], confidence: &Confidence) -> Option<Spread> {
-    spread(samples, confidence, |tally, seconds| (tally.count as f64, seconds))
+    spread(samples, confidence, |totals, seconds| (totals.count as f64, seconds))
 }
 
 fn mean_latency(samples: &[SampleFigures], confidence: &Confidence) -> Option<Spread> {
-    spread(samples, confidence, |tally, _| (tally.latency_ns_sum as f64, tally.count as f64))
+    spread(samples, confidence, |totals, _| (totals.latency_ns_sum as f64, totals.count as f64))
 }
 
 /// Every figure that at least one run has. `is_printed` says of each run whether it has no series that could tell its noise,

@@ -18,8 +18,8 @@ use evidence::{Report, RunData};
 use results::{Severity, WorldKind};
 use serde::Serialize;
 
-use crate::claims::Evidence;
 use crate::import::{About, rows};
+use crate::printed_figures::Evidence;
 use crate::sources::Source;
 use figures::{Series, figures};
 

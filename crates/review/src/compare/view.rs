@@ -152,12 +152,12 @@ fn charts(test: &TestComparison) -> Vec<Chart> {
         (
             "Database read latency, mean of each step",
             "ms",
-            (|s| &s.reads, |sample| sample.tally.latency_ms()),
+            (|s| &s.reads, |sample| sample.totals.latency_ms()),
         ),
         (
             "Log write latency, mean of each step",
             "ms",
-            (|s| &s.log_writes, |sample| sample.tally.latency_ms()),
+            (|s| &s.log_writes, |sample| sample.totals.latency_ms()),
         ),
     ];
     let duration_s = test.series.iter().map(|series| series.duration_s).fold(0.0, f64::max);

@@ -6,7 +6,7 @@
 
 use results::*;
 
-use crate::claims::{ChecksumClaims, TestClaims, known, whole};
+use crate::printed_figures::{ChecksumFigures, TestFigures, known, whole};
 
 /// The limits on mean latencies that a test is judged by.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -19,7 +19,7 @@ pub struct Limits {
 
 impl Limits {
     /// Those that the report prints, else those of the programme for a test with a load; none of an unknown generation.
-    pub fn of(test: &TestClaims, generation: &str) -> Limits {
+    pub fn of(test: &TestFigures, generation: &str) -> Limits {
         if let Some(printed) = &test.thresholds {
             let (read_avg_ms, log_write_avg_ms) =
                 (known(printed.read_avg_ms), known(printed.log_write_avg_ms));
@@ -54,13 +54,13 @@ impl Limits {
 }
 
 /// Bad pages and those with a wrong number; `None` if one of the two is unreadable or was not printed.
-pub fn bad_pages(row: &ChecksumClaims) -> Option<(u64, u64)> {
+pub fn bad_pages(row: &ChecksumFigures) -> Option<(u64, u64)> {
     Some((whole(Some(known(row.bad)?)), whole(Some(known(row.wrong_page_number)?))))
 }
 
 /// What follows from the figures of a test of one server, and whether its printed result does.
 pub fn verdicts(
-    test: &TestClaims,
+    test: &TestFigures,
     host: &str,
     ordinal: u32,
     generation: &str,
@@ -87,7 +87,7 @@ pub fn verdicts(
     judge.verdicts.into_iter()
 }
 
-fn latencies(test: &TestClaims, host: &str, limits: &Limits, judge: &mut Judge) {
+fn latencies(test: &TestFigures, host: &str, limits: &Limits, judge: &mut Judge) {
     let assumed = limits.assumed.as_ref().map_or(String::new(), |whose| format!(" (assumed: {whose})"));
     let mut both = |origin: &Origin, read_ms: Option<f64>, log_write_ms: Option<f64>| {
         for (rule, what, measured, limit) in [

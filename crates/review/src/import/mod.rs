@@ -14,7 +14,7 @@ mod rows;
 pub use document::MOST_BYTES;
 pub use rows::{About, rows};
 
-use crate::claims::{Evidence, TestClaims};
+use crate::printed_figures::{Evidence, TestFigures};
 
 /// Why a foreign file could not be imported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +55,7 @@ pub enum ImportError {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Foreign {
     /// Reports.
-    Reports(Vec<TestClaims>),
+    Reports(Vec<TestFigures>),
     /// A configuration: the text of a solution file.
     Solution(String),
 }
@@ -81,7 +81,7 @@ pub fn parse(bytes: &[u8]) -> Result<Foreign, ImportError> {
     if tests.is_empty() { Err(ImportError::NoReport) } else { Ok(Foreign::Reports(tests)) }
 }
 
-fn html_reports(text: &str) -> Result<Vec<TestClaims>, ImportError> {
+fn html_reports(text: &str) -> Result<Vec<TestFigures>, ImportError> {
     let (blocks, complete) = document::html(text);
     let tests = report::read(&blocks);
     if !complete {
@@ -117,7 +117,7 @@ fn decode(bytes: &[u8]) -> Result<String, ImportError> {
 }
 
 /// Reports of several files as one piece of evidence; servers are numbered by the names of their machines.
-pub fn gather(title: &str, mut tests: Vec<TestClaims>) -> Evidence {
+pub fn gather(title: &str, mut tests: Vec<TestFigures>) -> Evidence {
     let mut machines: Vec<String> = Vec::new();
     let mut kinds: Vec<(String, u32)> = Vec::new();
     for test in &mut tests {

@@ -7,7 +7,7 @@
 
 use super::document::Block;
 use super::fields::{instant, number};
-use crate::claims::*;
+use crate::printed_figures::*;
 
 /// Rows of one table, far beyond any server; what sums can hold is worked out from it.
 const MOST_ROWS: usize = 4_096;
@@ -63,7 +63,7 @@ pub fn plain(text: &str) -> String {
 }
 
 /// Reads every report of a document.
-pub fn read(blocks: &[Block]) -> Vec<TestClaims> {
+pub fn read(blocks: &[Block]) -> Vec<TestFigures> {
     let mut reader = Reader::default();
     for block in blocks {
         match block {
@@ -77,8 +77,8 @@ pub fn read(blocks: &[Block]) -> Vec<TestClaims> {
 
 #[derive(Default)]
 struct Reader {
-    tests: Vec<TestClaims>,
-    current: TestClaims,
+    tests: Vec<TestFigures>,
+    current: TestFigures,
     section: Option<Section>,
     columns: Vec<Column>,
     /// Rows of volumes of the current report.
@@ -262,8 +262,8 @@ impl Line<'_> {
     }
 
     /// Checksum of a database that stands behind so many others.
-    fn checksum(&self, database: String, others: usize) -> ChecksumClaims {
-        ChecksumClaims {
+    fn checksum(&self, database: String, others: usize) -> ChecksumFigures {
+        ChecksumFigures {
             n: others as u32 + 1,
             database,
             pages: self.get(Column::Pages),
@@ -311,7 +311,7 @@ fn title(label: &str) -> Option<&'static str> {
     kinds.iter().find(|(word, _)| label.contains(word)).map(|(_, kind)| *kind)
 }
 
-fn kind_by_tables(test: &TestClaims) -> &'static str {
+fn kind_by_tables(test: &TestFigures) -> &'static str {
     match test {
         _ if !test.recovery.is_empty() => "soft_recovery",
         _ if !test.backup.is_empty() => "backup",
@@ -380,7 +380,7 @@ fn column(label: &str, text: &str) -> Column {
 }
 
 /// A label and its value.
-fn property(test: &mut TestClaims, label: &str, value: &str) {
+fn property(test: &mut TestFigures, label: &str, value: &str) {
     let figure = || number(value);
     match label {
         "overalltestresult" => test.result = value.to_owned(),
@@ -412,7 +412,7 @@ fn property(test: &mut TestClaims, label: &str, value: &str) {
 }
 
 /// The lines of the test log that carry facts no table has.
-fn log_line(test: &mut TestClaims, text: &str) {
+fn log_line(test: &mut TestFigures, text: &str) {
     let label = plain(text);
     // A line begins with its time, the first two to four words.
     let time = (2..=3).rev().find_map(|words| {
@@ -442,7 +442,7 @@ fn log_line(test: &mut TestClaims, text: &str) {
 }
 
 /// `Database read latency thresholds: (average: 20 msec/read, maximum: 100 msec/read).`, and the same of log writes.
-fn thresholds(test: &mut TestClaims, text: &str, label: &str) {
+fn thresholds(test: &mut TestFigures, text: &str, label: &str) {
     let text = text.to_lowercase();
     let after = |word: &str| {
         let rest = text.split_once(word)?.1;
@@ -462,7 +462,7 @@ fn thresholds(test: &mut TestClaims, text: &str, label: &str) {
 }
 
 /// Lengths that follow from the times.
-fn complete(test: &mut TestClaims) {
+fn complete(test: &mut TestFigures) {
     let between = |from: &Option<Instant>, to: &Option<Instant>| {
         let (from, to) = (from.as_ref()?.unix_s()?, to.as_ref()?.unix_s()?);
         (to > from).then(|| (to - from) as f64)

@@ -16,7 +16,7 @@ use results::*;
 
 use super::judged::{self, Limits};
 use crate::Instant;
-use crate::claims::{Evidence, InstanceRow, TestClaims, bounded, known, whole};
+use crate::printed_figures::{Evidence, InstanceRow, TestFigures, bounded, known, whole};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -77,11 +77,11 @@ fn run_row(evidence: &Evidence, about: &About, origin_s: i64) -> Run {
     }
 }
 
-fn started(test: &TestClaims) -> Option<i64> {
+fn started(test: &TestFigures) -> Option<i64> {
     test.start.as_ref().or(test.collection_start.as_ref()).and_then(Instant::unix_s)
 }
 
-fn host_name(test: &TestClaims) -> String {
+fn host_name(test: &TestFigures) -> String {
     match (test.machine.as_str(), test.server) {
         ("", 0) => "all servers".to_owned(),
         ("", server) => format!("server {server}"),
@@ -110,9 +110,9 @@ fn page_bytes(evidence: &Evidence) -> u32 {
 }
 
 /// Reports of one kind that different servers made at the same place of the programme are one test.
-fn groups(evidence: &Evidence) -> Vec<Vec<&TestClaims>> {
+fn groups(evidence: &Evidence) -> Vec<Vec<&TestFigures>> {
     let mut seen: BTreeMap<(&str, String), usize> = BTreeMap::new();
-    let mut groups: Vec<((&str, usize), Vec<&TestClaims>)> = Vec::new();
+    let mut groups: Vec<((&str, usize), Vec<&TestFigures>)> = Vec::new();
     for test in &evidence.test {
         let nth = seen.entry((&test.kind, host_name(test))).or_default();
         let key = (test.kind.as_str(), *nth);
@@ -139,7 +139,7 @@ fn cell<R>(rows: &[R], row: &R, column: fn(&R) -> Option<f64>, unreadable: &mut 
 }
 
 /// Length of the measured window.
-fn window_s(test: &TestClaims) -> f64 {
+fn window_s(test: &TestFigures) -> f64 {
     [test.collection_s, test.run_s, test.duration_s]
         .into_iter()
         .find_map(known)
@@ -190,7 +190,7 @@ impl Writer {
     }
 
     /// The rows of one test; gives the time at which it ended.
-    fn test(&mut self, ordinal: u32, name: &str, group: &[&TestClaims], origin_s: i64, now_ms: u64) -> u64 {
+    fn test(&mut self, ordinal: u32, name: &str, group: &[&TestFigures], origin_s: i64, now_ms: u64) -> u64 {
         let Some(first) = group.first() else { return now_ms };
         let after_ms = |instant: Option<&Instant>| {
             let seconds = instant.and_then(Instant::unix_s)? - origin_s;
@@ -238,7 +238,7 @@ impl Writer {
         ended
     }
 
-    fn instance(&mut self, host: &str, name: &str, test: &TestClaims) {
+    fn instance(&mut self, host: &str, name: &str, test: &TestFigures) {
         if self.set_up.insert((host.to_owned(), name.to_owned()), ()).is_some() {
             return;
         }
@@ -260,7 +260,7 @@ impl Writer {
         self.rows.push(Database { origin, path: String::new(), page_bytes: self.page_bytes }.into());
     }
 
-    fn tables(&mut self, test: &TestClaims, place: Place) {
+    fn tables(&mut self, test: &TestFigures, place: Place) {
         let host = host_name(test);
         let read_class = match test.kind.as_str() {
             "backup" => IoClass::BackupRead,
@@ -310,7 +310,7 @@ impl Writer {
 
     /// The checksum table, without databases whose bad pages are not known: nothing there may look like none. Gives the
     /// number of other cells that could not be read.
-    fn checksums(&mut self, test: &TestClaims, host: &str, place: Place) -> usize {
+    fn checksums(&mut self, test: &TestFigures, host: &str, place: Place) -> usize {
         let (mut unreadable, mut unknown) = (0, 0);
         for row in &test.checksum {
             let Some((bad_pages, wrong_number_pages)) = judged::bad_pages(row) else {
@@ -348,7 +348,7 @@ impl Writer {
     }
 
     /// The instance tables; gives the number of cells that could not be read.
-    fn instances(&mut self, test: &TestClaims, host: &str, place: Place, read_class: IoClass) -> usize {
+    fn instances(&mut self, test: &TestFigures, host: &str, place: Place, read_class: IoClass) -> usize {
         let mut unreadable = 0;
         let mut samples = Vec::new();
         for row in &test.transactional {
@@ -370,7 +370,7 @@ impl Writer {
     }
 
     /// Figures of the whole server, where no instance table was printed.
-    fn host_figures(&mut self, test: &TestClaims, host: &str, place: Place) {
+    fn host_figures(&mut self, test: &TestFigures, host: &str, place: Place) {
         let origin = || Origin::host(host);
         let read = IoClass::TransactionalRead.into();
         let write = IoClass::TransactionalWrite.into();
@@ -387,7 +387,7 @@ impl Writer {
         self.rows.push(Event { t_ms, severity, test: Some(test), host: host.to_owned(), text }.into());
     }
 
-    fn events(&mut self, test: &TestClaims, ordinal: u32, origin_s: i64) {
+    fn events(&mut self, test: &TestFigures, ordinal: u32, origin_s: i64) {
         let host = host_name(test);
         let at = |instant: &Instant| instant.unix_s().and_then(|s| u64::try_from(s - origin_s).ok());
         for (name, instant) in &test.events {
@@ -427,7 +427,7 @@ impl Place {
             measure,
             t_ms: self.t_ms,
             interval_ms: self.length_ms,
-            tally: Tally {
+            totals: IoTotals {
                 count,
                 bytes: bounded(count as f64 * known(bytes).unwrap_or(0.0), 1 << 62),
                 latency_ns_sum: bounded(count as f64 * latency_ns, 1 << 62),
@@ -463,7 +463,7 @@ type Io = [Option<f64>; 3];
 
 /// What the tables say of an instance, class by class. `unreadable` counts the cells that could not be read.
 fn io_of(
-    test: &TestClaims,
+    test: &TestFigures,
     row: &InstanceRow,
     read_class: IoClass,
     unreadable: &mut usize,
@@ -492,7 +492,7 @@ fn io_of(
     io
 }
 
-fn parameters(test: &TestClaims) -> Vec<Parameter> {
+fn parameters(test: &TestFigures) -> Vec<Parameter> {
     let mut parameters = Vec::new();
     let mut add = |name: &str, value: String| parameters.push(Parameter { name: name.to_owned(), value });
     if !test.op_mix.is_empty() {

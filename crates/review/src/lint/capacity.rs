@@ -1,7 +1,7 @@
 //! Disks, capacities and the shares of them.
 
 use super::{Findings, agrees, agrees_within, shown, with};
-use crate::claims::{DiskClaims, Evidence, known};
+use crate::printed_figures::{DiskFigures, Evidence, known};
 
 pub fn check(evidence: &Evidence, findings: &mut Findings) {
     shares(evidence, findings);
@@ -45,7 +45,8 @@ fn unit_tb(unit: &str) -> Option<f64> {
 fn raw_tb(evidence: &Evidence) -> Option<f64> {
     let hardware = &evidence.hardware;
     let of_groups = || {
-        let data: Vec<&DiskClaims> = hardware.disks.iter().filter(|disks| disks.role == "database").collect();
+        let data: Vec<&DiskFigures> =
+            hardware.disks.iter().filter(|disks| disks.role == "database").collect();
         let raw: Option<Vec<f64>> = data.iter().map(|disks| known(disks.raw_gb)).collect();
         raw.filter(|raw| !raw.is_empty()).map(|raw| raw.iter().sum::<f64>() / 1000.0)
     };
@@ -120,7 +121,7 @@ fn shares(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-fn group(disks: &DiskClaims, findings: &mut Findings) {
+fn group(disks: &DiskFigures, findings: &mut Findings) {
     let place = |what: &str| format!("hardware.disks ({}): {what}", disks.role);
     if let (Some(raw), Some(count), Some(each)) =
         (known(disks.raw_gb), known(disks.count), known(disks.capacity_gb))

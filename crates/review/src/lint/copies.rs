@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Findings, with};
-use crate::claims::{Evidence, LayoutClaims, known};
+use crate::printed_figures::{Evidence, LayoutFigures, known};
 
 pub fn check(evidence: &Evidence, findings: &mut Findings) {
     let layout = &evidence.layout;
@@ -58,7 +58,7 @@ fn failures(evidence: &Evidence, lost_servers: usize) -> Vec<BTreeSet<String>> {
 }
 
 /// Groups as printed, else servers whose names share what stands before the first dash.
-fn groups(layout: &LayoutClaims) -> Vec<Vec<String>> {
+fn groups(layout: &LayoutFigures) -> Vec<Vec<String>> {
     if !layout.server_groups.is_empty() {
         return layout.server_groups.values().cloned().collect();
     }
@@ -71,7 +71,7 @@ fn groups(layout: &LayoutClaims) -> Vec<Vec<String>> {
 }
 
 /// Most active databases on one server after the failure; `None` if a database has no copy left.
-fn most_active(layout: &LayoutClaims, lost: &BTreeSet<String>) -> Option<usize> {
+fn most_active(layout: &LayoutFigures, lost: &BTreeSet<String>) -> Option<usize> {
     let mut active: BTreeMap<&str, usize> = BTreeMap::new();
     for database in &layout.databases {
         let left = database.copies.iter().filter(|(server, _)| !lost.contains(server));

@@ -24,7 +24,7 @@ mod tables;
 
 use serde::Serialize;
 
-use crate::claims::Evidence;
+use crate::printed_figures::Evidence;
 pub use run::{Beside, lint_report, lint_run};
 pub use seals::signed_by;
 

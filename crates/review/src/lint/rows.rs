@@ -84,7 +84,7 @@ fn at_host(data: &RunData, test: &Test) -> Vec<(Origin, Measure, u64)> {
             })
         })
         .map(|((_, origin, measure), points)| {
-            (origin.clone(), *measure, points.iter().map(|point| point.tally.count).sum())
+            (origin.clone(), *measure, points.iter().map(|point| point.totals.count).sum())
         });
     of_hosts.collect()
 }
@@ -121,7 +121,7 @@ fn sums(data: &RunData, test: &Test, findings: &mut Findings) {
             *of == test.ordinal && origin.host == host.host && origin.instance.is_some() && *part == measure
         });
         let parts: Vec<u64> =
-            parts.map(|(_, points)| points.iter().map(|point| point.tally.count).sum()).collect();
+            parts.map(|(_, points)| points.iter().map(|point| point.totals.count).sum()).collect();
         let sum: u64 = parts.iter().sum();
         if !parts.is_empty() && sum != counted {
             let place = format!("{}: samples of {}", test.name, measure.name());

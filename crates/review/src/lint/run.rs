@@ -9,7 +9,7 @@ use solution::{Solution, TestKind};
 use super::{
     Finding, Findings, agrees_within, brief, counts, grade, judged, printed, rows, seals, summary, with,
 };
-use crate::claims::*;
+use crate::printed_figures::*;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -18,7 +18,7 @@ pub fn lint_report(report: &Report) -> Vec<Finding> {
     let mut findings = Findings::default();
     // A run whose solution is no solution file of ours (an imported one) has nothing to be compared with.
     let solution = Solution::parse(&report.run.solution_text, "solution file").ok();
-    let mut facts = claims(report);
+    let mut facts = printed_figures(report);
     if let Some(solution) = &solution {
         for test in facts.test.iter_mut().filter(|test| sets_maximum(solution, &test.kind)) {
             // The owner's own maximum, not one of the two of the programme; `solution_threshold` looks after it.
@@ -270,7 +270,7 @@ fn solution_limit(solution: &Solution, test: &TestReport, nth: usize, verdict: &
 }
 
 /// A report of ours as facts as printed, so that the rules for those apply.
-pub fn claims(report: &Report) -> Evidence {
+pub fn printed_figures(report: &Report) -> Evidence {
     facts_of(report, |_| true)
 }
 
@@ -284,11 +284,11 @@ fn facts_of(report: &Report, wanted: impl Fn(&TestReport) -> bool) -> Evidence {
     let stopped = report.tests.last().filter(|_| report.run.ending != Some(Ending::Completed));
     for test in tests() {
         for (n, host) in report.hosts.iter().enumerate() {
-            let mut claims = test_claims(test, &host.name, n as u32 + 1);
+            let mut figures = test_figures(test, &host.name, n as u32 + 1);
             if stopped.is_some_and(|stopped| stopped.ordinal == test.ordinal) {
-                claims.title_hours = None;
+                figures.title_hours = None;
             }
-            evidence.test.push(claims);
+            evidence.test.push(figures);
         }
         evidence.test.extend(recoveries(test));
     }
@@ -345,7 +345,7 @@ fn planned_hours(test: &TestReport) -> Option<f64> {
     window.planned_s.map(|s| s / 3600.0)
 }
 
-fn test_claims(test: &TestReport, host: &str, server: u32) -> TestClaims {
+fn test_figures(test: &TestReport, host: &str, server: u32) -> TestFigures {
     let rows = || test.instances.iter().filter(|row| row.origin.host == host).zip(1u32..);
     let limit = |rule: &str| {
         test.verdicts.iter().find(|verdict| verdict.rule == rule).and_then(|verdict| verdict.limit)
@@ -358,7 +358,7 @@ fn test_claims(test: &TestReport, host: &str, server: u32) -> TestClaims {
             sum([host_rate(test, host, "transactional_read"), host_rate(test, host, "transactional_write")])
         }
     });
-    TestClaims {
+    TestFigures {
         id: format!("{} on {host}", test.name),
         kind: test.kind.clone(),
         server,
@@ -384,7 +384,7 @@ fn test_claims(test: &TestReport, host: &str, server: u32) -> TestClaims {
         },
         checksum: checksums(test, host),
         backup: backups(test, host),
-        ..TestClaims::default()
+        ..TestFigures::default()
     }
 }
 
@@ -412,9 +412,9 @@ fn maintenance(row: &InstanceIo, n: u32) -> MaintenanceRow {
     }
 }
 
-fn checksums(test: &TestReport, host: &str) -> Vec<ChecksumClaims> {
+fn checksums(test: &TestReport, host: &str) -> Vec<ChecksumFigures> {
     let rows = test.checksums.iter().filter(|row| row.origin.host == host).zip(1u32..);
-    rows.map(|(row, n)| ChecksumClaims {
+    rows.map(|(row, n)| ChecksumFigures {
         n,
         pages: Some(row.read.pages as f64),
         bad: Some(row.read.bad_pages as f64),
@@ -422,7 +422,7 @@ fn checksums(test: &TestReport, host: &str) -> Vec<ChecksumClaims> {
         size_mb: Some(row.read.bytes as f64 / MIB),
         seconds: Some(row.elapsed_s),
         mb_per_s: row.mib_per_s,
-        ..ChecksumClaims::default()
+        ..ChecksumFigures::default()
     })
     .collect()
 }
@@ -439,12 +439,12 @@ fn backups(test: &TestReport, host: &str) -> Vec<BackupClaims> {
 }
 
 /// Our tables give the replay time of each instance, so each is a report of its own.
-fn recoveries(test: &TestReport) -> impl Iterator<Item = TestClaims> + '_ {
-    test.recoveries.iter().map(|row| TestClaims {
+fn recoveries(test: &TestReport) -> impl Iterator<Item = TestFigures> + '_ {
+    test.recoveries.iter().map(|row| TestFigures {
         id: format!("{} of {}", test.name, row.origin.instance.as_deref().unwrap_or(&row.origin.host)),
         kind: "replay".into(),
         recovery: vec![RecoveryClaims { n: 1, logs: Some(row.logs as f64), seconds: Some(row.elapsed_s) }],
         seconds_per_log: row.s_per_log,
-        ..TestClaims::default()
+        ..TestFigures::default()
     })
 }

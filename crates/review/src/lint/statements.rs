@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Findings, agrees, agrees_within, shown, with};
-use crate::claims::{Evidence, known, mean};
+use crate::printed_figures::{Evidence, known, mean};
 
 pub fn check(evidence: &Evidence, findings: &mut Findings) {
     twice(evidence, findings);

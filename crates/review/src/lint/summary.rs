@@ -2,7 +2,7 @@
 
 use super::tables::total_iops;
 use super::{Findings, agrees, agrees_within, with};
-use crate::claims::{Evidence, InstanceRow, SummaryRow, TestClaims, all_known, known, mean, sum};
+use crate::printed_figures::{Evidence, InstanceRow, SummaryRow, TestFigures, all_known, known, mean, sum};
 
 type Cell = (&'static str, &'static str, fn(&SummaryRow) -> Option<f64>);
 
@@ -119,11 +119,11 @@ fn means_of_servers(evidence: &Evidence, aggregate: &SummaryRow, findings: &mut 
     }
 }
 
-fn report_of<'a>(evidence: &'a Evidence, kind: &'a str, server: u32) -> Option<&'a TestClaims> {
+fn report_of<'a>(evidence: &'a Evidence, kind: &'a str, server: u32) -> Option<&'a TestFigures> {
     evidence.tests(kind).find(|test| test.server == server)
 }
 
-fn achieved(test: Option<&TestClaims>) -> Option<f64> {
+fn achieved(test: Option<&TestFigures>) -> Option<f64> {
     known(test.and_then(|test| test.achieved_iops))
 }
 
@@ -169,13 +169,13 @@ fn against_reports(evidence: &Evidence, row: &SummaryRow, findings: &mut Finding
     let neither =
         achieved(stress).map_or(String::new(), |iops| format!(", nor in stress ({})", with(iops, "1/s")));
     findings.add("summary_differs", format!("the figure is not that of the report{neither}"), one, report);
-    let runs: Vec<&TestClaims> = [Some(performance), stress].into_iter().flatten().collect();
+    let runs: Vec<&TestFigures> = [Some(performance), stress].into_iter().flatten().collect();
     cells(row, &runs, &at, findings);
 }
 
 /// The other cells of a row against the runs that they may come from.
-fn cells(row: &SummaryRow, runs: &[&TestClaims], at: &str, findings: &mut Findings) {
-    type Measured = fn(&TestClaims) -> Option<f64>;
+fn cells(row: &SummaryRow, runs: &[&TestFigures], at: &str, findings: &mut Findings) {
+    type Measured = fn(&TestFigures) -> Option<f64>;
     // EMC's latencies are those of volumes, in whole milliseconds: half a digit covers them.
     let columns: [(&str, &str, Option<f64>, Measured); 4] = [
         ("read_latency_ms", "ms", row.read_latency_ms, |test| {
@@ -212,7 +212,7 @@ fn cells(row: &SummaryRow, runs: &[&TestClaims], at: &str, findings: &mut Findin
 }
 
 /// Mean of a column of which a scan left at least half readable: instances of one server differ little.
-fn readable_mean(test: &TestClaims, column: fn(&InstanceRow) -> Option<f64>) -> Option<f64> {
+fn readable_mean(test: &TestFigures, column: fn(&InstanceRow) -> Option<f64>) -> Option<f64> {
     let cells: Vec<f64> = test.transactional.iter().filter_map(|row| known(column(row))).collect();
     let enough = !cells.is_empty() && cells.len() * 2 >= test.transactional.len();
     enough.then(|| cells.iter().sum::<f64>() / cells.len() as f64)
@@ -225,8 +225,8 @@ fn backup(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn backup_of_all(evidence: &Evidence, findings: &mut Findings) {
-    let reports: Vec<&TestClaims> = evidence.tests("backup").collect();
-    let totals: Vec<(f64, &TestClaims)> =
+    let reports: Vec<&TestFigures> = evidence.tests("backup").collect();
+    let totals: Vec<(f64, &TestFigures)> =
         reports.iter().filter_map(|test| Some((known(test.backup_sum_mb_per_s)?, *test))).collect();
     if let Some(printed) = evidence.summary.backup_mb_per_s.as_ref().and_then(|b| known(b.per_server))
         && !totals.is_empty()

@@ -1,7 +1,7 @@
 //! A report of the load generator against itself: totals, rates, limits, times.
 
 use super::{Findings, agrees, agrees_within, half_digit, with};
-use crate::claims::{Evidence, TestClaims, Text, known, sum};
+use crate::printed_figures::{Evidence, TestFigures, Text, known, sum};
 
 pub fn check(evidence: &Evidence, findings: &mut Findings) {
     for test in &evidence.test {
@@ -35,16 +35,16 @@ pub fn check(evidence: &Evidence, findings: &mut Findings) {
 }
 
 /// Transactional I/O of a report by its instance table.
-pub fn transactional_iops(test: &TestClaims) -> Option<f64> {
+pub fn transactional_iops(test: &TestFigures) -> Option<f64> {
     sum(test.transactional.iter().flat_map(|row| [row.db_reads_per_s, row.db_writes_per_s]))
 }
 
 /// All database I/O of a report, maintenance included.
-pub fn total_iops(test: &TestClaims) -> Option<f64> {
+pub fn total_iops(test: &TestFigures) -> Option<f64> {
     sum(test.total.iter().flat_map(|row| [row.db_reads_per_s, row.db_writes_per_s]))
 }
 
-fn sums(test: &TestClaims, findings: &mut Findings) {
+fn sums(test: &TestFigures, findings: &mut Findings) {
     let id = &test.id;
     if let (Some(achieved), Some(parts)) = (known(test.achieved_iops), transactional_iops(test))
         && test.kind != "backup_to_disk"
@@ -111,7 +111,7 @@ fn sums(test: &TestClaims, findings: &mut Findings) {
 }
 
 /// Transactional plus maintenance = total, for every instance that a scan did not damage.
-fn reads(test: &TestClaims, findings: &mut Findings) {
+fn reads(test: &TestFigures, findings: &mut Findings) {
     for total in &test.total {
         let part = test.transactional.iter().find(|row| row.n == total.n).and_then(|row| row.db_reads_per_s);
         let maintenance = test.bdm.iter().find(|row| row.n == total.n).and_then(|row| row.reads_per_s);
@@ -138,14 +138,14 @@ fn reads(test: &TestClaims, findings: &mut Findings) {
     }
 }
 
-fn is_suspect(test: &TestClaims, table: &str, row: u32, column: &str) -> bool {
+fn is_suspect(test: &TestFigures, table: &str, row: u32, column: &str) -> bool {
     let (one, all) = (format!("{table}[{row}].{column}"), format!("{table}[*].{column}"));
     test.ocr_suspect.iter().any(|mark| {
         mark.cell == one || (mark.cell == all && (mark.rows.is_empty() || mark.rows.contains(&row)))
     })
 }
 
-fn rates(test: &TestClaims, findings: &mut Findings) {
+fn rates(test: &TestFigures, findings: &mut Findings) {
     let id = &test.id;
     let mut rate = |size: Option<f64>, seconds: Option<f64>, printed: Option<f64>, place: String| {
         if let (Some(size), Some(seconds), Some(printed)) = (known(size), known(seconds), known(printed))
@@ -208,7 +208,7 @@ fn rates(test: &TestClaims, findings: &mut Findings) {
     }
 }
 
-fn limits(test: &TestClaims, findings: &mut Findings) {
+fn limits(test: &TestFigures, findings: &mut Findings) {
     let Some(limits) = &test.thresholds else { return };
     let judged = ["performance", "stress", "log_generation", "max_throughput"].contains(&test.kind.as_str());
     if judged && test.result == "Pass" {
@@ -245,7 +245,7 @@ fn limits(test: &TestClaims, findings: &mut Findings) {
     }
 }
 
-fn times(evidence: &Evidence, test: &TestClaims, findings: &mut Findings) {
+fn times(evidence: &Evidence, test: &TestFigures, findings: &mut Findings) {
     let id = &test.id;
     let event = |name: &str| test.events.get(name).and_then(crate::Instant::unix_s);
     if let (Some(closed), Some(ended)) = (event("logging_end"), event("dispatch_end"))

@@ -39,7 +39,7 @@ fn slower(percent: u64) -> Vec<Row> {
         if let Row::Sample(sample) = row
             && sample.measure.name() == "transactional_read"
         {
-            sample.tally.latency_ns_sum = sample.tally.latency_ns_sum * (100 + percent) / 100;
+            sample.totals.latency_ns_sum = sample.totals.latency_ns_sum * (100 + percent) / 100;
         }
     }
     rows

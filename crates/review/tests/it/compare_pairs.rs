@@ -53,7 +53,7 @@ fn run_of_four_loads(seed: u64) -> Subject {
 fn load(seed: u64, window_s: u64, slower: f64, ordinal: u32) -> Vec<Row> {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut rows: Vec<Row> = vec![Test { ordinal, ..rows::load_test(window_s * 1_000, 1_000) }.into()];
-    let sample = |measure, at, tally| Sample { test: ordinal, ..sample_row(measure, at, tally) }.into();
+    let sample = |measure, at, totals| Sample { test: ordinal, ..sample_row(measure, at, totals) }.into();
     let mut level = 0.0;
     for second in 0..window_s {
         level = 0.6 * level + 0.08 * random.around_zero();
@@ -70,12 +70,12 @@ fn load(seed: u64, window_s: u64, slower: f64, ordinal: u32) -> Vec<Row> {
                 stats.record(8_192, (ms * 1e6) as u64);
             }
             let at = (second * 1_000, 1_000);
-            rows.push(sample(class.into(), at, stats.tally));
+            rows.push(sample(class.into(), at, stats.totals));
             rows.extend(
                 Histogram::new(ordinal, Origin::host("mbx1"), class, at.0, at.1, &stats).map(Row::from),
             );
         }
-        let batches = Tally { count: 5, bytes: 0, latency_ns_sum: 1, latency_ns_max: 1 };
+        let batches = IoTotals { count: 5, bytes: 0, latency_ns_sum: 1, latency_ns_max: 1 };
         rows.push(sample(Measure::Batch, (second * 1_000, 1_000), batches));
     }
     rows
@@ -100,9 +100,9 @@ fn reading_run(seed: u64, slower: f64) -> Subject {
             let read = left.min(rate);
             let length_ms = (1_000.0 * read / rate).ceil() as u64;
             let bytes = (read * f64::from(1 << 20)) as u64;
-            let tally = Tally { count: bytes >> 18, bytes, latency_ns_sum: 1, latency_ns_max: 1 };
+            let totals = IoTotals { count: bytes >> 18, bytes, latency_ns_sum: 1, latency_ns_max: 1 };
             let at = (start_ms + elapsed_ms, length_ms);
-            rows.push(Sample { test: ordinal, ..sample_row(class.into(), at, tally) }.into());
+            rows.push(Sample { test: ordinal, ..sample_row(class.into(), at, totals) }.into());
             (left, elapsed_ms) = (left - read, elapsed_ms + length_ms);
         }
         let row = Test { window_start_ms: None, window_end_ms: None, ..rows::load_test(0, 1_000) };
@@ -136,8 +136,8 @@ fn found(test: u32, kind: &str, elapsed_ms: u64) -> Vec<Row> {
     [1, 2].map(of).into()
 }
 
-fn sample_row(measure: Measure, (t_ms, interval_ms): (u64, u64), tally: Tally) -> Sample {
-    Sample { test: 1, origin: Origin::host("mbx1"), measure, t_ms, interval_ms, tally }
+fn sample_row(measure: Measure, (t_ms, interval_ms): (u64, u64), totals: IoTotals) -> Sample {
+    Sample { test: 1, origin: Origin::host("mbx1"), measure, t_ms, interval_ms, totals }
 }
 
 fn head() -> Row {

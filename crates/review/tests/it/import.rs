@@ -15,7 +15,7 @@ use solution::Solution;
 
 use made::{by_volume, modern, paper_text, row, table};
 
-fn reports(text: &str) -> Vec<review::TestClaims> {
+fn reports(text: &str) -> Vec<review::TestFigures> {
     match parse(text.as_bytes()).expect("a report") {
         Foreign::Reports(tests) => tests,
         Foreign::Solution(text) => panic!("a solution: {text}"),

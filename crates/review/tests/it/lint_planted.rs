@@ -252,9 +252,9 @@ fn the_tests_of_a_kind_are_looked_at_one_by_one() {
                 (test.kind, test.name) = ("performance".into(), "Performance 2".into());
             }
             Row::Sample(sample) if sample.test == 5 => {
-                let tally = &mut sample.tally;
-                (tally.count, tally.bytes) = (3 * tally.count, 3 * tally.bytes);
-                tally.latency_ns_sum *= 3;
+                let totals = &mut sample.totals;
+                (totals.count, totals.bytes) = (3 * totals.count, 3 * totals.bytes);
+                totals.latency_ns_sum *= 3;
             }
             Row::Verdict(verdict) if verdict.test == Some(5) && verdict.rule == "read_latency_avg" => {
                 verdict.limit = Some(30.0);

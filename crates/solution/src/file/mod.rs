@@ -4,9 +4,9 @@
 //! key. [`crate::Solution`] is what the whole file says.
 
 mod array;
+mod campaign;
 mod drill;
 mod hardware;
-mod programme;
 mod qualification;
 mod users;
 
@@ -17,13 +17,13 @@ pub use array::{
     Compression, Deduplication, ErasureCoding, ReadCache, RemoteCopy, ReplicatedStore, Scope, StorageArray,
     Store, WhenLinkLost,
 };
+pub use campaign::{
+    Engine, Fault, FaultWord, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
+};
 pub use drill::{Drill, DrillEvent, DrillEventKind, MountDial, Partner};
 pub use hardware::{
     BuildingBlock, Databases, Disk, Enclosure, Host, Instance, Pool, PoolIo, Raid, Role, Site, Snapshots,
     Tiering, Volume,
-};
-pub use programme::{
-    Engine, Fault, FaultWord, Fleet, Load, Mix, Sizing, Test, TestKind, ThresholdWishes, UnderTest, WhenLost,
 };
 pub use qualification::Qualification;
 pub use users::{Copies, Dag, Generation, LagLogRule, Layout, LayoutRow, RemoteRule, Users};

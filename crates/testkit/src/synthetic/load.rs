@@ -16,14 +16,14 @@ const CLASSES: [(IoClass, f64, u64, f64, bool); 6] = [
 
 #[derive(Default)]
 struct Judged {
-    reads: Tally,
+    reads: IoTotals,
     transactional: u64,
 }
 
 /// Part `n` of `parts`; the parts add up to the whole.
-fn part(whole: Tally, n: u64, parts: u64) -> Tally {
+fn part(whole: IoTotals, n: u64, parts: u64) -> IoTotals {
     let share = |whole: u64| whole * (n + 1) / parts - whole * n / parts;
-    Tally {
+    IoTotals {
         count: share(whole.count),
         bytes: share(whole.bytes),
         latency_ns_sum: share(whole.latency_ns_sum),
@@ -51,10 +51,10 @@ impl Moment {
 
 /// What each host did, by measure, in the order in which it was first seen.
 #[derive(Default)]
-struct HostSums(Vec<(Origin, Measure, Tally)>);
+struct HostSums(Vec<(Origin, Measure, IoTotals)>);
 
 impl HostSums {
-    fn add(&mut self, host: &str, measure: impl Into<Measure>, io: Tally) {
+    fn add(&mut self, host: &str, measure: impl Into<Measure>, io: IoTotals) {
         let measure = measure.into();
         match self.0.iter_mut().find(|(origin, m, _)| origin.host == host && *m == measure) {
             Some((_, _, sum)) => sum.add(io),
@@ -150,7 +150,7 @@ impl Generator<'_> {
             let count = self.random.around(per_s * length_s as f64, 0.25).round() as u64;
             let mean_ms = self.random.around(latency_ms * slower * wave * spike * lame, 0.15);
             let longest_ns = |unit: f64| (mean_ms * 1e6 * (3.0 + 6.0 * unit)) as u64;
-            let io = Tally {
+            let io = IoTotals {
                 count,
                 bytes: count * size,
                 latency_ns_sum: (count as f64 * mean_ms * 1e6) as u64,
@@ -168,7 +168,7 @@ impl Generator<'_> {
                 self.to.record(Sample::new(test, origin, class, t_ms, moment.interval_ms(), io).into())?;
             }
         }
-        let batches = Tally {
+        let batches = IoTotals {
             count: (1.09 * length_s as f64 + 0.5) as u64,
             bytes: 0,
             latency_ns_sum: 900_000_000 * length_s,

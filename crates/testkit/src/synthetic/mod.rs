@@ -255,7 +255,7 @@ impl Generator<'_> {
                     measure: class.into(),
                     t_ms: self.now_ms,
                     interval_ms: 1_000,
-                    tally: Tally {
+                    totals: IoTotals {
                         count,
                         bytes: count * size,
                         latency_ns_sum: count * mean_ns,
@@ -356,7 +356,7 @@ impl Generator<'_> {
                 (IoClass::LogRead, 5, 209_000, 3.1, true),
             ] {
                 let count = per_log * 500;
-                let io = Tally {
+                let io = IoTotals {
                     count,
                     bytes: count * size,
                     latency_ns_sum: (count as f64 * latency_ms * 1e6) as u64,
@@ -406,11 +406,11 @@ impl Generator<'_> {
 /// A skewed distribution with the count, about the mean and exactly the maximum of a sample.
 fn distribution(sample: &Sample) -> Histogram {
     let mut hdr = Hdr::<u64>::new_with_bounds(1, 3_600_000_000, 2).expect("constant bounds are valid");
-    let tally = sample.tally;
-    let mean_us = tally.latency_ns_sum as f64 / tally.count as f64 / 1e3;
-    let max_us = (tally.latency_ns_max / 1_000).max(1);
-    let steps = tally.count.min(40);
-    let mut left = tally.count;
+    let totals = sample.totals;
+    let mean_us = totals.latency_ns_sum as f64 / totals.count as f64 / 1e3;
+    let max_us = (totals.latency_ns_max / 1_000).max(1);
+    let steps = totals.count.min(40);
+    let mut left = totals.count;
     for step in 0..steps {
         let count = left / (steps - step);
         left -= count;
@@ -432,7 +432,7 @@ fn distribution(sample: &Sample) -> Histogram {
         measure: sample.measure,
         t_ms: sample.t_ms,
         interval_ms: sample.interval_ms,
-        latency_ns_max: tally.latency_ns_max,
+        latency_ns_max: totals.latency_ns_max,
         hdr_v2,
     }
 }

@@ -1,4 +1,4 @@
-//! Finds what a page is made of: nodes of its image page, entries that the schema can make, and the rest.
+//! Finds what a page is made of: nodes of its template page, entries that the schema can make, and the rest.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use edb::page::{PageRef, node_flags};
 use super::patch::equal_bytes;
 use super::tags::{TAG_BYTES, Tag, Tags};
 use super::{DatabaseCodec, Piece};
-use crate::image::layout::Place;
 use crate::schema::{Entry, Tree};
+use crate::template::layout::Place;
 
 pub(super) struct Finder<'a> {
     codec: &'a DatabaseCodec,
     pgno: u32,
-    image: &'a [u8],
-    image_tags: Tags<'a>,
+    template: &'a [u8],
+    template_tags: Tags<'a>,
     page: &'a [u8],
     tags: Tags<'a>,
     /// The tree whose leaf the page says it is.
@@ -22,14 +22,14 @@ pub(super) struct Finder<'a> {
 }
 
 impl<'a> Finder<'a> {
-    pub fn new(codec: &'a DatabaseCodec, pgno: u32, image: &'a [u8], page: &'a [u8]) -> Finder<'a> {
+    pub fn new(codec: &'a DatabaseCodec, pgno: u32, template: &'a [u8], page: &'a [u8]) -> Finder<'a> {
         let view = PageRef::new(page);
         let is_ours = view.is_leaf() && !view.is_space() && reserved_tags(page) <= 1;
-        let tree = if is_ours { codec.image.tree_of(view.objid()) } else { None };
-        Finder { codec, pgno, image, image_tags: Tags::of(image), page, tags: Tags::of(page), tree }
+        let tree = if is_ours { codec.template.tree_of(view.objid()) } else { None };
+        Finder { codec, pgno, template, template_tags: Tags::of(template), page, tags: Tags::of(page), tree }
     }
 
-    /// The pieces that paint this page, in tag order, and where the page was found to be the image, ascending, all of it between
+    /// The pieces that paint this page, in tag order, and where the page was found to be the template, ascending, all of it between
     /// header and tags.
     pub fn pieces(&self) -> (Vec<Piece>, Vec<Range<usize>>) {
         let (mut pieces, mut settled): (Vec<Piece>, Vec<Range<usize>>) = Default::default();
@@ -39,8 +39,8 @@ impl<'a> Finder<'a> {
         let mut in_place = 0;
         while let Some(tag) = self.tags.get(index) {
             let entry = self.recognise(index);
-            let from_image = self.image_run(index, tag, entry, &mut in_place);
-            let piece = match (from_image, entry) {
+            let from_template = self.template_run(index, tag, entry, &mut in_place);
+            let piece = match (from_template, entry) {
                 (Some((run, equal)), _) => {
                     let is_behind = settled.last().is_none_or(|last| last.end <= equal.start);
                     if is_behind && equal.end <= settled_max {
@@ -99,13 +99,13 @@ impl<'a> Finder<'a> {
         let key = key.get_mut(..node.key_len())?;
         key[..node.prefix.len()].copy_from_slice(node.prefix);
         key[node.prefix.len()..].copy_from_slice(node.suffix);
-        let entry = self.codec.image.schema().recognise(tree, key, node.data)?;
+        let entry = self.codec.template.schema().recognise(tree, key, node.data)?;
         Some((entry, node.flags & !node_flags::COMPRESSED))
     }
 
-    /// The longest run of image nodes that are the nodes from `index` on, and where on the page it is the image's bytes (nowhere
-    /// if it was moved); `tag` is the first one's. `in_place`: where the image's nodes were looked at last.
-    fn image_run(
+    /// The longest run of template nodes that are the nodes from `index` on, and where on the page it is the template's bytes (nowhere
+    /// if it was moved); `tag` is the first one's. `in_place`: where the template's nodes were looked at last.
+    fn template_run(
         &self,
         index: usize,
         tag: Tag,
@@ -114,42 +114,43 @@ impl<'a> Finder<'a> {
     ) -> Option<(Piece, Range<usize>)> {
         let run = |from: usize| {
             let (count, bytes) = self.equal_nodes(index, from);
-            let is_moved = self.image_tags.get(from).is_none_or(|image_tag| image_tag.start != tag.start);
+            let is_moved =
+                self.template_tags.get(from).is_none_or(|template_tag| template_tag.start != tag.start);
             let equal = tag.start..tag.start + if is_moved { 0 } else { bytes };
-            (count > 0).then_some((Piece::Image { from, count, at: tag.start }, equal))
+            (count > 0).then_some((Piece::Template { from, count, at: tag.start }, equal))
         };
-        // Where an entry is on the image page is known; other nodes are looked for at their place.
-        if let Some(from) = entry.and_then(|(entry, _)| self.image_index(entry)) {
+        // Where an entry is on the template page is known; other nodes are looked for at their place.
+        if let Some(from) = entry.and_then(|(entry, _)| self.template_index(entry)) {
             return run(from);
         }
-        let is_before = |image_tag: Tag| image_tag.start < tag.start;
+        let is_before = |template_tag: Tag| template_tag.start < tag.start;
         let is_here = |at: usize| {
-            self.image_tags.get(at).is_none_or(|image_tag| !is_before(image_tag))
-                && at.checked_sub(1).is_none_or(|last| self.image_tags.get(last).is_some_and(is_before))
+            self.template_tags.get(at).is_none_or(|template_tag| !is_before(template_tag))
+                && at.checked_sub(1).is_none_or(|last| self.template_tags.get(last).is_some_and(is_before))
         };
         if !is_here(*in_place) {
             *in_place = match is_here(*in_place + 1) {
                 true => *in_place + 1,
-                false => self.image_tags.partition_point(0, self.image_tags.len(), is_before),
+                false => self.template_tags.partition_point(0, self.template_tags.len(), is_before),
             };
         }
         let found = run(*in_place).or_else(|| run(*in_place + 1));
-        if let Some((Piece::Image { from, count, .. }, _)) = found {
+        if let Some((Piece::Template { from, count, .. }, _)) = found {
             *in_place = from + count;
         }
         found
     }
 
-    /// Tag of an entry on the image page, if it is one of that page.
-    fn image_index(&self, entry: Entry) -> Option<usize> {
-        let Place::Tree { run, level: 0, ordinal } = self.codec.image.layout().place(self.pgno) else {
+    /// Tag of an entry on the template page, if it is one of that page.
+    fn template_index(&self, entry: Entry) -> Option<usize> {
+        let Place::Tree { run, level: 0, ordinal } = self.codec.template.layout().place(self.pgno) else {
             return None;
         };
         if run.tree != entry.tree() {
             return None;
         }
         let entries = run.levels[0].entries_of(ordinal);
-        let places = self.codec.image.schema().places();
+        let places = self.codec.template.schema().places();
         let number = match entry {
             Entry::Conversation { id } => places.initial_rank(id)?,
             _ => u64::from(entry.id() - 1),
@@ -162,19 +163,19 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// How many nodes from `index` on are the image's from `from` on, at equal distances, and how many bytes from the start of the
+    /// How many nodes from `index` on are the template's from `from` on, at equal distances, and how many bytes from the start of the
     /// first one on to the end of the last are equal.
     fn equal_nodes(&self, index: usize, from: usize) -> (usize, usize) {
-        let count = self.tags.alike(index, self.image_tags, from);
+        let count = self.tags.alike(index, self.template_tags, from);
         let last = index + count.saturating_sub(1);
-        let (Some(first), Some(last), Some(image_first)) =
-            (self.tags.get(index), self.tags.get(last), self.image_tags.get(from))
+        let (Some(first), Some(last), Some(template_first)) =
+            (self.tags.get(index), self.tags.get(last), self.template_tags.get(from))
         else {
             return (0, 0);
         };
-        // Bodies stand in the order of their tags on nearly every page of an image; where they do not the run is guessed wrong.
+        // Bodies stand in the order of their tags on nearly every page of a template; where they do not the run is guessed wrong.
         let here = self.page.get(first.start..last.start + last.len).unwrap_or(&[]);
-        let there = self.image.get(image_first.start..image_first.start + here.len()).unwrap_or(&[]);
+        let there = self.template.get(template_first.start..template_first.start + here.len()).unwrap_or(&[]);
         let same = equal_bytes(&here[..there.len()], there);
         if same == here.len() {
             return (count, same);

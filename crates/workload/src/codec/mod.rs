@@ -1,6 +1,6 @@
-//! Keeps pages of a database in small space: as differences from the database image, entries as (id, version).
+//! Keeps pages of a database in small space: as differences from the template database, entries as (id, version).
 //!
-//! Used for pages at rest in the simulated world and for the page images in the log.
+//! Used for pages at rest in the simulated world and for the page image in the log.
 //!
 //! Invariants
 //! 1. `decode(index, encode(index, page)) == page` for every page whatsoever: what the encoder recognises only makes the
@@ -8,8 +8,8 @@
 //! 2. `decode` of anything that is no encoding gives `None`, or some page, and never panics.
 //! 3. The encoding depends on the shape alone, so a log can be decoded by whoever knows the shape.
 //!
-//! Format: a kind byte. 0: the image page as it is. 1: a flag byte, nodes in tag order (see `Piece`), patches. 2: patches
-//! on a page of zeros. 3: the image page and what was changed on it, edit by edit (see `image::edits`).
+//! Format: a kind byte. 0: the template page as it is. 1: a flag byte, nodes in tag order (see `Piece`), patches. 2: patches
+//! on a page of zeros. 3: the template page and what was changed on it, edit by edit (see `template::edits`).
 //!
 //! Limits: pages of the page size of the shape.
 
@@ -23,12 +23,12 @@ use std::rc::Rc;
 
 use btree::NodeFunction;
 use edb::page::{PageRef, header_bytes, node_flags, page_flags};
-use world::{PageCodec, PageImage};
+use world::{PageCodec, TemplatePages};
 
-use crate::image::DatabaseImage;
-use crate::image::edits::{KIND_EDITS, KIND_IMAGE, edited_dbtime};
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
+use crate::template::TemplateDatabase;
+use crate::template::edits::{KIND_EDITS, KIND_IMAGE, edited_dbtime};
 use crate::varint::{put_varint, take_varint};
 use find::Finder;
 use patch::{apply_patches, least_plain_bytes, put_patches, put_patches_within};
@@ -44,22 +44,22 @@ const LONG_ENCODING_BYTES: usize = 1024;
 
 /// The page codec of one database.
 pub struct DatabaseCodec {
-    image: Rc<DatabaseImage>,
+    template: Rc<TemplateDatabase>,
     scratch: RefCell<Scratch>,
 }
 
-/// The image page, and what the pieces make of it.
+/// The template page, and what the pieces make of it.
 #[derive(Default)]
 struct Scratch {
-    image: Vec<u8>,
+    template: Vec<u8>,
     canvas: Vec<u8>,
 }
 
 /// A run of nodes whose bytes are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
-    /// `count` nodes of the image page from tag `from` on, at the same distances, the first at `at`.
-    Image { from: usize, count: usize, at: usize },
+    /// `count` nodes of the template page from tag `from` on, at the same distances, the first at `at`.
+    Template { from: usize, count: usize, at: usize },
     /// `count` entries, each following the last, from `first` on, all with these flags, side by side from `at` on.
     Entries { first: Entry, version: u32, count: usize, flags: u8, at: usize },
     /// A node with its bytes.
@@ -67,44 +67,44 @@ enum Piece {
 }
 
 impl DatabaseCodec {
-    /// The codec of the database with this image.
-    pub fn new(image: Rc<DatabaseImage>) -> DatabaseCodec {
-        DatabaseCodec { image, scratch: RefCell::default() }
+    /// The codec of the database with this template.
+    pub fn new(template: Rc<TemplateDatabase>) -> DatabaseCodec {
+        DatabaseCodec { template, scratch: RefCell::default() }
     }
 
-    /// The image page without its checksums: those of a page that changed are other ones anyway.
-    fn load_image(&self, index: u64, bytes: usize, scratch: &mut Scratch) {
-        scratch.image.resize(bytes, 0);
-        if index < self.image.pages() {
-            self.image.fill_unsealed(index, &mut scratch.image);
+    /// The template page without its checksums: those of a page that changed are other ones anyway.
+    fn load_template(&self, index: u64, bytes: usize, scratch: &mut Scratch) {
+        scratch.template.resize(bytes, 0);
+        if index < self.template.pages() {
+            self.template.fill_unsealed(index, &mut scratch.template);
         } else {
-            scratch.image.fill(0);
+            scratch.template.fill(0);
         }
     }
 
-    /// Whether `page` is the image page that is loaded, checksums included.
-    fn is_image(&self, index: u64, page: &[u8], scratch: &mut Scratch) -> bool {
-        if !is_same_unsealed(&scratch.image, page) {
+    /// Whether `page` is the template page that is loaded, checksums included.
+    fn is_template(&self, index: u64, page: &[u8], scratch: &mut Scratch) -> bool {
+        if !is_same_unsealed(&scratch.template, page) {
             return false;
         }
-        self.image.seal(index, &mut scratch.image);
-        let same = scratch.image == page;
+        self.template.seal(index, &mut scratch.template);
+        let same = scratch.template == page;
         if !same {
-            self.load_image(index, page.len(), scratch);
+            self.load_template(index, page.len(), scratch);
         }
         same
     }
 }
 
 impl PageCodec for DatabaseCodec {
-    fn image_id(&self) -> Option<u64> {
-        Some(self.image.id())
+    fn template_id(&self) -> Option<u64> {
+        Some(self.template.id())
     }
 
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>) {
         let scratch = &mut *self.scratch.borrow_mut();
-        self.load_image(index, page.len(), scratch);
-        if self.is_image(index, page, scratch) {
+        self.load_template(index, page.len(), scratch);
+        if self.is_template(index, page, scratch) {
             out.push(KIND_IMAGE);
             return;
         }
@@ -120,7 +120,7 @@ impl PageCodec for DatabaseCodec {
     }
 
     fn encode_pristine(&self, index: u64, out: &mut Vec<u8>) -> bool {
-        let is_known = index < self.image.pages();
+        let is_known = index < self.template.pages();
         if is_known {
             out.push(KIND_IMAGE);
         }
@@ -132,8 +132,8 @@ impl PageCodec for DatabaseCodec {
             return false;
         }
         let scratch = &mut *self.scratch.borrow_mut();
-        self.load_image(index, page.len(), scratch);
-        if is_same_unsealed(&scratch.image, page) {
+        self.load_template(index, page.len(), scratch);
+        if is_same_unsealed(&scratch.template, page) {
             out.push(KIND_IMAGE);
             return true;
         }
@@ -181,7 +181,7 @@ fn pgno_of(index: u64) -> u32 {
 
 impl DatabaseCodec {
     fn decode_nodes_or_all(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<Sums> {
-        if page.len() != self.image.page_bytes() {
+        if page.len() != self.template.page_bytes() {
             return None;
         }
         let (kind, mut rest) = encoded.split_first()?;
@@ -190,25 +190,25 @@ impl DatabaseCodec {
             return apply_patches(rest, page).map(|()| Sums::Restored);
         }
         if *kind == KIND_EDITS {
-            self.image.clone().decode(pgno_of(index), encoded)?.fill(page);
+            self.template.clone().decode(pgno_of(index), encoded)?.fill(page);
             return Some(Sums::Missing);
         }
         if *kind == KIND_IMAGE {
-            if index < self.image.pages() {
-                self.image.fill(index, page);
+            if index < self.template.pages() {
+                self.template.fill(index, page);
             } else {
                 page.fill(0);
             }
             return rest.is_empty().then_some(Sums::Restored);
         }
         let scratch = &mut *self.scratch.borrow_mut();
-        self.load_image(index, page.len(), scratch);
-        page.copy_from_slice(&scratch.image);
+        self.load_template(index, page.len(), scratch);
+        page.copy_from_slice(&scratch.template);
         match *kind {
             KIND_NODES => {
                 let (flags, after) = rest.split_first()?;
                 rest = after;
-                let mut painter = Painter::new(self, &scratch.image, page, Vec::new());
+                let mut painter = Painter::new(self, &scratch.template, page, Vec::new());
                 for _ in 0..take_varint(&mut rest)? {
                     let piece = painter.take_piece(&mut rest)?;
                     painter.paint(piece)?;
@@ -241,18 +241,18 @@ impl DatabaseCodec {
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> Option<()> {
-        let Scratch { image, canvas } = scratch;
-        let (pieces, settled) = Finder::new(self, pgno_of(index), image, page).pieces();
-        // Where the page was found to be the image nothing is painted, and nothing is compared once more.
+        let Scratch { template, canvas } = scratch;
+        let (pieces, settled) = Finder::new(self, pgno_of(index), template, page).pieces();
+        // Where the page was found to be the template nothing is painted, and nothing is compared once more.
         canvas.resize(page.len(), 0);
         let starts = std::iter::once(0).chain(settled.iter().map(|range| range.end));
         let ends = settled.iter().map(|range| range.start).chain(std::iter::once(page.len()));
-        starts.zip(ends).for_each(|(start, end)| canvas[start..end].copy_from_slice(&image[start..end]));
+        starts.zip(ends).for_each(|(start, end)| canvas[start..end].copy_from_slice(&template[start..end]));
         out.push(KIND_NODES);
         let flags_at = out.len();
         out.push(0);
         put_varint(out, pieces.len() as u64);
-        let mut painter = Painter::new(self, image, canvas, settled);
+        let mut painter = Painter::new(self, template, canvas, settled);
         for piece in pieces {
             painter.put_piece(piece, out);
             painter.paint(piece)?;
@@ -275,7 +275,7 @@ impl DatabaseCodec {
 }
 
 impl DatabaseCodec {
-    /// The entry that usually stands behind another one: also on pages that a split has made from image pages.
+    /// The entry that usually stands behind another one: also on pages that a split has made from template pages.
     fn successor(&self, entry: Entry, version: u32) -> Option<Entry> {
         Some(match entry {
             Entry::Row { id, .. } => Entry::Row { id: id.checked_add(1)?, version },
@@ -283,7 +283,7 @@ impl DatabaseCodec {
             Entry::BodyRoot { id } => Entry::Body { id, version },
             Entry::Body { id, .. } => Entry::BodyRoot { id: id.checked_add(1)? },
             Entry::Conversation { id } => {
-                let places = self.image.schema().places();
+                let places = self.template.schema().places();
                 Entry::Conversation { id: places.ids_from_rank(places.initial_rank(id)? + 1).next()? }
             }
         })
@@ -336,7 +336,7 @@ impl Piece {
     /// Nodes it paints.
     fn count(&self) -> usize {
         match self {
-            Piece::Image { count, .. } | Piece::Entries { count, .. } => *count,
+            Piece::Template { count, .. } | Piece::Entries { count, .. } => *count,
             Piece::Raw { .. } => 1,
         }
     }
@@ -344,9 +344,9 @@ impl Piece {
 
 /// How a piece is written down.
 mod op {
-    /// Image nodes where the image has them: from, count.
+    /// Template nodes where the template has them: from, count.
     pub const IMAGE_IN_PLACE: u64 = 0;
-    /// Image nodes elsewhere: place, from, count.
+    /// Template nodes elsewhere: place, from, count.
     pub const IMAGE_MOVED: u64 = 1;
     /// A node's bytes: place, length, extra bits; the bytes follow.
     pub const RAW: u64 = 2;
@@ -366,10 +366,10 @@ fn unzigzag(value: u64) -> i64 {
 /// Paints pieces onto a page; encoder and decoder alike, so both get the same bytes.
 struct Painter<'a> {
     codec: &'a DatabaseCodec,
-    image: &'a [u8],
-    image_tags: Tags<'a>,
+    template: &'a [u8],
+    template_tags: Tags<'a>,
     page: &'a mut [u8],
-    /// Where the image is not on the page although it ought to be, because nobody looks there; ascending.
+    /// Where the template is not on the page although it ought to be, because nobody looks there; ascending.
     settled: Vec<Range<usize>>,
     tags: usize,
     used_bytes: usize,
@@ -380,19 +380,29 @@ struct Painter<'a> {
 }
 
 impl<'a> Painter<'a> {
-    /// `page` holds the image, but for the ranges `settled`.
+    /// `page` holds the template, but for the ranges `settled`.
     fn new(
         codec: &'a DatabaseCodec,
-        image: &'a [u8],
+        template: &'a [u8],
         page: &'a mut [u8],
         settled: Vec<Range<usize>>,
     ) -> Painter<'a> {
-        let start = header_bytes(image.len());
-        let image_tags = Tags::of(image);
-        Painter { codec, image, image_tags, page, settled, tags: 0, used_bytes: 0, end: start, top: start }
+        let start = header_bytes(template.len());
+        let template_tags = Tags::of(template);
+        Painter {
+            codec,
+            template,
+            template_tags,
+            page,
+            settled,
+            tags: 0,
+            used_bytes: 0,
+            end: start,
+            top: start,
+        }
     }
 
-    /// The page at `range`, with the image on it until something is painted there: bodies that overlap are unheard of, but a
+    /// The page at `range`, with the template on it until something is painted there: bodies that overlap are unheard of, but a
     /// page may be anything.
     fn canvas(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         let first = self.settled.partition_point(|settled| settled.end <= range.start);
@@ -400,7 +410,7 @@ impl<'a> Painter<'a> {
         if let touched @ [before, .., behind] | touched @ [before @ behind] = &self.settled[first..end] {
             for settled in touched {
                 let open = settled.start.max(range.start)..settled.end.min(range.end);
-                self.page[open.clone()].copy_from_slice(&self.image[open]);
+                self.page[open.clone()].copy_from_slice(&self.template[open]);
             }
             let rest = [before.start..range.start, range.end..behind.end];
             self.settled.splice(first..end, rest.into_iter().filter(|rest| !rest.is_empty()));
@@ -410,17 +420,17 @@ impl<'a> Painter<'a> {
 
     fn paint(&mut self, piece: Piece) -> Option<()> {
         match piece {
-            Piece::Image { from, count, at } => {
-                let first = self.image_tags.get(from)?;
+            Piece::Template { from, count, at } => {
+                let first = self.template_tags.get(from)?;
                 if first.start == at {
-                    return self.add_image_tags(from, count);
+                    return self.add_template_tags(from, count);
                 }
-                self.image_tags.run(from, count)?;
-                for tag in self.image_tags.iter(from, count) {
+                self.template_tags.run(from, count)?;
+                for tag in self.template_tags.iter(from, count) {
                     let start = (tag.start + at).checked_sub(first.start)?;
                     let moved = Tag { start, ..tag };
-                    let image = self.image;
-                    self.canvas(moved.body())?.copy_from_slice(&image[tag.body()]);
+                    let template = self.template;
+                    self.canvas(moved.body())?.copy_from_slice(&template[tag.body()]);
                     self.add_tag(moved)?;
                 }
             }
@@ -445,7 +455,7 @@ impl<'a> Painter<'a> {
     }
 
     fn paint_entry(&mut self, entry: Entry, flags: u8, at: usize, prefix: &[u8]) -> Option<Tag> {
-        let schema = self.codec.image.schema();
+        let schema = self.codec.template.schema();
         let key = schema.key(entry);
         let shared = prefix.iter().zip(&*key).take_while(|(a, b)| a == b).count();
         let taken = if shared > 2 { shared } else { 0 };
@@ -473,12 +483,12 @@ impl<'a> Painter<'a> {
     fn put_piece(&self, piece: Piece, out: &mut Vec<u8>) {
         let place = |at: usize| zigzag(at as i64 - self.end as i64);
         let numbers: &[u64] = match piece {
-            Piece::Image { from, count, at }
-                if self.image_tags.get(from).is_some_and(|tag| tag.start == at) =>
+            Piece::Template { from, count, at }
+                if self.template_tags.get(from).is_some_and(|tag| tag.start == at) =>
             {
                 &[op::IMAGE_IN_PLACE, from as u64, count as u64]
             }
-            Piece::Image { from, count, at } => &[op::IMAGE_MOVED, place(at), from as u64, count as u64],
+            Piece::Template { from, count, at } => &[op::IMAGE_MOVED, place(at), from as u64, count as u64],
             Piece::Raw { tag } => {
                 &[op::RAW, place(tag.start), tag.len as u64, u64::from(tag.extra.rotate_left(3))]
             }
@@ -496,11 +506,11 @@ impl<'a> Painter<'a> {
         let mut size = || usize::try_from(take_varint(from)?).ok();
         if op == op::IMAGE_IN_PLACE {
             let (from, count) = (size()?, size()?);
-            return Some(Piece::Image { from, count, at: self.image_tags.get(from)?.start });
+            return Some(Piece::Template { from, count, at: self.template_tags.get(from)?.start });
         }
         let at = usize::try_from(self.end as i64 + unzigzag(size()? as u64) % (1 << 32)).ok()?;
         match op {
-            op::IMAGE_MOVED => Some(Piece::Image { from: size()?, count: size()?, at }),
+            op::IMAGE_MOVED => Some(Piece::Template { from: size()?, count: size()?, at }),
             op::RAW => {
                 let (len, extra) = (size()?, u32::try_from(size()?).ok()?.rotate_right(3));
                 (len <= self.page.len()).then_some(Piece::Raw { tag: Tag { start: at, len, extra } })
@@ -521,9 +531,9 @@ impl<'a> Painter<'a> {
         self.canvas(place).map_or_else(Vec::new, |prefix| prefix.to_vec())
     }
 
-    /// Adds nodes that stand where the image has them: their tags as they are there, `from` being the first one's.
-    fn add_image_tags(&mut self, from: usize, count: usize) -> Option<()> {
-        let (words, extent) = (self.image_tags.run(from, count)?, self.image_tags.extent(from, count)?);
+    /// Adds nodes that stand where the template has them: their tags as they are there, `from` being the first one's.
+    fn add_template_tags(&mut self, from: usize, count: usize) -> Option<()> {
+        let (words, extent) = (self.template_tags.run(from, count)?, self.template_tags.extent(from, count)?);
         let end = self.page.len().checked_sub(TAG_BYTES * self.tags)?;
         self.page[end.checked_sub(TAG_BYTES * count)?..end].copy_from_slice(words.as_flattened());
         self.tags += count;

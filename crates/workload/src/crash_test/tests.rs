@@ -11,17 +11,17 @@ const FILE_BYTES: u64 = 16 << 20;
 const FOLDER: &str = "/disk/test";
 
 /// Some commits in `folder`, ended in order or by a power cut that leaves only what was synced.
-fn commits_in(folder: &'static str, cut: bool) -> (World, Simulation, Testimony) {
+fn commits_in(folder: &'static str, cut: bool) -> (World, Simulation, ListenerNotes) {
     let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes::default()));
     let faults = Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };
     let sim = Simulation::new(1, SimConfig { storage, faults, ..SimConfig::default() });
     let (host, other) = (sim.host("h"), sim.host("w"));
     sim.volume("h", "/disk", 1 << 40);
-    let heard: Rc<RefCell<Testimony>> = Rc::default();
+    let heard: Rc<RefCell<ListenerNotes>> = Rc::default();
     let (noted, listening) = (heard.clone(), other.clone());
     drop(other.spawn(async move {
         let listener = listening.listen("w:7700").await.unwrap();
-        let _ = witness(&listener, |testimony| *noted.borrow_mut() = testimony.clone()).await;
+        let _ = note_commits(&listener, |notes| *noted.borrow_mut() = notes.clone()).await;
     }));
     sim.run_until(other.sleep(Duration::from_millis(1)));
     let stop = StopSignal::new();
@@ -41,8 +41,8 @@ fn commits_in(folder: &'static str, cut: bool) -> (World, Simulation, Testimony)
         host
     };
     sim.run_until(other.sleep(Duration::from_secs(1)));
-    let testimony = heard.borrow().clone();
-    (world, sim, testimony)
+    let notes = heard.borrow().clone();
+    (world, sim, notes)
 }
 
 fn page_at(pgno: u32) -> u64 {
@@ -51,17 +51,17 @@ fn page_at(pgno: u32) -> u64 {
 
 #[test]
 fn pages_that_have_become_zero_are_lost() {
-    let (world, sim, testimony) = commits_in(FOLDER, false);
+    let (world, sim, notes) = commits_in(FOLDER, false);
     sim.run_until(async {
-        assert!(verify(&world, FOLDER, &testimony).await.unwrap().is_kept());
+        assert!(verify(&world, FOLDER, &notes).await.unwrap().is_kept());
         let place = Place::find(&world, FOLDER).await.unwrap();
-        let leaves = place.image.layout().run(Tree::Bodies).unwrap().levels[0];
+        let leaves = place.template.layout().run(Tree::Bodies).unwrap().levels[0];
         let file = world.open(&place.database(), OpenMode::ReadWrite).await.unwrap();
-        let free = place.image.layout().first_free();
+        let free = place.template.layout().first_free();
         for pgno in (leaves.first..leaves.first + 7).chain([free]) {
             file.write_at(page_at(pgno), smallvec![PageBuf::empty(PAGE_BYTES as usize)]).await.0.unwrap();
         }
-        let found = verify(&world, FOLDER, &testimony).await.unwrap();
+        let found = verify(&world, FOLDER, &notes).await.unwrap();
         assert!(!found.is_kept() && found.lost.is_empty());
         assert_eq!((found.pages.bad, found.pages.uninitialised), (7, 1), "free pages are zero");
         let (pgno, what) = &found.pages.list[0];
@@ -71,13 +71,13 @@ fn pages_that_have_become_zero_are_lost() {
 
 #[test]
 fn a_database_that_is_cut_off_is_not_kept() {
-    let (world, sim, testimony) = commits_in(FOLDER, false);
+    let (world, sim, notes) = commits_in(FOLDER, false);
     sim.run_until(async {
         let place = Place::find(&world, FOLDER).await.unwrap();
         let file = world.open(&place.database(), OpenMode::ReadWrite).await.unwrap();
         let pages = file.size().await.unwrap() / u64::from(PAGE_BYTES) - 2;
         file.set_size(page_at(pages as u32 / 2 + 1)).await.unwrap();
-        let found = verify(&world, FOLDER, &testimony).await.unwrap();
+        let found = verify(&world, FOLDER, &notes).await.unwrap();
         assert!(!found.is_kept() && found.lost.is_empty());
         let text = format!(
             "the file is cut off: the database owns {pages} pages, the file has {}",
@@ -89,13 +89,13 @@ fn a_database_that_is_cut_off_is_not_kept() {
 
 #[test]
 fn a_lost_identity_is_a_loss() {
-    let (world, sim, testimony) = commits_in(FOLDER, false);
+    let (world, sim, notes) = commits_in(FOLDER, false);
     sim.run_until(async {
         let path = format!("{FOLDER}/{IDENTITY}");
         let found = |reason: &'static str| {
-            let (world, testimony) = (&world, &testimony);
+            let (world, notes) = (&world, &notes);
             async move {
-                let error = verify(world, FOLDER, testimony).await.unwrap_err();
+                let error = verify(world, FOLDER, notes).await.unwrap_err();
                 assert!(matches!(error, CrashTestError::LostIdentity { .. }) && error.is_loss(), "{error}");
                 assert!(error.to_string().ends_with(reason), "{error}");
             }
@@ -114,7 +114,7 @@ fn a_lost_identity_is_a_loss() {
         world.remove(&path).await.unwrap();
         found("is not there").await;
         // Without database and logs it is any folder.
-        let error = verify(&world, "/disk", &testimony).await.unwrap_err();
+        let error = verify(&world, "/disk", &notes).await.unwrap_err();
         assert!(matches!(error, CrashTestError::Foreign { .. }) && !error.is_loss(), "{error}");
     });
 }
@@ -128,12 +128,12 @@ fn a_folder_that_was_never_finished_is_no_loss() {
     let listening = other.clone();
     drop(other.spawn(async move {
         let listener = listening.listen("w:7700").await.unwrap();
-        let _ = witness(&listener, |_| ()).await;
+        let _ = note_commits(&listener, |_| ()).await;
     }));
     sim.run_until(other.sleep(Duration::from_millis(1)));
     let stop = StopSignal::new();
     sim.run_until(write(&host, FOLDER, FILE_BYTES, 2, "w:7700", &stop, |_| ())).unwrap_err();
-    let earlier = Testimony { run: 1, sessions: [(1, 5)].into() };
+    let earlier = ListenerNotes { run: 1, sessions: [(1, 5)].into() };
     let error = sim.run_until(verify(&host, FOLDER, &earlier)).unwrap_err();
     assert!(!error.is_loss(), "{error}");
 }
@@ -141,8 +141,8 @@ fn a_folder_that_was_never_finished_is_no_loss() {
 #[test]
 fn the_folder_itself_is_durable_wherever_it_lies() {
     for folder in ["/disk/test", "/disk/test/", "/test"] {
-        let (world, sim, testimony) = commits_in(folder, true);
-        let found = sim.run_until(verify(&world, folder, &testimony));
+        let (world, sim, notes) = commits_in(folder, true);
+        let found = sim.run_until(verify(&world, folder, &notes));
         assert!(found.as_ref().is_ok_and(Findings::is_kept), "{folder}: {found:?}");
     }
 }

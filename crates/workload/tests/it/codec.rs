@@ -5,13 +5,13 @@ use std::rc::Rc;
 use edb::page::{PageMut, PageRef, node_flags};
 use proptest::prelude::*;
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
-use workload::image::layout::{LARGE_TREES, Place};
 use workload::schema::{Entry, Tree};
-use world::{PageCodec, PageImage};
+use workload::template::TemplateDatabase;
+use workload::template::layout::{LARGE_TREES, Place};
+use world::{PageCodec, TemplatePages};
 
-fn image(page_bytes: u32, file_bytes: u64) -> Rc<DatabaseImage> {
-    Rc::new(DatabaseImage::of_size(page_bytes, file_bytes, 64, 21, 20).unwrap())
+fn template(page_bytes: u32, file_bytes: u64) -> Rc<TemplateDatabase> {
+    Rc::new(TemplateDatabase::of_size(page_bytes, file_bytes, 64, 21, 20).unwrap())
 }
 
 fn encode(codec: &DatabaseCodec, index: u64, page: &[u8]) -> Vec<u8> {
@@ -88,8 +88,8 @@ fn entries_for(tree: Tree, id: u32) -> Vec<Entry> {
 }
 
 /// Makes the edit as far as it fits the page.
-fn apply(image: &DatabaseImage, tree: Tree, bytes: &mut [u8], pgno: u32, edit: &Edit) {
-    let schema = image.schema();
+fn apply(template: &TemplateDatabase, tree: Tree, bytes: &mut [u8], pgno: u32, edit: &Edit) {
+    let schema = template.schema();
     let mut page = PageMut::new(bytes);
     let nodes = page.view().node_count();
     page.set_dbtime(page.view().dbtime() + 1);
@@ -140,24 +140,24 @@ proptest! {
         tree in 0usize..3,
         edits in prop::collection::vec(edit(), 0..25),
     ) {
-        let image = image(page_bytes, 12 << 20);
-        let codec = DatabaseCodec::new(image.clone());
-        let layout = image.layout();
+        let template = template(page_bytes, 12 << 20);
+        let codec = DatabaseCodec::new(template.clone());
+        let layout = template.layout();
         let run = &layout.runs[tree];
         let mut page = vec![0; page_bytes as usize];
         let pgno = if fresh {
             let pgno = layout.first_free() + place.index(60) as u32;
-            image.fill(u64::from(run.first()) + 1, &mut page);
+            template.fill(u64::from(run.first()) + 1, &mut page);
             let (objid, flags) = (PageRef::new(&page).objid(), PageRef::new(&page).flags());
             PageMut::format(&mut page, pgno, objid, flags, 70);
             pgno
         } else {
             let pgno = run.first() + place.index(run.pages() as usize) as u32;
-            image.fill(u64::from(pgno) + 1, &mut page);
+            template.fill(u64::from(pgno) + 1, &mut page);
             pgno
         };
         for edit in &edits {
-            apply(&image, run.tree, &mut page, pgno, edit);
+            apply(&template, run.tree, &mut page, pgno, edit);
         }
         encode(&codec, u64::from(pgno) + 1, &page);
         // The same page at the wrong place is just another page.
@@ -170,18 +170,18 @@ proptest! {
         place in any::<prop::sample::Index>(),
         scribbles in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 1..100)), 0..20),
     ) {
-        let image = image(page_bytes, 12 << 20);
-        let codec = DatabaseCodec::new(image.clone());
-        let index = place.index(image.pages() as usize) as u64;
+        let template = template(page_bytes, 12 << 20);
+        let codec = DatabaseCodec::new(template.clone());
+        let index = place.index(template.pages() as usize) as u64;
         let mut page = vec![0; page_bytes as usize];
-        image.fill(index, &mut page);
+        template.fill(index, &mut page);
         for (at, bytes) in scribbles {
             let at = at.index(page.len());
             let end = (at + bytes.len()).min(page.len());
             page[at..end].copy_from_slice(&bytes[..end - at]);
         }
         encode(&codec, index, &page);
-        encode(&codec, image.pages() + index, &page);
+        encode(&codec, template.pages() + index, &page);
     }
 
     #[test]
@@ -191,14 +191,14 @@ proptest! {
         edits in prop::collection::vec(edit(), 1..10),
         tampered in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        let image = image(page_bytes, 12 << 20);
-        let codec = DatabaseCodec::new(image.clone());
-        let run = &image.layout().runs[tree];
+        let template = template(page_bytes, 12 << 20);
+        let codec = DatabaseCodec::new(template.clone());
+        let run = &template.layout().runs[tree];
         let pgno = run.first();
         let mut page = vec![0; page_bytes as usize];
-        image.fill(u64::from(pgno) + 1, &mut page);
+        template.fill(u64::from(pgno) + 1, &mut page);
         for edit in &edits {
-            apply(&image, run.tree, &mut page, pgno, edit);
+            apply(&template, run.tree, &mut page, pgno, edit);
         }
         let mut encoded = encode(&codec, u64::from(pgno) + 1, &page);
         for (at, byte) in tampered {
@@ -222,20 +222,20 @@ fn tamper_free_noise(encoded: &[u8]) -> Vec<u8> {
 #[test]
 fn untouched_pages_cost_one_byte_and_typical_dirty_ones_a_few_dozen() {
     for page_bytes in [4096, 32768] {
-        let image = image(page_bytes, 64 << 20);
-        let codec = DatabaseCodec::new(image.clone());
+        let template = template(page_bytes, 64 << 20);
+        let codec = DatabaseCodec::new(template.clone());
         for tree in LARGE_TREES {
-            let run = image.layout().run(tree).unwrap();
+            let run = template.layout().run(tree).unwrap();
             let pgno = run.first() + run.levels[0].pages / 2;
             let mut page = vec![0; page_bytes as usize];
-            image.fill(u64::from(pgno) + 1, &mut page);
+            template.fill(u64::from(pgno) + 1, &mut page);
             assert_eq!(encode(&codec, u64::from(pgno) + 1, &page).len(), 1);
             let edits = match tree {
                 Tree::Conversations => vec![Edit::Insert { id: 1_000_000 }, Edit::Insert { id: 1_000_007 }],
                 _ => vec![],
             };
             for edit in &edits {
-                apply(&image, tree, &mut page, pgno, edit);
+                apply(&template, tree, &mut page, pgno, edit);
             }
             let mut edited = PageMut::new(&mut page);
             edited.set_node_flags(1, node_flags::DELETED);
@@ -250,17 +250,17 @@ fn untouched_pages_cost_one_byte_and_typical_dirty_ones_a_few_dozen() {
 
 #[test]
 fn an_appended_page_costs_less_than_a_hundred_bytes() {
-    let image = image(32768, 64 << 20);
-    let codec = DatabaseCodec::new(image.clone());
+    let template = template(32768, 64 << 20);
+    let codec = DatabaseCodec::new(template.clone());
     for tree in [Tree::Rows, Tree::Bodies] {
-        let run = image.layout().run(tree).unwrap();
+        let run = template.layout().run(tree).unwrap();
         let mut page = vec![0; 32768];
-        image.fill(u64::from(run.first()) + 1, &mut page);
+        template.fill(u64::from(run.first()) + 1, &mut page);
         let (objid, flags) = (PageRef::new(&page).objid(), PageRef::new(&page).flags());
-        let pgno = image.layout().first_free() + 3;
+        let pgno = template.layout().first_free() + 3;
         let mut fresh = PageMut::format(&mut page, pgno, objid, flags, 70);
         fresh.set_prev(pgno - 1);
-        let schema = image.schema();
+        let schema = template.schema();
         let first = schema.shape().rows + 40;
         'full: for id in first.. {
             for entry in entries_for(tree, id) {
@@ -277,15 +277,15 @@ fn an_appended_page_costs_less_than_a_hundred_bytes() {
 }
 
 #[test]
-fn a_page_split_off_the_index_costs_little_though_it_has_no_image() {
-    let image = image(32768, 64 << 20);
-    let codec = DatabaseCodec::new(image.clone());
-    let run = image.layout().run(Tree::Conversations).unwrap();
+fn a_page_split_off_the_index_costs_little_though_it_has_no_template() {
+    let template = template(32768, 64 << 20);
+    let codec = DatabaseCodec::new(template.clone());
+    let run = template.layout().run(Tree::Conversations).unwrap();
     let mut left = vec![0; 32768];
-    image.fill(u64::from(run.first()) + 2, &mut left);
+    template.fill(u64::from(run.first()) + 2, &mut left);
     for id in 0..20 {
         apply(
-            &image,
+            &template,
             Tree::Conversations,
             &mut left,
             run.first() + 1,
@@ -293,7 +293,7 @@ fn a_page_split_off_the_index_costs_little_though_it_has_no_image() {
         );
     }
     let left = PageRef::new(&left);
-    let pgno = image.layout().first_free() + 3;
+    let pgno = template.layout().first_free() + 3;
     let mut page = vec![0; 32768];
     let mut right = PageMut::format(&mut page, pgno, left.objid(), left.flags(), 70);
     right.append_from(left, left.node_count() / 2..left.node_count()).unwrap();
@@ -304,9 +304,9 @@ fn a_page_split_off_the_index_costs_little_though_it_has_no_image() {
 
 #[test]
 fn a_page_of_noise_falls_back_to_its_bytes_and_an_empty_middle_is_squeezed() {
-    let image = image(32768, 12 << 20);
-    let codec = DatabaseCodec::new(image.clone());
-    let Place::Tree { .. } = image.layout().place(200) else { panic!("page 200 is in a tree") };
+    let template = template(32768, 12 << 20);
+    let codec = DatabaseCodec::new(template.clone());
+    let Place::Tree { .. } = template.layout().place(200) else { panic!("page 200 is in a tree") };
     let mut pick = 3u64;
     let mut noise = || {
         pick = workload::payload::mix(pick);
@@ -321,19 +321,19 @@ fn a_page_of_noise_falls_back_to_its_bytes_and_an_empty_middle_is_squeezed() {
     assert!(squeezed < 2900, "{squeezed}");
 }
 
-/// A node that says what entry it is and reaches over the one behind it, which is the image's: what an entry of that name looks
-/// like is painted over a part of the page that is known to be the image's.
+/// A node that says what entry it is and reaches over the one behind it, which is the template's: what an entry of that name looks
+/// like is painted over a part of the page that is known to be the template's.
 #[test]
 fn bodies_that_overlap_come_back_as_they_were() {
-    let image = image(32768, 64 << 20);
-    let codec = DatabaseCodec::new(image.clone());
-    let run = image.layout().run(Tree::Bodies).unwrap();
+    let template = template(32768, 64 << 20);
+    let codec = DatabaseCodec::new(template.clone());
+    let run = template.layout().run(Tree::Bodies).unwrap();
     for pgno in run.first()..run.first() + 20 {
         let mut page = vec![0; 32768];
-        image.fill(u64::from(pgno) + 1, &mut page);
+        template.fill(u64::from(pgno) + 1, &mut page);
         let nodes = PageRef::new(&page).node_count();
         let entry = Entry::Body { id: 77, version: 3 };
-        let (key, data) = (image.schema().key(entry), image.schema().data(entry));
+        let (key, data) = (template.schema().key(entry), template.schema().data(entry));
         let node = [&(key.len() as u16).to_le_bytes()[..], &*key, &*data].concat();
         let word = |page: &[u8], tag: usize| page.len() - 4 * (tag + 1);
         for under in 3..nodes - 2 {
@@ -350,16 +350,16 @@ fn bodies_that_overlap_come_back_as_they_were() {
     }
 }
 
-/// Nodes of the image where the image has them, but not in its order.
+/// Nodes of the template where the template has them, but not in its order.
 #[test]
 fn nodes_in_another_order_come_back_as_they_were() {
     for page_bytes in [4096, 32768] {
-        let image = image(page_bytes, 64 << 20);
-        let codec = DatabaseCodec::new(image.clone());
+        let template = template(page_bytes, 64 << 20);
+        let codec = DatabaseCodec::new(template.clone());
         for tree in LARGE_TREES {
-            let pgno = image.layout().run(tree).unwrap().first();
+            let pgno = template.layout().run(tree).unwrap().first();
             let mut page = vec![0; page_bytes as usize];
-            image.fill(u64::from(pgno) + 1, &mut page);
+            template.fill(u64::from(pgno) + 1, &mut page);
             let nodes = PageRef::new(&page).node_count();
             for distance in 1..nodes {
                 let mut page = page.clone();

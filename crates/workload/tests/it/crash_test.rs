@@ -4,24 +4,24 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use engine::StopSignal;
-use workload::crash_test::{CrashTestError, Findings, Testimony, verify, witness, write};
+use workload::crash_test::{CrashTestError, Findings, ListenerNotes, note_commits, verify, write};
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, Simulation};
 use world::{Duration, World};
 
 const FILE_BYTES: u64 = 16 << 20;
 const SESSIONS: u32 = 4;
 
-/// Load until the plug is pulled; then what recovery finds, held against the witness.
-fn pull_the_plug(seed: u64, faults: Faults) -> (Testimony, Result<Findings, CrashTestError>) {
+/// Load until the plug is pulled; then what recovery finds, held against the listener.
+fn pull_the_plug(seed: u64, faults: Faults) -> (ListenerNotes, Result<Findings, CrashTestError>) {
     let storage = Box::new(FixedLatency::new(seed, FixedLatencyTimes::default()));
     let sim = Simulation::new(seed, SimConfig { storage, ..SimConfig::default() });
     let (host, other) = (sim.host("h"), sim.host("w"));
     sim.volume("h", "/disk", 1 << 40);
-    let heard: Rc<RefCell<Testimony>> = Rc::default();
+    let heard: Rc<RefCell<ListenerNotes>> = Rc::default();
     let (noted, listening) = (heard.clone(), other.clone());
     drop(other.spawn(async move {
         let listener = listening.listen("w:7700").await.unwrap();
-        let _ = witness(&listener, |testimony| *noted.borrow_mut() = testimony.clone()).await;
+        let _ = note_commits(&listener, |notes| *noted.borrow_mut() = notes.clone()).await;
     }));
     sim.run_until(other.sleep(Duration::from_millis(1)));
     let writer = host.clone();
@@ -40,20 +40,20 @@ fn pull_the_plug(seed: u64, faults: Faults) -> (Testimony, Result<Findings, Cras
     sim.run_until(other.sleep(Duration::from_secs(1)));
     sim.set_faults(Faults::default());
     let world: World = sim.restart("h");
-    let testimony = heard.borrow().clone();
-    let found = sim.run_until(verify(&world, "/disk/test", &testimony));
-    (testimony, found)
+    let notes = heard.borrow().clone();
+    let found = sim.run_until(verify(&world, "/disk/test", &notes));
+    (notes, found)
 }
 
 #[test]
 fn a_disk_that_keeps_its_word_loses_no_acknowledged_commit() {
     let power_cut = PowerCut { lost_write: 0.3, torn_write: 0.5, ..PowerCut::default() };
     for seed in 1..=12 {
-        let (testimony, found) =
+        let (notes, found) =
             pull_the_plug(seed, Faults { power_cut: power_cut.clone(), ..Faults::default() });
         let found = found.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         assert!(found.is_kept(), "seed {seed}: {found:?}");
-        assert!(found.acknowledged > 100, "seed {seed}: {testimony:?}");
+        assert!(found.acknowledged > 100, "seed {seed}: {notes:?}");
         assert!(found.recovery.logs_replayed > 0);
     }
 }
@@ -63,14 +63,14 @@ fn a_disk_that_lies_about_syncs_is_caught() {
     let power_cut = PowerCut { lost_write: 0.5, ..PowerCut::default() };
     let mut lost = 0;
     for seed in 1..=12 {
-        let (testimony, found) = pull_the_plug(
+        let (notes, found) = pull_the_plug(
             seed,
             Faults { dropped_sync: 1.0, power_cut: power_cut.clone(), ..Faults::default() },
         );
         match found {
             Ok(found) => {
                 for &(session, first, last) in &found.lost {
-                    assert_eq!(last, testimony.sessions[&session]);
+                    assert_eq!(last, notes.sessions[&session]);
                     assert!(first <= last);
                 }
                 lost += u32::from(!found.is_kept());
@@ -88,7 +88,7 @@ fn the_word_about_another_run_is_not_taken() {
     let sim = Simulation::new(1, SimConfig { storage, ..SimConfig::default() });
     let host = sim.host("h");
     sim.volume("h", "/disk", 1 << 40);
-    let found = sim.run_until(verify(&host, "/disk", &Testimony::default()));
+    let found = sim.run_until(verify(&host, "/disk", &ListenerNotes::default()));
     assert!(matches!(found, Err(CrashTestError::Foreign { .. })), "{found:?}");
     let heard = sim.run_until(async {
         let listener = host.listen("h:7700").await.unwrap();
@@ -99,14 +99,14 @@ fn the_word_about_another_run_is_not_taken() {
                     stop.stop();
                 }
             }),
-            witness(&listener, |_| ()),
+            note_commits(&listener, |_| ()),
         )
         .await;
         assert!(ended.unwrap() >= 50);
         heard.unwrap()
     });
     assert!(sim.run_until(verify(&host, "/disk/test", &heard)).unwrap().is_kept());
-    let other = Testimony { run: heard.run ^ 1, ..heard.clone() };
+    let other = ListenerNotes { run: heard.run ^ 1, ..heard.clone() };
     let found = sim.run_until(verify(&host, "/disk/test", &other));
     assert!(matches!(found, Err(CrashTestError::OtherRun { .. })), "{found:?}");
     let mut claims_more = heard;

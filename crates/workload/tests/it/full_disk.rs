@@ -43,12 +43,12 @@ impl SmallDisk {
     /// At `name` below the root: "db", "log", or "" for both.
     fn new(name: &str) -> SmallDisk {
         let root = scratch_dir();
-        let (image, at) = (root.path().join("image"), root.path().join("data").join(name));
-        std::fs::File::create_new(&image).unwrap().set_len(DISK_BYTES).unwrap();
+        let (template, at) = (root.path().join("template"), root.path().join("data").join(name));
+        std::fs::File::create_new(&template).unwrap().set_len(DISK_BYTES).unwrap();
         std::fs::create_dir_all(&at).unwrap();
         let succeeds = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
-        let mounted = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&image))
-            && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&at));
+        let mounted = succeeds(Command::new("mkfs.ext4").args(["-q", "-m", "0"]).arg(&template))
+            && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&template).arg(&at));
         SmallDisk { root, mounted_at: mounted.then_some(at) }
     }
 
@@ -94,7 +94,7 @@ async fn run_out_of_space(
     let (instance, _) = Instance::open(world, config).await.unwrap();
     let load = Load {
         instance: Rc::new(instance),
-        images: databases.images.clone(),
+        templates: databases.templates.clone(),
         witness: Nobody,
         next_version: 1.into(),
     };
@@ -122,9 +122,9 @@ fn child() {
         let (instance, error) = run_out_of_space(&world, &databases, &databases.config()).await;
         // What needs no space still works.
         let mut last = instance.begin();
-        let (image, entry) = (databases.image(1), Entry::Folder { id: 1, version: LAST_VERSION });
-        let (key, data) = (image.schema().key(entry), image.schema().data(entry));
-        last.replace(1, image.tree(entry.tree()), &key, &data).await.unwrap();
+        let (template, entry) = (databases.template(1), Entry::Folder { id: 1, version: LAST_VERSION });
+        let (key, data) = (template.schema().key(entry), template.schema().data(entry));
+        last.replace(1, template.tree(entry.tree()), &key, &data).await.unwrap();
         last.commit(Durability::Durable).await.unwrap();
         instance.abandon().await;
         error

@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use workload::image::DatabaseImage;
-use workload::image::layout::Run;
 use workload::payload::mix;
 use workload::schema::Tree;
+use workload::template::TemplateDatabase;
+use workload::template::layout::Run;
 use world::FixedHashMap;
 
 const CACHE_PAGES: usize = 8192;
@@ -161,7 +161,7 @@ impl Random {
 }
 
 struct Load<'a> {
-    image: &'a DatabaseImage,
+    template: &'a TemplateDatabase,
     cache: Cache,
     random: Random,
     next_id: u32,
@@ -170,7 +170,7 @@ struct Load<'a> {
 impl Load<'_> {
     /// Goes down to the leaf that holds entry `number`, which may have been added since the database was made.
     fn visit(&mut self, tree: Tree, number: u64, dirties: bool) {
-        let run: &Run = self.image.layout().run(tree).unwrap();
+        let run: &Run = self.template.layout().run(tree).unwrap();
         let mut ordinal = number / u64::from(run.levels[0].fan_out);
         let added = number >= run.levels[0].entries;
         let fresh = added && number.is_multiple_of(u64::from(run.levels[0].fan_out));
@@ -191,7 +191,7 @@ impl Load<'_> {
 
     /// A random place in the index: what inserting or deleting an indexed row visits, and what a read seeks.
     fn conversation(&mut self, dirties: bool) {
-        let entries = self.image.schema().places().entries();
+        let entries = self.template.schema().places().entries();
         let rank = self.random.below(entries);
         self.visit(Tree::Conversations, rank, dirties);
     }
@@ -200,7 +200,7 @@ impl Load<'_> {
         self.cache.operation = self.cache.clock + 1;
         let kind = self.random.below(100);
         let some = self.random.below(u64::from(self.next_id - 1)) as u32 + 1;
-        let indexed = |id| self.image.schema().places().has_place(id);
+        let indexed = |id| self.template.schema().places().has_place(id);
         match kind {
             0..40 => {
                 let id = self.next_id;
@@ -227,9 +227,9 @@ impl Load<'_> {
 
 /// Page reads and writes per batch.
 fn predict(file_bytes: u64, policy: Policy) -> (f64, f64) {
-    let image = DatabaseImage::of_size(32768, file_bytes, 256, 3, 0).unwrap();
-    let next_id = image.schema().shape().rows + 1;
-    let mut load = Load { image: &image, cache: Cache::new(policy), random: Random(5), next_id };
+    let template = TemplateDatabase::of_size(32768, file_bytes, 256, 3, 0).unwrap();
+    let next_id = template.schema().shape().rows + 1;
+    let mut load = Load { template: &template, cache: Cache::new(policy), random: Random(5), next_id };
     let mut base = (0, 0);
     for batch in 0..WARM_UP_BATCHES + MEASURED_BATCHES {
         if batch == WARM_UP_BATCHES {
@@ -286,8 +286,8 @@ fn a_sample_without_a_history_reads_within_two_percent_of_a_full_order_with_one(
 #[test]
 fn an_insert_takes_the_published_space() {
     // Leaf space of a new row and its long value; index entries fit into the free part of index pages.
-    let image = DatabaseImage::of_size(32768, 1 << 30, 256, 3, 0).unwrap();
-    let per_row = |tree| 32768.0 / f64::from(image.layout().run(tree).unwrap().levels[0].fan_out);
+    let template = TemplateDatabase::of_size(32768, 1 << 30, 256, 3, 0).unwrap();
+    let per_row = |tree| 32768.0 / f64::from(template.layout().run(tree).unwrap().levels[0].fan_out);
     let per_batch = 6.4 * (per_row(Tree::Rows) + per_row(Tree::Bodies));
     assert!((per_batch / 13_960.0 - 1.0).abs() < 0.05, "{per_batch} bytes");
 }

@@ -1,5 +1,5 @@
 //! Log file bytes per batch, from the records that the operations of a batch really make. No engine: pages of a one
-//! terabyte image in memory, every page clean when it is first touched, as nearly all are at that size.
+//! terabyte template in memory, every page clean when it is first touched, as nearly all are at that size.
 //!
 //! `cargo test -p workload --test it log_volume:: -- --nocapture` prints what the bytes are spent on.
 
@@ -9,10 +9,10 @@ use std::rc::Rc;
 use btree::log_record::{encode_changes, encode_page_image};
 use btree::{LogRecord, MiniTransaction, PageCoding, Pager, Stop, tree, update};
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
 use workload::payload::mix;
 use workload::schema::{Entry, Tree};
-use world::{PageCodec, PageImage};
+use workload::template::TemplateDatabase;
+use world::{PageCodec, TemplatePages};
 
 /// A multiple of 25: then the operations are exactly the mix.
 const BATCHES: u64 = 125;
@@ -36,9 +36,9 @@ impl PageCoding for Coding {
     }
 }
 
-/// Pages made from the image when an operation misses them.
+/// Pages made from the template when an operation misses them.
 struct Pages {
-    image: Rc<DatabaseImage>,
+    template: Rc<TemplateDatabase>,
     made: BTreeMap<u32, Vec<u8>>,
 }
 
@@ -48,7 +48,7 @@ impl Pager for Pages {
     }
 
     fn page_bytes(&self) -> usize {
-        self.image.page_bytes()
+        self.template.page_bytes()
     }
 }
 
@@ -67,8 +67,8 @@ impl Pages {
 
     fn fetch(&mut self, pgno: u32) -> &mut Vec<u8> {
         self.made.entry(pgno).or_insert_with(|| {
-            let mut page = vec![0; self.image.page_bytes()];
-            self.image.fill(u64::from(pgno) + 1, &mut page);
+            let mut page = vec![0; self.template.page_bytes()];
+            self.template.fill(u64::from(pgno) + 1, &mut page);
             page
         })
     }
@@ -103,7 +103,7 @@ impl Bytes {
 }
 
 struct Database {
-    image: Rc<DatabaseImage>,
+    template: Rc<TemplateDatabase>,
     pages: Pages,
     coding: Coding,
     dirty: BTreeSet<u32>,
@@ -139,15 +139,15 @@ impl Database {
     fn entries(&self, id: u32, version: u32) -> Vec<Entry> {
         let mut entries =
             vec![Entry::Row { id, version }, Entry::BodyRoot { id }, Entry::Body { id, version }];
-        if self.image.schema().places().has_place(id) {
+        if self.template.schema().places().has_place(id) {
             entries.push(Entry::Conversation { id });
         }
         entries
     }
 
     fn change(&mut self, what: &'static str, entry: Entry, transaction: u32, delete: bool) {
-        let schema = self.image.schema();
-        let (tree, key, data) = (self.image.tree(entry.tree()), schema.key(entry), schema.data(entry));
+        let schema = self.template.schema();
+        let (tree, key, data) = (self.template.tree(entry.tree()), schema.key(entry), schema.data(entry));
         let exists = entry.version().is_some_and(|version| version > 0);
         let mini = self.pages.ask(|pager| match (delete, exists) {
             (true, _) => update::delete(pager, tree, &key, &data),
@@ -158,14 +158,14 @@ impl Database {
     }
 
     fn purge(&mut self, entry: Entry) {
-        let schema = self.image.schema();
-        let (tree, key, data) = (self.image.tree(entry.tree()), schema.key(entry), schema.data(entry));
+        let schema = self.template.schema();
+        let (tree, key, data) = (self.template.tree(entry.tree()), schema.key(entry), schema.data(entry));
         let mini = self.pages.ask(|pager| Ok(update::purge(pager, tree, &key, &data)?.unwrap()));
         self.log("clean-up of deleted entries", mini, None);
     }
 
     fn existing_row(&mut self) -> u32 {
-        let rows = self.image.tree(Tree::Rows);
+        let rows = self.template.tree(Tree::Rows);
         let from = (u128::from(self.pick) * u128::from(self.next_id - 1)) >> 64;
         let key = workload::schema::row_key(from as u32 + 1);
         let found = self.pages.ask(|pager| {
@@ -213,19 +213,19 @@ impl Database {
 
 #[test]
 fn a_batch_fills_the_published_bytes_of_log_file() {
-    let image = Rc::new(DatabaseImage::of_size(32768, 1 << 40, 4096, 3, 0).unwrap());
-    let pages = Pages { image: image.clone(), made: BTreeMap::new() };
+    let template = Rc::new(TemplateDatabase::of_size(32768, 1 << 40, 4096, 3, 0).unwrap());
+    let pages = Pages { template: template.clone(), made: BTreeMap::new() };
     let mut database = Database {
         pages,
-        coding: Coding(DatabaseCodec::new(image.clone()), 32768),
+        coding: Coding(DatabaseCodec::new(template.clone()), 32768),
         dirty: BTreeSet::new(),
         // As after some hours: counters are longer then.
         dbtime: 20_000_000,
         bytes: Bytes::default(),
-        next_id: image.schema().shape().rows + 1,
+        next_id: template.schema().shape().rows + 1,
         versions: BTreeMap::new(),
         pick: 1,
-        image,
+        template,
     };
     for operation in 0..BATCHES * 16 {
         database.operation(100_000 + operation as u32);

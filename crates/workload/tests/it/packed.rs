@@ -31,7 +31,7 @@ fn loaded(databases: &Databases, packs_pages: bool) -> (Vec<Vec<u8>>, u64) {
             let (instance, _) = Instance::open(&world, &databases.config()).await.expect("it opens");
             let load = Load {
                 instance: Rc::new(instance),
-                images: databases.images.clone(),
+                templates: databases.templates.clone(),
                 witness: Nobody,
                 next_version: (1 + 100_000 * u32::from(ends_well)).into(),
             };

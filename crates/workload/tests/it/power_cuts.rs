@@ -1,4 +1,4 @@
-//! Power cuts in the simulated world on databases made from their image: most pages are there known as image and edits,
+//! Power cuts in the simulated world on databases made from their template: most pages are there known as template and edits,
 //! are torn as bytes, and come back from the log. After each recovery every page, tree and row is right as bytes.
 
 use std::cell::RefCell;
@@ -70,7 +70,7 @@ async fn load_forever(world: World, databases: Rc<Databases>, keeper: Keeper, se
     let (instance, _) = Instance::open(&world, &databases.config()).await.unwrap();
     let load = Rc::new(Load {
         instance: Rc::new(instance),
-        images: databases.images.clone(),
+        templates: databases.templates.clone(),
         witness: keeper,
         next_version: first_version.into(),
     });

@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::common::{Change, DATABASES, Databases, Kind, Load, Rows, Witness, real, scratch_dir};
 use edb::record::RecordRef;
 use engine::Instance;
-use workload::image::DatabaseImage;
 use workload::mix::Random;
 use workload::schema::Entry;
+use workload::template::TemplateDatabase;
 use world::World;
 
 const SESSIONS: u64 = 4;
@@ -61,7 +61,7 @@ async fn make(world: &World, databases: &Databases, end: End) -> Option<Rows> {
     let (instance, _) = Instance::open(world, &config).await.unwrap();
     let load = Rc::new(Load {
         instance: Rc::new(instance),
-        images: databases.images.clone(),
+        templates: databases.templates.clone(),
         witness: Model(rows.clone()),
         next_version: 1.into(),
     });
@@ -100,10 +100,10 @@ async fn make(world: &World, databases: &Databases, end: End) -> Option<Rows> {
         End::Recovered => {
             // The last commits may have been lazy: a durable one makes the model known.
             let mut last = instance.begin();
-            let image = databases.image(1);
+            let template = databases.template(1);
             let entry = Entry::Folder { id: 1, version: 1 << 20 };
-            let (key, data) = (image.schema().key(entry), image.schema().data(entry));
-            last.replace(1, image.tree(entry.tree()), &key, &data).await.unwrap();
+            let (key, data) = (template.schema().key(entry), template.schema().data(entry));
+            last.replace(1, template.tree(entry.tree()), &key, &data).await.unwrap();
             last.commit(engine::Durability::Durable).await.unwrap();
             rows.borrow_mut().insert((1, Kind::Folder, 1), 1 << 20);
             instance.abandon().await;
@@ -183,24 +183,24 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Number of the conversation (0 if it has none) and properties of a message.
-fn message_columns(image: &DatabaseImage, id: u32, version: u32) -> (i64, String) {
-    let record = image.schema().data(Entry::Row { id, version });
+fn message_columns(template: &TemplateDatabase, id: u32, version: u32) -> (i64, String) {
+    let record = template.schema().data(Entry::Row { id, version });
     let record = RecordRef::new(&record);
     let conversation = record.fixed(3, 12, 8).map(|bytes| i64::from_le_bytes(bytes.try_into().unwrap()));
     (conversation.unwrap_or(0), hex(record.variable(128).unwrap()))
 }
 
 /// What `read_rows.py` must print, sorted.
-fn expected_lines(image: &DatabaseImage, db: u8, rows: &Rows) -> Vec<String> {
+fn expected_lines(template: &TemplateDatabase, db: u8, rows: &Rows) -> Vec<String> {
     let rows = rows.iter().filter(|((in_db, ..), _)| *in_db == db);
     let line = |(&(_, kind, id), &version): (&(u8, Kind, u32), &u32)| match kind {
         Kind::Message => {
-            let (conversation, properties) = message_columns(image, id, version);
-            let body = hex(&image.schema().data(Entry::Body { id, version }));
+            let (conversation, properties) = message_columns(template, id, version);
+            let body = hex(&template.schema().data(Entry::Body { id, version }));
             format!("Messages {id} {version} {conversation} {properties} {body}")
         }
         Kind::Folder => {
-            let record = image.schema().data(Entry::Folder { id, version });
+            let record = template.schema().data(Entry::Folder { id, version });
             // The only tagged column ends the record; one byte before its value says what it is.
             format!("Folders {id} {version} {}", hex(&record[18..]))
         }
@@ -219,7 +219,7 @@ fn reads_every_row(library: &str) {
             assert!(output.status.success(), "{what}: {}", said(&output));
             let mut lines: Vec<_> = str::from_utf8(&output.stdout).unwrap().lines().collect();
             lines.sort_unstable();
-            let expected = expected_lines(databases.image(db), db, rows.expect("the rows are known"));
+            let expected = expected_lines(databases.template(db), db, rows.expect("the rows are known"));
             assert_eq!(lines.len(), expected.len(), "{what}: number of rows");
             for (line, expected) in lines.iter().zip(&expected) {
                 assert!(line == expected, "{what}: {line:.80} instead of {expected:.80}");
@@ -266,19 +266,19 @@ fn libesedb_opens_and_exports_every_row() {
                 .output()
                 .unwrap();
             assert!(run.status.success(), "{what}: {}", said(&run));
-            check_export(databases.image(db), db, rows, &target.path().join("out.export"));
+            check_export(databases.template(db), db, rows, &target.path().join("out.export"));
         }
     });
 }
 
 /// The exported Messages have the columns Id, Version, Conversation, Properties; long values are left out.
-fn check_export(image: &DatabaseImage, db: u8, rows: &Rows, tables: &Path) {
+fn check_export(template: &TemplateDatabase, db: u8, rows: &Rows, tables: &Path) {
     let files = std::fs::read_dir(tables).unwrap().map(|entry| entry.unwrap());
     let table = files.into_iter().find(|entry| entry.file_name().to_string_lossy().starts_with("Messages"));
     let text = std::fs::read_to_string(table.expect("a file of messages").path()).unwrap();
     let messages = rows.iter().filter(|((in_db, kind, _), _)| *in_db == db && *kind == Kind::Message);
     let mut expected = messages.map(|((_, _, id), version)| {
-        let (conversation, properties) = message_columns(image, *id, *version);
+        let (conversation, properties) = message_columns(template, *id, *version);
         // This program shows a currency as a number without sign.
         [id.to_string(), version.to_string(), conversation.cast_unsigned().to_string(), properties]
     });

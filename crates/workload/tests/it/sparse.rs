@@ -1,4 +1,4 @@
-//! A page known as its image and edits is the page of bytes that the edits make, whatever is asked of it.
+//! A page known as its template and edits is the page of bytes that the edits make, whatever is asked of it.
 
 use std::rc::Rc;
 
@@ -6,30 +6,30 @@ use btree::{NodeFunction, NodeKey, PageChange, PageOp, PageView, SparsePage};
 use edb::page::{Node, PageMut, PageRef, node_flags};
 use proptest::prelude::*;
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
-use workload::image::layout::{LARGE_TREES, Place};
 use workload::schema::{Entry, Schema, Tree};
-use world::{PageCodec, PageImage};
+use workload::template::TemplateDatabase;
+use workload::template::layout::{LARGE_TREES, Place};
+use world::{PageCodec, TemplatePages};
 
 const PAGE_SIZES: [u32; 4] = [4096, 8192, 16384, 32768];
 
-fn image(page_bytes: u32) -> Rc<DatabaseImage> {
-    Rc::new(DatabaseImage::of_size(page_bytes, 64 << 20, 64, 21, 20).unwrap())
+fn template(page_bytes: u32) -> Rc<TemplateDatabase> {
+    Rc::new(TemplateDatabase::of_size(page_bytes, 64 << 20, 64, 21, 20).unwrap())
 }
 
-fn sparse(image: &Rc<DatabaseImage>, pgno: u32) -> Option<SparsePage> {
-    SparsePage::of_image(image.clone(), pgno)
+fn sparse(template: &Rc<TemplateDatabase>, pgno: u32) -> Option<SparsePage> {
+    SparsePage::of_template(template.clone(), pgno)
 }
 
-fn bytes(image: &DatabaseImage, pgno: u32) -> Vec<u8> {
-    let mut page = vec![0xAA; image.page_bytes()];
-    image.fill(u64::from(pgno) + 1, &mut page);
+fn bytes(template: &TemplateDatabase, pgno: u32) -> Vec<u8> {
+    let mut page = vec![0xAA; template.page_bytes()];
+    template.fill(u64::from(pgno) + 1, &mut page);
     page
 }
 
 /// First, second, middle and last page of every level of every tree.
-fn kinds(image: &DatabaseImage) -> Vec<u32> {
-    let levels = LARGE_TREES.iter().flat_map(|tree| &image.layout().run(*tree).unwrap().levels);
+fn kinds(template: &TemplateDatabase) -> Vec<u32> {
+    let levels = LARGE_TREES.iter().flat_map(|tree| &template.layout().run(*tree).unwrap().levels);
     let mut pages: Vec<u32> = levels
         .flat_map(|level| {
             let last = level.first + level.pages - 1;
@@ -90,13 +90,13 @@ fn assert_same(page: &SparsePage, bytes: &[u8]) {
 #[test]
 fn every_kind_of_page_can_be_had_node_by_node() {
     for page_bytes in PAGE_SIZES {
-        let image = image(page_bytes);
-        for pgno in kinds(&image) {
-            let page = sparse(&image, pgno).unwrap_or_else(|| panic!("page {pgno} has no outline"));
-            assert_same(&page, &bytes(&image, pgno));
+        let template = template(page_bytes);
+        for pgno in kinds(&template) {
+            let page = sparse(&template, pgno).unwrap_or_else(|| panic!("page {pgno} has no outline"));
+            assert_same(&page, &bytes(&template, pgno));
         }
-        for pgno in [1, image.layout().system_pages, image.layout().first_free()] {
-            assert!(sparse(&image, pgno).is_none(), "page {pgno} is only to be had as bytes");
+        for pgno in [1, template.layout().system_pages, template.layout().first_free()] {
+            assert!(sparse(&template, pgno).is_none(), "page {pgno} is only to be had as bytes");
         }
     }
 }
@@ -189,12 +189,12 @@ proptest! {
         which in any::<prop::sample::Index>(),
         edits in prop::collection::vec(edit(), 0..16),
     ) {
-        let image = image(page_bytes);
-        let pages = kinds(&image);
+        let template = template(page_bytes);
+        let pages = kinds(&template);
         let pgno = pages[which.index(pages.len())];
-        let Place::Tree { run, .. } = image.layout().place(pgno) else { unreachable!("pages of trees") };
+        let Place::Tree { run, .. } = template.layout().place(pgno) else { unreachable!("pages of trees") };
         let tree = run.tree;
-        let (mut page, mut expected) = (sparse(&image, pgno).unwrap(), bytes(&image, pgno));
+        let (mut page, mut expected) = (sparse(&template, pgno).unwrap(), bytes(&template, pgno));
         let mut dbtime = 1000;
         for edit in edits {
             if matches!(edit, Edit::Write) {
@@ -202,7 +202,7 @@ proptest! {
                 page.prepare_write();
                 continue;
             }
-            let ops = ops(image.schema(), tree, PageRef::new(&expected), &edit);
+            let ops = ops(template.schema(), tree, PageRef::new(&expected), &edit);
             if ops.is_empty() {
                 continue;
             }
@@ -220,18 +220,18 @@ proptest! {
         PageMut::new(&mut expected).finish(pgno);
         page.prepare_write();
         let edits = page.ops().len();
-        let codec = DatabaseCodec::new(image.clone());
+        let codec = DatabaseCodec::new(template.clone());
         let mut encoded = Vec::new();
-        image.encode(&page, &mut encoded);
+        template.encode(&page, &mut encoded);
         prop_assert!(encoded.len() < 16 + edits * 260, "{} bytes for {edits} edits", encoded.len());
         let index = u64::from(pgno) + 1;
         let mut decoded = vec![0x55; expected.len()];
         prop_assert_eq!(codec.decode(index, &encoded, &mut decoded), Some(()));
         prop_assert!(decoded == expected, "decoded bytes differ");
-        // A page that nobody changed is encoded as the image page.
-        let is_edited = page.outline() != &image.outline(pgno).unwrap() || edits > 0;
+        // A page that nobody changed is encoded as the template page.
+        let is_edited = page.outline() != &template.outline(pgno).unwrap() || edits > 0;
         prop_assert_eq!(codec.edited_version(&encoded), is_edited.then_some(page.outline().dbtime));
-        let back = image.clone().decode(pgno, &encoded);
+        let back = template.clone().decode(pgno, &encoded);
         prop_assert_eq!(back.is_some(), is_edited);
         if let Some(back) = back {
             assert_same(&back, &expected);
@@ -243,20 +243,20 @@ proptest! {
         index in 0u64..3000,
         garbage in prop::collection::vec(any::<u8>(), 0..40),
     ) {
-        let image = image(4096);
-        let codec = DatabaseCodec::new(image.clone());
+        let template = template(4096);
+        let codec = DatabaseCodec::new(template.clone());
         let encoded: Vec<u8> = std::iter::once(3).chain(garbage).collect();
         let mut page = vec![0; 4096];
         let _ = (codec.decode(index, &encoded, &mut page), codec.edited_version(&encoded));
-        let _ = image.decode(index as u32, &encoded);
+        let _ = template.decode(index as u32, &encoded);
     }
 }
 
 #[test]
 fn too_many_edits_are_refused_and_change_nothing() {
-    let image = image(32768);
-    let pgno = image.layout().run(Tree::Rows).unwrap().first();
-    let mut page = sparse(&image, pgno).unwrap();
+    let template = template(32768);
+    let pgno = template.layout().run(Tree::Rows).unwrap().first();
+    let mut page = sparse(&template, pgno).unwrap();
     let flag = PageOp::SetNodeFlags { slot: 0, flags: node_flags::DELETED };
     let mut taken = 0;
     while page.apply(&PageChange::one(pgno, 0, flag.clone()), 100 + taken).unwrap() {
@@ -265,20 +265,20 @@ fn too_many_edits_are_refused_and_change_nothing() {
     }
     assert_eq!(page.outline().dbtime, 99 + taken);
     let truncate = PageOp::Truncate { slot: 1 };
-    let mut page = sparse(&image, pgno).unwrap();
+    let mut page = sparse(&template, pgno).unwrap();
     assert_eq!(page.apply(&PageChange::one(pgno, 0, truncate), 100), Ok(false));
-    assert_eq!(page.outline(), &image.outline(pgno).unwrap());
+    assert_eq!(page.outline(), &template.outline(pgno).unwrap());
 }
 
 #[test]
 fn an_edit_that_does_not_fit_is_a_misfit_as_on_bytes() {
-    let image = image(4096);
-    let pgno = image.layout().run(Tree::Bodies).unwrap().first();
+    let template = template(4096);
+    let pgno = template.layout().run(Tree::Bodies).unwrap().first();
     let large = PageOp::Insert { slot: 0, flags: 0, key: [0; 4][..].into(), data: [1; 2000].into() };
     for op in [large, PageOp::Delete { slot: 99 }, PageOp::Replace { slot: 99, data: [1].into() }] {
         let change = PageChange::one(pgno, 0, op);
-        let on_bytes = change.apply(&mut bytes(&image, pgno), 100);
-        let known = sparse(&image, pgno).unwrap().apply(&change, 100);
+        let on_bytes = change.apply(&mut bytes(&template, pgno), 100);
+        let known = sparse(&template, pgno).unwrap().apply(&change, 100);
         assert_eq!(known.map(drop), on_bytes);
         assert!(on_bytes.is_err());
     }

@@ -321,7 +321,7 @@ impl Child<'_> {
     fn new_load(&self, databases: &Databases, instance: Instance) -> Load<Teller> {
         Load {
             instance: Rc::new(instance),
-            images: databases.images.clone(),
+            templates: databases.templates.clone(),
             witness: Teller(Cell::new(0)),
             next_version: Cell::new(self.task.first_version),
         }

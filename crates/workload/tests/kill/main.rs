@@ -85,7 +85,7 @@ fn a_created_database_is_there_after_a_kill() {
         let trigger = Trigger { line: "created", count: 1, pause: Duration::ZERO };
         run_and_kill(&task, &trigger).unwrap();
         let found = campaign.databases.check_files().unwrap();
-        assert!(found == campaign.rows, "seed {seed}: the files are not the image");
+        assert!(found == campaign.rows, "seed {seed}: the files are not the template");
     }
 }
 

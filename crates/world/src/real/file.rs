@@ -18,7 +18,7 @@ use compio::driver::{OpCode, SharedFd};
 use super::failure::failed;
 use super::ops::{Ops, give_way};
 use super::shared::Counters;
-use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, PageBuf, PageCodec, PageImage, Result};
+use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, PageBuf, PageCodec, Result, TemplatePages};
 
 /// The kernel takes at most this many buffers in one call (IOV_MAX).
 const BUFS_PER_CALL_MAX: usize = 1024;
@@ -217,9 +217,9 @@ impl HostFile for RealFile {
         })
     }
 
-    fn adopt_image(
+    fn adopt_template(
         &self,
-        _image: Rc<dyn PageImage>,
+        _template: Rc<dyn TemplatePages>,
         _codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>> {
         Box::pin(std::future::ready(Ok(false)))

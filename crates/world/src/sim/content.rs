@@ -1,7 +1,7 @@
 //! The contents of one simulated file: what is durable, and what was changed since.
 //!
-//! A file is a map of *units*: 4 KiB blocks, or whole pages once an image was adopted. A unit that is not in the map
-//! costs nothing and reads as its image page or as zeros; so a copy of a database costs as little as the database.
+//! A file is a map of *units*: 4 KiB blocks, or whole pages once a template was adopted. A unit that is not in the map
+//! costs nothing and reads as its template page or as zeros; so a copy of a database costs as little as the database.
 //!
 //! Invariants
 //! 1. Reads see every completed change at once; only [`Contents::sync`] moves changes to the durable layer.
@@ -23,8 +23,8 @@ pub(super) use layers::Change;
 use layers::{Layer, Overlay, Part, PartData};
 use units::{Format, Unit, copy_padded};
 
-use super::power_cut::{Dice, Fate};
-use crate::{Bufs, PageBuf, PageCodec, PageImage, SECTOR_BYTES};
+use super::power_cut::{Dice, WriteOutcome};
+use crate::{Bufs, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages};
 
 /// Stale bytes are made for at most this much new space per file and power cut.
 pub(super) const STALE_BYTES_MAX: u64 = 1 << 20;
@@ -46,7 +46,7 @@ impl Contents {
     pub fn new() -> Contents {
         let durable = Layer::empty(0);
         Contents {
-            format: Format { unit_bytes: SECTOR_BYTES, image: None },
+            format: Format { unit_bytes: SECTOR_BYTES, template: None },
             overlay: Overlay::over(&durable),
             durable,
             pending: VecDeque::new(),
@@ -55,13 +55,13 @@ impl Contents {
         }
     }
 
-    /// Replaces everything by the image, durably.
-    pub fn adopt(&mut self, image: Rc<dyn PageImage>, codec: Rc<dyn PageCodec>) {
-        let (unit_bytes, pages) = (image.page_bytes(), image.pages());
+    /// Replaces everything by the template, durably.
+    pub fn adopt(&mut self, template: Rc<dyn TemplatePages>, codec: Rc<dyn PageCodec>) {
+        let (unit_bytes, pages) = (template.page_bytes(), template.pages());
         let mut durable = Layer::empty(pages * unit_bytes as u64);
-        durable.images.insert(0..pages);
+        durable.templates.insert(0..pages);
         *self = Contents {
-            format: Format { unit_bytes, image: Some((image, codec)) },
+            format: Format { unit_bytes, template: Some((template, codec)) },
             overlay: Overlay::over(&durable),
             durable,
             pending: VecDeque::new(),
@@ -134,12 +134,12 @@ impl Contents {
             let whole = start == 0 && buf.len() == unit_bytes;
             if let Some(unit) = if whole { self.format.unit_without_bytes(index, buf) } else { None } {
                 match (&unit, parts.last_mut()) {
-                    (Unit::Image, Some(Part { index: first, data: PartData::Images(count), .. }))
+                    (Unit::Template, Some(Part { index: first, data: PartData::Images(count), .. }))
                         if *first + *count == index =>
                     {
                         *count += 1;
                     }
-                    (Unit::Image, _) => parts.push(Part { index, start, data: PartData::Images(1) }),
+                    (Unit::Template, _) => parts.push(Part { index, start, data: PartData::Images(1) }),
                     _ => parts.push(Part { index, start, data: PartData::Whole(unit) }),
                 }
                 continue;
@@ -169,7 +169,7 @@ impl Contents {
     /// Packs a page that is in memory, if its codec can.
     pub fn pack(&self, index: u64, page: &mut PageBuf) {
         page.forget_bytes();
-        let Some((_, codec)) = &self.format.image else { return };
+        let Some((_, codec)) = &self.format.template else { return };
         if !page.is_bytes() || page.len() != self.format.unit_bytes {
             return;
         }
@@ -188,19 +188,19 @@ impl Contents {
         self.next_change += 1;
     }
 
-    /// A write that failed: it happened in part, by its fate.
-    pub fn apply_failed_write(&mut self, change: Change, fate: &Fate) {
-        let change = self.resolve(change, fate, |index| self.overlay.unit(&self.durable, index));
+    /// A write that failed: it happened in part, by its outcome.
+    pub fn apply_failed_write(&mut self, change: Change, outcome: &WriteOutcome) {
+        let change = self.resolve(change, outcome, |index| self.overlay.unit(&self.durable, index));
         self.apply(change);
     }
 
-    /// What a write comes to by its fate, over the units that `old` gives. Its effect on the size stays.
-    fn resolve(&self, change: Change, fate: &Fate, old: impl Fn(u64) -> Unit) -> Change {
+    /// What a write comes to by its outcome, over the units that `old` gives. Its effect on the size stays.
+    fn resolve(&self, change: Change, outcome: &WriteOutcome, old: impl Fn(u64) -> Unit) -> Change {
         let Change::Write { offset, bytes, parts, grows_to } = change else { return change };
-        let parts = match fate {
-            Fate::Lost => Vec::new(),
-            Fate::Kept => parts,
-            Fate::Torn { sectors, sector_bytes } => {
+        let parts = match outcome {
+            WriteOutcome::Lost => Vec::new(),
+            WriteOutcome::Kept => parts,
+            WriteOutcome::Torn { sectors, sector_bytes } => {
                 let torn = parts.iter().flat_map(Part::units).map(|part| {
                     let at = part.index * self.unit_bytes() + part.start as u64 - offset;
                     self.tear(&part, &sectors[at as usize / sector_bytes..], *sector_bytes, old(part.index))
@@ -214,7 +214,7 @@ impl Contents {
     fn tear(&self, part: &Part, is_new: &[bool], sector_bytes: usize, old: Unit) -> Part {
         let new = match &part.data {
             PartData::Whole(unit) => self.format.decoded(part.index, unit),
-            PartData::Images(_) => self.format.decoded(part.index, &Unit::Image),
+            PartData::Images(_) => self.format.decoded(part.index, &Unit::Template),
             PartData::Piece(piece) => piece.to_vec(),
         };
         let mut mixed = self.format.decoded(part.index, &old);
@@ -323,9 +323,9 @@ impl Contents {
                 Change::Resize { bytes } if resized => self.durable.cut(&self.format, bytes),
                 Change::Resize { .. } => {}
                 Change::Write { bytes, .. } => {
-                    let fate = dice.fate(bytes);
+                    let outcome = dice.outcome(bytes);
                     let Change::Write { parts, .. } =
-                        self.resolve(change, &fate, |index| self.durable.unit(index))
+                        self.resolve(change, &outcome, |index| self.durable.unit(index))
                     else {
                         continue;
                     };

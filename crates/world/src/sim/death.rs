@@ -70,8 +70,8 @@ impl Core {
             let mut contents = file.contents.borrow_mut();
             if file.charge(contents.size().max(offset + bytes)) {
                 let change = contents.write_change(offset, &bufs);
-                let fate = self.with_dice(|dice| dice.fate_of_failed_write(bytes));
-                contents.apply_failed_write(change, &fate);
+                let outcome = self.with_dice(|dice| dice.outcome_of_failed_write(bytes));
+                contents.apply_failed_write(change, &outcome);
             }
         }
         self.cut_network(host);

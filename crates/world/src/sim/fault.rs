@@ -34,8 +34,8 @@ pub enum OpKind {
     Size,
     /// Setting a size.
     SetSize,
-    /// Offering an image.
-    AdoptImage,
+    /// Offering a template.
+    AdoptTemplate,
 }
 
 impl OpKind {
@@ -54,7 +54,7 @@ impl OpKind {
         OpKind::Sync,
         OpKind::Size,
         OpKind::SetSize,
-        OpKind::AdoptImage,
+        OpKind::AdoptTemplate,
     ];
 
     fn is_about_names(self) -> bool {

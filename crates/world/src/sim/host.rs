@@ -17,7 +17,7 @@ use super::requests::{Failure, Job, Pending, explain};
 use super::{Core, HostId, hash_of_str};
 use crate::{
     Bufs, Entry, ErrorKind, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode,
-    PageBuf, PageCodec, PageImage, Result, SECTOR_BYTES, ShardStart, Time, WallClock, World,
+    PageBuf, PageCodec, Result, SECTOR_BYTES, ShardStart, TemplatePages, Time, WallClock, World,
 };
 
 /// A process of a host, as one shard sees it.
@@ -50,7 +50,7 @@ impl SimHost {
         self.core.is_alive(self.id, self.incarnation)
     }
 
-    /// Counts and traces an operation, and decides its fate.
+    /// Counts and traces an operation, and decides its outcome.
     fn issue(&self, kind: OpKind, path_hash: u64, offset: u64, bytes: u64) -> Issue {
         if !self.is_alive() {
             return Issue::Never;
@@ -353,19 +353,19 @@ impl HostFile for SimFile {
         })
     }
 
-    fn adopt_image(
+    fn adopt_template(
         &self,
-        image: Rc<dyn PageImage>,
+        template: Rc<dyn TemplatePages>,
         codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>> {
-        self.host.at_once(OpKind::AdoptImage, &self.path, "adopt an image for", |_| {
+        self.host.at_once(OpKind::AdoptTemplate, &self.path, "adopt a template for", |_| {
             if self.mode == OpenMode::Read {
                 return Err(READ_ONLY);
             }
-            if !self.node.charge(image.pages() * image.page_bytes() as u64) {
+            if !self.node.charge(template.pages() * template.page_bytes() as u64) {
                 return Err(FULL);
             }
-            self.node.contents.borrow_mut().adopt(image, codec);
+            self.node.contents.borrow_mut().adopt(template, codec);
             self.node.set_filled();
             Ok(true)
         })

@@ -10,7 +10,7 @@ use super::random::{below, chance};
 use crate::SECTOR_BYTES;
 
 /// What became of one write.
-pub(super) enum Fate {
+pub(super) enum WriteOutcome {
     Lost,
     Kept,
     Torn { sectors: Vec<bool>, sector_bytes: usize },
@@ -42,18 +42,21 @@ impl Dice<'_> {
         Some(chosen.get(number).copied().unwrap_or(Survival::Kept))
     }
 
-    fn chosen_fate(&mut self, choice: Survival, sectors: usize) -> Fate {
-        let (fate, kind) = match choice {
-            Survival::Lost => (Fate::Lost, FaultKind::LostAtPowerCut),
+    fn chosen_outcome(&mut self, choice: Survival, sectors: usize) -> WriteOutcome {
+        let (outcome, kind) = match choice {
+            Survival::Lost => (WriteOutcome::Lost, FaultKind::LostAtPowerCut),
             Survival::FirstHalf | Survival::SecondHalf if sectors > 1 => {
                 let is_new = |sector| (sector < sectors / 2) == (choice == Survival::FirstHalf);
                 let sectors = (0..sectors).map(is_new).collect();
-                (Fate::Torn { sectors, sector_bytes: self.chances.sector_bytes }, FaultKind::TornWrite)
+                (
+                    WriteOutcome::Torn { sectors, sector_bytes: self.chances.sector_bytes },
+                    FaultKind::TornWrite,
+                )
             }
-            _ => (Fate::Kept, FaultKind::KeptAtPowerCut),
+            _ => (WriteOutcome::Kept, FaultKind::KeptAtPowerCut),
         };
         self.counts.add(kind);
-        fate
+        outcome
     }
 
     fn counted(&mut self, happens: bool, kind: FaultKind) -> bool {
@@ -63,42 +66,42 @@ impl Dice<'_> {
         happens
     }
 
-    pub fn fate(&mut self, bytes: u64) -> Fate {
+    pub fn outcome(&mut self, bytes: u64) -> WriteOutcome {
         let sector_bytes = self.chances.sector_bytes;
         let sectors = bytes as usize / sector_bytes;
         if let Some(choice) = self.choice() {
-            return self.chosen_fate(choice, sectors);
+            return self.chosen_outcome(choice, sectors);
         }
         let drawn = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         if drawn < self.chances.lost_write {
             self.counts.add(FaultKind::LostAtPowerCut);
-            return Fate::Lost;
+            return WriteOutcome::Lost;
         }
         if drawn >= self.chances.lost_write + self.chances.torn_write || sectors < 2 {
             self.counts.add(FaultKind::KeptAtPowerCut);
-            return Fate::Kept;
+            return WriteOutcome::Kept;
         }
         self.counts.add(FaultKind::TornWrite);
-        Fate::Torn { sectors: self.tear(sectors), sector_bytes }
+        WriteOutcome::Torn { sectors: self.tear(sectors), sector_bytes }
     }
 
     /// A write that the device reported as failed: lost, there, or torn, each as likely.
-    pub fn fate_of_failed_write(&mut self, bytes: u64) -> Fate {
+    pub fn outcome_of_failed_write(&mut self, bytes: u64) -> WriteOutcome {
         let sector_bytes = self.chances.sector_bytes;
         let sectors = bytes as usize / sector_bytes;
         match below(self.random, 3) {
-            0 => Fate::Lost,
-            1 if sectors > 1 => Fate::Torn { sectors: self.tear(sectors), sector_bytes },
-            _ => Fate::Kept,
+            0 => WriteOutcome::Lost,
+            1 if sectors > 1 => WriteOutcome::Torn { sectors: self.tear(sectors), sector_bytes },
+            _ => WriteOutcome::Kept,
         }
     }
 
     /// A write that ended early, at some whole sector of the file system.
-    pub fn fate_of_short_write(&mut self, bytes: u64) -> Fate {
+    pub fn outcome_of_short_write(&mut self, bytes: u64) -> WriteOutcome {
         let blocks = bytes / SECTOR_BYTES as u64;
         let written = below(self.random, blocks);
         let sectors = (0..blocks).map(|block| block < written).collect();
-        Fate::Torn { sectors, sector_bytes: SECTOR_BYTES }
+        WriteOutcome::Torn { sectors, sector_bytes: SECTOR_BYTES }
     }
 
     /// At least one sector old and one new: a run from the start, or any sectors.

@@ -280,14 +280,14 @@ impl Core {
             }
             Some(FaultKind::ShortWrite) => {
                 self.count(FaultKind::ShortWrite);
-                let fate = self.with_dice(|dice| dice.fate_of_short_write(bytes));
-                contents.apply_failed_write(change, &fate);
+                let outcome = self.with_dice(|dice| dice.outcome_of_short_write(bytes));
+                contents.apply_failed_write(change, &outcome);
                 return Err((ErrorKind::ShortWrite, "the write ended early"));
             }
             Some(kind) => {
                 self.count(kind);
-                let fate = self.with_dice(|dice| dice.fate_of_failed_write(bytes));
-                contents.apply_failed_write(change, &fate);
+                let outcome = self.with_dice(|dice| dice.outcome_of_failed_write(bytes));
+                contents.apply_failed_write(change, &outcome);
                 return Err((ErrorKind::Io, "injected I/O error"));
             }
         }

@@ -162,7 +162,7 @@ fn bit_rot_flips_one_bit_on_the_medium_for_good() {
     let file = sim.run_until(adopted_file(&world, "/d/x", 50));
     sim.set_faults(always(|faults| faults.bit_rot = 1.0));
     let rotten = sim.run_until(read(&file, 7 * PAGE as u64, PAGE));
-    let flipped: u32 = rotten.iter().map(|byte| (byte ^ image_byte(7)).count_ones()).sum();
+    let flipped: u32 = rotten.iter().map(|byte| (byte ^ template_byte(7)).count_ones()).sum();
     assert_eq!(flipped, 1);
     sim.set_faults(Faults::default());
     let world = sim.restart("a");

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use smallvec::smallvec;
 use world::sim::{Faults, FixedLatency, FixedLatencyTimes, PowerCut, SimConfig, Simulation};
-use world::{Bufs, File, OpenMode, PageBuf, PageCodec, PageImage, World};
+use world::{Bufs, File, OpenMode, PageBuf, PageCodec, TemplatePages, World};
 
 /// One block with every byte the same.
 fn block(byte: u8) -> Bufs {
@@ -82,7 +82,7 @@ struct Numbered {
     pages: u64,
 }
 
-impl PageImage for Numbered {
+impl TemplatePages for Numbered {
     fn id(&self) -> u64 {
         42
     }
@@ -93,11 +93,11 @@ impl PageImage for Numbered {
         self.pages
     }
     fn fill(&self, index: u64, page: &mut [u8]) {
-        page.fill(image_byte(index));
+        page.fill(template_byte(index));
     }
 }
 
-fn image_byte(index: u64) -> u8 {
+fn template_byte(index: u64) -> u8 {
     (index % 251) as u8 + 1
 }
 
@@ -126,10 +126,10 @@ impl PageCodec for RunLength {
     }
 }
 
-/// A durable file of `pages` untouched image pages.
+/// A durable file of `pages` untouched template pages.
 async fn adopted_file(world: &World, path: &str, pages: u64) -> File {
     let file = create(world, path).await;
-    assert!(file.adopt_image(Rc::new(Numbered { pages }), Rc::new(RunLength)).await.expect("adopts"));
+    assert!(file.adopt_template(Rc::new(Numbered { pages }), Rc::new(RunLength)).await.expect("adopts"));
     world.sync_dir("/d").await.expect("syncs");
     file
 }

@@ -1,4 +1,4 @@
-//! Files that start as an image: pristine pages, pages kept through the codec, and no memory for the rest.
+//! Files that start as a template: pristine pages, pages kept through the codec, and no memory for the rest.
 
 use std::cell::Cell;
 
@@ -17,7 +17,7 @@ fn untouched_pages_are_read_as_pristine_and_written_ones_as_bytes() {
         let pristine: Vec<_> = bufs.iter().map(|buf| buf.pristine().map(|(_, index)| index)).collect();
         assert_eq!(pristine, [Some(4), None, Some(6), Some(7)]);
         assert_eq!(bufs[1].as_slice(), [200; PAGE]);
-        assert_eq!(bufs[3].as_slice(), [image_byte(7); PAGE]);
+        assert_eq!(bufs[3].as_slice(), [template_byte(7); PAGE]);
     });
 }
 
@@ -26,13 +26,13 @@ fn reads_and_writes_that_are_no_whole_pages_see_and_change_the_same_bytes() {
     let (sim, world) = with_faults(1, Faults::default());
     sim.run_until(async {
         let file = adopted_file(&world, "/d/x", 10).await;
-        assert_eq!(read(&file, 4096, 4096).await, [image_byte(0); 4096]);
+        assert_eq!(read(&file, 4096, 4096).await, [template_byte(0); 4096]);
         write(&file, PAGE as u64 - 4096, buf(8192, 200)).await;
         let bytes = read(&file, 0, 3 * PAGE).await;
-        assert_eq!(bytes[..PAGE - 4096], [image_byte(0); PAGE - 4096]);
+        assert_eq!(bytes[..PAGE - 4096], [template_byte(0); PAGE - 4096]);
         assert_eq!(bytes[PAGE - 4096..PAGE + 4096], [200; 8192]);
-        assert_eq!(bytes[PAGE + 4096..2 * PAGE], [image_byte(1); PAGE - 4096]);
-        assert_eq!(bytes[2 * PAGE..], [image_byte(2); PAGE]);
+        assert_eq!(bytes[PAGE + 4096..2 * PAGE], [template_byte(1); PAGE - 4096]);
+        assert_eq!(bytes[2 * PAGE..], [template_byte(2); PAGE]);
     });
 }
 
@@ -41,13 +41,17 @@ fn a_pristine_page_written_back_to_its_place_stays_pristine() {
     let (sim, world) = with_faults(1, Faults::default());
     sim.run_until(async {
         let file = adopted_file(&world, "/d/x", 10).await;
-        let image = Rc::new(Numbered { pages: 10 });
+        let template = Rc::new(Numbered { pages: 10 });
         write(&file, 3 * PAGE as u64, buf(PAGE, 200)).await;
-        write(&file, 3 * PAGE as u64, smallvec![PageBuf::pristine_of(image.clone(), 3)]).await;
-        write(&file, 4 * PAGE as u64, smallvec![PageBuf::pristine_of(image, 3)]).await;
+        write(&file, 3 * PAGE as u64, smallvec![PageBuf::pristine_of(template.clone(), 3)]).await;
+        write(&file, 4 * PAGE as u64, smallvec![PageBuf::pristine_of(template, 3)]).await;
         let (_, bufs) = file.read_at(3 * PAGE as u64, smallvec![PageBuf::empty(PAGE)]).await;
         assert!(bufs[0].pristine().is_some());
-        assert_eq!(read(&file, 4 * PAGE as u64, PAGE).await, [image_byte(3); PAGE], "bytes of another place");
+        assert_eq!(
+            read(&file, 4 * PAGE as u64, PAGE).await,
+            [template_byte(3); PAGE],
+            "bytes of another place"
+        );
     });
 }
 
@@ -96,7 +100,7 @@ fn zeros_at_the_end_of_a_block_come_back_whatever_was_read_before_into_the_same_
 }
 
 #[test]
-fn the_image_counts_as_durable_and_unsynced_page_writes_do_not() {
+fn the_template_counts_as_durable_and_unsynced_page_writes_do_not() {
     let (sim, world) = with_power_cut(1, PowerCut::lose_all());
     sim.run_until(async {
         let file = adopted_file(&world, "/d/x", 10).await;
@@ -114,7 +118,7 @@ fn the_image_counts_as_durable_and_unsynced_page_writes_do_not() {
 }
 
 #[test]
-fn a_torn_page_write_mixes_image_and_new_bytes_by_sector() {
+fn a_torn_page_write_mixes_template_and_new_bytes_by_sector() {
     let torn = PowerCut { torn_write: 1.0, ..PowerCut::keep_all() };
     for (first, len) in [(2 * PAGE, PAGE), (2 * PAGE - 4096, 16384)] {
         let (sim, world) = with_power_cut(7, torn.clone());
@@ -127,7 +131,7 @@ fn a_torn_page_write_mixes_image_and_new_bytes_by_sector() {
         let world = sim.restart("a");
         let bytes = sim.run_until(async { read(&reopen(&world, "/d/x").await, 0, 4 * PAGE).await });
         for (sector, bytes) in bytes.chunks(512).enumerate() {
-            let old = image_byte((sector * 512 / PAGE) as u64);
+            let old = template_byte((sector * 512 / PAGE) as u64);
             let inside = (first..first + len).contains(&(sector * 512));
             assert!(bytes.iter().all(|byte| *byte == bytes[0]));
             assert!(bytes[0] == old || inside && bytes[0] == 200, "sector {sector}: {}", bytes[0]);
@@ -139,11 +143,11 @@ fn a_torn_page_write_mixes_image_and_new_bytes_by_sector() {
 }
 
 #[test]
-fn a_file_cut_below_its_image_and_grown_again_reads_as_zeros_there() {
+fn a_file_cut_below_its_template_and_grown_again_reads_as_zeros_there() {
     let (sim, world) = with_power_cut(1, PowerCut::lose_all());
     let check = |file: File| async move {
         let bytes = read(&file, 2 * PAGE as u64, 3 * PAGE).await;
-        assert_eq!(bytes[..4096], [image_byte(2); 4096]);
+        assert_eq!(bytes[..4096], [template_byte(2); 4096]);
         assert_eq!(bytes[4096..], vec![0; 3 * PAGE - 4096]);
     };
     sim.run_until(async {
@@ -165,8 +169,8 @@ fn terabytes_cost_nothing_until_written() {
     sim.volume("a", "/d", 1 << 50);
     sim.run_until(async {
         let pages = (2 << 40) / PAGE as u64;
-        let image = adopted_file(&world, "/d/x", pages).await;
-        assert_eq!(read(&image, (pages - 1) * PAGE as u64, PAGE).await, [image_byte(pages - 1); PAGE]);
+        let template = adopted_file(&world, "/d/x", pages).await;
+        assert_eq!(read(&template, (pages - 1) * PAGE as u64, PAGE).await, [template_byte(pages - 1); PAGE]);
         let plain = create(&world, "/d/y").await;
         plain.set_size(2 << 40).await.expect("grows");
         write(&plain, 1 << 40, buf(1 << 20, 0)).await;
@@ -196,13 +200,13 @@ fn a_codec_that_loses_a_byte_is_caught_at_the_write() {
     let (sim, world) = with_faults(1, Faults::default());
     sim.run_until(async {
         let file = create(&world, "/d/x").await;
-        file.adopt_image(Rc::new(Numbered { pages: 10 }), Rc::new(Forgetful)).await.expect("adopts");
+        file.adopt_template(Rc::new(Numbered { pages: 10 }), Rc::new(Forgetful)).await.expect("adopts");
         write(&file, 3 * PAGE as u64, buf(PAGE, 200)).await;
     });
 }
 
 #[test]
-fn a_copy_of_an_image_is_kept_as_an_image_and_a_power_cut_treats_it_as_bytes() {
+fn a_copy_of_an_template_is_kept_as_an_template_and_a_power_cut_treats_it_as_bytes() {
     let mut torn = 0;
     for seed in 0..40 {
         let is_synced = seed % 2 == 0;
@@ -242,7 +246,7 @@ fn a_copy_of_an_image_is_kept_as_an_image_and_a_power_cut_treats_it_as_bytes() {
             }
         });
     }
-    assert!(torn > 0, "image pages are torn like others");
+    assert!(torn > 0, "template pages are torn like others");
 }
 
 /// Counts how many bytes it was asked to keep.
@@ -265,45 +269,45 @@ fn whole_pages_written_are_kept_encoded() {
     sim.run_until(async {
         let file = create(&world, "/d/x").await;
         let codec = Rc::new(Weighing(kept_bytes.clone()));
-        file.adopt_image(Rc::new(Numbered { pages: 10 }), codec).await.expect("adopts");
+        file.adopt_template(Rc::new(Numbered { pages: 10 }), codec).await.expect("adopts");
         write(&file, 0, smallvec![PageBuf::copy_of(&[9; PAGE]), PageBuf::copy_of(&[8; PAGE])]).await;
         assert_eq!(read(&file, 0, 2 * PAGE).await[PAGE - 1..=PAGE], [9, 8]);
     });
     assert_eq!(kept_bytes.get(), 10);
 }
 
-/// Keeps the image page with another first byte as that byte.
+/// Keeps the template page with another first byte as that byte.
 struct FirstBytes {
-    image_id: u64,
+    template_id: u64,
 }
 
 const EDITED: u8 = 0xFB;
 
 impl PageCodec for FirstBytes {
-    fn image_id(&self) -> Option<u64> {
-        Some(self.image_id)
+    fn template_id(&self) -> Option<u64> {
+        Some(self.template_id)
     }
     fn encode(&self, _index: u64, page: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(page);
     }
     fn decode(&self, index: u64, encoded: &[u8], page: &mut [u8]) -> Option<()> {
         let [EDITED, byte] = encoded else { return None };
-        page.fill(image_byte(index));
+        page.fill(template_byte(index));
         page[0] = *byte;
         Some(())
     }
 }
 
-/// The image page with 250 as its first byte, by a codec that the file does not have.
-fn edited(index: u64, image_id: u64) -> PageBuf {
-    PageBuf::encoded_by(Rc::new(FirstBytes { image_id }), index, Rc::new([EDITED, 250]), PAGE)
+/// The template page with 250 as its first byte, by a codec that the file does not have.
+fn edited(index: u64, template_id: u64) -> PageBuf {
+    PageBuf::encoded_by(Rc::new(FirstBytes { template_id }), index, Rc::new([EDITED, 250]), PAGE)
 }
 
 async fn file_of_edited_pages(world: &World) -> File {
     let file = create(world, "/d/x").await;
-    let image = Rc::new(Numbered { pages: 10 });
-    let codec = Rc::new(FirstBytes { image_id: image.id() });
-    file.adopt_image(image, codec).await.expect("adopts");
+    let template = Rc::new(Numbered { pages: 10 });
+    let codec = Rc::new(FirstBytes { template_id: template.id() });
+    file.adopt_template(template, codec).await.expect("adopts");
     file.sync().await.expect("syncs");
     world.sync_dir("/d").await.expect("syncs");
     file
@@ -321,7 +325,7 @@ fn an_encoded_page_stays_encoded_in_its_place_and_is_bytes_in_any_other() {
     sim.run_until(async {
         let file = file_of_edited_pages(&world).await;
         let own = Numbered { pages: 10 }.id();
-        let mut expected = [image_byte(3); PAGE];
+        let mut expected = [template_byte(3); PAGE];
         expected[0] = 250;
         for (at, page, stays) in
             [(3, edited(3, own), true), (4, edited(3, own), false), (3, edited(3, own + 1), false)]
@@ -352,7 +356,7 @@ fn faults_make_bytes_of_encoded_pages() {
         let mut firsts = Vec::new();
         for index in 0..10 {
             let page = read_page(&file, index).await;
-            assert_eq!(page.as_slice()[1..], [image_byte(index); PAGE][1..]);
+            assert_eq!(page.as_slice()[1..], [template_byte(index); PAGE][1..]);
             firsts.push(page.as_slice()[0] == 250);
         }
         firsts

@@ -21,14 +21,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Pages of the image in the adopted kind of file.
+/// Pages of the template in the adopted kind of file.
 const PAGES: u64 = 4;
 
 async fn start(world: &World, is_adopted: bool) -> (File, Vec<u8>) {
     if !is_adopted {
         return (durable_file(world, "/d/x", 0, 0).await, Vec::new());
     }
-    let bytes = (0..PAGES).flat_map(|page| [image_byte(page); PAGE]).collect();
+    let bytes = (0..PAGES).flat_map(|page| [template_byte(page); PAGE]).collect();
     (adopted_file(world, "/d/x", PAGES).await, bytes)
 }
 

@@ -1,11 +1,11 @@
 use std::collections::VecDeque;
 
-use copies::Epoch;
 use futures_util::FutureExt;
+use replication::Epoch;
 use results::Row;
 
 use super::*;
-use crate::convoy::Alone;
+use crate::barrier::Alone;
 use crate::drill::fixture::{TEXT, full_copy, planned};
 
 /// Hosts whose copies say what a test wants. A second passes each time that the conductor waits for one.

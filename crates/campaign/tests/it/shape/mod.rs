@@ -16,11 +16,11 @@ use engine::{
 use futures_util::future::{join_all, try_join_all};
 use results::{IoClass, IoCounters};
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
 use workload::mix::Mix;
 use workload::session::Mailboxes;
+use workload::template::TemplateDatabase;
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation, StorageModel, ZeroLatency};
-use world::{Duration, PageImage, SECTOR_BYTES, Task, World};
+use world::{Duration, SECTOR_BYTES, Task, TemplatePages, World};
 
 pub type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -92,7 +92,7 @@ pub struct Counted {
 
 impl Counted {
     pub fn count(&self, class: IoClass) -> f64 {
-        self.io.class(class).tally.count as f64
+        self.io.class(class).totals.count as f64
     }
 
     pub fn per_batch(&self, class: IoClass) -> f64 {
@@ -101,7 +101,7 @@ impl Counted {
 
     /// Pages moved per batch: adjacent pages may share an I/O.
     pub fn pages_per_batch(&self, class: IoClass) -> f64 {
-        self.io.class(class).tally.bytes as f64 / PAGE_BYTES as f64 / self.batches as f64
+        self.io.class(class).totals.bytes as f64 / PAGE_BYTES as f64 / self.batches as f64
     }
 
     pub fn read_share(&self) -> f64 {
@@ -115,8 +115,8 @@ impl Counted {
     }
 
     pub fn log_kib_written_per_batch(&self) -> f64 {
-        let bytes = self.io.class(IoClass::LogWrite).tally.bytes
-            + self.io.class(IoClass::LogPrepareWrite).tally.bytes;
+        let bytes = self.io.class(IoClass::LogWrite).totals.bytes
+            + self.io.class(IoClass::LogPrepareWrite).totals.bytes;
         bytes as f64 / 1024.0 / self.batches as f64
     }
 
@@ -149,40 +149,40 @@ async fn config_of(
     world: &World,
     setup: &Setup,
     number: u32,
-) -> Outcome<(InstanceConfig, Rc<DatabaseImage>)> {
+) -> Outcome<(InstanceConfig, Rc<TemplateDatabase>)> {
     let folder = setup.folder(number);
     if world.entry(&folder).await?.is_none() {
         world.create_dir(&folder).await?;
     }
     let path = format!("{folder}/db.edb");
     let seed = setup.seed ^ (u64::from(number) << 32);
-    let image = Rc::new(DatabaseImage::of_size(PAGE_BYTES as u32, setup.bytes, FREE_PAGES, seed, 50)?);
-    let codec = Rc::new(DatabaseCodec::new(image.clone()));
+    let template = Rc::new(TemplateDatabase::of_size(PAGE_BYTES as u32, setup.bytes, FREE_PAGES, seed, 50)?);
+    let codec = Rc::new(DatabaseCodec::new(template.clone()));
     if world.entry(&path).await?.is_none() {
         let (counters, progress, stop) = (Counters::default(), Progress::default(), StopSignal::new());
-        create_database(world, &path, image.clone(), codec.clone(), &counters, &progress, &stop).await?;
+        create_database(world, &path, template.clone(), codec.clone(), &counters, &progress, &stop).await?;
     }
     let mut config = InstanceConfig::new(&folder, PAGE_BYTES);
     config.cache_bytes_per_database = setup.cache_bytes;
     config.log_buffer_bytes = LOG_BYTES as usize / 2;
     config.databases.push(DatabaseConfig {
         codec: Some(codec),
-        image_id: Some(image.id()),
-        nodes: Some(image.clone()),
+        template_id: Some(template.id()),
+        nodes: Some(template.clone()),
         ..DatabaseConfig::new(&path)
     });
-    Ok((config, image))
+    Ok((config, template))
 }
 
 impl Stand {
     async fn open(world: &World, setup: &Setup, number: u32, keep_logs: bool) -> Outcome<Stand> {
-        let (mut config, image) = config_of(world, setup, number).await?;
+        let (mut config, template) = config_of(world, setup, number).await?;
         if keep_logs {
             config.circular_logging = false;
             config.checkpoint_depth_bytes = u64::MAX / 2;
         }
         let (instance, _) = Instance::open(world, &config).await?;
-        Stand::over(world, setup, number, instance, image).await
+        Stand::over(world, setup, number, instance, template).await
     }
 
     async fn over(
@@ -190,10 +190,10 @@ impl Stand {
         setup: &Setup,
         number: u32,
         instance: Instance,
-        image: Rc<DatabaseImage>,
+        template: Rc<TemplateDatabase>,
     ) -> Outcome<Stand> {
         let instance = Rc::new(instance);
-        let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, image).await?);
+        let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, template).await?);
         Ok(Stand {
             world: world.clone(),
             instance,
@@ -216,9 +216,9 @@ impl Stand {
             / LOG_BYTES as f64;
         self.take_io()?;
         self.give_up().await?;
-        let (config, image) = config_of(&world, &setup, number).await?;
+        let (config, template) = config_of(&world, &setup, number).await?;
         let (instance, report) = Instance::open(&world, &config).await?;
-        let stand = Stand { next, ..Stand::over(&world, &setup, number, instance, image).await? };
+        let stand = Stand { next, ..Stand::over(&world, &setup, number, instance, template).await? };
         let io = stand.take_io()?;
         Ok((stand, Replayed { report, io, full_logs }))
     }
@@ -422,7 +422,7 @@ pub struct Replayed {
 impl Replayed {
     /// What each log file costs, however little is in it.
     pub fn per_log(&self, class: IoClass) -> f64 {
-        self.io.class(class).tally.count as f64 / f64::from(self.report.logs_replayed)
+        self.io.class(class).totals.count as f64 / f64::from(self.report.logs_replayed)
     }
 
     /// Bytes of log replayed, in logs.
@@ -432,12 +432,12 @@ impl Replayed {
 
     /// What the changes of a full log cost: the first and the last one replayed hold changes only in part.
     pub fn per_full_log(&self, class: IoClass) -> f64 {
-        self.io.class(class).tally.count as f64 / self.full_logs
+        self.io.class(class).totals.count as f64 / self.full_logs
     }
 
     /// Pages that these I/Os moved.
     pub fn pages_per_full_log(&self, class: IoClass) -> f64 {
-        self.io.class(class).tally.bytes as f64 / PAGE_BYTES as f64 / self.full_logs
+        self.io.class(class).totals.bytes as f64 / PAGE_BYTES as f64 / self.full_logs
     }
 }
 
@@ -451,7 +451,7 @@ pub async fn recover(world: &World, setup: &Setup, logs: u64) -> Outcome<Replaye
     let instance = stand.instance.clone();
     stand.drive(u64::MAX, || instance.log_rolls() >= logs).await?;
     drop(instance);
-    let full_logs = stand.take_io()?.class(IoClass::LogWrite).tally.bytes as f64 / LOG_BYTES as f64;
+    let full_logs = stand.take_io()?.class(IoClass::LogWrite).totals.bytes as f64 / LOG_BYTES as f64;
     stand.give_up().await?;
     let (config, _) = config_of(world, setup, 0).await?;
     let (instance, report) = Instance::open(world, &config).await?;

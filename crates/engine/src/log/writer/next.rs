@@ -55,9 +55,9 @@ impl Log {
     pub(super) fn spawn_preparation(&self) {
         let log = self.clone();
         let task = self.0.world.spawn(async move {
-            let _working = log.0.fate.working();
+            let _working = log.0.poison.working();
             let prepared = log.prepare_next().await;
-            log.0.fate.require(prepared)
+            log.0.poison.require(prepared)
         });
         self.0.state.borrow_mut().preparing = Some(task);
     }
@@ -98,7 +98,7 @@ impl Log {
     /// Waits until the current log has `bytes` bytes or a roll waits for us; false if the log is closed.
     async fn grown_to(&self, bytes: usize) -> Result<bool> {
         loop {
-            self.0.fate.check()?;
+            self.0.poison.check()?;
             {
                 let state = self.0.state.borrow();
                 if state.closing {

@@ -1,4 +1,4 @@
-//! A small database for tests: a few trees in the root's space, as an image, and an instance over it.
+//! A small database for tests: a few trees in the root's space, as a template, and an instance over it.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod cuts;
@@ -27,7 +27,7 @@ use edb::identity::{LogTime, Signature};
 use edb::page::{PageMut, page_flags};
 use engine::{DatabaseConfig, Instance, InstanceConfig, Transaction};
 use smallvec::smallvec;
-use world::{OpenMode, PageBuf, PageImage, World};
+use world::{OpenMode, PageBuf, TemplatePages, World};
 
 pub const PAGE_BYTES: usize = 4096;
 const TREE_PAGES: u32 = 8;
@@ -75,7 +75,7 @@ impl SmallDatabase {
     }
 }
 
-impl PageImage for SmallDatabase {
+impl TemplatePages for SmallDatabase {
     fn id(&self) -> u64 {
         0x5EED
     }
@@ -114,16 +114,20 @@ pub async fn create(world: &World, count: u32, trees: u32) -> InstanceConfig {
 
 /// The same in the folders `log` and `db` below `root`.
 pub async fn create_below(world: &World, root: &str, count: u32, trees: u32) -> InstanceConfig {
-    create_image(world, config_below(root, count), SmallDatabase { trees, pages: 64 }).await
+    create_template(world, config_below(root, count), SmallDatabase { trees, pages: 64 }).await
 }
 
-/// Creates the databases of `config`, each from this image.
-pub async fn create_image(world: &World, config: InstanceConfig, image: SmallDatabase) -> InstanceConfig {
+/// Creates the databases of `config`, each from this template.
+pub async fn create_template(
+    world: &World,
+    config: InstanceConfig,
+    template: SmallDatabase,
+) -> InstanceConfig {
     for database in &config.databases {
         let file = world.open(&database.path, OpenMode::CreateNew).await.unwrap();
-        for index in 0..image.pages() {
+        for index in 0..template.pages() {
             let mut page = PageBuf::empty(PAGE_BYTES);
-            image.fill(index, page.as_mut_slice());
+            template.fill(index, page.as_mut_slice());
             let (written, _) = file.write_at(index * PAGE_BYTES as u64, smallvec![page]).await;
             written.unwrap();
         }

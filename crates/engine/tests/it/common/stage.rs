@@ -13,7 +13,7 @@ use world::{Duration, World};
 
 use super::model::{Change, DATABASES, Model, Rows, TREES, all_rows};
 use super::snapshot::Snapshot;
-use super::{PAGE_BYTES, SmallDatabase, check_structure, config_below, create_image, tree_number};
+use super::{PAGE_BYTES, SmallDatabase, check_structure, config_below, create_template, tree_number};
 
 /// Rows of the first tree of the first database at the beginning.
 pub const ROWS: u32 = 80;
@@ -115,8 +115,8 @@ impl Grounds {
     pub fn make() -> Grounds {
         let nothing = Snapshot::nothing();
         let (sim, world) = nothing.restore_with(timed(JITTER));
-        let image = SmallDatabase { trees: TREES, pages: 40 };
-        let config = sim.run_until(create_image(&world, small_config(), image));
+        let template = SmallDatabase { trees: TREES, pages: 40 };
+        let config = sim.run_until(create_template(&world, small_config(), template));
         let new = Snapshot::take(&sim);
         let source = Source { logs: BTreeMap::new(), end: LogPosition::default(), first: 0 };
         let mut grounds = Grounds {

@@ -20,9 +20,9 @@ fn names() -> [(Origin, Origin); 2] {
     ["DB1", "DB2"].map(|name| (Origin::instance(HOST, name), Origin::database(HOST, name, name)))
 }
 
-fn tally(count: u64, bytes: u64, latency_ms: f64) -> Tally {
+fn totals(count: u64, bytes: u64, latency_ms: f64) -> IoTotals {
     let latency_ns_sum = (count as f64 * latency_ms * 1e6) as u64;
-    Tally { count, bytes: count * bytes, latency_ns_sum, latency_ns_max: (latency_ms * 4e6) as u64 }
+    IoTotals { count, bytes: count * bytes, latency_ns_sum, latency_ns_max: (latency_ms * 4e6) as u64 }
 }
 
 impl Honest {
@@ -133,14 +133,14 @@ impl Honest {
         for _ in 0..seconds * 1_000 / SAMPLE_MS {
             let (t, span) = (self.now_ms, SAMPLE_MS);
             for (log, database) in names() {
-                let mut sample = |origin: &Origin, measure: Measure, tally| {
-                    self.rows.push(Sample::new(ordinal, origin.clone(), measure, t, span, tally).into());
+                let mut sample = |origin: &Origin, measure: Measure, totals| {
+                    self.rows.push(Sample::new(ordinal, origin.clone(), measure, t, span, totals).into());
                 };
-                sample(&database, Measure::Batch, tally(330, 0, 500.0));
-                sample(&database, IoClass::TransactionalRead.into(), tally(330 * 282 / 10, 32_768, 14.0));
-                sample(&database, IoClass::TransactionalWrite.into(), tally(330 * 13, 32_768, 7.0));
-                sample(&database, IoClass::MaintenanceRead.into(), tally(9 * 300, 262_144, 9.0));
-                sample(&log, IoClass::LogWrite.into(), tally(330 * 307 / 100, 20_480, 2.5));
+                sample(&database, Measure::Batch, totals(330, 0, 500.0));
+                sample(&database, IoClass::TransactionalRead.into(), totals(330 * 282 / 10, 32_768, 14.0));
+                sample(&database, IoClass::TransactionalWrite.into(), totals(330 * 13, 32_768, 7.0));
+                sample(&database, IoClass::MaintenanceRead.into(), totals(9 * 300, 262_144, 9.0));
+                sample(&log, IoClass::LogWrite.into(), totals(330 * 307 / 100, 20_480, 2.5));
                 let counter = Counter::LogGenerations;
                 let row = CounterSample {
                     test: ordinal,

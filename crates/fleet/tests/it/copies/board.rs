@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use copies::{DatabaseId, HostId, Position, Report};
+use replication::{DatabaseId, HostId, Position, Report};
 
 /// A commit that was acknowledged by a copy that was active in `epoch`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,19 +6,19 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-use copies::{
-    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, HostId, PeerMessage, Planted, SiteId,
-    Timing, ToArbiter,
-};
 use engine::{Durability, Instance, InstanceConfig};
 use fleet::agent::HostWork;
 use fleet::arbiter::{ArbiterLink, Speaker};
 use fleet::copy_port::Members;
 use fleet::credentials::Credentials;
-use fleet::gate::Gate;
 use fleet::message::{Assignment, Ended};
+use fleet::run_control::RunControl;
 use replica::wire::Message;
 use replica::{Links, Network, Replica, ReplicaConfig};
+use replication::{
+    ActivationPolicy, Boot, CopySpec, DatabaseId, DatabaseSpec, Dial, HostId, PeerMessage, Planted, SiteId,
+    Timing, ToArbiter,
+};
 use world::World;
 use world::real::{self, RealConfig};
 
@@ -114,7 +114,7 @@ impl HostWork for CopyWork {
         &self,
         assignment: &Assignment,
         folder: &Path,
-        gate: &Gate,
+        control: &RunControl,
         arbiter: ArbiterLink,
     ) -> (Ended, Option<String>) {
         let has_copy = |spec: &DatabaseSpec| spec.copy_on(self.host).is_some();
@@ -125,17 +125,23 @@ impl HostWork for CopyWork {
             }
         }
         let config = RealConfig { direct: false, shards: 1, ..RealConfig::new(&self.root) };
-        real::run(config, |world| self.serve(world, specs, gate, arbiter)).expect("an event queue");
+        real::run(config, |world| self.serve(world, specs, control, arbiter)).expect("an event queue");
         std::fs::write(folder.join("over"), "").expect("writable");
         (Ended::Passed, None)
     }
 }
 
 impl CopyWork {
-    async fn serve(&self, world: World, specs: Vec<DatabaseSpec>, gate: &Gate, mut arbiter: ArbiterLink) {
+    async fn serve(
+        &self,
+        world: World,
+        specs: Vec<DatabaseSpec>,
+        control: &RunControl,
+        mut arbiter: ArbiterLink,
+    ) {
         for spec in specs.iter().filter(|spec| spec.copies[0].host == self.host) {
             create_below(&world, &format!("{}/{}", self.root, spec.id.0), 1, 1).await;
-            Replica::found(&world, &instance(&self.root, spec.id)).await.expect("a new database");
+            Replica::create(&world, &instance(&self.root, spec.id)).await.expect("a new database");
         }
         let current: Rc<RefCell<Replicas>> = Rc::default();
         let (hearing, speaker) = (current.clone(), arbiter.speaker());
@@ -149,7 +155,7 @@ impl CopyWork {
         }));
         let network: Rc<RefCell<Option<Network>>> = Rc::default();
         let (mut boot, rows) = (0, Rc::new(Cell::new(u32::from(self.host.0) << 24)));
-        while gate.stop_asked().is_none() {
+        while control.stop_asked().is_none() {
             let is_dead = self.board.is_wanted(&format!("dead-{}", self.host.0));
             if is_dead {
                 current.take();

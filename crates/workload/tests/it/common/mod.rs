@@ -1,4 +1,4 @@
-//! Databases on real files for tests: made from the image, changed by transactions whose outcome is known, checked
+//! Databases on real files for tests: made from the template, changed by transactions whose outcome is known, checked
 //! page by page, tree by tree and row by row.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
@@ -11,11 +11,11 @@ use btree::{EntryData, Pager, tree, update};
 use edb::checksum::{Verdict, verify};
 use engine::{DatabaseConfig, Durability, Instance, InstanceConfig, StopSignal, Transaction};
 use workload::codec::DatabaseCodec;
-use workload::image::DatabaseImage;
 use workload::mix::Random;
 use workload::schema::{Entry, FOLDERS, Tree};
+use workload::template::TemplateDatabase;
 use world::real::RealConfig;
-use world::{PageImage, World};
+use world::{TemplatePages, World};
 
 pub const DATABASES: u8 = 2;
 const FREE_PAGES: u32 = 16;
@@ -50,19 +50,19 @@ pub struct Databases {
     root: String,
     page_bytes: u32,
     pub log_bytes: u32,
-    pub images: Vec<Rc<DatabaseImage>>,
+    pub templates: Vec<Rc<TemplateDatabase>>,
 }
 
 impl Databases {
     pub fn new(root: &Path, page_bytes: u32, file_bytes: u64) -> Databases {
-        let image =
-            |seed| DatabaseImage::of_size(page_bytes, file_bytes, FREE_PAGES, seed, COMPRESSIBILITY_PCT);
-        let images = (1..=u64::from(DATABASES)).map(|seed| Rc::new(image(seed).unwrap())).collect();
-        Databases { root: root.to_str().unwrap().to_owned(), page_bytes, log_bytes: 256 << 10, images }
+        let template =
+            |seed| TemplateDatabase::of_size(page_bytes, file_bytes, FREE_PAGES, seed, COMPRESSIBILITY_PCT);
+        let templates = (1..=u64::from(DATABASES)).map(|seed| Rc::new(template(seed).unwrap())).collect();
+        Databases { root: root.to_str().unwrap().to_owned(), page_bytes, log_bytes: 256 << 10, templates }
     }
 
-    pub fn image(&self, db: u8) -> &Rc<DatabaseImage> {
-        &self.images[usize::from(db) - 1]
+    pub fn template(&self, db: u8) -> &Rc<TemplateDatabase> {
+        &self.templates[usize::from(db) - 1]
     }
 
     pub fn path(&self, db: u8) -> String {
@@ -82,9 +82,9 @@ impl Databases {
         config.cache_bytes_per_database = 64 * u64::from(self.page_bytes);
         config.databases = (1..=DATABASES)
             .map(|db| DatabaseConfig {
-                codec: Some(Rc::new(DatabaseCodec::new(self.image(db).clone()))),
-                image_id: Some(self.image(db).id()),
-                nodes: Some(self.image(db).clone()),
+                codec: Some(Rc::new(DatabaseCodec::new(self.template(db).clone()))),
+                template_id: Some(self.template(db).id()),
+                nodes: Some(self.template(db).clone()),
                 extension_bytes: 16 * u64::from(self.page_bytes),
                 ..DatabaseConfig::new(&self.path(db))
             })
@@ -108,18 +108,27 @@ impl Databases {
     }
 
     pub async fn create_one(&self, world: &World, db: u8) {
-        let image = self.image(db).clone();
-        let codec = Rc::new(DatabaseCodec::new(image.clone()));
+        let template = self.template(db).clone();
+        let codec = Rc::new(DatabaseCodec::new(template.clone()));
         let (path, stop) = (self.path(db), StopSignal::new());
-        engine::create_database(world, &path, image, codec, &Default::default(), &Default::default(), &stop)
-            .await
-            .unwrap();
+        engine::create_database(
+            world,
+            &path,
+            template,
+            codec,
+            &Default::default(),
+            &Default::default(),
+            &stop,
+        )
+        .await
+        .unwrap();
     }
 
     /// The rows of new databases.
     pub fn initial_rows(&self) -> Rows {
         let rows = |db: u8| {
-            let messages = (1..=self.image(db).schema().shape().rows).map(move |id| (db, Kind::Message, id));
+            let messages =
+                (1..=self.template(db).schema().shape().rows).map(move |id| (db, Kind::Message, id));
             messages.chain((1..=FOLDERS).map(move |id| (db, Kind::Folder, id)))
         };
         (1..=DATABASES).flat_map(rows).map(|name| (name, 0)).collect()
@@ -180,7 +189,7 @@ impl Databases {
             return Err(format!("a long value has no row: {name:?}"));
         }
         let ids: BTreeSet<u32> = rows.keys().map(|(_, _, id)| *id).collect();
-        let places = self.image(db).schema().places();
+        let places = self.template(db).schema().places();
         if roots != ids || indexed != ids.iter().copied().filter(|id| places.has_place(*id)).collect() {
             return Err("rows and index entries are not of the same ids".to_owned());
         }
@@ -191,14 +200,14 @@ impl Databases {
     }
 
     fn entries(&self, db: u8, of: Tree, pages: &FilePages) -> Result<Vec<Entry>, String> {
-        let image = self.image(db);
-        let (tree, mut entries) = (image.tree(of), Vec::new());
+        let template = self.template(db);
+        let (tree, mut entries) = (template.tree(of), Vec::new());
         let stopped = |stop: btree::Stop| format!("{of:?}: {stop}");
         let mut at = tree::first(pages, tree).map_err(stopped)?;
         while let Some(position) = at {
             let node = position.node(pages).map_err(stopped)?;
             if !node.is_deleted() {
-                let entry = image.schema().verify(of, &node.key(), node.data);
+                let entry = template.schema().verify(of, &node.key(), node.data);
                 entries.push(entry.ok_or_else(|| format!("wrong bytes at {:02x?} of {of:?}", node.key()))?);
             }
             at = tree::next(pages, tree, position).map_err(stopped)?;
@@ -236,7 +245,7 @@ pub trait Witness {
 /// Transactions of random changes over all databases of an instance.
 pub struct Load<W> {
     pub instance: Rc<Instance>,
-    pub images: Vec<Rc<DatabaseImage>>,
+    pub templates: Vec<Rc<TemplateDatabase>>,
     pub witness: W,
     /// No two changes give the same version: every state of a row is told from every other.
     pub next_version: Cell<u32>,
@@ -281,24 +290,24 @@ impl<W: Witness> Load<W> {
     ) -> Result<Change, engine::Error> {
         let version = self.next_version.get();
         self.next_version.set(version + 1);
-        let image = self.images[usize::from(db) - 1].clone();
+        let template = self.templates[usize::from(db) - 1].clone();
         if random.next_u64().is_multiple_of(8) {
             let id = 1 + (random.next_u64() % u64::from(FOLDERS)) as u32;
             self.put(transaction, db, Entry::Folder { id, version }, false).await?;
             return Ok(((db, Kind::Folder, id), Some(version)));
         }
         // A third of the ids does not exist at first: inserts have room to make the file grow.
-        let ids = image.schema().shape().rows / 2 * 3;
+        let ids = template.schema().shape().rows / 2 * 3;
         let id = 1 + (random.next_u64() % u64::from(ids)) as u32;
         let name = (db, Kind::Message, id);
-        let row = image.schema().key(Entry::Row { id, version: 0 });
-        let Some(data) = transaction.get(db, image.tree(Tree::Rows), &row).await? else {
-            for entry in entries_of(&image, id, version) {
+        let row = template.schema().key(Entry::Row { id, version: 0 });
+        let Some(data) = transaction.get(db, template.tree(Tree::Rows), &row).await? else {
+            for entry in entries_of(&template, id, version) {
                 self.put(transaction, db, entry, true).await?;
             }
             return Ok((name, Some(version)));
         };
-        let found = image.schema().verify(Tree::Rows, &row, &data);
+        let found = template.schema().verify(Tree::Rows, &row, &data);
         let found = found.unwrap_or_else(|| panic!("row {id} of database {db} holds wrong bytes"));
         if random.next_u64() % 100 < insert_pct {
             for entry in [Entry::Row { id, version }, Entry::Body { id, version }] {
@@ -306,7 +315,7 @@ impl<W: Witness> Load<W> {
             }
             return Ok((name, Some(version)));
         }
-        for entry in entries_of(&image, id, found.version().unwrap_or(0)) {
+        for entry in entries_of(&template, id, found.version().unwrap_or(0)) {
             self.delete(transaction, db, entry).await?;
         }
         Ok((name, None))
@@ -314,9 +323,9 @@ impl<W: Witness> Load<W> {
 
     /// Inserts an entry, or replaces it.
     pub async fn put(&self, transaction: &mut Transaction, db: u8, entry: Entry, new: bool) -> Done {
-        let image = &self.images[usize::from(db) - 1];
+        let template = &self.templates[usize::from(db) - 1];
         let (tree, key, data) =
-            (image.tree(entry.tree()), image.schema().key(entry), image.schema().data(entry));
+            (template.tree(entry.tree()), template.schema().key(entry), template.schema().data(entry));
         let step = |pager: &dyn Pager| {
             let put = if new { update::insert } else { update::replace };
             Ok((put(pager, tree, &key, &data)?, ()))
@@ -325,10 +334,10 @@ impl<W: Witness> Load<W> {
     }
 
     async fn delete(&self, transaction: &mut Transaction, db: u8, entry: Entry) -> Done {
-        let image = &self.images[usize::from(db) - 1];
-        let (tree, key) = (image.tree(entry.tree()), image.schema().key(entry));
+        let template = &self.templates[usize::from(db) - 1];
+        let (tree, key) = (template.tree(entry.tree()), template.schema().key(entry));
         let tail = match entry {
-            Entry::Conversation { .. } => image.schema().data(entry),
+            Entry::Conversation { .. } => template.schema().data(entry),
             _ => EntryData::default(),
         };
         transaction.change(db, |pager: &dyn Pager| Ok((update::delete(pager, tree, &key, &tail)?, ()))).await
@@ -336,8 +345,8 @@ impl<W: Witness> Load<W> {
 }
 
 /// All entries of message `id`.
-fn entries_of(image: &DatabaseImage, id: u32, version: u32) -> impl Iterator<Item = Entry> + use<> {
-    let indexed = image.schema().places().has_place(id).then_some(Entry::Conversation { id });
+fn entries_of(template: &TemplateDatabase, id: u32, version: u32) -> impl Iterator<Item = Entry> + use<> {
+    let indexed = template.schema().places().has_place(id).then_some(Entry::Conversation { id });
     [Entry::Row { id, version }, Entry::BodyRoot { id }, Entry::Body { id, version }]
         .into_iter()
         .chain(indexed)

@@ -7,7 +7,9 @@ use super::power_cut::DiskEvent;
 use super::power_switch::PowerSwitch;
 use super::{Shared, turn};
 use crate::real::failure::failed;
-use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, OpenMode, PageBuf, PageCodec, PageImage, Result};
+use crate::{
+    Bufs, Error, ErrorKind, HostFile, LocalFuture, OpenMode, PageBuf, PageCodec, Result, TemplatePages,
+};
 
 /// An open file of the shadow.
 pub(super) struct ShadowFile {
@@ -121,9 +123,9 @@ impl HostFile for ShadowFile {
         })
     }
 
-    fn adopt_image(
+    fn adopt_template(
         &self,
-        _image: Rc<dyn PageImage>,
+        _template: Rc<dyn TemplatePages>,
         _codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>> {
         Box::pin(std::future::ready(Ok(false)))

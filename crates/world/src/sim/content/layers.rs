@@ -19,7 +19,7 @@ pub(in crate::sim) struct Part {
 pub(in crate::sim) enum PartData {
     Whole(Unit),
     Piece(Rc<[u8]>),
-    /// As many image pages one after the other.
+    /// As many template pages one after the other.
     Images(u64),
 }
 
@@ -51,30 +51,30 @@ impl Change {
     }
 }
 
-/// Units by index over a base of image pages and zeros.
+/// Units by index over a base of template pages and zeros.
 pub(in crate::sim) struct Layer {
     pub(super) units: FixedHashMap<u64, Unit>,
-    /// Where the image shows if `units` has nothing.
-    pub(super) images: Runs,
+    /// Where the template shows if `units` has nothing.
+    pub(super) templates: Runs,
     pub(super) size: u64,
 }
 
 impl Layer {
     pub(super) fn empty(size: u64) -> Layer {
-        Layer { units: FixedHashMap::default(), images: Runs::default(), size }
+        Layer { units: FixedHashMap::default(), templates: Runs::default(), size }
     }
 
     pub(super) fn unit(&self, index: u64) -> Unit {
         match self.units.get(&index) {
             Some(unit) => unit.clone(),
-            None if self.images.contains(index) => Unit::Image,
+            None if self.templates.contains(index) => Unit::Template,
             None => Unit::Zero,
         }
     }
 
     /// Whether something was written to this unit.
     pub(super) fn has(&self, index: u64) -> bool {
-        self.units.contains_key(&index) || self.images.contains(index)
+        self.units.contains_key(&index) || self.templates.contains(index)
     }
 
     pub(super) fn write(&mut self, format: &Format, part: &Part) {
@@ -84,7 +84,7 @@ impl Layer {
                 if !self.units.is_empty() {
                     run.clone().for_each(|index| drop(self.units.remove(&index)));
                 }
-                return self.images.insert(run);
+                return self.templates.insert(run);
             }
             PartData::Whole(unit) => unit.clone(),
             PartData::Piece(piece) => {
@@ -112,7 +112,7 @@ impl Layer {
         if !self.units.is_empty() {
             self.units.retain(|index, _| *index < keep);
         }
-        self.images.truncate(whole);
+        self.templates.truncate(whole);
     }
 
     pub(super) fn apply(&mut self, format: &Format, change: &Change) {
@@ -147,7 +147,7 @@ impl Overlay {
     pub(super) fn unit(&self, durable: &Layer, index: u64) -> Unit {
         match self.layer.units.get(&index) {
             Some(unit) => unit.clone(),
-            None if self.layer.images.contains(index) => Unit::Image,
+            None if self.layer.templates.contains(index) => Unit::Template,
             None if index >= self.hides_from => Unit::Zero,
             None => durable.unit(index),
         }

@@ -2,14 +2,14 @@
 
 use std::rc::Rc;
 
-use crate::{Encoding, PageBuf, PageCodec, PageImage};
+use crate::{Encoding, PageBuf, PageCodec, TemplatePages};
 
 /// One unit of a file. Clones share their bytes.
 #[derive(Clone)]
 pub(in crate::sim) enum Unit {
     Zero,
-    /// The image's page of this index.
-    Image,
+    /// The template's page of this index.
+    Template,
     /// Bytes; zeros at the end are left out, which log segments have many of.
     Raw(Rc<[u8]>),
     Encoded(Rc<[u8]>),
@@ -19,12 +19,12 @@ pub(in crate::sim) enum Unit {
 #[derive(Clone)]
 pub(in crate::sim) struct Format {
     pub(super) unit_bytes: usize,
-    pub(super) image: Option<(Rc<dyn PageImage>, Rc<dyn PageCodec>)>,
+    pub(super) template: Option<(Rc<dyn TemplatePages>, Rc<dyn PageCodec>)>,
 }
 
 impl Format {
     pub(super) fn encode(&self, index: u64, bytes: &[u8]) -> Unit {
-        if let Some((_, codec)) = &self.image {
+        if let Some((_, codec)) = &self.template {
             let mut encoded = Vec::new();
             codec.encode(index, bytes, &mut encoded);
             if encoded.len() < bytes.len() {
@@ -42,22 +42,23 @@ impl Format {
         }
     }
 
-    /// The unit that a buffer becomes whose bytes nobody has to make: this page of this file's image, or its encoding.
+    /// The unit that a buffer becomes whose bytes nobody has to make: this page of this file's template, or its encoding.
     pub(super) fn unit_without_bytes(&self, index: u64, buf: &PageBuf) -> Option<Unit> {
-        let (own, codec) = self.image.as_ref()?;
-        if let Some((image, page)) = buf.pristine() {
-            return (page == index && image.id() == own.id()).then_some(Unit::Image);
+        let (own, codec) = self.template.as_ref()?;
+        if let Some((template, page)) = buf.pristine() {
+            return (page == index && template.id() == own.id()).then_some(Unit::Template);
         }
         let Encoding { codec: by, bytes } = buf.encoding(index)?;
-        let is_same = Rc::ptr_eq(by, codec) || codec.image_id().is_some_and(|id| by.image_id() == Some(id));
+        let is_same =
+            Rc::ptr_eq(by, codec) || codec.template_id().is_some_and(|id| by.template_id() == Some(id));
         is_same.then(|| Unit::Encoded(bytes.clone()))
     }
 
     /// The page of a unit, if it can be had without making its bytes.
     pub(super) fn without_bytes(&self, index: u64, unit: &Unit) -> Option<PageBuf> {
-        let (image, codec) = self.image.as_ref()?;
+        let (template, codec) = self.template.as_ref()?;
         match unit {
-            Unit::Image => Some(PageBuf::pristine_of(image.clone(), index)),
+            Unit::Template => Some(PageBuf::pristine_of(template.clone(), index)),
             Unit::Encoded(encoded) => {
                 Some(PageBuf::encoded_by(codec.clone(), index, encoded.clone(), self.unit_bytes))
             }
@@ -66,14 +67,14 @@ impl Format {
     }
 
     pub(super) fn decode(&self, index: u64, unit: &Unit, out: &mut [u8]) {
-        match (unit, &self.image) {
+        match (unit, &self.template) {
             (Unit::Raw(bytes), _) => copy_padded(bytes, out),
-            (Unit::Image, Some((image, _))) => image.fill(index, out),
+            (Unit::Template, Some((template, _))) => template.fill(index, out),
             (Unit::Encoded(encoded), Some((_, codec))) => {
                 let restored = codec.decode(index, encoded, out);
                 assert!(restored.is_some(), "page {index} was stored encoded but does not decode");
             }
-            (Unit::Zero | Unit::Image | Unit::Encoded(_), _) => out.fill(0),
+            (Unit::Zero | Unit::Template | Unit::Encoded(_), _) => out.fill(0),
         }
     }
 

@@ -1,0 +1,263 @@
+//! Hosts of a fleet on this machine, as a user has them: agents, a bus, a controller's place, and what they leave.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clocks::Clocks;
+use serde_json::Value;
+
+use crate::net::{Net, Program, wait_for};
+
+pub mod clocks;
+
+/// Hosts with their agents, and a controller's place.
+pub struct TestFleet {
+    folder: tempfile::TempDir,
+    pub net: Net,
+    hosts: usize,
+    clocks: Option<Clocks>,
+    /// Folder of the runs that it looks at.
+    out: &'static str,
+}
+
+impl TestFleet {
+    /// Hosts h1 to h4 with credentials, and this solution file.
+    pub fn new(solution: &str) -> TestFleet {
+        TestFleet::of(solution, Net::new(4), 4, None)
+    }
+
+    /// Hosts h1, h2 and so on, with credentials and this solution file. `clocks` are the clocks of the controller and the hosts.
+    pub fn of(solution: &str, net: Net, hosts: usize, clocks: Option<Clocks>) -> TestFleet {
+        // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");
+        let fleet = TestFleet { folder, net, hosts, clocks, out: "runs" };
+        std::fs::write(fleet.path("solution.toml"), solution).expect("writable");
+        let address = format!("{}:4222", fleet.net.controller_address());
+        let names: Vec<String> = (1..=hosts).map(|host| format!("h{host}")).collect();
+        let made = fleet
+            .program(&["fleet", "init", "fleet", "--hosts", &names.join(","), "--address", &address])
+            .wait(Duration::from_secs(20));
+        assert_eq!(made, 0, "{}", fleet.all_logs());
+        fleet
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A command of the controller.
+    pub fn program(&self, arguments: &[&str]) -> Program {
+        self.start(0, arguments, "controller.log")
+    }
+
+    pub fn agent(&self, host: usize) -> Program {
+        self.agent_with(host, &[])
+    }
+
+    pub fn agent_with(&self, host: usize, more: &[&str]) -> Program {
+        self.agent_of(host, &format!("h{host}"), more)
+    }
+
+    /// An agent with the credentials of a host, and state and log of this name.
+    pub fn agent_of(&self, host: usize, name: &str, more: &[&str]) -> Program {
+        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/{name}"));
+        let arguments = [&["agent", &credentials, "--state", &state], more].concat();
+        self.start(host, &arguments, &format!("{name}.log"))
+    }
+
+    /// An agent whose program is another file than the controller's.
+    pub fn agent_of_another_build(&self, host: usize) -> Program {
+        let program = self.path("other-build");
+        let bytes = std::fs::read(env!("CARGO_BIN_EXE_proofload")).expect("readable");
+        // What stands behind the end of a program is not loaded.
+        std::fs::write(&program, [&bytes[..], b"another build"].concat()).expect("writable");
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("ours");
+        let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
+        let arguments = ["agent", &credentials, "--state", &state];
+        let log = self.path(&format!("h{host}.log"));
+        self.net.start(host, self.folder.path(), &program.display().to_string(), &arguments, &log)
+    }
+
+    fn start(&self, host: usize, arguments: &[&str], log: &str) -> Program {
+        let settings = self.clocks.as_ref().map(|clocks| clocks.settings(host)).unwrap_or_default();
+        let words = settings.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_proofload")]);
+        let words: Vec<&str> = words.chain(arguments.iter().copied()).collect();
+        self.net.start(host, self.folder.path(), "env", &words, &self.path(log))
+    }
+
+    /// The state of this host's agent is on a disk of its own, of 4 MiB.
+    pub fn small_disk_for_state(&self, host: usize) -> SmallDisk {
+        let folder = self.path(&format!("state/h{host}"));
+        std::fs::create_dir_all(&folder).expect("writable");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "tmpfs"]).arg(&folder).status();
+        assert!(mounted.expect("mount starts").success(), "{} can be mounted", folder.display());
+        SmallDisk(folder)
+    }
+
+    pub fn agents(&self) -> Vec<Program> {
+        (1..=self.hosts).map(|host| self.agent(host)).collect()
+    }
+
+    /// A bus that hears: a controller that finds none gives up at once, and says so.
+    pub fn bus(&self) -> Program {
+        let ready = || self.text("bus.log").matches("Server is ready").count();
+        let before = ready();
+        let arguments = ["-c", "nats-server.conf"];
+        let bus = self.net.start(0, &self.path("fleet"), "nats-server", &arguments, &self.path("bus.log"));
+        assert!(wait_for(Duration::from_secs(30), || ready() > before), "{}", self.all_logs());
+        bus
+    }
+
+    /// A bus ends with its controller, but not in the same instant.
+    pub fn wait_until_no_bus_listens(&self) {
+        let address = format!("{}:4222", self.net.controller_address());
+        self.net.enter(0, || {
+            let is_gone = || TcpStream::connect(&address).is_err();
+            assert!(wait_for(Duration::from_secs(30), is_gone), "{}", self.all_logs());
+        });
+    }
+
+    pub fn run(&self, more: &[&str]) -> Program {
+        self.program(&[&["run", "solution.toml", "--fleet", "fleet"], more].concat())
+    }
+
+    /// A run beside that of [`TestFleet::run`], with the folder and log of this name.
+    pub fn run_beside(&self, name: &str) -> Program {
+        let arguments = ["run", "solution.toml", "--fleet", "fleet", "--out", name];
+        self.start(0, &arguments, &format!("{name}.log"))
+    }
+
+    /// Looks at the run in this folder from now on.
+    pub fn look_at(&mut self, out: &'static str) {
+        self.out = out;
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Everything that was said, for a test that fails.
+    pub fn all_logs(&self) -> String {
+        let hosts = (1..=self.hosts).map(|host| format!("h{host}.log"));
+        let names = ["controller.log", "bus.log"].map(str::to_owned).into_iter().chain(hosts);
+        names.map(|name| format!("== {name}\n{}\n", self.text(&name))).collect()
+    }
+
+    /// What the first host has written into the journal of its drill so far.
+    pub fn first_journal(&self) -> Option<String> {
+        std::fs::read_to_string(self.hosts_db(1)?.with_file_name("drill.jsonl")).ok()
+    }
+
+    /// Sets the calendar of a host this far ahead. The fleet has clocks.
+    pub fn set_calendar(&self, host: usize, ahead_ms: i64) {
+        self.clocks.as_ref().expect("it has clocks").set_calendar(host, ahead_ms);
+    }
+
+    /// Leaves the files where they are, and says where.
+    pub fn keep(&mut self) -> PathBuf {
+        self.folder.disable_cleanup(true);
+        self.folder.path().to_owned()
+    }
+
+    /// The folder of the only run.
+    pub fn run_folder(&self) -> PathBuf {
+        let mut runs = std::fs::read_dir(self.path(self.out)).expect("there are runs");
+        runs.next().expect("there is one").expect("readable").path()
+    }
+
+    pub fn run_name(&self) -> String {
+        let name = self.run_folder().file_name().map(|name| name.to_string_lossy().into_owned());
+        format!("runs/{}", name.unwrap_or_default())
+    }
+
+    /// The report of the only run, whose evidence has to stand up to `lint`.
+    pub fn report(&self) -> Value {
+        crate::program::assert_lint_finds_nothing(self.folder.path(), &self.run_folder());
+        let text = std::fs::read_to_string(self.run_folder().join("report.json")).expect("there is a report");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Waits until a host has written its place this many times, so that the tests are that far.
+    pub fn wait_until_measuring(&self) {
+        let begun = || self.hosts_db(1).is_some_and(|db| window_is_open(&db));
+        assert!(wait_for(Duration::from_secs(180), begun), "no window has opened\n{}", self.all_logs());
+    }
+
+    fn hosts_db(&self, host: usize) -> Option<PathBuf> {
+        let runs = std::fs::read_dir(self.path(&format!("state/h{host}/runs"))).ok()?;
+        Some(runs.flatten().next()?.path().join("run.db"))
+    }
+
+    /// Verdicts of the rule, by host: what was measured and how it came out.
+    pub fn took_part(&self) -> Vec<(String, u64, String)> {
+        let report = self.report();
+        let verdicts = report["run_verdicts"].as_array().expect("a list");
+        let of_rule = verdicts.iter().filter(|verdict| verdict["rule"] == "host_took_part");
+        of_rule
+            .map(|verdict| {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let measured = verdict["measured"].as_f64().unwrap_or(-1.0) as u64;
+                (text(&verdict["host"]), measured, text(&verdict["outcome"]))
+            })
+            .collect()
+    }
+
+    /// The run has passed. That page reads wait for a buffer says nothing where caches are as small as here.
+    pub fn assert_passed(&self, status: i32) {
+        assert!((0..2).contains(&status), "{status}\n{}", self.all_logs());
+        let report = self.report();
+        let tests = report["tests"].as_array().expect("a list").iter().map(|test| &test["verdicts"]);
+        let verdicts = tests.chain([&report["run_verdicts"]]).filter_map(Value::as_array).flatten();
+        let failed: Vec<&Value> = verdicts.filter(|verdict| verdict["outcome"] == "fail").collect();
+        let only_stalls = failed.iter().all(|verdict| verdict["rule"] == "page_fault_stalls");
+        assert!(
+            only_stalls && status == i32::from(!failed.is_empty()),
+            "{status}, {failed:?}\n{}",
+            self.all_logs()
+        );
+    }
+
+    pub fn assert_everyone_took_part(&self, tests: u64) {
+        let expected: Vec<_> =
+            (1..=self.hosts).map(|host| (format!("h{host}"), tests, "pass".to_owned())).collect();
+        assert_eq!(self.took_part(), expected, "{}", self.all_logs());
+    }
+
+    pub fn events(&self) -> String {
+        let report = self.report();
+        let events = report["events"].as_array().expect("a list");
+        let texts = events.iter().map(|event| format!("{}: {}", event["host"], event["text"]));
+        texts.collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A disk that a test can fill; it goes with the test.
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Leaves no room on it.
+    pub fn fill(&self) {
+        let mut file = std::fs::File::create(self.0.join("ballast")).expect("it has room for a name");
+        while file.write_all(&[1; 4096]).is_ok() {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
+
+fn window_is_open(db: &Path) -> bool {
+    let sql = "SELECT count(*) FROM test WHERE window_start_ms IS NOT NULL";
+    let output = Command::new(env!("CARGO_BIN_EXE_proofload"))
+        .args(["sql", &db.parent().expect("a folder").display().to_string(), sql])
+        .output()
+        .expect("the program starts");
+    String::from_utf8_lossy(&output.stdout).lines().any(|line| line.trim() == "1")
+}

@@ -1,0 +1,569 @@
+//! The controller of a run: which hosts take part, how far each is, what each is to do next. A state machine without
+//! clock or sockets: heartbeats and times come in, orders and notes go out.
+//!
+//! Invariants
+//! 1. The tests start on no host before every host has looked at what it needs and found it in order.
+//! 2. A point is released once, for all hosts, when every host that still runs waits there; never earlier.
+//! 3. Orders are made from [`Memory`] only, which the caller has made durable before they are sent: a controller that comes
+//!    back gives the same orders, under a higher epoch.
+//! 4. A host's fate, once known, does not change. Only a host that was taken for one whose agent died may say how it ended.
+
+mod fate;
+mod others;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use fate::fate_said;
+use others::OtherControllers;
+
+use crate::agent_state::state_not_written;
+use crate::message::{
+    Assignment, ControllerHead, Ended, Heartbeat, Orders, PROTOCOL, Point, WhenAlone, Work, tame,
+};
+
+pub use fate::Fate;
+
+/// A host or a controller that has not been heard of for this long is lost.
+const LOST_AFTER_NS: u64 = 10_000_000_000;
+/// Processes that speak with the credentials of one host and are told apart.
+const DOUBLES_MAX: usize = 8;
+/// Notes about one host that are kept; what a host does more often is counted only.
+const NOTES_MAX: u32 = 200;
+/// A released point is passed this much later: every agent has heard of it by then.
+const LEAD_NS: u64 = 2_000_000_000;
+
+/// What a run does when a host is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenLost {
+    /// The others finish without it.
+    #[default]
+    Finish,
+    /// The others end in good order.
+    Stop,
+}
+
+/// What a run is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Name of the run.
+    pub run: String,
+    /// Version of the controller's program.
+    pub tool_version: String,
+    /// The build of the controller's program, if agents have to be the same one ([`Program`](crate::message::Program)).
+    #[serde(default)]
+    pub build: Option<String>,
+    /// Hosts of the solution file that take part.
+    pub hosts: Vec<String>,
+    /// The solution file.
+    pub solution: String,
+    /// Kinds of tests to run; all if empty.
+    pub tests: Vec<String>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+    /// Allow databases on a memory file system.
+    pub allow_memory: bool,
+    /// What to do without a host.
+    pub when_lost: WhenLost,
+    /// What agents do without the controller.
+    pub when_alone: WhenAlone,
+    /// After how long they are without it.
+    pub alone_after_ms: u64,
+    /// How long hosts may take to appear and to be ready.
+    pub assemble_limit_ms: u64,
+}
+
+/// What a controller must not forget.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// What the run is.
+    pub plan: Plan,
+    /// Controllers that this run has had.
+    pub epoch: u64,
+    /// Whether the tests have started.
+    pub go: bool,
+    /// Why the run ends early, if it does.
+    pub stop: Option<String>,
+    /// The latest point that hosts may pass, and when (calendar of the controller).
+    pub released: Option<(Point, u64)>,
+    /// How it went, by host.
+    pub fates: BTreeMap<String, Fate>,
+}
+
+/// Something that a person wants to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The host that it is about, if it is about one.
+    pub host: Option<String>,
+    /// What happened.
+    pub text: String,
+}
+
+#[derive(Debug, Default)]
+struct Member {
+    process: Option<u64>,
+    seen_ns: Option<u64>,
+    /// When another process of its host was last refused: it is taken in once this one counts as gone.
+    refused_ns: Option<u64>,
+    /// Other processes that spoke with the credentials of its host.
+    doubles: BTreeSet<u64>,
+    /// The run to whose controller it is left.
+    left_to: Option<String>,
+    /// It has lost its memory of this run, and evidence may lie in its folder.
+    collect: bool,
+    /// It works for another run, so nothing of this one can be had from it now.
+    elsewhere: bool,
+    notes: u32,
+    /// Orders that it did not obey, by its last word.
+    refusals: Vec<String>,
+    /// Why its agent cannot write its own state, by its last word.
+    state_error: Option<String>,
+    ready: bool,
+    lost: bool,
+    running: bool,
+    waiting_at: Option<Point>,
+    last: Option<Heartbeat>,
+}
+
+fn ms(ns: f64) -> f64 {
+    ns / 1e6
+}
+
+/// The controller's side of a run.
+#[derive(Debug)]
+pub struct Membership {
+    memory: Memory,
+    members: BTreeMap<String, Member>,
+    started_ns: u64,
+    /// Silence counts from here on at the earliest.
+    hears_since_ns: u64,
+    superseded: bool,
+    others: OtherControllers,
+    notes: Vec<Note>,
+}
+
+impl Membership {
+    /// A new run.
+    pub fn new(plan: Plan, now_ns: u64) -> Membership {
+        let fates = plan.hosts.iter().map(|host| (host.clone(), Fate::Open)).collect();
+        let memory = Memory { plan, epoch: 0, go: false, stop: None, released: None, fates };
+        Membership::resume(memory, now_ns)
+    }
+
+    /// A run that had a controller before; this one is of the next epoch.
+    pub fn resume(mut memory: Memory, now_ns: u64) -> Membership {
+        memory.epoch += 1;
+        let members = memory.plan.hosts.iter().map(|host| (host.clone(), Member::default())).collect();
+        let (started_ns, hears_since_ns) = (now_ns, now_ns);
+        Membership {
+            memory,
+            members,
+            started_ns,
+            hears_since_ns,
+            superseded: false,
+            others: OtherControllers::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What must be durable before the next orders go out.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// What happened since the last call.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// What this controller says to the others. It started at this moment of its calendar.
+    pub fn head(&self, since_unix_ns: u64, ends: bool) -> ControllerHead {
+        let Memory { plan: Plan { run, hosts, .. }, epoch, .. } = &self.memory;
+        let (run, hosts) = (run.clone(), hosts.clone());
+        ControllerHead { protocol: PROTOCOL, run, epoch: *epoch, since_unix_ns, hosts, ends }
+    }
+
+    /// Another controller has spoken, with the credentials of a controller.
+    pub fn hear_controller(&mut self, now_ns: u64, head: ControllerHead) {
+        if head.run == self.memory.plan.run {
+            self.superseded |= head.epoch > self.memory.epoch;
+        } else {
+            self.others.hear(now_ns, head);
+        }
+    }
+
+    /// Whether a host is left to the controller of another run, for one that started at `since_unix_ns` of its calendar: an
+    /// answer would reach the host instead of one of the other's.
+    pub fn leaves_to_another(&mut self, now_ns: u64, since_unix_ns: u64, heartbeat: &Heartbeat) -> bool {
+        let Memory { plan: Plan { run: ours, .. }, go, .. } = &self.memory;
+        let theirs = heartbeat.run.as_deref().filter(|run| run != ours);
+        // The host works for that run or holds its evidence. One that has just started has not had the time to hear the other.
+        let has_run = theirs.filter(|run| self.others.lives(now_ns, run, self.started_ns));
+        let is_free = !go && heartbeat.run.as_ref() != Some(ours);
+        let first = self.others.first(now_ns, (since_unix_ns, ours), &heartbeat.host).filter(|_| is_free);
+        let left_to = has_run.or(first).map(tame);
+        let Some(member) = self.members.get_mut(&heartbeat.host) else { return false };
+        if member.left_to != left_to {
+            let text = match &left_to {
+                Some(run) => format!("waits for the end of {run}, whose controller lives"),
+                None => "does not wait for another run any more".to_owned(),
+            };
+            member.left_to.clone_from(&left_to);
+            self.note(Some(&heartbeat.host), text);
+        }
+        left_to.is_some()
+    }
+
+    /// Another controller has taken over this run: this one must not go on.
+    pub fn is_superseded(&self) -> bool {
+        self.superseded
+    }
+
+    /// The latest heartbeat of each host that has been heard of.
+    pub fn heartbeats(&self) -> impl Iterator<Item = (&str, &Heartbeat)> {
+        self.members.iter().filter_map(|(host, member)| Some((host.as_str(), member.last.as_ref()?)))
+    }
+
+    /// Hosts that are neither heard of nor through.
+    pub fn missing(&self) -> Vec<&str> {
+        let open = |host: &str| self.memory.fates[host] == Fate::Open;
+        let unheard = |member: &Member| member.lost || member.seen_ns.is_none();
+        let missing = self.members.iter().filter(|(host, member)| open(host) && unheard(member));
+        missing.map(|(host, _)| host.as_str()).collect()
+    }
+
+    /// Whether nothing more is to be expected: every host is through and its evidence kept, or it is lost.
+    pub fn is_over(&self) -> bool {
+        self.members.iter().all(|(host, member)| match &self.memory.fates[host] {
+            Fate::Open => member.lost || (self.memory.stop.is_some() && self.has_nothing(member)),
+            Fate::Refused { .. } => true,
+            Fate::Ended { evidence_kept, .. } => *evidence_kept || member.lost || member.elsewhere,
+        })
+    }
+
+    /// Before the start, a host that was never heard of, or one without the run: told to stop, it has put it away. Later
+    /// each of them has evidence, also one that a new controller has not heard of yet.
+    fn has_nothing(&self, member: &Member) -> bool {
+        let has_it = |heartbeat: &Heartbeat| heartbeat.run.as_ref() == Some(&self.memory.plan.run);
+        !self.memory.go && !member.last.as_ref().is_some_and(has_it)
+    }
+
+    /// Ends the run in good order.
+    pub fn stop(&mut self, why: &str) {
+        if self.memory.stop.is_none() {
+            self.memory.stop = Some(why.to_owned());
+            self.note(None, format!("the run is stopped: {why}"));
+        }
+    }
+
+    /// The evidence of a host is safe with the controller.
+    pub fn evidence_kept(&mut self, host: &str) {
+        if let Some(Fate::Ended { evidence_kept, .. }) = self.memory.fates.get_mut(host)
+            && !std::mem::replace(evidence_kept, true)
+        {
+            self.note(Some(host), "its evidence has been collected".into());
+        }
+    }
+
+    /// Takes in a heartbeat; [`Memory`] must be durable before the orders are sent.
+    pub fn heartbeat(&mut self, now_ns: u64, now_unix_ns: u64, heartbeat: Heartbeat) -> Orders {
+        let heartbeat = heartbeat.tamed();
+        let refused = self.refusal(now_ns, &heartbeat);
+        let host = heartbeat.host.clone();
+        let nonce = heartbeat.nonce;
+        if refused.is_none() {
+            self.take_in(now_ns, heartbeat);
+            self.advance(now_unix_ns);
+        }
+        self.orders(&host, nonce, now_unix_ns, refused)
+    }
+
+    /// Lets time pass. `hears`: the bus is there; without it nobody can be heard, and nobody is silent.
+    pub fn tick(&mut self, now_ns: u64, now_unix_ns: u64, hears: bool) {
+        if !hears {
+            self.hears_since_ns = now_ns;
+        }
+        let assembling = !self.memory.go && self.memory.stop.is_none();
+        if assembling && now_ns - self.started_ns > self.memory.plan.assemble_limit_ms * 1_000_000 {
+            let absent: Vec<&str> =
+                self.members.iter().filter(|(_, member)| !member.ready).map(|(host, _)| &**host).collect();
+            let why = format!("not ready in time: {}", absent.join(", "));
+            self.stop(&why);
+        }
+        let (lost, started, mut notes) = (self.memory.plan.when_lost, self.memory.go, Vec::new());
+        for (host, member) in &mut self.members {
+            // Once the tests have started, one that a new controller has never heard of is as lost as one that fell silent.
+            let heard_ns = member.seen_ns.max(member.refused_ns).or(started.then_some(self.started_ns));
+            let since_ns = heard_ns.map(|heard| heard.max(self.hears_since_ns));
+            let silent = since_ns.is_some_and(|since| now_ns.saturating_sub(since) > LOST_AFTER_NS);
+            let through = match &self.memory.fates[host] {
+                Fate::Open => false,
+                Fate::Refused { .. } => true,
+                Fate::Ended { evidence_kept, .. } => *evidence_kept,
+            };
+            if silent && !through && !member.lost {
+                member.lost = true;
+                let seconds = LOST_AFTER_NS / 1_000_000_000;
+                let last_word = member.state_error.as_deref().map(state_not_written);
+                let last_word = last_word.map_or(String::new(), |text| format!("; its last word: {text}"));
+                notes.push((host.clone(), format!("lost: nothing heard of it for {seconds} s{last_word}")));
+            }
+        }
+        for (host, text) in notes {
+            if lost == WhenLost::Stop || !self.memory.go {
+                self.stop(&format!("{host} was lost"));
+            }
+            self.note(Some(&host), text);
+        }
+        self.advance(now_unix_ns);
+    }
+
+    /// Something happened that a person wants to read.
+    pub fn say(&mut self, text: String) {
+        self.note(None, text);
+    }
+
+    fn note(&mut self, host: Option<&str>, text: String) {
+        if let Some(member) = host.and_then(|host| self.members.get_mut(host)) {
+            member.notes += 1;
+            if member.notes > NOTES_MAX {
+                return;
+            }
+            if member.notes == NOTES_MAX {
+                let text = format!("{text} (this host has caused {NOTES_MAX} notes; no more are kept)");
+                self.notes.push(Note { host: host.map(str::to_owned), text });
+                return;
+            }
+        }
+        self.notes.push(Note { host: host.map(str::to_owned), text });
+    }
+
+    /// Why a heartbeat is not taken in, if it is not.
+    fn refusal(&mut self, now_ns: u64, heartbeat: &Heartbeat) -> Option<String> {
+        if heartbeat.protocol != PROTOCOL {
+            return Some(format!(
+                "the agent ({}) speaks version {} of the protocol, the controller version {PROTOCOL}: \
+                 install the same version of proofload on both",
+                heartbeat.tool_version, heartbeat.protocol
+            ));
+        }
+        let Memory { plan: Plan { run, tool_version, .. }, epoch, .. } = &self.memory;
+        let Some(member) = self.members.get_mut(&heartbeat.host) else {
+            return Some(format!("{} takes no part in {run}", heartbeat.host));
+        };
+        if heartbeat.tool_version != *tool_version {
+            return Some(format!(
+                "the agent is proofload {}, the controller {tool_version}: install the same version on both",
+                heartbeat.tool_version
+            ));
+        }
+        if self.memory.plan.build.as_ref().is_some_and(|build| *build != heartbeat.build) {
+            return Some(format!(
+                "the agent is another build of proofload {tool_version} than the controller: install the same file on \
+                 both, or start the run with --any-build"
+            ));
+        }
+        // Only a controller can take over a run; it says so itself (`Membership::hear_controller`).
+        if heartbeat.run.as_ref() == Some(run) && heartbeat.epoch > *epoch {
+            return Some(format!(
+                "this is controller {epoch} of {run}, and the agent obeys controller {}",
+                heartbeat.epoch
+            ));
+        }
+        let speaks = member.seen_ns.is_some_and(|seen| now_ns.saturating_sub(seen) <= LOST_AFTER_NS);
+        if speaks && member.process.is_some_and(|process| process != heartbeat.process) {
+            member.refused_ns = Some(now_ns);
+            let is_new = member.doubles.len() < DOUBLES_MAX && member.doubles.insert(heartbeat.process);
+            if is_new {
+                let text = "two processes speak with the credentials of this host: if the second one is not an \
+                            agent of yours, make new credentials";
+                self.note(Some(&heartbeat.host), text.to_owned());
+            }
+            return Some(format!(
+                "another agent spoke for {} less than {} s ago: run one agent per host",
+                heartbeat.host,
+                LOST_AFTER_NS / 1_000_000_000
+            ));
+        }
+        None
+    }
+
+    fn take_in(&mut self, now_ns: u64, heartbeat: Heartbeat) {
+        let host = heartbeat.host.clone();
+        let mine = heartbeat.run.as_deref() == Some(&*self.memory.plan.run);
+        let member = self.members.get_mut(&host).expect("refused otherwise");
+        let mut notes = Vec::new();
+        let first = member.seen_ns.is_none();
+        let back = std::mem::replace(&mut member.lost, false);
+        let reborn = member.process.is_some_and(|process| process != heartbeat.process);
+        (member.seen_ns, member.process) = (Some(now_ns), Some(heartbeat.process));
+        if let Work::Ready { checks } = &heartbeat.work
+            && mine
+            && !member.ready
+        {
+            let clock = match (heartbeat.calendar_offset_ns, heartbeat.clock_uncertainty_ns) {
+                (Some(offset_ns), Some(error_ns)) => {
+                    format!(
+                        "; calendar {:+.1} ms, known to ±{:.2} ms",
+                        ms(offset_ns as f64),
+                        ms(error_ns as f64)
+                    )
+                }
+                _ => String::new(),
+            };
+            notes.push(format!("ready: {}{clock}", checks.join("; ")));
+        }
+        member.running = mine && matches!(heartbeat.work, Work::Running { .. });
+        member.ready = mine && matches!(heartbeat.work, Work::Ready { .. } | Work::Running { .. });
+        member.waiting_at = match &heartbeat.work {
+            Work::Running { waiting_at, .. } if mine => *waiting_at,
+            _ => None,
+        };
+        // What comes again with every heartbeat is said once.
+        let new = heartbeat.refusals.iter().filter(|refusal| !member.refusals.contains(refusal));
+        notes.extend(new.map(|refusal| format!("did not obey: {refusal}")));
+        member.refusals.clone_from(&heartbeat.refusals);
+        if member.state_error != heartbeat.state_error {
+            member.state_error.clone_from(&heartbeat.state_error);
+            let now = heartbeat.state_error.as_deref().map(state_not_written);
+            notes.push(now.unwrap_or_else(|| "its state can be written again".to_owned()));
+        }
+        let fate = fate_said(&heartbeat, mine, self.memory.go);
+        member.collect = self.memory.go && (!mine || matches!(heartbeat.work, Work::Idle));
+        let works = matches!(heartbeat.work, Work::Ready { .. } | Work::Running { .. });
+        if std::mem::replace(&mut member.elsewhere, !mine && works) != member.elsewhere && member.elsewhere {
+            let other = heartbeat.run.as_deref().unwrap_or_default();
+            notes.push(format!("works for another run, {other}; its evidence can be collected later"));
+        }
+        if first {
+            notes.push(format!("agent {} has appeared", heartbeat.tool_version));
+        } else if reborn {
+            notes.push("its agent was started again".into());
+        } else if back {
+            notes.push("heard of again".into());
+        }
+        member.last = Some(heartbeat);
+        notes.into_iter().for_each(|text| self.note(Some(&host), text));
+        self.settle(&host, fate);
+    }
+
+    fn settle(&mut self, host: &str, fate: Fate) {
+        let known = self.memory.fates.get_mut(host).expect("every host has a fate");
+        if let (
+            Fate::Ended { evidence_kept: kept @ false, .. },
+            Fate::Ended { how: Ended::AgentDied, why: Some(why), evidence_kept: true },
+        ) = (&mut *known, &fate)
+        {
+            // How it ended is known; what it measured nobody will send any more.
+            *kept = true;
+            self.note(Some(host), format!("its evidence stays there: {why}"));
+            return;
+        }
+        let may_become_known = match (&*known, &fate) {
+            (Fate::Open, _) => true,
+            // The agent had forgotten the run, and what lies in its folder says how it ended.
+            (Fate::Ended { how: Ended::AgentDied, evidence_kept: false, .. }, Fate::Ended { how, .. }) => {
+                *how != Ended::AgentDied
+            }
+            _ => false,
+        };
+        if !may_become_known || fate == Fate::Open {
+            return;
+        }
+        *known = fate.clone();
+        match fate {
+            Fate::Refused { why } => {
+                self.note(Some(host), format!("cannot take part: {why}"));
+                self.stop(&format!("{host} cannot take part"));
+            }
+            Fate::Ended { how, why, .. } => {
+                let why = why.map_or(String::new(), |why| format!(": {why}"));
+                let text = match how {
+                    Ended::Passed => "has carried out its tests",
+                    Ended::Failed => "has carried out its tests, and a verdict failed",
+                    Ended::Interrupted => "stopped in good order",
+                    Ended::Aborted => "could not go on",
+                    Ended::AgentDied => "its agent died",
+                };
+                self.note(Some(host), format!("{text}{why}"));
+                let died = matches!(how, Ended::Aborted | Ended::AgentDied);
+                if died && self.memory.plan.when_lost == WhenLost::Stop {
+                    self.stop(&format!("{host} could not go on"));
+                }
+            }
+            Fate::Open => {}
+        }
+    }
+
+    /// Starts the tests, and releases the point at which everyone waits.
+    fn advance(&mut self, now_unix_ns: u64) {
+        if self.memory.stop.is_some() {
+            return;
+        }
+        if !self.memory.go && self.members.values().all(|member| member.ready && !member.lost) {
+            self.memory.go = true;
+            self.note(None, "every host is ready: the tests start".into());
+        }
+        let open = |host: &str| self.memory.fates[host] == Fate::Open;
+        let taking_part = || self.members.iter().filter(|(host, member)| open(host) && !member.lost);
+        if taking_part().any(|(_, member)| !member.running || member.waiting_at.is_none()) {
+            return;
+        }
+        let Some(point) = taking_part().filter_map(|(_, member)| member.waiting_at).min() else { return };
+        if self.memory.released.is_none_or(|(released, _)| point > released) {
+            self.memory.released = Some((point, now_unix_ns + LEAD_NS));
+        }
+    }
+
+    /// Hosts that are lost, or whose part of the run ended before its end.
+    fn left(&self) -> Vec<String> {
+        let has_left = |(host, member): (&String, &Member)| {
+            let is_over = match &self.memory.fates[host] {
+                Fate::Open => member.lost,
+                Fate::Refused { .. } => true,
+                Fate::Ended { how, .. } => !matches!(how, Ended::Passed | Ended::Failed),
+            };
+            is_over.then(|| host.clone())
+        };
+        if self.memory.go { self.members.iter().filter_map(has_left).collect() } else { Vec::new() }
+    }
+
+    fn orders(&self, host: &str, nonce: u64, now_unix_ns: u64, refused: Option<String>) -> Orders {
+        let Memory { plan, epoch, go, stop, released, fates } = &self.memory;
+        let heartbeat = self.members.get(host).and_then(|member| member.last.as_ref());
+        let has_it = heartbeat.is_some_and(|heartbeat| heartbeat.run.as_ref() == Some(&plan.run));
+        let is_owed = matches!(fates.get(host), Some(Fate::Ended { evidence_kept: false, .. }));
+        let collect = is_owed && self.members.get(host).is_some_and(|member| member.collect);
+        let wanted = collect || (!has_it && !go && stop.is_none());
+        let assignment = (wanted && refused.is_none()).then(|| Assignment {
+            run: plan.run.clone(),
+            tool_version: plan.tool_version.clone(),
+            host: host.to_owned(),
+            solution: plan.solution.clone(),
+            tests: plan.tests.clone(),
+            seed: plan.seed,
+            allow_memory: plan.allow_memory,
+            when_alone: plan.when_alone,
+            alone_after_ms: plan.alone_after_ms,
+        });
+        let ended = |wanted: bool| matches!(fates.get(host), Some(Fate::Ended { evidence_kept, .. }) if *evidence_kept == wanted);
+        Orders {
+            protocol: PROTOCOL,
+            nonce,
+            now_unix_ns,
+            run: plan.run.clone(),
+            epoch: *epoch,
+            assignment,
+            go: *go,
+            stop: stop.clone(),
+            released: *released,
+            left: self.left(),
+            send_evidence: ended(false),
+            collect,
+            have_evidence: ended(true) || matches!(fates.get(host), Some(Fate::Refused { .. })),
+            refused,
+        }
+    }
+}

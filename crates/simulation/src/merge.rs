@@ -1,0 +1,134 @@
+//! The rows of several hosts in one run.
+//!
+//! Samples, histograms, verdicts and events name their host and pass as they are. The row of a test is one for all hosts
+//! ([`Test::of_all_hosts`]).
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use campaign::progress::{Progress, Watcher};
+use results::{Measure, RecordError, Recorder, Row, Test, Verdict};
+
+use crate::faults::fault_log::FaultLog;
+use crate::parts::PartsWatch;
+
+/// Puts the rows of the hosts together.
+pub struct Merger<'a> {
+    recorder: &'a mut dyn Recorder,
+    hosts: usize,
+    /// Ordinal of a test: its latest row of each host.
+    tests: BTreeMap<u32, Vec<Option<Test>>>,
+    fault_log: &'a FaultLog,
+    parts: Option<PartsWatch<'a>>,
+    /// Verdicts that expected faults have changed.
+    relieved: Vec<Verdict>,
+}
+
+impl<'a> Merger<'a> {
+    pub fn new(
+        recorder: &'a mut dyn Recorder,
+        hosts: usize,
+        fault_log: &'a FaultLog,
+        parts: Option<PartsWatch<'a>>,
+    ) -> Merger<'a> {
+        Merger { recorder, hosts, tests: BTreeMap::new(), fault_log, parts, relieved: Vec::new() }
+    }
+
+    /// The verdicts of a campaign, those changed that expected faults have changed.
+    pub fn in_the_light(&self, verdicts: Vec<Verdict>) -> impl Iterator<Item = Verdict> {
+        verdicts.into_iter().map(|verdict| {
+            let same = |other: &&Verdict| {
+                (other.test, &other.origin, &other.rule) == (verdict.test, &verdict.origin, &verdict.rule)
+            };
+            self.relieved.iter().find(same).cloned().unwrap_or(verdict)
+        })
+    }
+
+    /// Where the rows go that belong to no campaign.
+    pub fn recorder(&mut self) -> &mut dyn Recorder {
+        self.recorder
+    }
+
+    fn record(&mut self, host: usize, row: Row) -> Result<(), RecordError> {
+        let test = match row {
+            Row::Test(test) => test,
+            Row::Verdict(verdict) => {
+                let judged = self.fault_log.in_the_light(verdict.clone());
+                if judged != verdict {
+                    self.relieved.push(judged.clone());
+                }
+                return self.recorder.record(judged.into());
+            }
+            other => {
+                if let Row::Sample(sample) = &other {
+                    self.fault_log.sample(sample);
+                    if let (Measure::Batch, None, Some(parts)) =
+                        (sample.measure, &sample.origin.instance, &self.parts)
+                    {
+                        let operations = sample.totals.count * workload::mix::BATCH_OPERATIONS as u64;
+                        parts.modelled.hosts.operations(&sample.origin.host, operations);
+                    }
+                }
+                return self.recorder.record(other);
+            }
+        };
+        let hosts = self.hosts;
+        let rows = self.tests.entry(test.ordinal).or_insert_with(|| vec![None; hosts]);
+        rows[host] = Some(test);
+        let present: Vec<&Test> = rows.iter().flatten().collect();
+        let all = Test::of_all_hosts(&present);
+        self.fault_log.test(&all);
+        self.recorder.record(all.clone().into())?;
+        if let Some(parts) = &mut self.parts {
+            parts.test(&all, self.recorder)?;
+        }
+        if let Some(ended_ms) = all.ended_ms.filter(|_| present.len() == hosts) {
+            for (host, text) in self.fault_log.summaries(&all) {
+                self.event(all.ordinal, &host, ended_ms, &text);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The recorder of one host.
+pub struct HostRecorder<'a, 'b> {
+    pub merger: &'a RefCell<Merger<'b>>,
+    pub host: usize,
+}
+
+impl Recorder for HostRecorder<'_, '_> {
+    fn record(&mut self, row: Row) -> Result<(), RecordError> {
+        self.merger.borrow_mut().record(self.host, row)
+    }
+
+    fn flush(&mut self) -> Result<(), RecordError> {
+        self.merger.borrow_mut().recorder.flush()
+    }
+}
+
+/// The watcher of one host: the first one's progress stands for all, lines say whose they are.
+pub struct HostWatcher<'a, 'b> {
+    pub watcher: &'a RefCell<&'b mut dyn Watcher>,
+    pub prefix: Option<String>,
+    pub leads: bool,
+}
+
+impl Watcher for HostWatcher<'_, '_> {
+    fn progress(&mut self, progress: &Progress) {
+        if self.leads {
+            self.watcher.borrow_mut().progress(progress);
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        match &self.prefix {
+            Some(host) => self.watcher.borrow_mut().line(&format!("{host}: {text}")),
+            None => self.watcher.borrow_mut().line(text),
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.watcher.borrow().interrupted()
+    }
+}

@@ -1,0 +1,298 @@
+//! A simulation before it begins: which servers take part, in which tests, on what storage, and what goes wrong.
+
+use std::rc::Rc;
+
+use array::Assumptions;
+use campaign::CampaignOutcome;
+use campaign::choice::{ChoiceError, tests_beside_drills};
+use campaign::drill::{PlannedDrill, Topology};
+use campaign::progress::Watcher;
+use results::Recorder;
+use solution::{Deployment, LoadMode, Solution, SolutionError, TestKind, TestSpec};
+use world::Duration;
+
+use crate::{DrillPlan, PlannedFault, Rehearsal, Rehearsed, Storage};
+
+/// Why a simulation cannot be what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum WishError {
+    /// The solution file does not say what is needed.
+    #[error(transparent)]
+    Solution(#[from] Box<SolutionError>),
+    /// There are no such tests.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
+    /// No server, or more than there are.
+    #[error("{count} servers cannot take part, {under_test} are under test")]
+    Servers {
+        /// Asked for.
+        count: usize,
+        /// There are.
+        under_test: usize,
+    },
+    /// A server that took part twice would have one storage, marked twice, and count double.
+    #[error("server `{0}` is named twice")]
+    NamedTwice(String),
+    /// A length that no test can have.
+    #[error("a test cannot last {0} s")]
+    Duration(f64),
+    /// A precision that no estimate can have.
+    #[error("figures cannot be estimated to {0} %")]
+    Until(f64),
+}
+
+impl WishError {
+    /// What to do about it.
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            WishError::Solution(error) => error.help.as_deref(),
+            WishError::Choice(error) => Some(error.help()),
+            WishError::Servers { .. } => None,
+            WishError::NamedTwice(_) => Some("name each once"),
+            WishError::Duration(_) => Some("from 1 to 31622400"),
+            WishError::Until(_) => Some("0.1 to 50"),
+        }
+    }
+}
+
+/// What the command line asks for.
+pub struct Wishes<'a> {
+    /// Servers that take part: how many, or their names.
+    pub servers: &'a str,
+    /// Only these kinds of tests; all when empty.
+    pub tests: &'a [TestKind],
+    /// Sessions on each server, instead of the load of the solution file.
+    pub sessions: Option<u32>,
+    /// Length of every test, instead of what the solution file says.
+    pub duration_s: Option<f64>,
+    /// How well the figures of a load test must be known to end it before its time.
+    pub until_percent: Option<f64>,
+    /// Where all randomness comes from.
+    pub seed: u64,
+}
+
+/// What is simulated.
+pub struct Planned {
+    /// The servers.
+    pub deployments: Vec<Deployment>,
+    /// Their tests, in which the databases are made; none if only drills were asked for.
+    pub tests: Vec<TestSpec>,
+    /// The storage of the tests.
+    pub storage: Storage,
+    /// What goes wrong in them.
+    pub faults: Vec<PlannedFault>,
+    /// The drills after them.
+    pub drills: Vec<ChosenDrill>,
+}
+
+impl Planned {
+    /// What is simulated of a solution.
+    ///
+    /// # Errors
+    /// The solution has no such servers, tests or storage.
+    pub fn of(
+        solution: &Solution,
+        wishes: &Wishes<'_>,
+        assumptions: &Assumptions,
+    ) -> Result<Planned, WishError> {
+        let mut deployments = servers(solution, wishes.servers)?;
+        if let Some(sessions) = wishes.sessions {
+            deployments.iter_mut().for_each(|one| one.load.mode = LoadMode::Closed { sessions });
+        }
+        let drills = chosen_drills(solution, &deployments[0].tests, wishes, assumptions)?;
+        let tests = tests_beside_drills(!drills.is_empty(), &deployments[0], wishes.tests)?;
+        let tests = match tests.as_slice() {
+            [] => tests,
+            _ => {
+                crate::with_databases(&estimated(shortened(tests, wishes.duration_s)?, wishes.until_percent)?)
+            }
+        };
+        let storage = crate::storage(solution, &deployments, assumptions, wishes.seed)?;
+        let faults = crate::planned(solution, &deployments, &storage.parts)?;
+        Ok(Planned { deployments, tests, storage, faults, drills })
+    }
+
+    /// All tests in their order.
+    pub fn all_tests(&self) -> Vec<TestSpec> {
+        self.tests.iter().chain(self.drills.iter().map(|drill| &drill.test)).cloned().collect()
+    }
+}
+
+/// What came of a simulation.
+pub struct Played {
+    /// The verdicts, and the first error.
+    pub outcome: CampaignOutcome,
+    /// The trace hash of the tests, and of each drill.
+    pub traces: Vec<String>,
+    /// Virtual time that passed.
+    pub elapsed: Duration,
+}
+
+impl Planned {
+    /// Carries out the tests, then the drills one after the other. Rows go to `recorder` as they arise; `titles` are those of
+    /// all tests.
+    pub fn play(
+        self,
+        seed: u64,
+        titles: &[String],
+        recorder: &mut dyn Recorder,
+        watcher: &mut dyn Watcher,
+    ) -> Played {
+        let Planned { deployments, tests, storage, faults, drills } = self;
+        let outcome = CampaignOutcome { verdicts: Vec::new(), error: None };
+        let mut played = Played { outcome, traces: Vec::new(), elapsed: Duration::ZERO };
+        let mut ordinal = tests.len() as u32;
+        if !tests.is_empty() {
+            let Storage { model: storage, modelled, .. } = storage;
+            let plan = Rehearsal { deployments, tests, seed, storage, modelled, faults };
+            played.add(crate::rehearse(plan, recorder, watcher));
+        }
+        for ChosenDrill { test, topology, storage } in drills {
+            if played.outcome.error.is_some() {
+                break;
+            }
+            let Some(drill) = test.drill.clone() else { continue };
+            ordinal += 1;
+            let name = titles[ordinal as usize - 1].clone();
+            let begins_ms = played.elapsed.as_millis() as u64;
+            watcher.line(&format!(
+                "{name}: {} databases on {} hosts",
+                topology.databases.len(),
+                topology.hosts.len()
+            ));
+            let planned = PlannedDrill { topology, test, drill, ordinal, name };
+            let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };
+            played.add(crate::drill(plan, recorder, &mut |text| watcher.line(text)).rehearsed);
+        }
+        played
+    }
+}
+
+impl Played {
+    fn add(&mut self, rehearsed: Rehearsed) {
+        let Rehearsed { outcome, trace_hash, elapsed } = rehearsed;
+        self.elapsed += elapsed;
+        self.traces.push(format!("{trace_hash:016x}"));
+        self.outcome.verdicts.extend(outcome.verdicts);
+        self.outcome.error = outcome.error;
+    }
+}
+
+/// A drill that was asked for, where it takes place, and on what.
+pub struct ChosenDrill {
+    /// The test.
+    pub test: TestSpec,
+    /// Where it takes place.
+    pub topology: Rc<Topology>,
+    /// What it takes place on.
+    pub storage: Storage,
+}
+
+fn chosen_drills(
+    solution: &Solution,
+    tests: &[TestSpec],
+    wishes: &Wishes<'_>,
+    assumptions: &Assumptions,
+) -> Result<Vec<ChosenDrill>, WishError> {
+    let are_wanted = wishes.tests.is_empty() || wishes.tests.contains(&TestKind::Drill);
+    let mut chosen = Vec::new();
+    for test in tests.iter().filter(|_| are_wanted) {
+        let Some(drill) = &test.drill else { continue };
+        let topology = Rc::new(Topology::of(solution, test, drill)?);
+        let storage = crate::storage(solution, &topology.deployments(), assumptions, wishes.seed)?;
+        chosen.push(ChosenDrill { test: test.clone(), topology, storage });
+    }
+    Ok(chosen)
+}
+
+/// The deployments of the servers asked for: the first `n`, or those named.
+fn servers(solution: &Solution, wanted: &str) -> Result<Vec<Deployment>, WishError> {
+    let hosts = solution.hosts_under_test();
+    let names: Vec<&str> = match wanted.parse::<usize>() {
+        Ok(count) if count == 0 || count > hosts.len() => {
+            return Err(WishError::Servers { count, under_test: hosts.len() });
+        }
+        Ok(count) => hosts[..count].iter().map(|host| host.name.as_str()).collect(),
+        Err(_) => wanted.split(',').map(str::trim).collect(),
+    };
+    if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
+        return Err(WishError::NamedTwice((*twice).to_owned()));
+    }
+    names.into_iter().map(|name| Ok(solution.deployment(Some(name))?)).collect()
+}
+
+/// Every test at the same length. Of tests that read databases to their end, the length is a limit.
+fn shortened(tests: Vec<TestSpec>, duration_s: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
+    let Some(duration_s) = duration_s else { return Ok(tests) };
+    if !(1.0..=366.0 * 86_400.0).contains(&duration_s) {
+        return Err(WishError::Duration(duration_s));
+    }
+    let reads = |kind| matches!(kind, TestKind::DatabaseChecksum | TestKind::Backup);
+    let shorten =
+        |test: TestSpec| TestSpec { duration_s, limit_s: reads(test.kind).then_some(duration_s), ..test };
+    Ok(tests.into_iter().map(shorten).collect())
+}
+
+/// Load tests that end once their figures are known to `until_percent`.
+fn estimated(tests: Vec<TestSpec>, until_percent: Option<f64>) -> Result<Vec<TestSpec>, WishError> {
+    if let Some(percent) = until_percent.filter(|percent| !(0.1..=50.0).contains(percent)) {
+        return Err(WishError::Until(percent));
+    }
+    Ok(tests.into_iter().map(|test| TestSpec { until_percent, ..test }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO_HOSTS: &str = r#"
+[solution]
+name = "Two"
+schema = 1
+
+[[host]]
+name = "a{n}"
+count = 2
+
+[[volume]]
+name = "V"
+path = "/v"
+
+[[instance]]
+name = "DB"
+volume = "V"
+
+[sizing]
+database_mib = 64
+
+[[test]]
+kind = "performance"
+
+[[test]]
+kind = "backup"
+"#;
+
+    #[test]
+    fn servers_are_chosen_by_number_or_by_name() {
+        let solution = Solution::parse(TWO_HOSTS, "two.toml").expect("it is valid");
+        let names = |wanted: &str| -> Option<Vec<String>> {
+            let chosen = servers(&solution, wanted).ok()?;
+            Some(chosen.into_iter().map(|deployment| deployment.host).collect())
+        };
+        assert_eq!(names("1"), Some(vec!["a1".to_owned()]));
+        assert_eq!(names("a2, a1"), Some(vec!["a2".to_owned(), "a1".to_owned()]));
+        assert_eq!((names("3"), names("0"), names("a9")), (None, None, None));
+        assert_eq!(names("a1, a2, a1"), None, "one server does not take part twice");
+    }
+
+    #[test]
+    fn a_duration_is_the_length_of_a_load_and_the_limit_of_a_reading() {
+        let solution = Solution::parse(TWO_HOSTS, "two.toml").expect("it is valid");
+        let tests = servers(&solution, "1").expect("a1 exists").remove(0).tests;
+        let short = shortened(tests.clone(), Some(600.0)).expect("ten minutes are possible");
+        let lengths: Vec<_> = short.iter().map(|test| (test.duration_s, test.limit_s)).collect();
+        assert_eq!(lengths, [(600.0, None), (600.0, Some(600.0))]);
+        assert_eq!(shortened(tests.clone(), None).expect("nothing was asked"), tests);
+        assert!(shortened(tests, Some(0.0)).is_err());
+    }
+}

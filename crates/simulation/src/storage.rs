@@ -1,0 +1,470 @@
+//! The storage of a solution as a model for the simulated world: from the solution file and `assumptions.toml` to
+//! [`array::Hardware`].
+//!
+//! * A volume with disks of its own is a group of these disks. Its files lie from the outer tracks inwards, in the order in
+//!   which they get their size.
+//! * Hosts of one enclosure share its controllers (`scope = "shared"`), or each host has its own. Volumes are owned by the
+//!   controllers in turn. Each link of a host leads to one controller, in turn; those to the other controllers are for failover.
+//! * A mirror reads from its disks in turn ([`array::MirrorReads::Alternate`]), for every solution.
+//! * The hot spares of an enclosure are like the disks of the first volume, or RAID pool, of its first host.
+//! * A pool is the store that `[array]` names. Without one it is one RAID group ([`pools`]).
+//!
+//! Limits: of hosts that take no part nothing lies in a group. A spare stands in for any drive, of any enclosure.
+
+mod pools;
+mod replicated;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use array::{
+    Array, ArrayError, Assumptions, Controller, Drive, DriveModel, Group, Hardware, Layout, Link,
+    MirrorReads, Path, RemoteCopy, SharedArray, Target, TieredPool, VolumePlacement, WhenLinkLost,
+};
+use solution::{Behind, Deployment, Disk, HostSpec, Raid, Solution, SolutionError, StorageArray, VolumeInfo};
+
+use crate::hosts::Hosts;
+use crate::parts::Modelled;
+use world::sim::{FixedLatency, FixedLatencyTimes, StorageModel};
+
+/// A model of the storage that the hosts of a simulation use.
+pub struct Storage {
+    /// What it is, in one line, for the report.
+    pub description: String,
+    /// The model.
+    pub model: Box<dyn StorageModel>,
+    /// The model, to look at and to break; `None` when the solution file describes no array.
+    pub modelled: Option<Modelled>,
+    /// What each volume with disks of its own is made of.
+    pub parts: Vec<VolumeParts>,
+}
+
+/// The parts behind a volume, as indexes of the array's hardware.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VolumeParts {
+    /// Host.
+    pub host: String,
+    /// Volume.
+    pub volume: String,
+    /// Its disks in their order, those of its pool if it lies in one, a faster tier last; in a replicated store those of its
+    /// node, disks before flash; none in a log-structured one.
+    pub drives: Vec<usize>,
+    /// The group that is its pool, if disks can be added to that.
+    pub pool: Option<usize>,
+    /// Its thin pool.
+    pub thin_pool: Option<usize>,
+    /// The ways of its host to controllers, each over a link of its own.
+    pub paths: Vec<Path>,
+    /// Its copy at another site, and the link to there.
+    pub remote_copy: Option<(usize, usize)>,
+    /// The controller that owns it.
+    pub controller: usize,
+    /// Where it is served, in a replicated store.
+    pub node: Option<StoreNode>,
+}
+
+/// A node of a replicated store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreNode {
+    /// The store.
+    pub store: usize,
+    /// The node.
+    pub node: usize,
+    /// How many nodes the store has.
+    pub nodes: usize,
+    /// How many copies it keeps of everything.
+    pub replicas: usize,
+}
+
+type Outcome<T> = Result<T, Box<SolutionError>>;
+
+/// The storage that `solution` describes, for the hosts of `deployments`, of parts as in `assumptions`.
+///
+/// # Errors
+/// If the description cannot be modelled.
+pub fn storage(
+    solution: &Solution,
+    deployments: &[Deployment],
+    assumptions: &Assumptions,
+    seed: u64,
+) -> Outcome<Storage> {
+    let Some(spec) = &solution.array else {
+        let times = FixedLatencyTimes::default();
+        return Ok(Storage {
+            description:
+                "no [array] in the solution file; every volume alike: 0.2 ms for a read, 0.1 ms for a \
+                          write, 500 MB/s"
+                    .into(),
+            model: Box::new(FixedLatency::new(seed, times)),
+            modelled: None,
+            parts: Vec::new(),
+        });
+    };
+    let (hardware, parts) = hardware(solution, spec, deployments, assumptions)?;
+    let description = format!(
+        "modelled storage: {} drives behind {} controllers",
+        hardware.drives.len(),
+        hardware.controllers.len()
+    );
+    let array =
+        Array::new(hardware, seed).map_err(|error| solution.error("array", error.to_string(), None))?;
+    let array = SharedArray::new(array);
+    let costs =
+        assumptions.host("default").map_err(|error| solution.error("array", error.to_string(), None))?;
+    let hosts = Hosts::new(costs, &processors(solution, deployments), Box::new(array.clone()));
+    let model = Box::new(hosts.clone());
+    Ok(Storage { description, model, modelled: Some(Modelled { array, hosts }), parts })
+}
+
+/// The hosts with their processors: those of the solution file, or one if it does not say.
+fn processors(solution: &Solution, deployments: &[Deployment]) -> Vec<(String, u32)> {
+    let of = |deployment: &Deployment| {
+        let cores = host_of(solution, deployment).cores;
+        (deployment.host.clone(), cores.unwrap_or(1))
+    };
+    deployments.iter().map(of).collect()
+}
+
+/// The host of a deployment.
+fn host_of<'a>(solution: &'a Solution, deployment: &Deployment) -> &'a HostSpec {
+    let host = solution.hosts.iter().find(|host| host.name == deployment.host);
+    host.expect("a deployment is of a host of its solution")
+}
+
+fn hardware(
+    solution: &Solution,
+    spec: &StorageArray,
+    deployments: &[Deployment],
+    assumptions: &Assumptions,
+) -> Outcome<(Hardware, Vec<VolumeParts>)> {
+    let bad = |error: ArrayError| solution.error("array", error.to_string(), None);
+    let has_cache = assumptions.names("write_cache").contains(&spec.controller);
+    let mut controller = assumptions.controller(&spec.controller).map_err(bad)?;
+    if has_cache {
+        let mut cache = assumptions.write_cache(&spec.controller).map_err(bad)?;
+        cache.bytes = spec.cache_mib.map_or(cache.bytes, |mib| mib << 20);
+        controller.write_cache = Some(cache);
+    }
+    let link = assumptions.link(&spec.link).map_err(bad)?;
+    let rebuild = assumptions.rebuild("default").map_err(bad)?;
+    let clone_reads = assumptions.clone_reads("default").map_err(bad)?;
+    let mut builder = Builder {
+        solution,
+        spec,
+        controller,
+        link,
+        hardware: Hardware { rebuild, clone_reads, ..Hardware::default() },
+        assumptions,
+        parts: Vec::new(),
+        arrays: BTreeMap::new(),
+        spared: BTreeSet::new(),
+        pools: BTreeMap::new(),
+        taken_bytes: BTreeMap::new(),
+    };
+    for (number, deployment) in deployments.iter().enumerate() {
+        builder.add_host(number, deployment)?;
+    }
+    builder.add_read_caches()?;
+    builder.add_remote_copies()?;
+    Ok((builder.hardware, builder.parts))
+}
+
+struct Builder<'a> {
+    solution: &'a Solution,
+    spec: &'a StorageArray,
+    assumptions: &'a Assumptions,
+    controller: Controller,
+    link: Link,
+    hardware: Hardware,
+    parts: Vec<VolumeParts>,
+    /// Enclosure, site or host: its controllers.
+    arrays: BTreeMap<String, Vec<usize>>,
+    /// Enclosures whose spares are there.
+    spared: BTreeSet<usize>,
+    /// Place and pool: the store, or the group.
+    pools: BTreeMap<(String, usize), usize>,
+    /// End of what volumes take of each group that is a pool.
+    taken_bytes: BTreeMap<usize, u64>,
+}
+
+impl Builder<'_> {
+    fn add_host(&mut self, number: usize, deployment: &Deployment) -> Outcome<()> {
+        let solution = self.solution;
+        let spec = host_of(solution, deployment);
+        let host = spec.name.as_str();
+        let place = solution.place_of(spec);
+        let controllers = self.controllers_at(&place);
+        let links = self.spec.links_per_host as usize;
+        let paths: Vec<Path> = (0..links)
+            .map(|index| {
+                let name = format!("{host} link {}", index + 1);
+                self.hardware.links.push(Link { name, ..self.link.clone() });
+                let link = self.hardware.links.len() - 1;
+                Path { links: vec![link], controller: controllers[index % controllers.len()] }
+            })
+            .collect();
+        let reached = controllers.len().min(links);
+        self.add_spares(spec)?;
+        for (index, tested) in deployment.volumes.iter().enumerate() {
+            let Some(info) = spec.volumes.iter().find(|volume| volume.name == tested.name) else { continue };
+            let owner = controllers[index % reached];
+            let (target, bytes) = self.target(host, number, &place, info)?;
+            let group = match target {
+                Target::Group { group, .. } => Some(group),
+                Target::Thin { pool } => Some(self.hardware.thin_pools[pool].group),
+                _ => None,
+            };
+            let (drives, node) = match (target, group) {
+                (Target::ReplicatedStore { store, node }, _) => {
+                    let spec = &self.hardware.replicated_stores[store];
+                    let (nodes, replicas) = (spec.nodes.len(), spec.replicas as usize);
+                    let parts = &spec.nodes[node];
+                    let drives = parts.disks.iter().chain(&parts.flash).copied().collect();
+                    (drives, Some(StoreNode { store, node, nodes, replicas }))
+                }
+                (_, Some(group)) => (self.drives_of(group), None),
+                _ => (Vec::new(), None),
+            };
+            let is_pool =
+                |group: &usize| matches!(self.hardware.groups[*group].layout, Layout::DynamicPool { .. });
+            self.parts.push(VolumeParts {
+                host: host.to_owned(),
+                volume: info.name.clone(),
+                drives,
+                pool: group.filter(is_pool),
+                thin_pool: match target {
+                    Target::Thin { pool } => Some(pool),
+                    _ => None,
+                },
+                paths: paths.clone(),
+                remote_copy: None,
+                controller: owner,
+                node,
+            });
+            self.hardware.volumes.push(VolumePlacement {
+                host: host.to_owned(),
+                path: tested.dir.clone(),
+                bytes,
+                target,
+                owner,
+                paths: paths.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The copies of all volumes at another site, one for each array.
+    fn add_remote_copies(&mut self) -> Outcome<()> {
+        let Some(spec) = &self.spec.remote_copy else { return Ok(()) };
+        let at = "array.remote_copy";
+        let costs = self.assumptions.remote_copy("default").map_err(|error| self.bad(at, error))?;
+        let link =
+            self.assumptions.link(&spec.link).map_err(|error| self.bad(&format!("{at}.link"), error))?;
+        let latency_us = link.latency_us + spec.distance_km * costs.us_per_km;
+        for (place, controllers) in &self.arrays {
+            let is_here = |number: &usize| controllers.contains(&self.hardware.volumes[*number].owner);
+            let volumes: Vec<usize> = (0..self.hardware.volumes.len()).filter(is_here).collect();
+            self.hardware.links.push(Link {
+                name: format!("{place} to the other site"),
+                latency_us,
+                ..link.clone()
+            });
+            let link = self.hardware.links.len() - 1;
+            for number in &volumes {
+                self.parts[*number].remote_copy = Some((self.hardware.remote_copies.len(), link));
+            }
+            self.hardware.remote_copies.push(RemoteCopy {
+                volumes,
+                link,
+                acknowledge_us: self.controller.acknowledge_us,
+                when_link_lost: match spec.when_link_lost {
+                    solution::WhenLinkLost::Suspend => WhenLinkLost::Suspend,
+                    solution::WhenLinkLost::Stall => WhenLinkLost::Stall,
+                },
+                region_bytes: costs.region_bytes,
+            });
+        }
+        Ok(())
+    }
+
+    /// The hot spares of the host's enclosure, like the disks of its first volume that a spare can help.
+    fn add_spares(&mut self, host: &HostSpec) -> Outcome<()> {
+        let solution = self.solution;
+        let Some(enclosure) = host.enclosure.filter(|enclosure| self.spared.insert(*enclosure)) else {
+            return Ok(());
+        };
+        let with_disk = host.volumes.iter().find_map(|volume| match solution.volumes[volume.kind].behind {
+            Behind::Disks { disk, .. } => Some((volume.kind, disk)),
+            Behind::Pool(pool) if self.spec.store.is_none() => Some((volume.kind, solution.pools[pool].disk)),
+            _ => None,
+        });
+        let described = &solution.enclosures[enclosure];
+        if let (Some((kind, disk)), count @ 1..) = (with_disk, described.hot_spares) {
+            let name = format!("{} spare", described.name);
+            let spares = self.add_drives(&solution.disks[disk], count, &name, &format!("volume[{kind}]"))?;
+            self.hardware.spares.extend(spares);
+        }
+        Ok(())
+    }
+
+    fn controllers_at(&mut self, place: &str) -> Vec<usize> {
+        if let Some(known) = self.arrays.get(place) {
+            return known.clone();
+        }
+        let (first, count) = (self.hardware.controllers.len(), self.spec.controllers as usize);
+        for number in 0..count {
+            self.hardware.controllers.push(Controller {
+                name: format!("{place} controller {}", number + 1),
+                partner: (count > 1).then_some(first + (number + 1) % count),
+                ..self.controller.clone()
+            });
+        }
+        let made: Vec<usize> = (first..first + count).collect();
+        self.arrays.insert(place.to_owned(), made.clone());
+        made
+    }
+
+    /// What holds a volume, and its capacity.
+    fn target(
+        &mut self,
+        host: &str,
+        number: usize,
+        place: &str,
+        info: &VolumeInfo,
+    ) -> Outcome<(Target, u64)> {
+        let at = format!("volume[{}]", info.kind);
+        let asked = info.capacity_gib.map(|gib| (gib * f64::from(1 << 30)) as u64 / 4096 * 4096);
+        match self.solution.volumes[info.kind].behind {
+            Behind::Disks { disk, disks, raid } => {
+                let name = format!("{host} {}", info.name);
+                let drives = self.add_drives(&self.solution.disks[disk], disks, &name, &at)?;
+                let group = self.add_group(&name, layout(raid), drives, self.stripe_element_bytes());
+                let capacity = self.group_bytes(group);
+                Ok((Target::Group { group, first_byte: 0 }, asked.unwrap_or(capacity).min(capacity)))
+            }
+            Behind::Pool(pool) => {
+                let bytes = asked.unwrap_or(0);
+                Ok((self.in_pool(number, place, pool, (info, bytes), &at)?, bytes))
+            }
+            // Refused when the file was read: nothing with a path is behind an array and lies on nothing.
+            Behind::Unknown => unreachable!("volume {} lies on nothing", info.name),
+        }
+    }
+
+    fn bad(&self, at: &str, error: ArrayError) -> Box<SolutionError> {
+        self.solution.error(at, error.to_string(), None)
+    }
+
+    /// Bytes of a RAID group on one disk before the next one's turn.
+    fn stripe_element_bytes(&self) -> u64 {
+        self.spec.stripe_element_kib() << 10
+    }
+
+    fn add_drives(&mut self, disk: &Disk, count: u32, name: &str, at: &str) -> Outcome<Vec<usize>> {
+        let mut model =
+            self.assumptions.drive(&disk.model).map_err(|error| self.bad(&format!("{at}.disk"), error))?;
+        if let DriveModel::Rotating(disk) = &mut model {
+            disk.queue_depth = disk.queue_depth.min(self.controller.disk_queue_depth);
+        }
+        let first = self.hardware.drives.len();
+        self.hardware.drives.extend((1..=count).map(|number| Drive {
+            name: format!("{name} disk {number}"),
+            model: model.clone(),
+            link: None,
+        }));
+        Ok((first..first + count as usize).collect())
+    }
+
+    fn add_group(
+        &mut self,
+        name: &str,
+        layout: Layout,
+        drives: Vec<usize>,
+        stripe_element_bytes: u64,
+    ) -> usize {
+        self.hardware.groups.push(Group {
+            name: name.to_owned(),
+            layout,
+            drives,
+            stripe_element_bytes,
+            mirror_reads: MirrorReads::Alternate,
+        });
+        self.hardware.groups.len() - 1
+    }
+
+    /// The drives of a group; of a pool with a faster tier those of that behind its own.
+    fn drives_of(&self, group: usize) -> Vec<usize> {
+        let tiers = self.tiers_of(group).map_or(vec![group], |pool| pool.tiers.clone());
+        tiers.iter().rev().flat_map(|tier| self.hardware.groups[*tier].drives.clone()).collect()
+    }
+
+    fn tiers_of(&self, group: usize) -> Option<&TieredPool> {
+        self.hardware.tiered_pools.iter().find(|pool| pool.base() == group)
+    }
+
+    /// What volumes may take of a group, or of the pool with tiers that it stands for.
+    fn group_bytes(&self, group: usize) -> u64 {
+        let Some(pool) = self.tiers_of(group) else { return self.raid_bytes(group) };
+        let slices = pool.tiers.iter().map(|tier| pool.slices(self.raid_bytes(*tier), self.row_bytes(*tier)));
+        slices.sum::<u64>() * pool.slice_bytes
+    }
+
+    /// What a group holds, as its disks' data sheets say; whole stripe elements, or rows of pieces.
+    fn raid_bytes(&self, group: usize) -> u64 {
+        let Group { layout, drives, stripe_element_bytes, .. } = &self.hardware.groups[group];
+        let one = drives.iter().map(|drive| drive_bytes(&self.hardware.drives[*drive].model)).min();
+        let (one, count) = (one.unwrap_or(0), drives.len() as u64);
+        if let Layout::DynamicPool { width, piece_bytes, spare_drives } = *layout {
+            let pieces = one / piece_bytes.max(1) * count.saturating_sub(u64::from(spare_drives));
+            return pieces / u64::from(width).max(1) * self.row_bytes(group);
+        }
+        let element = *stripe_element_bytes;
+        one / element.max(1) * element * self.data_disks(group)
+    }
+
+    /// Disks' worth of data in a row. Too few disks for a layout are the array's to refuse.
+    fn data_disks(&self, group: usize) -> u64 {
+        let Group { layout, drives, .. } = &self.hardware.groups[group];
+        let count = drives.len() as u64;
+        let data = match layout {
+            Layout::Raid0 => count,
+            Layout::Raid1 => 1,
+            Layout::Raid10 => count / 2,
+            Layout::Raid5 => count.saturating_sub(1),
+            Layout::Raid6 => count.saturating_sub(2),
+            Layout::TripleParity => count.saturating_sub(3),
+            Layout::DynamicPool { width, .. } => u64::from(*width).saturating_sub(2),
+        };
+        data.max(1)
+    }
+
+    /// Data of a row of stripe elements, or of pieces.
+    fn row_bytes(&self, group: usize) -> u64 {
+        let Group { layout, stripe_element_bytes, .. } = &self.hardware.groups[group];
+        let one = match layout {
+            Layout::DynamicPool { piece_bytes, .. } => *piece_bytes,
+            _ => *stripe_element_bytes,
+        };
+        one.max(1) * self.data_disks(group)
+    }
+}
+
+/// How a group of disks protects its data.
+fn layout(raid: Raid) -> Layout {
+    match raid {
+        Raid::Jbod | Raid::Raid0 => Layout::Raid0,
+        Raid::Raid1 => Layout::Raid1,
+        Raid::Raid10 => Layout::Raid10,
+        Raid::Raid5 => Layout::Raid5,
+        Raid::Raid6 => Layout::Raid6,
+        Raid::TripleParity => Layout::TripleParity,
+        // Refused when the file was read, but in a store of nodes.
+        Raid::Replica2 | Raid::Replica3 => unreachable!("copies on nodes are no group of disks"),
+    }
+}
+
+fn drive_bytes(model: &DriveModel) -> u64 {
+    match model {
+        DriveModel::Rotating(disk) => disk.capacity_bytes,
+        DriveModel::Flash(drive) => drive.capacity_bytes,
+    }
+}

@@ -1,0 +1,14 @@
+//! The integration tests of `simulation`: one program, which is compiled and linked once.
+
+mod common;
+mod drawn;
+mod drill;
+mod drill_seeds;
+mod faults;
+mod performed;
+mod planted_bugs;
+mod pools;
+mod remote_copy;
+mod stores;
+mod two_hosts;
+mod what_if;

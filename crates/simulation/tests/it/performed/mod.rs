@@ -1,0 +1,45 @@
+//! A drill that was performed, for tests.
+
+use campaign::drill::PlannedDrill;
+use results::{Row, Verdict};
+use simulation::{DrillPlan, Drilled, Rehearsed, drill, storage};
+use solution::Solution;
+
+/// Performs the only test of a solution.
+pub fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
+    let (drilled, rows) = perform_changed(solution, seed, |_| {});
+    (drilled.rehearsed, rows)
+}
+
+/// Performs the only test of a solution, with a drill that `change` has changed.
+pub fn perform_changed(
+    solution: &Solution,
+    seed: u64,
+    change: impl FnOnce(&mut PlannedDrill),
+) -> (Drilled, Vec<Row>) {
+    let host = &solution.hosts[0].name;
+    let test = solution.deployment(Some(host)).expect("it is valid").tests.remove(0);
+    let spec = test.drill.as_ref().expect("it is a drill");
+    let mut planned = PlannedDrill::of(solution, &test, spec, 1, "Drill").expect("it has copies");
+    change(&mut planned);
+    let storage =
+        storage(solution, &planned.topology.deployments(), &simulation::Assumptions::shipped(), seed)
+            .expect("it can be modelled")
+            .model;
+    let plan = DrillPlan { planned, begins_ms: 0, seed, storage };
+    let mut rows = Vec::new();
+    let drilled = drill(plan, &mut rows, &mut |_| {});
+    (drilled, rows)
+}
+
+/// Verdicts that failed.
+pub fn failed(rehearsed: &Rehearsed) -> Vec<&Verdict> {
+    let verdicts = &rehearsed.outcome.verdicts;
+    verdicts.iter().filter(|verdict| verdict.outcome == results::Outcome::Fail).collect()
+}
+
+/// What was measured by a rule, by database.
+pub fn measured(rehearsed: &Rehearsed, rule: &str) -> Vec<Option<f64>> {
+    let verdicts = rehearsed.outcome.verdicts.iter();
+    verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()
+}

@@ -1,0 +1,167 @@
+//! Pages that are known as their template page and the edits made on it: one edit after the other, entries as (id, version).
+//!
+//! Format: [`KIND_EDITS`], dbtime, flush type, number of edits, edits. An edit: a kind byte (see `op`) and its numbers as varints; bytes
+//! that no entry of ours has follow their length.
+
+use std::rc::Rc;
+
+use btree::{NodeFunction, PageOp, SparsePage};
+
+use super::TemplateDatabase;
+use crate::payload::VERSION_MAX;
+use crate::schema::Entry;
+use crate::varint::{put_varint, take_varint};
+
+/// First byte of an encoding: the template page as it is.
+pub(crate) const KIND_IMAGE: u8 = 0;
+/// First byte of an encoding: the template page and the edits made on it.
+pub(crate) const KIND_EDITS: u8 = 3;
+
+mod op {
+    /// Slot, flags, key, data.
+    pub const INSERT: u8 = 0;
+    /// Slot.
+    pub const DELETE: u8 = 1;
+    /// Slot, data.
+    pub const REPLACE: u8 = 2;
+    /// Slot, flags.
+    pub const SET_FLAGS: u8 = 3;
+    /// Page number.
+    pub const SET_PREVIOUS: u8 = 4;
+    /// Page number.
+    pub const SET_NEXT: u8 = 5;
+    /// Slot, flags, entry: key and data are its.
+    pub const INSERT_ENTRY: u8 = 6;
+    /// Slot, entry: the data are its.
+    pub const REPLACE_ENTRY: u8 = 7;
+}
+
+/// Longest key that an edit may bring: longer ones make no valid node.
+const KEY_BYTES_MAX: usize = 255;
+
+impl TemplateDatabase {
+    /// Appends a page by its edits.
+    pub(super) fn encode_edits(&self, page: &SparsePage, out: &mut Vec<u8>) {
+        if self.outline(page.pgno()).as_ref() == Some(page.outline()) && page.ops().is_empty() {
+            out.push(KIND_IMAGE);
+            return;
+        }
+        out.push(KIND_EDITS);
+        put_varint(out, page.outline().dbtime);
+        put_varint(out, page.flush_type().into());
+        put_varint(out, page.ops().len() as u64);
+        page.ops().iter().for_each(|op| self.put_op(page.outline().objid, op, out));
+    }
+
+    fn put_op(&self, objid: u32, op: &PageOp, out: &mut Vec<u8>) {
+        let schema = self.schema();
+        let tree = self.tree_of(objid);
+        let mut put = |kind: u8, numbers: &[u64]| {
+            out.push(kind);
+            numbers.iter().for_each(|number| put_varint(out, *number));
+        };
+        let entry_numbers =
+            |entry: Entry| [entry.kind() as u64, entry.id().into(), entry.version().unwrap_or(0).into()];
+        match op {
+            PageOp::Insert { slot, flags, key, data } => {
+                let head = [u64::from(*slot), u64::from(*flags)];
+                if let Some(entry) = tree.and_then(|tree| schema.verify(tree, key, data)) {
+                    put(op::INSERT_ENTRY, &head);
+                    entry_numbers(entry).iter().for_each(|number| put_varint(out, *number));
+                } else {
+                    put(op::INSERT, &head);
+                    put_piece(key, out);
+                    put_piece(data, out);
+                }
+            }
+            PageOp::Delete { slot } => put(op::DELETE, &[u64::from(*slot)]),
+            PageOp::Replace { slot, data } => {
+                if let Some(entry) = tree.and_then(|tree| schema.entry_of_data(tree, data)) {
+                    put(op::REPLACE_ENTRY, &[u64::from(*slot)]);
+                    entry_numbers(entry).iter().for_each(|number| put_varint(out, *number));
+                } else {
+                    put(op::REPLACE, &[u64::from(*slot)]);
+                    put_piece(data, out);
+                }
+            }
+            PageOp::SetNodeFlags { slot, flags } => {
+                put(op::SET_FLAGS, &[u64::from(*slot), u64::from(*flags)]);
+            }
+            PageOp::SetPrevious { pgno } => put(op::SET_PREVIOUS, &[u64::from(*pgno)]),
+            PageOp::SetNext { pgno } => put(op::SET_NEXT, &[u64::from(*pgno)]),
+            other => unreachable!("a sparse page has no edit like {other:?}"),
+        }
+    }
+
+    /// The page that was encoded; `None` if `encoded` is no encoding.
+    pub(super) fn decode_edits(self: Rc<Self>, pgno: u32, mut encoded: &[u8]) -> Option<SparsePage> {
+        let dbtime = edited_dbtime(encoded)?;
+        let from = &mut encoded;
+        *from = &from[1..];
+        take_varint(from)?;
+        let flush_type = u32::try_from(take_varint(from)?).ok().filter(|flush_type| *flush_type <= 3)?;
+        let count = take_varint(from)?;
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            ops.push(self.take_op(from)?);
+        }
+        let page = SparsePage::restored(self, pgno, ops, dbtime, flush_type)?;
+        from.is_empty().then_some(page)
+    }
+
+    fn take_op(&self, from: &mut &[u8]) -> Option<PageOp> {
+        let (kind, rest) = from.split_first()?;
+        *from = rest;
+        let schema = self.schema();
+        let slot = |from: &mut &[u8]| u16::try_from(take_varint(from)?).ok();
+        let flags = |from: &mut &[u8]| u8::try_from(take_varint(from)?).ok().filter(|flags| *flags < 8);
+        let pgno = |from: &mut &[u8]| u32::try_from(take_varint(from)?).ok();
+        Some(match *kind {
+            op::INSERT => PageOp::Insert {
+                slot: slot(from)?,
+                flags: flags(from)?,
+                key: take_piece(from).filter(|key| key.len() <= KEY_BYTES_MAX)?.into(),
+                data: take_piece(from).filter(|data| !data.is_empty())?.into(),
+            },
+            op::DELETE => PageOp::Delete { slot: slot(from)? },
+            op::REPLACE => PageOp::Replace {
+                slot: slot(from)?,
+                data: take_piece(from).filter(|data| !data.is_empty())?.into(),
+            },
+            op::SET_FLAGS => PageOp::SetNodeFlags { slot: slot(from)?, flags: flags(from)? },
+            op::SET_PREVIOUS => PageOp::SetPrevious { pgno: pgno(from)? },
+            op::SET_NEXT => PageOp::SetNext { pgno: pgno(from)? },
+            op::INSERT_ENTRY => {
+                let (slot, flags, entry) = (slot(from)?, flags(from)?, take_entry(from)?);
+                PageOp::Insert { slot, flags, key: schema.key(entry).into(), data: schema.data(entry) }
+            }
+            op::REPLACE_ENTRY => PageOp::Replace { slot: slot(from)?, data: schema.data(take_entry(from)?) },
+            _ => return None,
+        })
+    }
+}
+
+/// The dbtime of a page that is encoded as its edits.
+pub(crate) fn edited_dbtime(encoded: &[u8]) -> Option<u64> {
+    let (kind, mut rest) = encoded.split_first()?;
+    if *kind == KIND_EDITS { take_varint(&mut rest) } else { None }
+}
+
+fn take_entry(from: &mut &[u8]) -> Option<Entry> {
+    let kind = usize::try_from(take_varint(from)?).ok()?;
+    let id = u32::try_from(take_varint(from)?).ok().filter(|id| *id > 0)?;
+    let version = u32::try_from(take_varint(from)?).ok().filter(|version| *version <= VERSION_MAX)?;
+    Entry::of_kind(kind, id, version)
+}
+
+fn put_piece(bytes: &[u8], out: &mut Vec<u8>) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn take_piece<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = usize::try_from(take_varint(from)?).ok()?;
+    let (piece, rest) = from.split_at_checked(len)?;
+    *from = rest;
+    Some(piece)
+}

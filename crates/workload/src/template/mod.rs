@@ -1,0 +1,225 @@
+//! The template database: every page of a new database as a pure function of (shape, page number).
+//!
+//! Invariants
+//! 1. Every page of the template is valid: checksum, structure, order, links and space accounting. Tests over every page
+//!    kind prove it, and so license the O(1) verification of pristine pages.
+//! 2. Equal shapes give equal bytes; different seeds give different payloads in every row.
+//! 3. `fill` looks at nothing but the shape and the few system pages that were made from it.
+//!
+//! Limits: a new database is in the clean state; its rows are version 0.
+
+pub(crate) mod edits;
+mod header;
+pub mod layout;
+mod memory;
+mod nodes;
+mod system;
+mod tables;
+
+use edb::page::{BulkPage, Node, PageRef, page_flags};
+use world::TemplatePages;
+
+use crate::payload::mix;
+use crate::schema::{BODY_BYTES, DatabaseShape, Entry, ROW_BYTES, Schema, Tree};
+use layout::{Layout, Place, Run};
+
+pub use tables::TemplateError;
+
+/// Modification counter of every page below the roots: the first one a database uses.
+const IMAGE_DBTIME: u64 = 64;
+
+/// The initial contents of one database file.
+pub struct TemplateDatabase {
+    schema: Schema,
+    layout: Layout,
+    header: Box<[u8]>,
+    /// Pages 1..=`layout.system_pages`.
+    system: Vec<Box<[u8]>>,
+    tables: tables::Tables,
+    id: u64,
+}
+
+impl TemplateDatabase {
+    /// The schema, which makes the entries.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The place of every page.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Makes of what `fill_unsealed` has written, zeros in place of checksums, what `fill` writes.
+    pub(crate) fn seal(&self, index: u64, page: &mut [u8]) {
+        let pgno = u32::try_from(index.saturating_sub(1)).unwrap_or(u32::MAX);
+        // The pages of other kinds are kept as they are, sealed.
+        if matches!(self.layout.place(pgno), Place::Tree { .. }) {
+            edb::checksum::stamp(page, pgno);
+        }
+    }
+
+    /// Whether every entry of a leaf is one that a load writes, byte for byte. Pages without payloads pass.
+    pub fn has_sound_payloads(&self, page: PageRef) -> bool {
+        let tree = self.tree_of(page.objid()).filter(|_| page.is_leaf() && !page.is_space());
+        let is_sound = |tree, node: Node| self.schema.verify(tree, &node.key(), node.data).is_some();
+        tree.is_none_or(|tree| page.nodes().all(|node| is_sound(tree, node)))
+    }
+
+    fn fill_tree_page(&self, run: &Run, level: usize, ordinal: u32, page: &mut [u8]) {
+        let pgno = run.levels[level].first + ordinal;
+        let flags = tree_flags(run.tree) | level_flags(level);
+        let mut bulk = BulkPage::format(page, self.tree(run.tree).objid, flags, IMAGE_DBTIME, &[]);
+        if level == 0 {
+            let pages = run.levels[0].pages;
+            let prev = if ordinal == 0 { 0 } else { pgno - 1 };
+            bulk.set_neighbours(prev, if ordinal + 1 == pages { 0 } else { pgno + 1 });
+            self.push_leaf_entries(run, ordinal, &mut bulk);
+        } else {
+            let children = run.levels[level].entries_of(ordinal);
+            push_children(&self.schema, run, level - 1, children, &mut bulk);
+        }
+        bulk.finish_unsealed(pgno);
+    }
+
+    fn push_leaf_entries(&self, run: &Run, ordinal: u32, bulk: &mut BulkPage) {
+        let entries = run.levels[0].entries_of(ordinal);
+        let ids = entries.start as u32 + 1..entries.end as u32 + 1;
+        match run.tree {
+            Tree::Rows | Tree::Folders => {
+                let nodes = bulk.push_run(ids.len(), 2 + 5 + ROW_BYTES);
+                for (id, node) in ids.zip(nodes.chunks_exact_mut(2 + 5 + ROW_BYTES)) {
+                    node[..3].copy_from_slice(&[5, 0, 0x7F]);
+                    node[3..7].copy_from_slice(&id.to_be_bytes());
+                    self.schema.write_data(Entry::Row { id, version: 0 }, &mut node[7..]);
+                }
+            }
+            Tree::Bodies => ids.for_each(|id| {
+                let node = push_node::<4>(bulk, &self.schema, Entry::BodyRoot { id }, 8);
+                self.schema.write_data(Entry::BodyRoot { id }, node);
+                let node = push_node::<8>(bulk, &self.schema, Entry::Body { id, version: 0 }, BODY_BYTES);
+                self.schema.write_data(Entry::Body { id, version: 0 }, node);
+            }),
+            Tree::Conversations => {
+                let places = self.schema.places();
+                let count = (entries.end - entries.start) as usize;
+                let nodes = bulk.push_run(count, 2 + 9 + 5).as_chunks_mut::<16>().0;
+                let ids = places.ids_from_rank(entries.start);
+                for ((rank, id), node) in entries.clone().zip(ids).zip(nodes) {
+                    // Key and data in one go: this runs 1,300 times per page.
+                    node[..3].copy_from_slice(&[9, 0, 0x7F]);
+                    node[3..11].copy_from_slice(&places.place_of_rank(rank).to_be_bytes());
+                    node[11] = 0x7F;
+                    node[12..].copy_from_slice(&id.to_be_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Starts a node with the key of `entry`, of known length, and gives the place of its data.
+#[inline(always)]
+fn push_node<'a, const KEY: usize>(
+    bulk: &'a mut BulkPage,
+    schema: &Schema,
+    entry: Entry,
+    data_bytes: usize,
+) -> &'a mut [u8] {
+    let node = bulk.push(2 + KEY + data_bytes);
+    node[..2].copy_from_slice(&(KEY as u16).to_le_bytes());
+    node[2..2 + KEY].copy_from_slice(&schema.key(entry)[..KEY]);
+    &mut node[2 + KEY..]
+}
+
+/// Branch entries for `children`, page ordinals of `level`. The last one of the level is open.
+fn push_children(
+    schema: &Schema,
+    run: &Run,
+    level: usize,
+    children: std::ops::Range<u64>,
+    bulk: &mut BulkPage,
+) {
+    let first = run.levels[level].first;
+    for child in children.start..children.end {
+        let pgno = (first + child as u32).to_le_bytes();
+        if child + 1 == u64::from(run.levels[level].pages) {
+            let node = bulk.push(2 + 4);
+            node[..2].fill(0);
+            node[2..].copy_from_slice(&pgno);
+        } else {
+            let key = separator(schema, run, run.first_entry_under(level, child as u32 + 1));
+            let node = bulk.push(2 + key.len() + 4);
+            node[..2].copy_from_slice(&(key.len() as u16).to_le_bytes());
+            node[2..2 + key.len()].copy_from_slice(&key);
+            node[2 + key.len()..].copy_from_slice(&pgno);
+        }
+    }
+}
+
+/// The key that separates leaf entry number `entry` from the one before it: its own.
+fn separator(schema: &Schema, run: &Run, entry: u64) -> crate::schema::Key {
+    let id = entry as u32 + 1;
+    match run.tree {
+        Tree::Rows | Tree::Folders => crate::schema::row_key(id),
+        Tree::Bodies => crate::schema::body_root_key(id),
+        Tree::Conversations => crate::schema::conversation_key(schema.places().place_of_rank(entry)),
+    }
+}
+
+fn level_flags(level: usize) -> u32 {
+    match level {
+        0 => page_flags::LEAF,
+        1 => page_flags::PARENT_OF_LEAF,
+        _ => 0,
+    }
+}
+
+fn tree_flags(tree: Tree) -> u32 {
+    match tree {
+        Tree::Rows | Tree::Folders => 0,
+        Tree::Bodies => page_flags::LONG_VALUE,
+        Tree::Conversations => page_flags::INDEX | page_flags::NON_UNIQUE,
+    }
+}
+
+impl TemplatePages for TemplateDatabase {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.schema.shape().page_bytes as usize
+    }
+
+    fn pages(&self) -> u64 {
+        u64::from(self.schema.shape().pages) + 2
+    }
+
+    fn fill(&self, index: u64, page: &mut [u8]) {
+        self.fill_unsealed(index, page);
+        self.seal(index, page);
+    }
+
+    fn fill_unsealed(&self, index: u64, page: &mut [u8]) {
+        let Some(pgno) = index.checked_sub(1).filter(|pgno| *pgno > 0) else {
+            page.copy_from_slice(&self.header);
+            return;
+        };
+        match self.layout.place(u32::try_from(pgno).unwrap_or(u32::MAX)) {
+            Place::System => page.copy_from_slice(&self.system[pgno as usize - 1]),
+            Place::Tree { run, level, ordinal } => self.fill_tree_page(run, level, ordinal, page),
+            Place::Free => page.fill(0),
+        }
+    }
+}
+
+fn template_id(shape: &DatabaseShape) -> u64 {
+    [
+        u64::from(shape.page_bytes),
+        u64::from(shape.pages),
+        u64::from(shape.rows),
+        u64::from(shape.compressibility_pct),
+    ]
+    .iter()
+    .fold(shape.seed, |id, part| mix(id ^ part))
+}
