@@ -1,6 +1,7 @@
 //! How fast disks are modelled: random reads of 4 KiB, eight under way on each of 14 disks, shortest access time first.
 //!
-//! `cargo run --release -p array --example disk_speed`; every request goes through volume, controller and group, with their statistics.
+//! `cargo run --release -p array --example disk_speed`; every request goes through volume, controller and
+//! group, with their statistics.
 #![allow(
     clippy::print_stdout,
     clippy::disallowed_methods,

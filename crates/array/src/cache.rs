@@ -123,7 +123,8 @@ impl Cache {
         column: impl Fn(u64) -> (usize, u64),
     ) {
         let key = (group, start);
-        // Extents never overlap: only if the last one that begins before the end ends after the start is any in the way.
+        // Extents never overlap: only if the last one that begins before the end ends after the start is any in
+        // the way.
         let mut before = self.last_before((group, end));
         if let Some((at, extent)) = before
             && (at, extent.end) == (key, end)

@@ -1,14 +1,16 @@
-//! How much of a store's data is cold: not written for so long that a background job has treated it (compressed it, say).
+//! How much of a store's data is cold: not written for so long that a background job has treated it (compressed
+//! it, say).
 //!
-//! A store treats an extent when it was not written for a delay, and a write undoes that. Delays are hours to days, a
-//! simulation takes minutes. So nothing is aged here: writes are counted by region, and each region is in the state that
-//! writes at that rate would have brought it to if they had gone on for long. If the extents of a region are written at
-//! random, each r times per second on average, then
+//! A store treats an extent when it was not written for a delay, and a write undoes that. Delays are hours to
+//! days, a simulation takes minutes. So nothing is aged here: writes are counted by region, and each region is
+//! in the state that writes at that rate would have brought it to if they had gone on for long. If the extents
+//! of a region are written at random, each r times per second on average, then
 //!
 //! * an extent is treated, and not written since, with probability exp(-r T), T being the delay: q;
 //! * so one write in 1/q undoes the treatment of an extent, and has to be followed by another treatment;
-//! * treated parts of an extent that is waiting for its next treatment are as old as that: of m parts one is written for
-//!   1/r on average, the others stay as they were. Of all parts (1-q)^2 / (1-q + q m) are not as the treatment left them.
+//! * treated parts of an extent that is waiting for its next treatment are as old as that: of m parts one is
+//!   written for 1/r on average, the others stay as they were. Of all parts (1-q)^2 / (1-q + q m) are not as
+//!   the treatment left them.
 //!
 //! A job that cannot treat as many extents per second leaves more of them as they are: q is less then in all regions,
 //! by the same factor.
@@ -16,7 +18,8 @@
 //! Shares are worked out every ten seconds from all writes since the begin. Before anything was written all is cold;
 //! before as many writes were counted as there are regions, all regions have the same rate.
 //!
-//! Left out: that writes come in bursts, differences within a region, a hot set that moves (it is averaged with the others).
+//! Left out: that writes come in bursts, differences within a region, a hot set that moves (it is averaged with
+//! the others).
 
 use crate::mix;
 use crate::residency::{exp_minus, of_two_to_32, region_bytes};
@@ -118,7 +121,8 @@ impl Coldness {
     }
 }
 
-/// Of all parts of extents, `parts` each, those that are as the treatment left them, if this share of the extents is cold.
+/// Of all parts of extents, `parts` each, those that are as the treatment left them, if this share of the
+/// extents is cold.
 pub(crate) fn treated(cold: f64, parts: u64) -> f64 {
     let warm = 1.0 - cold;
     1.0 - warm * warm / (warm + cold * parts as f64)

@@ -171,8 +171,8 @@ impl Raid {
         }
     }
 
-    /// Commands for a read, appended to `accesses`; a stream is pinned to one mirror. `queued` tells the commands under way
-    /// on a drive.
+    /// Commands for a read, appended to `accesses`; a stream is pinned to one mirror. `queued` tells the
+    /// commands under way on a drive.
     pub fn plan_read(
         &mut self,
         (start, bytes): (u64, u64),

@@ -40,10 +40,11 @@ pub struct PartReport {
     pub busy_share: f64,
     /// Requests under way, on average over time; drives and volumes only.
     pub mean_queue: Option<f64>,
-    /// Mean time of a read, in ms; drives and volumes only. Of a drive by Little's law: time that reads were under way, by
-    /// reads that began. Of a volume by direct measurement.
+    /// Mean time of a read, in ms; drives and volumes only. Of a drive by Little's law: time that reads were
+    /// under way, by reads that began. Of a volume by direct measurement.
     pub read_ms: Option<f64>,
-    /// Mean time of a write, likewise. Of a drive it holds the flushes as well: a write is durable only after its flush.
+    /// Mean time of a write, likewise. Of a drive it holds the flushes as well: a write is durable only after
+    /// its flush.
     pub write_ms: Option<f64>,
     /// Reads served from a cache in front of the drives (write cache, read-ahead, memory, flash).
     pub cache_hits: u64,

@@ -1,20 +1,22 @@
 //! What a large cache of flash holds when it has been in use for long, by region of the address space.
 //!
-//! A cache of some TB takes days to fill, a simulation warms up for minutes. So nothing is filled here: reads are counted
-//! by region, and each region gets the share that a cache which throws out the least recently used would come to hold of
-//! it if the reads went on like that. Such a cache holds a block that is read r times per second with probability
-//! 1 - exp(-r T), with the T, the same for all blocks, that just fills it (Che, Tung and Wang, "Hierarchical web caching
-//! systems: modeling, design and experimental results", 2002). Which blocks of a region these are, a hash picks.
+//! A cache of some TB takes days to fill, a simulation warms up for minutes. So nothing is filled here: reads
+//! are counted by region, and each region gets the share that a cache which throws out the least recently used
+//! would come to hold of it if the reads went on like that. Such a cache holds a block that is read r times per
+//! second with probability 1 - exp(-r T), with the T, the same for all blocks, that just fills it (Che, Tung
+//! and Wang, "Hierarchical web caching systems: modeling, design and experimental results", 2002). Which blocks
+//! of a region these are, a hash picks.
 //!
-//! * Shares are worked out anew whenever as many reads have been counted as there are regions. Counts fade by a sixteenth
-//!   each time, so that a region read at the mean rate is known by some 16 reads. Before the first time, every region has
-//!   the same share.
+//! * Shares are worked out anew whenever as many reads have been counted as there are regions. Counts fade by a
+//!   sixteenth each time, so that a region read at the mean rate is known by some 16 reads. Before the first
+//!   time, every region has the same share.
 //! * A read that begins where the last one of its region ended is part of a scan, which caches keep out: not counted.
 //! * Data that nobody reads share the room that is left.
-//! * Tiers hold the same, but what they hold has to be moved there. What the first counts say has been so for long and costs
-//!   nothing; later a region that lacks half of its pieces gets them, one by one, and the region with the largest surplus
-//!   gives as many ([`Residency::aim`]). Smaller differences are noise of the counts.
-//! * Data of hosts that take no part in the simulation are taken to be like the others: they have their part of the room.
+//! * Tiers hold the same, but what they hold has to be moved there. What the first counts say has been so for
+//!   long and costs nothing; later a region that lacks half of its pieces gets them, one by one, and the region
+//!   with the largest surplus gives as many ([`Residency::aim`]). Smaller differences are noise of the counts.
+//! * Data of hosts that take no part in the simulation are taken to be like the others: they have their part of
+//!   the room.
 //!
 //! Invariants
 //! 1. The shares of all data are on average the share that the cache has room for, unless all that is read fits.
@@ -75,8 +77,8 @@ pub(crate) fn region_bytes(space_bytes: u64, regions: u32, piece_bytes: u64) -> 
 }
 
 impl Residency {
-    /// Of `space_bytes` in so many regions (fewer if a region would be smaller than a piece), with room for a share of what
-    /// they hold. Whole pieces of `piece_bytes` are in the cache, or not.
+    /// Of `space_bytes` in so many regions (fewer if a region would be smaller than a piece), with room for a
+    /// share of what they hold. Whole pieces of `piece_bytes` are in the cache, or not.
     pub fn new(space_bytes: u64, regions: u32, piece_bytes: u64, room_share: f64) -> Residency {
         let region_bytes = region_bytes(space_bytes, regions, piece_bytes);
         let count = space_bytes.div_ceil(region_bytes).max(1) as usize;
@@ -132,7 +134,8 @@ impl Residency {
         }
     }
 
-    /// The cache has room for another share of the data. What tiers hold that do not follow reads is that share at once.
+    /// The cache has room for another share of the data. What tiers hold that do not follow reads is that share
+    /// at once.
     pub fn set_room(&mut self, share: f64) {
         self.room_share = share;
         if self.counts == 0 {
@@ -235,7 +238,8 @@ mod tests {
     const BLOCKS: u64 = 64;
     const BLOCK_BYTES: u64 = 4096;
 
-    /// Reads of blocks, so many in ten of them in the first eighth of the regions; the share of hits of the last quarter.
+    /// Reads of blocks, so many in ten of them in the first eighth of the regions; the share of hits of the
+    /// last quarter.
     fn hits(hot_of_ten: u64, cached_share: f64) -> (f64, f64) {
         let blocks = REGIONS * BLOCKS;
         let mut lru = Lru::new((blocks as f64 * cached_share) as u64);

@@ -1,8 +1,9 @@
 //! Sequential streams of a volume: recognised, kept on one mirror, read ahead.
 //!
-//! A read that starts where an earlier one ended makes a stream. Read-ahead goes on `ahead` bytes in front of the last
-//! read, in steps of half of that, and a read that finds its data on the way waits for them. A stream with long pauses is
-//! not worth that: of it only the rest of a stripe element is read on behind a read that went to the drives.
+//! A read that starts where an earlier one ended makes a stream. Read-ahead goes on `ahead` bytes in front of
+//! the last read, in steps of half of that, and a read that finds its data on the way waits for them. A stream
+//! with long pauses is not worth that: of it only the rest of a stripe element is read on behind a read that
+//! went to the drives.
 //!
 //! Left out: streams that go backwards or skip, read-ahead that adapts its length, cache room taken by read-ahead.
 
@@ -148,7 +149,8 @@ impl Streams {
         self.next_number += 1;
     }
 
-    /// What to read ahead of a stream after a pause of `pause_ns` before its last read, which went to the drives or not.
+    /// What to read ahead of a stream after a pause of `pause_ns` before its last read, which went to the
+    /// drives or not.
     fn plan_ahead(&mut self, index: usize, pause_ns: u64, from_drives: bool) -> Option<Prefetch> {
         let stream = &mut self.streams[index];
         let slow = self.slow.filter(|slow| pause_ns > slow.pause_ns);

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Applying a change is a function of the page's bytes and the change: redo gives the bytes that the operation gave.
-//! 2. A mini-transaction has at most one `PageChange` per page, so the page's dbtime says whether redo has anything to do.
+//! 2. A mini-transaction has at most one `PageChange` per page, so the page's dbtime says whether redo has
+//!    anything to do.
 //! 3. A change that does not fit the page it meets (wrong slot, no room) is `Misfit`, never a panic; the page is then
 //!    undefined and must be dropped.
 //!

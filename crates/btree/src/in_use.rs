@@ -1,7 +1,7 @@
 //! Which pages of a database its trees use, as its space trees say.
 //!
-//! Invariant: a page in use has been written once the database is closed, because the record that takes a page into use also
-//! makes its contents. So a page in use that is zero was lost.
+//! Invariant: a page in use has been written once the database is closed, because the record that takes a page
+//! into use also makes its contents. So a page in use that is zero was lost.
 //!
 //! Limits: reads the catalog and the space trees of every table; pages of newer space formats are refused as damage.
 

@@ -1,20 +1,20 @@
 //! Trees, space and undo as pure functions over pages; the records that redo them. No I/O, no async, no threads.
 //!
-//! An operation reads pages through a [`Pager`] and either returns a [`MiniTransaction`], which the engine logs and then
-//! applies page by page, or a [`Stop`] that says what it needs first. It never changes a page itself
+//! An operation reads pages through a [`Pager`] and either returns a [`MiniTransaction`], which the engine logs
+//! and then applies page by page, or a [`Stop`] that says what it needs first. It never changes a page itself
 //! (docs/decisions/001-mini-transactions.md).
 //!
 //! # Transactions and readers
 //!
 //! The engine keeps, for each open transaction, the [`Undo`]s of its mini-transactions in order, and a map from
 //! (objid, [`Undo::entry`]) to the transaction that holds the entry.
-//! * A writer that is about to log a mini-transaction whose undo names an entry that another open transaction holds stops
-//!   with [`Stop::Conflict`]: the first writer wins. `Duplicate` and `NotFound` are conflicts too if another open
-//!   transaction holds that entry, because they may cease to be true.
-//! * A reader that meets an entry held by another transaction takes its committed state from that transaction's first undo
-//!   of the entry ([`Undo::was`]) instead of what the page says. For an entry that nobody holds the page is right, and
-//!   a node flagged deleted does not exist. If the holder deleted the entry and brought it back to life, the committed data is in its
-//!   second undo of the entry.
+//! * A writer that is about to log a mini-transaction whose undo names an entry that another open transaction
+//!   holds stops with [`Stop::Conflict`]: the first writer wins. `Duplicate` and `NotFound` are conflicts too
+//!   if another open transaction holds that entry, because they may cease to be true.
+//! * A reader that meets an entry held by another transaction takes its committed state from that transaction's
+//!   first undo of the entry ([`Undo::was`]) instead of what the page says. For an entry that nobody holds the
+//!   page is right, and a node flagged deleted does not exist. If the holder deleted the entry and brought it
+//!   back to life, the committed data is in its second undo of the entry.
 //! * When a transaction has committed, each entry it flagged deleted ([`Before::Present`]) is [purged](update::purge)
 //!   by a mini-transaction of its own, once no open transaction holds it.
 

@@ -1,10 +1,10 @@
 //! The records of the log and their bytes.
 //!
 //! Invariants
-//! 1. `decode(encode(record))` is the record, but for pages that changes make anew: they stay encoded until somebody wants them
-//!    ([`PageChange::decode_page`]), so that the log can be read without its databases.
-//! 2. `decode` answers `None` on bytes that `encode` did not make, or a record that means something else; it never panics.
-//!    That the bytes are the ones written is the log segment's checksum's business.
+//! 1. `decode(encode(record))` is the record, but for pages that changes make anew: they stay encoded until
+//!    somebody wants them ([`PageChange::decode_page`]), so that the log can be read without its databases.
+//! 2. `decode` answers `None` on bytes that `encode` did not make, or a record that means something else; it
+//!    never panics. That the bytes are the ones written is the log segment's checksum's business.
 //!
 //! Limits: 256 databases per instance; records are as long as they are (a split carries one encoded page).
 
@@ -49,8 +49,8 @@ pub enum LogRecord {
         /// What the coding of its database has made of it: who replays it decodes it where it is wanted.
         encoded: Box<[u8]>,
     },
-    /// The file of a database grows (header and shadow not counted). What lies behind its pages is unused before, and zero
-    /// from here on.
+    /// The file of a database grows (header and shadow not counted). What lies behind its pages is unused
+    /// before, and zero from here on.
     Extend {
         /// The database.
         db: u8,

@@ -130,8 +130,9 @@ fn drop_page(
     if height == 0 { release_leaf(overlay, tree, pgno, give_page) } else { give_page(overlay, tree, pgno) }
 }
 
-/// Gives the last entries of the branch pages down the right edge of a subtree their new upper bound. `height` levels of them
-/// lie below and including page `first`. A page without room for the key gets none, which readers take for open.
+/// Gives the last entries of the branch pages down the right edge of a subtree their new upper bound. `height`
+/// levels of them lie below and including page `first`. A page without room for the key gets none, which
+/// readers take for open.
 fn raise_bound(overlay: &mut Overlay, first: Option<u32>, height: usize, bound: &NodeKey) -> Result<()> {
     let mut below = first;
     for _ in 0..height {

@@ -132,8 +132,8 @@ pub(crate) fn extent_at(pager: &dyn Pager, at: Position) -> Result<Extent> {
     Ok(Extent { first: last - pages + 1, pages })
 }
 
-/// All entries of a space tree: for validation and reports. Those flagged deleted do not count: the genuine engine removes them
-/// later.
+/// All entries of a space tree: for validation and reports. Those flagged deleted do not count: the genuine
+/// engine removes them later.
 ///
 /// # Errors
 /// If pages are missing or damaged.
@@ -208,8 +208,8 @@ fn take_extent(overlay: &mut Overlay, owned_root: u32, objid: u32, pages: u32) -
     Ok(None)
 }
 
-/// Takes an extent of `wanted_pages` for a child from the space of `fdp`, or a smaller one that is there; the space grows
-/// if it has none of `least_pages`.
+/// Takes an extent of `wanted_pages` for a child from the space of `fdp`, or a smaller one that is there; the
+/// space grows if it has none of `least_pages`.
 fn extent_for_child(overlay: &mut Overlay, fdp: u32, wanted_pages: u32, least_pages: u32) -> Result<Extent> {
     // A piece too small would soon be followed by the next one.
     let enough_pages = (wanted_pages / 4).max(least_pages);

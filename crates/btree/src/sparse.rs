@@ -49,8 +49,8 @@ pub struct Outline {
 
 /// The pages of a template database, node by node.
 pub trait NodeFunction {
-    /// The header of page `pgno`; `None` if that page is only to be had as bytes. A page that has one is not a root, has an
-    /// empty external header, and nodes without flags.
+    /// The header of page `pgno`; `None` if that page is only to be had as bytes. A page that has one is not a
+    /// root, has an empty external header, and nodes without flags.
     fn outline(&self, pgno: u32) -> Option<Outline>;
     /// The key of node `slot`.
     fn key(&self, page: &Outline, slot: usize) -> NodeKey;
@@ -194,7 +194,8 @@ impl SparsePage {
         self.set_flush_type(if self.flush_type() == 3 { 1 } else { self.flush_type() + 1 });
     }
 
-    /// Makes a change, and sets the dbtime. `false` if only the bytes of the page can take the change: then the page is as it was.
+    /// Makes a change, and sets the dbtime. `false` if only the bytes of the page can take the change: then the
+    /// page is as it was.
     ///
     /// # Errors
     /// If an edit does not fit; the page is then undefined.
@@ -424,8 +425,8 @@ impl SparsePage {
         }
     }
 
-    /// The child that node `slot` of a branch page leads to, if it is well formed. Makes no node: branch pages are passed
-    /// so often that all of theirs would be made in time.
+    /// The child that node `slot` of a branch page leads to, if it is well formed. Makes no node: branch pages
+    /// are passed so often that all of theirs would be made in time.
     pub fn child(&self, slot: usize) -> Option<u32> {
         let Origin { base, edit } = self.origin(slot);
         let mut data = [0; 4];

@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! 1. A split moves a tail of a page to a new page on its right and puts a separator in front of it into the parent.
-//! 2. As in ESE, the last entry of the rightmost branch page of a level has an empty key. On every other branch page it keeps its
-//!    separator, which is that of the entry that leads to the page. Older databases of ours have empty keys there: both are read.
+//! 2. As in ESE, the last entry of the rightmost branch page of a level has an empty key. On every other branch
+//!    page it keeps its separator, which is that of the entry that leads to the page. Older databases of ours
+//!    have empty keys there: both are read.
 //! 3. An insert at the end of a tree leaves the last page as full as the tree's density and starts a new one.
 
 use edb::page::{page_flags, usable_bytes};
@@ -14,7 +15,8 @@ use crate::pager::Result;
 use crate::tree::{Path, Tree, keys_repeat, leaf_of};
 use crate::view::PageView;
 
-/// Takes a page for a tree that splits: from the tree's space, or for a tree of the space itself from pages set aside before.
+/// Takes a page for a tree that splits: from the tree's space, or for a tree of the space itself from pages set
+/// aside before.
 pub(crate) type TakePage<'a> = &'a mut dyn FnMut(&mut Overlay, Tree) -> Result<u32>;
 
 /// A node about to be inserted at the position that the path names.

@@ -1,10 +1,11 @@
 //! Reading B+ trees: descent, seeking, walking the leaves.
 //!
 //! Invariants
-//! 1. A separator is an exclusive upper bound of its child; the last entry of a branch page is taken as open, with or without a key.
+//! 1. A separator is an exclusive upper bound of its child; the last entry of a branch page is taken as open,
+//!    with or without a key.
 //! 2. Keys ascend along the leaf chain; where keys repeat, key and data as one string do.
-//! 3. A page that contradicts its tree (wrong tree, wrong level, neighbours that do not lead back) gives `Stop::Damaged`,
-//!    never a panic.
+//! 3. A page that contradicts its tree (wrong tree, wrong level, neighbours that do not lead back) gives
+//!    `Stop::Damaged`, never a panic.
 //!
 //! Limits: keys up to 255 bytes, trees of 12 levels.
 
@@ -63,8 +64,8 @@ pub(crate) fn view(pager: &dyn Pager, pgno: u32) -> Result<PageView<'_>> {
     pager.page(pgno)
 }
 
-/// Whether entries of this page's tree are ordered by key and data. Space trees carry their owner's flag but have unique
-/// keys themselves.
+/// Whether entries of this page's tree are ordered by key and data. Space trees carry their owner's flag but
+/// have unique keys themselves.
 pub(crate) fn keys_repeat(page: PageView) -> bool {
     page.is_non_unique() && !page.is_space()
 }

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. A change of an entry carries its undo; undoing it carries none.
-//! 2. A deleted entry stays, flagged, until [`purge`] after its transaction: readers of the committed state find it, and
-//!    rolling back needs no space.
+//! 2. A deleted entry stays, flagged, until [`purge`] after its transaction: readers of the committed state
+//!    find it, and rolling back needs no space.
 //!
 //! Limits: an entry fits one page; see [`most_entry_bytes`].
 
@@ -167,8 +167,8 @@ pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
     Ok(with_undo(tree, key, tail, Before::Present, vec![found.one(flag)]))
 }
 
-/// Removes an entry that is flagged deleted, after its transaction has committed and while no open transaction holds the
-/// entry. Nothing to do if it came back to life or is gone.
+/// Removes an entry that is flagged deleted, after its transaction has committed and while no open transaction
+/// holds the entry. Nothing to do if it came back to life or is gone.
 ///
 /// # Errors
 /// What pages say.

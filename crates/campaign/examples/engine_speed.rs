@@ -1,9 +1,9 @@
 //! What the engine makes of this machine's disk; `tools/bench` runs it in turn with fio.
 //!
-//! `engine_speed init FOLDER MIB` makes `FOLDER/bench.edb`, which the others use:
-//! `reads FOLDER DEPTH SECONDS` random pages on a cold cache; `checksum FOLDER READ_KIB DEPTH`;
-//! `backup FOLDER READ_KIB DEPTH`; `logs FOLDER BATCHES` writes logs and stops as a crash would, `recovery FOLDER DEPTH`
-//! times the opening after that. Each prints one line of `name value` pairs.
+//! `engine_speed init FOLDER MIB` makes `FOLDER/bench.edb`, which the others use: `reads FOLDER DEPTH SECONDS`
+//! random pages on a cold cache; `checksum FOLDER READ_KIB DEPTH`; `backup FOLDER READ_KIB DEPTH`; `logs FOLDER
+//! BATCHES` writes logs and stops as a crash would, `recovery FOLDER DEPTH` times the opening after that. Each
+//! prints one line of `name value` pairs.
 #![allow(clippy::disallowed_methods, reason = "an example is a program of its own: it reads its arguments")]
 
 use std::cell::RefCell;

@@ -1,10 +1,11 @@
 //! Measures the shape of the load with the real engine, and how fast one core drives it.
 //!
-//! `cargo run --release -p campaign --example load_shape` prints the tables of docs/fidelity.md in the simulated world.
-//! `... load_shape real FOLDER CACHE_MIB RATIO WARM_UP BATCHES LOGS` prints them on real files: FOLDER exists, and
-//! databases of RATIO times the cache are made in it, or used if they are there. `simulated CACHE_MIB RATIO WARM_UP
-//! BATCHES LOGS` prints the same of a database of that size in the simulated world. `memory` in the place of `real` leaves
-//! out maintenance and replication, uses the page cache of the system, and prints the speed: for FOLDER in /dev/shm.
+//! `cargo run --release -p campaign --example load_shape` prints the tables of docs/fidelity.md in the
+//! simulated world. `... load_shape real FOLDER CACHE_MIB RATIO WARM_UP BATCHES LOGS` prints them on real
+//! files: FOLDER exists, and databases of RATIO times the cache are made in it, or used if they are there.
+//! `simulated CACHE_MIB RATIO WARM_UP BATCHES LOGS` prints the same of a database of that size in the simulated
+//! world. `memory` in the place of `real` leaves out maintenance and replication, uses the page cache of the
+//! system, and prints the speed: for FOLDER in /dev/shm.
 #![allow(
     clippy::disallowed_methods,
     reason = "it times the simulation itself, with the clock of the machine"

@@ -81,8 +81,8 @@ impl Campaign<'_> {
         self.end(test).await
     }
 
-    /// Changes the databases once more, then copies the backup and the logs since to a folder of their own, replays the logs
-    /// there and verifies the result.
+    /// Changes the databases once more, then copies the backup and the logs since to a folder of their own,
+    /// replays the logs there and verifies the result.
     pub async fn restore(&mut self, ordinal: u32, name: &str, spec: &TestSpec) -> Result<(), CampaignError> {
         let batches = Parameter {
             name: "Batches since the backup".into(),

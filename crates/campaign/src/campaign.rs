@@ -44,8 +44,8 @@ pub fn run<'a>(
     run_in_step(world, deployment, tests, seed, recorder, watcher, &Alone)
 }
 
-/// A campaign under way. Boxed, so that campaign, workload and engine are compiled here, once and for speed, and not again in each
-/// crate that awaits a campaign.
+/// A campaign under way. Boxed, so that campaign, workload and engine are compiled here, once and for speed,
+/// and not again in each crate that awaits a campaign.
 pub type CampaignFuture<'a> = Pin<Box<dyn Future<Output = CampaignOutcome> + 'a>>;
 
 /// As [`run`], in step with the other hosts of `barrier`.

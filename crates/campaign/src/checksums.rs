@@ -68,8 +68,8 @@ impl Campaign<'_> {
         self.judge(coverage.judge(test, Origin::host(self.host_name()), "pages_verified", text))
     }
 
-    /// Databases that an earlier run has not closed, and whose logs soft recovery wants to replay: till then nobody can tell
-    /// what a crash has left of their pages from damage.
+    /// Databases that an earlier run has not closed, and whose logs soft recovery wants to replay: till then
+    /// nobody can tell what a crash has left of their pages from damage.
     fn pass_by(&mut self, test: u32, instance: &str) -> Result<(), CampaignError> {
         let text = format!(
             "{instance}: was not closed, and its logs wait for soft recovery: its pages are not judged"
@@ -80,8 +80,8 @@ impl Campaign<'_> {
         self.judge(Verdict { measured: None, limit: None, outcome: Outcome::Info, ..judged })
     }
 
-    /// Brings databases that an earlier run has not closed to the end of their logs, which stay: what a crash has left of their
-    /// pages is no finding.
+    /// Brings databases that an earlier run has not closed to the end of their logs, which stay: what a crash
+    /// has left of their pages is no finding.
     async fn recover_unclosed(&mut self, test: &mut Running) -> Result<(), CampaignError> {
         test.phase = "recovering what was not closed".into();
         let (host, options) = (self.host.clone(), OpenOptions::keep_logs(&self.deployment.engine));
@@ -198,14 +198,16 @@ impl Campaign<'_> {
         self.judge_corrected(test, origin, corrected)
     }
 
-    /// Judges flipped bits that reading logs has corrected: the storage did not give back what was written, as with a page.
+    /// Judges flipped bits that reading logs has corrected: the storage did not give back what was written, as
+    /// with a page.
     pub fn judge_corrected(&mut self, test: u32, origin: Origin, segments: u64) -> Result<(), CampaignError> {
         let what = "log segment had a flipped bit, even one that reading corrects";
         self.judge(judge_none(test, origin, "corrected_logs", what, segments))
     }
 }
 
-/// Whether no database of an instance needs recovery, as far as can be told: what cannot be read is for the check to find.
+/// Whether no database of an instance needs recovery, as far as can be told: what cannot be read is for the
+/// check to find.
 async fn all_closed(state: &ShardState, instance: usize) -> bool {
     let page_bytes = state.deployment.instances[instance].page_bytes as usize;
     let side = state.side(instance);

@@ -48,7 +48,8 @@ pub fn tests_but_drills(deployment: &Deployment, kinds: &[TestKind]) -> Result<V
     Ok(chosen)
 }
 
-/// A load that only tuning can find has to be found in the same run, which would otherwise end after the databases are written.
+/// A load that only tuning can find has to be found in the same run, which would otherwise end after the
+/// databases are written.
 fn refuse_untuned(deployment: &Deployment, tests: &[TestSpec]) -> Result<(), ChoiceError> {
     let drives = |kind: &TestKind| {
         matches!(kind, TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::LogGeneration)

@@ -3,8 +3,9 @@
 //! Each figure that a load test is judged by is a ratio of sums over samples, with an interval by batch means
 //! ([`results::batch_means`]). An estimate is good when every interval is inside the wanted share of its figure.
 //!
-//! Limits: an interval covers the noise of the window so far. It knows nothing of what happens later: growth, a fault, or the
-//! worst sample of the rest. Looks at intervals that grow by a tenth each time keep the error of stopping at a lucky one small.
+//! Limits: an interval covers the noise of the window so far. It knows nothing of what happens later: growth, a
+//! fault, or the worst sample of the rest. Looks at intervals that grow by a tenth each time keep the error of
+//! stopping at a lucky one small.
 
 use results::batch_means::{Spread, shown};
 use results::{IoClass, IoCounters};

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. An instance lives on one shard from start to end; only plain values cross.
-//! 2. What a database is made of (seed, rows, payload) is stored in its file, so that files made earlier are used again.
+//! 2. What a database is made of (seed, rows, payload) is stored in its file, so that files made earlier are
+//!    used again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -194,8 +195,8 @@ impl Host {
         Ok(bad.into_iter().sum())
     }
 
-    /// Stops every open instance as a crash would, but with its log durable; the databases say how far it reaches. Gives the bad
-    /// pages that maintenance has found.
+    /// Stops every open instance as a crash would, but with its log durable; the databases say how far it
+    /// reaches. Gives the bad pages that maintenance has found.
     pub async fn abandon(&self) -> Result<u64, CampaignError> {
         let bad = self.each_instance(|state, instance| async move { state.abandon(instance).await }).await?;
         Ok(bad.into_iter().sum())
@@ -370,7 +371,8 @@ impl ShardState {
         Ok((config, templates))
     }
 
-    /// What this process made of the pages of the file `path`, used as database `number` of an instance; a copy has its own.
+    /// What this process made of the pages of the file `path`, used as database `number` of an instance; a copy
+    /// has its own.
     pub fn versions_of(&self, instance: usize, number: usize, path: &str) -> PageVersions {
         let spec = &self.spec(instance).databases[number];
         let is_own = database_path(&spec.dir, &spec.name) == path;
@@ -443,8 +445,8 @@ impl ShardState {
         config.databases.iter().map(maintain).collect()
     }
 
-    /// Takes the instance out of use, with the bad pages that its maintenance has found or the first error of a background
-    /// job; `None` if it is not open.
+    /// Takes the instance out of use, with the bad pages that its maintenance has found or the first error of a
+    /// background job; `None` if it is not open.
     async fn take(&self, instance: usize) -> Result<Option<(Instance, engine::Result<u64>)>, CampaignError> {
         let Some(open) = self.open.borrow_mut().remove(&instance) else { return Ok(None) };
         open.stop.stop();

@@ -1,7 +1,7 @@
 //! Creates the databases, all volumes at once; databases that exist and fit are used again.
 //!
-//! Invariant: a database gets its name when it is complete and durable; what an interrupted run left under the temporary
-//! name is made anew.
+//! Invariant: a database gets its name when it is complete and durable; what an interrupted run left under the
+//! temporary name is made anew.
 
 use std::rc::Rc;
 

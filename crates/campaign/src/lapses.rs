@@ -1,7 +1,8 @@
 //! Holes in the time of a run: noted when they are found, judged at the end of the window or of the run.
 //!
-//! A measured window must be measured throughout. A sample that comes late, or a host that was suspended, leaves a gap in
-//! it: a time in which the load generator did not do its part. That says nothing about the storage, in either direction.
+//! A measured window must be measured throughout. A sample that comes late, or a host that was suspended,
+//! leaves a gap in it: a time in which the load generator did not do its part. That says nothing about the
+//! storage, in either direction.
 
 use results::{Comparison, Origin, Severity, Verdict};
 use world::{Duration, LAPSE_MIN, LapseKind};

@@ -3,8 +3,8 @@
 //! Invariants
 //! 1. Every test ends with its row completed and at least one verdict, or the run ends with an event that says why.
 //! 2. An error of storage or engine fails the run; it is never retried here.
-//! 3. Databases are closed cleanly at the end of every test, also of an interrupted one, except where a test is about an
-//!    unclean stop.
+//! 3. Databases are closed cleanly at the end of every test, also of an interrupted one, except where a test is
+//!    about an unclean stop.
 
 mod backups;
 pub mod barrier;

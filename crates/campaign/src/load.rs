@@ -4,9 +4,9 @@
 //! 1. Batches are dealt round robin from one counter, so the counts of two databases never differ by more than the
 //!    batches in flight, and by at most 1 once the load has drained.
 //! 2. Closed: a session starts its next batch after the last one ended and it has rested `idle_factor` times as long.
-//! 3. Paced: a batch is due so long after the one before it as the rate says; its latency counts from that time, so a stall
-//!    cannot hide by delaying the batches behind it. One session waits for the next time that is due, so a new rate holds from
-//!    the batch after that one on.
+//! 3. Paced: a batch is due so long after the one before it as the rate says; its latency counts from that
+//!    time, so a stall cannot hide by delaying the batches behind it. One session waits for the next time that
+//!    is due, so a new rate holds from the batch after that one on.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -189,8 +189,8 @@ impl<E: 'static> Load<E> {
         self.rate.set(batches_per_s.max(0.001));
     }
 
-    /// Batches that were due more than `backlog` ago and have not begun are due by now: a paced load that could not keep up makes
-    /// up for no more.
+    /// Batches that were due more than `backlog` ago and have not begun are due by now: a paced load that could
+    /// not keep up makes up for no more.
     pub fn make_up_for_at_most(&self, backlog: Duration) {
         let now = self.world.now();
         if now.since(self.due.get()) > backlog {

@@ -410,8 +410,8 @@ impl Campaign<'_> {
         Ok(cold.unwrap_or(Warmth { cache_filled: 1.0, depth_logged: 1.0 }))
     }
 
-    /// Steers a paced load towards its target of I/O per second with the I/O per batch that it has measured; in the window,
-    /// which began at `opened`, so that the target is reached over all of it.
+    /// Steers a paced load towards its target of I/O per second with the I/O per batch that it has measured; in
+    /// the window, which began at `opened`, so that the target is reached over all of it.
     fn keep_pace(&self, test: &Running, opened: Option<Time>, load: &Load<CampaignError>) {
         let LoadMode::PacedIops { iops } = self.deployment.load.mode else { return };
         let done = [IoClass::TransactionalRead, IoClass::TransactionalWrite]

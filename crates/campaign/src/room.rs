@@ -1,7 +1,7 @@
 //! Room on the volumes while a load runs: the load ends before a volume is full.
 //!
-//! A volume that is full fails its writes, and that says nothing about how fast it is. A load that is as fast as the storage
-//! lets it be cannot be predicted, so each tick looks at what is left.
+//! A volume that is full fails its writes, and that says nothing about how fast it is. A load that is as fast
+//! as the storage lets it be cannot be predicted, so each tick looks at what is left.
 //!
 //! A task of its own asks for the free room, so that a file system that does not answer delays no sample.
 

@@ -31,7 +31,8 @@ impl Rule<'_> {
         }
     }
 
-    /// As [`Rule::judge`], for a rule about the run itself: where it does not hold nothing is proved, and nobody is blamed.
+    /// As [`Rule::judge`], for a rule about the run itself: where it does not hold nothing is proved, and
+    /// nobody is blamed.
     pub fn require(&self, test: u32, origin: Origin, measured: f64, limit: f64) -> Verdict {
         unproved_if_failed(self.judge(test, origin, Some(measured), limit))
     }

@@ -1,4 +1,5 @@
-//! Turns counters into rows: every second for the host, every sample for each database and log, and totals for the window.
+//! Turns counters into rows: every second for the host, every sample for each database and log, and totals for
+//! the window.
 //!
 //! Invariants
 //! 1. Every count that arrives is in exactly one host sample, one database or log sample and, if the window is open, in
@@ -475,8 +476,8 @@ mod tests {
         assert_eq!(starts, [0, 3_000, 5_000, 8_000, 11_000, 12_000], "samples begin anew with the window");
     }
 
-    /// The worst read and the number of reads of a window of 70 s that ends after so many seconds, of which the last one
-    /// has reads of 150 ms.
+    /// The worst read and the number of reads of a window of 70 s that ends after so many seconds, of which the
+    /// last one has reads of 150 ms.
     fn worst_of(seconds: u64) -> (f64, u64) {
         let mut rows: Vec<Row> = Vec::new();
         let planned = Duration::from_secs(70);

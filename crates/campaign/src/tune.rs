@@ -1,7 +1,8 @@
 //! The search for a load, as a pure state machine: which number of sessions to try next.
 //!
-//! Doubles until a step breaks a threshold (or, with a target, until a step reaches it), then halves the gap between the
-//! last step that held and the first that did not. Latency grows with sessions, so the answer is where the two meet.
+//! Doubles until a step breaks a threshold (or, with a target, until a step reaches it), then halves the gap
+//! between the last step that held and the first that did not. Latency grows with sessions, so the answer is
+//! where the two meet.
 
 /// What a step showed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -162,8 +162,8 @@ impl Campaign<'_> {
     }
 }
 
-/// What a step breaks. In a step so short that its few sessions have not come to every database, those say nothing; where
-/// nothing at all was measured the step breaks, as in the verdicts.
+/// What a step breaks. In a step so short that its few sessions have not come to every database, those say
+/// nothing; where nothing at all was measured the step breaks, as in the verdicts.
 fn broken(latencies: Vec<Verdict>) -> Option<String> {
     let nothing_of = |rule: &str| latencies.iter().all(|of| of.rule != rule || of.measured.is_none());
     let breaks =

@@ -1,9 +1,9 @@
 //! The rules a test is judged by. Each verdict carries its rule in words, so that the report can print it.
 //!
-//! The thresholds are those of the published tests; where their sources leave a rule open we chose: a maximum is the
-//! highest *sample mean* (15 s, or a twentieth of a shorter window), one sample above it fails; the mean is weighted by
-//! operation; page fault stalls are waits for a free buffer, at most one per second on average (2003: none); no tolerance
-//! below the target unless the solution file asks for it.
+//! The thresholds are those of the published tests; where their sources leave a rule open we chose: a maximum
+//! is the highest *sample mean* (15 s, or a twentieth of a shorter window), one sample above it fails; the mean
+//! is weighted by operation; page fault stalls are waits for a free buffer, at most one per second on average
+//! (2003: none); no tolerance below the target unless the solution file asks for it.
 
 use results::{Comparison, IoClass, Origin, Outcome, Verdict};
 use solution::{Generation, LoadSpec, Thresholds};
@@ -17,8 +17,8 @@ pub fn page_fault_stalls_per_s_max(generation: Generation) -> f64 {
     if generation == Generation::E2003 { 0.0 } else { 1.0 }
 }
 
-/// Judges the window of a load test. A window with gaps fails no rule: while the load generator did not run, nobody took the
-/// answers of the storage, so latencies and rates are not those of the storage.
+/// Judges the window of a load test. A window with gaps fails no rule: while the load generator did not run,
+/// nobody took the answers of the storage, so latencies and rates are not those of the storage.
 pub fn judge_load(
     test: u32,
     host: &str,

@@ -16,7 +16,8 @@ pub fn sample_length(window: Duration) -> Duration {
 pub struct Totals {
     /// Counts of the whole window.
     pub io: IoCounters,
-    /// The highest sample mean of the transactional read latency in ms, and when that sample began (seconds into the window).
+    /// The highest sample mean of the transactional read latency in ms, and when that sample began (seconds
+    /// into the window).
     pub worst_read: Worst,
     /// The same for log writes.
     pub worst_log_write: Worst,

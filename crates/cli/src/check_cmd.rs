@@ -1,4 +1,5 @@
-//! `proofload check`: is a solution file right, and what would each command make of it? Nothing is written or simulated.
+//! `proofload check`: is a solution file right, and what would each command make of it? Nothing is written or
+//! simulated.
 
 use std::path::PathBuf;
 

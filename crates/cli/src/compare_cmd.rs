@@ -21,7 +21,8 @@ pub struct CompareArguments {
     /// Write the comparison as a page as well.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exit with status 1 if a figure is worse than the baseline by more than this, with 2 if one of the baseline's is missing.
+    /// Exit with status 1 if a figure is worse than the baseline by more than this, with 2 if one of the
+    /// baseline's is missing.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
 }

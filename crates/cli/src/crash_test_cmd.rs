@@ -10,7 +10,8 @@ use crate::failure::{Failure, Status};
 use crate::signals::count_interrupts;
 use crate::stdout::data;
 
-/// Finds out whether storage keeps what it says is durable: commit, pull the plug, compare with what another host heard.
+/// Finds out whether storage keeps what it says is durable: commit, pull the plug, compare with what another
+/// host heard.
 #[derive(clap::Args)]
 pub struct CrashTestArguments {
     #[command(subcommand)]
@@ -54,7 +55,8 @@ enum Part {
         /// The listener's file.
         #[arg(long, value_name = "NOTES.json")]
         notes: PathBuf,
-        /// Read through the page cache: for file systems without unbuffered I/O. Proves nothing unless the host has restarted.
+        /// Read through the page cache: for file systems without unbuffered I/O. Proves nothing unless the host
+        /// has restarted.
         #[arg(long)]
         buffered: bool,
     },

@@ -48,8 +48,8 @@ pub struct AgentArguments {
     /// Folder of what the agent must not forget, and of its evidence.
     #[arg(long, value_name = "FOLDER")]
     state: PathBuf,
-    /// Runs may write only below this folder; may be given several times. Without it a controller chooses any folder that
-    /// this agent's user may create.
+    /// Runs may write only below this folder; may be given several times. Without it a controller chooses any
+    /// folder that this agent's user may create.
     #[arg(long, value_name = "FOLDER")]
     allow: Vec<PathBuf>,
 }

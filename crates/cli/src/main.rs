@@ -1,6 +1,7 @@
 //! The `proofload` command: arguments, progress, exit status. Everything else is in the crates below.
 //!
-//! stdout is data, stderr is messages. Exit status: 0 pass, 1 verdict fail, 2 wrong input, 3 could not run, 4 interrupted.
+//! stdout is data, stderr is messages. Exit status: 0 pass, 1 verdict fail, 2 wrong input, 3 could not run, 4
+//! interrupted.
 #![deny(clippy::print_stderr)]
 #![allow(
     clippy::disallowed_methods,

@@ -1,8 +1,9 @@
 //! stderr, where messages go.
 //!
 //! Invariants
-//! 1. No command fails or ends because a message cannot be shown: a terminal may be gone, a reader may have ended, a disk may be
-//!    full. Every message goes through [`show`]; `eprintln!` panics then, and the lints of this crate refuse it.
+//! 1. No command fails or ends because a message cannot be shown: a terminal may be gone, a reader may have
+//!    ended, a disk may be full. Every message goes through [`show`]; `eprintln!` panics then, and the lints of
+//!    this crate refuse it.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
 //! Pages as PDF, printed by a browser that is installed: `--pdf`, behind the cargo feature of that name.
 //!
-//! The browser gets a profile of its own, which is removed, and a file of ours that has no script and asks for nothing from
-//! elsewhere. The style sheet of the page decides where pages break.
+//! The browser gets a profile of its own, which is removed, and a file of ours that has no script and asks for
+//! nothing from elsewhere. The style sheet of the page decides where pages break.
 //!
 //! Limits: Chromium or a browser made from it; other programs are not tried.
 #![allow(clippy::disallowed_methods, reason = "the command starts another program and waits for it")]

@@ -17,8 +17,8 @@ pub struct RunArguments {
     /// The host of the solution file that this machine is; needed when it describes several.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Only these kinds of tests, in the order of the solution file, on databases that exist; drill only with --fleet, on
-    /// databases of its own.
+    /// Only these kinds of tests, in the order of the solution file, on databases that exist; drill only with
+    /// --fleet, on databases of its own.
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = test_kind())]
     pub tests: Vec<TestKind>,
     /// Folder of the run folders.
@@ -36,11 +36,12 @@ pub struct RunArguments {
     /// Show the run on the whole terminal; plain lines where there is none.
     #[arg(long)]
     pub live: bool,
-    /// Allow databases on a memory file system, with buffered I/O where unbuffered is refused: proves nothing about disks.
+    /// Allow databases on a memory file system, with buffered I/O where unbuffered is refused: proves nothing
+    /// about disks.
     #[arg(long)]
     pub allow_memory: bool,
-    /// Run on every host under test at once, with the credentials that `proofload fleet init` made in this folder; on each
-    /// host `proofload agent` has to run.
+    /// Run on every host under test at once, with the credentials that `proofload fleet init` made in this
+    /// folder; on each host `proofload agent` has to run.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["host", "live"])]
     pub fleet: Option<PathBuf>,
     /// Start this nats-server for the fleet, and again when it ends; without it one has to run already.

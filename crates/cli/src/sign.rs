@@ -9,7 +9,8 @@ use crate::failure::Failure;
 /// Whether and with which key a run is signed.
 #[derive(clap::Args)]
 pub struct SignArguments {
-    /// Sign the seals of run.db with the key in this file; `proofload lint --new-key` makes one, `lint --verify` checks it.
+    /// Sign the seals of run.db with the key in this file; `proofload lint --new-key` makes one, `lint
+    /// --verify` checks it.
     #[arg(long, value_name = "KEY")]
     sign: Option<PathBuf>,
 }

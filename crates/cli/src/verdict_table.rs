@@ -22,9 +22,9 @@ pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, ela
     of_verdicts(&outcome.verdicts, titles, judged, why, elapsed)
 }
 
-/// What the run proves, then under each test one row per rule (the worst of all databases), then the grade again with what
-/// is missing: of a long table only the end is on the screen. With several hosts each row says of which host and database it
-/// is. `unfinished` says why the programme was not carried out.
+/// What the run proves, then under each test one row per rule (the worst of all databases), then the grade
+/// again with what is missing: of a long table only the end is on the screen. With several hosts each row says
+/// of which host and database it is. `unfinished` says why the programme was not carried out.
 pub fn of_verdicts(
     verdicts: &[Verdict],
     titles: &[String],

@@ -24,9 +24,10 @@ pub struct VerifyArguments {
     /// The database file.
     #[arg(value_name = "FILE.edb")]
     file: PathBuf,
-    /// Write a copy with single-bit errors corrected to this new file. The checksum cannot locate a flipped bit in itself or in
-    /// the flag of its form (65 of the first 640 bits of a page), and takes three flipped bits for a single one in about one
-    /// case of ten: a page whose structure or payload then contradicts the correction is not corrected, others may be wrong.
+    /// Write a copy with single-bit errors corrected to this new file. The checksum cannot locate a flipped bit
+    /// in itself or in the flag of its form (65 of the first 640 bits of a page), and takes three flipped bits
+    /// for a single one in about one case of ten: a page whose structure or payload then contradicts the
+    /// correction is not corrected, others may be wrong.
     #[arg(long, value_name = "NEW.edb")]
     repair_to: Option<PathBuf>,
 }

@@ -4,8 +4,9 @@
 //! 1. For two values of one type, comparing segments as bytes compares the values; null comes first.
 //! 2. No segment is a proper prefix of another one of its column, so segments concatenate.
 //!
-//! Limits: the types that keys of the catalog have, in ascending order and never null. Text is compared as ASCII without
-//! case; Unicode text has no key here (it needs the sort tables of an operating system). Keys are not cut to a maximum length.
+//! Limits: the types that keys of the catalog have, in ascending order and never null. Text is compared as
+//! ASCII without case; Unicode text has no key here (it needs the sort tables of an operating system). Keys are
+//! not cut to a maximum length.
 
 const EMPTY: u8 = 0x40;
 const VALUE: u8 = 0x7F;
@@ -39,8 +40,8 @@ pub fn push_text(out: &mut Vec<u8>, value: &str) {
     out.push(0);
 }
 
-/// Appends the segment of bytes: pieces of eight. The byte behind each says whether another one follows or how much of this one
-/// counts.
+/// Appends the segment of bytes: pieces of eight. The byte behind each says whether another one follows or how
+/// much of this one counts.
 pub fn push_bytes(out: &mut Vec<u8>, value: &[u8]) {
     if value.is_empty() {
         return out.push(EMPTY);

@@ -4,8 +4,8 @@
 //! 1. Reading what `encode` wrote gives the same values, columns that were left out being null.
 //! 2. Reading answers `None` for a column that lies outside its record, whatever the bytes.
 //!
-//! Limits: a record is at most 32 KiB; one value per column (no multi-values, no compression). Tagged columns are written and not
-//! read: nothing that Proofload reads back lies in one.
+//! Limits: a record is at most 32 KiB; one value per column (no multi-values, no compression). Tagged columns
+//! are written and not read: nothing that Proofload reads back lies in one.
 
 use crate::bytes::{get_u16, put_u16};
 use crate::column::{ColumnType, FIRST_TAGGED, FIRST_VARIABLE};
@@ -31,8 +31,8 @@ pub struct Field<'a> {
     pub flags: u8,
 }
 
-/// Writes a record. `fixed` are the types of the table's fixed columns by id from 1 on, `fields` the values in ascending
-/// order of ids.
+/// Writes a record. `fixed` are the types of the table's fixed columns by id from 1 on, `fields` the values in
+/// ascending order of ids.
 ///
 /// # Panics
 /// If a fixed value has another size than its type, or `fields` do not ascend.

@@ -38,8 +38,8 @@ pub enum Finding {
     },
     /// Never written.
     Uninitialised,
-    /// All zero, though the database uses the page: its write was lost. Only the space trees tell, or what the database was made
-    /// with, so nothing here finds it.
+    /// All zero, though the database uses the page: its write was lost. Only the space trees tell, or what the
+    /// database was made with, so nothing here finds it.
     Lost,
     /// The page in header format that a streaming backup leaves behind the last page.
     Trailer,
@@ -55,13 +55,13 @@ pub enum Finding {
     },
     /// The checksum is wrong.
     Bad,
-    /// The checksum looks like that of single flipped bits, but with them flipped back the page is not sound: more bits are
-    /// wrong. One in ten pages with three flipped bits in a block looks so.
+    /// The checksum looks like that of single flipped bits, but with them flipped back the page is not sound:
+    /// more bits are wrong. One in ten pages with three flipped bits in a block looks so.
     Miscorrected,
     /// The checksum is right, but this cannot be a page: it was damaged before it was stamped.
     Damaged(Damage),
-    /// Checksum and structure are right, but an entry is not one that was written, as when sectors changed places. Only those
-    /// who know the entries can tell, so nothing here finds it.
+    /// Checksum and structure are right, but an entry is not one that was written, as when sectors changed
+    /// places. Only those who know the entries can tell, so nothing here finds it.
     Foreign,
 }
 
@@ -237,8 +237,8 @@ pub enum CutOff {
 /// Levels of the tree of owned extents, with the root of the database: more means that it is damaged.
 const LEVELS_MAX: usize = 8;
 
-/// Finds out whether a file ends before the last page that its database owns. Whoever has the file reads the pages: as long
-/// as there is a [`next_page`](Self::next_page), give it to [`look`](Self::look).
+/// Finds out whether a file ends before the last page that its database owns. Whoever has the file reads the
+/// pages: as long as there is a [`next_page`](Self::next_page), give it to [`look`](Self::look).
 #[derive(Clone, Copy, Debug)]
 pub struct EndSearch {
     last: u32,
@@ -322,7 +322,8 @@ mod tests {
         assert_eq!(odd, expected);
     }
 
-    /// Bits 1 of two words cancel out in the checksum's XOR part, so that three flipped bits look like a fourth one alone.
+    /// Bits 1 of two words cancel out in the checksum's XOR part, so that three flipped bits look like a fourth
+    /// one alone.
     #[test]
     fn three_flipped_bits_that_look_like_one_are_not_offered_for_repair_where_the_page_contradicts_it() {
         let good = leaf(3);

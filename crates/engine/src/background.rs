@@ -1,8 +1,9 @@
-//! What an open instance does beside its transactions: it moves the checkpoint, writes old changes, removes deleted entries.
+//! What an open instance does beside its transactions: it moves the checkpoint, writes old changes, removes
+//! deleted entries.
 //!
 //! Invariants
-//! 1. The checkpoint moves only over changes that are durable in the files, and over transactions whose ends are durable in the
-//!    log (design invariant 4).
+//! 1. The checkpoint moves only over changes that are durable in the files, and over transactions whose ends
+//!    are durable in the log (design invariant 4).
 //! 2. A task that fails ends the instance.
 
 use std::rc::Rc;
@@ -118,8 +119,9 @@ pub(crate) async fn clean_up_one(core: &Core) -> Result<bool> {
         Ok((removal.unwrap_or_default(), ()))
     };
     match core.change(db, None, step).await {
-        // A page that cannot be read: the entry stays flagged as deleted, which every reader knows. The cleaner gives it up, or
-        // it would hold the checkpoint for ever; whoever meets the page gets the error, as for any other page.
+        // A page that cannot be read: the entry stays flagged as deleted, which every reader knows. The cleaner
+        // gives it up, or it would hold the checkpoint for ever; whoever meets the page gets the error, as for
+        // any other page.
         Err(Error::World(_) | Error::DamagedPage { .. }) if core.poison.check().is_ok() => {
             core.cleanups_given_up.set(core.cleanups_given_up.get() + 1);
         }

@@ -1,8 +1,9 @@
 //! Streaming backup of a database in use: read, verified, and copied if asked.
 //!
 //! Invariants
-//! 1. The copy and the logs from [`BackupReport::first_generation`] on restore the database: the copy's header says where
-//!    its redo begins, which is at or before the oldest change that the file lacked when the backup began.
+//! 1. The copy and the logs from [`BackupReport::first_generation`] on restore the database: the copy's header
+//!    says where its redo begins, which is at or before the oldest change that the file lacked when the backup
+//!    began.
 //! 2. The logs that the copy needs are kept until the backup is over; whoever wants to restore later keeps them longer.
 //! 3. The copy is synced, and its header written last: a copy that was cut off has no header and cannot be opened.
 
@@ -45,8 +46,8 @@ impl Instance {
     /// Reads database `db` from end to end; with `copy_to`, writes what it reads to that new file.
     ///
     /// # Errors
-    /// A failed read or write, or the stop of a copy (a cut-off copy is none; mere reading ends early). Bad pages are no
-    /// error: they are in the report.
+    /// A failed read or write, or the stop of a copy (a cut-off copy is none; mere reading ends early). Bad
+    /// pages are no error: they are in the report.
     pub async fn back_up(
         &self,
         db: u8,

@@ -3,9 +3,9 @@
 //! Invariants
 //! 1. The position in the file is at or before the first change that a database file may lack, and before the first
 //!    record of every transaction that is open or still has something to clean up (design invariant 4).
-//! 2. Two copies are written and then synced together. A power cut in between may leave the old position, the new one, or
-//!    none that can be read, as may the loss of a name that was never synced: redo then begins at the oldest log, and none
-//!    that the old position needs has been given up.
+//! 2. Two copies are written and then synced together. A power cut in between may leave the old position, the
+//!    new one, or none that can be read, as may the loss of a name that was never synced: redo then begins at
+//!    the oldest log, and none that the old position needs has been given up.
 //! 3. A log is given up only after the checkpoint that no longer needs it is durable.
 
 use edb::checkpoint::{CHECKPOINT_BYTES, Checkpoint};

@@ -1,7 +1,8 @@
 //! Checking whole files: every page of a database, every segment of the closed logs.
 //!
-//! Limits: the database must not be in use by another process that writes it; a bad file is a result, not an error. Of a database
-//! that was not closed, a page that is zero is known to be lost only if the database was made with it.
+//! Limits: the database must not be in use by another process that writes it; a bad file is a result, not an
+//! error. Of a database that was not closed, a page that is zero is known to be lost only if the database was
+//! made with it.
 
 use btree::{FilePages, PagesInUse, Stop};
 use edb::header::State;
@@ -96,10 +97,11 @@ pub struct LogChecksumReport {
     pub seconds: f64,
 }
 
-/// Reads and checks every page of the database file at `path`, and whether the file has all pages that the database owns.
+/// Reads and checks every page of the database file at `path`, and whether the file has all pages that the
+/// database owns.
 ///
-/// A database that was not closed must be recovered first: till then its file may be shorter, its pages torn or of different
-/// ages, and nothing of that is damage.
+/// A database that was not closed must be recovered first: till then its file may be shorter, its pages torn or
+/// of different ages, and nothing of that is damage.
 ///
 /// # Errors
 /// A failed read.
@@ -159,9 +161,9 @@ pub async fn check_database<'a>(
     Ok(total)
 }
 
-/// The pages that the trees of a closed database use; `None` of one that was not closed, whose pages may be of different ages,
-/// or whose trees nobody names.
-/// `Err`: the page that keeps the trees from saying so, and what is wrong with it.
+/// The pages that the trees of a closed database use; `None` of one that was not closed, whose pages may be of
+/// different ages, or whose trees nobody names. `Err`: the page that keeps the trees from saying so, and what
+/// is wrong with it.
 async fn pages_in_use(pieces: &Pieces<'_>, last: u32) -> Result<Result<Option<PagesInUse>, (u32, String)>> {
     match header::read(pieces.file, pieces.page_bytes).await {
         Ok((header, _)) if header.state() == State::Clean => {}

@@ -53,7 +53,8 @@ pub struct DatabaseConfig {
     pub codec: Option<Rc<dyn PageCodec>>,
     /// The template the file was created from, if its pages may arrive pristine.
     pub template_id: Option<u64>,
-    /// The nodes of that template, so that its pages can be used without making their bytes. Needs the codec of that template.
+    /// The nodes of that template, so that its pages can be used without making their bytes. Needs the codec of
+    /// that template.
     pub nodes: Option<Rc<dyn NodeFunction>>,
     /// The file grows in steps of this many bytes.
     pub extension_bytes: u64,

@@ -157,7 +157,8 @@ impl Core {
         if self.closing.get() { Err(Error::Refused("it is being closed".to_owned())) } else { Ok(()) }
     }
 
-    /// Fails if a new change of the database might meet the end of the space for log, or of numbers that are never given twice.
+    /// Fails if a new change of the database might meet the end of the space for log, or of numbers that are
+    /// never given twice.
     pub(crate) fn check_room(&self, db: u8) -> Result<()> {
         self.log.check_space()?;
         let database = self.database(db)?;
@@ -254,8 +255,9 @@ impl Core {
         Error::DamagedPage { path, pgno, reason: reason.to_owned() }
     }
 
-    /// Makes a database larger by at least `least_pages` in one piece. That goes on when the caller lets go of it: an extension left
-    /// half made would hold the checkpoint, and its header would still be on its way when the next one is written.
+    /// Makes a database larger by at least `least_pages` in one piece. That goes on when the caller lets go of
+    /// it: an extension left half made would hold the checkpoint, and its header would still be on its way when
+    /// the next one is written.
     async fn extend(&self, db: u8, least_pages: u32) -> Result<()> {
         if self.stop.is_stopped() {
             return Err(Error::Refused("it is being closed".to_owned()));
@@ -296,8 +298,8 @@ impl Core {
             // The instance has ended meanwhile: its files are not its own any more.
             return extended;
         }
-        // It syncs the file: what other pages lack after a failure, no later sync brings. An extension that nobody uses must not hold
-        // the checkpoint.
+        // It syncs the file: what other pages lack after a failure, no later sync brings. An extension that
+        // nobody uses must not hold the checkpoint.
         self.poison.require(database.update_header(|_| ()).await)?;
         database.length_logged.set(POSITION_END);
         extended

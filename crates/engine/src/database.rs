@@ -6,8 +6,9 @@
 //! 2. The file is longer before a record that says so exists, and such a record precedes the use of the space. A length
 //!    that is lost comes back by redo: the checkpoint does not pass the record before the length is durable, which the
 //!    next writing of the header makes it.
-//! 3. Space that no tree has used yet is zero. A power cut may leave old bytes in space whose length was not durable: redo
-//!    gives that space up and takes it anew, and what lies behind the last page that the trees know of goes.
+//! 3. Space that no tree has used yet is zero. A power cut may leave old bytes in space whose length was not
+//!    durable: redo gives that space up and takes it anew, and what lies behind the last page that the trees
+//!    know of goes.
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -65,8 +66,8 @@ impl Database {
     ) -> Result<Rc<Database>> {
         let counters = config.counters.clone();
         let file = IoFile::open(world, &config.path, OpenMode::ReadWrite, &counters).await?;
-        // The process before may have ended before a sync: its last header, or its shadow, must not be under way together with
-        // the next.
+        // The process before may have ended before a sync: its last header, or its shadow, must not be under
+        // way together with the next.
         file.sync().await?;
         let (header, copy) = header::read(&file, page_bytes).await?;
         let coding = coding(config, page_bytes);
@@ -185,8 +186,8 @@ impl Database {
         self.update_header(|header| header.detach(position, time)).await
     }
 
-    /// Makes the file at least `pages` pages long; the length is durable when the file has been synced. Returns whether it
-    /// was shorter.
+    /// Makes the file at least `pages` pages long; the length is durable when the file has been synced. Returns
+    /// whether it was shorter.
     pub(crate) async fn lengthen_file(&self, pages: u32) -> Result<bool> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
         let is_short = self.file.file().size().await? < bytes;
@@ -196,8 +197,8 @@ impl Database {
         Ok(is_short)
     }
 
-    /// Gives up what lies behind the first `pages` pages; that it is gone is durable when the file has been synced. Returns
-    /// whether there was something.
+    /// Gives up what lies behind the first `pages` pages; that it is gone is durable when the file has been
+    /// synced. Returns whether there was something.
     pub(crate) async fn cut_file(&self, pages: u32) -> Result<bool> {
         let bytes = (u64::from(pages) + 2) * self.page_bytes as u64;
         let is_long = self.file.file().size().await? > bytes;

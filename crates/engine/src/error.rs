@@ -72,8 +72,8 @@ pub enum Error {
         /// The log directory.
         directory: String,
     },
-    /// Numbers that are never given twice are used up, or nearly. What is open can still be committed or rolled back, and the
-    /// instance closed.
+    /// Numbers that are never given twice are used up, or nearly. What is open can still be committed or rolled
+    /// back, and the instance closed.
     #[error("the {what} of {of} are used up: {remedy}")]
     NumbersUsedUp {
         /// Which numbers.

@@ -10,7 +10,8 @@ use world::{OpenMode, PageBuf, World};
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
 
-/// Whether the database at `path` was closed: one that was not needs recovery, and till then its file tells nothing for certain.
+/// Whether the database at `path` was closed: one that was not needs recovery, and till then its file tells
+/// nothing for certain.
 ///
 /// # Errors
 /// If header and shadow cannot be read or are both damaged.

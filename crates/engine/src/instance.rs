@@ -24,8 +24,9 @@ const WRITES_MOST: usize = 1024;
 
 /// An open instance. It belongs to one thread.
 ///
-/// Dropped, it stops as [`Self::abandon`] does, but nobody waits for what it has under way. The next opening with the same
-/// configuration, or a clone of it, waits for that; whoever opens the files with another one has to abandon the instance first.
+/// Dropped, it stops as [`Self::abandon`] does, but nobody waits for what it has under way. The next opening
+/// with the same configuration, or a clone of it, waits for that; whoever opens the files with another one has
+/// to abandon the instance first.
 pub struct Instance {
     core: Rc<Core>,
     log_counters: Counters,
@@ -186,8 +187,8 @@ impl Instance {
         self.databases_idle().await;
     }
 
-    /// Stops as [`Self::abandon`] does, but with all of the log durable, and says in every header how far the log reaches: an
-    /// opening that finds less of it fails.
+    /// Stops as [`Self::abandon`] does, but with all of the log durable, and says in every header how far the
+    /// log reaches: an opening that finds less of it fails.
     ///
     /// # Errors
     /// If something cannot be written; the instance has stopped all the same.

@@ -27,8 +27,8 @@ impl Finding {
     }
 }
 
-/// The modification count of the page at place `index`, if the page needs no look at its bytes: it is one of the template's, or one
-/// with the edits that were made on it. One that was never changed has 0.
+/// The modification count of the page at place `index`, if the page needs no look at its bytes: it is one of
+/// the template's, or one with the edits that were made on it. One that was never changed has 0.
 pub(crate) fn dbtime_without_bytes(page: &PageBuf, index: u64, template_id: Option<u64>) -> Option<u64> {
     if let Some((template, at)) = page.pristine() {
         return (at == index && Some(template.id()) == template_id).then_some(0);
@@ -37,9 +37,9 @@ pub(crate) fn dbtime_without_bytes(page: &PageBuf, index: u64, template_id: Opti
     template_id.filter(|id| codec.template_id() == Some(*id)).and_then(|_| codec.edited_version(bytes))
 }
 
-/// Judges the page at place `index` of a file (0 and 1 are its headers). A page known to be one of the database's template, as
-/// it was or with the changes made on it, needs no look at its bytes: every page of a template is valid, and so is what a
-/// change makes of a valid page.
+/// Judges the page at place `index` of a file (0 and 1 are its headers). A page known to be one of the
+/// database's template, as it was or with the changes made on it, needs no look at its bytes: every page of a
+/// template is valid, and so is what a change makes of a valid page.
 pub(crate) fn judge(page: &PageBuf, index: u64, template_id: Option<u64>) -> Finding {
     if dbtime_without_bytes(page, index, template_id).is_some() {
         return Finding::Good;

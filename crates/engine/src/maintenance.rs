@@ -47,8 +47,8 @@ pub struct MaintenanceReport {
 }
 
 impl Instance {
-    /// Maintains database `db` until the stop, from where it was maintained to: the header keeps the place, as of its last
-    /// writing, over the end of the process.
+    /// Maintains database `db` until the stop, from where it was maintained to: the header keeps the place, as
+    /// of its last writing, over the end of the process.
     ///
     /// # Errors
     /// A failed read. Bad pages are no error: they are in the report.
@@ -72,8 +72,8 @@ impl Instance {
     }
 }
 
-/// Maintains a database that somebody else is recovering, until the stop. What it finds counts for little: pages that redo
-/// has not come to may be torn.
+/// Maintains a database that somebody else is recovering, until the stop. What it finds counts for little:
+/// pages that redo has not come to may be torn.
 ///
 /// # Errors
 /// A failed read.

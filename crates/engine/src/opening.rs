@@ -199,8 +199,8 @@ impl Opening {
         for database in &self.databases {
             let pages = core.read(database.id, known_pages).await?;
             database.pages.set(pages);
-            // A file that was lengthened in vain. The next writing of the header makes the cut durable; till then the next
-            // recovery would make it again.
+            // A file that was lengthened in vain. The next writing of the header makes the cut durable; till
+            // then the next recovery would make it again.
             let is_recovered = database.header().await.state() == State::Dirty;
             if is_recovered {
                 database.versions.forget();
@@ -224,8 +224,8 @@ impl Opening {
     }
 }
 
-/// Makes the names durable that the process before may have left without a sync: what is made durable from now on is in these
-/// files.
+/// Makes the names durable that the process before may have left without a sync: what is made durable from now
+/// on is in these files.
 async fn sync_names(world: &World, config: &InstanceConfig) -> Result<()> {
     let databases = config.databases.iter().map(|database| directory_of(&database.path));
     let directories: BTreeSet<&str> = databases.chain([config.log_directory.as_str()]).collect();
@@ -249,8 +249,8 @@ fn known_pages(pager: &dyn Pager) -> btree::Result<u32> {
 async fn attach(core: &Core, database: &Database) -> Result<()> {
     let header = database.header().await;
     if header.state() == State::Dirty {
-        // Recovery has brought it to the end of the log: nothing before the checkpoint is needed any more. The header's sync
-        // makes durable, too, what redo has found in the file and not written again.
+        // Recovery has brought it to the end of the log: nothing before the checkpoint is needed any more. The
+        // header's sync makes durable, too, what redo has found in the file and not written again.
         let recovered = |header: &mut DatabaseHeader| {
             header.set_recovering_generation(0);
             header.set_backup_position(LogPosition::default());
@@ -266,7 +266,8 @@ async fn attach(core: &Core, database: &Database) -> Result<()> {
         page_bytes: core.config.page_bytes as u32,
         dbtime: database.dbtime.get(),
     });
-    // Redo leaves out what the log has up to the position in the header. Were this record lost, others would come to lie there.
+    // Redo leaves out what the log has up to the position in the header. Were this record lost, others would
+    // come to lie there.
     core.log.flush_to(end).await?;
     database.attach(position, log_time(&core.world), core.log.signature()).await
 }

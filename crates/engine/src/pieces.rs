@@ -1,12 +1,12 @@
 //! Reading a database file from end to end in large pieces, and judging every page.
 //!
 //! Invariants
-//! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's template is good as
-//!    it stands (design invariant 6).
-//! 2. A page that is zero counts as never written, unless the template has contents there or a tree uses the page: then it was
-//!    lost. Of a database in use only what the trees used when the reading began is known.
-//! 3. A page that fails while the database is in use is read again before it is called bad: it may have been read in the
-//!    middle of a write.
+//! 1. Every page of a piece is judged: checksum, number, structure; a page known to equal the database's
+//!    template is good as it stands (design invariant 6).
+//! 2. A page that is zero counts as never written, unless the template has contents there or a tree uses the
+//!    page: then it was lost. Of a database in use only what the trees used when the reading began is known.
+//! 3. A page that fails while the database is in use is read again before it is called bad: it may have been
+//!    read in the middle of a write.
 //!
 //! Limits: pieces are whole pages; the header pages count as part of the file but are judged by header checksum.
 
@@ -130,8 +130,8 @@ impl Known<'_> {
         index >= 2 && self.versions.is_some_and(is_other)
     }
 
-    /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as a template and the
-    /// changes made on it holds what was written.
+    /// Whether a page that is good by itself holds something that nobody wrote. A page that is kept as a
+    /// template and the changes made on it holds what was written.
     fn is_foreign(&self, index: u64, page: &PageBuf, without_bytes: Option<u64>) -> bool {
         let is_foreign = |is_sound: &dyn Fn(PageRef<'_>) -> bool| !is_sound(PageRef::new(page.as_slice()));
         index >= 2 && without_bytes.is_none() && self.is_sound.is_some_and(is_foreign)
@@ -228,8 +228,8 @@ impl Pieces<'_> {
     }
 }
 
-/// Whether a new database has anything but zeros at place `index`. What a tree gives back keeps its bytes, and redo clears
-/// only what the file has grown by, so such a page is never zero again.
+/// Whether a new database has anything but zeros at place `index`. What a tree gives back keeps its bytes, and
+/// redo clears only what the file has grown by, so such a page is never zero again.
 fn has_contents(template: &dyn TemplatePages, index: u64) -> bool {
     if index >= template.pages() {
         return false;

@@ -1,5 +1,5 @@
-//! Bugs to be planted by a test that proves that the crash test finds them. This module and its hooks exist only with the
-//! feature `planted-bugs`, which no other crate switches on.
+//! Bugs to be planted by a test that proves that the crash test finds them. This module and its hooks exist
+//! only with the feature `planted-bugs`, which no other crate switches on.
 
 use std::cell::Cell;
 

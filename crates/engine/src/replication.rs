@@ -1,8 +1,9 @@
-//! Log shipping, as the source of the logs sees it. [`Instance::replicate`] reads every log once it is closed, as each extra
-//! copy of the published runs did; [`Instance::read_log`] serves copies that really exist, up to the last flush.
+//! Log shipping, as the source of the logs sees it. [`Instance::replicate`] reads every log once it is closed,
+//! as each extra copy of the published runs did; [`Instance::read_log`] serves copies that really exist, up to
+//! the last flush.
 //!
-//! A copy of the published kind reads a closed log twice in pieces of 256 KiB (once to compare, once to send) and its header once more: nine
-//! reads and two log sizes per log of 1 MiB, as published reports show.
+//! A copy of the published kind reads a closed log twice in pieces of 256 KiB (once to compare, once to send)
+//! and its header once more: nine reads and two log sizes per log of 1 MiB, as published reports show.
 //!
 //! Invariants
 //! 1. A log is not recycled before every copy has read it.
@@ -104,9 +105,10 @@ impl Instance {
         Ok(judge(&page, u64::from(pgno) + 1, database.template_id) == Finding::Uninitialised)
     }
 
-    /// Pages of the file of database `db` as they are on disk, from the page at place `first` of the file on (the header is
-    /// at 0, its shadow at 1, page 1 at 2), at most 1 MiB of them, each verified; and the place to go on at, if there are
-    /// more. The header is that of a copy whose redo begins at `begin`. No page holds a change behind the durable log.
+    /// Pages of the file of database `db` as they are on disk, from the page at place `first` of the file on
+    /// (the header is at 0, its shadow at 1, page 1 at 2), at most 1 MiB of them, each verified; and the place
+    /// to go on at, if there are more. The header is that of a copy whose redo begins at `begin`. No page holds
+    /// a change behind the durable log.
     ///
     /// # Errors
     /// A page that is damaged, or failed I/O.
@@ -157,8 +159,8 @@ impl Instance {
         self.check()
     }
 
-    /// Reads the log between two positions up to [`Instance::durable_log`], at most to the end of the log in which `from`
-    /// lies; `None` if it is not there any more.
+    /// Reads the log between two positions up to [`Instance::durable_log`], at most to the end of the log in
+    /// which `from` lies; `None` if it is not there any more.
     ///
     /// # Errors
     /// Failed I/O, or a segment that is not what was written.

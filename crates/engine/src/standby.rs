@@ -1,17 +1,17 @@
 //! A passive copy: recovery that goes on as long as log comes, and can become an instance at any moment.
 //!
-//! It repeats the log of an instance on another host, pages in memory, and writes them now and then. What it may forget is
-//! not its own to decide: the first record of the log that holds a page as a whole is what repairs a torn write of it
-//! (`pages`), and the active instance logs a page as a whole only when it becomes dirty *there*. So at each roll the active
-//! instance logs where its own redo would have begun.
+//! It repeats the log of an instance on another host, pages in memory, and writes them now and then. What it
+//! may forget is not its own to decide: the first record of the log that holds a page as a whole is what
+//! repairs a torn write of it (`pages`), and the active instance logs a page as a whole only when it becomes
+//! dirty *there*. So at each roll the active instance logs where its own redo would have begun.
 //!
 //! Invariants
-//! 1. The checkpoint is at or before the newest position that the replayed log names as one, and moves there only when
-//!    every page that replay has changed is written and synced. Then a page that changes later without being logged as a
-//!    whole was dirty on the active instance at that time, so its whole record lies behind the checkpoint; and so do the
-//!    beginnings of all transactions that replay has found open.
-//! 2. A page that neither file nor log prove is never used: it is named by [`Standby::unproven_pages`], and comes from another
-//!    copy.
+//! 1. The checkpoint is at or before the newest position that the replayed log names as one, and moves there
+//!    only when every page that replay has changed is written and synced. Then a page that changes later
+//!    without being logged as a whole was dirty on the active instance at that time, so its whole record lies
+//!    behind the checkpoint; and so do the beginnings of all transactions that replay has found open.
+//! 2. A page that neither file nor log prove is never used: it is named by [`Standby::unproven_pages`], and
+//!    comes from another copy.
 //! 3. It becomes an instance only with the log replayed to its end, every page proven and written.
 //! 4. Log is replayed once: see [`Replayer`]. After a replay that was dropped or has failed it has to be opened again.
 //!
@@ -40,7 +40,8 @@ use crate::log::{LogNames, LogPosition, SEGMENT_BYTES};
 use crate::opening::Opening;
 use crate::recovery::{RecoveryReport, Redone, Replayer, Scope, Source};
 
-/// Page writes under way while users work on the active copy, whose disk it may be: fewer than when an instance recovers.
+/// Page writes under way while users work on the active copy, whose disk it may be: fewer than when an instance
+/// recovers.
 const WRITES_BESIDE_USERS: usize = 32;
 
 /// A passive copy of an instance's databases.
@@ -81,8 +82,8 @@ impl Standby {
     /// Replays the log up to the segment that `to` lies in.
     ///
     /// # Errors
-    /// Failed I/O, or a log that is not what was written. If an earlier replay was dropped or has failed: then the copy has to be
-    /// opened again.
+    /// Failed I/O, or a log that is not what was written. If an earlier replay was dropped or has failed: then
+    /// the copy has to be opened again.
     pub async fn replay(&mut self, to: LogPosition) -> Result<()> {
         let (next, to) = (self.replayed(), LogPosition::new(to.generation(), to.segment(), 0));
         self.replayer.run(&self.opening.recovery(), Source::Stored { next, to }).await
@@ -105,8 +106,9 @@ impl Standby {
         let position = logged.max(self.replayer.start());
         if position > self.checkpoint.written() && self.unproven_pages().is_empty() {
             self.opening.cache.assert_all_written();
-            // Pages of a seeded copy may need later logs than the one that is being replayed; the headers go on to say that. Their
-            // syncs make durable, too, what replay has found in the files and not written again.
+            // Pages of a seeded copy may need later logs than the one that is being replayed; the headers go on
+            // to say that. Their syncs make durable, too, what replay has found in the files and not written
+            // again.
             let last = self.newest().generation.max(replay.required);
             self.opening.recovery().name_generations(position.generation(), last).await?;
             self.checkpoint.write(position).await?;
@@ -128,8 +130,9 @@ impl Standby {
         self.replayer.replay.pages.unproven().map(|key| (key.db, key.pgno)).collect()
     }
 
-    /// Pages, by database and number, that this standby has taken as a whole from the log or from another copy: what changed
-    /// since it was opened, as far as it was clean on the active instance when it changed. In no order.
+    /// Pages, by database and number, that this standby has taken as a whole from the log or from another copy:
+    /// what changed since it was opened, as far as it was clean on the active instance when it changed. In no
+    /// order.
     pub fn taken_pages(&self) -> impl Iterator<Item = (u8, u32)> {
         self.replayer.replay.pages.held_as_a_whole().map(|key| (key.db, key.pgno))
     }
@@ -153,8 +156,8 @@ impl Standby {
         cache.write_all(WRITES_BESIDE_USERS).await
     }
 
-    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is undone, and it goes on
-    /// writing behind the last segment. A record that is not complete there never will be.
+    /// Replays the rest of the log, which ends at `end`, and becomes an instance: what is open is undone, and
+    /// it goes on writing behind the last segment. A record that is not complete there never will be.
     ///
     /// # Errors
     /// Log that is missing, pages that nothing proves, failed I/O. It is no standby any more then.
@@ -201,7 +204,8 @@ impl Standby {
         if header.generation != last {
             return Err(Error::Refused(format!("log {last} is not replayed")));
         }
-        // An instance that ended in a roll leaves a full log that is still the current one, and headers that name the next.
+        // An instance that ended in a roll leaves a full log that is still the current one, and headers that
+        // name the next.
         let is_full = at.generation() > last || at.segment() + 1 >= recovery.segments;
         recovery.check_required(self.replayer.replay.required, last, is_full)?;
         recovery.judge_pages(&self.replayer.replay.pages)?;
@@ -224,9 +228,9 @@ impl Standby {
     }
 }
 
-/// Ends the log of a passive copy at `to`, and lets its files forget that they needed more: for a copy whose log has parted
-/// from that of the active one. No standby is open meanwhile. The pages that the cut part had changed
-/// ([`changed_pages`]) must come from the active copy.
+/// Ends the log of a passive copy at `to`, and lets its files forget that they needed more: for a copy whose
+/// log has parted from that of the active one. No standby is open meanwhile. The pages that the cut part had
+/// changed ([`changed_pages`]) must come from the active copy.
 ///
 /// # Errors
 /// Failed I/O.

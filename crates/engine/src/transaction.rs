@@ -1,8 +1,8 @@
 //! A transaction as its user sees it.
 //!
 //! Invariants
-//! 1. `commit(Durable)` returns after the log is durable up to the commit, and the commit gate, if there is one, has let it pass;
-//!    `commit(Lazy)` waits for nothing.
+//! 1. `commit(Durable)` returns after the log is durable up to the commit, and the commit gate, if there is
+//!    one, has let it pass; `commit(Lazy)` waits for nothing.
 //! 2. A transaction that is dropped without an end is rolled back in the background.
 
 use std::rc::Rc;
@@ -49,9 +49,9 @@ impl Transaction {
     /// the step says how.
     ///
     /// # Errors
-    /// [`Error::Conflict`] if another open transaction has changed the entry; else as [`Self::read`]. The transaction
-    /// stays open. [`Error::LogVolumeFull`] if there is no space for more log, [`Error::NumbersUsedUp`] if a number of the log or
-    /// the database would begin anew.
+    /// [`Error::Conflict`] if another open transaction has changed the entry; else as [`Self::read`]. The
+    /// transaction stays open. [`Error::LogVolumeFull`] if there is no space for more log,
+    /// [`Error::NumbersUsedUp`] if a number of the log or the database would begin anew.
     pub async fn change<T>(
         &mut self,
         db: u8,
@@ -114,8 +114,8 @@ impl Transaction {
         Ok(self.visible(db, tree.objid, key, stored))
     }
 
-    /// The data of an entry as this transaction may see it. `stored` is what its page has: whether the node is flagged deleted, and
-    /// its data. Between reading the page and asking here there must be no wait.
+    /// The data of an entry as this transaction may see it. `stored` is what its page has: whether the node is
+    /// flagged deleted, and its data. Between reading the page and asking here there must be no wait.
     pub fn visible(
         &self,
         db: u8,
@@ -157,8 +157,8 @@ impl Transaction {
     /// Ends the transaction; its changes stay.
     ///
     /// # Errors
-    /// If the instance has stopped: then nobody knows before the next recovery whether the commit survived. If it is being
-    /// closed: then the changes are undone.
+    /// If the instance has stopped: then nobody knows before the next recovery whether the commit survived. If
+    /// it is being closed: then the changes are undone.
     pub async fn commit(mut self, durability: Durability) -> Result<()> {
         self.ended = true;
         self.core.poison.check()?;
@@ -212,8 +212,8 @@ impl Drop for Transaction {
     }
 }
 
-/// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an instance that closes
-/// may do it at once: each change is undone by whoever comes first.
+/// Takes back what is left of a transaction, newest change first. A transaction that was dropped and an
+/// instance that closes may do it at once: each change is undone by whoever comes first.
 pub(crate) async fn roll_back(core: &Core, id: u32) -> Result<()> {
     let undone = undo_all(core, id).await;
     core.poison.require(undone)?;

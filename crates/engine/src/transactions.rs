@@ -17,8 +17,8 @@ use world::FixedHashMap;
 use crate::error::{Error, Result};
 use crate::log::{LogPosition, POSITION_END};
 
-/// Of a transaction that has changed nothing, or that came when all numbers were used up: it can read. The log's numbers have 32
-/// bits, and one that came twice would take the changes of another for its own.
+/// Of a transaction that has changed nothing, or that came when all numbers were used up: it can read. The
+/// log's numbers have 32 bits, and one that came twice would take the changes of another for its own.
 pub(crate) const NO_ID: u32 = 0;
 
 /// Names a row to the lock table: database, tree, entry.

@@ -1,7 +1,7 @@
 //! The versions that instances of this process gave the pages of a database.
 //!
-//! Invariant: what is remembered of a page is its newest change, as long as the database was closed in order or not recovered
-//! since. So a closed file that holds another version of the page lost a write.
+//! Invariant: what is remembered of a page is its newest change, as long as the database was closed in order or
+//! not recovered since. So a closed file that holds another version of the page lost a write.
 //!
 //! Limits: the first [`PAGES_MAX`] pages that are changed, and 32 bits of each version; nothing outlives the process.
 

@@ -1,7 +1,7 @@
 //! The series of a run as CSV, for spreadsheets and notebooks: `series.csv` and `counters.csv`.
 //!
-//! One line per sample, host and world on each. Fields are quoted as RFC 4180 says. Lines are written as they are read, so
-//! memory does not grow with the length of the run.
+//! One line per sample, host and world on each. Fields are quoted as RFC 4180 says. Lines are written as they
+//! are read, so memory does not grow with the length of the run.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};

@@ -2,13 +2,14 @@
 //!
 //! Invariants
 //! 1. A folder is used only if it did not exist before (then it is created and marked) or carries our marker.
-//! 2. The marker lists what a run may make below the folder. [`clean`] removes what is listed, and folders that were made
-//!    for it when they are empty; the marked folder goes only when nothing but our marker is left. What else lies there
-//!    stays and is named.
-//! 3. Who has held a folder has it alone until the [`FolderLock`] is dropped or the process ends: nobody else uses or cleans it.
+//! 2. The marker lists what a run may make below the folder. [`clean`] removes what is listed, and folders that
+//!    were made for it when they are empty; the marked folder goes only when nothing but our marker is left.
+//!    What else lies there stays and is named.
+//! 3. Who has held a folder has it alone until the [`FolderLock`] is dropped or the process ends: nobody else
+//!    uses or cleans it.
 //!
-//! Limits: a file that someone else put there under one of the listed names cannot be told from ours. Folders on file systems
-//! that cannot lock them are shared.
+//! Limits: a file that someone else put there under one of the listed names cannot be told from ours. Folders
+//! on file systems that cannot lock them are shared.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -107,7 +108,8 @@ pub enum NewRunError {
     Full(PathBuf),
 }
 
-/// Makes a new folder for the evidence of a run below `out`, named after the time and the solution. Never one that exists.
+/// Makes a new folder for the evidence of a run below `out`, named after the time and the solution. Never one
+/// that exists.
 ///
 /// # Errors
 /// It cannot be created.
@@ -223,8 +225,8 @@ pub struct Cleaned {
     pub kept: Vec<PathBuf>,
 }
 
-/// Removes what the marker of `folder` lists, then the folders that are empty. `dry_run` only looks. A folder that does not
-/// exist is clean.
+/// Removes what the marker of `folder` lists, then the folders that are empty. `dry_run` only looks. A folder
+/// that does not exist is clean.
 pub fn clean(folder: &Path, dry_run: bool) -> Result<Cleaned, FolderError> {
     let mut cleaned = Cleaned::default();
     if !folder.exists() {

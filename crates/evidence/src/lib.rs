@@ -14,7 +14,8 @@ pub mod report;
 mod run_data;
 mod store;
 
-/// What a path in a URL holds as it is: plain letters, digits and marks. Anything else becomes a percent sign with its value.
+/// What a path in a URL holds as it is: plain letters, digits and marks. Anything else becomes a percent sign
+/// with its value.
 const IN_PATHS: percent_encoding::AsciiSet =
     percent_encoding::NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
 

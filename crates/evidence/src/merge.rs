@@ -1,8 +1,9 @@
 //! The evidence of several hosts as one run.
 //!
-//! Each host counted time from its own start. The hosts opened their windows together, so the rows of a test are moved to
-//! where its window (its start, if it has none) opened on all of them: samples of different hosts then cover the same
-//! interval. A host that was out of step by more than [`IN_STEP_MS`] is not moved for it, and an event says so.
+//! Each host counted time from its own start. The hosts opened their windows together, so the rows of a test
+//! are moved to where its window (its start, if it has none) opened on all of them: samples of different hosts
+//! then cover the same interval. A host that was out of step by more than [`IN_STEP_MS`] is not moved for it,
+//! and an event says so.
 //!
 //! Invariant: a row keeps its host, its length and its values; only its place in time changes.
 //!
@@ -156,8 +157,8 @@ impl Expected<'_> {
 }
 
 impl HostRuns {
-    /// How long all hosts held the load of a test together, judged as the window of one host is. What a host did outside of
-    /// the common time, the others did not meet.
+    /// How long all hosts held the load of a test together, judged as the window of one host is. What a host
+    /// did outside of the common time, the others did not meet.
     pub fn common_windows(&self) -> Vec<Verdict> {
         let mut windows: BTreeMap<u32, Vec<(u64, u64, u64, &str)>> = BTreeMap::new();
         for part in &self.parts {
@@ -193,9 +194,10 @@ impl HostRuns {
         self.parts[part].tests.values().filter(|test| test.ended_ms.is_some()).count()
     }
 
-    /// Writes one `run.db` with the rows of all hosts and `more`. `run` is taken as it is, but for its end, which is that of
-    /// the last host, and for how its world does I/O; where the hosts differ in that, each has a row of its environment for
-    /// it, as it has for its own seals. Signs with the key, if there is one. Gives the verdicts of the hosts.
+    /// Writes one `run.db` with the rows of all hosts and `more`. `run` is taken as it is, but for its end,
+    /// which is that of the last host, and for how its world does I/O; where the hosts differ in that, each has
+    /// a row of its environment for it, as it has for its own seals. Signs with the key, if there is one. Gives
+    /// the verdicts of the hosts.
     pub fn write(
         &self,
         run: Run,
@@ -250,8 +252,8 @@ impl HostRuns {
         Ok(verdicts)
     }
 
-    /// The tests of all hosts together. A host that did not come to the end of a test is no reason to leave the end open
-    /// that the others have; what it was to carry still counts.
+    /// The tests of all hosts together. A host that did not come to the end of a test is no reason to leave the
+    /// end open that the others have; what it was to carry still counts.
     fn tests(&self) -> Vec<Test> {
         let mut by_ordinal: BTreeMap<u32, Vec<Test>> = BTreeMap::new();
         for part in &self.parts {

@@ -55,8 +55,9 @@ fn a_day_with_56_databases_stays_small() {
         lap()
     );
     assert!(resident.len() >= 20, "a run long enough to tell");
-    // The first fifth fills the buffers; a recorder that kept its rows would hold half a gigabyte by the end. Where the disk is
-    // slow at times, 65,536 rows of some 400 bytes may wait for it, and what held them is not given back to the system.
+    // The first fifth fills the buffers; a recorder that kept its rows would hold half a gigabyte by the end.
+    // Where the disk is slow at times, 65,536 rows of some 400 bytes may wait for it, and what held them is not
+    // given back to the system.
     let (early, late) = resident.split_at(resident.len() / 5);
     let (early, late) = (early.iter().max().expect("some"), late.iter().max().expect("some"));
     assert!(late - early.min(late) < 64 * 1024, "memory grows from {early} to {late} KiB");

@@ -1,9 +1,10 @@
-//! What copies cost and how fast they are made anew: two hosts on one machine, a thread each, with real files and the fleet's
-//! guard on the connection between them.
+//! What copies cost and how fast they are made anew: two hosts on one machine, a thread each, with real files
+//! and the fleet's guard on the connection between them.
 //!
-//! `copies_speed cost FOLDER SECONDS alone|with-copy` lets users work as fast as they can on a database, and `with-copy` lets its
-//! passive copy follow. `copies_speed reseed FOLDER MIB` makes a copy anew from an active one on which nobody works.
-//! `copies_speed stream FOLDER MIB` sends as much over the same connection and does nothing else. FOLDER must not exist.
+//! `copies_speed cost FOLDER SECONDS alone|with-copy` lets users work as fast as they can on a database, and
+//! `with-copy` lets its passive copy follow. `copies_speed reseed FOLDER MIB` makes a copy anew from an active
+//! one on which nobody works. `copies_speed stream FOLDER MIB` sends as much over the same connection and does
+//! nothing else. FOLDER must not exist.
 //!
 //! Each prints pairs of a name and a figure. The arbiter has a thread of its own.
 #![allow(
@@ -155,7 +156,8 @@ struct Sample {
     at: Instant,
     cpu: Duration,
     batches: u64,
-    /// Generations that its passive copy has not copied or not replayed; none where there is no copy that could be used.
+    /// Generations that its passive copy has not copied or not replayed; none where there is no copy that could
+    /// be used.
     queue: Option<u32>,
     is_seeded: bool,
 }

@@ -1,7 +1,7 @@
 //! The agent of a host: keeps [`AgentState`] going over the bus and carries out its actions.
 //!
-//! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never removed by it, with
-//! `ended.json`, which says how the run ended here).
+//! Below its own folder it keeps `agent.json` (what it must not forget) and `runs/<run>/` (the evidence, never
+//! removed by it, with `ended.json`, which says how the run ended here).
 //!
 //! Limits: one agent per folder, held by a lock; tests run on threads of their own, so the bus never waits for them.
 
@@ -42,8 +42,8 @@ const RECONNECT: Duration = Duration::from_secs(1);
 pub trait HostWork: Send + Sync + 'static {
     /// Looks at everything the run will need on this host, by the path the run will use, and says what it saw.
     fn prepare(&self, assignment: &Assignment) -> Result<Vec<String>, String>;
-    /// Carries out the tests, leaves the evidence in `folder`, and says how it ended and why. Copies on this host speak to their
-    /// arbiter by `arbiter`.
+    /// Carries out the tests, leaves the evidence in `folder`, and says how it ended and why. Copies on this
+    /// host speak to their arbiter by `arbiter`.
     fn run(
         &self,
         assignment: &Assignment,
@@ -180,8 +180,8 @@ impl Agent {
         })
     }
 
-    /// Serves until `end_asked` says so, and the tests that are under way then have ended in order. Says on `say` what a person
-    /// wants to read.
+    /// Serves until `end_asked` says so, and the tests that are under way then have ended in order. Says on
+    /// `say` what a person wants to read.
     pub async fn serve(
         mut self,
         mut say: impl FnMut(String),

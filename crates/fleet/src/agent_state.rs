@@ -1,12 +1,14 @@
-//! What an agent does: a state machine without clock or sockets. Orders and times come in, heartbeats and actions go out.
+//! What an agent does: a state machine without clock or sockets. Orders and times come in, heartbeats and
+//! actions go out.
 //!
 //! Invariants
-//! 1. Orders are obeyed only if they answer the last heartbeat (nonce), speak this version of the protocol, and carry an epoch that
-//!    is not below the highest one obeyed for their run. Others change nothing; the next heartbeat says why.
-//! 2. An agent has one run at a time. It gives up no running test for another run, and nothing that the controller of its run, as long
-//!    as that one lives, still wants of it.
-//! 3. [`Memory`] is durable before tests are prepared or started: an agent that died in the middle of a run knows so. An agent
-//!    that cannot keep it says so in each heartbeat, and sends the evidence that it has.
+//! 1. Orders are obeyed only if they answer the last heartbeat (nonce), speak this version of the protocol, and
+//!    carry an epoch that is not below the highest one obeyed for their run. Others change nothing; the next
+//!    heartbeat says why.
+//! 2. An agent has one run at a time. It gives up no running test for another run, and nothing that the
+//!    controller of its run, as long as that one lives, still wants of it.
+//! 3. [`Memory`] is durable before tests are prepared or started: an agent that died in the middle of a run
+//!    knows so. An agent that cannot keep it says so in each heartbeat, and sends the evidence that it has.
 
 use serde::{Deserialize, Serialize};
 
@@ -200,8 +202,8 @@ impl AgentState {
         }
     }
 
-    /// The agent has tried to keep [`Memory`]. Gives what may be carried out of `actions`: an agent that could not keep it
-    /// neither prepares nor starts tests, because after its death it would not know of them.
+    /// The agent has tried to keep [`Memory`]. Gives what may be carried out of `actions`: an agent that could
+    /// not keep it neither prepares nor starts tests, because after its death it would not know of them.
     pub fn kept(&mut self, kept: Result<(), String>, actions: Vec<Action>) -> Vec<Action> {
         self.state_error = kept.err();
         let Some(error) = &self.state_error else { return actions };

@@ -1,16 +1,17 @@
 //! The arbiter of the copies of a run, and its way over the bus.
 //!
-//! The arbiter is a [`replica::ArbiterHost`] on a thread of the controller's. Copies speak to it on `proofload.<host>.copy` and
-//! hear it on `proofload_inbox.<host>.copy`: a [`CopyHead`] and a message of `replica::wire`. Nothing of it is answered or kept:
-//! what is lost is said again by those who need it.
+//! The arbiter is a [`replica::ArbiterHost`] on a thread of the controller's. Copies speak to it on
+//! `proofload.<host>.copy` and hear it on `proofload_inbox.<host>.copy`: a [`CopyHead`] and a message of
+//! `replica::wire`. Nothing of it is answered or kept: what is lost is said again by those who need it.
 //!
 //! Invariants
-//! 1. One arbiter at a time: it holds a lock on its folder for as long as it is there, and a later one begins, with every lease
-//!    counted as just given, after the lock has been let go. So it does not matter which of two controllers a copy hears.
+//! 1. One arbiter at a time: it holds a lock on its folder for as long as it is there, and a later one begins,
+//!    with every lease counted as just given, after the lock has been let go. So it does not matter which of
+//!    two controllers a copy hears.
 //! 2. Nobody is heard who speaks for another host, in another run, or for another controller ([`CopyHead`]).
 //!
-//! Limits: the lock is one of the operating system: a run is resumed on the machine, or the file system with locks, on which its
-//! folder is.
+//! Limits: the lock is one of the operating system: a run is resumed on the machine, or the file system with
+//! locks, on which its folder is.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};

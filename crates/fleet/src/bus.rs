@@ -50,8 +50,8 @@ impl Bus {
     pub async fn connect(credentials: &Credentials) -> Result<Bus, BusError> {
         let (certificate, path) = without_name(&credentials.ca_pem)?;
         let (state, connected) = watch::channel(true);
-        // After three of these without a word the connection counts as gone. A controller must know so before it takes its
-        // hosts for lost.
+        // After three of these without a word the connection counts as gone. A controller must know so before
+        // it takes its hosts for lost.
         let ping_s = if credentials.are_controllers() { 2 } else { 5 };
         let options = ConnectOptions::with_nkey(credentials.seed.clone())
             .name(format!("proofload {}", credentials.name))
@@ -119,8 +119,8 @@ impl Bus {
     }
 }
 
-/// A file that nobody can take away while it is open, and where to read it: an agent may live longer than what it leaves
-/// in a folder for temporary files.
+/// A file that nobody can take away while it is open, and where to read it: an agent may live longer than what
+/// it leaves in a folder for temporary files.
 fn without_name(text: &str) -> std::io::Result<(File, PathBuf)> {
     let mut file = tempfile::tempfile()?;
     file.write_all(text.as_bytes())?;

@@ -1,16 +1,16 @@
 //! What time it is for the controller, as an agent knows it.
 //!
-//! Each exchange bounds the difference between two clocks: the controller looked at its clock after the agent sent and before
-//! the agent received, so `controller - agent` lies within half a round trip of the middle (Cristian's algorithm). The
-//! narrowest of the recent exchanges is used. Invariant: the true difference lies within the uncertainty, as long as the clocks
-//! drift by less than [`DRIFT_PPM`] against each other.
+//! Each exchange bounds the difference between two clocks: the controller looked at its clock after the agent
+//! sent and before the agent received, so `controller - agent` lies within half a round trip of the middle
+//! (Cristian's algorithm). The narrowest of the recent exchanges is used. Invariant: the true difference lies
+//! within the uncertainty, as long as the clocks drift by less than [`DRIFT_PPM`] against each other.
 
 use std::collections::VecDeque;
 
 /// Exchanges that are remembered: half a minute of heartbeats.
 const REMEMBERED: usize = 60;
-/// How far two clocks may drift apart, in millionths. Crystals stay below 100; chrony slews by up to 500 more by default
-/// settings of common distributions, so this is generous.
+/// How far two clocks may drift apart, in millionths. Crystals stay below 100; chrony slews by up to 500 more
+/// by default settings of common distributions, so this is generous.
 pub const DRIFT_PPM: u64 = 1_000;
 
 /// How far two clocks may be apart after this time, if they agreed before.
@@ -29,8 +29,8 @@ pub struct Reading {
 
 /// Dates what happens on a host from a moment on that all hosts agreed on, such as the opening of a window.
 ///
-/// From then on time passes by the host's monotonic clock. A calendar that is set forward or back, that of the host or that of
-/// the controller, therefore changes neither the order nor the distance of dates.
+/// From then on time passes by the host's monotonic clock. A calendar that is set forward or back, that of the
+/// host or that of the controller, therefore changes neither the order nor the distance of dates.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Dates {
     /// The agreed moment: by the host's monotonic clock, and by the controller's calendar.
@@ -43,8 +43,9 @@ impl Dates {
         self.anchor = Some((local_ns, now));
     }
 
-    /// The date of what happened at `at_ns` of the host's monotonic clock, which is `local_ns` now. `now` is what is known of
-    /// the controller's calendar now; it is used only as far as it does not contradict the time that has passed.
+    /// The date of what happened at `at_ns` of the host's monotonic clock, which is `local_ns` now. `now` is
+    /// what is known of the controller's calendar now; it is used only as far as it does not contradict the
+    /// time that has passed.
     pub fn date(&self, at_ns: u64, local_ns: u64, now: Option<Reading>) -> Reading {
         let back = |to: Reading, from_ns: u64| {
             let ahead_ns = at_ns as i64 - from_ns as i64;

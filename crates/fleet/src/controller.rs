@@ -1,11 +1,13 @@
 //! The controller of a run: keeps [`Membership`] going over the bus, and collects the evidence.
 //!
-//! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders go out), `fleet.log`
-//! (what happened), and `hosts/<host>/` (each host's evidence; a file that is not whole is named `*.part`), and `arbiter/` where there are copies. A
-//! controller that died is followed by another one with the same folder: agents obey the newer of the two. While it conducts a run
-//! it keeps the time of its last sign of life in `controller-<epoch>.alive`, and removes that file when it ends in good order.
+//! Below the folder of the run it keeps `fleet.json` (what it must not forget, replaced durably before orders
+//! go out), `fleet.log` (what happened), and `hosts/<host>/` (each host's evidence; a file that is not whole is
+//! named `*.part`), and `arbiter/` where there are copies. A controller that died is followed by another one
+//! with the same folder: agents obey the newer of the two. While it conducts a run it keeps the time of its
+//! last sign of life in `controller-<epoch>.alive`, and removes that file when it ends in good order.
 //!
-//! Limits: memory does not grow with the length of a run, only with the number of hosts; evidence goes to disk chunk by chunk.
+//! Limits: memory does not grow with the length of a run, only with the number of hosts; evidence goes to disk
+//! chunk by chunk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -123,8 +125,8 @@ pub struct Controller {
     folder: PathBuf,
     membership: Membership,
     clock: Clock,
-    /// The calendar when its clock started. From then on the calendar that hosts hear of follows the clock: a calendar that is
-    /// set would move the moments that hosts agree on.
+    /// The calendar when its clock started. From then on the calendar that hosts hear of follows the clock: a
+    /// calendar that is set would move the moments that hosts agree on.
     started_unix_ns: u64,
     saved: Option<Memory>,
     /// When it last gave a sign of life, ms since 1970.
@@ -195,15 +197,16 @@ impl Controller {
         Controller { server: Some(server), ..self }
     }
 
-    /// Decides which copies are active while it conducts the run. Its record is in `arbiter/` below the folder of the run: a
-    /// controller that comes back takes it up.
+    /// Decides which copies are active while it conducts the run. Its record is in `arbiter/` below the folder
+    /// of the run: a controller that comes back takes it up.
     pub fn with_arbiter(self, copies: Arbitration) -> Controller {
         let arbiter = ArbiterThread::start(self.folder.join("arbiter"), copies);
         Controller { arbiter: Some(arbiter), ..self }
     }
 
-    /// Has the arbiter of a drill ([`Controller::with_arbiter`]), and keeps its journal. The evidence of a run whose journal cannot
-    /// be continued, because it is ended for example, is collected all the same; the judge says what is wrong with the journal.
+    /// Has the arbiter of a drill ([`Controller::with_arbiter`]), and keeps its journal. The evidence of a run
+    /// whose journal cannot be continued, because it is ended for example, is collected all the same; the judge
+    /// says what is wrong with the journal.
     pub fn with_drill(mut self, planned: &PlannedDrill) -> Controller {
         let Plan { run, solution, .. } = &self.memory().plan;
         let head = JournalHead::new(run, ARBITER_NAME, solution);

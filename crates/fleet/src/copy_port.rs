@@ -1,16 +1,18 @@
-//! The port over which hosts that have copies of one database speak to each other: TLS 1.3 on connections of World, between
-//! members of one fleet only. It is open while a host has copies in a run; orders never come this way.
+//! The port over which hosts that have copies of one database speak to each other: TLS 1.3 on connections of
+//! World, between members of one fleet only. It is open while a host has copies in a run; orders never come
+//! this way.
 //!
-//! Both sides show the certificate that [`crate::credentials::make`] drew for their host, and each looks whether the other
-//! one's is of this fleet, is valid now, and names a host of this run: the caller the host that it wants, the called one any.
+//! Both sides show the certificate that [`crate::credentials::make`] drew for their host, and each looks
+//! whether the other one's is of this fleet, is valid now, and names a host of this run: the caller the host
+//! that it wants, the called one any.
 //!
 //! Invariants
 //! 1. Nothing that came over a connection is believed before the certificate of its other end is.
 //! 2. No earlier session is resumed: each connection is proved anew.
 //! 3. What goes out is encrypted in the order in which it is sent.
 //!
-//! Limits: a certificate cannot be revoked; make new credentials for all hosts. The end of a connection is not proved: it can
-//! only cost messages, which are said again.
+//! Limits: a certificate cannot be revoked; make new credentials for all hosts. The end of a connection is not
+//! proved: it can only cost messages, which are said again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

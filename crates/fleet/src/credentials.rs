@@ -1,8 +1,9 @@
 //! Who may speak on the bus: files made once per fleet, one for the controller and one for each host.
 //!
-//! `make` draws a certificate authority, the server's certificate and a key pair (NKEY, Ed25519) for each; the server
-//! knows public keys only. Each host also gets a certificate of its own, for the connections between copies
-//! ([`crate::copy_port`]); the authority's key is not kept, so nobody joins a fleet later. Private parts are in files that their owner alone can read, never on a command line. Nothing is ever overwritten.
+//! `make` draws a certificate authority, the server's certificate and a key pair (NKEY, Ed25519) for each; the
+//! server knows public keys only. Each host also gets a certificate of its own, for the connections between
+//! copies ([`crate::copy_port`]); the authority's key is not kept, so nobody joins a fleet later. Private parts
+//! are in files that their owner alone can read, never on a command line. Nothing is ever overwritten.
 
 use std::fs;
 use std::io::Write;
@@ -53,8 +54,8 @@ pub struct HostCertificate {
     pub key_pem: String,
 }
 
-/// The name in a host's certificate: certificates name hosts by the rules of DNS, which forbid much of what a host can be called
-/// in a solution file.
+/// The name in a host's certificate: certificates name hosts by the rules of DNS, which forbid much of what a
+/// host can be called in a solution file.
 pub fn certified_name(host: &str) -> String {
     let digest = digest(&SHA256, host.as_bytes());
     let hex = digest.as_ref()[..16].iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
@@ -167,7 +168,8 @@ pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), Creden
     new_file(&folder.join("ca.pem"), &tls.authority.pem())?;
     new_file(&folder.join("server.pem"), &tls.server_pem)?;
     new_file(&folder.join("server-key.pem"), &tls.server_key_pem)?;
-    // A name may stand for another address on the controller than on the hosts, so only an address is taken at its word.
+    // A name may stand for another address on the controller than on the hosts, so only an address is taken at
+    // its word.
     let bare = server_name.trim_matches(['[', ']']);
     let listen = if bare.parse::<std::net::IpAddr>().is_ok() { server_name } else { "0.0.0.0" };
     let config = format!(

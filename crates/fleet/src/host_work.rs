@@ -1,6 +1,8 @@
-//! What an agent does for a run: looks at everything the tests will need, then carries them out in step with the others.
+//! What an agent does for a run: looks at everything the tests will need, then carries them out in step with
+//! the others.
 //!
-//! Invariant: the look takes the path that the tests take: the same folders, claimed in the same way, the same kind of I/O.
+//! Invariant: the look takes the path that the tests take: the same folders, claimed in the same way, the same
+//! kind of I/O.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,9 @@
 //! Many hosts, one run: a controller and agents that speak over a NATS server.
 //!
-//! [`membership`] (controller) and [`agent_state`] (agent) are state machines without clock and sockets; [`controller`] and [`agent`] tie
-//! them to the bus, to files and to threads. What a host does for a run ([`host_work`]) takes place on threads
-//! of its own; the tests of different hosts meet at a [`run_control::RunControl`].
+//! [`membership`] (controller) and [`agent_state`] (agent) are state machines without clock and sockets;
+//! [`controller`] and [`agent`] tie them to the bus, to files and to threads. What a host does for a run
+//! ([`host_work`]) takes place on threads of its own; the tests of different hosts meet at a
+//! [`run_control::RunControl`].
 //!
 //! Nothing here is on a measured thread.
 #![allow(

@@ -1,7 +1,7 @@
 //! `fleet.log`: what a controller saw happen, a line of JSON each, for the report.
 //!
-//! Several controllers of one run write to it one after the other. A line that is not whole, as a killed controller leaves
-//! it, is passed over.
+//! Several controllers of one run write to it one after the other. A line that is not whole, as a killed
+//! controller leaves it, is passed over.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

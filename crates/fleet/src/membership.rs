@@ -4,9 +4,10 @@
 //! Invariants
 //! 1. The tests start on no host before every host has looked at what it needs and found it in order.
 //! 2. A point is released once, for all hosts, when every host that still runs waits there; never earlier.
-//! 3. Orders are made from [`Memory`] only, which the caller has made durable before they are sent: a controller that comes
-//!    back gives the same orders, under a higher epoch.
-//! 4. A host's fate, once known, does not change. Only a host that was taken for one whose agent died may say how it ended.
+//! 3. Orders are made from [`Memory`] only, which the caller has made durable before they are sent: a
+//!    controller that comes back gives the same orders, under a higher epoch.
+//! 4. A host's fate, once known, does not change. Only a host that was taken for one whose agent died may say
+//!    how it ended.
 
 mod fate;
 mod others;
@@ -194,12 +195,13 @@ impl Membership {
         }
     }
 
-    /// Whether a host is left to the controller of another run, for one that started at `since_unix_ns` of its calendar: an
-    /// answer would reach the host instead of one of the other's.
+    /// Whether a host is left to the controller of another run, for one that started at `since_unix_ns` of its
+    /// calendar: an answer would reach the host instead of one of the other's.
     pub fn leaves_to_another(&mut self, now_ns: u64, since_unix_ns: u64, heartbeat: &Heartbeat) -> bool {
         let Memory { plan: Plan { run: ours, .. }, go, .. } = &self.memory;
         let theirs = heartbeat.run.as_deref().filter(|run| run != ours);
-        // The host works for that run or holds its evidence. One that has just started has not had the time to hear the other.
+        // The host works for that run or holds its evidence. One that has just started has not had the time to
+        // hear the other.
         let has_run = theirs.filter(|run| self.others.lives(now_ns, run, self.started_ns));
         let is_free = !go && heartbeat.run.as_ref() != Some(ours);
         let first = self.others.first(now_ns, (since_unix_ns, ours), &heartbeat.host).filter(|_| is_free);
@@ -243,8 +245,8 @@ impl Membership {
         })
     }
 
-    /// Before the start, a host that was never heard of, or one without the run: told to stop, it has put it away. Later
-    /// each of them has evidence, also one that a new controller has not heard of yet.
+    /// Before the start, a host that was never heard of, or one without the run: told to stop, it has put it
+    /// away. Later each of them has evidence, also one that a new controller has not heard of yet.
     fn has_nothing(&self, member: &Member) -> bool {
         let has_it = |heartbeat: &Heartbeat| heartbeat.run.as_ref() == Some(&self.memory.plan.run);
         !self.memory.go && !member.last.as_ref().is_some_and(has_it)
@@ -294,7 +296,8 @@ impl Membership {
         }
         let (lost, started, mut notes) = (self.memory.plan.when_lost, self.memory.go, Vec::new());
         for (host, member) in &mut self.members {
-            // Once the tests have started, one that a new controller has never heard of is as lost as one that fell silent.
+            // Once the tests have started, one that a new controller has never heard of is as lost as one that
+            // fell silent.
             let heard_ns = member.seen_ns.max(member.refused_ns).or(started.then_some(self.started_ns));
             let since_ns = heard_ns.map(|heard| heard.max(self.hears_since_ns));
             let silent = since_ns.is_some_and(|since| now_ns.saturating_sub(since) > LOST_AFTER_NS);

@@ -1,8 +1,8 @@
 //! The evidence of all hosts of a run as one run.
 //!
 //! Invariants
-//! 1. `run.db` of the run is made whole from what the hosts have sent, under another name first, so it can be made again when
-//!    more has come.
+//! 1. `run.db` of the run is made whole from what the hosts have sent, under another name first, so it can be
+//!    made again when more has come.
 //! 2. Evidence that belongs to something else is not merged: its host counts as one that has sent none.
 //! 3. A host that did not carry out every test proves nothing, and its storage is not blamed for it.
 
@@ -50,7 +50,8 @@ pub struct Planned<'a> {
     pub drill: Option<&'a PlannedDrill>,
 }
 
-/// How a run ended. One that nobody stopped is carried out as far as some host came to its end; the verdicts tell which did not.
+/// How a run ended. One that nobody stopped is carried out as far as some host came to its end; the verdicts
+/// tell which did not.
 pub fn ending(memory: &Memory) -> Ending {
     let completed = |fate: &Fate| matches!(fate, Fate::Ended { how: Ended::Passed | Ended::Failed, .. });
     match &memory.stop {
@@ -60,7 +61,8 @@ pub fn ending(memory: &Memory) -> Ending {
     }
 }
 
-/// Makes `run.db` in the folder of a run of what the hosts have sent and of what the controller knows; gives all verdicts.
+/// Makes `run.db` in the folder of a run of what the hosts have sent and of what the controller knows; gives
+/// all verdicts.
 ///
 /// # Errors
 /// No host has sent evidence of this run, or it cannot be read or written.

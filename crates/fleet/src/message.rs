@@ -1,12 +1,14 @@
 //! What agents and controller say to each other.
 //!
-//! There is one exchange of a run: an agent sends a [`Heartbeat`] that says all about itself, the controller answers with [`Orders`]
-//! that say all that it wants. Both are levels, not edges, so a lost, repeated or late message changes nothing that the
-//! next exchange does not put right. Evidence travels in [`Chunk`]s, each answered by how much has been kept so far.
+//! There is one exchange of a run: an agent sends a [`Heartbeat`] that says all about itself, the controller
+//! answers with [`Orders`] that say all that it wants. Both are levels, not edges, so a lost, repeated or late
+//! message changes nothing that the next exchange does not put right. Evidence travels in [`Chunk`]s, each
+//! answered by how much has been kept so far.
 //!
 //! Copies and their arbiter say more, unasked and often ([`CopyHead`]).
 //!
-//! On the wire: JSON; a chunk, or what copies say, is its head in JSON, a line feed, and its bytes. Times are nanoseconds.
+//! On the wire: JSON; a chunk, or what copies say, is its head in JSON, a line feed, and its bytes. Times are
+//! nanoseconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +17,8 @@ pub const PROTOCOL: u32 = 3;
 /// Bytes of a file in one chunk: with its head below the default payload limit of the bus, 1 MiB.
 pub const CHUNK_BYTES: usize = 512 * 1024;
 
-/// Names a place in the programme at which the hosts of a run wait for each other: the n-th, from 1. All hosts carry out the
-/// same tests, so they come to the same places in the same order.
+/// Names a place in the programme at which the hosts of a run wait for each other: the n-th, from 1. All hosts
+/// carry out the same tests, so they come to the same places in the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point(pub u32);
 
@@ -192,8 +194,8 @@ pub struct Orders {
     pub send_evidence: bool,
     /// Whether the controller has all evidence of this host: the agent may forget the run (its folder stays).
     pub have_evidence: bool,
-    /// The agent has lost its memory of the run: `assignment` is not to be carried out again. The agent says what evidence of it
-    /// lies in its folder.
+    /// The agent has lost its memory of the run: `assignment` is not to be carried out again. The agent says
+    /// what evidence of it lies in its folder.
     pub collect: bool,
     /// Why the controller does not speak with this agent, if it does not.
     pub refused: Option<String>,
@@ -219,8 +221,8 @@ fn tame_all(texts: &[String]) -> Vec<String> {
 }
 
 impl Heartbeat {
-    /// The same with texts that may be shown. The name of a run that this fleet could have is not changed by that. Names of files
-    /// stay as they are: they are compared, not shown.
+    /// The same with texts that may be shown. The name of a run that this fleet could have is not changed by
+    /// that. Names of files stay as they are: they are compared, not shown.
     pub fn tamed(self) -> Heartbeat {
         let work = match self.work {
             Work::Ready { checks } => Work::Ready { checks: tame_all(&checks) },

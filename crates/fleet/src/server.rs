@@ -1,5 +1,6 @@
-//! A `nats-server` of the controller's own, for sites that run none: started from the folder of credentials, started again when
-//! it ends, stopped with the controller, also with one that is killed: the next one would find its port taken.
+//! A `nats-server` of the controller's own, for sites that run none: started from the folder of credentials,
+//! started again when it ends, stopped with the controller, also with one that is killed: the next one would
+//! find its port taken.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -24,7 +25,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `program` with the configuration in `folder` ([`crate::credentials::make`]). Its log goes to `nats-server.log` there.
+    /// Starts `program` with the configuration in `folder` ([`crate::credentials::make`]). Its log goes to
+    /// `nats-server.log` there.
     pub fn start(program: &str, folder: &Path) -> Result<Server, ServerError> {
         let failed = |source| ServerError { program: program.to_owned(), folder: folder.to_owned(), source };
         let child = spawn(program, folder).map_err(failed)?;

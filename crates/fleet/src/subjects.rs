@@ -1,9 +1,9 @@
 //! Who speaks to whom on the bus, by the names of subjects.
 //!
-//! An agent asks on `proofload.<host>.beat` and `proofload.<host>.chunk`, and hears answers below `proofload_inbox.<host>`.
-//! Copies speak on `proofload.<host>.copy` and hear on `proofload_inbox.<host>.copy` what needs no answer ([`crate::arbiter`]).
-//! A host's credentials allow nothing else. The controller hears `proofload.*.*`. A host name travels hex-escaped where NATS
-//! forbids a character.
+//! An agent asks on `proofload.<host>.beat` and `proofload.<host>.chunk`, and hears answers below
+//! `proofload_inbox.<host>`. Copies speak on `proofload.<host>.copy` and hear on `proofload_inbox.<host>.copy`
+//! what needs no answer ([`crate::arbiter`]). A host's credentials allow nothing else. The controller hears
+//! `proofload.*.*`. A host name travels hex-escaped where NATS forbids a character.
 
 /// Where the controllers of a fleet say which run they conduct, in which epoch. It lies below the inboxes, where only a
 /// controller's credentials allow to speak, and is no host's: in the name of a host `=` is escaped.

@@ -1,8 +1,8 @@
 //! The calculator's failure arithmetic: active databases on the fullest server, from counts alone, without a layout.
 //!
-//! It assumes that what a lost server carried spreads evenly over its site, and rounds each half on its own, so it is a bound
-//! on the safe side of what a real layout does. Fits MD3260 (7, 9, 14; 9 on the servers that normally host actives) and R740xd
-//! (24, 28, 48, 56).
+//! It assumes that what a lost server carried spreads evenly over its site, and rounds each half on its own, so
+//! it is a bound on the safe side of what a real layout does. Fits MD3260 (7, 9, 14; 9 on the servers that
+//! normally host actives) and R740xd (24, 28, 48, 56).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::inputs::Inputs;
 use crate::layout::home_counts;
 
-/// Active databases on the fullest server; `None` where the arithmetic has no answer: the copies do not allow the failure,
-/// or too few servers are left to spread over evenly. A layout may still survive it.
+/// Active databases on the fullest server; `None` where the arithmetic has no answer: the copies do not allow
+/// the failure, or too few servers are left to spread over evenly. A layout may still survive it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Bound {
     /// Nothing lost.

@@ -245,7 +245,8 @@ fn copies_wished(inputs: &Inputs<'_>, layout: &Layout, judge: Judge<'_>) {
     );
 }
 
-/// Databases on the fullest volume; and the worst count of one preference on a volume beside what even dealing would give.
+/// Databases on the fullest volume; and the worst count of one preference on a volume beside what even dealing
+/// would give.
 fn volume_balance(inputs: &Inputs<'_>, layout: &Layout) -> (u32, (u32, u32)) {
     let preferences = layout.databases.iter().map(|database| database.copies.len()).max().unwrap_or(0);
     let mut on_server = vec![vec![0u32; preferences]; inputs.servers.len()];

@@ -1,7 +1,8 @@
 //! What every failure does to the active databases.
 //!
-//! A database is active on the first of its copies, in order of preference, whose server is alive and has room for another
-//! active. That is what the real selection does when all copies are healthy; ties in queues fall back to preference.
+//! A database is active on the first of its copies, in order of preference, whose server is alive and has room
+//! for another active. That is what the real selection does when all copies are healthy; ties in queues fall
+//! back to preference.
 //!
 //! Invariants
 //! 1. Every database is active at most once, and only where it has a copy on a living server.
@@ -252,8 +253,8 @@ impl Compact {
     }
 }
 
-/// Computes every failure: each server, each two, each enclosure, each site, each site with one more server, and the named
-/// sets (label and lost servers).
+/// Computes every failure: each server, each two, each enclosure, each site, each site with one more server,
+/// and the named sets (label and lost servers).
 pub fn failures(inputs: &Inputs<'_>, layout: &Layout, named: &[(String, u32)]) -> Failures {
     let compact = Compact::of(inputs, layout);
     let scenarios: Vec<Scenario> = sets_to_fail(inputs)

@@ -1,12 +1,13 @@
 //! The formulas of the sizing, one function each.
 //!
-//! All are in f64 and unrounded unless the formula itself rounds; display rounds half up ([`round_half_up`]). GB and MB are
-//! binary, as in the published tables. *Source* says where a formula is documented; "fits" names the published tables whose
-//! printed cells it reproduces (`docs/planning.md` has the list).
+//! All are in f64 and unrounded unless the formula itself rounds; display rounds half up ([`round_half_up`]).
+//! GB and MB are binary, as in the published tables. *Source* says where a formula is documented; "fits" names
+//! the published tables whose printed cells it reproduces (`docs/planning.md` has the list).
 
 use solution::{Generation, LagLogRule, Raid};
 
-/// Rounds half up to a whole number, the way tables are printed. A half that arithmetic left a few bits short is a half.
+/// Rounds half up to a whole number, the way tables are printed. A half that arithmetic left a few bits short
+/// is a half.
 pub fn round_half_up(value: f64) -> f64 {
     (value * (1.0 + 8.0 * f64::EPSILON) + 0.5).floor()
 }
@@ -14,9 +15,9 @@ pub fn round_half_up(value: f64) -> f64 {
 /// Database I/O per second of one mailbox, without headroom, from its messages per day. `None` for generations that are
 /// sized with a given figure (2003, 2007).
 ///
-/// Source: vendor white papers for 2010 (0.0012 alone, 0.001 in a group); fits the R740xd and MD3260 tables for 2013 and
-/// 2016 (0.00067, the slope of the published guidance table before its rounding). 2019 is sized like 2016: no table of its
-/// own is public.
+/// Source: vendor white papers for 2010 (0.0012 alone, 0.001 in a group); fits the R740xd and MD3260 tables for
+/// 2013 and 2016 (0.00067, the slope of the published guidance table before its rounding). 2019 is sized like
+/// 2016: no table of its own is public.
 pub fn iops_per_mailbox(generation: Generation, messages_per_day: f64, copies: u32) -> Option<f64> {
     let per_message = match generation {
         Generation::E2003 | Generation::E2007 => return None,
@@ -53,8 +54,8 @@ pub fn log_iops_per_server(log_writes_per_s: f64, copies: f64, worst_actives: f6
     log_writes_per_s * (copies + LOG_READS_PER_WRITE * worst_actives)
 }
 
-/// Transaction logs of 1 MB that one mailbox writes per day: 20 per 100 messages of 75 KB, 1.9 times that for each doubling
-/// of the size. Below 75 KB the rate stays at that of 75 KB (unknown, so the safe side).
+/// Transaction logs of 1 MB that one mailbox writes per day: 20 per 100 messages of 75 KB, 1.9 times that for
+/// each doubling of the size. Below 75 KB the rate stays at that of 75 KB (unknown, so the safe side).
 ///
 /// Source: Exchange Team Blog, "Capacity Planning – Yes, Transaction Log Space is Critical to Your Design".
 pub fn user_logs_per_day(messages_per_day: f64, message_kb: f64) -> f64 {
@@ -85,7 +86,8 @@ pub struct MailboxContent {
     pub calendar_versions: bool,
 }
 
-/// Mailbox size on disk in whole MB: quota, one day of white space, deleted items, single item recovery, calendar versions.
+/// Mailbox size on disk in whole MB: quota, one day of white space, deleted items, single item recovery,
+/// calendar versions.
 ///
 /// Source: the role calculator's documentation; fits MD3260 (4487.76, used as 4488).
 pub fn mailbox_mb(content: MailboxContent) -> f64 {
@@ -150,8 +152,8 @@ pub fn transport_gb(
     kb_per_day * 2.0 * (1.0 + 0.5 * queue_days + safety_net_days) / f64::from(1 << 20)
 }
 
-/// Network of one copy's log shipping at the busiest hour, in Mbit/s: logs after 30 % compression, and the content index
-/// (up to 2016; from 2019 each server builds its own).
+/// Network of one copy's log shipping at the busiest hour, in Mbit/s: logs after 30 % compression, and the
+/// content index (up to 2016; from 2019 each server builds its own).
 ///
 /// Source: the calculator's replication inputs.
 pub fn replication_mbit_per_s(logs_per_day: f64, peak_hour_percent: f64, ships_index: bool) -> f64 {
@@ -171,8 +173,8 @@ pub fn cache_gb(worst_active_mailboxes: f64, cache_mb_per_mailbox: f64) -> f64 {
     (worst_active_mailboxes * cache_mb_per_mailbox / 1024.0).ceil()
 }
 
-/// Memory of a server in GB: the cache is a quarter of the mailbox role's, the client access part comes on top, and there is a
-/// minimum by the number of copies (the table ends at 50).
+/// Memory of a server in GB: the cache is a quarter of the mailbox role's, the client access part comes on top,
+/// and there is a minimum by the number of copies (the table ends at 50).
 ///
 /// Source: Exchange's documentation of the managed store (25 %); client access part inferred from the published tables.
 pub fn memory_gb(cache_gb: f64, multi_role: bool, cores: u32, copies: f64) -> f64 {
@@ -183,7 +185,8 @@ pub fn memory_gb(cache_gb: f64, multi_role: bool, cores: u32, copies: f64) -> f6
 
 /// Processor megacycles of one active mailbox. Client access on the same server adds 37.5 % (0.0584375 per message).
 ///
-/// Source: the published sizing post of 2013, quoted by a public sizing script; filled-in workbooks agree to four decimals.
+/// Source: the published sizing post of 2013, quoted by a public sizing script; filled-in workbooks agree to
+/// four decimals.
 pub fn active_mcycles(messages_per_day: f64, multi_role: bool) -> f64 {
     messages_per_day * 0.0425 * if multi_role { 1.375 } else { 1.0 }
 }
@@ -217,8 +220,8 @@ pub fn back_end_iops(iops: f64, read_share: f64, write_penalty: f64) -> f64 {
     iops * (read_share + (1.0 - read_share) * write_penalty)
 }
 
-/// Share of the disks' I/O that is left while a failed disk is rebuilt. Without redundancy nothing is rebuilt: the copy is
-/// reseeded instead.
+/// Share of the disks' I/O that is left while a failed disk is rebuilt. Without redundancy nothing is rebuilt:
+/// the copy is reseeded instead.
 ///
 /// Source: the calculator's derating (0.65 mirrored, 0.5 parity).
 pub fn rebuild_share(raid: Raid) -> f64 {

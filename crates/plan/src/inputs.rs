@@ -1,5 +1,5 @@
-//! The solution in the shape that the planner computes with: figures of a mailbox by the formulas, sites with their servers. A search
-//! changes servers and copies of it.
+//! The solution in the shape that the planner computes with: figures of a mailbox by the formulas, sites with
+//! their servers. A search changes servers and copies of it.
 
 use solution::{HostSpec, Result, Role, Solution, Users};
 

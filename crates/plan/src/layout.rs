@@ -3,12 +3,12 @@
 //! The published rule, generalised. Databases are dealt in blocks, one block per site that hosts actives in turn, one
 //! database per server of that site; a running number `k` counts the blocks of all sites.
 //! - The first copy walks the servers of the home site.
-//! - Every further copy of the site goes to another *domain* of it. A domain is an enclosure with all its servers, or a
-//!   single server where the site has fewer than two enclosures. With `f` domains the second copy lies `1 + k mod (f-1)` domains on,
-//!   at the same place in it shifted by `k div (f-1)`.
+//! - Every further copy of the site goes to another *domain* of it. A domain is an enclosure with all its
+//!   servers, or a single server where the site has fewer than two enclosures. With `f` domains the second copy
+//!   lies `1 + k mod (f-1)` domains on, at the same place in it shifted by `k div (f-1)`.
 //! - Other sites repeat the picture with their own walk (`mirrored`), or shift it by the block (`rotated`).
-//! - Where blocks alternate between sites so that a site would see only every other shift (an odd number of servers), the
-//!   numbers move on by one after each round, so that all shifts come up.
+//! - Where blocks alternate between sites so that a site would see only every other shift (an odd number of
+//!   servers), the numbers move on by one after each round, so that all shifts come up.
 //!
 //! With one server per domain and two equal sites this is the R740xd layout; with two enclosures of four and a passive
 //! site it is the MD3260 layout.
@@ -172,9 +172,10 @@ impl Walk {
     }
 }
 
-/// The block number that a site's shifts are taken from. Blocks of `homes` sites alternate, so a site sees only every
-/// `homes`-th number; where that number and the cycle have a common divisor it would never see most of the shifts. Then the
-/// numbers move on by one after each round. (Sites of 8 have no common divisor: there this is the published rule as it is.)
+/// The block number that a site's shifts are taken from. Blocks of `homes` sites alternate, so a site sees only
+/// every `homes`-th number; where that number and the cycle have a common divisor it would never see most of
+/// the shifts. Then the numbers move on by one after each round. (Sites of 8 have no common divisor: there this
+/// is the published rule as it is.)
 fn every_residue(k: usize, homes: usize, cycle: usize) -> usize {
     if cycle == 0 {
         return k;
@@ -187,8 +188,8 @@ fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// How many domains on the copy with this number (from 1) lies in block `k`, out of `others` other domains. Copies of one
-/// database get different answers; over the blocks every combination comes up equally often.
+/// How many domains on the copy with this number (from 1) lies in block `k`, out of `others` other domains.
+/// Copies of one database get different answers; over the blocks every combination comes up equally often.
 fn domain_shift(copy: usize, k: usize, others: usize) -> usize {
     if copy == 0 {
         return 0;

@@ -1,14 +1,14 @@
 //! The planner: what a solution needs, where its copies lie, and what each failure leaves the survivors to carry.
 //!
-//! Pure functions over a solution file: [`plan`] computes everything, [`terminal`] and [`html`] show it, [`write_targets`]
-//! turns the worst failure into the target of the tests, [`search`] looks for better designs.
+//! Pure functions over a solution file: [`plan`] computes everything, [`terminal`] and [`html`] show it,
+//! [`write_targets`] turns the worst failure into the target of the tests, [`search`] looks for better designs.
 //! `docs/planning.md` lists every formula with its source.
 //!
 //! Invariants
 //! 1. All arithmetic is in f64 and unrounded; rounding happens in display only, except where a formula itself rounds.
 //! 2. Same file, same plan, to the byte.
-//! 3. What cannot be is refused with one sentence at the line that asks for it ([`solution::SolutionError`]); what does not
-//!    suffice is a failed check of the plan.
+//! 3. What cannot be is refused with one sentence at the line that asks for it ([`solution::SolutionError`]);
+//!    what does not suffice is a failed check of the plan.
 //!
 //! Limits: 16 members and 1,600 databases per group, as many groups as wished.
 

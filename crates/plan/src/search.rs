@@ -1,9 +1,10 @@
-//! Search: designs from a catalogue of disks and servers that carry the profile and survive the wanted failure, as few as
-//! possible in disks, in servers and in utilisation.
+//! Search: designs from a catalogue of disks and servers that carry the profile and survive the wanted failure,
+//! as few as possible in disks, in servers and in utilisation.
 //!
-//! A design is judged with the same formulas as a plan, in the calculator's arithmetic, so that 100,000 of them take a second or two;
-//! the designs on the Pareto front are then laid out, and failure and servers are judged on the real layout. For each of them the
-//! neighbours that look cheaper are tried, and the reason is given why they are not.
+//! A design is judged with the same formulas as a plan, in the calculator's arithmetic, so that 100,000 of them
+//! take a second or two; the designs on the Pareto front are then laid out, and failure and servers are judged
+//! on the real layout. For each of them the neighbours that look cheaper are tried, and the reason is given why
+//! they are not.
 //!
 //! Invariants
 //! 1. No design on the front is at least as good as another one there in all three figures.

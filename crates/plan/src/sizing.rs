@@ -160,8 +160,8 @@ impl Quantities {
     }
 }
 
-/// How many there are of what is added up. There are three ways to add: every copy counts, every database counts once, every server
-/// counts.
+/// How many there are of what is added up. There are three ways to add: every copy counts, every database
+/// counts once, every server counts.
 struct Levels {
     databases: f64,
     copies: f64,

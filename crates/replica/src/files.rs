@@ -1,10 +1,11 @@
 //! What a copy has on disk, and the engine over it: the disk operations of the state machine on real files.
 //!
 //! Invariants
-//! 1. An operation is durable when it returns; pages of a copy that is being made are when its record says that it is whole.
+//! 1. An operation is durable when it returns; pages of a copy that is being made are when its record says that
+//!    it is whole.
 //! 2. Between the listing of pages behind a fork and the cut of the log no page is written: the standby is closed.
-//! 3. While a copy is being made its file is written page by page, its header like the rest; it is opened only for replay,
-//!    which the machine asks for once all pages are there.
+//! 3. While a copy is being made its file is written page by page, its header like the rest; it is opened only
+//!    for replay, which the machine asks for once all pages are there.
 //!
 //! A place in the file is what the protocol calls a page: the header is at 0, its shadow at 1, page 1 at 2.
 
@@ -307,8 +308,8 @@ impl Files {
         match (&mut self.mode, request) {
             (Mode::Active { instance, .. }, PageRequest::From(first)) => {
                 let instance = instance.clone();
-                // Redo of the new copy begins where it would begin here. An instance that has just become active has not
-                // saved a checkpoint yet, and the oldest log may be gone.
+                // Redo of the new copy begins where it would begin here. An instance that has just become
+                // active has not saved a checkpoint yet, and the oldest log may be gone.
                 let begin = match instance.durable_checkpoint() {
                     unset if unset == LogPosition::default() => log_position(self.checkpoint().await?),
                     saved => saved,
@@ -448,8 +449,9 @@ impl Files {
     }
 }
 
-/// What the page says, in short: equal on copies that hold the same nodes at the same place of the same tree. Where nodes
-/// lie on the page, what is unused, checksum and flush type do not count (as in [`PageRef::says_the_same`]).
+/// What the page says, in short: equal on copies that hold the same nodes at the same place of the same tree.
+/// Where nodes lie on the page, what is unused, checksum and flush type do not count (as in
+/// [`PageRef::says_the_same`]).
 fn digest(bytes: &[u8]) -> u32 {
     let page = PageRef::new(bytes);
     let flags = page.flags() & !(page_flags::FLUSH_TYPE | page_flags::NEW_CHECKSUM);

@@ -1,19 +1,20 @@
 //! A copy of a database on one host, running: the state machine of `copies` on a real engine, in either world.
 //!
-//! [`Replica`] drives one copy: it carries out what the machine wants done on files and engine, in the order in which it
-//! wants it, and tells it what has come of it. [`ArbiterHost`] does the same for the arbiter and its record. Both speak to
-//! the others through [`Links`]; [`wire`] is how what they say looks in bytes, and [`Network`] carries it.
+//! [`Replica`] drives one copy: it carries out what the machine wants done on files and engine, in the order in
+//! which it wants it, and tells it what has come of it. [`ArbiterHost`] does the same for the arbiter and its
+//! record. Both speak to the others through [`Links`]; [`wire`] is how what they say looks in bytes, and
+//! [`Network`] carries it.
 //!
 //! Invariants
 //! 1. What a state machine wants done on disk is done in its order, and reported only when it is durable.
 //! 2. The clock is read before each input, so a host that hung finds its lease over before it does anything else.
 //! 3. A durable commit returns only after the machine has acknowledged it; if the copy stops being active first, the
 //!    commit returns an error.
-//! 4. A failed disk operation, or an instance that has stopped by itself, is the end of the copy's life here: it gives its
-//!    lease back, and nothing more is written or said.
+//! 4. A failed disk operation, or an instance that has stopped by itself, is the end of the copy's life here:
+//!    it gives its lease back, and nothing more is written or said.
 //!
-//! Limits: one database per log stream. A damaged page of the active copy is not replaced: the machine never hears of it, and
-//! an open instance takes no page from outside.
+//! Limits: one database per log stream. A damaged page of the active copy is not replaced: the machine never
+//! hears of it, and an open instance takes no page from outside.
 
 mod arbiter_host;
 #[cfg(test)]

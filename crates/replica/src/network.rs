@@ -3,10 +3,10 @@
 //! Whoever connects says who it is, and is answered in the same words; then it sends, and the other side only reads.
 //!
 //! Invariants
-//! 1. Sending never waits. What cannot be sent soon is dropped: every message may be lost, and is said again by those who
-//!    need it.
-//! 2. A message is delivered with the name that its connection began with, and only to a host that speaks the same version. With a
-//!    [`Guard`] the name is proved, in both directions.
+//! 1. Sending never waits. What cannot be sent soon is dropped: every message may be lost, and is said again by
+//!    those who need it.
+//! 2. A message is delivered with the name that its connection began with, and only to a host that speaks the
+//!    same version. With a [`Guard`] the name is proved, in both directions.
 //! 3. A connection on which something comes that is no message is closed; nothing of it has been delivered.
 //! 4. A connection whose other side has not proved who it is holds one of [`STRANGERS_MAX`] places for at most
 //!    [`GREETING_LIMIT`]. A source that connects more than [`GREETINGS_PER_S_MAX`] times in a second is not greeted.
@@ -31,8 +31,8 @@ use crate::wire::{Frames, Message, VERSION, WireError, frame};
 /// Bytes that wait for one host at most.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
-/// How long an earlier socket may hold this host's port. The kernel closes a socket only when it has cancelled what waits on it,
-/// which takes it a while after the network was dropped or its process has ended.
+/// How long an earlier socket may hold this host's port. The kernel closes a socket only when it has cancelled
+/// what waits on it, which takes it a while after the network was dropped or its process has ended.
 const PORT_LIMIT: Duration = Duration::from_secs(10);
 /// Time between two attempts to listen.
 const PORT_PAUSE: Duration = Duration::from_millis(50);
@@ -40,8 +40,9 @@ const PORT_PAUSE: Duration = Duration::from_millis(50);
 const GREETING_LIMIT: Duration = Duration::from_secs(3);
 /// Connections at one time whose other side has not said who it is.
 const STRANGERS_MAX: usize = 64;
-/// Connections that one source may begin in a second. A host of the drill begins fewer than six to each other host; proving
-/// who one is costs both sides a millisecond of processor time, so a stranger may not ask for it as often as it likes.
+/// Connections that one source may begin in a second. A host of the drill begins fewer than six to each other
+/// host; proving who one is costs both sides a millisecond of processor time, so a stranger may not ask for it
+/// as often as it likes.
 const GREETINGS_PER_S_MAX: u32 = 16;
 
 /// Gets what has come, and from whom.
@@ -214,7 +215,8 @@ impl Inner {
             if self.stopped.get() {
                 return;
             }
-            // A connection to a host that has started again breaks at the first message: that one deserves a second try.
+            // A connection to a host that has started again breaks at the first message: that one deserves a
+            // second try.
             let mut sent = send(&connection, &message).await;
             if !sent {
                 connection = self.connect(to, address).await;

@@ -167,16 +167,17 @@ impl Replica {
         self.0.jobs.close_channel();
     }
 
-    /// The places of pages that it took as a whole from the log, or from another copy, since it was started; `None` if it
-    /// has stopped. All copies of a database together name each page that has changed while they ran.
+    /// The places of pages that it took as a whole from the log, or from another copy, since it was started;
+    /// `None` if it has stopped. All copies of a database together name each page that has changed while they
+    /// ran.
     pub async fn taken_pages(&self) -> Option<Vec<u32>> {
         let (reply, answer) = oneshot::channel();
         self.0.enqueue(Job::TakenPages { reply });
         answer.await.ok()
     }
 
-    /// What the pages at these places of its file say, in short; `None` if it has stopped. Copies that hold the same say the
-    /// same.
+    /// What the pages at these places of its file say, in short; `None` if it has stopped. Copies that hold the
+    /// same say the same.
     pub async fn digests(&self, places: Vec<u32>) -> Option<BTreeMap<u32, u32>> {
         let (reply, answer) = oneshot::channel();
         self.0.enqueue(Job::Digests { places, reply });
@@ -394,8 +395,8 @@ impl Driver {
         files.unproven_pages().into_iter().for_each(|page| self.input(Input::PageDamaged { page }));
     }
 
-    /// Tells the machine how far the log of the active copy is, and when it goes no further: an instance that has failed at
-    /// its files is the end of this copy, which must not keep its lease.
+    /// Tells the machine how far the log of the active copy is, and when it goes no further: an instance that
+    /// has failed at its files is the end of this copy, which must not keep its lease.
     fn follow_log(self: &Rc<Self>, instance: &Rc<Instance>) {
         let (driver, instance) = (self.clone(), Rc::downgrade(instance));
         drop(self.world.spawn(async move {

@@ -1,7 +1,7 @@
 //! What copies and arbiter say, in bytes, and small records on disk.
 //!
-//! A frame is its length (4 bytes, little endian) and a message in postcard's encoding. A record is a message with a CRC-32 behind it,
-//! in a file that is replaced as a whole.
+//! A frame is its length (4 bytes, little endian) and a message in postcard's encoding. A record is a message
+//! with a CRC-32 behind it, in a file that is replaced as a whole.
 //!
 //! Invariants
 //! 1. No bytes make the reader panic or take more memory than [`FRAME_BYTES_MAX`] and what it decodes.

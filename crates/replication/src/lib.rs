@@ -1,6 +1,7 @@
-//! Copies of a database on several hosts: log shipping, leases, activation, reseeding. Pure state machines without sockets,
-//! clocks or tasks: time, messages and finished disk work come in as values, everything to be done goes out as values. The
-//! protocol in plain words, with the argument for each invariant, is in `docs/copies.md`.
+//! Copies of a database on several hosts: log shipping, leases, activation, reseeding. Pure state machines
+//! without sockets, clocks or tasks: time, messages and finished disk work come in as values, everything to be
+//! done goes out as values. The protocol in plain words, with the argument for each invariant, is in
+//! `docs/copies.md`.
 //!
 //! Invariants
 //! 1. Never two active copies of one database at one instant, as long as clocks keep the stated drift bound.
@@ -9,8 +10,8 @@
 //! 4. Copies whose queues have drained are equal in content.
 //! 5. Without the arbiter nothing is activated.
 //!
-//! Limits: one arbiter, whose record is durable; disks that keep what they have reported as durable. A disk that lost its
-//! contents is replaced by an empty one, never by an old one.
+//! Limits: one arbiter, whose record is durable; disks that keep what they have reported as durable. A disk
+//! that lost its contents is replaced by an empty one, never by an old one.
 
 mod arbiter;
 mod copy;

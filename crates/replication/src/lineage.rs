@@ -40,7 +40,8 @@ impl Lineage {
         Lineage(entries)
     }
 
-    /// How far a log of this lineage that ends at `end` holds the same bytes as one of `other` that ends at `other_end`.
+    /// How far a log of this lineage that ends at `end` holds the same bytes as one of `other` that ends at
+    /// `other_end`.
     #[must_use]
     pub fn common(&self, end: Position, other: &Lineage, other_end: Position) -> Position {
         let (mine, others) = (self.written(end), other.written(other_end));

@@ -1,10 +1,11 @@
 //! How sure a mean over time is, when what follows each other in time is alike (*batch means*).
 //!
-//! A figure that is a ratio of sums (I/O per second, mean latency) is cut into five to ten stretches of time, which are nearly
-//! independent. Its interval follows from how far each stretch is from the ratio of the whole.
+//! A figure that is a ratio of sums (I/O per second, mean latency) is cut into five to ten stretches of time,
+//! which are nearly independent. Its interval follows from how far each stretch is from the ratio of the whole.
 //!
-//! * What reads files from end to end changes its rate smoothly, as from the outer to the inner tracks of a disk, in each run
-//!   alike. So a parabola over the stretches counts as no noise, and costs two degrees of freedom.
+//! * What reads files from end to end changes its rate smoothly, as from the outer to the inner tracks of a
+//!   disk, in each run alike. So a parabola over the stretches counts as no noise, and costs two degrees of
+//!   freedom.
 //!
 //! It covers the noise inside a run. It does not cover what differs from run to run: only more runs do.
 //!
@@ -46,8 +47,8 @@ fn quantile(share: f64, freedom: usize) -> f64 {
     high
 }
 
-/// Share of Student's t that lies within `t` of zero, for 2 degrees of freedom or more (Abramowitz and Stegun, 26.7.3 and
-/// 26.7.4).
+/// Share of Student's t that lies within `t` of zero, for 2 degrees of freedom or more (Abramowitz and Stegun,
+/// 26.7.3 and 26.7.4).
 fn within(t: f64, freedom: usize) -> f64 {
     let (sine, cosine) = (t / (freedom as f64).sqrt()).atan().sin_cos();
     let is_odd = freedom % 2 == 1;

@@ -149,8 +149,8 @@ impl IoTotals {
 
 /// Counts of one class since they were last taken. Mergeable.
 ///
-/// The histogram holds whole microseconds with two significant digits (an error below 1 %), up to one hour; the totals is
-/// exact.
+/// The histogram holds whole microseconds with two significant digits (an error below 1 %), up to one hour; the
+/// totals is exact.
 #[derive(Debug, Clone, Default)]
 pub struct IoStats {
     /// Counts and sums.

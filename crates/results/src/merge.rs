@@ -3,9 +3,9 @@
 use crate::rows::Test;
 
 impl Test {
-    /// The test of all hosts together, from its row on each: it begins with the first host and ends with the last, its
-    /// window is the one that all hosts had open, and its sessions and targets are those of all hosts. What a host does not
-    /// know yet is not known of all. Everything else is the same on every host.
+    /// The test of all hosts together, from its row on each: it begins with the first host and ends with the
+    /// last, its window is the one that all hosts had open, and its sessions and targets are those of all
+    /// hosts. What a host does not know yet is not known of all. Everything else is the same on every host.
     ///
     /// # Panics
     /// Without a row.

@@ -76,8 +76,8 @@ impl Row {
 
 /// Keeps the rows of a run.
 ///
-/// The [`Run`] comes first. Recording returns at once: a slow store does not slow what is measured. A row that could not
-/// be kept is an error of this call or of a later one, [`Recorder::flush`] at the latest.
+/// The [`Run`] comes first. Recording returns at once: a slow store does not slow what is measured. A row that
+/// could not be kept is an error of this call or of a later one, [`Recorder::flush`] at the latest.
 pub trait Recorder {
     /// Keeps a row.
     fn record(&mut self, row: Row) -> Result<(), RecordError>;

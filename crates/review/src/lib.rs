@@ -1,8 +1,8 @@
-//! Judging and showing evidence instead of making it: lint, compare, import of foreign results, the solution paper, the live
-//! views of a run.
+//! Judging and showing evidence instead of making it: lint, compare, import of foreign results, the solution
+//! paper, the live views of a run.
 //!
-//! Everything here reads what others wrote down: runs of ours, result files of Jetstress, published papers. Facts as printed
-//! are [`Evidence`], in the same keys and units as `published/*.toml`.
+//! Everything here reads what others wrote down: runs of ours, result files of Jetstress, published papers.
+//! Facts as printed are [`Evidence`], in the same keys and units as `published/*.toml`.
 #![allow(
     clippy::disallowed_methods,
     reason = "this crate reads evidence files, writes documents and answers requests for pages"

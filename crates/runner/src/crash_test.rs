@@ -1,6 +1,7 @@
 //! The crash test on real storage: the listener's notes as a file, the writer, and what became of its commits.
 //!
-//! The protocol and the comparison are the workload's ([`workload::crash_test`]); here are folders, the file and the clock.
+//! The protocol and the comparison are the workload's ([`workload::crash_test`]); here are folders, the file
+//! and the clock.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -120,8 +121,8 @@ fn on_this_host<T, F: Future<Output = T>>(
     world::real::run(config, main).map_err(Unproved::NotStarted)
 }
 
-/// Hears one writer to its end, and keeps in the new file `out` what it said; gives the number of commits. `say` gets a line
-/// once a writer can connect.
+/// Hears one writer to its end, and keeps in the new file `out` what it said; gives the number of commits.
+/// `say` gets a line once a writer can connect.
 ///
 /// # Errors
 /// The file exists or cannot be written, or no writer connected.
@@ -182,7 +183,8 @@ pub struct Writer<'a> {
     pub buffered: bool,
 }
 
-/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line now and then.
+/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line
+/// now and then.
 ///
 /// # Errors
 /// The folder exists, the listener does not answer, or the storage fails.

@@ -1,7 +1,9 @@
-//! What is done on the real storage of this host: the look before a run, the run itself with its evidence, the crash test.
+//! What is done on the real storage of this host: the look before a run, the run itself with its evidence, the
+//! crash test.
 //!
-//! A campaign knows neither folders nor files of evidence, and evidence knows no campaign. This crate brings both together: it
-//! claims the folders of the solution, opens `run.db`, carries the campaign out, and keeps every row as it arises.
+//! A campaign knows neither folders nor files of evidence, and evidence knows no campaign. This crate brings
+//! both together: it claims the folders of the solution, opens `run.db`, carries the campaign out, and keeps
+//! every row as it arises.
 //!
 //! Invariants
 //! 1. Nothing is written before [`Preflight`] has seen that it may be written and will fit.

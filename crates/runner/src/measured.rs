@@ -81,8 +81,9 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Carries the tests out in step with a barrier, then what `finale` does if none of them was the end, and keeps the evidence in
-    /// `run.db`, whose last rows are those that `last_rows` makes at the end (in ms of the run). `live` gets every row as well.
+    /// Carries the tests out in step with a barrier, then what `finale` does if none of them was the end, and
+    /// keeps the evidence in `run.db`, whose last rows are those that `last_rows` makes at the end (in ms of
+    /// the run). `live` gets every row as well.
     ///
     /// # Errors
     /// The evidence cannot be kept, or the tests cannot be started.

@@ -1,4 +1,5 @@
-//! What a run checks before it writes anything: whose folders they are, what lies below them, whether everything will fit.
+//! What a run checks before it writes anything: whose folders they are, what lies below them, whether
+//! everything will fit.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -69,8 +70,8 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Looks at everything that the tests of these deployments of one host will need; nothing is written. Refuses what must
-    /// not be touched or cannot fit.
+    /// Looks at everything that the tests of these deployments of one host will need; nothing is written.
+    /// Refuses what must not be touched or cannot fit.
     ///
     /// # Errors
     /// The run cannot be carried out here.
@@ -223,8 +224,8 @@ fn load_seconds(tests: &[TestSpec]) -> f64 {
     loads.map(|test| test.duration_s).sum()
 }
 
-/// What all databases together grow by if the load reaches its target, at the shape of the published runs; `None` where no
-/// target is set: such a load is as fast as the storage.
+/// What all databases together grow by if the load reaches its target, at the shape of the published runs;
+/// `None` where no target is set: such a load is as fast as the storage.
 fn growth(deployment: &Deployment, tests: &[TestSpec]) -> Option<f64> {
     let load = &deployment.load;
     let batches_per_s = match load.mode {
@@ -249,8 +250,8 @@ fn growth_in_words(deployment: &Deployment, tests: &[TestSpec]) -> String {
     }
 }
 
-/// Logs that circular logging leaves an instance at most: those of the checkpoint depth, which a load may overrun by a quarter
-/// before pages are written in haste, but no more than are written at all.
+/// Logs that circular logging leaves an instance at most: those of the checkpoint depth, which a load may
+/// overrun by a quarter before pages are written in haste, but no more than are written at all.
 fn logs_kept(deployment: &Deployment, instance: &InstanceSpec, tests: &[TestSpec]) -> u64 {
     let depth_bytes = deployment.engine.checkpoint_depth_bytes as f64 * 1.25;
     let databases: usize = deployment.instances.iter().map(|instance| instance.databases.len()).sum();

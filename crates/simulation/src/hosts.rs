@@ -1,7 +1,8 @@
 //! The hosts' side of modelled storage: processors and queues, in front of the model of the array.
 //!
-//! * Each request takes a time of one of its host's processors; it waits when all are busy. The time itself adds nothing to
-//!   its latency: links have their latency from figures that hosts measured, which hold it already.
+//! * Each request takes a time of one of its host's processors; it waits when all are busy. The time itself
+//!   adds nothing to its latency: links have their latency from figures that hosts measured, which hold it
+//!   already.
 //! * A volume takes so many requests at a time; others wait in the host, in their order.
 //! * Operations of the load take processor time, too. It is counted, and delays nothing.
 //!

@@ -1,7 +1,8 @@
 //! Rehearsal: the campaign of one or several hosts on modelled storage, in virtual time.
 //!
-//! The campaign, the workload and the engine are those of a run on real disks. This crate makes the simulated world that they
-//! see: the volumes of each host, the databases at their real size, the storage model, and what several hosts share.
+//! The campaign, the workload and the engine are those of a run on real disks. This crate makes the simulated
+//! world that they see: the volumes of each host, the databases at their real size, the storage model, and what
+//! several hosts share.
 //!
 //! Invariants
 //! 1. Equal solution, tests, seed and program give equal rows and an equal trace hash, on any machine.

@@ -1,7 +1,7 @@
 //! The rows of several hosts in one run.
 //!
-//! Samples, histograms, verdicts and events name their host and pass as they are. The row of a test is one for all hosts
-//! ([`Test::of_all_hosts`]).
+//! Samples, histograms, verdicts and events name their host and pass as they are. The row of a test is one for
+//! all hosts ([`Test::of_all_hosts`]).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

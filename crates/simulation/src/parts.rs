@@ -32,8 +32,8 @@ pub enum Seen {
 }
 
 impl PartsWatch<'_> {
-    /// A row of a test, all hosts together: statistics begin with the test and again with its window, and are kept at the end
-    /// of the window, or of the test if it has none.
+    /// A row of a test, all hosts together: statistics begin with the test and again with its window, and are
+    /// kept at the end of the window, or of the test if it has none.
     pub fn test(&mut self, test: &Test, recorder: &mut dyn Recorder) -> Result<(), RecordError> {
         let before = self.seen.filter(|(ordinal, _)| *ordinal == test.ordinal).map(|(_, seen)| seen);
         let stage = match (test.window_start_ms, test.window_end_ms.or(test.ended_ms)) {

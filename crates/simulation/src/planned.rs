@@ -129,8 +129,8 @@ pub struct Played {
 }
 
 impl Planned {
-    /// Carries out the tests, then the drills one after the other. Rows go to `recorder` as they arise; `titles` are those of
-    /// all tests.
+    /// Carries out the tests, then the drills one after the other. Rows go to `recorder` as they arise;
+    /// `titles` are those of all tests.
     pub fn play(
         self,
         seed: u64,

@@ -1,10 +1,11 @@
 //! The storage of a solution as a model for the simulated world: from the solution file and `assumptions.toml` to
 //! [`array::Hardware`].
 //!
-//! * A volume with disks of its own is a group of these disks. Its files lie from the outer tracks inwards, in the order in
-//!   which they get their size.
-//! * Hosts of one enclosure share its controllers (`scope = "shared"`), or each host has its own. Volumes are owned by the
-//!   controllers in turn. Each link of a host leads to one controller, in turn; those to the other controllers are for failover.
+//! * A volume with disks of its own is a group of these disks. Its files lie from the outer tracks inwards, in
+//!   the order in which they get their size.
+//! * Hosts of one enclosure share its controllers (`scope = "shared"`), or each host has its own. Volumes are
+//!   owned by the controllers in turn. Each link of a host leads to one controller, in turn; those to the other
+//!   controllers are for failover.
 //! * A mirror reads from its disks in turn ([`array::MirrorReads::Alternate`]), for every solution.
 //! * The hot spares of an enclosure are like the disks of the first volume, or RAID pool, of its first host.
 //! * A pool is the store that `[array]` names. Without one it is one RAID group ([`pools`]).
@@ -45,8 +46,8 @@ pub struct VolumeParts {
     pub host: String,
     /// Volume.
     pub volume: String,
-    /// Its disks in their order, those of its pool if it lies in one, a faster tier last; in a replicated store those of its
-    /// node, disks before flash; none in a log-structured one.
+    /// Its disks in their order, those of its pool if it lies in one, a faster tier last; in a replicated store
+    /// those of its node, disks before flash; none in a log-structured one.
     pub drives: Vec<usize>,
     /// The group that is its pool, if disks can be added to that.
     pub pool: Option<usize>,

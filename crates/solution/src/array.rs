@@ -1,5 +1,5 @@
-//! How the storage behind the volumes is built, for simulated time. Kinds are names of `assumptions.toml`, which this crate does
-//! not know: what a kind cannot do is refused by the simulation.
+//! How the storage behind the volumes is built, for simulated time. Kinds are names of `assumptions.toml`,
+//! which this crate does not know: what a kind cannot do is refused by the simulation.
 
 use crate::error::{Checked, Wrong};
 use crate::file::{Raid, ReplicatedStore, Scope, SolutionFile, StorageArray, Store};

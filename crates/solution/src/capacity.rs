@@ -1,12 +1,13 @@
-//! Databases must fit into the storage that the solution file describes. A simulation would answer faster than the disks could if the
-//! databases lay on a small part of disks that are larger than described, or wrapped around on smaller ones.
+//! Databases must fit into the storage that the solution file describes. A simulation would answer faster than
+//! the disks could if the databases lay on a small part of disks that are larger than described, or wrapped
+//! around on smaller ones.
 //!
-//! Room is counted as the file states it: disks by data sheet, less what RAID and copies take. A thin pool and a store give room as it
-//! is written, so their databases are counted together.
+//! Room is counted as the file states it: disks by data sheet, less what RAID and copies take. A thin pool and
+//! a store give room as it is written, so their databases are counted together.
 //!
-//! Limits: what compression, deduplication and erasure coding of a replicated store save is not known before a test, so such a store is
-//! not judged; what a log-structured store saves is known to its kind, so the simulation judges that. Logs and the growth during the
-//! tests are not counted.
+//! Limits: what compression, deduplication and erasure coding of a replicated store save is not known before a
+//! test, so such a store is not judged; what a log-structured store saves is known to its kind, so the
+//! simulation judges that. Logs and the growth during the tests are not counted.
 
 use std::collections::BTreeMap;
 

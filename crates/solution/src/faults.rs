@@ -1,7 +1,7 @@
 //! `[[fault]]` with nothing left to default: each kind with the keys that it takes, on a part that there is.
 //!
-//! Limits: which part fails, and whether what is left can do without it, depends on the hosts that take part in a simulation. What
-//! depends on that is refused there.
+//! Limits: which part fails, and whether what is left can do without it, depends on the hosts that take part in
+//! a simulation. What depends on that is refused there.
 
 use crate::error::{Checked, Wrong};
 use crate::file::{Fault as Entry, FaultWord, SolutionFile, StorageArray, Store, TestKind, WhenLinkLost};
@@ -320,7 +320,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Whether I/O waits for the end of a fault, and the fault for the end of a test that may not come without that I/O.
+    /// Whether I/O waits for the end of a fault, and the fault for the end of a test that may not come without
+    /// that I/O.
     fn holds_its_test(&self, array: &StorageArray, fault: &Fault) -> bool {
         let waits = match fault.kind {
             FaultKind::PathLost => array.links_per_host == 1,

@@ -1,15 +1,16 @@
 //! The solution file: one description of a deployment that every command takes.
 //!
-//! [`Solution`] is what the file says with nothing left to default: names written out, numbers in their ranges, each thing that another
-//! one names found. Every command works on it and on nothing else, so what one command accepts no other refuses for what the file
-//! says. What the file leaves out is another matter: a plan needs users, a run needs instances, and each says so
-//! ([`Solution::users`], [`Solution::deployment`]).
+//! [`Solution`] is what the file says with nothing left to default: names written out, numbers in their ranges,
+//! each thing that another one names found. Every command works on it and on nothing else, so what one command
+//! accepts no other refuses for what the file says. What the file leaves out is another matter: a plan needs
+//! users, a run needs instances, and each says so ([`Solution::users`], [`Solution::deployment`]).
 //!
 //! Invariants
-//! 1. Every mistake names one place in the text: the line that asks for what cannot be. All mistakes that do not hide each other are
-//!    told at once.
+//! 1. Every mistake names one place in the text: the line that asks for what cannot be. All mistakes that do
+//!    not hide each other are told at once.
 //! 2. An unknown key is an error, never ignored.
-//! 3. The range of a number is checked when the file is read ([`ranges`]), and a default stands in one place of this crate.
+//! 3. The range of a number is checked when the file is read ([`ranges`]), and a default stands in one place of
+//!    this crate.
 //! 4. Nothing here touches a file: text in, data out.
 //!
 //! Limits: at most [`MAX_NAMES`] hosts, as many volumes and instances per host, and 65,536 of each on all hosts.
@@ -171,7 +172,8 @@ impl Solution {
         self.disks.iter().find(|disk| disk.name == name).expect("a disk of the file")
     }
 
-    /// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that nothing has.
+    /// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name
+    /// that nothing has.
     pub fn hosts_lost_with(&self, name: &str) -> Vec<usize> {
         names::hosts_lost_with(name, &self.sites, &self.enclosures, &self.hosts)
     }

@@ -1,8 +1,8 @@
 //! Where in the text a value stands.
 //!
-//! The types of the file are plain data. Only when something has to be shown to the user is the text parsed once more,
-//! with spans, and the value looked up by its path (`host[2].name`). A value that was left to its default is shown at the
-//! nearest table that exists.
+//! The types of the file are plain data. Only when something has to be shown to the user is the text parsed
+//! once more, with spans, and the value looked up by its path (`host[2].name`). A value that was left to its
+//! default is shown at the nearest table that exists.
 
 use std::ops::Range;
 

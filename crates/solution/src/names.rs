@@ -51,7 +51,8 @@ impl Named {
     }
 }
 
-/// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that nothing has.
+/// Indices of the hosts that a failure of this name takes: a host, an enclosure or a site. None of a name that
+/// nothing has.
 pub(crate) fn hosts_lost_with(
     name: &str,
     sites: &[Site],

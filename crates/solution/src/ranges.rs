@@ -1,7 +1,7 @@
 //! What the numbers of a file may be: one row for each numeric key, checked once for every command.
 //!
-//! The file is walked as it stands in the text, before anything is made of it, so that all mistakes are found together and
-//! each is shown at its value.
+//! The file is walked as it stands in the text, before anything is made of it, so that all mistakes are found
+//! together and each is shown at its value.
 //!
 //! Invariant: every numeric key of the file has exactly one row; a test holds the rows against the schema of the file.
 
@@ -82,8 +82,8 @@ fn grouped(number: f64) -> String {
     fraction.map_or(out.clone(), |fraction| format!("{out}.{fraction}"))
 }
 
-/// Numeric keys by their path and what they may be. Entries of lists have the path of the list; in a list of lists the place
-/// in the inner one follows.
+/// Numeric keys by their path and what they may be. Entries of lists have the path of the list; in a list of
+/// lists the place in the inner one follows.
 pub type Rows = [(&'static str, Allowed)];
 
 /// The numeric keys of the solution file.

@@ -1,7 +1,7 @@
 //! Reading a TOML file of ours: its types, the ranges of its numbers, and all that is wrong with either.
 //!
-//! The reader of types stops at the first value that it cannot take. That value is left out and the rest read again, until all of
-//! the file was looked at.
+//! The reader of types stops at the first value that it cannot take. That value is left out and the rest read
+//! again, until all of the file was looked at.
 
 use std::ops::Range;
 
@@ -13,8 +13,8 @@ use crate::error::{Misread, MisreadText, Mistake, did_you_mean};
 use crate::ranges;
 use crate::source::Source;
 
-/// Reads any TOML file of ours, with the same messages as a solution file, and numbers in their ranges. All mistakes that do not
-/// hide each other are told at once. `file_name` is only for messages.
+/// Reads any TOML file of ours, with the same messages as a solution file, and numbers in their ranges. All
+/// mistakes that do not hide each other are told at once. `file_name` is only for messages.
 ///
 /// # Errors
 /// If the text is no such file.
@@ -67,7 +67,8 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str, rows: &ranges::Rows) -> (Opt
     }
 }
 
-/// Leaves out the value with this span, or whose key has it, and says its path: an entry of a list of tables, or what has a key.
+/// Leaves out the value with this span, or whose key has it, and says its path: an entry of a list of tables,
+/// or what has a key.
 fn leave_out(table: &mut DeTable<'_>, span: &Range<usize>, at: &str) -> Option<String> {
     let is_meant = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
         // A list of tables has the span of its first one.

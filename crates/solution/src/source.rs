@@ -38,8 +38,9 @@ impl Source {
 
 /// The mistakes of a file, gathered.
 ///
-/// A mistake hides others: what was misread in an entry says nothing about the rest of it, and a table of names that is wrong
-/// says nothing about those who use the names ([`Mistakes::names_are_known`]), the other tables of names among them.
+/// A mistake hides others: what was misread in an entry says nothing about the rest of it, and a table of names
+/// that is wrong says nothing about those who use the names ([`Mistakes::names_are_known`]), the other tables
+/// of names among them.
 pub(crate) struct Mistakes<'a> {
     source: &'a Source,
     read: MisreadText,

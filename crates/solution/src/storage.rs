@@ -314,7 +314,8 @@ fn of_host(
     Ok(())
 }
 
-/// Marks the volumes that the tests use: of the hosts under test all, but database volumes only up to the number wished.
+/// Marks the volumes that the tests use: of the hosts under test all, but database volumes only up to the
+/// number wished.
 pub(crate) fn mark_under_test(file: &SolutionFile, hosts: &mut [HostSpec], mistakes: &mut Mistakes<'_>) {
     let limit = file.under_test.as_ref().and_then(|part| part.volumes_per_host);
     for host in hosts.iter_mut().filter(|host| host.is_under_test) {

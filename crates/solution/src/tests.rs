@@ -219,8 +219,8 @@ fn removes_logs(tests: &[Test]) -> Option<TestKind> {
     })
 }
 
-/// Rest of a session as a multiple of its batch: published sessions of 2003 keep one read outstanding each, later ones rest half
-/// of their time.
+/// Rest of a session as a multiple of its batch: published sessions of 2003 keep one read outstanding each,
+/// later ones rest half of their time.
 fn idle_factor_of(generation: Generation) -> f64 {
     if generation == Generation::E2003 { 0.0 } else { 1.0 }
 }

@@ -1,4 +1,5 @@
-//! What is resolved of the users beside the defaults of their keys: what depends on the generation, and whether enough is said.
+//! What is resolved of the users beside the defaults of their keys: what depends on the generation, and whether
+//! enough is said.
 
 use crate::error::{Checked, Wrong};
 use crate::file::{Generation, SolutionFile, Users};
@@ -45,8 +46,8 @@ pub(crate) fn generation(file: &SolutionFile) -> Generation {
     file.profile.as_ref().map_or(Generation::E2016, |users| users.exchange)
 }
 
-/// The users, or what the file does not say about them. They are sized by the I/O and the size of their mailboxes: stated, or following
-/// from messages and quota.
+/// The users, or what the file does not say about them. They are sized by the I/O and the size of their
+/// mailboxes: stated, or following from messages and quota.
 pub(crate) fn users(file: &SolutionFile) -> Checked<Users> {
     let Some(users) = &file.profile else {
         let lack = Wrong::new("profile", "nothing is said about the users");

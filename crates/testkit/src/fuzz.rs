@@ -1,7 +1,7 @@
 //! Inputs from outside, changed at random, for code that must never panic on them: a fuzzer that stable Rust runs.
 //!
-//! Input `n` of a target is a function of `n` and of its seeds, so a failure can be repeated. Without a look at which code an
-//! input reaches, the seeds have to be good: whole files of each kind.
+//! Input `n` of a target is a function of `n` and of its seeds, so a failure can be repeated. Without a look at
+//! which code an input reaches, the seeds have to be good: whole files of each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 /// Values at which arithmetic goes wrong.
 const EDGES: [u64; 10] = [0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 1 << 63, u64::MAX];
 
-/// Gives `target` one input after the other, each a seed with a few changes, for 2 s, or `PROOFLOAD_FUZZ_SECONDS`. Returns how
-/// many it gave.
+/// Gives `target` one input after the other, each a seed with a few changes, for 2 s, or
+/// `PROOFLOAD_FUZZ_SECONDS`. Returns how many it gave.
 ///
 /// # Panics
 /// As `target` does; the input is then kept in a file that a message names.

@@ -1,8 +1,8 @@
-//! What tests share: what they say when something they need is not on this machine, genuine databases, numbers to roll dice with,
-//! and the wait for a server that has been started. For tests only.
+//! What tests share: what they say when something they need is not on this machine, genuine databases, numbers
+//! to roll dice with, and the wait for a server that has been started. For tests only.
 //!
-//! Invariant: where `PROOFLOAD_NO_SKIP=1` is set nothing is skipped in silence: what is missing fails the test. Only what
-//! lies beside the project and is no part of it may be missing even there.
+//! Invariant: where `PROOFLOAD_NO_SKIP=1` is set nothing is skipped in silence: what is missing fails the test.
+//! Only what lies beside the project and is no part of it may be missing even there.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 mod fuzz;

@@ -1,18 +1,23 @@
-//! Does storage keep what it says is durable? A writer commits as fast as it can and tells a listener on another host of each
-//! durable commit; somebody pulls the plug; afterwards the listener's word is held against what recovery finds.
+//! Does storage keep what it says is durable? A writer commits as fast as it can and tells a listener on
+//! another host of each durable commit; somebody pulls the plug; afterwards the listener's word is held against
+//! what recovery finds.
 //!
-//! Each session commits the numbers 1, 2, 3, .. one after the other: its own row gets the number, and a random message
-//! with its long value is replaced, so that pages, log and checkpoint are all at work. So the listener needs to remember one number
-//! per session, and what recovery finds of a session tells exactly which of its commits are lost.
+//! Each session commits the numbers 1, 2, 3, .. one after the other: its own row gets the number, and a random
+//! message with its long value is replaced, so that pages, log and checkpoint are all at work. So the listener
+//! needs to remember one number per session, and what recovery finds of a session tells exactly which of its
+//! commits are lost.
 //!
 //! Invariants
 //! 1. The listener hears of a commit only after the engine has reported it as durable.
-//! 2. Nothing is overwritten: a folder is made new, and is verified only against the word of the listener that heard of it.
+//! 2. Nothing is overwritten: a folder is made new, and is verified only against the word of the listener that
+//!    heard of it.
 //!
-//! Limits: one database; at most [`SESSIONS_MAX`] sessions of 16 million commits. Acknowledgements that were still on their way when the power failed are unknown to
-//! the listener, so the last milliseconds before a crash are judged by fewer commits than there were.
+//! Limits: one database; at most [`SESSIONS_MAX`] sessions of 16 million commits. Acknowledgements that were
+//! still on their way when the power failed are unknown to the listener, so the last milliseconds before a
+//! crash are judged by fewer commits than there were.
 //!
-//! Wire: the writer sends `HELLO`, the run's id (8 bytes), then for each commit session and number (4 + 8 bytes), all little endian.
+//! Wire: the writer sends `HELLO`, the run's id (8 bytes), then for each commit session and number (4 + 8
+//! bytes), all little endian.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -59,8 +64,8 @@ pub enum CrashTestError {
     /// The size of the database.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// The folder is one of a crash test, and has lost the file that says of which run, which was durable before any listener
-    /// heard of that run.
+    /// The folder is one of a crash test, and has lost the file that says of which run, which was durable
+    /// before any listener heard of that run.
     #[error("{folder} has lost what was durable before the first commit: crash-test.id {reason}")]
     LostIdentity {
         /// The folder.
@@ -90,8 +95,9 @@ pub enum CrashTestError {
 }
 
 impl CrashTestError {
-    /// Whether it proves that storage has lost or changed what was durable. Everything else proves nothing about storage: rights,
-    /// room, the wrong folder, a file system without unbuffered I/O, a device that cannot be reached.
+    /// Whether it proves that storage has lost or changed what was durable. Everything else proves nothing
+    /// about storage: rights, room, the wrong folder, a file system without unbuffered I/O, a device that
+    /// cannot be reached.
     pub fn is_loss(&self) -> bool {
         match self {
             CrashTestError::LostIdentity { .. } => true,
@@ -256,8 +262,8 @@ fn parent_of(folder: &str) -> &str {
     }
 }
 
-/// Makes `folder`, and commits in it until the stop; each durable commit is told to the listener at `address`. Returns the number of
-/// commits. `committed` is called with the number so far, often.
+/// Makes `folder`, and commits in it until the stop; each durable commit is told to the listener at `address`.
+/// Returns the number of commits. `committed` is called with the number so far, often.
 ///
 /// # Errors
 /// A folder that exists, a listener that cannot be reached or goes away, failed I/O.
@@ -352,7 +358,8 @@ async fn replace(
     transaction.change(1, step).await
 }
 
-/// Hears one writer out: until it closes the connection or is gone. `heard` is told what is known, after each piece that comes.
+/// Hears one writer out: until it closes the connection or is gone. `heard` is told what is known, after each
+/// piece that comes.
 ///
 /// # Errors
 /// Something that is no writer. A connection that breaks is what this is about, and no error.

@@ -1,7 +1,7 @@
 //! The load: what is in a database, what a batch does to it, and how batches are paced.
 //!
-//! [`schema`] says what every entry of a database is, [`template`] what every page of a new database is, [`codec`] keeps
-//! pages in small space with the help of both. The reasons for the numbers: docs/schema.md.
+//! [`schema`] says what every entry of a database is, [`template`] what every page of a new database is,
+//! [`codec`] keeps pages in small space with the help of both. The reasons for the numbers: docs/schema.md.
 
 pub mod codec;
 pub mod crash_test;

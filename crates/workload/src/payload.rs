@@ -1,7 +1,8 @@
 //! Record payloads: bytes that are a pure function of (database seed, table, id, version).
 //!
 //! Invariants
-//! 1. The first eight bytes are a marker and (table, version, id), so a payload names itself and two payloads never repeat.
+//! 1. The first eight bytes are a marker and (table, version, id), so a payload names itself and two payloads
+//!    never repeat.
 //! 2. What follows does not compress; the last `compressibility_pct` percent are zero, which compresses away.
 //! 3. The first byte is at least 0x38: readers of others take a long-value chunk with a smaller one for compressed.
 //!

@@ -1,7 +1,8 @@
 //! The tables of a Proofload database and what is in them (the reasons: docs/schema.md).
 //!
 //! Invariants
-//! 1. Every entry of a user tree is a function of (shape, id, version): it can be made, recognised and verified from these.
+//! 1. Every entry of a user tree is a function of (shape, id, version): it can be made, recognised and verified
+//!    from these.
 //! 2. Ids ascend from 1; rows 1..=rows exist in a new database, all with version 0.
 //! 3. Index keys of initial rows ascend evenly with their rank, and rank and id determine each other by arithmetic.
 //!
@@ -94,7 +95,8 @@ pub struct DatabaseShape {
     pub compressibility_pct: u8,
 }
 
-/// Version of everything that the template is a function of besides the shape. A file of another version cannot be used.
+/// Version of everything that the template is a function of besides the shape. A file of another version cannot
+/// be used.
 const IMAGE_VERSION: u8 = 2;
 
 impl DatabaseShape {
@@ -271,8 +273,8 @@ impl Schema {
         (*self.key(entry) == *key && self.has_data(entry, data)).then_some(entry)
     }
 
-    /// The entry of `tree` whose data these bytes are, if every byte is right. Entries whose data name no version are not
-    /// found.
+    /// The entry of `tree` whose data these bytes are, if every byte is right. Entries whose data name no
+    /// version are not found.
     pub fn entry_of_data(&self, tree: Tree, data: &[u8]) -> Option<Entry> {
         let owner = |at: usize| Payload::owner(data.get(at..)?);
         let entry = match tree {

@@ -19,7 +19,8 @@ use crate::mix::{Mix, Operation, OperationKind, Random, scale};
 use crate::schema::{Entry, FOLDERS, Schema, Tree, conversation_key, row_key};
 use crate::template::TemplateDatabase;
 
-/// Tries of one operation before its conflicts are an error: with 256 sessions on millions of rows a second one is rare.
+/// Tries of one operation before its conflicts are an error: with 256 sessions on millions of rows a second one
+/// is rare.
 const TRIES_MAX: u32 = 64;
 
 /// Why a batch failed.
@@ -104,8 +105,9 @@ impl Mailboxes {
         self.conflicts.take()
     }
 
-    /// From now on `tell` is called with folder and version as soon as a durable commit of a change is acknowledged. Each change
-    /// of a message counts the version of the session's folder up by one, so a database that holds an older one has lost commits.
+    /// From now on `tell` is called with folder and version as soon as a durable commit of a change is
+    /// acknowledged. Each change of a message counts the version of the session's folder up by one, so a
+    /// database that holds an older one has lost commits.
     pub fn on_acknowledged(&self, tell: impl Fn(u32, u32) + 'static) {
         *self.acknowledged.borrow_mut() = Some(Box::new(tell));
     }
@@ -287,8 +289,9 @@ impl Mailboxes {
                 Some(data) => self.verified(Tree::Rows, &row_key, &data).map(drop),
                 None => Ok(()),
             },
-            // The row may have been deleted since its entry was read. A deletion takes the row first and gives it up last, and an
-            // id is given out once: the entry of a row that is gone for good is gone, too, and does not come back.
+            // The row may have been deleted since its entry was read. A deletion takes the row first and gives
+            // it up last, and an id is given out once: the entry of a row that is gone for good is gone, too,
+            // and does not come back.
             None if !is_settled => Ok(()),
             None => match self.first_alive(transaction, index, &key).await? == Some((key, data)) {
                 true => Err(self.wrong(Tree::Rows, &row_key)),

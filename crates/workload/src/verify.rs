@@ -1,7 +1,8 @@
-//! Checks a database file page by page, with what is known of databases that Proofload made; corrects single-bit errors.
+//! Checks a database file page by page, with what is known of databases that Proofload made; corrects
+//! single-bit errors.
 //!
-//! Beside what a page says of itself ([`edb::verify`]) the space trees tell which pages are in use, and what the database was
-//! made with tells which pages were written and what their entries hold.
+//! Beside what a page says of itself ([`edb::verify`]) the space trees tell which pages are in use, and what
+//! the database was made with tells which pages were written and what their entries hold.
 //!
 //! Invariant: the file is only read.
 //!
@@ -91,8 +92,8 @@ impl Opened {
         self.header.state() == State::Dirty
     }
 
-    /// Checks every page behind the headers. `found` gets each page with something wrong, and each page is written to `copy`,
-    /// corrected where that is possible.
+    /// Checks every page behind the headers. `found` gets each page with something wrong, and each page is
+    /// written to `copy`, corrected where that is possible.
     ///
     /// # Errors
     /// The file cannot be read, the copy cannot be written, or `found` says so.

@@ -1,11 +1,11 @@
-//! Page buffers: bytes aligned for unbuffered I/O, or a page that is still exactly its template ("pristine"), or one that is
-//! kept encoded.
+//! Page buffers: bytes aligned for unbuffered I/O, or a page that is still exactly its template ("pristine"),
+//! or one that is kept encoded.
 //!
-//! A pristine page is a promise `(template, page)`; it becomes bytes at the first byte access. Code that only needs to
-//! know that a page is intact (maintenance, checksum, backup) may accept the promise without touching bytes, since a
-//! test over every page kind proves that every template page is valid. An encoded page becomes bytes at the first access, too.
-//! Nobody may take it for valid unseen, unless its codec says that the encoding is a template page and the edits made on it
-//! ([`PageCodec::edited_version`]).
+//! A pristine page is a promise `(template, page)`; it becomes bytes at the first byte access. Code that only
+//! needs to know that a page is intact (maintenance, checksum, backup) may accept the promise without touching
+//! bytes, since a test over every page kind proves that every template page is valid. An encoded page becomes
+//! bytes at the first access, too. Nobody may take it for valid unseen, unless its codec says that the encoding
+//! is a template page and the edits made on it ([`PageCodec::edited_version`]).
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{OnceCell, RefCell};
@@ -48,18 +48,20 @@ pub trait PageCodec {
     }
     /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>);
-    /// As [`Self::encode`] for page `index` of its template, without its bytes. `false`, and nothing is appended, if it knows
-    /// no such page.
+    /// As [`Self::encode`] for page `index` of its template, without its bytes. `false`, and nothing is
+    /// appended, if it knows no such page.
     fn encode_pristine(&self, _index: u64, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// As [`Self::encode`] for a page whose checksums and whose bytes at `unused` mean nothing: `decode` restores it with
-    /// the right checksums and anything in there. `false`, and nothing is appended, if it has no short encoding.
+    /// As [`Self::encode`] for a page whose checksums and whose bytes at `unused` mean nothing: `decode`
+    /// restores it with the right checksums and anything in there. `false`, and nothing is appended, if it has
+    /// no short encoding.
     fn encode_unsealed(&self, _index: u64, _page: &[u8], _unused: Range<usize>, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// The version of the page, if `encoded` says which edits were made on a page of its template, rather than which bytes were
-    /// found. Only the program that made the edits encodes a page so: it is valid without a look at its bytes.
+    /// The version of the page, if `encoded` says which edits were made on a page of its template, rather than
+    /// which bytes were found. Only the program that made the edits encodes a page so: it is valid without a
+    /// look at its bytes.
     fn edited_version(&self, _encoded: &[u8]) -> Option<u64> {
         None
     }
@@ -201,8 +203,8 @@ impl PageBuf {
         }
     }
 
-    /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete already. Bytes
-    /// are copied when one of both is changed.
+    /// A copy to be written. `seal` completes the contents where they are bytes; what can be made is complete
+    /// already. Bytes are copied when one of both is changed.
     pub fn sealed_copy(&mut self, seal: impl FnOnce(&mut [u8])) -> PageBuf {
         if !matches!(self.kind, Kind::Made { .. }) {
             seal(self.as_unsealed_mut_slice());
@@ -305,12 +307,13 @@ struct Aligned {
     len: usize,
 }
 
-/// Small buffers are cut from pieces of memory of this size, which the system can back with one large page each: fewer page
-/// faults, and a page of a database is one stretch of memory to the device instead of eight.
+/// Small buffers are cut from pieces of memory of this size, which the system can back with one large page
+/// each: fewer page faults, and a page of a database is one stretch of memory to the device instead of eight.
 const SLAB_BYTES: usize = 2 << 20;
 /// Larger buffers are allocated one by one.
 const SLAB_BUFFER_BYTES_MAX: usize = 256 << 10;
-/// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay for the next.
+/// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay
+/// for the next.
 const POOL_BYTES_MAX: usize = 8 << 20;
 
 #[derive(Default)]
@@ -409,8 +412,9 @@ impl Aligned {
 
     fn allocate(len: usize, align: usize) -> NonNull<u8> {
         let layout = Self::layout(len, align);
-        // SAFETY: the layout has a non-zero size (PageBuf::empty asserts it). The advice concerns whole pages of memory that
-        // is ours, and whether it is taken makes no difference to what the memory holds. All of it is initialised.
+        // SAFETY: the layout has a non-zero size (PageBuf::empty asserts it). The advice concerns whole pages
+        // of memory that is ours, and whether it is taken makes no difference to what the memory holds. All of
+        // it is initialised.
         unsafe {
             let Some(memory) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
             if align == SLAB_BYTES {

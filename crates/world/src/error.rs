@@ -34,7 +34,8 @@ pub enum ErrorKind {
     PermissionDenied,
     /// The file system cannot do this: unbuffered I/O.
     Unsupported,
-    /// The device or the system reports an I/O error. The data may be there still: a path to the device may have failed.
+    /// The device or the system reports an I/O error. The data may be there still: a path to the device may
+    /// have failed.
     Io,
     /// The device cannot read its medium, or the file system says that it is damaged itself.
     Damaged,

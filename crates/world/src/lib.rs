@@ -106,8 +106,8 @@ pub trait Host {
     fn spawn(&self, task: LocalFuture<'static, ()>);
     /// Starts `start` on shard `index` (a thread pinned to a core, or a task in simulated time).
     fn spawn_shard(&self, index: usize, start: ShardStart);
-    /// Does work that touches nothing outside, where it does not keep this thread from its I/O. At once where work takes no
-    /// time, as in simulated time.
+    /// Does work that touches nothing outside, where it does not keep this thread from its I/O. At once where
+    /// work takes no time, as in simulated time.
     fn compute(&self, work: Work) -> LocalFuture<'static, ()> {
         work();
         Box::pin(std::future::ready(()))
@@ -182,15 +182,15 @@ pub trait HostFile {
         template: Rc<dyn TemplatePages>,
         codec: Rc<dyn PageCodec>,
     ) -> LocalFuture<'static, Result<bool>>;
-    /// The pages written to this new file will be those of the file `path`, so a storage that keeps those in small space may keep
-    /// these so, too.
+    /// The pages written to this new file will be those of the file `path`, so a storage that keeps those in
+    /// small space may keep these so, too.
     fn keep_like(&self, _path: &str) {}
     /// Whether it is worth the work to [pack](Self::pack) pages of the file that are in memory.
     fn packs_pages(&self) -> bool {
         false
     }
-    /// Packs page `index` of the file, which is not needed for the moment: it takes less memory, and is the same bytes again at
-    /// the next access. Its checksums need not be right now, but are then.
+    /// Packs page `index` of the file, which is not needed for the moment: it takes less memory, and is the
+    /// same bytes again at the next access. Its checksums need not be right now, but are then.
     fn pack(&self, _index: u64, _page: &mut PageBuf) {}
 }
 
@@ -281,8 +281,8 @@ impl World {
         self.0.spawn_shard(index, Box::new(start))
     }
 
-    /// Does work of a millisecond or more that touches nothing outside, and lets this thread go on meanwhile. Its panic is
-    /// the caller's.
+    /// Does work of a millisecond or more that touches nothing outside, and lets this thread go on meanwhile.
+    /// Its panic is the caller's.
     pub async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = oneshot::channel();
         let work = move || {

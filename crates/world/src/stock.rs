@@ -1,8 +1,8 @@
 //! Memory for page buffers that a thread of its own makes ready ahead of need.
 //!
-//! A page of memory that nobody has used is cleared by the system when it is touched first, and in a virtual machine the host may
-//! have to find it before: up to 60 us for a page of a database, as much as all the rest of reading it. So while a cache fills,
-//! another core does that.
+//! A page of memory that nobody has used is cleared by the system when it is touched first, and in a virtual
+//! machine the host may have to find it before: up to 60 us for a page of a database, as much as all the rest
+//! of reading it. So while a cache fills, another core does that.
 //!
 //! Invariants
 //! 1. Nothing is kept ready for those who take nothing: each time that nothing is ready, more is kept from then on.

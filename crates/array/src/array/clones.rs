@@ -1,13 +1,14 @@
 //! Clones of thin pools that another host reads from end to end beside the load: an off-host backup.
 //!
-//! * A clone is all volumes of a pool as of a time. It holds their chunks as a snapshot does (`thin`): the first write to a chunk
-//!   after it takes a new one. When all of it has been read it goes, and what it alone held comes free.
-//! * Its chunks are read where they are, volume by volume in the order of their addresses, so many reads at a time, at a set
-//!   rate at most. What has no chunk is not read.
+//! * A clone is all volumes of a pool as of a time. It holds their chunks as a snapshot does (`thin`): the
+//!   first write to a chunk after it takes a new one. When all of it has been read it goes, and what it alone
+//!   held comes free.
+//! * Its chunks are read where they are, volume by volume in the order of their addresses, so many reads at a
+//!   time, at a set rate at most. What has no chunk is not read.
 //! * The data pass the controller of the pool's first volume.
 //!
-//! Left out: clones that are written to, links and processors of the host that reads, what cannot be read any more (it is passed
-//! over), data of the cache that are newer than the clone but not destaged yet.
+//! Left out: clones that are written to, links and processors of the host that reads, what cannot be read any
+//! more (it is passed over), data of the cache that are newer than the clone but not destaged yet.
 
 use world::Time;
 
@@ -62,8 +63,8 @@ impl CloneState {
 }
 
 impl Array {
-    /// How far the last clone of a thin pool has been read, and the bytes that it alone held in the end or holds by now; `None` if
-    /// there was none.
+    /// How far the last clone of a thin pool has been read, and the bytes that it alone held in the end or
+    /// holds by now; `None` if there was none.
     pub fn clone_read(&self, pool: usize) -> Option<(RebuildStatus, u64)> {
         let state = self.thin_pools.get(pool)?;
         let clone = state.clones.last()?;

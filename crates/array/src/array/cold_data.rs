@@ -1,10 +1,11 @@
 //! What a replicated store does with data that have not been written for some time (`coldness`): they are compressed,
 //! make strips with parities in place of copies (`strips`), and are kept once if they are equal (`deduplication`).
 //!
-//! * A cold extent is read where its volume reads it, compressed on a core of that node, and written again on every node that
-//!   holds it. This is a move like others, after all of those that have something to wait for it, at their rate.
-//! * Compressed data need less room: so more extents fit on flash, and disks are filled less far in. A read of them reads
-//!   less from its drive, and is decompressed on a core of the node that reads.
+//! * A cold extent is read where its volume reads it, compressed on a core of that node, and written again on
+//!   every node that holds it. This is a move like others, after all of those that have something to wait for
+//!   it, at their rate.
+//! * Compressed data need less room: so more extents fit on flash, and disks are filled less far in. A read of
+//!   them reads less from its drive, and is decompressed on a core of the node that reads.
 //! * A write to a compressed extent writes its part as it is.
 //! * Where extents are compressed and make strips, too, each has half of the rate of moves.
 //!

@@ -1,12 +1,14 @@
 //! Equal data of a replicated store, kept once: some time after they were written (`cold_data`), by their fingerprints.
 //!
 //! * A share of the extents have equals, so many together. Equal ones are taken to follow each other, part for part.
-//! * Of equal parts that are cold the first is kept, the others refer to it: they take no room, and a read of them goes to
-//!   where it lies. So memory, which holds what was read by the place that it has, holds it once for all of them.
-//! * A write to such a part goes to its own extent: it is kept there for itself until it is cold again, and then has as many
-//!   equals as before. What a node has written is found in its memory and its log where it was written.
-//! * All that is written has its fingerprint taken on a core before it is logged. Equal fingerprints are equal data: nothing is
-//!   read to compare.
+//! * Of equal parts that are cold the first is kept, the others refer to it: they take no room, and a read of
+//!   them goes to where it lies. So memory, which holds what was read by the place that it has, holds it once
+//!   for all of them.
+//! * A write to such a part goes to its own extent: it is kept there for itself until it is cold again, and
+//!   then has as many equals as before. What a node has written is found in its memory and its log where it was
+//!   written.
+//! * All that is written has its fingerprint taken on a core before it is logged. Equal fingerprints are equal
+//!   data: nothing is read to compare.
 //!
 //! Left out: reads of fingerprints and of references, equal data of hosts on different nodes (whose reads would cross
 //! the network), that shared data are read more often than others of their region, equal parts smaller than a block.

@@ -3,13 +3,16 @@
 //! * The first copy of an extent is on its home, the node that its volume began on; the others are on nodes that a hash
 //!   picks. On a node an extent lies on one drive, which one and where on it is a hash. As many extents as fit lie on
 //!   flash, the others on disks; that share is the same on all nodes.
-//! * Where the store moves extents between its tiers, flash holds of each region of the volumes the share that reads give it
-//!   (`residency`). An extent that comes to flash is read from its disks, all copies of it, and another one goes back.
-//! * A volume that has moved to another node reads its extents over the network where no copy is on the new one. An extent
-//!   that was read so a number of times is copied there, and the copy at its old home is given up.
+//! * Where the store moves extents between its tiers, flash holds of each region of the volumes the share that
+//!   reads give it (`residency`). An extent that comes to flash is read from its disks, all copies of it, and
+//!   another one goes back.
+//! * A volume that has moved to another node reads its extents over the network where no copy is on the new
+//!   one. An extent that was read so a number of times is copied there, and the copy at its old home is given
+//!   up.
 //! * Moves are made one after another, at a set rate at most.
 //!
-//! Left out: rewritten data that leave their old home, reads of an extent that forget in time, writes that begin on flash.
+//! Left out: rewritten data that leave their old home, reads of an extent that forget in time, writes that
+//! begin on flash.
 
 use std::collections::VecDeque;
 
@@ -286,8 +289,8 @@ impl Array {
         self.part_done(id);
     }
 
-    /// An extent of a region goes to flash, or back: on each node that holds it. Any of them will do: all extents of a region
-    /// are alike.
+    /// An extent of a region goes to flash, or back: on each node that holds it. Any of them will do: all
+    /// extents of a region are alike.
     fn change_tier(&mut self, id: JobId, store: usize, region_at: u64, to_flash: bool) {
         let bytes = self.hardware.replicated_stores[store].extent_bytes;
         let state = &self.replicated[store].extents;

@@ -325,7 +325,8 @@ impl Array {
         self.drain_destages(controller);
     }
 
-    /// When a write of a volume that comes at `from_ns` has taken its controller's time, after earlier ones of the volume.
+    /// When a write of a volume that comes at `from_ns` has taken its controller's time, after earlier ones of
+    /// the volume.
     pub(super) fn pass_lane(&mut self, controller: usize, volume: usize, from_ns: u64) -> u64 {
         let acknowledge_ns = ns(self.hardware.controllers[controller].acknowledge_us);
         match self.volumes[volume].lanes.iter_mut().min() {

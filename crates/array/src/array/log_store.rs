@@ -2,12 +2,13 @@
 //!
 //! * A write is acknowledged when the write memory has it (room for it permitting). Compressed data gather into
 //!   segments; a segment goes to the group in whole rows, and to the flash cache.
-//! * A read is served from memory (exact LRU over blocks), from flash, or from the group. The flash holds whole segments:
-//!   what a cache of its size comes to hold of each region under the reads that memory leaves (`residency`).
-//! * Data of the start lie in the order of their addresses, compressed; the log goes on behind them. When it has
-//!   come to the end of the group, segments are cleaned: to win one, u/(1-u) segments of live data are read and written,
-//!   u being the share of the group in use (Rosenblum and Ousterhout, "The design and implementation of a log-structured
-//!   file system", 1992).
+//! * A read is served from memory (exact LRU over blocks), from flash, or from the group. The flash holds whole
+//!   segments: what a cache of its size comes to hold of each region under the reads that memory leaves
+//!   (`residency`).
+//! * Data of the start lie in the order of their addresses, compressed; the log goes on behind them. When it
+//!   has come to the end of the group, segments are cleaned: to win one, u/(1-u) segments of live data are read
+//!   and written, u being the share of the group in use (Rosenblum and Ousterhout, "The design and
+//!   implementation of a log-structured file system", 1992).
 //!
 //! Left out: where a rewritten block lies (it is read from its first place), snapshots' hold on old blocks, the index
 //! and its reads, checksum time, writes that fill the flash cache, compression that differs from block to block.
@@ -22,7 +23,8 @@ use crate::residency::Residency;
 
 pub(super) struct LogStoreState {
     memory: Lru,
-    /// Writes that wait for room, of all controllers: the room is the store's. While one waits, a segment is on its way.
+    /// Writes that wait for room, of all controllers: the room is the store's. While one waits, a segment is on
+    /// its way.
     pub waiting: VecDeque<JobId>,
     /// Written bytes that the write memory holds.
     held_bytes: u64,

@@ -1,14 +1,16 @@
 //! A flash cache for reads in front of groups.
 //!
-//! * A random read of a request that the controller's memory does not serve is looked up block by block. Blocks that the flash
-//!   holds are read from there, the others from the group. Streams and their read-ahead pass by it, and so does background work.
+//! * A random read of a request that the controller's memory does not serve is looked up block by block. Blocks
+//!   that the flash holds are read from there, the others from the group. Streams and their read-ahead pass by
+//!   it, and so does background work.
 //! * What the flash holds of each region of the groups is what a cache of its size comes to hold under these reads
 //!   (`residency`). Which blocks of a region these are, and on which drive of the cache each lies, a hash says.
-//! * Written data are on the group before anything else; of blocks that the flash holds, what is written goes there, too, in
-//!   the background. So a lost drive of the cache loses no data: its blocks are read from the group.
+//! * Written data are on the group before anything else; of blocks that the flash holds, what is written goes
+//!   there, too, in the background. So a lost drive of the cache loses no data: its blocks are read from the
+//!   group.
 //!
-//! Left out: writes that fill the flash, blocks of a lost drive that come to the others, blocks that move with the data of
-//! snapshots and are still held.
+//! Left out: writes that fill the flash, blocks of a lost drive that come to the others, blocks that move with
+//! the data of snapshots and are still held.
 
 use std::collections::BTreeSet;
 

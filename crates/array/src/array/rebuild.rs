@@ -1,14 +1,16 @@
 //! Rebuild of lost drives, rebalancing onto added ones, and patrol reads.
 //!
-//! A lost slot of a RAID group is rebuilt on a spare, from the outer to the inner tracks; a piece of a dynamic pool on
-//! whatever drive of the pool has room. Only what volumes have used is rebuilt, if the settings say so. A slot is good up
-//! to the first byte that cannot be worked out any more: what lies behind needs the same drives.
+//! A lost slot of a RAID group is rebuilt on a spare, from the outer to the inner tracks; a piece of a dynamic
+//! pool on whatever drive of the pool has room. Only what volumes have used is rebuilt, if the settings say so.
+//! A slot is good up to the first byte that cannot be worked out any more: what lies behind needs the same
+//! drives.
 //!
-//! Drives that are added to a dynamic pool are empty. Pieces move to them, each from the drive that holds most, until all
-//! hold equally many, with the settings of rebuilds. A piece is read at its new place when all of it is there.
+//! Drives that are added to a dynamic pool are empty. Pieces move to them, each from the drive that holds most,
+//! until all hold equally many, with the settings of rebuilds. A piece is read at its new place when all of it
+//! is there.
 //!
-//! Left out: copy-back to a replaced drive, prediction of failures, writes to a piece while it moves (they go to its old
-//! place only), room for more data on added drives.
+//! Left out: copy-back to a replaced drive, prediction of failures, writes to a piece while it moves (they go
+//! to its old place only), room for more data on added drives.
 
 #[cfg(test)]
 mod tests;
@@ -94,7 +96,8 @@ impl RebuildState {
 }
 
 impl Array {
-    /// How far the rebuild of `drive` is, or the copying of what it held; `None` if it was not lost, or belongs to nothing.
+    /// How far the rebuild of `drive` is, or the copying of what it held; `None` if it was not lost, or belongs
+    /// to nothing.
     pub fn rebuild(&self, drive: usize) -> Option<RebuildStatus> {
         let of_drive = |state: &&RebuildState| matches!(state.purpose, Purpose::Lost { drive: lost, .. } if lost == drive);
         match self.rebuilds.iter().find(of_drive) {
@@ -165,7 +168,8 @@ impl Array {
         self.at(start_ns, Happening::Rebuild(index));
     }
 
-    /// First byte and bytes of what is used of the own drives of a group; of what there is, if whole drives are rebuilt.
+    /// First byte and bytes of what is used of the own drives of a group; of what there is, if whole drives are
+    /// rebuilt.
     fn used_ranges(&self, group: usize) -> Vec<(u64, u64)> {
         let mut pools = self.tiering.iter().flatten();
         match pools.find(|pool| pool.groups().any(|tier| tier == group)) {
@@ -346,8 +350,8 @@ impl Array {
         self.part_done(id);
     }
 
-    /// A step is on the drive: what it rebuilt can be read, up to the first step that still is under way. One that lost a
-    /// drive begins anew with what is left.
+    /// A step is on the drive: what it rebuilt can be read, up to the first step that still is under way. One
+    /// that lost a drive begins anew with what is left.
     pub(super) fn rebuilt(&mut self, index: usize, step: u32, is_lost: bool) {
         if is_lost {
             self.issue_step(index, step);

@@ -1,7 +1,8 @@
-//! What a replicated store does about lost drives, and nodes with all of theirs: it reads around them, and copies what they
-//! held from other nodes.
+//! What a replicated store does about lost drives, and nodes with all of theirs: it reads around them, and
+//! copies what they held from other nodes.
 //!
-//! * As many extents are copied at a time as the settings of rebuilds allow steps, drive by drive in the order of their loss.
+//! * As many extents are copied at a time as the settings of rebuilds allow steps, drive by drive in the order
+//!   of their loss.
 //! * What was part of a strip is worked out from as many other parts as the strip has extents, on as many nodes.
 //! * Extents that have been copied lie on another node: they can be read there if no other copy is left.
 //!

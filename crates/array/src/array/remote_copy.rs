@@ -1,15 +1,16 @@
 //! Synchronous copy to an array at another site.
 //!
-//! * A write is acknowledged when both this array and its partner have it. To the partner it crosses the link between the
-//!   sites, takes the time that this array takes to acknowledge, and the answer comes back: one round trip, so each km
-//!   of distance costs twice its light in fibre. Reads stay here.
-//! * When the link is lost, writes either wait until it is back, or go on here alone. Then the regions that they change are
-//!   noted, and copied when the link is back, with the settings of rebuilds. A write to a region that is still to be
-//!   copied does not wait for the partner.
+//! * A write is acknowledged when both this array and its partner have it. To the partner it crosses the link
+//!   between the sites, takes the time that this array takes to acknowledge, and the answer comes back: one
+//!   round trip, so each km of distance costs twice its light in fibre. Reads stay here.
+//! * When the link is lost, writes either wait until it is back, or go on here alone. Then the regions that
+//!   they change are noted, and copied when the link is back, with the settings of rebuilds. A write to a
+//!   region that is still to be copied does not wait for the partner.
 //!
-//! The partner is taken to be like this array with as many writes and no reads: its drives are not modelled, and never hold
-//! a write up. Left out: protocols with two round trips per write, several links, a failover to the partner, consistency
-//! groups, writes on their way when the link is lost (they are acknowledged as if they had arrived).
+//! The partner is taken to be like this array with as many writes and no reads: its drives are not modelled,
+//! and never hold a write up. Left out: protocols with two round trips per write, several links, a failover to
+//! the partner, consistency groups, writes on their way when the link is lost (they are acknowledged as if they
+//! had arrived).
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
 //! A replicated store: nodes with flash and disks of their own, every byte on several nodes.
 //!
-//! * A request costs its node's storage software a time on one of its cores, then goes on. Writes of a volume are taken one
-//!   after another, each for the acknowledge time of its controller.
-//! * A write is acknowledged when the write logs of `replicas` nodes have it on flash. Drained in order of arrival, it
-//!   is written to the place of its extent on each of them; a full log holds writes up. Logs on a node that has died are
-//!   those of others: what it had logged is drained from the copies.
+//! * A request costs its node's storage software a time on one of its cores, then goes on. Writes of a volume
+//!   are taken one after another, each for the acknowledge time of its controller.
+//! * A write is acknowledged when the write logs of `replicas` nodes have it on flash. Drained in order of
+//!   arrival, it is written to the place of its extent on each of them; a full log holds writes up. Logs on a
+//!   node that has died are those of others: what it had logged is drained from the copies.
 //! * A read is served from memory (exact LRU), from the write log (flash) while not drained, or from its extent: on
 //!   its own node if a copy is there and alive, else over the network from another. Where extents lie, and what moves
 //!   them, is in `extents`; bad copies and slow drives are in `drive_health`, what happens to cold data in `cold_data`,

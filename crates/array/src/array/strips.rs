@@ -1,16 +1,18 @@
 //! Erasure coding of cold extents in a replicated store (`cold_data` says which).
 //!
-//! * So many extents on as many nodes make a strip with a parity for each copy but the first, on further nodes. Of an extent in
-//!   a strip one copy is left, the one that its volume reads.
-//! * A read whose copy is lost, or bad, reads as many other parts of its strip as the strip has extents, over the network.
-//! * A write to an extent in a strip makes it a replicated one again: its copies are made from the one that is left, and the
-//!   parities of its strip are read and written without it. When as many such extents as a strip has are cold again, they are
-//!   read and make the next strip: a move like others, after those that have something to wait for it.
+//! * So many extents on as many nodes make a strip with a parity for each copy but the first, on further nodes.
+//!   Of an extent in a strip one copy is left, the one that its volume reads.
+//! * A read whose copy is lost, or bad, reads as many other parts of its strip as the strip has extents, over
+//!   the network.
+//! * A write to an extent in a strip makes it a replicated one again: its copies are made from the one that is
+//!   left, and the parities of its strip are read and written without it. When as many such extents as a strip
+//!   has are cold again, they are read and make the next strip: a move like others, after those that have
+//!   something to wait for it.
 //!
 //! Which other extents make a strip with one a hash says, as it says where an extent lies; all lie on the same tier.
 //!
-//! Left out: processor time of parities, parities of extents that are compressed or moved while in a strip, a drive that is
-//! emptied with extents that have no other copy.
+//! Left out: processor time of parities, parities of extents that are compressed or moved while in a strip, a
+//! drive that is emptied with extents that have no other copy.
 
 use smallvec::SmallVec;
 

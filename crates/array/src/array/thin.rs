@@ -1,17 +1,21 @@
-//! Thin pools: volumes take chunks of a group when they are first written, and snapshots redirect what is written after them.
+//! Thin pools: volumes take chunks of a group when they are first written, and snapshots redirect what is
+//! written after them.
 //!
-//! * A chunk is taken at the first write to it, the next one that was never used, else one that came free. So volumes that
-//!   grow side by side lie interleaved. Files that were made before the simulation have taken theirs in the order of the files.
+//! * A chunk is taken at the first write to it, the next one that was never used, else one that came free. So
+//!   volumes that grow side by side lie interleaved. Files that were made before the simulation have taken
+//!   theirs in the order of the files.
 //! * Taking chunks writes 4 KiB of the table of chunks, at the begin of the group, with the data that took them.
 //! * What has no chunk reads as zeros, without a drive.
 //! * A pool that is full refuses writes that need a chunk: the volume is out of space in the middle of a file.
-//! * A snapshot holds all chunks as they are. The first write to a chunk after it takes a new one (redirect-on-write), into
-//!   which the rest of the old one is copied if the write does not cover it. A chunk comes free when the last snapshot that
-//!   holds it has gone. The chunk is the grain: 64 KiB in StorTrends iTX ("StorTrends 1300 User's Guide", iTX 2.7), which
-//!   redirects in this way and copies the rest of partly written chunks. Clones (`clones`) hold chunks in the same way.
+//! * A snapshot holds all chunks as they are. The first write to a chunk after it takes a new one
+//!   (redirect-on-write), into which the rest of the old one is copied if the write does not cover it. A chunk
+//!   comes free when the last snapshot that holds it has gone. The chunk is the grain: 64 KiB in StorTrends iTX
+//!   ("StorTrends 1300 User's Guide", iTX 2.7), which redirects in this way and copies the rest of partly
+//!   written chunks. Clones (`clones`) hold chunks in the same way.
 //!
-//! Left out: room given back by removed files, reads of the table (it is in memory), thresholds and warnings, reading from a
-//! snapshot, data of the cache that are newer than a snapshot but not destaged yet (they go to the place they were written to).
+//! Left out: room given back by removed files, reads of the table (it is in memory), thresholds and warnings,
+//! reading from a snapshot, data of the cache that are newer than a snapshot but not destaged yet (they go to
+//! the place they were written to).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +28,8 @@ use crate::space::{Piece, Pieces};
 const ENTRY_BYTES: u64 = 16;
 const TABLE_BLOCK_BYTES: u64 = 4096;
 
-/// Chunks of a volume that lie one behind the other: place of the first, how many, and the snapshots and clones taken before.
+/// Chunks of a volume that lie one behind the other: place of the first, how many, and the snapshots and clones
+/// taken before.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     place: u64,
@@ -74,8 +79,8 @@ impl ThinMap {
     }
 }
 
-/// A chunk that only snapshots and clones hold: it is in those after the ones taken before it was born, up to the last one taken
-/// when its volume left it.
+/// A chunk that only snapshots and clones hold: it is in those after the ones taken before it was born, up to
+/// the last one taken when its volume left it.
 struct Held {
     place: u64,
     born: u32,
@@ -178,8 +183,8 @@ impl ThinState {
         self.snapshots.back().copied().max(self.alive_clones().last()) > Some(born)
     }
 
-    /// The place of a chunk that is written, whether it was taken for that, and the one that its volume leaves to snapshots and
-    /// clones; `None` if the pool is full.
+    /// The place of a chunk that is written, whether it was taken for that, and the one that its volume leaves
+    /// to snapshots and clones; `None` if the pool is full.
     fn place_to_write(&mut self, volume: &mut ThinMap, chunk: u64) -> Option<(u64, bool, Option<u64>)> {
         let known = volume.find(chunk);
         if let Some(run) = known.filter(|run| !self.is_held(run.born)) {

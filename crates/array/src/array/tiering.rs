@@ -1,22 +1,23 @@
 //! Pools of several kinds of disks: slices of the volumes lie on the tier that their reads and writes earn.
 //!
-//! * A tier is a RAID group. A slice lies in a slot of one tier, whole. At the start slices are spread over the tiers evenly, as
-//!   much of the room of each as of the others.
-//! * Reads and writes that reach the groups for hosts are counted by slice; the counts fade. At every relocation slices that hold
-//!   data are ranked: the busiest belong on the fastest tier until its room is given away, and so on. Of equals, those that lie on
-//!   a faster tier stay. What is not where it belongs is moved, one slice after another, at a set rate at most: the busiest up
-//!   if there is a free slot for it, else the least busy down.
-//! * A slice is read and written at its old place until all of it has moved. What cannot be read any more, or has nowhere to
-//!   go because its tier is lost, stays.
+//! * A tier is a RAID group. A slice lies in a slot of one tier, whole. At the start slices are spread over the
+//!   tiers evenly, as much of the room of each as of the others.
+//! * Reads and writes that reach the groups for hosts are counted by slice; the counts fade. At every
+//!   relocation slices that hold data are ranked: the busiest belong on the fastest tier until its room is
+//!   given away, and so on. Of equals, those that lie on a faster tier stay. What is not where it belongs is
+//!   moved, one slice after another, at a set rate at most: the busiest up if there is a free slot for it, else
+//!   the least busy down.
+//! * A slice is read and written at its old place until all of it has moved. What cannot be read any more, or
+//!   has nowhere to go because its tier is lost, stays.
 //! * Slices that hold no data are moved without a read.
 //!
 //! Invariants
 //! 1. Every slice has a slot of its own, and no tier has more slices than slots.
-//! 2. As long as no tier is lost, relocation ends with every slice where it belongs: the room of all tiers that is kept free lets
-//!    some slice move as long as one is to.
+//! 2. As long as no tier is lost, relocation ends with every slice where it belongs: the room of all tiers that
+//!    is kept free lets some slice move as long as one is to.
 //!
-//! Left out: limits of a tier's throughput in the ranking, evening out within a tier, writes to a slice while it moves (they go to
-//! its old place only), rules for single volumes.
+//! Left out: limits of a tier's throughput in the ranking, evening out within a tier, writes to a slice while
+//! it moves (they go to its old place only), rules for single volumes.
 
 use smallvec::SmallVec;
 
@@ -115,7 +116,8 @@ pub(super) fn check(pool: &TieredPool) -> Result<(), String> {
 }
 
 impl TieringState {
-    /// Over these groups, each with the bytes of its rows; `used_bytes` tells where the volumes end in a room of so many bytes.
+    /// Over these groups, each with the bytes of its rows; `used_bytes` tells where the volumes end in a room
+    /// of so many bytes.
     pub fn new(
         pool: &TieredPool,
         groups: &[Raid],
@@ -210,7 +212,8 @@ impl TieringState {
         self.tiers.iter_mut().for_each(|tier| (tier.reads, tier.writes) = (0, 0));
     }
 
-    /// Says where slices belong; `used` are the ranges of the pool that hold data, `kept` is what is left of the counts.
+    /// Says where slices belong; `used` are the ranges of the pool that hold data, `kept` is what is left of
+    /// the counts.
     fn rank(&mut self, used: &[(u64, u64)], kept: f64) {
         self.in_use = vec![false; self.slices.len()];
         for (at, bytes) in used.iter().filter(|(_, bytes)| *bytes > 0) {

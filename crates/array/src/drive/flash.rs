@@ -1,13 +1,14 @@
 //! A flash drive: channels, a mixture of service times, and writes that collection holds to its steady rate.
 //!
-//! * Reads: a fixed time, or the slow time for a share of them (drawn from the seed), on the channel of the address. The
-//!   number of channels follows from reads per second at full queue times the time of one read.
-//! * Writes: acknowledged after a fixed time while tokens last. A token is a byte; tokens come back at the steady rate of
-//!   random writes and hold `write_burst_bytes` at most. Without tokens a write waits for them: the stall that
-//!   collection causes, driven by the volume written.
+//! * Reads: a fixed time, or the slow time for a share of them (drawn from the seed), on the channel of the
+//!   address. The number of channels follows from reads per second at full queue times the time of one read.
+//! * Writes: acknowledged after a fixed time while tokens last. A token is a byte; tokens come back at the
+//!   steady rate of random writes and hold `write_burst_bytes` at most. Without tokens a write waits for them:
+//!   the stall that collection causes, driven by the volume written.
 //! * Both share the interface of the drive, one direction each.
 //!
-//! Left out: wear, the translation table, trim, erase suspension, temperature, sequential writes that need no collection.
+//! Left out: wear, the translation table, trim, erase suspension, temperature, sequential writes that need no
+//! collection.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;

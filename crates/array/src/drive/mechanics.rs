@@ -4,8 +4,8 @@
 //!   (shape: Ruemmler and Wilkes, "An introduction to disk drive modeling", 1994). `a` is solved so that the mean over
 //!   two random tracks (density 2(1-d)) is the average seek of the data sheet.
 //! * Rotation by exact angle: an angle is a fraction of a turn in 32 bits, so arithmetic wraps as the platter does.
-//! * Zones of equal width whose rate falls linearly from outer to inner. The rate is the sustained one, so head and track
-//!   switches are in it: a zone is one spiral.
+//! * Zones of equal width whose rate falls linearly from outer to inner. The rate is the sustained one, so head
+//!   and track switches are in it: a zone is one spiral.
 //!
 //! Left out: serpentine order of heads, spare sectors, thermal recalibration, drift of the spindle speed.
 

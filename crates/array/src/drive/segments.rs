@@ -1,7 +1,8 @@
 //! Segments of a disk's buffer: what was read lately, replaced in the order in which they were filled.
 //!
-//! Every read looks here, and almost none finds anything. So the first look goes over bounds rounded to 64 KiB in 32 bits,
-//! all of them, without a branch: some instructions for all segments together. Exact bounds are looked at when one fits.
+//! Every read looks here, and almost none finds anything. So the first look goes over bounds rounded to 64 KiB
+//! in 32 bits, all of them, without a branch: some instructions for all segments together. Exact bounds are
+//! looked at when one fits.
 
 const UNIT_SHIFT: u32 = 16;
 

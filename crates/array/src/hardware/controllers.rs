@@ -91,8 +91,8 @@ pub struct Controller {
     pub write_cache: Option<WriteCache>,
     /// How far a sequential stream is read ahead; 0 = not at all.
     pub read_ahead_bytes: u64,
-    /// A stream with longer pauses between its reads is not read ahead: what it reads from the drives of a group is read to
-    /// the end of the stripe element, and no further. 0 = all streams are read ahead.
+    /// A stream with longer pauses between its reads is not read ahead: what it reads from the drives of a
+    /// group is read to the end of the stripe element, and no further. 0 = all streams are read ahead.
     pub read_ahead_pause_ms: f64,
     /// The controller that mirrors the cache and takes over.
     #[serde(skip)]

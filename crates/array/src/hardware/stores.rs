@@ -66,7 +66,8 @@ pub struct ReplicatedStore {
     pub local_reads_pct: f64,
     /// A stream reads so far ahead; 0 = not at all.
     pub read_ahead_bytes: u64,
-    /// Extents are moved between flash and disks by how often they are read; otherwise flash holds the same share of all.
+    /// Extents are moved between flash and disks by how often they are read; otherwise flash holds the same
+    /// share of all.
     pub tiers_by_reads: bool,
     /// Regions of the volumes whose reads are told apart.
     pub tier_regions: u32,
@@ -111,8 +112,8 @@ pub struct Compression {
     pub delay_s: f64,
 }
 
-/// Erasure coding of extents that have not been written for some time, in the background: strips of extents on different
-/// nodes, with a parity in place of each copy but the first.
+/// Erasure coding of extents that have not been written for some time, in the background: strips of extents on
+/// different nodes, with a parity in place of each copy but the first.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ErasureCoding {
     /// Extents in a strip.

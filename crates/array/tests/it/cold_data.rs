@@ -101,7 +101,8 @@ fn what_is_written_again_and_again_stays_as_it_is() {
     assert!(hot > 30_000.0 && cold < 18_000.0, "{hot} {cold}");
 }
 
-/// Four writes of 32 KiB in a second, for 400 s: MiB that drives read, and MiB that they wrote for each MiB, in the last half.
+/// Four writes of 32 KiB in a second, for 400 s: MiB that drives read, and MiB that they wrote for each MiB, in
+/// the last half.
 pub fn trickle(mut rig: Rig) -> (f64, f64, Rig) {
     let (mut read, mut written) = (0, 0);
     let mut wishes = writes(5, 0, SPAN);

@@ -108,7 +108,8 @@ fn reads_pass_writes_that_were_acknowledged_but_not_for_good() {
     rig.drain();
     let one = rig.run(1, 2.0, random_reads(2, span, 4 * KIB));
     assert!(one.reads >= 5 && one.read_max_ns < 500_000_000, "{} reads, {} ns", one.reads, one.read_max_ns);
-    // Readers that leave the disk no pause: they wait for what is overdue, and when that is written they have the disk alone.
+    // Readers that leave the disk no pause: they wait for what is overdue, and when that is written they have
+    // the disk alone.
     let reads = |rig: &mut Rig, seed| rig.run(128, 2.0, random_reads(seed, span, 4 * KIB)).reads;
     let first = reads(&mut rig, 3);
     rig.run(128, 10.0, random_reads(4, span, 4 * KIB));

@@ -44,8 +44,8 @@ fn strips_leave_room_on_flash_for_others() {
     assert_eq!((none.as_str(), all.as_str()), ("", "100.0 % of the data in strips"));
 }
 
-/// Reads of 32 KiB of disks for each read before disk 0 of node 0 was lost, while its extents are copied, and then; bytes over the
-/// network for each byte, likewise.
+/// Reads of 32 KiB of disks for each read before disk 0 of node 0 was lost, while its extents are copied, and
+/// then; bytes over the network for each byte, likewise.
 fn lose_a_disk(coded: bool) -> [(f64, f64); 3] {
     let span = 16 * GIB;
     let mut hardware = store(span, coded);
@@ -101,8 +101,8 @@ fn a_write_to_an_extent_in_a_strip_makes_copies_and_later_another_strip() {
     let span = 64 * GIB;
     let (read, written, _) = trickle(rig(span, store(span, false)));
     assert!(read == 0.0 && (written - 4.0).abs() < 0.1, "to two logs and two extents: {written}");
-    // 800 writes of 32 KiB: each reads its extent and a parity, and writes another copy and the parity. When four extents are
-    // cold again they are read, and a parity is written.
+    // 800 writes of 32 KiB: each reads its extent and a parity, and writes another copy and the parity. When
+    // four extents are cold again they are read, and a parity is written.
     let mut hardware = store(span, true);
     hardware.replicated_stores[0].erasure_coding = Some(ErasureCoding { data: 4, delay_s: 60.0 });
     let (read, written, mut coded) = trickle(rig(span, hardware));

@@ -11,8 +11,8 @@ use super::parts::{build, flash, nearline, one_group, write_cache};
 
 const SPAN: u64 = 64 * GIB;
 
-/// Four disks of RAID 10 with room for 119 slices of 1 GiB below two mirrored flash drives with room for ten; one slot more
-/// on each.
+/// Four disks of RAID 10 with room for 119 slices of 1 GiB below two mirrored flash drives with room for ten;
+/// one slot more on each.
 fn tiered(every_s: f64, moves_mb_per_s: f64) -> Hardware {
     let disk = RotatingDisk { capacity_bytes: 60 * GIB, ..nearline() };
     let mut hardware = one_group(Layout::Raid10, 4, &disk, Some(write_cache()), SPAN);
@@ -73,7 +73,8 @@ fn what_is_busy_comes_to_flash_and_an_even_load_gains_nothing() {
     let (before, after, words) = read_ms(Box::new(skewed(StorageOp::Read)));
     assert!(after < 0.4 * before, "{after} after {before} ms: {words}");
     assert!(words.contains(" of 11.0 GiB with 9"), "{words}");
-    // Five of 64 slices more lie on flash, and chance makes slices busier than others: moving them costs what that gains.
+    // Five of 64 slices more lie on flash, and chance makes slices busier than others: moving them costs what
+    // that gains.
     let (before, after, words) = read_ms(Box::new(even()));
     assert!((0.8..1.2).contains(&(after / before)), "{after} after {before} ms: {words}");
 }

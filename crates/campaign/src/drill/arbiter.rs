@@ -1,4 +1,5 @@
-//! The arbiter of a drill in the simulated world, on a host of its own. In the real one the controller of the fleet has it.
+//! The arbiter of a drill in the simulated world, on a host of its own. In the real one the controller of the
+//! fleet has it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -13,7 +13,8 @@ use super::topology::{CopyPlace, DrillDatabase, Topology};
 use crate::rule::Rule;
 use crate::verdict::judge_none;
 
-/// Users who should have done so many batches in the window have met a database that serves nobody if none was acknowledged.
+/// Users who should have done so many batches in the window have met a database that serves nobody if none was
+/// acknowledged.
 const BATCHES_WANTED_MIN: f64 = 20.0;
 
 /// Latencies of one phase of a drill.
@@ -32,10 +33,12 @@ pub struct Phase {
 pub struct Summary {
     /// Host of the active copy now.
     pub active_on: Option<usize>,
-    /// Longest time from a failure to the first batch acknowledged by another activation, or by the same once the failure is over.
-    /// An activation that no scheduled failure explains counts from the last batch acknowledged before it.
+    /// Longest time from a failure to the first batch acknowledged by another activation, or by the same once
+    /// the failure is over. An activation that no scheduled failure explains counts from the last batch
+    /// acknowledged before it.
     pub outage_ms: Option<u64>,
-    /// A failure has taken the active copy away, and no batch was acknowledged since: when, and its epoch as long as it is away.
+    /// A failure has taken the active copy away, and no batch was acknowledged since: when, and its epoch as
+    /// long as it is away.
     pub out_since: Option<(u64, Option<Epoch>)>,
     /// Times at which a copy was mounted.
     pub activations: u32,
@@ -487,8 +490,8 @@ fn hit_hosts<'a>(
 }
 
 impl Summary {
-    /// Acknowledged changes that are gone although no activation since was to lose any. Where the arbiter's word is not known,
-    /// because it died before it wrote that down, nothing is held against the copies.
+    /// Acknowledged changes that are gone although no activation since was to lose any. Where the arbiter's
+    /// word is not known, because it died before it wrote that down, nothing is held against the copies.
     fn lost_unannounced(&self) -> u64 {
         let is_announced = |before: Epoch, epoch: Epoch| {
             let mut since = self.may_lose.iter().filter(|(at, _)| before < **at && **at < epoch);

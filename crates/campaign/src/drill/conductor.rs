@@ -1,12 +1,13 @@
-//! The conductor of a drill: waits until all copies are full and in use, opens the window, lets hosts and volumes fail and come
-//! back, sends users home, lets queues drain, and has the copies compared. It is the same in both worlds.
+//! The conductor of a drill: waits until all copies are full and in use, opens the window, lets hosts and
+//! volumes fail and come back, sends users home, lets queues drain, and has the copies compared. It is the same
+//! in both worlds.
 //!
-//! It knows hosts through a [`DrillHosts`]. A simulation shows it all hosts of the drill at once; an agent shows it its own host, and
-//! the conductors of all agents meet at the places of a [`Barrier`].
+//! It knows hosts through a [`DrillHosts`]. A simulation shows it all hosts of the drill at once; an agent
+//! shows it its own host, and the conductors of all agents meet at the places of a [`Barrier`].
 //!
 //! Invariants
-//! 1. No window opens before every copy that the conductor sees is full and every active one serves users; a drill that does not
-//!    come to that fails.
+//! 1. No window opens before every copy that the conductor sees is full and every active one serves users; a
+//!    drill that does not come to that fails.
 //! 2. Failures count from the opening of the window, so no order has to arrive while hosts fail.
 //! 3. What a host says is in its journal before anything follows from it.
 
@@ -111,8 +112,8 @@ pub trait DrillHosts {
     /// Each host that is there says what its pages say ([`Happening::Compared`]).
     fn compare(&mut self) -> impl Future<Output = Done>;
 
-    /// Lets time pass until something happens, at most until `until_ms` of the run. It may come back with nothing before. To be
-    /// dropped at any time.
+    /// Lets time pass until something happens, at most until `until_ms` of the run. It may come back with
+    /// nothing before. To be dropped at any time.
     ///
     /// # Errors
     /// A host cannot go on, or somebody has asked for the end of the run.
@@ -134,7 +135,8 @@ pub trait DrillHosts {
     fn progress(&mut self, _done: f64) {}
 }
 
-/// Conducts a drill on the hosts of these numbers, which `drilled` lets live and fail. Rows go to `recorder` as they arise.
+/// Conducts a drill on the hosts of these numbers, which `drilled` lets live and fail. Rows go to `recorder` as
+/// they arise.
 ///
 /// # Errors
 /// Copies that are not full in time, a host that cannot go on, a journal that cannot be kept, failed I/O.
@@ -258,8 +260,8 @@ impl<H: DrillHosts> Conductor<'_, H> {
         self.states.keys().map(bytes).max().unwrap_or(0)
     }
 
-    /// Whether the copies are full and in use. Whether a database is in use somewhere can be seen only where all its copies are
-    /// seen; a copy that was seeded was seeded by an active one.
+    /// Whether the copies are full and in use. Whether a database is in use somewhere can be seen only where
+    /// all its copies are seen; a copy that was seeded was seeded by an active one.
     fn is_ready(&self) -> bool {
         let sees = |number: usize| {
             self.planned.topology.databases[number]

@@ -12,8 +12,8 @@ use crate::CampaignError;
 use crate::host::database_path;
 use crate::init::make_folders;
 
-/// Makes all copies of a database: the first one on its host, the others from what it began with. `worlds` are those of the
-/// topology's hosts.
+/// Makes all copies of a database: the first one on its host, the others from what it began with. `worlds` are
+/// those of the topology's hosts.
 ///
 /// # Errors
 /// Failed I/O.
@@ -34,8 +34,9 @@ pub async fn create_copies(
     Ok(())
 }
 
-/// Prepares a host for which nobody can look at the others: it makes the copies that are the first of their databases, and
-/// the places of the others, which are seeded from the first. What an earlier drill has left there goes.
+/// Prepares a host for which nobody can look at the others: it makes the copies that are the first of their
+/// databases, and the places of the others, which are seeded from the first. What an earlier drill has left
+/// there goes.
 ///
 /// # Errors
 /// Failed I/O.

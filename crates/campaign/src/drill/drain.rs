@@ -1,8 +1,9 @@
-//! After the load: hosts tell each other how their copies stand until all stand at the same place, and then hold against each
-//! other what the pages say.
+//! After the load: hosts tell each other how their copies stand until all stand at the same place, and then
+//! hold against each other what the pages say.
 //!
-//! Every host says the places of the pages that its copies took as a whole; all copies of a database together name each page that
-//! has changed while they ran. So every host chooses the same places, and what it reads there can be compared anywhere.
+//! Every host says the places of the pages that its copies took as a whole; all copies of a database together
+//! name each page that has changed while they ran. So every host chooses the same places, and what it reads
+//! there can be compared anywhere.
 //!
 //! Limits: a copy whose list is not there after [`LISTS_LIMIT_S`] counts as one that could not be compared.
 
@@ -55,8 +56,8 @@ impl Inner {
     }
 
     async fn tell_standing(&self, database: usize, replica: &Replica) {
-        // What an instance does by itself, clearing away what was deleted, waits in its log for the next commit, and users have
-        // gone home. A failure is found by whoever uses the instance next.
+        // What an instance does by itself, clearing away what was deleted, waits in its log for the next
+        // commit, and users have gone home. A failure is found by whoever uses the instance next.
         if let Some(instance) = replica.instance() {
             let _ = instance.flush_log().await;
         }
@@ -109,8 +110,8 @@ impl Node {
         })
     }
 
-    /// What the changed pages of the copies here say; lagged copies are left out. To be asked when all hosts have settled, or
-    /// have given up waiting for it.
+    /// What the changed pages of the copies here say; lagged copies are left out. To be asked when all hosts
+    /// have settled, or have given up waiting for it.
     pub async fn compare(&self, drill: &DrillSpec) -> Vec<Compared> {
         let inner = &self.0;
         let own = HostId(inner.host as u16);

@@ -1,8 +1,8 @@
 //! The journal of a drill: what one host, or the arbiter, wrote down while it ran.
 //!
-//! Format, version 1: one JSON value per line. Line 0 is the [`JournalHead`], each other line an [`Entry`], the last entry
-//! [`Said::Ended`], which counts the entries before it. Each line carries its number and a chain: 128 bits of XXH3 over the
-//! chain of the line before it, its own number and its own content.
+//! Format, version 1: one JSON value per line. Line 0 is the [`JournalHead`], each other line an [`Entry`], the
+//! last entry [`Said::Ended`], which counts the entries before it. Each line carries its number and a chain:
+//! 128 bits of XXH3 over the chain of the line before it, its own number and its own content.
 //!
 //! Invariants
 //! 1. A journal in which a line is missing, changed, moved or added is not read as a whole one.

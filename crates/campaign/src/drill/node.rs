@@ -1,8 +1,8 @@
 //! One host of a drill: its copies, its connections, and the users of the databases that are active here.
 //!
 //! Invariants
-//! 1. Users of a database work where its active copy is, and nowhere else; they begin when it takes commits and end when
-//!    it does not.
+//! 1. Users of a database work where its active copy is, and nowhere else; they begin when it takes commits and
+//!    end when it does not.
 //! 2. What a copy holds of earlier acknowledgements is read before its users begin.
 
 use std::cell::{Cell, RefCell};
@@ -467,7 +467,8 @@ impl Inner {
         let mailboxes = Rc::new(Mailboxes::open(instance.clone(), 1, template).await?);
         let found = mailboxes.folder_versions(1..=FOLDERS).await?;
         self.observe(Observed::Opened { database, epoch, found });
-        // A batch may be cut off, or go on only after the copy has lost its lease; what it had acknowledged until then counts.
+        // A batch may be cut off, or go on only after the copy has lost its lease; what it had acknowledged
+        // until then counts.
         let watching = Rc::downgrade(self);
         mailboxes.on_acknowledged(move |folder, version| {
             let folders = BTreeMap::from([(folder, version)]);

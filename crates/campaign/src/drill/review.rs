@@ -2,13 +2,14 @@
 //!
 //! Invariants
 //! 1. What one host wrote stays in its order.
-//! 2. Two hosts contradict each other only if they do so however wrong their clocks can be: a batch counts as acknowledged at the
-//!    earliest and a database as mounted at the latest moment that is possible.
-//! 3. Every host of the topology and the arbiter owe a whole journal. If one is missing, damaged or not ended, no rule passes: what
-//!    its author wrote could break each of them. A rule that the other journals show to be broken fails all the same.
+//! 2. Two hosts contradict each other only if they do so however wrong their clocks can be: a batch counts as
+//!    acknowledged at the earliest and a database as mounted at the latest moment that is possible.
+//! 3. Every host of the topology and the arbiter owe a whole journal. If one is missing, damaged or not ended,
+//!    no rule passes: what its author wrote could break each of them. A rule that the other journals show to be
+//!    broken fails all the same.
 //!
-//! Limits: what the arbiter decides after the window and after the last word of the hosts does not count. The arbiter outlives
-//! the drill, and then it sees only that no host answers any more.
+//! Limits: what the arbiter decides after the window and after the last word of the hosts does not count. The
+//! arbiter outlives the drill, and then it sees only that no host answers any more.
 
 use std::rc::Rc;
 
@@ -57,7 +58,8 @@ enum Item {
     EndOfSecond,
 }
 
-/// Judges a drill by the journals of all hosts of the topology, in the order of the topology, and by that of the arbiter.
+/// Judges a drill by the journals of all hosts of the topology, in the order of the topology, and by that of
+/// the arbiter.
 ///
 /// # Panics
 /// If there are more or fewer journals than hosts.
@@ -136,8 +138,8 @@ fn is_performed(
     }
 }
 
-/// A rule that holds by what is left of the journals may be broken by what is missing. A rule that counts what should be there
-/// may be broken only because it is missing.
+/// A rule that holds by what is left of the journals may be broken by what is missing. A rule that counts what
+/// should be there may be broken only because it is missing.
 fn unless_proved(verdict: &mut Verdict) {
     let counts_what_is_there = !matches!(verdict.rule.as_str(), "drill_copies_compared" | "drill_dismounted");
     let stays = match verdict.outcome {
@@ -156,7 +158,8 @@ struct Checked<'a> {
     fault: Option<JournalFault>,
 }
 
-/// The journal, with a fault if it names what the drill does not have, or if the window of a host never opened or closed.
+/// The journal, with a fault if it names what the drill does not have, or if the window of a host never opened
+/// or closed.
 fn checked<'a>(
     journal: &'a ReadJournal,
     topology: &Topology,
@@ -277,8 +280,8 @@ impl History {
     }
 }
 
-/// The last second that every host saw the end of. Hosts that last to the end do not end in the same instant, and a second that
-/// one of them has left is no second of the drill.
+/// The last second that every host saw the end of. Hosts that last to the end do not end in the same instant,
+/// and a second that one of them has left is no second of the drill.
 fn last_second_ns(hosts: &[Checked<'_>], closes_ns: u64) -> Option<u64> {
     let last_sample_ns = |journal: &Checked<'_>| {
         let samples = journal.entries.iter().filter(|entry| matches!(entry.said, Said::Sample(_)));

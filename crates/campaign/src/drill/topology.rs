@@ -1,5 +1,5 @@
-//! What a drill runs on: hosts, databases and the places of their copies, resolved from the solution file. Which host holds
-//! which copy is the planner's layout.
+//! What a drill runs on: hosts, databases and the places of their copies, resolved from the solution file.
+//! Which host holds which copy is the planner's layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -26,8 +26,9 @@ pub const ARBITER: HostId = HostId(u16::MAX);
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Times of the protocol in a drill. Leases are renewed as often as the published cluster sends heartbeats, and a holder is
-/// silent after five of them; passive copies that do not answer an election hold it up for two seconds.
+/// Times of the protocol in a drill. Leases are renewed as often as the published cluster sends heartbeats, and
+/// a holder is silent after five of them; passive copies that do not answer an election hold it up for two
+/// seconds.
 fn timing() -> Timing {
     Timing {
         lease_ms: 5_000,
@@ -164,8 +165,8 @@ pub struct Topology {
 type Outcome<T> = Result<T, Box<SolutionError>>;
 
 impl Topology {
-    /// The topology of a drill. Size and cache of the databases, and the load of their users, are those of the first database that
-    /// the other tests use.
+    /// The topology of a drill. Size and cache of the databases, and the load of their users, are those of the
+    /// first database that the other tests use.
     ///
     /// # Errors
     /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.
@@ -215,7 +216,8 @@ impl Topology {
         self.hosts.iter().map(deployment).collect()
     }
 
-    /// A host with its copies, as if they were what the tests load: where they are, how large, in what kind of log stream.
+    /// A host with its copies, as if they were what the tests load: where they are, how large, in what kind of
+    /// log stream.
     pub fn holdings(&self, host: usize) -> Deployment {
         let copies = self.databases.iter().filter_map(|database| {
             let place = database.places.iter().find(|place| place.host == host)?;

@@ -1,9 +1,9 @@
 //! A database that is used for a day: what a batch, the space and a recovery cost at its end, beside the first hour.
 //!
-//! Page images grow as pages change, deleted rows leave holes, pages split and merge, the index loses its order. The
-//! simulated world keeps a page as template and edits, or as bytes when there are too many; so does the log.
-//! `PROOFLOAD_HOURS=24` runs that many virtual hours of the published shape (`make soak`); without it every page of a small
-//! database changes about four times.
+//! Page images grow as pages change, deleted rows leave holes, pages split and merge, the index loses its
+//! order. The simulated world keeps a page as template and edits, or as bytes when there are too many; so does
+//! the log. `PROOFLOAD_HOURS=24` runs that many virtual hours of the published shape (`make soak`); without it
+//! every page of a small database changes about four times.
 #![allow(clippy::print_stdout, reason = "prints the table of docs/lab/ageing.md")]
 
 use crate::shape::{Aged, Setup, age};
@@ -90,8 +90,8 @@ fn assert_as_at_first(aged: &[Aged], figures: &[Figure], names: &[(&str, f64)]) 
     }
 }
 
-/// At most so many percent more or less than at first. The page image in the log names each entry that has changed since
-/// the template, so it grows until most have. In the small database most have at the end.
+/// At most so many percent more or less than at first. The page image in the log names each entry that has
+/// changed since the template, so it grows until most have. In the small database most have at the end.
 const PUBLISHED_SHAPE: [(&str, f64); 6] = [
     ("page reads per batch", 3.0),
     ("page writes per batch", 5.0),

@@ -60,15 +60,17 @@ fn replaying_a_log_costs_what_the_published_recoveries_show() {
     let setup = setup(0, 0);
     let (simulation, world) = setup.simulation();
     let replayed = simulation.run_until(recover(&world, &setup, 40)).unwrap();
-    // The published reports count 4.0 database writes per log and no pages written back. These are the writes of the
-    // database's header: two copies before and after each log. Pages written back are another class, see docs/fidelity.md.
+    // The published reports count 4.0 database writes per log and no pages written back. These are the writes
+    // of the database's header: two copies before and after each log. Pages written back are another class, see
+    // docs/fidelity.md.
     assert_within("database header writes per log", replayed.per_log(IoClass::HousekeepingWrite), 4.0, 5.0);
     assert_within("log reads per log", replayed.per_log(IoClass::LogRead), 5.0, 5.0);
     assert_within("page reads per log", replayed.per_full_log(IoClass::TransactionalRead), 480.0, 12.5);
 }
 
-/// A database of 60 times the cache: the same, as long as the logs are few for its size. Of the pages that a log changes a
-/// third are leaves of the index, and so small an index has few; replaying more logs meets the same ones again.
+/// A database of 60 times the cache: the same, as long as the logs are few for its size. Of the pages that a
+/// log changes a third are leaves of the index, and so small an index has few; replaying more logs meets the
+/// same ones again.
 #[test]
 fn replaying_few_logs_of_a_small_database_costs_the_same() {
     let cache_bytes = 384 << 20;

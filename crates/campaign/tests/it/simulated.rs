@@ -60,7 +60,8 @@ fn the_whole_programme_passes_and_what_it_measured_is_what_the_world_did() {
     assert_copies_stay_small(&simulation);
 }
 
-/// Pages of a copy that the load has not changed are known without their bytes: copies of terabytes have to fit into memory.
+/// Pages of a copy that the load has not changed are known without their bytes: copies of terabytes have to fit
+/// into memory.
 fn assert_copies_stay_small(simulation: &Simulation) {
     let world = simulation.host("a");
     simulation.run_until(async {

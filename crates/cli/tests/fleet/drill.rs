@@ -1,8 +1,9 @@
-//! Drills as a user meets them: `proofload agent` on four hosts in network namespaces of this machine, a real nats-server,
-//! `proofload run --fleet` of a solution with a drill. Processes with copies are killed and cut off while users work.
+//! Drills as a user meets them: `proofload agent` on four hosts in network namespaces of this machine, a real
+//! nats-server, `proofload run --fleet` of a solution with a drill. Processes with copies are killed and cut
+//! off while users work.
 //!
-//! Beside the verdicts of the run the journals of the hosts are read here once more, by another rule than the program's: in each
-//! epoch of a database one host acknowledges.
+//! Beside the verdicts of the run the journals of the hosts are read here once more, by another rule than the
+//! program's: in each epoch of a database one host acknowledges.
 //!
 //! Needs root and `ip netns`; skipped by name otherwise.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
@@ -198,7 +199,8 @@ fn process_with_copies(agent: u32) -> Option<u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
 }
 
-/// A process with copies that nobody was to kill: the drill does not hide it, does not wait for it, and compares what is left.
+/// A process with copies that nobody was to kill: the drill does not hide it, does not wait for it, and
+/// compares what is left.
 #[test]
 fn a_process_with_copies_that_dies_is_named_at_once_and_the_copies_that_live_are_compared() {
     if !can_run() {

@@ -1,4 +1,5 @@
-//! Lets a scenario happen: starts the fleet, begins and ends each fault when its time has come, and waits for the end of the run.
+//! Lets a scenario happen: starts the fleet, begins and ends each fault when its time has come, and waits for
+//! the end of the run.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,8 +1,9 @@
-//! Runs on many hosts as a user meets them: `proofload agent` on four hosts in network namespaces of this machine, a real
-//! nats-server, `proofload run --fleet`. Agents, the bus, the controller and the network fail in the middle.
+//! Runs on many hosts as a user meets them: `proofload agent` on four hosts in network namespaces of this
+//! machine, a real nats-server, `proofload run --fleet`. Agents, the bus, the controller and the network fail
+//! in the middle.
 //!
-//! Needs root and `ip netns`; skipped by name otherwise. Delay comes from a token bucket on the link of one host, because not
-//! every kernel has netem; loss only from a cable that is pulled.
+//! Needs root and `ip netns`; skipped by name otherwise. Delay comes from a token bucket on the link of one
+//! host, because not every kernel has netem; loss only from a cable that is pulled.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -88,7 +89,8 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
     let percentiles = load["measures"].as_array().expect("a list");
     let merged = percentiles.iter().find(|row| row["measure"] == "transactional_read").expect("reads");
     let count = merged["percentiles"]["count"].as_u64().expect("merged from the hosts' histograms");
-    // Histograms are of whole samples. The first or last second of a host that was late may lie outside the window of all.
+    // Histograms are of whole samples. The first or last second of a host that was late may lie outside the
+    // window of all.
     assert!((all[0]..=all[0] * 5 / 4).contains(&count), "{count} of {}", all[0]);
     let kept = fleet.run_folder().join("hosts/h3/run.db");
     assert!(kept.is_file(), "the evidence of each host is kept as it was sent");
@@ -334,8 +336,8 @@ fn an_agent_refuses_a_run_that_would_write_where_it_may_not() {
     assert!(!fleet.path("data/h4").exists(), "it wrote nothing");
 }
 
-/// Answers the heartbeats of an agent as the controller would, but for what `change` makes of the orders; gives what the agent says
-/// of it in its next heartbeats.
+/// Answers the heartbeats of an agent as the controller would, but for what `change` makes of the orders; gives
+/// what the agent says of it in its next heartbeats.
 fn hostile(fleet: &TestFleet, change: impl Fn(&mut Orders), enough: &str) -> bool {
     let credentials = Credentials::read(&fleet.path("fleet/controller.toml")).expect("made");
     let scenario = async {

@@ -1,4 +1,5 @@
-//! What happens to a fleet during one drill, drawn from a seed: the drill itself, and faults that the drill does not know of.
+//! What happens to a fleet during one drill, drawn from a seed: the drill itself, and faults that the drill
+//! does not know of.
 
 use crate::drilled::Drilled;
 use crate::net::wire::Weather;

@@ -1,12 +1,13 @@
-//! Scenarios: drills of the real program on hosts in network namespaces, with faults drawn from a seed that the drill does not know of.
-//! Packets between hosts are lost, late and out of order, connections are torn, one direction of a link is cut, every process
-//! is paused in every phase of the run, calendars are set and clocks drift.
+//! Scenarios: drills of the real program on hosts in network namespaces, with faults drawn from a seed that the
+//! drill does not know of. Packets between hosts are lost, late and out of order, connections are torn, one
+//! direction of a link is cut, every process is paused in every phase of the run, calendars are set and clocks
+//! drift.
 //!
-//! `tools/check_drill` judges each scenario: an independent program that reads the journals and knows only what users were promised.
-//! A scenario has to end with a verdict, and that verdict has to be true.
+//! `tools/check_drill` judges each scenario: an independent program that reads the journals and knows only what
+//! users were promised. A scenario has to end with a verdict, and that verdict has to be true.
 //!
-//! PROOFLOAD_SCENARIOS sets how many (10), PROOFLOAD_STORY picks one, PROOFLOAD_AT_ONCE sets how many go on at once (4).
-//! Needs root, `ip netns`, TUN devices and a C compiler; skipped by name otherwise.
+//! PROOFLOAD_SCENARIOS sets how many (10), PROOFLOAD_SCENARIO picks one, PROOFLOAD_AT_ONCE sets how many go on at
+//! once (4). Needs root, `ip netns`, TUN devices and a C compiler; skipped by name otherwise.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 use std::collections::BTreeMap;
@@ -49,8 +50,9 @@ fn play(seed: u64) -> Result<Vec<String>, String> {
     }
 }
 
-/// Whether the independent checker finds every promise kept and the verdict true. With `planted` it also changes journals and
-/// report as mistakes of the protocol and of the judge would, and says which of them it has noticed; all of them, or it fails.
+/// Whether the independent checker finds every promise kept and the verdict true. With `planted` it also
+/// changes journals and report as mistakes of the protocol and of the judge would, and says which of them it
+/// has noticed; all of them, or it fails.
 fn check(fleet: &TestFleet, planted: bool) -> Result<Vec<String>, String> {
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/check_drill");
     let option = planted.then_some("--planted");
@@ -74,7 +76,7 @@ fn every_promise_is_kept_and_every_verdict_is_true_whatever_network_processes_an
     if !(net::can_run() && can_move_clocks() && testkit::has_python()) {
         return;
     }
-    let seeds: Vec<u64> = match variable("PROOFLOAD_STORY") {
+    let seeds: Vec<u64> = match variable("PROOFLOAD_SCENARIO") {
         Some(seed) => vec![seed],
         None => (0..variable("PROOFLOAD_SCENARIOS").unwrap_or(10)).collect(),
     };
@@ -89,7 +91,7 @@ fn every_promise_is_kept_and_every_verdict_is_true_whatever_network_processes_an
                             about.into_iter().for_each(|what| *happened.entry(what).or_insert(0) += 1);
                         }
                         Err(why) => {
-                            let repeat = format!("PROOFLOAD_STORY={seed} cargo test -p proofload --all-features --test fleet scenarios::");
+                            let repeat = format!("PROOFLOAD_SCENARIO={seed} cargo test -p proofload --all-features --test fleet scenarios::");
                             eprintln!("scenario {seed} went wrong; {repeat}\n{why}");
                             wrong.lock().expect("no thread panics with it").push(*seed);
                         }

@@ -1,4 +1,5 @@
-//! Rules for README.md, docs/ and the other documents: links and anchors resolve, named files and tests exist, prose is narrow.
+//! Rules for README.md, docs/ and the other documents: links and anchors resolve, named files and tests exist,
+//! prose is narrow.
 #![allow(clippy::disallowed_methods, reason = "a test that reads the source tree")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! How often `compare` calls runs different that are equal: simulated ones with another seed each, and real ones that share
-//! a disk and a time.
+//! How often `compare` calls runs different that are equal: simulated ones with another seed each, and real
+//! ones that share a disk and a time.
 //!
 //! Six simulated pairs and one real pair; `PROOFLOAD_PAIRS=200` for as many as docs/compare.md gives its rates for.
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "tests run the binary")]

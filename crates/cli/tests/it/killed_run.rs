@@ -1,5 +1,5 @@
-//! A run that is killed, or interrupted, in any of its tests: what it had measured can be shown, the next run recovers the
-//! databases and passes, and nothing of it is left in the way.
+//! A run that is killed, or interrupted, in any of its tests: what it had measured can be shown, the next run
+//! recovers the databases and passes, and nothing of it is left in the way.
 #![allow(clippy::disallowed_methods, reason = "a test that runs and kills the program on real files")]
 
 use std::io::{BufRead, BufReader};

@@ -109,8 +109,8 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// The page as the browser has it once a condition holds, and once another one holds after a script in it if there is one
-/// (tests/browser.py).
+/// The page as the browser has it once a condition holds, and once another one holds after a script in it if
+/// there is one (tests/browser.py).
 fn in_browser(url: &str, width: u32, condition: &str, then: Option<[&str; 2]>) -> serde_json::Value {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser.py");
     let output = Command::new("python3")

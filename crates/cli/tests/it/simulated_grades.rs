@@ -168,7 +168,8 @@ fn no_window_opens_before_changed_pages_are_written_back() {
     assert!(about_writes.is_none(), "{about_writes:?} {stdout}");
 }
 
-/// A campaign that is worth less: what is changed in the honest one, the command's options, and what must be said of it.
+/// A campaign that is worth less: what is changed in the honest one, the command's options, and what must be
+/// said of it.
 struct Worthless {
     what: &'static str,
     change: &'static [(&'static str, &'static str)],

@@ -1,5 +1,5 @@
-//! What happens around a run, and where it runs, is seen: the process is stopped, its clocks jump, io_uring is refused, the
-//! volumes are memory. None of these runs proves anything about disks, and each says why.
+//! What happens around a run, and where it runs, is seen: the process is stopped, its clocks jump, io_uring is
+//! refused, the volumes are memory. None of these runs proves anything about disks, and each says why.
 #![allow(clippy::disallowed_methods, reason = "a test that stops the program and moves its clocks")]
 
 use std::os::unix::process::CommandExt;

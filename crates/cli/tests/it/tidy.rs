@@ -171,6 +171,8 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
     named.collect()
 }
 
+const COLUMNS_MAX: usize = 120;
+
 /// A file that cannot be taken in at one sitting wants splitting, and so does a function that fits no screen.
 #[test]
 fn files_and_functions_stay_readable() {
@@ -185,6 +187,18 @@ fn files_and_functions_stay_readable() {
     assert_none(found, "split these files and functions");
 }
 
+/// The formatter holds code to 120 columns and leaves comments alone.
+#[test]
+fn comments_have_at_most_120_columns() {
+    let mut found = Vec::new();
+    for (path, text) in all_sources().iter().filter(|(path, _)| path.ends_with(".rs")) {
+        let is_long = |line: &&str| line.trim_start().starts_with("//") && line.chars().count() > COLUMNS_MAX;
+        let numbered = text.lines().zip(1..).filter(|(line, _)| is_long(line));
+        found.extend(numbered.map(|(_, number)| format!("{path}:{number}")));
+    }
+    assert_none(found, "comments over 120 columns");
+}
+
 #[test]
 fn functions_are_counted_from_their_name_to_their_closing_brace() {
     let text = "trait T {\n    fn without_body(\n        &self,\n    );\n    pub(crate) async fn two() {\n    }\n}\nfn three() {\n    x\n}\n";
@@ -194,7 +208,8 @@ fn functions_are_counted_from_their_name_to_their_closing_brace() {
 /// Most lines of the command line.
 const COMMAND_LINES_MAX: usize = 3_500;
 
-/// The command line is arguments, rendering and exit status; what a command does is in a library, where others can have it.
+/// The command line is arguments, rendering and exit status; what a command does is in a library, where others
+/// can have it.
 #[test]
 fn the_command_line_stays_thin_and_no_command_imports_another() {
     let (mut lines, mut findings) = (0, Vec::new());

@@ -152,7 +152,8 @@ fn ours() -> (TemplateDatabase, Vec<u8>) {
     (template, file)
 }
 
-/// Bits 1 of two words cancel out in the checksum, so the third bit, of another place, seems to be the only flipped one.
+/// Bits 1 of two words cancel out in the checksum, so the third bit, of another place, seems to be the only
+/// flipped one.
 #[test]
 fn three_flipped_payload_bits_that_look_like_one_are_not_repaired_into_a_wrong_page() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -129,8 +129,8 @@ fn two_flipped_bits_in_one_block_are_refused_and_left_alone() {
     }
 }
 
-/// The stored sum of a block names a bit by its number and by the complement of that; garbage may do so with a number that no
-/// bit has.
+/// The stored sum of a block names a bit by its number and by the complement of that; garbage may do so with a
+/// number that no bit has.
 #[test]
 fn a_sum_that_names_a_bit_behind_the_block_corrects_nothing() {
     for page_bytes in [4096, 16384] {

@@ -8,10 +8,10 @@
 //! 1. A segment is valid only in its own place of its own generation: a stale segment in a recycled file, or one that
 //!    landed elsewhere, is never taken for the log.
 //! 2. A segment is written once: what is left of the open one is filled, and the log goes on in the next.
-//! 3. The last segment of a file holds nothing. The genuine engine, which writes the open segment again and again, keeps it for
-//!    that segment's shadow.
-//! 4. Records come out of `Records` whole, as they were written, in order, or not at all: each has a checksum of its own
-//!    that goes on from the one before (`chain`).
+//! 3. The last segment of a file holds nothing. The genuine engine, which writes the open segment again and
+//!    again, keeps it for that segment's shadow.
+//! 4. Records come out of `Records` whole, as they were written, in order, or not at all: each has a checksum
+//!    of its own that goes on from the one before (`chain`).
 //!
 //! Limits: segments of 4096 bytes, records of up to 4 GiB; the attachment list and the engine parameters of headers
 //! stay empty.
@@ -170,8 +170,8 @@ const FLAG_CIRCULAR: u8 = 2;
 const FORMAT: [(usize, u32); 4] = [(32, 8), (36, 4000), (40, 5), (648, 14)];
 /// The first three of them.
 const FORMAT_VERSION: [u32; 3] = [8, 4000, 5];
-/// Of the records, which are Proofload's own: ESE's are not public. It stands where a log of ESE has zeros, at the end of the
-/// header, and logs from before it existed have 0 there, which is the same format.
+/// Of the records, which are Proofload's own: ESE's are not public. It stands where a log of ESE has zeros, at
+/// the end of the header, and logs from before it existed have 0 there, which is the same format.
 pub const RECORD_FORMAT: u32 = 0;
 const AT_RECORD_FORMAT: usize = SEGMENT_BYTES - 4;
 

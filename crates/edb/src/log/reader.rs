@@ -112,8 +112,8 @@ impl LogFile {
             if state == SegmentState::Good {
                 continue;
             }
-            // A torn write of regular data can look like a single flipped bit. So a segment is corrected only if the log
-            // goes on behind it.
+            // A torn write of regular data can look like a single flipped bit. So a segment is corrected only
+            // if the log goes on behind it.
             let next = judge_segment(&segments[index + 1], header.generation, number + 1);
             if state == SegmentState::Correctable && next == SegmentState::Good {
                 checksum::correct(&mut segments[index], number.into());

@@ -346,13 +346,14 @@ impl<'a> PageRef<'a> {
         (self.data_start() + self.free_mark()).min(end)..end
     }
 
-    /// Whether both pages hold the same nodes in the same place of the same tree at the same dbtime. Where the nodes lie
-    /// on the page, what is unused, the checksum and the flush type do not count.
+    /// Whether both pages hold the same nodes in the same place of the same tree at the same dbtime. Where the
+    /// nodes lie on the page, what is unused, the checksum and the flush type do not count.
     pub fn says_the_same(self, other: PageRef<'a>) -> bool {
         let node = |node: Node<'a>| (node.flags, node.prefix, node.suffix, node.data);
         self.head() == other.head()
             && self.external_header() == other.external_header()
-            // Most pages that say the same have the same bytes wherever they mean something: one look instead of one per node.
+            // Most pages that say the same have the same bytes wherever they mean something: one look instead
+            // of one per node.
             && (self.used() == other.used() || self.nodes().map(node).eq(other.nodes().map(node)))
     }
 
@@ -371,9 +372,9 @@ impl<'a> PageRef<'a> {
         [&self.bytes[self.data_start().min(unused.start)..unused.start], &self.bytes[unused.end..]]
     }
 
-    /// What [`Self::says_the_same`] compares, and where nodes lie, in 128 bits: pages that say the same from the same places have
-    /// the same digest, others do not but by a chance that need not be reckoned with. For this program's memory only: nothing
-    /// makes it a format.
+    /// What [`Self::says_the_same`] compares, and where nodes lie, in 128 bits: pages that say the same from
+    /// the same places have the same digest, others do not but by a chance that need not be reckoned with. For
+    /// this program's memory only: nothing makes it a format.
     pub fn digest(self) -> u128 {
         let [nodes, tags] = self.used().map(XxHash3_128::oneshot);
         let [dbtime, prev, next, objid, flags, free, uncommitted] = self.head().map(u128::from);
@@ -479,9 +480,9 @@ impl<'a> PageRef<'a> {
         self.partition(self.prefix(), self.node_count(), key, |node| node.compare_entry(key, data))
     }
 
-    /// Branch page: the slot whose child covers the entry. Separators are exclusive upper bounds; whatever is above all others
-    /// goes to the last child. An empty page gives slot 0. `data` is empty where keys do not repeat; where they do, separators
-    /// cut key and data as one string.
+    /// Branch page: the slot whose child covers the entry. Separators are exclusive upper bounds; whatever is
+    /// above all others goes to the last child. An empty page gives slot 0. `data` is empty where keys do not
+    /// repeat; where they do, separators cut key and data as one string.
     pub fn child_slot_of_entry(self, key: &[u8], data: &[u8]) -> usize {
         let last = self.node_count().saturating_sub(1);
         let found = if data.is_empty() {

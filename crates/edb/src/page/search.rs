@@ -44,8 +44,8 @@ fn head(first: &[u8], second: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Where among `count` nodes a key stands if keys are spread evenly. Keys are given in two parts; only speed depends on the
-/// answer.
+/// Where among `count` nodes a key stands if keys are spread evenly. Keys are given in two parts; only speed
+/// depends on the answer.
 #[inline]
 pub fn guess_slot(first: [&[u8]; 2], last: [&[u8]; 2], count: usize, key: &[u8]) -> usize {
     let [from, to, wanted] = [head(first[0], first[1]), head(last[0], last[1]), head(&[], key)];
@@ -57,8 +57,8 @@ pub fn guess_slot(first: [&[u8]; 2], last: [&[u8]; 2], count: usize, key: &[u8])
     ((distance * (count as u64 - 1) + span / 2) / span.max(1)) as usize
 }
 
-/// Searches `count` ordered nodes with `compare`, which says how a node stands to what is wanted: first at `guess` if there
-/// are many, then around there in growing steps, and halves what remains.
+/// Searches `count` ordered nodes with `compare`, which says how a node stands to what is wanted: first at
+/// `guess` if there are many, then around there in growing steps, and halves what remains.
 ///
 /// # Errors
 /// The slot where what is wanted belongs.

@@ -133,7 +133,8 @@ proptest! {
         }
     }
 
-    /// What passes is passed by sums over all tags and by lengths alone: it must be what looking at each tag and node passes.
+    /// What passes is passed by sums over all tags and by lengths alone: it must be what looking at each tag
+    /// and node passes.
     #[test]
     fn a_page_is_valid_if_each_tag_and_each_node_is(
         size in prop::sample::select(&SIZES[..]),
@@ -261,7 +262,8 @@ fn a_branch_sends_an_exact_match_to_the_next_child_and_what_is_above_all_to_the_
     }
 }
 
-/// Only the last page of a level is open; the root is the last page of its level. Old databases of ours left each page open.
+/// Only the last page of a level is open; the root is the last page of its level. Old databases of ours left
+/// each page open.
 #[test]
 fn a_branch_page_may_keep_its_last_separator_unless_it_is_the_root() {
     for size in SIZES {

@@ -215,14 +215,15 @@ impl PageRef<'_> {
         Ok(())
     }
 
-    /// A branch entry names a child. Only the last one may have no key; on the root, the rightmost page of its level, it has
-    /// none. Which other page is the rightmost one a page alone cannot tell.
+    /// A branch entry names a child. Only the last one may have no key; on the root, the rightmost page of its
+    /// level, it has none. Which other page is the rightmost one a page alone cannot tell.
     fn is_sound_branch_entry(self, node: Node, is_last: bool) -> bool {
         let key_fits = if node.key_len() == 0 { is_last } else { !is_last || !self.is_root() };
         node.child().is_some() && key_fits
     }
 
-    /// Whether `check_each_node` finds nothing on a leaf: by lengths alone and without a way out, since nearly all pages pass.
+    /// Whether `check_each_node` finds nothing on a leaf: by lengths alone and without a way out, since nearly
+    /// all pages pass.
     fn has_sound_leaf_nodes(self) -> bool {
         let (prefix_bytes, large) = (self.prefix().len(), is_large(self.bytes.len()));
         let mut is_sound = true;

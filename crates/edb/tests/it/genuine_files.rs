@@ -1,4 +1,5 @@
-//! Databases written by the genuine engine. They lie beside the project, not in it; without them nothing is tested here.
+//! Databases written by the genuine engine. They lie beside the project, not in it; without them nothing is
+//! tested here.
 
 use edb::checksum::{Verdict, correct};
 use edb::header::{Copy, DatabaseHeader, State};

@@ -62,7 +62,8 @@ impl Cache {
         }
     }
 
-    /// Ends when a page has been read that `mini` makes anew: what the file had there would take the place of the new page.
+    /// Ends when a page has been read that `mini` makes anew: what the file had there would take the place of
+    /// the new page.
     pub(crate) fn arrival_in(&self, db: u8, mini: &MiniTransaction) -> Option<Notify> {
         let made_anew = mini.changes.iter().filter(|change| change.formats());
         made_anew.map(|change| PageKey { db, pgno: change.pgno }).find_map(|key| self.arrival_of(key))

@@ -4,8 +4,9 @@
 //! at random the one whose second-last use is longest ago goes. That needs no list to be kept in order on every
 //! access, and pages used again and again (branches, hot leaves) practically never are the oldest of a sample.
 //!
-//! Where files pack pages ([`world::HostFile::pack`]), those that were not used recently are packed, so that a cache of many pages
-//! costs the memory of few. Those in use are kept in a queue by their last use, second chance.
+//! Where files pack pages ([`world::HostFile::pack`]), those that were not used recently are packed, so that a
+//! cache of many pages costs the memory of few. Those in use are kept in a queue by their last use, second
+//! chance.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -118,8 +119,8 @@ impl Uses {
         }
     }
 
-    /// A page that was read ahead is as good as used twice: whoever has it read will use it. As one used once it would leave
-    /// before every page that has served its purpose.
+    /// A page that was read ahead is as good as used twice: whoever has it read will use it. As one used once
+    /// it would leave before every page that has served its purpose.
     fn expect_use(&self, now_ns: u64) {
         self.last_ns.set(now_ns);
         self.second_last_ns.set(now_ns);

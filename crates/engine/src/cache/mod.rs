@@ -4,7 +4,8 @@
 //! 1. A page is written only after the log is durable up to its last change (design invariant 2).
 //! 2. What is written is a copy taken between two changes: bytes in flight never change.
 //! 3. A write counts as done for the checkpoint only after a later sync of its file (design invariant 4).
-//! 4. Bytes are verified, or the page is known pristine or known by its changes, before anyone sees them (design invariant 6).
+//! 4. Bytes are verified, or the page is known pristine or known by its changes, before anyone sees them
+//!    (design invariant 6).
 //! 5. A failed write or sync stops the instance; it is not retried (design invariant 3).
 //! 6. A page that an operation has fetched stays until the operation ends, so its retries make progress.
 //! 7. The checksums of a cached page mean nothing: they are computed when it is written. A dirty page that is packed is

@@ -143,8 +143,8 @@ impl Cache {
         self.0.poison.check()
     }
 
-    /// Whoever was woken for a free frame and has not used it, or has left others, wakes the next: without that the next
-    /// would wait although frames are free.
+    /// Whoever was woken for a free frame and has not used it, or has left others, wakes the next: without that
+    /// the next would wait although frames are free.
     pub(crate) fn pass_on_room(&self) {
         if self.0.frames.borrow().available() > 0 {
             self.0.freed.notify_one();
@@ -238,7 +238,8 @@ impl Cache {
         first_damage.map_or(Ok(()), Err)
     }
 
-    /// Pages of which some lie behind the end of the file: to recovery those are pages to be repaired, and the others are whole.
+    /// Pages of which some lie behind the end of the file: to recovery those are pages to be repaired, and the
+    /// others are whole.
     async fn read_over_the_end(&self, database: &CachedDatabase, offset: u64, count: usize) -> Result<Bufs> {
         let page_bytes = self.0.page_bytes;
         let mut pages = Bufs::new();

@@ -1,10 +1,11 @@
 //! Redo of pages in memory.
 //!
-//! What redo makes of a page comes from the log alone: the file's page only tells how old it is, whether it is whole, and whether
-//! it is already what redo comes to. So of a page that redo reads, version and digest are kept, and its memory takes the next one
-//! while the processor has it at hand. What the log says of a page waits, too, until redo has come to the version that the file
-//! holds; then the page is made, and if its digest is that of the file's, none of it stays: most pages were written before the crash.
-//! The others are made when they are written.
+//! What redo makes of a page comes from the log alone: the file's page only tells how old it is, whether it is
+//! whole, and whether it is already what redo comes to. So of a page that redo reads, version and digest are
+//! kept, and its memory takes the next one while the processor has it at hand. What the log says of a page
+//! waits, too, until redo has come to the version that the file holds; then the page is made, and if its digest
+//! is that of the file's, none of it stays: most pages were written before the crash. The others are made when
+//! they are written.
 //!
 //! A passive copy is read from and goes on: it keeps what it reads, and makes at once what is not newer in the file.
 //!
@@ -212,7 +213,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts a page in the place of whatever there is, behind the last record that was replayed, which ends `at`; `None` if it is not in memory.
+    /// Puts a page in the place of whatever there is, behind the last record that was replayed, which ends
+    /// `at`; `None` if it is not in memory.
     pub(crate) fn put(&self, key: PageKey, page: PageBuf, at: LogPosition) -> Option<()> {
         let mut frames = self.0.frames.borrow_mut();
         let frame = frames.find(key)?;
@@ -240,8 +242,8 @@ impl Cache {
         keys.into_iter().try_for_each(|key| self.make(key).map(drop))
     }
 
-    /// Redo's page is made, if it was not; one that only the file holds is not known any more, so that whoever wants it reads it.
-    /// Returns whether it was made.
+    /// Redo's page is made, if it was not; one that only the file holds is not known any more, so that whoever
+    /// wants it reads it. Returns whether it was made.
     ///
     /// # Errors
     /// A page of which the log makes no sense.

@@ -6,8 +6,8 @@ use super::Cache;
 use crate::error::Error;
 use crate::signal::{Dropped, StopSignal};
 
-/// Frees pages while an instance opens. Dropped, it ends, and with it everything that the instance has begun: an opening
-/// whose caller lets go of it leaves no task behind.
+/// Frees pages while an instance opens. Dropped, it ends, and with it everything that the instance has begun:
+/// an opening whose caller lets go of it leaves no task behind.
 pub(crate) struct Scavenger {
     world: World,
     cache: Cache,

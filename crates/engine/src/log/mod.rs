@@ -1,4 +1,5 @@
-//! The log stream of an instance: records in segments in generations of log files. Their bytes are `edb::log`'s business.
+//! The log stream of an instance: records in segments in generations of log files. Their bytes are `edb::log`'s
+//! business.
 
 pub(crate) mod reader;
 pub(crate) mod reserve;

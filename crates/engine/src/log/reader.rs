@@ -4,8 +4,9 @@
 //! 1. A log belongs to the stream iff its signature, its generation and the creation time of the log before it fit.
 //! 2. A torn tail is allowed only in the last log: reading ends at its first segment that is not usable. Anywhere else
 //!    such a segment is damage.
-//! 3. A record is delivered whole and as it was written, or not at all: a segment's own checksum is a parity code that a
-//!    torn write can pass. In the last log a wrong record is part of the torn tail, elsewhere it is damage.
+//! 3. A record is delivered whole and as it was written, or not at all: a segment's own checksum is a parity
+//!    code that a torn write can pass. In the last log a wrong record is part of the torn tail, elsewhere it is
+//!    damage.
 //!
 //! Limits: log files are read in pieces of at most 256 KiB (5 reads for a log of 1 MiB: its header is read alone).
 
@@ -86,8 +87,8 @@ impl LogContents {
         LogContents::read_into(Vec::new(), world, path, segments, counters, class).await
     }
 
-    /// As [`Self::read`], into memory that was used before: a log is long enough for the system to take it back when it is given
-    /// up, and to clear it anew for the next.
+    /// As [`Self::read`], into memory that was used before: a log is long enough for the system to take it back
+    /// when it is given up, and to clear it anew for the next.
     pub(crate) async fn read_into(
         mut bytes: Vec<u8>,
         world: &World,
@@ -146,8 +147,8 @@ impl LogContents {
         (self.used_end > self.next_segment()).then(|| self.next_segment()..self.used_end)
     }
 
-    /// The last log ends before the segment in which `assembler`, which has seen the logs before, finds a record that is not
-    /// what was written. Returns whether there was one.
+    /// The last log ends before the segment in which `assembler`, which has seen the logs before, finds a
+    /// record that is not what was written. Returns whether there was one.
     pub(crate) fn cut_at_bad_record(&mut self, assembler: &Records) -> bool {
         self.file.cut_at_bad_record(assembler)
     }

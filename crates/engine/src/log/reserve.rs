@@ -1,12 +1,12 @@
-//! Reserve logs: the space of two logs, taken when the instance is opened, so that a full log volume does not stop it in
-//! the middle of its work. The genuine engine keeps them for the same purpose, under the same names.
+//! Reserve logs: the space of two logs, taken when the instance is opened, so that a full log volume does not
+//! stop it in the middle of its work. The genuine engine keeps them for the same purpose, under the same names.
 //!
 //! Invariants
 //! 1. A reserve log has the size of a log and its space is allocated. It becomes the next log by a rename.
 //! 2. What is missing is made again at the next opening, if there is space then.
 //!
-//! Limits: where a file system gives new space to bytes that are overwritten (copy-on-write, thin provisioning), no space
-//! can be taken in advance.
+//! Limits: where a file system gives new space to bytes that are overwritten (copy-on-write, thin
+//! provisioning), no space can be taken in advance.
 
 use world::{ErrorKind, OpenMode, World};
 

@@ -2,13 +2,15 @@
 //!
 //! Invariants
 //! 1. A stretch is durable, its file's name included, when [`LogStore::store`] returns.
-//! 2. A stretch is taken only where the log ends, and only if every segment of it is what was written, in its place, and of
-//!    the same stream, and every record is the one that follows the record before it: no gap, nothing twice, nothing changed.
+//! 2. A stretch is taken only where the log ends, and only if every segment of it is what was written, in its
+//!    place, and of the same stream, and every record is the one that follows the record before it: no gap,
+//!    nothing twice, nothing changed.
 //! 3. Behind the end of the last log there are zeros, so what a cut has left can never pass for a continuation.
-//! 4. A crash in the middle of a write may leave segments that pass their checksum and are torn (see `recovery::pages`): the
-//!    checksums of whole records are what counts. So after a crash the log ends behind its last whole record, in the middle
-//!    of a segment, and no commit that was reported as stored lies behind that. What comes next completes the segment in a
-//!    new file that takes the place of the old one: bytes that hold commits are never overwritten.
+//! 4. A crash in the middle of a write may leave segments that pass their checksum and are torn (see
+//!    `recovery::pages`): the checksums of whole records are what counts. So after a crash the log ends behind
+//!    its last whole record, in the middle of a segment, and no commit that was reported as stored lies behind
+//!    that. What comes next completes the segment in a new file that takes the place of the old one: bytes that
+//!    hold commits are never overwritten.
 //!
 //! Limits: a stretch belongs to one log.
 
@@ -292,7 +294,8 @@ impl LogStore {
         file.sync().await
     }
 
-    /// Whether `bytes`, the segments from `first` on that end with the stretch, are what was written; gives their header.
+    /// Whether `bytes`, the segments from `first` on that end with the stretch, are what was written; gives
+    /// their header.
     fn inspect(&self, stretch: &LogStretch, first: u16, bytes: &[u8]) -> Result<Option<LogHeader>> {
         let generation = stretch.from.generation();
         let (segments, rest) = bytes.as_chunks::<SEGMENT_BYTES>();
@@ -329,8 +332,8 @@ impl LogStore {
         Ok(header)
     }
 
-    /// Whether the records in `bytes`, the segments from `first` on that end with the stretch, follow those that are here; gives
-    /// the records before the log in which the stretch ends, and before that end.
+    /// Whether the records in `bytes`, the segments from `first` on that end with the stretch, follow those
+    /// that are here; gives the records before the log in which the stretch ends, and before that end.
     async fn inspect_records(
         &mut self,
         stretch: &LogStretch,

@@ -7,8 +7,9 @@
 //! 3. A failed write or sync stops the instance for good; nothing is retried (design invariant 3).
 //! 4. At a roll the old log has its archive name durably before the new one takes its place, and the new name is
 //!    durable before any record in it is promised. No order of lost names loses a closed log.
-//! 5. A flush closes the open segment, so no segment is ever rewritten and a torn write can only hit records that nobody
-//!    was promised. (The shadow segments of the format protect rewritten segments; a log written this way has none.)
+//! 5. A flush closes the open segment, so no segment is ever rewritten and a torn write can only hit records
+//!    that nobody was promised. (The shadow segments of the format protect rewritten segments; a log written
+//!    this way has none.)
 //!
 //! Limits: at most 512 KiB per write; one write at a time.
 
@@ -259,7 +260,8 @@ impl Log {
         self.0.state.borrow().generation
     }
 
-    /// Whoever is told that the log is durable up to `position`, or writes a page on the strength of it, may rely on it.
+    /// Whoever is told that the log is durable up to `position`, or writes a page on the strength of it, may
+    /// rely on it.
     pub(crate) fn assert_durable(&self, position: LogPosition) {
         let durable = self.0.state.borrow().durable;
         assert!(position <= durable, "the log is durable to {durable:?} only, {position:?} was promised");
@@ -310,7 +312,8 @@ impl Log {
         self.0.poison.check()
     }
 
-    /// Fails if there is only so much space for log, or are only so many generations, as the end of the instance may need.
+    /// Fails if there is only so much space for log, or are only so many generations, as the end of the
+    /// instance may need.
     pub(crate) fn check_space(&self) -> Result<()> {
         if self.0.out_of_space.get() {
             return Err(Error::LogVolumeFull { directory: self.0.config.names.directory.clone() });

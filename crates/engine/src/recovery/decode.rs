@@ -1,6 +1,7 @@
 //! Log decoded into the records that replay works on, and into what all of them say.
 //!
-//! None of that needs the databases, so another thread does it ([`Chain::decode`]) while replay goes on with the log before.
+//! None of that needs the databases, so another thread does it ([`Chain::decode`]) while replay goes on with
+//! the log before.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

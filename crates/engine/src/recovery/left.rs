@@ -1,13 +1,14 @@
 //! What an instance left behind when it ended in order, compared with what is found there.
 //!
 //! Invariants
-//! 1. A closed database has every change of its log stream. A record that changes or closes it, behind the position at which
-//!    its header says that it was closed, proves that the file is another one or an older copy of itself.
-//! 2. An instance that was left for recovery has said in every header how far its log reaches. A log that ends before that was
-//!    cut off.
+//! 1. A closed database has every change of its log stream. A record that changes or closes it, behind the
+//!    position at which its header says that it was closed, proves that the file is another one or an older
+//!    copy of itself.
+//! 2. An instance that was left for recovery has said in every header how far its log reaches. A log that ends
+//!    before that was cut off.
 //!
-//! Limits: of closed databases only the last log is read; the records that close them are at its end. An older copy of a database
-//! together with the logs of its time is not told from the newest ones.
+//! Limits: of closed databases only the last log is read; the records that close them are at its end. An older
+//! copy of a database together with the logs of its time is not told from the newest ones.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +60,8 @@ impl Closed {
     }
 }
 
-/// Makes sure that each closed database of an instance that is not open is the one that its log stream closed last. A log that
-/// cannot be read tells nothing here: opening the instance says what is wrong with it.
+/// Makes sure that each closed database of an instance that is not open is the one that its log stream closed
+/// last. A log that cannot be read tells nothing here: opening the instance says what is wrong with it.
 ///
 /// # Errors
 /// The first database that is not, or a failed read.

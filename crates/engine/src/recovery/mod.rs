@@ -1,13 +1,15 @@
 //! Recovery: from the files that a crash has left to an instance that can go on.
 //!
 //! Invariants
-//! 1. Redo begins at the checkpoint (a backup copy: at its own position), follows the chain of logs, and gives each page
-//!    the changes that it lacks. A page that is neither older nor newer as it should be is damage, not repaired over.
+//! 1. Redo begins at the checkpoint (a backup copy: at its own position), follows the chain of logs, and gives
+//!    each page the changes that it lacks. A page that is neither older nor newer as it should be is damage,
+//!    not repaired over.
 //! 2. The first whole page that the range holds takes the place of what the file has, whether that verifies or not
 //!    (`pages`). A page that needs one and has none makes recovery fail, and it says so.
 //! 3. The checkpoint does not move until redo is complete and all its pages are written and synced: a crash in recovery
 //!    leaves everything that the next one needs (design invariant 5).
-//! 4. The log is durable before a page is written from it: the process before may have ended between a write and its sync.
+//! 4. The log is durable before a page is written from it: the process before may have ended between a write
+//!    and its sync.
 //! 5. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
 //!    pass for a continuation.
 //!
@@ -118,8 +120,8 @@ impl Recovery<'_> {
         self.check_required(participants.1, last, is_full)?;
         let start = self.start(files, &header, &participants.0, &mut report).await?;
         report.log_end = start;
-        // What an ended process wrote and did not sync can be read, and a power cut would take it back: pages with changes of
-        // a record that is gone could not be undone.
+        // What an ended process wrote and did not sync can be read, and a power cut would take it back: pages
+        // with changes of a record that is gone could not be undone.
         let file = IoFile::open(self.world, &current, OpenMode::ReadWrite, self.counters).await?;
         if !planted!(TailNotSynced) {
             file.sync().await?;
@@ -128,8 +130,8 @@ impl Recovery<'_> {
         let mut replayer = Replayer::new(scope, participants.1, report);
         replayer.replay.closed = self.closed(header.signature).await;
         self.cache.set_redo(Some(RedoFor::Opening));
-        // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be there yet. Its
-        // records are needed no more, but where it ends is.
+        // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be
+        // there yet. Its records are needed no more, but where it ends is.
         let next = start.generation().min(last);
         let replayed = replayer.run(self, Source::Files { next, last, memory: Vec::new() }).await;
         self.cache.set_redo(None);

@@ -6,13 +6,15 @@
 //! and what changed it later is applied to the base.
 //!
 //! Invariants
-//! 1. A page without a base in the range had all its changes of the range durably in the file when the checkpoint passed
-//!    (a page holds the checkpoint until its write is synced, and a clean page logs its image before it changes). So it
-//!    must verify and be as new as the last of them; if it is not, a write was lost, and recovery fails.
-//! 2. From the base on every version must be the one that the next record expects; else the log contradicts itself or the
-//!    file lost a write of this recovery.
-//! 3. A base is written back, so what a torn write left is replaced, unless the file holds durably what redo has made of it, by
-//!    a digest of all that means something on a page: most pages were written before the crash.
+//! 1. A page without a base in the range had all its changes of the range durably in the file when the
+//!    checkpoint passed (a page holds the checkpoint until its write is synced, and a clean page logs its image
+//!    before it changes). So it must verify and be as new as the last of them; if it is not, a write was lost,
+//!    and recovery fails.
+//! 2. From the base on every version must be the one that the next record expects; else the log contradicts
+//!    itself or the file lost a write of this recovery.
+//! 3. A base is written back, so what a torn write left is replaced, unless the file holds durably what redo
+//!    has made of it, by a digest of all that means something on a page: most pages were written before the
+//!    crash.
 //!
 //! Limits: what the log says of a page is kept in memory until redo has come as far as the file, or writes the page.
 

@@ -1,12 +1,13 @@
 //! Reading pages ahead of redo, in the order of the log, as ESE does it.
 //!
-//! Each page that a record names is read together with its neighbours that the same stretch of log names. Whenever redo goes
-//! on it asks for so many reads that the limit is under way. While it waits for the oldest of them, nobody asks for more: so the
-//! storage sees fewer by then, as in most published soft recoveries, which have 5.5 to 7 under way.
-//! Storage that is faster than redo does not wait for redo: what has come in order counts as used.
+//! Each page that a record names is read together with its neighbours that the same stretch of log names.
+//! Whenever redo goes on it asks for so many reads that the limit is under way. While it waits for the oldest
+//! of them, nobody asks for more: so the storage sees fewer by then, as in most published soft recoveries,
+//! which have 5.5 to 7 under way. Storage that is faster than redo does not wait for redo: what has come in
+//! order counts as used.
 //!
-//! Limits: a fixed number of reads under way, and a few times as many pages that are there before redo needs them, an eighth of
-//! the cache at most; each stretch's pages are read once.
+//! Limits: a fixed number of reads under way, and a few times as many pages that are there before redo needs
+//! them, an eighth of the cache at most; each stretch's pages are read once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -201,8 +202,8 @@ impl PrereadQueue {
     }
 }
 
-/// The pages in the order in which the log first names them, each once, each with its neighbours. `named`: in the order of the
-/// log. Of a run, bytes are wanted if they are of one of its pages.
+/// The pages in the order in which the log first names them, each once, each with its neighbours. `named`: in
+/// the order of the log. Of a run, bytes are wanted if they are of one of its pages.
 pub(crate) fn runs(named: &[Named]) -> Vec<Run> {
     let mut left = BTreeMap::new();
     for Named { key, wanted, .. } in named {

@@ -1,8 +1,9 @@
-//! The replayer: repeats a log, record by record, on the pages in memory. An instance that opens and a passive copy both drive it.
+//! The replayer: repeats a log, record by record, on the pages in memory. An instance that opens and a passive
+//! copy both drive it.
 //!
 //! Invariants
-//! 1. Records are replayed in the order of the log, each once. A replay that its caller drops, or that fails, may have applied
-//!    a part of the log that it was at: the replayer then refuses to go on.
+//! 1. Records are replayed in the order of the log, each once. A replay that its caller drops, or that fails,
+//!    may have applied a part of the log that it was at: the replayer then refuses to go on.
 //! 2. Its tasks end with the run, also when the caller drops it.
 //!
 //! Limits: while a part of the log is replayed, the next one is read and decoded, and then its pages are read.
@@ -25,8 +26,8 @@ use crate::log::LogPosition;
 use crate::log::reader::damaged;
 use crate::transactions::Transactions;
 
-/// Records replayed before others of the thread have their turn, if none of them is a page: reads that have come make room for
-/// others only then.
+/// Records replayed before others of the thread have their turn, if none of them is a page: reads that have
+/// come make room for others only then.
 const RECORDS_AT_A_TIME: usize = 16;
 
 /// Repeats a log.
@@ -92,7 +93,8 @@ impl Replayer {
     /// Replays what `source` has.
     ///
     /// # Errors
-    /// Failed I/O, log that is not what was written, pages that contradict it. If an earlier run was dropped or has failed.
+    /// Failed I/O, log that is not what was written, pages that contradict it. If an earlier run was dropped or
+    /// has failed.
     pub(crate) async fn run(&mut self, recovery: &Recovery<'_>, source: Source) -> Result<()> {
         if self.is_cut_off && !planted!(ReplayTakenUpInTheMiddle) {
             return Err(Error::Refused(format!(

@@ -11,7 +11,8 @@ use crate::log::store::{LogStretch, read_stretch};
 
 /// Log that is to be replayed.
 pub(crate) enum Source {
-    /// The log files that an ended instance has left, from `next` to `last`; the last one has the name of the current log.
+    /// The log files that an ended instance has left, from `next` to `last`; the last one has the name of the
+    /// current log.
     Files {
         next: u32,
         last: u32,

@@ -1,9 +1,10 @@
-//! Power cuts and ends of the process alone, at any operation, also during recovery, in any order; on disks that are honest and
-//! on disks that lie.
+//! Power cuts and ends of the process alone, at any operation, also during recovery, in any order; on disks
+//! that are honest and on disks that lie.
 //!
-//! Honest: what is there afterwards is a prefix of the commits, and contains every commit that was acknowledged as durable.
-//! Lying: commits may be lost; no wrong row is returned but those that docs/faults.md says nobody notices.
-//! PROOFLOAD_SEEDS sets the number of seeds (500), PROOFLOAD_SEED runs one alone. A failure prints the line that repeats it.
+//! Honest: what is there afterwards is a prefix of the commits, and contains every commit that was acknowledged
+//! as durable. Lying: commits may be lost; no wrong row is returned but those that docs/faults.md says nobody
+//! notices. PROOFLOAD_SEEDS sets the number of seeds (500), PROOFLOAD_SEED runs one alone. A failure prints the
+//! line that repeats it.
 #![allow(clippy::print_stdout, reason = "tests say what they have counted")]
 
 use std::cell::RefCell;
@@ -37,8 +38,8 @@ const HONEST_FAULTS: [FaultKind; 15] = [
     FaultKind::StaleBlock,
 ];
 
-/// Ways that have tests of their own: damaged first copies below, an older copy of a database in tests/jobs.rs, extension
-/// shortly before a power cut in tests/power_cuts.rs of `workload`.
+/// Ways that have tests of their own: damaged first copies below, an older copy of a database in tests/jobs.rs,
+/// extension shortly before a power cut in tests/power_cuts.rs of `workload`.
 const ELSEWHERE: [RecoveryBranch; 4] = [
     RecoveryBranch::SecondCheckpoint,
     RecoveryBranch::ShadowHeader,
@@ -183,8 +184,8 @@ async fn roll_twice(instance: Instance) {
     }
 }
 
-/// The process ends at each operation, between a write and its sync, too. What the next one finds it has to make durable before it
-/// builds on it: a power cut then loses everything that nobody has synced.
+/// The process ends at each operation, between a write and its sync, too. What the next one finds it has to
+/// make durable before it builds on it: a power cut then loses everything that nobody has synced.
 #[test]
 fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_ended() {
     let lose_all = || Faults { power_cut: PowerCut::lose_all(), ..Faults::default() };

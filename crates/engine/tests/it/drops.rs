@@ -1,6 +1,6 @@
 #![allow(clippy::print_stdout, reason = "says how often each operation was dropped")]
-//! Futures of the public interface are dropped at each of their await points. No lock, task or file stays behind, and the next
-//! operation works.
+//! Futures of the public interface are dropped at each of their await points. No lock, task or file stays
+//! behind, and the next operation works.
 
 use crate::common::dropping::{ROWS, at_every_await, judge, simulation, with_rows};
 use crate::common::letting_go::{Tasks, let_go_of};

@@ -1,9 +1,9 @@
-//! All short sequences of operations, with a crash at every I/O of the last one, and every state that unsynced changes can leave,
-//! up to a bound. All operations of the engine's interface alone, the same way, and with a power cut in the recovery behind
-//! the end of their process.
+//! All short sequences of operations, with a crash at every I/O of the last one, and every state that unsynced
+//! changes can leave, up to a bound. All operations of the engine's interface alone, the same way, and with a
+//! power cut in the recovery behind the end of their process.
 //!
-//! `PROOFLOAD_STEPS=3` goes through all sequences of up to three operations (`make soak`); without it all sequences of two are
-//! tried at some of their I/Os.
+//! `PROOFLOAD_STEPS=3` goes through all sequences of up to three operations (`make soak`); without it all
+//! sequences of two are tried at some of their I/Os.
 #![allow(clippy::print_stdout, reason = "says how many states were tried")]
 
 use crate::common::cuts::{Totals, cut_each_recovery, cut_everywhere, sequences};

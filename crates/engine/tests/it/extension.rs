@@ -74,7 +74,8 @@ async fn insert(instance: &Instance, n: u32) {
     transaction.commit(Durability::Durable).await.unwrap();
 }
 
-/// A closed database into which so many rows have been inserted; stops before a row that makes it grow. Returns how many.
+/// A closed database into which so many rows have been inserted; stops before a row that makes it grow. Returns
+/// how many.
 async fn filled(world: &World, most: u32) -> (InstanceConfig, u32) {
     let config = create(world, 1, 1).await;
     let (instance, _) = Instance::open(world, &config).await.unwrap();

@@ -1,7 +1,7 @@
 //! Each operation of the engine's interface, with each of its I/Os failing once, in each way in which it can fail.
 //!
-//! What was acknowledged is there afterwards, nothing panics or waits for ever, an error names the file, and the instance goes on
-//! or has stopped in order.
+//! What was acknowledged is there afterwards, nothing panics or waits for ever, an error names the file, and
+//! the instance goes on or has stopped in order.
 #![allow(clippy::print_stdout, reason = "says how many failures were delivered")]
 
 use crate::common::failing::{Totals, fail_each_io};

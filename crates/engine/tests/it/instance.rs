@@ -174,8 +174,8 @@ fn recovery_does_not_write_what_the_file_holds() {
     });
 }
 
-/// A page that leaves memory while redo goes on has changes behind it for which the log has no other image: they go on what was
-/// written.
+/// A page that leaves memory while redo goes on has changes behind it for which the log has no other image:
+/// they go on what was written.
 #[test]
 fn recovery_goes_on_with_pages_that_have_left_its_memory() {
     let (sim, world) = simulation();

@@ -74,8 +74,8 @@ fn maintenance_reads_nine_times_a_second_whatever_the_load() {
     });
 }
 
-/// A page far behind is damaged. Two runs of maintenance, neither of which comes as far from the first page, find it if the second
-/// goes on where the first ended.
+/// A page far behind is damaged. Two runs of maintenance, neither of which comes as far from the first page,
+/// find it if the second goes on where the first ended.
 #[test]
 fn maintenance_goes_on_where_the_process_before_has_ended() {
     const SECONDS: u64 = 2;

@@ -1,4 +1,5 @@
-//! The tests that go through many cases find bugs that nobody aims at: each planted bug makes a case of one of them fail.
+//! The tests that go through many cases find bugs that nobody aims at: each planted bug makes a case of one of
+//! them fail.
 //!
 //! `cargo test -p engine --features planted-bugs --test it planted:: -- --nocapture` prints which case finds each one.
 //! PROOFLOAD_ALL_FINDERS=1 goes through all tests until one finds the bug, PROOFLOAD_BUG names one bug.

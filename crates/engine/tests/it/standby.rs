@@ -1,5 +1,5 @@
-//! A passive copy on another host: it follows the log through crashes of its own, and takes over without losing anything
-//! that it was sent.
+//! A passive copy on another host: it follows the log through crashes of its own, and takes over without losing
+//! anything that it was sent.
 #![allow(clippy::print_stdout, reason = "says what the seeds have reached")]
 
 use std::rc::Rc;
@@ -35,8 +35,8 @@ fn a_copy_follows_and_takes_over() {
     assert!(!is_complete || seen.iter().all(|&count| count >= 20), "something hardly happened: {seen:?}");
 }
 
-/// A copy that has followed for a while and replayed all its log, its standby closed; the active instance is gone. The rows
-/// are the model's.
+/// A copy that has followed for a while and replayed all its log, its standby closed; the active instance is
+/// gone. The rows are the model's.
 fn left_alone(seed: u64, totals: &mut Totals) -> (Pair<'_>, LogStore, World) {
     let (pair, store, mut standby, world) = left_behind(seed, totals);
     pair.sim.run_until(async {
@@ -137,8 +137,8 @@ fn a_page_that_was_never_used_stays_so_when_another_copy_gives_it() {
     });
 }
 
-/// A power cut can tear a segment so that its own check does not see it: the log ends before it, and what is left takes over.
-/// Such a segment was not durable yet, so the copy had not replayed it.
+/// A power cut can tear a segment so that its own check does not see it: the log ends before it, and what is
+/// left takes over. Such a segment was not durable yet, so the copy had not replayed it.
 #[test]
 fn a_segment_that_was_torn_unseen_does_not_keep_a_copy_from_taking_over() {
     let mut tried = 0;

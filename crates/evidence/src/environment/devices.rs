@@ -38,8 +38,8 @@ impl Names {
         Names(names)
     }
 
-    /// Whether a message names block devices, and none of those under test. Where those are not known, as in a container that
-    /// does not see its disks, each message may be about them.
+    /// Whether a message names block devices, and none of those under test. Where those are not known, as in a
+    /// container that does not see its disks, each message may be about them.
     pub fn means_another(&self, message: &str) -> bool {
         let tokens = message.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
         // `dm-0` is a name; in `sda1-8` the number of an inode follows the name.

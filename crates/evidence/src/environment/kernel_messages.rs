@@ -1,7 +1,9 @@
-//! What the kernel writes when storage fails: one table, each entry with the file of the kernel that writes the message.
+//! What the kernel writes when storage fails: one table, each entry with the file of the kernel that writes the
+//! message.
 //!
-//! A message of the table counts at whatever level the kernel logs it: some drivers report lost connections as mere notices.
-//! Other messages count from a warning on if they come from a part of the kernel that is about storage ([`SUBSYSTEMS`]).
+//! A message of the table counts at whatever level the kernel logs it: some drivers report lost connections as
+//! mere notices. Other messages count from a warning on if they come from a part of the kernel that is about
+//! storage ([`SUBSYSTEMS`]).
 //!
 //! Limits: messages of Linux 4.18 to 6.12. Drivers out of the tree of Linux are known by name only.
 
@@ -139,8 +141,8 @@ const SUBSYSTEM_WORDS: [&str; 16] = [
 const ERROR: u32 = 3;
 const WARNING: u32 = 4;
 
-/// Whether a message says that storage failed (an error) or may have (a warning), and which file of Linux writes it, if the
-/// table knows; `None` if it does not matter.
+/// Whether a message says that storage failed (an error) or may have (a warning), and which file of Linux
+/// writes it, if the table knows; `None` if it does not matter.
 pub fn judge(level: u32, text: &str) -> Option<(Severity, Option<&'static str>)> {
     let text = text.to_lowercase();
     if let Some(message) = MESSAGES.iter().find(|message| message.fits(&text)) {

@@ -1,7 +1,7 @@
 //! Whether the files of a folder are in memory: on a memory file system, or on devices and layers that stand on one.
 //!
-//! Limits: what lies below a network file system, below a layer whose folder this process cannot see, or inside the host of a
-//! virtual machine is not known.
+//! Limits: what lies below a network file system, below a layer whose folder this process cannot see, or inside
+//! the host of a virtual machine is not known.
 
 use std::path::{Path, PathBuf};
 

@@ -54,8 +54,8 @@ pub const OVERWRITTEN: &str = "part of the kernel log was overwritten";
 /// How the value of a row begins that could not be read.
 pub const NOT_READABLE: &str = "not readable";
 
-/// Looks at the host and at what its volumes stand on. `io_uring` is what came of trying it: the kernel may allow it and a
-/// sandbox refuse it.
+/// Looks at the host and at what its volumes stand on. `io_uring` is what came of trying it: the kernel may
+/// allow it and a sandbox refuse it.
 pub fn capture(host: &str, volumes: &[Volume], io_uring: Result<(), String>) -> Capture {
     let mut found = Findings { host, rows: Vec::new() };
     let root = Path::new("/");
@@ -89,8 +89,8 @@ pub fn capture(host: &str, volumes: &[Volume], io_uring: Result<(), String>) -> 
     Capture { rows: found.rows, kernel_log, names, smart }
 }
 
-/// What changed between two captures that says something about the storage; rows ready to record. Among them is a verdict on
-/// the kernel log, unless it holds no storage error.
+/// What changed between two captures that says something about the storage; rows ready to record. Among them is
+/// a verdict on the kernel log, unless it holds no storage error.
 pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Row> {
     let mut found = Findings { host, rows: Vec::new() };
     let since = before.kernel_log.clone().and_then(|position| kernel_log::since(&position));
@@ -109,7 +109,8 @@ pub fn compare(host: &str, before: &Capture, after: &Capture) -> Vec<Row> {
     found.rows.into_iter().map(Row::from).chain(verdict).collect()
 }
 
-/// Judges the errors that the kernel logged about the storage under test; only stated if the log could not be read in full.
+/// Judges the errors that the kernel logged about the storage under test; only stated if the log could not be
+/// read in full.
 fn kernel_log_verdict(host: &str, errors: Option<u64>) -> Verdict {
     Verdict {
         test: None,
@@ -124,8 +125,8 @@ fn kernel_log_verdict(host: &str, errors: Option<u64>) -> Verdict {
     }
 }
 
-/// Says what the kernel logged. How many errors were about the storage under test; `None` if records are missing and those
-/// that are left hold none.
+/// Says what the kernel logged. How many errors were about the storage under test; `None` if records are
+/// missing and those that are left hold none.
 fn kernel_log_rows(found: &mut Findings<'_>, since: &kernel_log::Since, names: &Names) -> Option<u64> {
     if since.overwritten {
         found.doubt(

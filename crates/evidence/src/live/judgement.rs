@@ -1,4 +1,5 @@
-//! What a run proves, while it goes on: nothing yet, but what it has broken, and what a qualification lacks for certain.
+//! What a run proves, while it goes on: nothing yet, but what it has broken, and what a qualification lacks for
+//! certain.
 
 use results::grade::{CONDITIONS, Condition, condition};
 use results::{Grade, Outcome, Rule, Verdict};

@@ -1,7 +1,7 @@
 //! A running run as OpenMetrics text, for Prometheus and its like.
 //!
-//! Every sample carries the labels `run` and `world`, and where it was measured: `host`, and for a database `instance` and
-//! `database`. All are gauges: figures of the newest interval, not totals.
+//! Every sample carries the labels `run` and `world`, and where it was measured: `host`, and for a database
+//! `instance` and `database`. All are gauges: figures of the newest interval, not totals.
 
 use std::fmt::Write;
 

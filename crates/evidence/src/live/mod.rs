@@ -224,8 +224,8 @@ impl LiveRun {
         }
     }
 
-    /// The newest interval of `origin`; `None` if `t_ms` is earlier. A later slice begins a new interval, unless the slice or
-    /// the interval so far is too short to stand alone.
+    /// The newest interval of `origin`; `None` if `t_ms` is earlier. A later slice begins a new interval,
+    /// unless the slice or the interval so far is too short to stand alone.
     fn interval(&mut self, test: u32, origin: &Origin, t_ms: u64, interval_ms: u64) -> Option<&mut Newest> {
         self.now_ms = self.now_ms.max(t_ms + interval_ms);
         let nominal_ms = match origin.instance {

@@ -78,7 +78,8 @@ fn suite(name: &str, time_s: f64, cases: &Cases, all: &mut Cases) -> String {
     )
 }
 
-/// The grade and its sentence, then a case per condition of a qualification; one that is not met is skipped, and says why.
+/// The grade and its sentence, then a case per condition of a qualification; one that is not met is skipped,
+/// and says why.
 fn qualification(report: &Report) -> Cases {
     let property =
         |name: &str, value: &str| format!("      <property name=\"{name}\" value=\"{}\"/>\n", escape(value));

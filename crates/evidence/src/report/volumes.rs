@@ -1,7 +1,8 @@
 //! I/O by volume: what the databases and logs on it did.
 //!
-//! Limits: a file belongs to the volume with the longest folder above it, by name; links are not followed. Copies written
-//! by a backup count where the backup says it wrote them; reading them for verification counts there, too.
+//! Limits: a file belongs to the volume with the longest folder above it, by name; links are not followed.
+//! Copies written by a backup count where the backup says it wrote them; reading them for verification counts
+//! there, too.
 
 use results::{Direction, IoClass, Measure, Origin, Volume};
 

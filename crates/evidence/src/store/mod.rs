@@ -5,8 +5,8 @@
 //!    is killed keeps everything up to its last second.
 //! 2. Recording never waits for the disk, unless 65,536 rows are already waiting for it.
 //! 3. Memory does not grow with the length of the run.
-//! 4. A store that was closed is one file, unless somebody goes on reading it; what has a `run.db-wal` beside it, as one that was
-//!    killed, is read together with that.
+//! 4. A store that was closed is one file, unless somebody goes on reading it; what has a `run.db-wal` beside
+//!    it, as one that was killed, is read together with that.
 //! 5. An existing file is never opened for recording.
 //! 6. Reading writes nothing beside a file that has nothing in a `run.db-wal`; with one, SQLite keeps its index
 //!    (`run.db-shm`) there.

@@ -1,11 +1,12 @@
 //! Seals: running digests over the rows of a `run.db`. Form and meaning: `docs/run-db.md`.
 //!
-//! A seal covers the rows of one test, or those that belong to no test. It names each table with its number of rows and
-//! their SHA-256, and the digest of the seal before it. Writer and checker read the rows back from the file and digest them
-//! with the same function, so recording keeps nothing in memory for it.
+//! A seal covers the rows of one test, or those that belong to no test. It names each table with its number of
+//! rows and their SHA-256, and the digest of the seal before it. Writer and checker read the rows back from the
+//! file and digest them with the same function, so recording keeps nothing in memory for it.
 //!
 //! Invariants
-//! 1. The digest depends on the rows as SQLite stores them, on their order and on the names of their columns; on nothing else.
+//! 1. The digest depends on the rows as SQLite stores them, on their order and on the names of their columns;
+//!    on nothing else.
 //! 2. A test is sealed again if a row of it is recorded after its seal. The newest seal of a test counts.
 //! 3. The last seal of a store that was closed covers what belongs to no test, so it ends the chain.
 //!
@@ -60,7 +61,8 @@ pub struct Chain {
     pub sealed_tests: Vec<u32>,
     /// Tests that have rows and no seal.
     pub unsealed_tests: Vec<u32>,
-    /// The public key that every seal is signed by, as 64 hexadecimal digits. `None` without valid signatures of one key.
+    /// The public key that every seal is signed by, as 64 hexadecimal digits. `None` without valid signatures
+    /// of one key.
     pub signer: Option<String>,
     /// What does not fit.
     pub broken: Vec<Broken>,

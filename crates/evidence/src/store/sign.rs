@@ -1,6 +1,7 @@
 //! Ed25519 signatures of seals.
 //!
-//! A key file holds the 32 bytes of the secret as 64 hexadecimal digits. What is signed is the digest of a seal as text.
+//! A key file holds the 32 bytes of the secret as 64 hexadecimal digits. What is signed is the digest of a seal
+//! as text.
 
 use std::fmt::Write as _;
 use std::io::Write;

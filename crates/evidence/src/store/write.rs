@@ -129,7 +129,8 @@ impl Writer {
         self.commit_rows().map_err(|source| self.sqlite(source))
     }
 
-    /// Seals, commits and makes the database one file, unless somebody reads it all the time: then the file beside it stays.
+    /// Seals, commits and makes the database one file, unless somebody reads it all the time: then the file
+    /// beside it stays.
     pub fn finish(mut self) -> Result<(), StoreError> {
         if !self.world.is_empty() {
             let open = std::mem::take(&mut self.seals.open);
@@ -140,7 +141,8 @@ impl Writer {
         let one_file = loop {
             match self.db.pragma_update(None, "journal_mode", "DELETE") {
                 Err(error) if is_locked(&error) && Instant::now() < deadline => std::thread::sleep(RETRY),
-                // All is in the file even so, unless a reader is in the middle of something: then it is in the one beside it.
+                // All is in the file even so, unless a reader is in the middle of something: then it is in the
+                // one beside it.
                 Err(error) if is_locked(&error) => {
                     let _ = self.db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
                     break Ok(());

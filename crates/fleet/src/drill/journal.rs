@@ -1,4 +1,5 @@
-//! The journal of a drill in a folder: `drill.jsonl`, written line by line ([`campaign::drill::JournalEnd`] has the format).
+//! The journal of a drill in a folder: `drill.jsonl`, written line by line ([`campaign::drill::JournalEnd`] has
+//! the format).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -16,7 +17,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins the journal in `folder`, or goes on with the one that its author began before the program was started again.
+    /// Begins the journal in `folder`, or goes on with the one that its author began before the program was
+    /// started again.
     ///
     /// # Errors
     /// The file cannot be written, or it holds a journal that cannot be continued, such as one that is ended.

@@ -1,6 +1,7 @@
-//! A drill on the hosts of a fleet. The agents conduct it ([`campaign::drill::conduct`]), each for its own host: a process of its
-//! own holds the copies, and the agent kills that process, cuts it off and starts it again. The controller has the arbiter. Each
-//! agent and the controller keep a journal, and the controller judges them all at the end.
+//! A drill on the hosts of a fleet. The agents conduct it ([`campaign::drill::conduct`]), each for its own
+//! host: a process of its own holds the copies, and the agent kills that process, cuts it off and starts it
+//! again. The controller has the arbiter. Each agent and the controller keep a journal, and the controller
+//! judges them all at the end.
 
 mod agent_host;
 mod journal;
@@ -92,8 +93,8 @@ impl HostPart<'_> {
     }
 }
 
-/// Judges the drill of `run` by the journal of the arbiter in `folder` and by those of its hosts in the folders that `of_host`
-/// names.
+/// Judges the drill of `run` by the journal of the arbiter in `folder` and by those of its hosts in the folders
+/// that `of_host` names.
 pub fn judge(
     planned: &PlannedDrill,
     run: &str,

@@ -1,11 +1,12 @@
 //! The process that holds the copies of a host during a drill, and what it and the agent say to each other.
 //!
-//! The agent starts it, and kills it where the drill lets the host lose its power: what the process had not written to disk or
-//! said by then is gone. Both sides say one JSON value per line: the agent on the process's stdin, the process on its stdout.
+//! The agent starts it, and kills it where the drill lets the host lose its power: what the process had not
+//! written to disk or said by then is gone. Both sides say one JSON value per line: the agent on the process's
+//! stdin, the process on its stdout.
 //!
 //! Invariants
-//! 1. What users were promised has been handed to the operating system before anything else happens in the process, so the agent
-//!    reads it even if the process is killed at once.
+//! 1. What users were promised has been handed to the operating system before anything else happens in the
+//!    process, so the agent reads it even if the process is killed at once.
 //! 2. Without its agent the process ends at once: the host's copies are then gone, as after a power cut.
 //!
 //! Limits: all copies of a host are in one thread.

@@ -42,7 +42,8 @@ fn both_causes(why: Option<&str>, of_state: Option<&str>) -> Option<String> {
     }
 }
 
-/// What a heartbeat says of the fate of its host. `mine`: it is about the run, whose tests have started if `has_started`.
+/// What a heartbeat says of the fate of its host. `mine`: it is about the run, whose tests have started if
+/// `has_started`.
 pub(super) fn fate_said(heartbeat: &Heartbeat, mine: bool, has_started: bool) -> Fate {
     match &heartbeat.work {
         Work::Refused { why } if mine => Fate::Refused { why: why.clone() },

@@ -27,7 +27,8 @@ impl OtherControllers {
         is_recent(now_ns, self.0.get(run).map_or(listens_ns, |other| other.0))
     }
 
-    /// The run of a living controller that wants this host and goes before one that started at this moment with this run.
+    /// The run of a living controller that wants this host and goes before one that started at this moment with
+    /// this run.
     pub fn first(&self, now_ns: u64, (since_unix_ns, run): (u64, &str), host: &str) -> Option<&str> {
         let goes_first = |(heard_ns, other): &&(u64, ControllerHead)| {
             let is_earlier = (other.since_unix_ns, other.run.as_str()) < (since_unix_ns, run);

@@ -1,5 +1,5 @@
-//! Controller and agents over a real nats-server with TLS: whole runs with work that only meets at the control and leaves evidence;
-//! the bus, the controller and agents die in the middle; strangers are not let in.
+//! Controller and agents over a real nats-server with TLS: whole runs with work that only meets at the control
+//! and leaves evidence; the bus, the controller and agents die in the middle; strangers are not let in.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 use std::cell::RefCell;
@@ -209,8 +209,8 @@ fn four_hosts_meet_and_all_evidence_comes_home() {
     });
     let began = work.began.lock().unwrap();
     assert_eq!(began.len(), 4 * 3);
-    // A point is released when everyone waits there, and two seconds ahead; the clocks are known less exactly on a machine
-    // that does much else.
+    // A point is released when everyone waits there, and two seconds ahead; the clocks are known less exactly
+    // on a machine that does much else.
     for next in [4, 8] {
         let lead = began[next] - began[next - 1];
         assert!(

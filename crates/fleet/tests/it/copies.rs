@@ -1,6 +1,7 @@
-//! Copies on agents: real files, the copy port with the fleet's certificates, the arbiter on the controller over a real
-//! nats-server. Copies, hosts and the controller die, a host is cut off: under the lossless dial no acknowledged commit is lost, no two
-//! copies acknowledge at once, and in the end all copies of a database say the same.
+//! Copies on agents: real files, the copy port with the fleet's certificates, the arbiter on the controller
+//! over a real nats-server. Copies, hosts and the controller die, a host is cut off: under the lossless dial no
+//! acknowledged commit is lost, no two copies acknowledge at once, and in the end all copies of a database say
+//! the same.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 mod board;

@@ -1,5 +1,6 @@
-//! The port between hosts that have copies: members of a fleet hear each other; strangers, impostors, former members, those who
-//! speak something else and those who say nothing are refused, said once each, and change nothing.
+//! The port between hosts that have copies: members of a fleet hear each other; strangers, impostors, former
+//! members, those who speak something else and those who say nothing are refused, said once each, and change
+//! nothing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

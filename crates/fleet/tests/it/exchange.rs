@@ -1,8 +1,9 @@
-//! Controller and agents over a bad network, in one thread and from one seed: heartbeats and orders are lost, repeated and late,
-//! agents and controllers die and come back.
+//! Controller and agents over a bad network, in one thread and from one seed: heartbeats and orders are lost,
+//! repeated and late, agents and controllers die and come back.
 //!
-//! What must hold: tests start nowhere before every host is ready; a host passes a point only when every host that still
-//! runs has come to it; orders of an older controller are not obeyed; every run ends, with the evidence of every host kept.
+//! What must hold: tests start nowhere before every host is ready; a host passes a point only when every host
+//! that still runs has come to it; orders of an older controller are not obeyed; every run ends, with the
+//! evidence of every host kept.
 
 use std::collections::BTreeMap;
 

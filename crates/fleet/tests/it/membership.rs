@@ -1,5 +1,5 @@
-//! What controller and agents make of each other's words, case by case: strangers, doubles, other builds and other controllers,
-//! agents that forgot their run, hosts that are lost.
+//! What controller and agents make of each other's words, case by case: strangers, doubles, other builds and
+//! other controllers, agents that forgot their run, hosts that are lost.
 
 use std::collections::BTreeMap;
 
@@ -352,7 +352,8 @@ fn without_its_controller_an_agent_finishes_or_stops_as_planned() {
     }
 }
 
-/// The fates of hosts of a run that has started, when its next controller hears these heartbeats; and whether it is over.
+/// The fates of hosts of a run that has started, when its next controller hears these heartbeats; and whether
+/// it is over.
 fn resumed(heartbeats: &[Heartbeat], seconds: u64) -> (BTreeMap<String, Fate>, bool) {
     let mut first = Membership::new(plan(2), 0);
     first.heartbeat(0, 0, ready("h0", 1));

@@ -11,8 +11,8 @@ use crate::inputs::Inputs;
 use crate::layout::Layout;
 use crate::sizing::Sizing;
 
-/// Fits the layout on the storage of the file. `worst_volume_actives` are the active databases on the fullest volume in the worst
-/// failure.
+/// Fits the layout on the storage of the file. `worst_volume_actives` are the active databases on the fullest
+/// volume in the worst failure.
 pub fn fit(inputs: &Inputs<'_>, sizing: &Sizing, layout: &Layout, worst_volume_actives: u32) -> Storage {
     let fitting = Fitting { inputs, sizing, layout, worst_volume_actives };
     let volumes = &inputs.solution.volumes;
@@ -55,7 +55,8 @@ impl Fitting<'_> {
         (fullest, volumes)
     }
 
-    /// Numbers of the entries that describe volumes of a host for one purpose, and those volumes. They share its databases.
+    /// Numbers of the entries that describe volumes of a host for one purpose, and those volumes. They share
+    /// its databases.
     fn alike(&self, host: usize, role: Role) -> (Vec<usize>, u32) {
         let volumes = self.inputs.solution.volumes.iter().enumerate();
         let alike = volumes.filter(|(_, other)| other.role == role && other.hosts.contains(&host));

@@ -1,4 +1,5 @@
-//! `[[volume]]` and `[[pool]]`: names that nothing has are refused, and what lies on a host or in the environment is counted once.
+//! `[[volume]]` and `[[pool]]`: names that nothing has are refused, and what lies on a host or in the
+//! environment is counted once.
 
 use plan::{Plan, plan};
 use solution::Solution;

@@ -1,5 +1,6 @@
-//! Copies on real engines in simulated time: hosts lose power, networks split, the arbiter goes and comes. No acknowledged
-//! commit is lost under the lossless dial, there are never two active copies, and in the end all copies say the same.
+//! Copies on real engines in simulated time: hosts lose power, networks split, the arbiter goes and comes. No
+//! acknowledged commit is lost under the lossless dial, there are never two active copies, and in the end all
+//! copies say the same.
 #![allow(clippy::print_stdout, reason = "says what the seeds have reached")]
 
 mod random;
@@ -470,7 +471,8 @@ fn a_question_that_is_repeated_before_it_is_answered_is_answered_once() {
     });
 }
 
-/// Damages a page of the copy on `host`, which is down, that its log changes and does not have as a whole; if there is one.
+/// Damages a page of the copy on `host`, which is down, that its log changes and does not have as a whole; if
+/// there is one.
 fn damage_unproven(cluster: &Cluster, world: &World) -> bool {
     let page_bytes = PAGE_BYTES as u64;
     cluster.sim.run_until(async {

@@ -1,5 +1,5 @@
-//! Members of the copy protocol that lie never change a healthy copy: the scenario on the real engine, in simulated time. `fleet`
-//! tells it once more on real files and over the copy port.
+//! Members of the copy protocol that lie never change a healthy copy: the scenario on the real engine, in
+//! simulated time. `fleet` tells it once more on real files and over the copy port.
 
 mod scenario;
 

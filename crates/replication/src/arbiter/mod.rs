@@ -2,11 +2,12 @@
 //!
 //! Invariants
 //! 1. It gives an epoch to one start of one host, and never again. The number is on disk before anybody hears of it.
-//! 2. While it has answered a renewal less than [`crate::arbiter_wait_ms`] ago, no other copy gets a lease, unless the holder
-//!    has said that it is not active any more, or its host has restarted.
+//! 2. While it has answered a renewal less than [`crate::arbiter_wait_ms`] ago, no other copy gets a lease,
+//!    unless the holder has said that it is not active any more, or its host has restarted.
 //! 3. An election begins with a fence: what a copy reports afterwards cannot be overtaken by the old active copy.
-//! 4. Under the lossless dial it activates a copy only if a fenced *safe* copy holds no more. Safe copies hold every
-//!    acknowledged commit: the last active copy and its partner, and before a partner is on record those of the epoch before.
+//! 4. Under the lossless dial it activates a copy only if a fenced *safe* copy holds no more. Safe copies hold
+//!    every acknowledged commit: the last active copy and its partner, and before a partner is on record those
+//!    of the epoch before.
 //! 5. What it answers to a holder is on disk.
 //!
 //! After a restart it takes every lease on record as given at that moment: its clock may have begun anew.

@@ -1,9 +1,9 @@
 //! Best-copy selection: which copy is tried next when a database has no active one.
 //!
-//! The published order: drop what may not be activated; sort by copy queue, then activation preference (under the
-//! lossless dial by preference alone); take the first that passes the strictest set of criteria that anyone passes, and
-//! relax the host's health only when all sets are exhausted. The published sets that differ only in the state of a content
-//! index are one here: there is no such index.
+//! The published order: drop what may not be activated; sort by copy queue, then activation preference (under
+//! the lossless dial by preference alone); take the first that passes the strictest set of criteria that anyone
+//! passes, and relax the host's health only when all sets are exhausted. The published sets that differ only in
+//! the state of a content index are one here: there is no such index.
 
 use crate::lineage::Lineage;
 use crate::message::{Health, Report};

@@ -1,8 +1,9 @@
 //! The active side: keep the lease, ship the log, acknowledge what may be acknowledged, remove logs that nobody needs.
 //!
-//! Under the lossless dial one passive copy, the *partner*, holds every commit before it is acknowledged. The arbiter
-//! knows who that is before anything is acknowledged on its word; while the partner changes, old and new must both hold it.
-//! Under the other dials nothing is acknowledged in a generation too far beyond the one that the arbiter has on record.
+//! Under the lossless dial one passive copy, the *partner*, holds every commit before it is acknowledged. The
+//! arbiter knows who that is before anything is acknowledged on its word; while the partner changes, old and
+//! new must both hold it. Under the other dials nothing is acknowledged in a generation too far beyond the one
+//! that the arbiter has on record.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -437,8 +438,9 @@ impl Copy {
         self.next_nonce = nonces.start - 1;
     }
 
-    /// The published rule: below the checkpoint, backed up or circular, replayed and in the pages of every copy that is not
-    /// lagged, inspected by every lagged one. A copy that has not been heard of in this epoch keeps everything.
+    /// The published rule: below the checkpoint, backed up or circular, replayed and in the pages of every copy
+    /// that is not lagged, inspected by every lagged one. A copy that has not been heard of in this epoch keeps
+    /// everything.
     fn truncate(&mut self, out: &mut Vec<Effect>) {
         let Some(log) = self.log else { return };
         let Role::Active(active) = &self.role else { return };

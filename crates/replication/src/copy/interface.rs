@@ -62,8 +62,8 @@ pub enum DiskOp {
     Save(Meta),
     /// Add this to the end of the log.
     Store(Piece),
-    /// Remove the log from `to` on, forget unwritten pages; replay starts at the checkpoint again, or at `to` if that is
-    /// earlier.
+    /// Remove the log from `to` on, forget unwritten pages; replay starts at the checkpoint again, or at `to`
+    /// if that is earlier.
     Cut {
         /// The new end.
         to: Position,

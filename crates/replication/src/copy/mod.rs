@@ -2,15 +2,16 @@
 //! finished disk work come in as [`Input`]s, everything to be done goes out as [`Effect`]s.
 //!
 //! What the adapter promises
-//! * [`DiskOp`]s are carried out one after the other, each durable when it is reported done. A crash loses those that were
-//!   not reported, the newest first; the oldest of them may have happened.
-//! * The clock (`now_ms`) never goes back while the machine lives; its rate is within the drift bound. After a restart the
-//!   machine is made anew with a larger [`Boot`].
+//! * [`DiskOp`]s are carried out one after the other, each durable when it is reported done. A crash loses
+//!   those that were not reported, the newest first; the oldest of them may have happened.
+//! * The clock (`now_ms`) never goes back while the machine lives; its rate is within the drift bound. After a
+//!   restart the machine is made anew with a larger [`Boot`].
 //!
 //! Invariants
 //! 1. It is active only while its lease lasts on its own clock; every input checks that first.
-//! 2. It takes log only from the newest epoch that it has promised itself to, only where its own log ends, and of an active copy
-//!    only from the first that has sent some in this epoch. Epochs come from the arbiter alone.
+//! 2. It takes log only from the newest epoch that it has promised itself to, only where its own log ends, and
+//!    of an active copy only from the first that has sent some in this epoch. Epochs come from the arbiter
+//!    alone.
 //! 3. What it says about itself is durable before it says so.
 //! 4. It mounts only if no page may hold a change that its log lacks.
 

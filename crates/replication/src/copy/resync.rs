@@ -1,8 +1,8 @@
-//! Back to the active copy's history: cut the log where the histories part, fetch pages that may hold changes of the lost
-//! one, or make the whole copy anew. Damaged pages take the same way.
+//! Back to the active copy's history: cut the log where the histories part, fetch pages that may hold changes
+//! of the lost one, or make the whole copy anew. Damaged pages take the same way.
 //!
-//! Order on disk, so that a crash at any point is harmless: first the list of pages to fetch, then the cut of the log, then
-//! the new lineage. For a new copy: first the mark that it has no contents, then the erasure.
+//! Order on disk, so that a crash at any point is harmless: first the list of pages to fetch, then the cut of
+//! the log, then the new lineage. For a new copy: first the mark that it has no contents, then the erasure.
 
 use std::rc::Rc;
 
@@ -257,7 +257,8 @@ impl Copy {
     }
 }
 
-/// Whether these are pages that were asked for: of a list some of it, of a stretch one that begins there and goes on behind it.
+/// Whether these are pages that were asked for: of a list some of it, of a stretch one that begins there and
+/// goes on behind it.
 fn answers(asked: &PageRequest, pages: &[PageCopy], next: Option<u32>) -> bool {
     let ascend = pages.windows(2).all(|two| two[0].page < two[1].page);
     match asked {

@@ -1,5 +1,6 @@
-//! A model of a database engine: a log, pages, a cache, and a disk that does one thing after the other. Small enough to see
-//! that it is right, and strict: a change applied twice, left out or out of order makes other content.
+//! A model of a database engine: a log, pages, a cache, and a disk that does one thing after the other. Small
+//! enough to see that it is right, and strict: a change applied twice, left out or out of order makes other
+//! content.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;

@@ -142,8 +142,8 @@ pub enum Counter {
     CpuBusyNs,
     /// Processor time that it could have used: processors it may run on x interval, in ns.
     CpuAvailableNs,
-    /// Processor time of its busiest thread during the interval, in ns: a thread that is always busy is a limit even on a
-    /// host with processors to spare.
+    /// Processor time of its busiest thread during the interval, in ns: a thread that is always busy is a limit
+    /// even on a host with processors to spare.
     CpuBusiestThreadNs,
     /// Processor time that everything on the host used during the interval, in ns.
     HostCpuBusyNs,

@@ -77,8 +77,8 @@ impl Series {
     }
 }
 
-/// What was read in each sample. Readers begin together; the samples in which the first read and the last one end are left
-/// out, since nobody knows how much of them was spent reading.
+/// What was read in each sample. Readers begin together; the samples in which the first read and the last one
+/// end are left out, since nobody knows how much of them was spent reading.
 fn reading(samples: &[SampleFigures], elapsed_s: &[f64]) -> Vec<Reading> {
     let reads = |sample: &SampleFigures| sample.totals.bytes > 0;
     let ends = (samples.iter().position(reads), samples.iter().rposition(reads));
@@ -258,8 +258,8 @@ fn mean_latency(samples: &[SampleFigures], confidence: &Confidence) -> Option<Sp
     spread(samples, confidence, |totals, _| (totals.latency_ns_sum as f64, totals.count as f64))
 }
 
-/// Every figure that at least one run has. `is_printed` says of each run whether it has no series that could tell its noise,
-/// `judged` how many figures of it are judged in all tests.
+/// Every figure that at least one run has. `is_printed` says of each run whether it has no series that could
+/// tell its noise, `judged` how many figures of it are judged in all tests.
 pub fn figures(
     tests: &[Option<&TestReport>],
     series: &[Series],

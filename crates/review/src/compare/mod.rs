@@ -3,10 +3,10 @@
 //! Invariants
 //! 1. Tests are paired by kind and place among their kind; what has no partner is named, never dropped.
 //! 2. A difference of load, page size or mix makes two runs incomparable: figures are shown, nothing is judged.
-//! 3. A regression is worse than the baseline by more than the limit, and its alarm interval excludes zero: the more figures
-//!    are judged, the wider it is, so that equal runs raise an alarm in one comparison of twenty at most. A figure of a test
-//!    that is too short for an interval is not judged. Printed figures have no interval and are judged by their values, except
-//!    percentiles: a few operations decide them.
+//! 3. A regression is worse than the baseline by more than the limit, and its alarm interval excludes zero: the
+//!    more figures are judged, the wider it is, so that equal runs raise an alarm in one comparison of twenty
+//!    at most. A figure of a test that is too short for an interval is not judged. Printed figures have no
+//!    interval and are judged by their values, except percentiles: a few operations decide them.
 //! 4. A figure that the baseline has and a run lacks is no regression and no pass: [`Comparison::missing`] names it.
 
 mod figures;
@@ -53,7 +53,8 @@ pub enum CompareError {
 }
 
 impl Subject {
-    /// Whether it is figures without a series that could tell their noise: those of others, and a report without its run.db.
+    /// Whether it is figures without a series that could tell their noise: those of others, and a report
+    /// without its run.db.
     fn is_printed(&self) -> bool {
         self.data.is_none() || PRINTED.contains(&self.kind)
     }
@@ -165,11 +166,11 @@ pub struct Cell {
     pub difference_pct: Option<f64>,
     /// 95 % interval of that difference; none without a series that is long enough.
     pub interval_pct: Option<(f64, f64)>,
-    /// A figure is worse only if zero lies outside of this interval. It is as wide as the number of judged figures asks for;
-    /// of five, it holds the truth in 98 % of cases.
+    /// A figure is worse only if zero lies outside of this interval. It is as wide as the number of judged
+    /// figures asks for; of five, it holds the truth in 98 % of cases.
     pub alarm_interval_pct: Option<(f64, f64)>,
-    /// Whether a regression would be noticed: the figure has a better direction, and either the interval is known or the
-    /// evidence is printed figures, of which only the value is.
+    /// Whether a regression would be noticed: the figure has a better direction, and either the interval is
+    /// known or the evidence is printed figures, of which only the value is.
     pub judged: bool,
 }
 
@@ -205,7 +206,8 @@ impl Comparison {
         all.filter(|(_, lacks)| !lacks.is_empty()).collect()
     }
 
-    /// Figures with a better direction that are not judged, because a test was too short for an interval: run, test and row.
+    /// Figures with a better direction that are not judged, because a test was too short for an interval: run,
+    /// test and row.
     pub fn unjudged(&self) -> Vec<(&RunHead, &TestComparison, &Row)> {
         self.cells(|row, cell| row.better.is_some() && cell.difference_pct.is_some() && !cell.judged)
     }

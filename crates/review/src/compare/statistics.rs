@@ -1,22 +1,25 @@
 //! How sure a difference of two runs is, when what follows each other in time is alike.
 //!
-//! Each figure has one estimator: a ratio of sums ([`batch_means`]) or a quantile of all operations, over stretches of time.
-//! * The interval of a percentile follows from the share of operations above it in each stretch: the interval of that
-//!   share, read off the distribution of all operations (*Woodruff*). It is never narrower than the buckets it is read from.
+//! Each figure has one estimator: a ratio of sums ([`batch_means`]) or a quantile of all operations, over
+//! stretches of time.
+//! * The interval of a percentile follows from the share of operations above it in each stretch: the interval
+//!   of that share, read off the distribution of all operations (*Woodruff*). It is never narrower than the
+//!   buckets it is read from.
 //! * The interval of a difference comes from the intervals of both runs (*MOVER*), on a scale of logarithms.
 //!
 //! It covers the noise inside each run. It does not cover what differs from run to run: only more runs do
 //! (docs/compare.md has how often equal runs differ by more).
 //!
-//! Sources: Woodruff, J. Am. Stat. Assoc. 47 (1952), 635; Zou and Donner, Statistics in Medicine 27 (2008), 1693 (MOVER).
+//! Sources: Woodruff, J. Am. Stat. Assoc. 47 (1952), 635; Zou and Donner, Statistics in Medicine 27 (2008),
+//! 1693 (MOVER).
 
 use std::collections::BTreeMap;
 
 use evidence::report::Distribution;
 use results::batch_means::{Around, Confidence, Spread, confidence, ratio, stretches};
 
-/// What an alarm needs where so many figures are judged. Of equal runs each of them is worse by so much in one comparison
-/// of `20 x figures`, so at most one comparison in twenty raises a false alarm (Bonferroni).
+/// What an alarm needs where so many figures are judged. Of equal runs each of them is worse by so much in one
+/// comparison of `20 x figures`, so at most one comparison in twenty raises a false alarm (Bonferroni).
 pub fn alarm(figures: usize) -> Confidence {
     confidence(1.0 - 2.0 * 0.05 / figures.max(1) as f64)
 }
@@ -118,8 +121,8 @@ mod tests {
         (sum(|pair| pair.0) / sum(|pair| pair.1), Spread::of_ratio(series, &shown()).expect("long enough"))
     }
 
-    /// The interval is honest: of 1,000 pairs from the same source at most 50 exclude zero, though samples are correlated
-    /// and weigh differently. An interval over single samples excludes it three times as often.
+    /// The interval is honest: of 1,000 pairs from the same source at most 50 exclude zero, though samples are
+    /// correlated and weigh differently. An interval over single samples excludes it three times as often.
     #[test]
     fn intervals_of_equal_sources_exclude_zero_at_most_once_in_twenty() {
         let wrong = (0..1_000u64)

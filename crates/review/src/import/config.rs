@@ -1,7 +1,7 @@
 //! A configuration of the load generator (XML) into a solution file.
 //!
-//! What has no counterpart is written as a comment, so that nothing is lost silently. Windows paths become folders below
-//! `./volumes`, which the user replaces by folders that do not exist yet, below the mount points.
+//! What has no counterpart is written as a comment, so that nothing is lost silently. Windows paths become
+//! folders below `./volumes`, which the user replaces by folders that do not exist yet, below the mount points.
 
 use std::fmt::Write;
 

@@ -1,6 +1,7 @@
 //! The figures of a foreign report, judged again: what it says of itself is compared with what follows from them.
 //!
-//! A report that prints no latency limits is judged by those of the programme for its generation, and every verdict says so.
+//! A report that prints no latency limits is judged by those of the programme for its generation, and every
+//! verdict says so.
 //!
 //! Limits: a report prints no samples, so nothing can be said of its highest one.
 

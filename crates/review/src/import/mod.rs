@@ -1,4 +1,5 @@
-//! Evidence of others in our result model: reports of the load generator (HTML), its configuration (XML), papers (text).
+//! Evidence of others in our result model: reports of the load generator (HTML), its configuration (XML),
+//! papers (text).
 //!
 //! Invariants
 //! 1. Any bytes give facts or an error that names the cause; nothing panics and nothing is guessed.

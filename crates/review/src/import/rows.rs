@@ -6,9 +6,9 @@
 //!
 //! 3. A number of bad pages that is not known is never taken for none.
 //!
-//! Limits: there is no series and no percentile in a printed report. Printed read latencies mix transactional reads with
-//! background maintenance; both get the mixture. A cell that could not be read gets the mean of its column, with an
-//! event that says so. Sizes that were not printed count as zero bytes.
+//! Limits: there is no series and no percentile in a printed report. Printed read latencies mix transactional
+//! reads with background maintenance; both get the mixture. A cell that could not be read gets the mean of its
+//! column, with an event that says so. Sizes that were not printed count as zero bytes.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The grade of a run against its own report: the grade, its sentence, and the conditions of a qualification.
 //!
-//! Every rule here reads the report alone, so a `report.json` without its `run.db` is checked as well. The figures of the
-//! conditions are worked out from the tables of the report, not with the code that wrote them.
+//! Every rule here reads the report alone, so a `report.json` without its `run.db` is checked as well. The
+//! figures of the conditions are worked out from the tables of the report, not with the code that wrote them.
 
 use evidence::Report;
 use evidence::report::{ConditionRow, TestReport, number, significant};

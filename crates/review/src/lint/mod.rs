@@ -1,8 +1,9 @@
 //! Lint: does the evidence contradict itself, or the solution that it claims to prove?
 //!
-//! A rule compares two figures that have to agree and names both with their places. Rules look at facts as printed
-//! ([`Evidence`]), so the same rules judge published papers, foreign reports and our own runs; what only a run of ours has
-//! (verdicts, `run.db` beside `report.json`, the solution file) has rules of its own in [`run`].
+//! A rule compares two figures that have to agree and names both with their places. Rules look at facts as
+//! printed ([`Evidence`]), so the same rules judge published papers, foreign reports and our own runs; what
+//! only a run of ours has (verdicts, `run.db` beside `report.json`, the solution file) has rules of its own in
+//! [`run`].
 //!
 //! Invariants
 //! 1. A rule that lacks one of its two figures says nothing: absence is no contradiction.

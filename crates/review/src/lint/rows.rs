@@ -199,9 +199,9 @@ fn limits(data: &RunData, test: &Test, findings: &mut Findings) {
     }
 }
 
-/// Whether `wide` is the place of `origin`, or holds it.
-/// Lengths, targets and sizes of a run on one real host against the solution file that it carries. `simulate` may have been
-/// given others, and the hosts of a fleet have shares of them.
+/// Whether `wide` is the place of `origin`, or holds it. Lengths, targets and sizes of a run on one real host
+/// against the solution file that it carries. `simulate` may have been given others, and the hosts of a fleet
+/// have shares of them.
 fn against_solution(data: &RunData, solution: &Solution, findings: &mut Findings) {
     let [host] = data.hosts.as_slice() else { return };
     if data.run.world != WorldKind::Real {

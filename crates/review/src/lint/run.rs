@@ -149,7 +149,8 @@ fn verdicts(test: &TestReport, findings: &mut Findings) {
     }
 }
 
-/// Whether a check that left something out passes for all pages. Of logs, the newest are enough: the verdict says how many.
+/// Whether a check that left something out passes for all pages. Of logs, the newest are enough: the verdict
+/// says how many.
 fn coverage(test: &TestReport, findings: &mut Findings) {
     let checked = test.checksums.iter().filter(|row| row.read.files == 0);
     let rows = checked

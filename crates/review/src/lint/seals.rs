@@ -35,7 +35,8 @@ pub fn signed_by(chain: Option<&Chain>, key: &str) -> Option<Finding> {
     findings.into_vec().pop()
 }
 
-/// `report.html` against the page that this program makes. A page of another version is compared by the digest that it carries.
+/// `report.html` against the page that this program makes. A page of another version is compared by the digest
+/// that it carries.
 pub(super) fn page(recomputed: &Report, json: Option<&str>, html: &str, findings: &mut Findings) {
     let Ok(page) = recomputed.html() else { return };
     if page == html {

@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. Every figure comes from the solution file, its plan, or a run; what only an author can say is marked as such.
-//! 2. A simulated run is never called tested: without leave to say "simulated" there is no paper, with it the paper says
-//!    so in its title, in every result and in its conclusion.
+//! 2. A simulated run is never called tested: without leave to say "simulated" there is no paper, with it the
+//!    paper says so in its title, in every result and in its conclusion.
 //! 3. Text from outside never becomes markup.
 
 mod deployment;

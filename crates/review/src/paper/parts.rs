@@ -107,8 +107,8 @@ pub fn hardware(subject: &Subject<'_>) -> Vec<Vec<String>> {
     ]
 }
 
-/// Disks that hold databases and logs of the servers under test; of pools alike as many as the planner counts, those that
-/// these servers need.
+/// Disks that hold databases and logs of the servers under test; of pools alike as many as the planner counts,
+/// those that these servers need.
 fn disks_tested(subject: &Subject<'_>) -> u64 {
     let solution = subject.solution;
     let holds = |volume: &&VolumeInfo| matches!(volume.role, Role::Database | Role::Log);

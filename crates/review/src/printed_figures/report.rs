@@ -11,7 +11,8 @@ printed! {
     TestFigures {
         /// Name in this document.
         id: String,
-        /// `performance`, `stress`, `checksum`, `backup`, `backup_to_disk`, `log_generation`, `soft_recovery`, `max_throughput`.
+        /// `performance`, `stress`, `checksum`, `backup`, `backup_to_disk`, `log_generation`, `soft_recovery`,
+        /// `max_throughput`.
         kind: String,
         /// Server, from 1; zero for all.
         server: u32,

@@ -4,7 +4,8 @@
 //! 1. Only GET and HEAD; nothing is ever written or started.
 //! 2. A request names a run by the exact name of its folder and a file by one of a few fixed names: no path comes from
 //!    outside. Links are not followed.
-//! 3. Text from runs goes into JSON and from there into text nodes, never into markup; the pages load no script but ours.
+//! 3. Text from runs goes into JSON and from there into text nodes, never into markup; the pages load no script
+//!    but ours.
 //! 4. On a loopback address, requests that name another host are refused: a page elsewhere cannot read runs through the
 //!    browser of whoever serves them.
 //!

@@ -81,8 +81,8 @@ fn load(seed: u64, window_s: u64, slower: f64, ordinal: u32) -> Vec<Row> {
     rows
 }
 
-/// Tests that read two databases and their logs from end to end, at 200 MiB/s from the outer tracks and half of that from
-/// the inner ones: a backup, a checksum, and a replay.
+/// Tests that read two databases and their logs from end to end, at 200 MiB/s from the outer tracks and half of
+/// that from the inner ones: a backup, a checksum, and a replay.
 fn reading_run(seed: u64, slower: f64) -> Subject {
     let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let mut rows: Vec<Row> = vec![head()];

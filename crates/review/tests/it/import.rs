@@ -1,4 +1,5 @@
-//! Importing foreign files. The fixtures are made here, after the tables and labels of each generation; figures are ours.
+//! Importing foreign files. The fixtures are made here, after the tables and labels of each generation; figures
+//! are ours.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 mod made;

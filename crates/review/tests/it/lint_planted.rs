@@ -239,7 +239,8 @@ fn a_solution_with_other_limits_or_a_larger_load_is_found() {
     assert_eq!(found(with(""), 0.001), ["wrong_scenario", "wrong_scenario"]);
 }
 
-/// Two performance tests of two hosts, each with a load and limits of its own, contradict neither each other nor the file.
+/// Two performance tests of two hosts, each with a load and limits of its own, contradict neither each other
+/// nor the file.
 #[test]
 fn the_tests_of_a_kind_are_looked_at_one_by_one() {
     let shape = Shape { hosts: 2, databases: 8, world: WorldKind::Simulated, ..Shape::default() };

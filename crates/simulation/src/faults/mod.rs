@@ -1,13 +1,13 @@
 //! `[[fault]]`: what goes wrong on purpose, at a time of a test, and what the report says about it.
 //!
 //! Invariants
-//! 1. A fault of a test happens in every test of that kind, one without a test in every test. Times count from the begin of
-//!    the measured window; in a test without one from its begin.
+//! 1. A fault of a test happens in every test of that kind, one without a test in every test. Times count from
+//!    the begin of the measured window; in a test without one from its begin.
 //! 2. Each fault is an event of the run at the time when it happens, and another when it ends. At the end of its test a
 //!    third one says what users saw: throughput and latency before, during and after it.
-//! 3. A fault that passes is over at the end of the measured window at the latest, in a test without one at the end of that:
-//!    while users wait for I/O that waits for it, they do not go home. One whose time does not come before its end does not
-//!    happen.
+//! 3. A fault that passes is over at the end of the measured window at the latest, in a test without one at the
+//!    end of that: while users wait for I/O that waits for it, they do not go home. One whose time does not
+//!    come before its end does not happen.
 //!
 //! Limits: a lost disk, a lost controller and a rotten page stay so. Only parts that the array model has can fail.
 
@@ -172,7 +172,8 @@ impl FaultWindow<'_, '_> {
         }
     }
 
-    /// Says how the rebuild of a lost drive, a rebalancing or the reading of a clone goes, until it is over or the test is.
+    /// Says how the rebuild of a lost drive, a rebalancing or the reading of a clone goes, until it is over or
+    /// the test is.
     async fn watch(
         &self,
         status: impl Fn() -> Option<RebuildStatus>,

@@ -46,8 +46,8 @@ const ROTTEN_BYTES: [u64; 2] = [2000, 2700];
 /// The faults of a solution file on the parts that take part.
 ///
 /// # Errors
-/// If what is left of the array cannot do without what fails, or a host that takes part would die with it. That there is such a part
-/// was checked when the file was read.
+/// If what is left of the array cannot do without what fails, or a host that takes part would die with it. That
+/// there is such a part was checked when the file was read.
 pub fn planned(
     solution: &Solution,
     deployments: &[Deployment],

@@ -1,7 +1,7 @@
 //! How far a fault reaches: the hosts that feel it, and the volumes that nobody can reach any more.
 //!
-//! Limits: volumes are taken to be owned as at the start; what moves to another controller in the course of a run feels the
-//! faults of its first one.
+//! Limits: volumes are taken to be owned as at the start; what moves to another controller in the course of a
+//! run feels the faults of its first one.
 
 #[cfg(test)]
 mod tests;
@@ -12,8 +12,8 @@ use solution::{Fault, FaultKind};
 
 use crate::storage::VolumeParts;
 
-/// The hosts that feel a fault of a part of the array: those with volumes on the part, which is `drive` if a drive is hit. A
-/// controller that takes over is silent meanwhile.
+/// The hosts that feel a fault of a part of the array: those with volumes on the part, which is `drive` if a
+/// drive is hit. A controller that takes over is silent meanwhile.
 pub(super) fn felt_by(
     kind: &FaultKind,
     hit: &VolumeParts,
@@ -71,8 +71,9 @@ pub(super) fn cut_off<'a>(
     parts.iter().filter(leads_there).find(|volume| !is_reached(volume, dead, None))
 }
 
-/// Whether I/O of a host waits for the end of a fault, and the fault for the end of a test that may not come without that I/O. What the
-/// file alone says of it was checked when it was read; controllers that die leave fewer paths.
+/// Whether I/O of a host waits for the end of a fault, and the fault for the end of a test that may not come
+/// without that I/O. What the file alone says of it was checked when it was read; controllers that die leave
+/// fewer paths.
 pub(super) fn holds_its_test(fault: &Fault, hit: &VolumeParts, dead: &BTreeSet<usize>) -> bool {
     fault.kind == FaultKind::PathLost
         && !fault.has_end()

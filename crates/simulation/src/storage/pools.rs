@@ -1,7 +1,7 @@
 //! Pools that volumes share, as groups, thin pools or stores of [`array::Hardware`], and the flash in front of groups.
 //!
-//! * Of a pool that is a group volumes are cut one behind the other, in the order of the hosts and their volumes, each from the
-//!   begin of a row on; of a thin pool they take chunks.
+//! * Of a pool that is a group volumes are cut one behind the other, in the order of the hosts and their
+//!   volumes, each from the begin of a row on; of a thin pool they take chunks.
 //! * A store knows what the databases of all tested hosts of its place hold, also of those that take no part.
 //! * A pool with a faster tier is two groups; its disks stand for both.
 //!
@@ -162,8 +162,8 @@ impl Builder<'_> {
         Ok(self.hardware.log_stores.len() - 1)
     }
 
-    /// Refuses databases that are larger than a log-structured store, of what its kind keeps of a byte written. Other pools are
-    /// checked when the file is read.
+    /// Refuses databases that are larger than a log-structured store, of what its kind keeps of a byte written.
+    /// Other pools are checked when the file is read.
     fn check_log_store(&self, place: &str, pool: usize, stored_per_written: f64) -> Outcome<()> {
         let solution = self.solution;
         let hosts = solution.hosts_under_test().into_iter().filter(|host| solution.place_of(host) == place);

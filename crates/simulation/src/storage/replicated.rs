@@ -1,4 +1,5 @@
-//! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does with cold data.
+//! Replicated stores as [`array::Hardware`]: the disks of a pool dealt to its nodes, and what the store does
+//! with cold data.
 
 use array::{Compression, Deduplication, ErasureCoding, Link, ReplicatedStore, StoreNode};
 use solution::{Raid, ReplicatedStore as Spec};
@@ -59,7 +60,8 @@ impl Builder<'_> {
         Ok(self.hardware.replicated_stores.len() - 1)
     }
 
-    /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one that is left.
+    /// A strip lies on all nodes but as many as may be lost, so that what they held can be worked out on one
+    /// that is left.
     fn erasure_coding(&self, spec: &Spec, replicas: u32) -> Outcome<Option<ErasureCoding>> {
         let Some(wished) = spec.erasure_coding else { return Ok(None) };
         let parities = replicas.saturating_sub(1);

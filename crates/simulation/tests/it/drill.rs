@@ -1,4 +1,5 @@
-//! Drills on small layouts: hosts and sites fail while users work, and what was promised to them is held against what they find.
+//! Drills on small layouts: hosts and sites fail while users work, and what was promised to them is held
+//! against what they find.
 
 use std::ops::Range;
 
@@ -111,7 +112,8 @@ back_after_s = 20
 #[test]
 fn two_copies_survive_the_loss_of_a_host_without_loss() {
     let (rehearsed, rows) = passed(&solution("[2]", ONE_SITE, KILLED), 1);
-    // Two copies, lossless: until the host is back nobody can acknowledge with the survivor. Each database has a copy on the host.
+    // Two copies, lossless: until the host is back nobody can acknowledge with the survivor. Each database has
+    // a copy on the host.
     assert_longest_outage(&rehearsed, 20.0..45.0);
     assert_eq!(measured(&rehearsed, "drill_outage").len(), 3);
     let whole = measured(&rehearsed, "drill_full_redundancy");

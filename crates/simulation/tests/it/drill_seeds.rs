@@ -1,4 +1,5 @@
-//! Drills drawn from seeds: layouts, dials and failures at random, and what was promised to users holds in each of them.
+//! Drills drawn from seeds: layouts, dials and failures at random, and what was promised to users holds in each
+//! of them.
 //!
 //! PROOFLOAD_SEEDS sets how many (60), PROOFLOAD_SEED picks one. A failure prints the line that repeats it.
 #![allow(clippy::disallowed_methods, reason = "seeds come from the environment")]

@@ -1,9 +1,10 @@
-//! Rules of the protocol of the copies, switched off one at a time in simulated drills: `tools/check_drill`, which knows only what
-//! users were promised, has to find the broken promise in the journals.
+//! Rules of the protocol of the copies, switched off one at a time in simulated drills: `tools/check_drill`,
+//! which knows only what users were promised, has to find the broken promise in the journals.
 //!
-//! A drill shows four of the thirteen bugs that `copies` can plant. The others need an arbiter that starts again, a slow network
-//! or a host that only the arbiter cannot reach, last for less than a renewal, break no promise, or ask for the same log again
-//! and again for a minute of real time. The tests of `copies` notice all thirteen.
+//! A drill shows four of the thirteen bugs that `copies` can plant. The others need an arbiter that starts
+//! again, a slow network or a host that only the arbiter cannot reach, last for less than a renewal, break no
+//! promise, or ask for the same log again and again for a minute of real time. The tests of `copies` notice all
+//! thirteen.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 use std::fs;
@@ -66,7 +67,8 @@ struct Case {
     events: &'static [&'static str],
     /// Longer than the arbiter needs to activate another copy, where the bug is about leases.
     lease_ms: u64,
-    /// A copy that is cut off begins two log files at most before it waits. Large ones let it go on until its lease ends.
+    /// A copy that is cut off begins two log files at most before it waits. Large ones let it go on until its
+    /// lease ends.
     log_file_kib: u64,
     promise: &'static str,
 }

@@ -61,7 +61,8 @@ fn spare_room_that_is_spread_over_a_pool_is_rebuilt_faster_than_one_spare() {
             "rebuilt after",
         )
     };
-    // The lost disk holds as much in both: a group of 12 with a spare beside it, a pool of 48 with the room of a spare in it.
+    // The lost disk holds as much in both: a group of 12 with a spare beside it, a pool of 48 with the room of
+    // a spare in it.
     let alone = seconds(pool(12, "raid6", ""), "", 1, 60_000);
     let together = seconds(pool(48, "raid6", ""), DYNAMIC, 0, 192_000);
     assert!(together * 1.5 < alone, "{together} s spread over the pool, {alone} s onto one spare");

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::count;
 
-/// `[array]`: the parts between hosts and disks. Kinds are names of `assumptions.toml`, which has their data and sources.
+/// `[array]`: the parts between hosts and disks. Kinds are names of `assumptions.toml`, which has their data
+/// and sources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StorageArray {
@@ -27,7 +28,8 @@ pub struct StorageArray {
     pub links_per_host: u32,
     /// How the pools of the file keep data; as RAID groups, by the protection of each, when not given.
     pub store: Option<Store>,
-    /// A flash cache for reads in front of the RAID groups and pools, for all controllers together; none when not given.
+    /// A flash cache for reads in front of the RAID groups and pools, for all controllers together; none when
+    /// not given.
     pub read_cache: Option<ReadCache>,
     /// A copy of all volumes on an array alike at another site; none when not given.
     pub remote_copy: Option<RemoteCopy>,
@@ -101,7 +103,8 @@ pub struct ReplicatedStore {
     pub tiers_by_reads: Option<bool>,
     /// Data that were not written for some time are compressed in the background; never when not given.
     pub compression: Option<Compression>,
-    /// Data that were not written for some time are kept as strips with parities instead of copies; never when not given.
+    /// Data that were not written for some time are kept as strips with parities instead of copies; never when
+    /// not given.
     pub erasure_coding: Option<ErasureCoding>,
     /// Equal data that were not written for some time are kept once; never when not given.
     pub deduplication: Option<Deduplication>,

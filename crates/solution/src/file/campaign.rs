@@ -87,8 +87,8 @@ impl Mix {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Engine {
-    /// Smallest page cache per database in MiB: recorded, since published reports print it, and without effect. When not
-    /// given it is 32, or `cache_max_mib` if that is smaller.
+    /// Smallest page cache per database in MiB: recorded, since published reports print it, and without effect.
+    /// When not given it is 32, or `cache_max_mib` if that is smaller.
     pub cache_min_mib: Option<u64>,
     /// Largest page cache per database in MiB.
     pub cache_max_mib: u64,
@@ -131,8 +131,8 @@ impl Default for Engine {
     }
 }
 
-/// `[thresholds]` and `[test.thresholds]`: latencies that must not be exceeded, in ms. What is not given is the default of
-/// the kind of test and the generation.
+/// `[thresholds]` and `[test.thresholds]`: latencies that must not be exceeded, in ms. What is not given is the
+/// default of the kind of test and the generation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ThresholdWishes {
@@ -226,8 +226,9 @@ impl TestKind {
 pub struct Test {
     /// What is done.
     pub kind: TestKind,
-    /// Length of the measured window in seconds (performance 2 h, stress 24 h, drill 10 min, tune 10 min at most when not given); the
-    /// time limit of log generation, and of database checksum and backup (none when not given).
+    /// Length of the measured window in seconds (performance 2 h, stress 24 h, drill 10 min, tune 10 min at
+    /// most when not given); the time limit of log generation, and of database checksum and backup (none when
+    /// not given).
     pub duration_s: Option<f64>,
     /// Longest wait for a filled cache before the window, in seconds; 1800 when not given.
     pub warmup_limit_s: Option<f64>,
@@ -283,8 +284,8 @@ pub struct Fault {
     pub host: Option<String>,
     /// Volume that it happens on; the first of the host when not given.
     pub volume: Option<String>,
-    /// Disk of the volume that it happens to, from 1; the first when not given. In a replicated store those of the host's
-    /// node, disks before flash.
+    /// Disk of the volume that it happens to, from 1; the first when not given. In a replicated store those of
+    /// the host's node, disks before flash.
     pub disk: Option<u32>,
     /// Disks that are added to the pool of the volume; 1 when not given.
     pub disks: Option<u32>,

@@ -81,8 +81,8 @@ pub struct Disk {
     pub rpm: Option<u32>,
 }
 
-/// Random and sequential I/O per second of a rotating disk of 7,200 rpm. Source: the calculator's spindle table as quoted in the
-/// MD3260 paper; other kinds have no published value.
+/// Random and sequential I/O per second of a rotating disk of 7,200 rpm. Source: the calculator's spindle table
+/// as quoted in the MD3260 paper; other kinds have no published value.
 const IOPS_AT_7200_RPM: (f64, f64) = (57.5, 300.0);
 
 impl From<DiskEntry> for Disk {
@@ -200,8 +200,8 @@ pub struct Pool {
     /// Where its I/O comes from.
     #[serde(default)]
     pub io: PoolIo,
-    /// Volumes take room in chunks of so many KiB when they are first written (thin provisioning), for simulated time; all of
-    /// it from the start when not given.
+    /// Volumes take room in chunks of so many KiB when they are first written (thin provisioning), for
+    /// simulated time; all of it from the start when not given.
     pub thin_chunk_kib: Option<u64>,
     /// Snapshots of its volumes, for simulated time; needs `thin_chunk_kib`.
     pub snapshots: Option<Snapshots>,
@@ -239,7 +239,8 @@ pub enum PoolIo {
     /// From its disks, as many as there are.
     #[default]
     Disks,
-    /// From an array that gathers writes or reads from flash: it does not follow from the disks, so only the tests show it.
+    /// From an array that gathers writes or reads from flash: it does not follow from the disks, so only the
+    /// tests show it.
     Array,
 }
 

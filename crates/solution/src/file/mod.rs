@@ -1,7 +1,7 @@
 //! The solution file as it is written, as plain data for serde and for the schema.
 //!
-//! What is left out has its default here, unless that depends on other keys: then it stays out, and nothing but this crate reads the
-//! key. [`crate::Solution`] is what the whole file says.
+//! What is left out has its default here, unless that depends on other keys: then it stays out, and nothing but
+//! this crate reads the key. [`crate::Solution`] is what the whole file says.
 
 mod array;
 mod campaign;

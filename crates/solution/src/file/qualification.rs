@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::TestKind;
 
-/// `[qualification]`: the solution's own rules. What is not given is the published rule. Reports list each rule that lets
-/// more pass than the published one.
+/// `[qualification]`: the solution's own rules. What is not given is the published rule. Reports list each rule
+/// that lets more pass than the published one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Qualification {

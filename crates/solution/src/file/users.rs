@@ -151,7 +151,8 @@ pub struct Dag {
     pub(crate) databases: Option<u32>,
     /// Databases on one volume; 1 when not given.
     pub databases_per_volume: u32,
-    /// Largest database in GB that the plan accepts; as the calculator recommends (2,000, with one copy 200) when not given.
+    /// Largest database in GB that the plan accepts; as the calculator recommends (2,000, with one copy 200)
+    /// when not given.
     pub max_database_gb: Option<f64>,
     /// Databases per volume that the calculator's pane was run with, where the paper contradicts itself.
     pub(crate) sized_databases_per_volume: Option<u32>,

@@ -29,8 +29,8 @@ impl<'a> Finder<'a> {
         Finder { codec, pgno, template, template_tags: Tags::of(template), page, tags: Tags::of(page), tree }
     }
 
-    /// The pieces that paint this page, in tag order, and where the page was found to be the template, ascending, all of it between
-    /// header and tags.
+    /// The pieces that paint this page, in tag order, and where the page was found to be the template,
+    /// ascending, all of it between header and tags.
     pub fn pieces(&self) -> (Vec<Piece>, Vec<Range<usize>>) {
         let (mut pieces, mut settled): (Vec<Piece>, Vec<Range<usize>>) = Default::default();
         let settled_max = self.page.len() - TAG_BYTES * self.tags.len();
@@ -103,8 +103,9 @@ impl<'a> Finder<'a> {
         Some((entry, node.flags & !node_flags::COMPRESSED))
     }
 
-    /// The longest run of template nodes that are the nodes from `index` on, and where on the page it is the template's bytes (nowhere
-    /// if it was moved); `tag` is the first one's. `in_place`: where the template's nodes were looked at last.
+    /// The longest run of template nodes that are the nodes from `index` on, and where on the page it is the
+    /// template's bytes (nowhere if it was moved); `tag` is the first one's. `in_place`: where the template's
+    /// nodes were looked at last.
     fn template_run(
         &self,
         index: usize,
@@ -163,8 +164,8 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// How many nodes from `index` on are the template's from `from` on, at equal distances, and how many bytes from the start of the
-    /// first one on to the end of the last are equal.
+    /// How many nodes from `index` on are the template's from `from` on, at equal distances, and how many bytes
+    /// from the start of the first one on to the end of the last are equal.
     fn equal_nodes(&self, index: usize, from: usize) -> (usize, usize) {
         let count = self.tags.alike(index, self.template_tags, from);
         let last = index + count.saturating_sub(1);
@@ -173,7 +174,8 @@ impl<'a> Finder<'a> {
         else {
             return (0, 0);
         };
-        // Bodies stand in the order of their tags on nearly every page of a template; where they do not the run is guessed wrong.
+        // Bodies stand in the order of their tags on nearly every page of a template; where they do not the run
+        // is guessed wrong.
         let here = self.page.get(first.start..last.start + last.len).unwrap_or(&[]);
         let there = self.template.get(template_first.start..template_first.start + here.len()).unwrap_or(&[]);
         let same = equal_bytes(&here[..there.len()], there);

@@ -3,13 +3,15 @@
 //! Used for pages at rest in the simulated world and for the page image in the log.
 //!
 //! Invariants
-//! 1. `decode(index, encode(index, page)) == page` for every page whatsoever: what the encoder recognises only makes the
-//!    encoding shorter, since it ends with the difference between the page and what the rest decodes to.
+//! 1. `decode(index, encode(index, page)) == page` for every page whatsoever: what the encoder recognises only
+//!    makes the encoding shorter, since it ends with the difference between the page and what the rest decodes
+//!    to.
 //! 2. `decode` of anything that is no encoding gives `None`, or some page, and never panics.
 //! 3. The encoding depends on the shape alone, so a log can be decoded by whoever knows the shape.
 //!
-//! Format: a kind byte. 0: the template page as it is. 1: a flag byte, nodes in tag order (see `Piece`), patches. 2: patches
-//! on a page of zeros. 3: the template page and what was changed on it, edit by edit (see `template::edits`).
+//! Format: a kind byte. 0: the template page as it is. 1: a flag byte, nodes in tag order (see `Piece`),
+//! patches. 2: patches on a page of zeros. 3: the template page and what was changed on it, edit by edit (see
+//! `template::edits`).
 //!
 //! Limits: pages of the page size of the shape.
 
@@ -230,8 +232,8 @@ impl DatabaseCodec {
         }
     }
 
-    /// `None` if the page is so damaged that its nodes cannot be painted. `is_sealed`: its checksums are the right ones, or
-    /// are to be when it is decoded. What is decoded at `unused` does not matter.
+    /// `None` if the page is so damaged that its nodes cannot be painted. `is_sealed`: its checksums are the
+    /// right ones, or are to be when it is decoded. What is decoded at `unused` does not matter.
     fn encode_nodes(
         &self,
         index: u64,
@@ -402,8 +404,8 @@ impl<'a> Painter<'a> {
         }
     }
 
-    /// The page at `range`, with the template on it until something is painted there: bodies that overlap are unheard of, but a
-    /// page may be anything.
+    /// The page at `range`, with the template on it until something is painted there: bodies that overlap are
+    /// unheard of, but a page may be anything.
     fn canvas(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
         let first = self.settled.partition_point(|settled| settled.end <= range.start);
         let end = first + self.settled[first..].partition_point(|settled| settled.start < range.end);
@@ -552,7 +554,8 @@ impl<'a> Painter<'a> {
         Some(())
     }
 
-    /// Sets the header fields that follow from the tags; a wrong guess only costs a patch. Returns where still nothing is painted.
+    /// Sets the header fields that follow from the tags; a wrong guess only costs a patch. Returns where still
+    /// nothing is painted.
     fn finish(self) -> Option<Vec<Range<usize>>> {
         let data = header_bytes(self.page.len());
         let free = (self.page.len() - data).checked_sub(self.used_bytes + TAG_BYTES * self.tags)?;

@@ -1,7 +1,7 @@
 //! Differences between two byte strings of equal length, small when they are few or repetitive.
 //!
-//! Format: pieces in order, each `varint(gap) varint(len << 1 | fill)` and then `len` bytes, or the one byte that fills;
-//! the last piece is followed by the end of the encoding.
+//! Format: pieces in order, each `varint(gap) varint(len << 1 | fill)` and then `len` bytes, or the one byte
+//! that fills; the last piece is followed by the end of the encoding.
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ const STRETCH_BYTES: usize = 4096;
 /// A run of one byte from this length on becomes a fill.
 const FILL_BYTES: usize = 16;
 
-/// Appends what turns `base` into `wanted`, given that they are equal in the ranges `equal`, which ascend; what `base` holds
-/// there is not looked at.
+/// Appends what turns `base` into `wanted`, given that they are equal in the ranges `equal`, which ascend; what
+/// `base` holds there is not looked at.
 pub fn put_patches(base: &[u8], wanted: &[u8], equal: &[Range<usize>], out: &mut Vec<u8>) {
     put_patches_within(base, wanted, equal, usize::MAX, out).expect("no limit");
 }
@@ -85,7 +85,8 @@ fn piece(bytes: &[u8]) -> (usize, bool) {
     if first >= FILL_BYTES {
         return (first, true);
     }
-    // A fill from `at` on has its byte at all places up to `at + FILL_BYTES`, and one that begins between them at the last.
+    // A fill from `at` on has its byte at all places up to `at + FILL_BYTES`, and one that begins between them
+    // at the last.
     let mut at = first;
     while let Some(window) = bytes.get(at..at + FILL_BYTES) {
         let last = window[FILL_BYTES - 1];
@@ -97,8 +98,9 @@ fn piece(bytes: &[u8]) -> (usize, bool) {
     (bytes.len(), false)
 }
 
-/// A number of bytes that patches on zeros need for a page with these `bytes`, or more than `limit_bytes`: each byte unlike the
-/// one before it is kept as it is, or begins a fill or a gap, and a piece has two bytes besides.
+/// A number of bytes that patches on zeros need for a page with these `bytes`, or more than `limit_bytes`: each
+/// byte unlike the one before it is kept as it is, or begins a fill or a gap, and a piece has two bytes
+/// besides.
 pub fn least_plain_bytes(bytes: &[u8], limit_bytes: usize) -> usize {
     const STEP: usize = 1024;
     let mut least = 0;

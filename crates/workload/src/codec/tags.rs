@@ -93,15 +93,15 @@ impl<'a> Tags<'a> {
         Some(Extent { used_bytes: used_bytes as usize, end: last.start + last.len, top })
     }
 
-    /// Of how many of the `count` tags from `from` on `holds` is true, if it is so of all before one and of none from there
-    /// on.
+    /// Of how many of the `count` tags from `from` on `holds` is true, if it is so of all before one and of
+    /// none from there on.
     pub fn partition_point(self, from: usize, count: usize, holds: impl Fn(Tag) -> bool) -> usize {
         let words = self.run(from, count).unwrap_or(&[]);
         words.len() - words.partition_point(|word| !holds(self.tag(*word)))
     }
 
-    /// How many tags from `from` on have the lengths, the extra bits and the distances of those of `other` from `other_from`
-    /// on.
+    /// How many tags from `from` on have the lengths, the extra bits and the distances of those of `other` from
+    /// `other_from` on.
     pub fn alike(self, from: usize, other: Tags, other_from: usize) -> usize {
         let count = self.words.len().saturating_sub(from).min(other.words.len().saturating_sub(other_from));
         let runs = self.run(from, count).zip(other.run(other_from, count));

@@ -1,7 +1,8 @@
-//! Pages that are known as their template page and the edits made on it: one edit after the other, entries as (id, version).
+//! Pages that are known as their template page and the edits made on it: one edit after the other, entries as
+//! (id, version).
 //!
-//! Format: [`KIND_EDITS`], dbtime, flush type, number of edits, edits. An edit: a kind byte (see `op`) and its numbers as varints; bytes
-//! that no entry of ours has follow their length.
+//! Format: [`KIND_EDITS`], dbtime, flush type, number of edits, edits. An edit: a kind byte (see `op`) and its
+//! numbers as varints; bytes that no entry of ours has follow their length.
 
 use std::rc::Rc;
 

@@ -50,8 +50,8 @@ pub(super) fn header_page(shape: &DatabaseShape, dbtime: u64, last_objid: u32) -
     page
 }
 
-/// A time in January 2020: second, minute, hour, day, month, year - 1900, UTC flag, milliseconds. Images depend on their
-/// shape alone, so no clock is asked.
+/// A time in January 2020: second, minute, hour, day, month, year - 1900, UTC flag, milliseconds. Images depend
+/// on their shape alone, so no clock is asked.
 fn creation_time(seed: u64) -> [u8; 8] {
     let pick = |shift: u32, values: u64| ((seed >> shift) % values) as u8;
     [pick(0, 60), pick(8, 60), pick(16, 24), 1 + pick(24, 28), 1, 120, 1, 0]

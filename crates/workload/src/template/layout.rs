@@ -1,8 +1,8 @@
 //! Where everything stands in a new database: which page holds which entries, by arithmetic.
 //!
 //! Invariants
-//! 1. Pages in file order: system pages, then one run per large tree (leaves in key order, then each branch level from the
-//!    bottom up), then free pages. Every page belongs to exactly one of these.
+//! 1. Pages in file order: system pages, then one run per large tree (leaves in key order, then each branch
+//!    level from the bottom up), then free pages. Every page belongs to exactly one of these.
 //! 2. All pages of a level but its last hold the same number of entries, so page and entry number determine each other.
 //! 3. The root of a tree is one of the system pages and has as entries the pages of the topmost level.
 //!

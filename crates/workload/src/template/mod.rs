@@ -1,8 +1,8 @@
 //! The template database: every page of a new database as a pure function of (shape, page number).
 //!
 //! Invariants
-//! 1. Every page of the template is valid: checksum, structure, order, links and space accounting. Tests over every page
-//!    kind prove it, and so license the O(1) verification of pristine pages.
+//! 1. Every page of the template is valid: checksum, structure, order, links and space accounting. Tests over
+//!    every page kind prove it, and so license the O(1) verification of pristine pages.
 //! 2. Equal shapes give equal bytes; different seeds give different payloads in every row.
 //! 3. `fill` looks at nothing but the shape and the few system pages that were made from it.
 //!

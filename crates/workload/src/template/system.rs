@@ -1,7 +1,7 @@
 //! The pages that are made once and kept: root, catalog, the roots and space trees of the tables, the small tables.
 //!
-//! The ordinary code that creates databases makes a small one; its roots and space trees are then given the runs of pages
-//! that the layout puts behind it.
+//! The ordinary code that creates databases makes a small one; its roots and space trees are then given the
+//! runs of pages that the layout puts behind it.
 //!
 //! Invariants
 //! 1. Messages owns one extent with all runs; its index and long values own their runs out of it; what lies behind is

@@ -101,7 +101,8 @@ fn libesedb_reads_every_row_of_an_template() {
     }
 }
 
-/// A row as esedbexport prints it: Id, Version, Conversation, Properties, Body (long values kept apart are left out, null numbers are 0).
+/// A row as esedbexport prints it: Id, Version, Conversation, Properties, Body (long values kept apart are left
+/// out, null numbers are 0).
 fn check_message(template: &TemplateDatabase, id: u32, line: &str) {
     let columns: Vec<&str> = line.split('\t').collect();
     let record = template.schema().data(Entry::Row { id, version: 0 });

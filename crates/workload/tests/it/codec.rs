@@ -24,8 +24,8 @@ fn encode(codec: &DatabaseCodec, index: u64, page: &[u8]) -> Vec<u8> {
     encoded
 }
 
-/// A page whose checksums mean nothing comes back with the right ones, or, where they are not asked for, with any; and so does
-/// one whose unused bytes mean nothing, but for these.
+/// A page whose checksums mean nothing comes back with the right ones, or, where they are not asked for, with
+/// any; and so does one whose unused bytes mean nothing, but for these.
 fn check_unsealed(codec: &DatabaseCodec, index: u64, page: &[u8]) {
     for unused in [0..0, PageRef::new(page).unused()] {
         let mut unsealed = page.to_vec();
@@ -321,8 +321,8 @@ fn a_page_of_noise_falls_back_to_its_bytes_and_an_empty_middle_is_squeezed() {
     assert!(squeezed < 2900, "{squeezed}");
 }
 
-/// A node that says what entry it is and reaches over the one behind it, which is the template's: what an entry of that name looks
-/// like is painted over a part of the page that is known to be the template's.
+/// A node that says what entry it is and reaches over the one behind it, which is the template's: what an entry
+/// of that name looks like is painted over a part of the page that is known to be the template's.
 #[test]
 fn bodies_that_overlap_come_back_as_they_were() {
     let template = template(32768, 64 << 20);

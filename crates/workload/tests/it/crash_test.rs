@@ -1,4 +1,5 @@
-//! The crash test of storage, on storage whose honesty is known: simulated disks that keep their word, and disks that lie.
+//! The crash test of storage, on storage whose honesty is known: simulated disks that keep their word, and
+//! disks that lie.
 
 use std::cell::RefCell;
 use std::rc::Rc;

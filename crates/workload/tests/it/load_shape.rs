@@ -22,8 +22,8 @@ const MEASURED_BATCHES: u64 = 2_000;
 enum Policy {
     /// Evicts the page whose last use is oldest.
     Lru,
-    /// Evicts the page whose last use but one is oldest; uses in one operation count as one. Remembers the uses of evicted
-    /// pages, as ESE does.
+    /// Evicts the page whose last use but one is oldest; uses in one operation count as one. Remembers the uses
+    /// of evicted pages, as ESE does.
     Lru2,
     /// The same by a sample of 16 pages, and an evicted page is forgotten, as the engine does.
     SampledLru2,

@@ -1,5 +1,6 @@
-//! Power cuts in the simulated world on databases made from their template: most pages are there known as template and edits,
-//! are torn as bytes, and come back from the log. After each recovery every page, tree and row is right as bytes.
+//! Power cuts in the simulated world on databases made from their template: most pages are there known as
+//! template and edits, are torn as bytes, and come back from the log. After each recovery every page, tree and
+//! row is right as bytes.
 
 use std::cell::RefCell;
 use std::future::pending;

@@ -295,8 +295,8 @@ impl Campaign {
         Ok(())
     }
 
-    /// Some load whose process ends alone, up to three recoveries and replays of a passive copy that end so, too, and one in which
-    /// the power fails.
+    /// Some load whose process ends alone, up to three recoveries and replays of a passive copy that end so,
+    /// too, and one in which the power fails.
     pub fn ends_before_a_power_cut(&mut self) -> Result<(), String> {
         let said = self.end(Mode::Load, Phase::Open, true)?;
         for _ in 0..self.below(4) {
@@ -387,8 +387,9 @@ impl Campaign {
         self.rows.clone_from(rows);
     }
 
-    /// Restores the backup copy over what a kill has left (`left`), in a place of its own, and recovers that: it cannot be
-    /// opened, or gives the very rows that were found. Returns whether it could. `cut` comes in the restore.
+    /// Restores the backup copy over what a kill has left (`left`), in a place of its own, and recovers that:
+    /// it cannot be opened, or gives the very rows that were found. Returns whether it could. `cut` comes in
+    /// the restore.
     pub fn restore(&mut self, left: &Path, cut: Option<Aim>) -> Result<bool, String> {
         let copy = left.join(COPY);
         if !copy.exists() {

@@ -1,10 +1,11 @@
-//! Durability on real files: a process under load is killed, again and again, also while it recovers. It works behind a
-//! layer that keeps what is not synced in its own memory, so the kill loses what a power cut would; and the layer itself
-//! can end the process at a chosen event of the disk, with a chance for everything that was not synced.
+//! Durability on real files: a process under load is killed, again and again, also while it recovers. It works
+//! behind a layer that keeps what is not synced in its own memory, so the kill loses what a power cut would;
+//! and the layer itself can end the process at a chosen event of the disk, with a chance for everything that
+//! was not synced.
 //!
 //! Promises
-//! 1. What is found afterwards is the outcome of a prefix of the commits, in the order of the log, and every commit that
-//!    was acknowledged as durable is in it.
+//! 1. What is found afterwards is the outcome of a prefix of the commits, in the order of the log, and every
+//!    commit that was acknowledged as durable is in it.
 //! 2. Every page has its checksum, every tree and the space are whole, every row has the bytes it should have.
 //! 3. A kill during recovery, or while the instance is closed, changes nothing of that.
 //! 4. A backup copy that is complete restores to the same rows; one that is not cannot be opened.
@@ -126,8 +127,8 @@ fn a_power_cut_during_the_first_opening_loses_nothing() {
     assert!(campaign.totals.cuts >= 25, "{:?}", campaign.totals);
 }
 
-/// A header says from where on the log holds changes of its database. What a process leaves that was killed with the header
-/// durable is the beginning of the next one's log, and all records of that one count.
+/// A header says from where on the log holds changes of its database. What a process leaves that was killed
+/// with the header durable is the beginning of the next one's log, and all records of that one count.
 #[test]
 fn a_kill_while_databases_are_attached_hides_no_record_of_the_next_process() {
     let directory = scratch_dir();
@@ -147,8 +148,8 @@ fn a_kill_while_databases_are_attached_hides_no_record_of_the_next_process() {
     }
 }
 
-/// When the log is full and every page written, the checkpoint names the log that comes next. A power cut may take that one
-/// away: the process after it goes on behind the full log, not in it.
+/// When the log is full and every page written, the checkpoint names the log that comes next. A power cut may
+/// take that one away: the process after it goes on behind the full log, not in it.
 #[test]
 fn a_power_cut_before_the_log_that_the_checkpoint_names_loses_nothing() {
     let directory = scratch_dir();
@@ -254,8 +255,8 @@ fn power_cuts_one_soon_after_the_other_lose_nothing() {
     assert!(campaign.totals.cuts >= 50, "{:?}", campaign.totals);
 }
 
-/// The machine lives on, so each process reads what the ones before it wrote. The power fails at last, and takes what nobody has
-/// synced, whoever wrote it.
+/// The machine lives on, so each process reads what the ones before it wrote. The power fails at last, and
+/// takes what nobody has synced, whoever wrote it.
 #[test]
 fn processes_that_end_one_after_the_other_before_a_power_cut_lose_nothing() {
     let mut totals = Totals::default();

@@ -1,7 +1,7 @@
 //! The cores that threads run on: a shard has one of its own, what it leaves to the thread pool may use all of them.
 //!
-//! Limit: the polling driver starts threads of the pool for its own reads and writes, too; such a thread stays on the core of its
-//! shard until it is given other work.
+//! Limit: the polling driver starts threads of the pool for its own reads and writes, too; such a thread stays
+//! on the core of its shard until it is given other work.
 
 use std::cell::Cell;
 

@@ -12,7 +12,8 @@ pub(super) fn failed(operation: impl Into<String>, path: &str, cause: &io::Error
 fn kind_of(cause: &io::Error) -> ErrorKind {
     match cause.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => return ErrorKind::NoSpace,
-        // Linux: a damaged file system (EUCLEAN, EBADMSG), an unreadable sector (ENODATA), wrong protection data (EILSEQ).
+        // Linux: a damaged file system (EUCLEAN, EBADMSG), an unreadable sector (ENODATA), wrong protection
+        // data (EILSEQ).
         Some(libc::EUCLEAN | libc::EBADMSG | libc::ENODATA | libc::EILSEQ) => return ErrorKind::Damaged,
         Some(libc::EROFS) => return ErrorKind::PermissionDenied,
         _ => {}

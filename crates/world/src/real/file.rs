@@ -1,7 +1,7 @@
 //! Files: positioned reads and writes straight into and out of page buffers.
 //!
-//! A file in memory (tmpfs) has no device to wait for, and io_uring would hand each of its calls to another thread, which
-//! costs more than the call. So these calls are made at once, on the thread that wants them.
+//! A file in memory (tmpfs) has no device to wait for, and io_uring would hand each of its calls to another
+//! thread, which costs more than the call. So these calls are made at once, on the thread that wants them.
 
 use std::io;
 use std::mem::MaybeUninit;

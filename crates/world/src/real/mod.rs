@@ -6,7 +6,8 @@
 //! Invariants
 //! 1. A buffer given to the kernel stays allocated until the kernel has let go of it: an operation whose future is
 //!    dropped is kept and finished, and a runtime ends only after its last operation has.
-//! 2. Files are opened unbuffered (`O_DIRECT`) unless [`RealConfig::direct`] says otherwise; there is no silent fallback.
+//! 2. Files are opened unbuffered (`O_DIRECT`) unless [`RealConfig::direct`] says otherwise; there is no silent
+//!    fallback.
 //! 3. A panic on any thread of a run, in any task, becomes a panic of [`run`]; no thread outlives [`run`].
 //! 4. When the main future ends, the run ends: tasks and shards that have not finished are dropped.
 //!
@@ -36,8 +37,9 @@ use crate::{Result, World};
 /// Runs `main` on the current thread with a [`World`] on this machine.
 ///
 /// # Errors
-/// When no runtime can be made, for example because io_uring was demanded and is refused. When the monotonic clock jumps:
-/// timers would end too early, or wait for that much longer, so the run ends at once, as if the program had been killed.
+/// When no runtime can be made, for example because io_uring was demanded and is refused. When the monotonic
+/// clock jumps: timers would end too early, or wait for that much longer, so the run ends at once, as if the
+/// program had been killed.
 ///
 /// # Panics
 /// When `main`, a spawned task or a shard panics.
@@ -48,8 +50,8 @@ where
     shard::run(config, main)
 }
 
-/// Tries whether this process may use io_uring; the system's words if not. A kernel that allows it may be told by a sandbox
-/// to refuse it.
+/// Tries whether this process may use io_uring; the system's words if not. A kernel that allows it may be told
+/// by a sandbox to refuse it.
 pub fn try_io_uring() -> std::result::Result<(), String> {
     shard::try_io_uring().map_err(|cause| cause.to_string())
 }

@@ -21,7 +21,8 @@ pub(super) fn open(path: &str, mode: OpenMode, direct: bool) -> Result<fs::File>
         return opened.map_err(|cause| failed("open", path, &cause));
     }
     if mode == OpenMode::CreateNew {
-        // Some file systems create the file before they refuse O_DIRECT. Creating it first tells that it is ours to remove.
+        // Some file systems create the file before they refuse O_DIRECT. Creating it first tells that it is
+        // ours to remove.
         options(0).create_new(true).open(path).map_err(|cause| failed("create", path, &cause))?;
     }
     options(libc::O_DIRECT).open(path).map_err(|cause| {

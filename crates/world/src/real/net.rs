@@ -1,8 +1,8 @@
 //! TCP connections.
 //!
-//! Limits: dropping a pending `receive` may lose the bytes that it was about to return; dropping a pending `send` may
-//! leave it half done. Whoever does either must close the connection. A peer that is silent for [`SILENCE_LIMIT_S`] while
-//! something is sent, or while nothing is, counts as gone.
+//! Limits: dropping a pending `receive` may lose the bytes that it was about to return; dropping a pending
+//! `send` may leave it half done. Whoever does either must close the connection. A peer that is silent for
+//! [`SILENCE_LIMIT_S`] while something is sent, or while nothing is, counts as gone.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -60,8 +60,9 @@ impl HostConnection for RealConnection {
     }
 }
 
-/// A peer that is gone without a word is noticed within [`SILENCE_LIMIT_S`], and not after the quarter of an hour for which TCP
-/// tries again by itself, with pauses that grow: once a cable is plugged in again, a new connection is there sooner.
+/// A peer that is gone without a word is noticed within [`SILENCE_LIMIT_S`], and not after the quarter of an
+/// hour for which TCP tries again by itself, with pauses that grow: once a cable is plugged in again, a new
+/// connection is there sooner.
 fn notice_silence(stream: &TcpStream) -> io::Result<()> {
     let options = [
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),

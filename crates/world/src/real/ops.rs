@@ -17,10 +17,11 @@ use compio::runtime::{Runtime, Submit};
 use super::cores::Cores;
 use crate::LocalFuture;
 
-/// Operations go to the kernel at the end of a turn of the executor, or with the next one when the turn has taken so long.
-/// Completions come in bursts: were a whole burst used before the next operations go out, a device that is as fast as the
-/// code that uses what it has read would stand still meanwhile, and the code while the device works. The device of a virtual
-/// machine is the worst: it must be woken by a costly exit once it has run dry, and is not as long as operations trickle in.
+/// Operations go to the kernel at the end of a turn of the executor, or with the next one when the turn has
+/// taken so long. Completions come in bursts: were a whole burst used before the next operations go out, a
+/// device that is as fast as the code that uses what it has read would stand still meanwhile, and the code
+/// while the device works. The device of a virtual machine is the worst: it must be woken by a costly exit once
+/// it has run dry, and is not as long as operations trickle in.
 const HELD_BACK_MAX: Duration = Duration::from_micros(5);
 
 /// The operations of one thread.
@@ -118,15 +119,16 @@ impl Ops {
     }
 }
 
-/// Gives the kernel what is queued. The runtime's own `flush` forgets that this thread is awake: the next wake-up of a task goes
-/// through the kernel then, four calls for nothing.
+/// Gives the kernel what is queued. The runtime's own `flush` forgets that this thread is awake: the next
+/// wake-up of a task goes through the kernel then, four calls for nothing.
 fn hand_over(runtime: &Runtime) {
     if !runtime.driver_type().is_iouring() {
         return;
     }
     let all = libc::c_uint::MAX;
-    // SAFETY: the descriptor is that of the runtime's ring; the kernel takes the entries that the driver has published, and
-    // nothing is waited for. What it does not take now goes with the next call of the driver, so the result does not matter.
+    // SAFETY: the descriptor is that of the runtime's ring; the kernel takes the entries that the driver has
+    // published, and nothing is waited for. What it does not take now goes with the next call of the driver, so
+    // the result does not matter.
     unsafe {
         libc::syscall(
             libc::SYS_io_uring_enter,

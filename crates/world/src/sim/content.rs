@@ -11,7 +11,8 @@
 //! 4. New space that nothing was written to may show stale bytes after a power cut, never before.
 //! 5. A unit kept in encoded form decodes to the very bytes written (checked in debug builds).
 //!
-//! Limits: writes are kept one by one until they are synced; stale bytes are made for the first [`STALE_BYTES_MAX`] of new space, the rest reads as zeros.
+//! Limits: writes are kept one by one until they are synced; stale bytes are made for the first
+//! [`STALE_BYTES_MAX`] of new space, the rest reads as zeros.
 
 mod layers;
 mod units;

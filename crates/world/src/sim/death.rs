@@ -87,8 +87,8 @@ impl Core {
 }
 
 impl Simulation {
-    /// Cuts the power of a host: its tasks and handles are gone, what was not synced is resolved by the fault plan. That
-    /// includes what an earlier process has left, if this one or an earlier one was killed.
+    /// Cuts the power of a host: its tasks and handles are gone, what was not synced is resolved by the fault
+    /// plan. That includes what an earlier process has left, if this one or an earlier one was killed.
     ///
     /// # Panics
     /// If there is no such host.
@@ -100,8 +100,9 @@ impl Simulation {
         }
     }
 
-    /// Ends the process of a host while its machine lives on: tasks and handles are gone, everything that was written can be
-    /// read by the next process ([`Self::restart`]), and what was not synced is still lost at a power cut.
+    /// Ends the process of a host while its machine lives on: tasks and handles are gone, everything that was
+    /// written can be read by the next process ([`Self::restart`]), and what was not synced is still lost at a
+    /// power cut.
     ///
     /// # Panics
     /// If there is no such host, or it does not run.
@@ -119,8 +120,8 @@ impl Simulation {
         self.core.dying.get().is_some_and(|(dying, _)| dying == id)
     }
 
-    /// Starts a host again: after its power failed from what its disks hold, after the end of its process from everything that
-    /// was written. The power of a running host is cut first.
+    /// Starts a host again: after its power failed from what its disks hold, after the end of its process from
+    /// everything that was written. The power of a running host is cut first.
     ///
     /// # Panics
     /// If there is no such host.

@@ -69,7 +69,8 @@ pub enum Death {
     /// The machine: what was not synced is resolved by the plan's [`PowerCut`].
     #[default]
     Power,
-    /// The process alone: what was written stays to be read, and what was not synced is still lost at a later power cut.
+    /// The process alone: what was written stays to be read, and what was not synced is still lost at a later
+    /// power cut.
     Process,
 }
 
@@ -107,8 +108,9 @@ pub struct Faults {
     pub fails_with: Option<FaultKind>,
     /// The host that issues the Nth operation (of any [`OpKind`]) crashes there.
     pub crash_at_nth: Option<(u64, CrashPoint)>,
-    /// The host that issues the Nth sync (of a file or a directory) crashes before it has any effect. Only syncs make anything
-    /// durable, so these are all the states that a disk which loses everything else can have.
+    /// The host that issues the Nth sync (of a file or a directory) crashes before it has any effect. Only
+    /// syncs make anything durable, so these are all the states that a disk which loses everything else can
+    /// have.
     pub crash_at_nth_sync: Option<u64>,
     /// What ends at that operation.
     pub crash_ends: Death,
@@ -139,8 +141,8 @@ pub struct PowerCut {
     pub stale_block: f64,
     /// What a device writes all or nothing: 512 or 4096 bytes, 64 on persistent memory.
     pub sector_bytes: usize,
-    /// What becomes of each change, one after the other, in the place of all chances but that of a stale block. The changes
-    /// behind the end of the list are kept. For tests that go through all that can happen.
+    /// What becomes of each change, one after the other, in the place of all chances but that of a stale block.
+    /// The changes behind the end of the list are kept. For tests that go through all that can happen.
     pub chosen: Option<Vec<Survival>>,
 }
 

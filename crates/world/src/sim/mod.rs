@@ -1,9 +1,10 @@
 //! The simulated world: virtual time, one thread, everything from one seed, repeatable to the byte.
 //!
-//! A [`Simulation`] has hosts with disks, a storage model that says how long I/O takes, and a fault plan. Hosts lose
-//! power ([`Simulation::crash`]) and come back ([`Simulation::restart`]); their disks keep what was durable, and of
-//! the rest what the dice of the seed say. A process can also end alone ([`Simulation::kill`]): the machine lives on, so the
-//! next process reads everything that was written, and a later power cut still takes what was never synced.
+//! A [`Simulation`] has hosts with disks, a storage model that says how long I/O takes, and a fault plan. Hosts
+//! lose power ([`Simulation::crash`]) and come back ([`Simulation::restart`]); their disks keep what was
+//! durable, and of the rest what the dice of the seed say. A process can also end alone ([`Simulation::kill`]):
+//! the machine lives on, so the next process reads everything that was written, and a later power cut still
+//! takes what was never synced.
 //!
 //! ```
 //! use world::OpenMode;
@@ -391,8 +392,8 @@ impl Simulation {
         id
     }
 
-    /// Mounts a new volume of this capacity at a directory, durably, or sets the capacity of the volume that exists there.
-    /// Directories above it are made.
+    /// Mounts a new volume of this capacity at a directory, durably, or sets the capacity of the volume that
+    /// exists there. Directories above it are made.
     ///
     /// # Panics
     /// If the path cannot be that of a directory.

@@ -44,7 +44,8 @@ pub struct Setup {
     pub batches: u64,
     /// Storage answers at once.
     pub is_instant: bool,
-    /// A session rests this long after each batch. Time must pass for the page cache, also where storage answers at once.
+    /// A session rests this long after each batch. Time must pass for the page cache, also where storage
+    /// answers at once.
     pub rest: Duration,
     /// Background maintenance and log replication to one copy.
     pub background: bool,
@@ -86,7 +87,8 @@ pub struct Counted {
     pub seconds: f64,
     pub io: IoCounters,
     pub logs: u64,
-    /// Growth of the files from the first step of growth to the last, the warm-up included: bytes, and batches meanwhile.
+    /// Growth of the files from the first step of growth to the last, the warm-up included: bytes, and batches
+    /// meanwhile.
     pub growth: (u64, u64),
 }
 
@@ -374,8 +376,8 @@ pub struct Aged {
     pub replayed: Option<Replayed>,
 }
 
-/// Drives one database for so many parts of a load of this length each, with a crash and a recovery behind the first and
-/// the last.
+/// Drives one database for so many parts of a load of this length each, with a crash and a recovery behind the
+/// first and the last.
 pub async fn age(world: &World, setup: &Setup, part: Duration, parts: u32) -> Outcome<Vec<Aged>> {
     let mut stand = Stand::open(world, setup, 0, false).await?;
     stand.drive(setup.warm_up, || false).await?;

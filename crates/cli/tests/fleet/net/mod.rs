@@ -1,5 +1,5 @@
-//! Hosts on this machine: a network namespace each, joined by a bridge in a namespace of its own or by a [`Wire`], and programs
-//! in them.
+//! Hosts on this machine: a network namespace each, joined by a bridge in a namespace of its own or by a
+//! [`Wire`], and programs in them.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;

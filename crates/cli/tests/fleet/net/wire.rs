@@ -1,8 +1,9 @@
-//! A network that loses, delays, reorders and tears, for kernels without netem: each host has a TUN device, and a thread carries
-//! the IP packets between them.
+//! A network that loses, delays, reorders and tears, for kernels without netem: each host has a TUN device, and
+//! a thread carries the IP packets between them.
 //!
-//! What the wire does to packets of a TCP connection is what a bad network does: TCP sends lost packets again, so a message is
-//! late, or it is lost with its connection. No message is lost out of the middle of a connection, and none overtakes another there.
+//! What the wire does to packets of a TCP connection is what a bad network does: TCP sends lost packets again,
+//! so a message is late, or it is lost with its connection. No message is lost out of the middle of a
+//! connection, and none overtakes another there.
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fs::{File, OpenOptions};
@@ -230,7 +231,8 @@ fn checksum(bytes: &[u8], start: u32) -> [u8; 2] {
     (!sum as u16).to_be_bytes()
 }
 
-/// A TUN device of this name in the network of the calling thread: what is read are the packets that the system sends there.
+/// A TUN device of this name in the network of the calling thread: what is read are the packets that the system
+/// sends there.
 pub fn open_tun(name: &str) -> File {
     const WITHOUT_HEADER: libc::c_short = libc::IFF_NO_PI as libc::c_short;
     let mut options = OpenOptions::new();

@@ -1,5 +1,5 @@
-//! Clocks of hosts that drift, and calendars that are set, on one machine: programs start with a library (`clock.c`) that
-//! answers for the system when they ask what time it is.
+//! Clocks of hosts that drift, and calendars that are set, on one machine: programs start with a library
+//! (`clock.c`) that answers for the system when they ask what time it is.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -30,7 +30,8 @@ impl TestFleet {
         TestFleet::of(solution, Net::new(4), 4, None)
     }
 
-    /// Hosts h1, h2 and so on, with credentials and this solution file. `clocks` are the clocks of the controller and the hosts.
+    /// Hosts h1, h2 and so on, with credentials and this solution file. `clocks` are the clocks of the
+    /// controller and the hosts.
     pub fn of(solution: &str, net: Net, hosts: usize, clocks: Option<Clocks>) -> TestFleet {
         // On a disk: unbuffered I/O is refused by memory file systems, and so is a run there.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("writable");

@@ -1,5 +1,5 @@
-//! The files around the log that is being written: the next one, made ready ahead of the roll, and the closed ones, kept as long as
-//! somebody needs them.
+//! The files around the log that is being written: the next one, made ready ahead of the roll, and the closed
+//! ones, kept as long as somebody needs them.
 //!
 //! Invariants
 //! 1. No log at or behind the durable checkpoint, or held by a reader, is recycled or removed (design invariant 4).

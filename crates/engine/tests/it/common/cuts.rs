@@ -110,7 +110,8 @@ fn later_power_cut(tears: bool) -> PowerCut {
     }
 }
 
-/// The process ends at `cut`, and the power fails before the I/O `nth` of the recovery behind it. Returns whether there is one.
+/// The process ends at `cut`, and the power fails before the I/O `nth` of the recovery behind it. Returns
+/// whether there is one.
 pub fn cut_recovery(grounds: &Grounds, sequence: &[Operation], cut: &Cut, nth: u64) -> Result<bool, String> {
     let ground = ground_of(sequence);
     let (sim, mut stage, _) = cut_off(grounds, sequence, cut)?;
@@ -209,8 +210,8 @@ pub fn cut_everywhere(
     failed
 }
 
-/// The process ends at each I/O of the operation, and the power fails at each I/O of the recovery behind it; unless `is_full`, at
-/// one in [`STRIDE`] of each. Returns what went wrong.
+/// The process ends at each I/O of the operation, and the power fails at each I/O of the recovery behind it;
+/// unless `is_full`, at one in [`STRIDE`] of each. Returns what went wrong.
 pub fn cut_each_recovery(
     grounds: &Grounds,
     operation: Operation,

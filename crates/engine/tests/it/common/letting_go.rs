@@ -96,8 +96,8 @@ pub fn let_go_at_power_cut(grounds: &Grounds, operation: Operation, times: u32) 
     sim.run_until(stage.judge_crashed(operation.ground()))
 }
 
-/// What is open is closed at once, when what was begun is still under way, and needs no log then. If nothing is open any more,
-/// the next opening comes at once.
+/// What is open is closed at once, when what was begun is still under way, and needs no log then. If nothing is
+/// open any more, the next opening comes at once.
 pub fn let_go_and_close(grounds: &Grounds, operation: Operation, times: u32) -> Result<(), String> {
     let ground = operation.ground();
     let (sim, mut stage) = grounds.stage_with(ground, Duration::from_millis(20));
@@ -160,7 +160,8 @@ pub fn let_go_and_go_on(grounds: &Grounds, operation: Operation, times: u32) -> 
     sim.run_until(stage.judge_crashed(ground))
 }
 
-/// The operation is let go of after 0, 1, 2, ... polls, until it comes to its end. Returns how often, and what went wrong.
+/// The operation is let go of after 0, 1, 2, ... polls, until it comes to its end. Returns how often, and what
+/// went wrong.
 pub fn let_go_of(grounds: &Grounds, tasks: &Tasks, operation: Operation) -> (u32, Vec<String>) {
     let mut failed = Vec::new();
     let drops = at_every_await(|times| {

@@ -1,5 +1,5 @@
-//! One seed of the crash test on a disk that lies. Commits may be lost; a wrong row must have been read from a page that a
-//! lie hit in a way that docs/faults.md says is not noticed.
+//! One seed of the crash test on a disk that lies. Commits may be lost; a wrong row must have been read from a
+//! page that a lie hit in a way that docs/faults.md says is not noticed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,8 +214,8 @@ pub fn run_lying_seed(seed: u64, totals: &mut Totals, lies: &mut Lies) -> Result
     see_through_log_lies(&sim, &unnoticed, &mut model, &expected, read, lies)
 }
 
-/// Makes a row older, as a silent fault of the engine would, one that no lie about a page explains: lies about the log are no
-/// excuse for that.
+/// Makes a row older, as a silent fault of the engine would, one that no lie about a page explains: lies about
+/// the log are no excuse for that.
 fn see_through_log_lies(
     sim: &Simulation,
     unnoticed: &Unnoticed,
@@ -297,8 +297,8 @@ fn judge(
     Ok(())
 }
 
-/// Makes one sector of one row an older one in the file of its closed database, as a power cut does to a page whose sync was
-/// dropped. The page passes its checksum. Returns the row's database.
+/// Makes one sector of one row an older one in the file of its closed database, as a power cut does to a page
+/// whose sync was dropped. The page passes its checksum. Returns the row's database.
 async fn tear_a_row(
     world: &World,
     config: &InstanceConfig,
@@ -333,8 +333,8 @@ async fn tear_a_row(
 /// What the judge says, and how many torn rows it has accounted for.
 pub type Judged = (Result<(), String>, u64);
 
-/// A row that was torn unseen, and how it is judged if the sync of its database was dropped, if one of another file was, and if
-/// the data were not regular.
+/// A row that was torn unseen, and how it is judged if the sync of its database was dropped, if one of another
+/// file was, and if the data were not regular.
 pub fn judge_a_torn_row(seed: u64) -> Result<[Judged; 3], String> {
     let (sim, world) = new_simulation(seed);
     let mut random = Random::new(seed);

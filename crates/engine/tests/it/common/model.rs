@@ -1,5 +1,5 @@
-//! What sessions ask of an instance, and what may be there after a crash: a prefix of the commits with every commit that
-//! was acknowledged as durable.
+//! What sessions ask of an instance, and what may be there after a crash: a prefix of the commits with every
+//! commit that was acknowledged as durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -126,9 +126,10 @@ impl Model {
         data.is_none_or(|data| self.written.get(name).is_some_and(|values| values.contains(data)))
     }
 
-    /// Whether `found` is a value of the row but for whole sectors of it that hold something else. What an older value of the
-    /// row left there may end inside a sector, if what followed it on the page is by chance the byte that should be there.
-    /// The sector with the row's length may be the only one that is new: then all its bytes are those of an older value.
+    /// Whether `found` is a value of the row but for whole sectors of it that hold something else. What an
+    /// older value of the row left there may end inside a sector, if what followed it on the page is by chance
+    /// the byte that should be there. The sector with the row's length may be the only one that is new: then
+    /// all its bytes are those of an older value.
     pub fn was_torn(&self, name: &RowName, found: &[u8], sector_bytes: usize) -> bool {
         let Some(values) = self.written.get(name) else { return false };
         let is_left = |run: &[u8]| values.iter().any(|value| run.iter().all(|byte| value.contains(byte)));

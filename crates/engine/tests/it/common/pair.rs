@@ -1,5 +1,5 @@
-//! One seed of a passive copy on another host: it follows the log through ends of its host, takes over, and the host that was
-//! active comes back as the copy.
+//! One seed of a passive copy on another host: it follows the log through ends of its host, takes over, and the
+//! host that was active comes back as the copy.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

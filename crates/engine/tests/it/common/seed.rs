@@ -1,5 +1,5 @@
-//! One seed of the crash test on an honest disk: load, power cuts, failures, recoveries that are cut off themselves; after
-//! each recovery the rows are a prefix of the commits, and trees, space and pages are whole.
+//! One seed of the crash test on an honest disk: load, power cuts, failures, recoveries that are cut off
+//! themselves; after each recovery the rows are a prefix of the commits, and trees, space and pages are whole.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -103,8 +103,8 @@ fn honest(seed: u64) -> Faults {
     Faults { power_cut, ..Faults::default() }
 }
 
-/// The process may end alone. Behind a sync that has failed it never does: what the system's cache then shows and the medium
-/// lacks is no state for the next process to begin with (docs/faults.md).
+/// The process may end alone. Behind a sync that has failed it never does: what the system's cache then shows
+/// and the medium lacks is no state for the next process to begin with (docs/faults.md).
 fn draw_death(random: &mut Random) -> Death {
     if random.below(2) == 0 { Death::Power } else { Death::Process }
 }
@@ -158,7 +158,8 @@ impl Seed<'_> {
         }
     }
 
-    /// Opens until it succeeds, with power cuts and failures on the way. The first opening is always cut off if `must_crash`.
+    /// Opens until it succeeds, with power cuts and failures on the way. The first opening is always cut off if
+    /// `must_crash`.
     fn reopen(&mut self, must_crash: bool) -> Result<(World, Rc<Instance>), String> {
         let kinds =
             [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::SyncDir, OpKind::Open, OpKind::SetSize];
@@ -353,8 +354,8 @@ pub fn run_seed(seed: u64, totals: &mut Totals) -> Result<(), String> {
     }
 }
 
-/// Runs seeds `from`, `from + step`, ... up to PROOFLOAD_SEEDS (500), or the one that PROOFLOAD_SEED names. Goes on behind a seed
-/// that fails, so that a long run finds them all.
+/// Runs seeds `from`, `from + step`, ... up to PROOFLOAD_SEEDS (500), or the one that PROOFLOAD_SEED names.
+/// Goes on behind a seed that fails, so that a long run finds them all.
 pub fn run_seeds(test: &str, from: u64, step: u64, mut run: impl FnMut(u64) -> Result<(), String>) -> bool {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let (seeds, is_complete) = match number("PROOFLOAD_SEED") {

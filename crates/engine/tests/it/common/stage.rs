@@ -1,5 +1,5 @@
-//! Files in a known state, and what is open over them: where each operation of the engine's interface begins, to be let go of,
-//! to fail, or to be cut off.
+//! Files in a known state, and what is open over them: where each operation of the engine's interface begins,
+//! to be let go of, to fail, or to be cut off.
 
 use std::collections::BTreeMap;
 

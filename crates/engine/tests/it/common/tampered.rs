@@ -40,8 +40,8 @@ pub fn remove_each_subset(grounds: &Grounds) -> (u32, u32, Vec<String>) {
     ((1 << paths.len()) - 1, refused, failed)
 }
 
-/// Opens the ground with each byte of each log header changed, the header's checksum being right: that is refused by name.
-/// Returns how many bytes there are, and what went wrong.
+/// Opens the ground with each byte of each log header changed, the header's checksum being right: that is
+/// refused by name. Returns how many bytes there are, and what went wrong.
 pub fn change_each_header_byte(grounds: &Grounds) -> (u32, Vec<String>) {
     let paths: Vec<String> = log_files(grounds).into_iter().filter(|path| path.ends_with(".log")).collect();
     let (mut changed, mut failed) = (0, Vec::new());

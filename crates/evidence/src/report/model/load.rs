@@ -187,8 +187,8 @@ pub struct Generator {
     pub busiest_thread_busy: Option<f64>,
     /// Processor time of everything on the host, as a share of what the host has.
     pub host_busy: Option<f64>,
-    /// Whether one of these is above its limit: the busiest thread above 0.9, the load generator above 0.9, the host above
-    /// 0.95. The storage may be able to do more than was measured then.
+    /// Whether one of these is above its limit: the busiest thread above 0.9, the load generator above 0.9, the
+    /// host above 0.95. The storage may be able to do more than was measured then.
     pub was_limit: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What hosts, in one process or in many, write down for the test, and what the test wants of them: files in one folder. What a
-//! killed process has written is there.
+//! What hosts, in one process or in many, write down for the test, and what the test wants of them: files in
+//! one folder. What a killed process has written is there.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! What an agent does for a run with copies: its databases' copies over one port, and commits on those that are active here.
+//! What an agent does for a run with copies: its databases' copies over one port, and commits on those that are
+//! active here.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! A healthy copy hears a member that lies, and then an active copy that lies. Its files stay byte for byte what they were, each
-//! lie is refused by name, and the copy goes on with those that tell the truth.
+//! A healthy copy hears a member that lies, and then an active copy that lies. Its files stay byte for byte
+//! what they were, each lie is refused by name, and the copy goes on with those that tell the truth.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -32,7 +32,8 @@ pub struct Question {
     pub duration_s: u32,
     pub tests: String,
     pub faults: String,
-    /// `[[pool]]` and `[[volume]]` in place of the one volume with disks of its own; the databases lie on volumes `LUN*`.
+    /// `[[pool]]` and `[[volume]]` in place of the one volume with disks of its own; the databases lie on
+    /// volumes `LUN*`.
     pub volumes: String,
     /// Further lines of `[array]`.
     pub array: &'static str,

@@ -1,8 +1,8 @@
-//! The end of the process alone: the machine lives on, so the next process reads what was written, and a power cut that comes later
-//! still takes what nobody has synced, whoever wrote it.
+//! The end of the process alone: the machine lives on, so the next process reads what was written, and a power
+//! cut that comes later still takes what nobody has synced, whoever wrote it.
 //!
-//! The real files hold what is durable, and nothing else. What is not goes into one file that the next process's shadow takes up
-//! ([`super::ShadowHost::take_up`]).
+//! The real files hold what is durable, and nothing else. What is not goes into one file that the next
+//! process's shadow takes up ([`super::ShadowHost::take_up`]).
 //!
 //! Limits: the end comes at an event of the disk. A process that is killed otherwise loses what a power cut would take.
 
@@ -185,7 +185,8 @@ impl Names {
         fs::write(to, [files.out, names.out].concat())
     }
 
-    /// Takes up what another process has left there, and removes the file: what this process does not leave again is lost.
+    /// Takes up what another process has left there, and removes the file: what this process does not leave
+    /// again is lost.
     pub(super) fn take_up(from: &Path) -> io::Result<Names> {
         let bytes = fs::read(from)?;
         fs::remove_file(from)?;

@@ -148,8 +148,8 @@ impl ShadowHost {
         ShadowHost::seeing(Names::default(), inner, options)
     }
 
-    /// The same over what a process has left there that ended alone ([`PowerSwitch::arm_process_end`]): this one reads it, and loses
-    /// what it does not sync of it when the power fails. The file is gone then.
+    /// The same over what a process has left there that ended alone ([`PowerSwitch::arm_process_end`]): this
+    /// one reads it, and loses what it does not sync of it when the power fails. The file is gone then.
     ///
     /// # Errors
     /// If the file, or a real one that it names, cannot be read.
