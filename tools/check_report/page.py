@@ -23,7 +23,7 @@ MEASURES = {
 IO = ["per s", "KiB", "mean ms", "mean of samples", "worst sample"]
 # What the columns of a table are headed with, in order, by the beginning of the heading above the table: every unit is here.
 HEADS = {
-    "The programme": ["Transactional I/O per s", "Read ms", "Read p99 ms", "Log write ms"],
+    "The campaign": ["Transactional I/O per s", "Read ms", "Read p99 ms", "Log write ms"],
     "Conditions of a qualification": ["Measured", "At least", "At most", "Unit"],
     "I/O by ": ["Latency, ms", "Latency percentiles, ms", "Count", "per s", "MiB/s", "KiB each", "mean",
                 "mean of samples", "worst sample", "50", "90", "95", "99", "99.9", "99.99", "max"],
@@ -202,7 +202,7 @@ class Check:
                 num(log["figures"]["latency_ms_mean"] if log else None, 3) if load else "",
                 f"{judged.count('pass')} of {len(judged)}" if judged else "",
             ])
-        self.table("", "The programme", rows)
+        self.table("", "The campaign", rows)
         self.table("", "Conditions of a qualification", [
             [c["text"], significant(c["measured"]), significant(c["least"]), significant(c["most"]), c["unit"],
              ("met" if c["met"] else "not met") + (", own rule" if c["weaker"] else ""), c["source"]]

@@ -1,4 +1,4 @@
-//! The tests of the programme in order, thresholds and verdicts. Drives the engine in either world.
+//! The tests of the campaign in order, thresholds and verdicts. Drives the engine in either world.
 //!
 //! Invariants
 //! 1. Every test ends with its row completed and at least one verdict, or the run ends with an event that says why.

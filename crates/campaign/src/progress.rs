@@ -7,9 +7,9 @@ use world::Duration;
 pub struct Progress {
     /// Name of the test: `Performance`.
     pub test: String,
-    /// Place of the test in the programme, from 1.
+    /// Place of the test in the campaign, from 1.
     pub ordinal: u32,
-    /// Tests in the programme.
+    /// Tests in the campaign.
     pub tests: u32,
     /// What it is doing: `warming up`, `measuring`, `DB3: 41 %`.
     pub phase: String,

@@ -46,7 +46,7 @@ pub struct Campaign<'a> {
     pub tuned_sessions: Option<u32>,
     /// Whose the logs are that the next test may find.
     pub logs: Logs,
-    /// Tests in the programme.
+    /// Tests in the campaign.
     pub tests: u32,
     /// Everything judged so far.
     pub verdicts: Vec<Verdict>,
@@ -81,7 +81,7 @@ pub struct Running {
 pub enum Logs {
     /// Nobody waits for them: whoever looks at the databases may recover them first.
     Free,
-    /// They were generated in this programme, for soft recovery to replay. No write was cut off, so no page is torn.
+    /// They were generated in this campaign, for soft recovery to replay. No write was cut off, so no page is torn.
     Generated,
     /// An earlier run has left them, and soft recovery comes before any other test that would replay them.
     Left,
@@ -368,7 +368,7 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    /// Ends the programme if someone asked for it.
+    /// Ends the campaign if someone asked for it.
     pub fn check_interrupt(&self) -> Result<(), CampaignError> {
         if self.watcher.interrupted() { Err(CampaignError::Interrupted) } else { Ok(()) }
     }

@@ -122,7 +122,7 @@ fn seal_line(chain: &Chain) -> String {
     };
     let signed = match &chain.signer {
         Some(key) => format!("signed by {key}; this does not show that the holder of the key ran the tests"),
-        None => "not signed: whoever can write the file can change it and seal it again".to_owned(),
+        None => "not signed: a user who can write the file can change it and seal it again".to_owned(),
     };
     format!("sealed {reach}, last seal {digest}\n  {signed}")
 }

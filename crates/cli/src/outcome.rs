@@ -14,7 +14,7 @@ use crate::reports::render;
 pub enum Require {
     /// No limit is broken and every condition of a qualification is met.
     Qualified,
-    /// No limit is broken and the programme came to its end.
+    /// No limit is broken and the campaign came to its end.
     #[default]
     Held,
 }
@@ -33,7 +33,7 @@ pub fn tell(
     match &outcome.error {
         Some(CampaignError::Interrupted) => Ok(Status::Interrupted),
         Some(error) if judged.grade != Grade::Failed => {
-            Err(Failure::could_not_run("the programme could not be carried out").because(error))
+            Err(Failure::could_not_run("the campaign could not be carried out").because(error))
         }
         _ => Ok(require.status(judged.grade)),
     }

@@ -37,7 +37,7 @@ pub struct SimulateArguments {
     /// Length of every test in virtual seconds, instead of what the solution file says.
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
-    /// End each load test early, once the 95 % intervals of I/O per second and latency are inside so many per
+    /// End each load test early, once the 95 % intervals of I/O per second and latency are inside PERCENT
     /// cent: an estimate of the full window.
     #[arg(long, value_name = "PERCENT")]
     until: Option<f64>,

@@ -24,7 +24,7 @@ pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, ela
 
 /// What the run proves, then under each test one row per rule (the worst of all databases), then the grade
 /// again with what is missing: of a long table only the end is on the screen. With several hosts each row says
-/// of which host and database it is. `unfinished` says why the programme was not carried out.
+/// of which host and database it is. `unfinished` says why the campaign was not carried out.
 pub fn of_verdicts(
     verdicts: &[Verdict],
     titles: &[String],

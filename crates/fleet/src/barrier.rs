@@ -1,6 +1,6 @@
 //! Where the tests of a host meet those of the others: at the control of its agent.
 //!
-//! Invariant: every place of the programme is passed only when the control says so, or when the run is to end.
+//! Invariant: every place of the campaign is passed only when the control says so, or when the run is to end.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -122,7 +122,7 @@ impl Barrier for FleetBarrier {
 pub struct ProgressWatcher {
     /// The control.
     pub control: RunControl,
-    /// Tests in the programme, a drill included.
+    /// Tests in the campaign, a drill included.
     pub tests: usize,
     /// Says what a person wants to read.
     pub say: fn(&str),

@@ -124,7 +124,7 @@ impl HostWork for HostTests {
     }
 }
 
-/// How a host ends that carried out its programme.
+/// How a host ends that carried out its campaign.
 fn came_to_the_end(verdicts: &[Verdict]) -> Ended {
     let failed = verdicts.iter().any(|verdict| verdict.outcome == Outcome::Fail);
     if failed { Ended::Failed } else { Ended::Passed }

@@ -203,7 +203,7 @@ fn took_part(host: &str, fate: &str, carried_out: usize, planned: usize) -> Verd
         test: None,
         origin: Origin::host(host),
         rule: "host_took_part".into(),
-        text: format!("the host carried out every test of the programme: {fate}"),
+        text: format!("the host carried out every test of the campaign: {fate}"),
         measured: Some(measured),
         limit: Some(limit),
         comparison: Comparison::AtLeast,

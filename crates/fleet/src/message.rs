@@ -17,7 +17,7 @@ pub const PROTOCOL: u32 = 3;
 /// Bytes of a file in one chunk: with its head below the default payload limit of the bus, 1 MiB.
 pub const CHUNK_BYTES: usize = 512 * 1024;
 
-/// Names a place in the programme at which the hosts of a run wait for each other: the n-th, from 1. All hosts
+/// Names a place in the campaign at which the hosts of a run wait for each other: the n-th, from 1. All hosts
 /// carry out the same tests, so they come to the same places in the same order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point(pub u32);
@@ -114,7 +114,7 @@ pub enum Work {
         waiting_at: Option<Point>,
         /// What it is progress, for people.
         progress: String,
-        /// Share of the programme that is done, 0 to 1.
+        /// Share of the campaign that is done, 0 to 1.
         done: f64,
         /// Transactional I/O per second.
         iops: f64,

@@ -39,7 +39,7 @@ pub fn lines(membership: &Membership) -> Vec<String> {
     lines
 }
 
-/// Where a host is, in words, and the share of its programme that is done. `is_ours`: it works for this run.
+/// Where a host is, in words, and the share of its campaign that is done. `is_ours`: it works for this run.
 /// Once its part is over, its heartbeats say no more about it.
 fn place(fate: &Fate, work: &Work, is_ours: bool) -> (String, f64) {
     match (fate, work) {

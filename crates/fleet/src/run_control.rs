@@ -28,7 +28,7 @@ impl Clock {
 pub struct HostProgress {
     /// For people.
     pub text: String,
-    /// Share of the programme that is done.
+    /// Share of the campaign that is done.
     pub done: f64,
     /// Transactional I/O per second.
     pub iops: f64,

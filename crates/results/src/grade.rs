@@ -18,7 +18,7 @@ pub enum Grade {
     Held,
     /// A limit is broken.
     Failed,
-    /// The programme did not come to its end, or no limit was judged: nothing is proved.
+    /// The campaign did not come to its end, or no limit was judged: nothing is proved.
     Incomplete,
 }
 
@@ -227,9 +227,9 @@ pub const CONDITIONS: [Condition; 30] = [
         ..most("latency_change_percent", 10.0, "%", true)
     },
     Condition {
-        text: "kinds of tests of the programme that ended",
+        text: "kinds of tests of the published programme that ended",
         source: "evidence that the published programme asks for (ESRP-Storage 4.0)",
-        remedy: "run every test of the programme in one run",
+        remedy: "run every test of the published programme in one run",
         ..least("tests", TESTS.len() as f64, "kinds of tests", true)
     },
     Condition {

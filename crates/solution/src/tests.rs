@@ -111,16 +111,16 @@ pub(crate) fn tests(
     named: &Named,
     mistakes: &mut Mistakes<'_>,
 ) -> Vec<AnywhereTest> {
-    let programme = if file.test.is_empty() { published_programme() } else { file.test.clone() };
-    refuse_late_restores(&programme, mistakes);
-    let mut specs = Vec::with_capacity(programme.len());
-    for (index, test) in programme.iter().enumerate() {
+    let campaign = if file.test.is_empty() { published_programme() } else { file.test.clone() };
+    refuse_late_restores(&campaign, mistakes);
+    let mut specs = Vec::with_capacity(campaign.len());
+    for (index, test) in campaign.iter().enumerate() {
         let path = format!("test[{index}]");
-        let backup_volume = mistakes.keep(backup_volume(&programme, index)).flatten();
+        let backup_volume = mistakes.keep(backup_volume(&campaign, index)).flatten();
         if let Some(volume) = &backup_volume {
             mistakes.keep(known_on_hosts(volume, &named.hosts, &format!("{path}.volume")));
         }
-        if test.kind == TestKind::Drill && programme[index..].iter().any(|test| test.kind != TestKind::Drill)
+        if test.kind == TestKind::Drill && campaign[index..].iter().any(|test| test.kind != TestKind::Drill)
         {
             let message = "a drill has databases of its own, so nothing can follow it but drills";
             mistakes.add(Wrong::new(format!("{path}.kind"), message).help("move it to the end"));

@@ -60,14 +60,14 @@ pub struct PlannedDrill {
     pub test: TestSpec,
     /// What fails.
     pub drill: DrillSpec,
-    /// Place in the programme, from 1.
+    /// Place in the campaign, from 1.
     pub ordinal: u32,
     /// Title.
     pub name: String,
 }
 
 impl PlannedDrill {
-    /// The drill of a solution that is test number `ordinal` of the programme and has this title.
+    /// The drill of a solution that is test number `ordinal` of the campaign and has this title.
     ///
     /// # Errors
     /// A solution without further copies, without the load of its users, or with fewer volumes than its layout needs.

@@ -1,4 +1,4 @@
-//! The whole programme in the simulated world: seconds of virtual time, small databases, storage with latency.
+//! The whole campaign in the simulated world: seconds of virtual time, small databases, storage with latency.
 
 use std::cell::Cell;
 

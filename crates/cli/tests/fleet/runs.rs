@@ -60,8 +60,8 @@ const CHECK: &str = "[[test]]\nkind = \"database_checksum\"\n";
 const BACKUP: &str = "[[test]]\nkind = \"backup\"\n";
 
 /// Four hosts that are to carry this out.
-fn four(programme: &str) -> TestFleet {
-    TestFleet::new(&format!("{SOLUTION}\n{programme}"))
+fn four(campaign: &str) -> TestFleet {
+    TestFleet::new(&format!("{SOLUTION}\n{campaign}"))
 }
 
 #[test]

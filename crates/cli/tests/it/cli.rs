@@ -56,7 +56,7 @@ kind = "soft_recovery"
 kind = "database_checksum"
 "#;
 
-/// The whole programme, twice: the second run uses the databases of the first and makes a folder of its own.
+/// The whole campaign, twice: the second run uses the databases of the first and makes a folder of its own.
 /// Then clean.
 #[test]
 fn the_programme_runs_and_leaves_evidence_and_clean_takes_the_databases_away() {

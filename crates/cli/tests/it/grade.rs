@@ -127,7 +127,7 @@ fn console_page_json_and_junit_say_the_same_grade_first() {
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(said, format!("{words}{sentence}"), "{stdout}");
         let place = |text: &str, what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
-        assert!(place(&html, &format!("<div class=\"verdict {grade}\">")) < place(&html, "The programme"));
+        assert!(place(&html, &format!("<div class=\"verdict {grade}\">")) < place(&html, "The campaign"));
         let first = junit.find("<property").expect("JUnit has properties");
         assert!(junit[first..].contains(&format!("name=\"grade\" value=\"{grade}\"")), "{junit}");
         assert!(first < place(&junit, "<testcase"), "{junit}");

@@ -54,7 +54,7 @@ enum Moment {
     Opened(&'static str, u64),
 }
 
-/// Each test of the programme: its name in the report, what to run for it, when to strike.
+/// Each test of the campaign: its name in the report, what to run for it, when to strike.
 const PHASES: [(&str, &str, Moment); 11] = [
     ("Initialisation", "init", Moment::Opened(".edb.new", 40)),
     ("Tuning", "tune", Moment::InTest(1500)),

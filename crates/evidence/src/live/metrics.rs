@@ -50,7 +50,7 @@ pub fn open_metrics(views: &[LiveView]) -> String {
     type OfRun = (&'static str, &'static str, fn(&LiveView) -> f64);
     let of_run: [OfRun; 4] = [
         ("proofload_elapsed_seconds", "Time since the run started.", |v| v.elapsed_s),
-        ("proofload_test", "Place of the running test in the programme.", |v| {
+        ("proofload_test", "Place of the running test in the campaign.", |v| {
             v.tests.last().map_or(0.0, |test| f64::from(test.ordinal))
         }),
         ("proofload_verdicts_passed", "Judgements that passed so far.", |v| f64::from(v.passed)),

@@ -110,7 +110,7 @@ pub struct LiveView {
 /// A test that runs or ran.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveTest {
-    /// Place in the programme, from 1.
+    /// Place in the campaign, from 1.
     pub ordinal: u32,
     /// Title.
     pub name: String,

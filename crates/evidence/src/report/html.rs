@@ -38,7 +38,7 @@ pub fn page(report: &Report) -> Result<String, ReportError> {
         program => env!("CARGO_PKG_VERSION"),
         report_sha256 => sha256_hex(report.json().as_bytes()),
         figures,
-        programme => Value::from_safe_string(svg::programme(report)),
+        campaign => Value::from_safe_string(svg::campaign(report)),
     })?;
     Ok(page)
 }

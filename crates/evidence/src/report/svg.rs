@@ -140,7 +140,7 @@ pub fn instance_map(map: &InstanceMap, title: &str) -> String {
 }
 
 /// The tests of a run on one time axis.
-pub fn programme(report: &Report) -> String {
+pub fn campaign(report: &Report) -> String {
     let (top, row) = (6.0, 20.0);
     let height = row * report.tests.len() as f64;
     let duration_s = report.run.duration_s.max(0.001);

@@ -130,7 +130,7 @@ fn incomplete(counts: Counts) -> String {
     format!("The run is not complete: nothing is proved; {seen}.")
 }
 
-/// Why the programme was not carried out to its end, a sentence each.
+/// Why the campaign was not carried out to its end, a sentence each.
 fn unfinished(data: &RunData, tests: &[TestReport], counts: Counts) -> Vec<String> {
     let mut reasons = Vec::new();
     let until = duration(data.last_ms() as f64 / 1e3);

@@ -126,7 +126,7 @@ fn a_run_that_was_killed_says_so_at_the_top_and_until_when_it_is_known() {
     assert_eq!(report.verdict.reasons[0], wanted);
     let html = report.html().unwrap();
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("the page says {text:?}"));
-    assert!(at("nothing is proved") < at(&wanted) && at(&wanted) < at("The programme"), "before any figure");
+    assert!(at("nothing is proved") < at(&wanted) && at(&wanted) < at("The campaign"), "before any figure");
     let stress = report.tests.last().unwrap();
     assert!(stress.window.unwrap().cut && stress.lead.contains("until then"), "{}", stress.lead);
     assert!(stress.throughput.unwrap().transactional_iops > 0.0, "what was measured is shown");

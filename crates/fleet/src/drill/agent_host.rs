@@ -251,7 +251,7 @@ impl<'a> AgentHost<'a> {
         is_step.then(|| format!("the calendar of this host was set {direction} by {step_s:.1} s"))
     }
 
-    /// Tells the controller how far the programme is. The drill is its last test.
+    /// Tells the controller how far the campaign is. The drill is its last test.
     fn report(&self) {
         let ordinal = self.given.planned.ordinal;
         self.given.control.report(HostProgress {

@@ -29,7 +29,7 @@ pub enum WorldKind {
     Simulated,
 }
 
-/// How a run ended. The verdicts say whether the storage passed; this says whether the programme was carried out.
+/// How a run ended. The verdicts say whether the storage passed; this says whether the campaign was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
@@ -221,10 +221,10 @@ pub struct Limit {
     pub published: Option<f64>,
 }
 
-/// One test of the programme.
+/// One test of the campaign.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// Place in the programme, from 1.
+    /// Place in the campaign, from 1.
     pub ordinal: u32,
     /// Kind, by the name it has in the solution file.
     pub kind: String,

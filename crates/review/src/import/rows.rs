@@ -109,7 +109,7 @@ fn page_bytes(evidence: &Evidence) -> u32 {
     }
 }
 
-/// Reports of one kind that different servers made at the same place of the programme are one test.
+/// Reports of one kind that different servers made at the same place of the campaign are one test.
 fn groups(evidence: &Evidence) -> Vec<Vec<&TestFigures>> {
     let mut seen: BTreeMap<(&str, String), usize> = BTreeMap::new();
     let mut groups: Vec<((&str, usize), Vec<&TestFigures>)> = Vec::new();

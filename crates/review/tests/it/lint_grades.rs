@@ -23,7 +23,7 @@ fn report_of(rows: Vec<Row>) -> Report {
     Report::new(&RunData::from_rows(rows).expect("a run")).expect("a report")
 }
 
-/// A short run with every test of the programme, which is qualified by rules of its own.
+/// A short run with every test of the campaign, which is qualified by rules of its own.
 fn qualified(world: WorldKind) -> Report {
     let mut rows = rows(&Shape { world, ..Shape::default() });
     let checksum = rows.iter().find_map(|row| match row {

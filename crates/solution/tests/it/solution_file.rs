@@ -200,16 +200,16 @@ fn a_fault_that_would_never_happen_is_refused_at_its_line() {
 
 #[test]
 fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
-    let programme = |kinds: &[&str]| {
+    let campaign = |kinds: &[&str]| {
         kinds.iter().fold(SMALL.to_owned(), |text, kind| format!("{text}\n[[test]]\nkind = \"{kind}\"\n"))
     };
     for between in ["tune", "performance", "stress", "soft_recovery"] {
         let (error, place) =
-            refused(&programme(&["backup_to_disk", between, "database_checksum", "restore"]));
+            refused(&campaign(&["backup_to_disk", between, "database_checksum", "restore"]));
         assert!(error.message.contains(&format!("directly: {between} between")), "{}", error.message);
         assert_eq!(place, "\"restore\"");
     }
-    let (error, _) = refused(&programme(&["backup_to_disk", "log_generation", "backup", "restore"]));
+    let (error, _) = refused(&campaign(&["backup_to_disk", "log_generation", "backup", "restore"]));
     assert!(error.message.contains("directly: backup between"), "{}", error.message);
     for allowed in [
         &["backup_to_disk", "database_checksum", "log_checksum", "restore", "restore"][..],
@@ -218,7 +218,7 @@ fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
         // Of a backup that an earlier run has made.
         &["restore", "performance"],
     ] {
-        assert_eq!(parse(&programme(allowed)).deployment(Some("S1")).unwrap().tests.len(), allowed.len());
+        assert_eq!(parse(&campaign(allowed)).deployment(Some("S1")).unwrap().tests.len(), allowed.len());
     }
 }
 

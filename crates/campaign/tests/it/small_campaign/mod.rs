@@ -1,5 +1,5 @@
-//! The whole programme of a small deployment in the simulated world: two databases on storage with latency.
-#![allow(dead_code, reason = "not every test of the programme uses all of this")]
+//! The whole campaign of a small deployment in the simulated world: two databases on storage with latency.
+#![allow(dead_code, reason = "not every test of the campaign uses all of this")]
 
 use campaign::barrier::{Alone, Barrier};
 use campaign::progress::{Progress, Watcher};

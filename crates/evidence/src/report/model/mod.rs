@@ -184,7 +184,7 @@ pub struct DatabaseSetup {
 /// One test.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TestReport {
-    /// Place in the programme, from 1.
+    /// Place in the campaign, from 1.
     pub ordinal: u32,
     /// Kind, by the name it has in the solution file.
     pub kind: String,
