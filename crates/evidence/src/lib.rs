@@ -9,6 +9,7 @@ pub mod environment;
 pub mod folder;
 pub mod listing;
 pub mod live;
+pub mod markup;
 mod merge;
 pub mod report;
 mod run_data;

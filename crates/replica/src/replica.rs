@@ -156,11 +156,6 @@ impl Replica {
         self.0.mounted.borrow().clone().filter(|_| takes_commits)
     }
 
-    /// A backup holds every log generation below this one.
-    pub fn backed_up(&self, below: u32) {
-        self.0.input(Input::BackedUp { below });
-    }
-
     /// Its disk is gone: it does nothing more, as after a failed disk operation.
     pub fn fail_disk(&self, why: &str) {
         self.0.fail(engine::Error::Stopped(why.to_owned()).into());

@@ -21,13 +21,13 @@ use results::{Recorder, Verdict};
 use world::sim::{Simulation, StorageModel};
 use world::{Duration, Time, World};
 
-use crate::{Rehearsed, VOLUME_BYTES, simulation_with};
+use crate::{SimulationOutcome, VOLUME_BYTES, simulation_with};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// All volumes of the arbiter.
 const RECORD_DIR: &str = "/record";
 
-/// A drill that is to be rehearsed.
+/// A drill that is to be simulated.
 pub struct DrillPlan {
     /// What is to be performed, and where.
     pub planned: PlannedDrill,
@@ -42,7 +42,7 @@ pub struct DrillPlan {
 /// How a drill came out.
 pub struct Drilled {
     /// As every simulation.
-    pub rehearsed: Rehearsed,
+    pub simulated: SimulationOutcome,
     /// The journals of the hosts, in the order of the topology.
     pub hosts: Vec<ReadJournal>,
     /// The journal of the arbiter.
@@ -64,8 +64,8 @@ pub fn drill(plan: DrillPlan, recorder: &mut dyn Recorder, line: &mut dyn FnMut(
         Err(error) => CampaignOutcome { verdicts: Vec::new(), error: Some(error) },
     };
     let elapsed = Duration::from_nanos(simulation.now().ns);
-    let rehearsed = Rehearsed { outcome, trace_hash: simulation.trace_hash(), elapsed };
-    Drilled { rehearsed, hosts, arbiter }
+    let simulated = SimulationOutcome { outcome, trace_hash: simulation.trace_hash(), elapsed };
+    Drilled { simulated, hosts, arbiter }
 }
 
 /// Judges a drill by its journals, and records what happened in it.

@@ -1,4 +1,4 @@
-//! Rehearsal: the campaign of one or several hosts on modelled storage, in virtual time.
+//! Simulation: the campaign of one or several hosts on modelled storage, in virtual time.
 //!
 //! The campaign, the workload and the engine are those of a run on real disks. This crate makes the simulated
 //! world that they see: the volumes of each host, the databases at their real size, the storage model, and what
@@ -43,8 +43,8 @@ pub use parts::Modelled;
 pub use planned::{ChosenDrill, Planned, Played, WishError, Wishes};
 pub use storage::{Storage, VolumeParts, storage};
 
-/// What is to be rehearsed.
-pub struct Rehearsal {
+/// What is to be simulated.
+pub struct SimulationPlan {
     /// The hosts, all of one solution.
     pub deployments: Vec<Deployment>,
     /// The tests of each host, in their order.
@@ -61,7 +61,7 @@ pub struct Rehearsal {
 
 /// How a simulation came out.
 #[derive(Debug)]
-pub struct Rehearsed {
+pub struct SimulationOutcome {
     /// The verdicts of all hosts in their order, and the first error.
     pub outcome: CampaignOutcome,
     /// A hash over every operation of every host: two simulations that agree in it did the same.
@@ -92,8 +92,12 @@ pub fn with_databases(tests: &[TestSpec]) -> Vec<TestSpec> {
 }
 
 /// Carries out a simulation. Rows go to `recorder` as they arise, those of a test merged over the hosts.
-pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn Watcher) -> Rehearsed {
-    let Rehearsal { deployments, tests, seed, storage, modelled, faults } = plan;
+pub fn simulate(
+    plan: SimulationPlan,
+    recorder: &mut dyn Recorder,
+    watcher: &mut dyn Watcher,
+) -> SimulationOutcome {
+    let SimulationPlan { deployments, tests, seed, storage, modelled, faults } = plan;
     let simulation = simulation_with(seed, storage);
     let worlds: Vec<World> = deployments.iter().map(|deployment| simulation.host(&deployment.host)).collect();
     for deployment in &deployments {
@@ -154,7 +158,7 @@ pub fn rehearse(plan: Rehearsal, recorder: &mut dyn Recorder, watcher: &mut dyn 
         }
     }
     let elapsed = Duration::from_nanos(simulation.now().ns);
-    Rehearsed { outcome: merged, trace_hash: simulation.trace_hash(), elapsed }
+    SimulationOutcome { outcome: merged, trace_hash: simulation.trace_hash(), elapsed }
 }
 
 /// Volumes never fill up before the databases of the solution have grown past any published growth.

@@ -11,7 +11,7 @@ use results::Recorder;
 use solution::{Deployment, LoadMode, Solution, SolutionError, TestKind, TestSpec};
 use world::Duration;
 
-use crate::{DrillPlan, PlannedFault, Rehearsal, Rehearsed, Storage};
+use crate::{DrillPlan, PlannedFault, SimulationOutcome, SimulationPlan, Storage};
 
 /// Why a simulation cannot be what was asked for.
 #[derive(Debug, thiserror::Error)]
@@ -144,8 +144,8 @@ impl Planned {
         let mut ordinal = tests.len() as u32;
         if !tests.is_empty() {
             let Storage { model: storage, modelled, .. } = storage;
-            let plan = Rehearsal { deployments, tests, seed, storage, modelled, faults };
-            played.add(crate::rehearse(plan, recorder, watcher));
+            let plan = SimulationPlan { deployments, tests, seed, storage, modelled, faults };
+            played.add(crate::simulate(plan, recorder, watcher));
         }
         for ChosenDrill { test, topology, storage } in drills {
             if played.outcome.error.is_some() {
@@ -162,15 +162,15 @@ impl Planned {
             ));
             let planned = PlannedDrill { topology, test, drill, ordinal, name };
             let plan = DrillPlan { planned, begins_ms, seed, storage: storage.model };
-            played.add(crate::drill(plan, recorder, &mut |text| watcher.line(text)).rehearsed);
+            played.add(crate::drill(plan, recorder, &mut |text| watcher.line(text)).simulated);
         }
         played
     }
 }
 
 impl Played {
-    fn add(&mut self, rehearsed: Rehearsed) {
-        let Rehearsed { outcome, trace_hash, elapsed } = rehearsed;
+    fn add(&mut self, simulated: SimulationOutcome) {
+        let SimulationOutcome { outcome, trace_hash, elapsed } = simulated;
         self.elapsed += elapsed;
         self.traces.push(format!("{trace_hash:016x}"));
         self.outcome.verdicts.extend(outcome.verdicts);

@@ -120,8 +120,7 @@ pub(crate) fn tests(
         if let Some(volume) = &backup_volume {
             mistakes.keep(known_on_hosts(volume, &named.hosts, &format!("{path}.volume")));
         }
-        if test.kind == TestKind::Drill && campaign[index..].iter().any(|test| test.kind != TestKind::Drill)
-        {
+        if test.kind == TestKind::Drill && campaign[index..].iter().any(|test| test.kind != TestKind::Drill) {
             let message = "a drill has databases of its own, so nothing can follow it but drills";
             mistakes.add(Wrong::new(format!("{path}.kind"), message).help("move it to the end"));
         }

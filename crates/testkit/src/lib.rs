@@ -7,6 +7,7 @@
 
 mod fuzz;
 pub mod rows;
+pub mod solutions;
 pub mod synthetic;
 
 use std::net::TcpStream;

@@ -100,11 +100,12 @@ mod tests {
     use world::sim::{SimConfig, Simulation};
 
     use super::*;
-    use crate::drill::fixture::{TEXT, planned};
+    use crate::drill::fixture::planned;
+    use testkit::solutions::SMALL_DRILL;
 
     #[test]
     fn only_the_files_of_a_copy_are_removed() {
-        let topology = planned(TEXT).topology;
+        let topology = planned(SMALL_DRILL).topology;
         let simulation = Simulation::new(1, SimConfig::default());
         let world = simulation.host("h1");
         simulation.volume("h1", "/v", 1 << 30);

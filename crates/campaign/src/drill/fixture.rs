@@ -7,43 +7,6 @@ use solution::Solution;
 use super::node::CopySample;
 use super::topology::PlannedDrill;
 
-pub const TEXT: &str = r#"
-    [solution]
-    name = "drill"
-    schema = 1
-    [profile]
-    exchange = "2016"
-    mailboxes = 10
-    messages_per_day = 150
-    quota_mb = 64
-    [dag]
-    databases = 1
-    [copies]
-    per_site = [2]
-    [[host]]
-    name = "h{n}"
-    count = 2
-    [[volume]]
-    name = "V"
-    path = "/v"
-    capacity_gib = 100
-    [[instance]]
-    name = "DB"
-    volume = "V"
-    [sizing]
-    database_mib = 64
-    [load]
-    batches_per_s = 1
-    [[test]]
-    kind = "drill"
-    duration_s = 60
-    [test.drill]
-    [[test.drill.event]]
-    kind = "host_killed"
-    host = "h1"
-    at_s = 10
-"#;
-
 /// The drill of a solution file.
 pub fn planned(text: &str) -> PlannedDrill {
     let solution = Solution::parse(text, "drill.toml").expect("it is valid");

@@ -11,44 +11,7 @@ use replication::{
 };
 use results::{IoTotals, Outcome, Verdict};
 use solution::Solution;
-
-const TEXT: &str = r#"
-[solution]
-name = "review"
-schema = 1
-[profile]
-exchange = "2016"
-mailboxes = 10
-messages_per_day = 150
-quota_mb = 64
-[dag]
-databases = 1
-[copies]
-per_site = [2]
-[[host]]
-name = "h{n}"
-count = 2
-[[volume]]
-name = "V"
-path = "/v"
-capacity_gib = 100
-[[instance]]
-name = "DB"
-volume = "V"
-[sizing]
-database_mib = 64
-[load]
-batches_per_s = 1
-[[test]]
-kind = "drill"
-duration_s = 60
-[test.drill]
-[[test.drill.event]]
-kind = "host_killed"
-host = "h1"
-at_s = 10
-back_after_s = 20
-"#;
+use testkit::solutions::SMALL_DRILL;
 
 const MS: u64 = 1_000_000;
 /// When the window opens.
@@ -83,7 +46,7 @@ fn rules(verdicts: Vec<Verdict>, outcome: Outcome) -> Vec<String> {
 }
 
 fn head(host: &str) -> JournalHead {
-    JournalHead::new("run", host, TEXT)
+    JournalHead::new("run", host, SMALL_DRILL)
 }
 
 /// The lines of a whole journal with these entries.
@@ -113,7 +76,8 @@ fn host_lines(number: usize, entries: Vec<Entry>) -> Vec<Vec<u8>> {
 
 /// The judgements of these journals of the two hosts and of the arbiter.
 fn judged(hosts: [Option<Vec<u8>>; 2], arbiter: Option<Vec<u8>>) -> Vec<Verdict> {
-    let solution = Solution::parse(TEXT, "review.toml").expect("it is valid");
+    let solution =
+        Solution::parse(&format!("{SMALL_DRILL}back_after_s = 20\n"), "review.toml").expect("it is valid");
     let test = solution.deployment(Some("h1")).expect("it is valid").tests.remove(0);
     let drill = test.drill.clone().expect("a drill");
     let planned = PlannedDrill::of(&solution, &test, &drill, 1, "Drill").expect("it has copies");

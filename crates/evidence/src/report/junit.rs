@@ -5,6 +5,7 @@ use results::{Grade, Outcome, Verdict};
 
 use super::model::*;
 use super::text::significant;
+use crate::markup::escape;
 
 /// Cases of a suite, and how many of them are what.
 #[derive(Default)]
@@ -128,21 +129,4 @@ fn case(suite: &str, verdict: &Verdict) -> String {
         figure(verdict.limit)
     );
     format!("{head}><failure message=\"{}\"/></testcase>\n", escape(&message))
-}
-
-/// Text as an attribute. Characters that XML cannot hold at all become U+FFFD.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' | '\t' | '\r' => out.push(' '),
-            c if (c as u32) < 0x20 || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::model::*;
 use super::text::{duration, number};
+use crate::markup::escape;
 
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 58.0;
@@ -350,10 +351,6 @@ fn clip(name: &str, length: usize) -> String {
         return name.to_owned();
     }
     name.chars().take(length - 1).chain(['…']).collect()
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value, context};
+use minijinja::{AutoEscape, Environment, HtmlEscape, Value, context};
 
 use crate::formula::round_half_up;
 use crate::{Kind, Plan, Scenario, Use};
@@ -153,7 +153,7 @@ fn picture(plan: &Plan, pictures: &[usize]) -> String {
                 svg,
                 "<rect class=\"gone\" x=\"{x}\" y=\"{HEAD}\" width=\"{COLUMN}\" height=\"{}\"><title>{} lost</title></rect>",
                 rows * row,
-                escaped(&plan.servers[server].name)
+                HtmlEscape(&plan.servers[server].name)
             );
         }
         svg += "</g>";
@@ -173,7 +173,7 @@ fn picture(plan: &Plan, pictures: &[usize]) -> String {
             svg,
             "<text class=\"db\" x=\"{}\" y=\"{y}\">{}</text>",
             NAMES - 6,
-            escaped(&database.name)
+            HtmlEscape(&database.name)
         );
     }
     svg + "</svg>"
@@ -187,8 +187,8 @@ fn write_heads(svg: &mut String, plan: &Plan, edges: &[usize], height: usize) ->
             x + COLUMN / 2,
             HEAD - 8,
             index + 1,
-            escaped(&server.name),
-            escaped(&server.site)
+            HtmlEscape(&server.name),
+            HtmlEscape(&server.site)
         )?;
         if index > 0 && server.site != plan.servers[index - 1].site {
             let middle = x - GAP / 2;
@@ -224,7 +224,7 @@ fn bars(plan: &Plan, scenario: &Scenario) -> String {
             marks += &format!(
                 "<rect class=\"bar\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{height}\"><title>{}: {now}</title></rect>",
                 BAR - 2,
-                escaped(&server.name)
+                HtmlEscape(&server.name)
             );
         }
         let y = TALL - tall(before);
@@ -235,8 +235,4 @@ fn bars(plan: &Plan, scenario: &Scenario) -> String {
         "<svg viewBox=\"0 -2 {x} {}\" width=\"{x}\" role=\"img\" aria-label=\"active databases per server\">{marks}<line class=\"base\" x1=\"0\" x2=\"{x}\" y1=\"{TALL}\" y2=\"{TALL}\"/></svg>",
         TALL + 4
     )
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use evidence::report::{Chart, ChartLine, SampleFigures, line_chart, significant};
 
 use super::{Cell, Comparison, Row, Series, TestComparison};
-use crate::markup::{escape, page, table};
+use crate::markup::{page, table};
+use evidence::markup::escape;
 
 /// Steps of an overlaid chart.
 const STEPS: usize = 240;

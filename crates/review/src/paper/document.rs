@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use evidence::markup::escape;
+
 use crate::markup;
 
 /// A piece of a section.
@@ -89,7 +91,7 @@ impl Document {
         let mut body = String::new();
         for section in &self.sections {
             let class = if section.is_short() { " class=\"flow\"" } else { "" };
-            let title = markup::escape(&section.title);
+            let title = escape(&section.title);
             let _ = writeln!(body, "<section{class}><header><h2>{title}</h2></header>");
             for block in &section.blocks {
                 html_block(&mut body, block);
@@ -114,20 +116,20 @@ impl Document {
 
 fn html_block(body: &mut String, block: &Block) {
     let _ = match block {
-        Block::Text(text) => writeln!(body, "<p>{}</p>", markup::escape(text)),
+        Block::Text(text) => writeln!(body, "<p>{}</p>", escape(text)),
         Block::Author(what) => {
-            writeln!(body, "<p class=\"note\"><b>{AUTHOR}:</b> {}</p>", markup::escape(what))
+            writeln!(body, "<p class=\"note\"><b>{AUTHOR}:</b> {}</p>", escape(what))
         }
-        Block::Heading(text) => writeln!(body, "<h3>{}</h3>", markup::escape(text)),
+        Block::Heading(text) => writeln!(body, "<h3>{}</h3>", escape(text)),
         Block::Table(head, rows) => {
             let head: Vec<&str> = head.iter().map(String::as_str).collect();
             writeln!(body, "{}", markup::table(&head, rows))
         }
         Block::Picture(svg, words) => {
-            writeln!(body, "<figure>{svg}</figure>\n<p class=\"caption\">{}</p>", markup::escape(words))
+            writeln!(body, "<figure>{svg}</figure>\n<p class=\"caption\">{}</p>", escape(words))
         }
         Block::File(name, words) => {
-            writeln!(body, "<p><a href=\"{0}\">{1}</a></p>", markup::escape(name), markup::escape(words))
+            writeln!(body, "<p><a href=\"{0}\">{1}</a></p>", escape(name), escape(words))
         }
     };
 }

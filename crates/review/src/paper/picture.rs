@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use plan::Plan;
 
-use crate::markup::escape;
+use evidence::markup::escape;
 
 const NAMES: f64 = 110.0;
 const WIDTH: f64 = 720.0;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::performed::{failed, measured, perform};
 use results::Row;
-use simulation::Rehearsed;
+use simulation::SimulationOutcome;
 use solution::Solution;
 
 /// Three databases of 64 MiB on storage without a model, and a drill of a minute.
@@ -66,15 +66,15 @@ duration_s = 60
 }
 
 /// Performs a drill that everybody's promises survive.
-fn passed(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
-    let (rehearsed, rows) = perform(solution, seed);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    assert!(failed(&rehearsed).is_empty(), "{:?}", failed(&rehearsed));
-    (rehearsed, rows)
+fn passed(solution: &Solution, seed: u64) -> (SimulationOutcome, Vec<Row>) {
+    let (simulated, rows) = perform(solution, seed);
+    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
+    assert!(failed(&simulated).is_empty(), "{:?}", failed(&simulated));
+    (simulated, rows)
 }
 
-fn assert_longest_outage(rehearsed: &Rehearsed, wanted_s: Range<f64>) {
-    let outages_s = measured(rehearsed, "drill_outage");
+fn assert_longest_outage(simulated: &SimulationOutcome, wanted_s: Range<f64>) {
+    let outages_s = measured(simulated, "drill_outage");
     let longest_s = outages_s.iter().flatten().fold(0.0f64, |a, b| a.max(*b));
     assert!(wanted_s.contains(&longest_s), "{outages_s:?}");
 }
@@ -111,12 +111,12 @@ back_after_s = 20
 
 #[test]
 fn two_copies_survive_the_loss_of_a_host_without_loss() {
-    let (rehearsed, rows) = passed(&solution("[2]", ONE_SITE, KILLED), 1);
+    let (simulated, rows) = passed(&solution("[2]", ONE_SITE, KILLED), 1);
     // Two copies, lossless: until the host is back nobody can acknowledge with the survivor. Each database has
     // a copy on the host.
-    assert_longest_outage(&rehearsed, 20.0..45.0);
-    assert_eq!(measured(&rehearsed, "drill_outage").len(), 3);
-    let whole = measured(&rehearsed, "drill_full_redundancy");
+    assert_longest_outage(&simulated, 20.0..45.0);
+    assert_eq!(measured(&simulated, "drill_outage").len(), 3);
+    let whole = measured(&simulated, "drill_full_redundancy");
     assert!(whole.iter().all(|s| s.is_some_and(|s| s >= 20.0)), "{whole:?}");
     assert!(rows.iter().any(|row| matches!(row, Row::Event(event) if event.text == "host h1 is killed")));
 }
@@ -124,8 +124,8 @@ fn two_copies_survive_the_loss_of_a_host_without_loss() {
 #[test]
 fn a_lossy_dial_serves_users_while_the_host_is_away_and_loses_no_more_than_it_may() {
     let lossy = KILLED.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
-    let (rehearsed, _) = passed(&solution("[2]", ONE_SITE, &lossy), 2);
-    assert_longest_outage(&rehearsed, 5.0..20.0);
+    let (simulated, _) = passed(&solution("[2]", ONE_SITE, &lossy), 2);
+    assert_longest_outage(&simulated, 5.0..20.0);
 }
 
 #[test]
@@ -144,8 +144,8 @@ host = "b1"
 at_s = 40
 back_after_s = 10
 "#;
-    let (rehearsed, _) = passed(&solution("[2, 2]", TWO_SITES, lost), 3);
-    assert_eq!(measured(&rehearsed, "drill_copies_equal").len(), 3);
+    let (simulated, _) = passed(&solution("[2, 2]", TWO_SITES, lost), 3);
+    assert_eq!(measured(&simulated, "drill_copies_equal").len(), 3);
 }
 
 #[test]
@@ -159,8 +159,8 @@ host = "h1"
 at_s = 10
 back_after_s = 2
 "#;
-    let (rehearsed, _) = passed(&solution("[2]", ONE_SITE, cut_off), 6);
-    assert_longest_outage(&rehearsed, 2.0..5.0);
+    let (simulated, _) = passed(&solution("[2]", ONE_SITE, cut_off), 6);
+    assert_longest_outage(&simulated, 2.0..5.0);
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn what_is_due_when_the_window_ends_is_carried_out() {
     let is_event = |row: &Row, text: &str| matches!(row, Row::Event(event) if event.text == text);
     assert!(rows.iter().any(|row| is_event(row, "over: host h1 is killed")));
     let late = lossy.replace("at_s = 10", "at_s = 59.5").replace("back_after_s = 50", "");
-    let (rehearsed, rows) = perform(&solution("[2]", ONE_SITE, &late), 8);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    let (simulated, rows) = perform(&solution("[2]", ONE_SITE, &late), 8);
+    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
     assert!(rows.iter().any(|row| is_event(row, "host h1 is killed")));
 }
 
@@ -184,10 +184,10 @@ fn a_failure_behind_the_planned_end_is_judged_when_the_window_has_ended() {
     let other = "[[test.drill.event]]\nkind = \"host_killed\"\nhost = \"h2\"\nat_s = 60\n";
     let after_another = text("[2]", ONE_SITE, &format!("{KILLED}{other}"));
     for text in [fraction, after_another] {
-        let (rehearsed, _) = perform(&parsed(&text), 8);
-        assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-        assert!(failed(&rehearsed).iter().any(|verdict| verdict.rule == "drill_dismounted"));
-        assert_longest_outage(&rehearsed, 0.0..60.0);
+        let (simulated, _) = perform(&parsed(&text), 8);
+        assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
+        assert!(failed(&simulated).iter().any(|verdict| verdict.rule == "drill_dismounted"));
+        assert_longest_outage(&simulated, 0.0..60.0);
     }
 }
 
@@ -211,8 +211,8 @@ volume = "V"
 at_s = 10
 back_after_s = 15
 "#;
-    let (rehearsed, rows) = passed(&solution("[2]", ONE_SITE, failed_volume), 4);
-    let whole = measured(&rehearsed, "drill_full_redundancy");
+    let (simulated, rows) = passed(&solution("[2]", ONE_SITE, failed_volume), 4);
+    let whole = measured(&simulated, "drill_full_redundancy");
     assert!(whole.iter().all(|s| s.is_some_and(|s| s >= 15.0)), "{whole:?}");
     let seeded = |row: &Row| matches!(row, Row::Event(event) if event.text.contains("this copy is seeded"));
     assert_eq!(rows.iter().filter(|row| seeded(row)).count(), 3, "each copy on the volume");
@@ -240,7 +240,7 @@ back_after_s = 2
 fn copies_are_compared_behind_what_the_active_one_has_done_by_itself() {
     for seed in 1..=6 {
         let few = text("[2]", ONE_SITE, KILLED).replace("batches_per_s = 12", "batches_per_s = 0.6");
-        let (rehearsed, _) = perform(&parsed(&few), seed);
-        assert!(failed(&rehearsed).is_empty(), "seed {seed}: {:?}", failed(&rehearsed));
+        let (simulated, _) = perform(&parsed(&few), seed);
+        assert!(failed(&simulated).is_empty(), "seed {seed}: {:?}", failed(&simulated));
     }
 }

@@ -15,9 +15,9 @@ use crate::performed::{failed, perform};
 
 /// What went wrong, and what was seen on the way.
 fn play(seed: u64, drawn: &Drawn) -> (Vec<String>, Vec<&'static str>) {
-    let (rehearsed, rows) = perform(&drawn.solution, seed);
-    let mut wrong: Vec<String> = failed(&rehearsed).iter().map(|verdict| format!("{verdict:?}")).collect();
-    wrong.extend(rehearsed.outcome.error.as_ref().map(ToString::to_string));
+    let (simulated, rows) = perform(&drawn.solution, seed);
+    let mut wrong: Vec<String> = failed(&simulated).iter().map(|verdict| format!("{verdict:?}")).collect();
+    wrong.extend(simulated.outcome.error.as_ref().map(ToString::to_string));
     let events = || {
         rows.iter().filter_map(|row| match row {
             Row::Event(event) => Some(event),

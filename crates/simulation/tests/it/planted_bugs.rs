@@ -112,14 +112,14 @@ fn checked(case: &Case, bug: Option<Bug>) -> (i32, String) {
             database.spec = Rc::new(spec);
         }
     });
-    assert!(drilled.rehearsed.outcome.error.is_none(), "{:?}", drilled.rehearsed.outcome.error);
+    assert!(drilled.simulated.outcome.error.is_none(), "{:?}", drilled.simulated.outcome.error);
     let folder = tempfile::tempdir().expect("a folder");
     write(folder.path(), ARBITER_NAME, &text, &drilled.arbiter);
     for (name, journal) in hosts.iter().zip(&drilled.hosts) {
         write(&folder.path().join("hosts").join(name), name, &text, journal);
     }
     let verdicts: Vec<Value> = drilled
-        .rehearsed
+        .simulated
         .outcome
         .verdicts
         .iter()

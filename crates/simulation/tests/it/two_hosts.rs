@@ -2,7 +2,7 @@
 
 use campaign::progress::{Progress, Watcher};
 use results::{Outcome, Row, Test};
-use simulation::{Rehearsal, Rehearsed, rehearse, with_databases};
+use simulation::{SimulationOutcome, SimulationPlan, simulate, with_databases};
 use solution::{Deployment, LoadMode, Solution, TestKind};
 use world::Duration;
 use world::sim::{FixedLatency, FixedLatencyTimes};
@@ -67,7 +67,7 @@ fn deployments(hosts: &[&str]) -> Vec<Deployment> {
     hosts.iter().map(of).collect()
 }
 
-fn rehearsed(seed: u64, hosts: &[&str]) -> (Rehearsed, Vec<Row>) {
+fn simulated(seed: u64, hosts: &[&str]) -> (SimulationOutcome, Vec<Row>) {
     let deployments = deployments(hosts);
     let tests = with_databases(&deployments[0].tests);
     let times = FixedLatencyTimes {
@@ -77,13 +77,13 @@ fn rehearsed(seed: u64, hosts: &[&str]) -> (Rehearsed, Vec<Row>) {
     };
     let storage = Box::new(FixedLatency::new(seed, times));
     let mut rows: Vec<Row> = Vec::new();
-    let plan = Rehearsal { deployments, tests, seed, storage, modelled: None, faults: Vec::new() };
-    let outcome = rehearse(plan, &mut rows, &mut Silent);
+    let plan = SimulationPlan { deployments, tests, seed, storage, modelled: None, faults: Vec::new() };
+    let outcome = simulate(plan, &mut rows, &mut Silent);
     (outcome, rows)
 }
 
 /// Two hosts whose load test, of seven minutes, may end as soon as its figures are known to `percent`.
-fn estimated(percent: f64) -> (Rehearsed, Vec<Row>) {
+fn estimated(percent: f64) -> (SimulationOutcome, Vec<Row>) {
     let mut deployments = deployments(&["h1", "h2"]);
     deployments.iter_mut().for_each(|host| host.load.mode = LoadMode::Closed { sessions: 1 });
     let engine = deployments.iter_mut().map(|host| &mut host.engine);
@@ -94,15 +94,15 @@ fn estimated(percent: f64) -> (Rehearsed, Vec<Row>) {
     let read_latency = Duration::from_millis(30);
     let storage = Box::new(FixedLatency::new(1, FixedLatencyTimes { read_latency, ..Default::default() }));
     let mut rows: Vec<Row> = Vec::new();
-    let plan = Rehearsal { deployments, tests, seed: 1, storage, modelled: None, faults: Vec::new() };
-    (rehearse(plan, &mut rows, &mut Silent), rows)
+    let plan = SimulationPlan { deployments, tests, seed: 1, storage, modelled: None, faults: Vec::new() };
+    (simulate(plan, &mut rows, &mut Silent), rows)
 }
 
 #[test]
 fn windows_of_all_hosts_end_together_once_all_estimates_are_good() {
-    let (rehearsed, rows) = estimated(ESTIMATE_PERCENT);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
-    let verdicts = rehearsed.outcome.verdicts.iter();
+    let (simulated, rows) = estimated(ESTIMATE_PERCENT);
+    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
+    let verdicts = simulated.outcome.verdicts.iter();
     let lengths: Vec<_> = verdicts.filter(|v| v.rule == "window_estimated").map(|v| v.measured).collect();
     assert_eq!(lengths.len(), 2, "neither window is judged as a whole one");
     assert!(lengths[0] == lengths[1] && lengths[0] < Some(420.0), "{lengths:?}");
@@ -115,10 +115,10 @@ fn windows_of_all_hosts_end_together_once_all_estimates_are_good() {
 
 #[test]
 fn window_whose_figures_stay_unknown_lasts_as_long_as_planned() {
-    let (rehearsed, _) = estimated(0.1);
-    let mut verdicts = rehearsed.outcome.verdicts.iter();
+    let (simulated, _) = estimated(0.1);
+    let mut verdicts = simulated.outcome.verdicts.iter();
     assert!(verdicts.all(|verdict| verdict.rule != "window_estimated"));
-    let complete = rehearsed.outcome.verdicts.iter().filter(|verdict| verdict.rule == "window_complete");
+    let complete = simulated.outcome.verdicts.iter().filter(|verdict| verdict.rule == "window_complete");
     assert_eq!(complete.map(|verdict| verdict.outcome).collect::<Vec<_>>(), [Outcome::Pass; 2]);
 }
 
@@ -129,17 +129,17 @@ fn last_test(rows: &[Row], kind: TestKind) -> Test {
 
 #[test]
 fn hosts_are_measured_together_and_every_row_says_whose_it_is() {
-    let (rehearsed, rows) = rehearsed(1, &["h1", "h2"]);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    let (simulated, rows) = simulated(1, &["h1", "h2"]);
+    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
     let failed: Vec<_> =
-        rehearsed.outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
+        simulated.outcome.verdicts.iter().filter(|verdict| verdict.outcome == Outcome::Fail).collect();
     assert!(failed.is_empty(), "{failed:?}");
     let test = last_test(&rows, TestKind::Performance);
     assert_eq!((test.sessions, test.target_iops), (Some(8), Some(20.0)), "those of both hosts");
     let window = test.window_start_ms.zip(test.window_end_ms).expect("the window was closed");
     assert_eq!(window.1 - window.0, 10_000, "both hosts were measured for the whole of one window");
     for host in ["h1", "h2"] {
-        let judged = rehearsed.outcome.verdicts.iter().any(|verdict| verdict.origin.host == host);
+        let judged = simulated.outcome.verdicts.iter().any(|verdict| verdict.origin.host == host);
         let sampled = rows.iter().any(|row| {
             matches!(row, Row::Sample(sample) if sample.origin.host == host && sample.test == test.ordinal
                 && sample.t_ms == window.0)
@@ -150,17 +150,17 @@ fn hosts_are_measured_together_and_every_row_says_whose_it_is() {
 
 #[test]
 fn equal_seeds_give_equal_traces_and_rows() {
-    let (first, rows) = rehearsed(7, &["h1", "h2"]);
-    let (second, same_rows) = rehearsed(7, &["h1", "h2"]);
+    let (first, rows) = simulated(7, &["h1", "h2"]);
+    let (second, same_rows) = simulated(7, &["h1", "h2"]);
     assert_eq!(first.trace_hash, second.trace_hash);
     assert!(format!("{rows:?}") == format!("{same_rows:?}"), "the rows differ");
-    assert_ne!(first.trace_hash, rehearsed(8, &["h1", "h2"]).0.trace_hash, "another seed is another run");
+    assert_ne!(first.trace_hash, simulated(8, &["h1", "h2"]).0.trace_hash, "another seed is another run");
 }
 
 #[test]
 fn a_backup_that_its_time_limit_ends_proves_nothing_about_the_pages() {
-    let (rehearsed, rows) = rehearsed(1, &["h1"]);
-    assert!(rehearsed.outcome.error.is_none(), "{:?}", rehearsed.outcome.error);
+    let (simulated, rows) = simulated(1, &["h1"]);
+    assert!(simulated.outcome.error.is_none(), "{:?}", simulated.outcome.error);
     let backups =
         rows.iter().filter_map(|row| if let Row::Backup(backup) = row { Some(backup) } else { None });
     let read: Vec<_> = backups.map(|backup| (backup.bytes, backup.bytes_expected)).collect();
@@ -169,12 +169,12 @@ fn a_backup_that_its_time_limit_ends_proves_nothing_about_the_pages() {
         assert!((1 << 20..100 << 20).contains(bytes) && *expected == Some(128 << 20), "{read:?}");
     }
     let judged = |rule: &str| {
-        let of_rule = rehearsed.outcome.verdicts.iter().filter(|verdict| verdict.rule == rule);
+        let of_rule = simulated.outcome.verdicts.iter().filter(|verdict| verdict.rule == rule);
         of_rule.map(|verdict| verdict.outcome).collect::<Vec<_>>()
     };
     assert_eq!(judged("bad_pages"), [Outcome::Unproved; 2]);
     assert_eq!(judged("pages_verified"), [Outcome::Unproved]);
-    assert!(!rehearsed.outcome.passed());
+    assert!(!simulated.outcome.passed());
     let said = rows.iter().any(|row| matches!(row, Row::Event(event) if event.text.contains("time limit")));
     assert!(said, "a reader of the report must know");
 }

@@ -204,8 +204,7 @@ fn a_restore_after_a_test_that_removes_logs_is_refused_at_its_line() {
         kinds.iter().fold(SMALL.to_owned(), |text, kind| format!("{text}\n[[test]]\nkind = \"{kind}\"\n"))
     };
     for between in ["tune", "performance", "stress", "soft_recovery"] {
-        let (error, place) =
-            refused(&campaign(&["backup_to_disk", between, "database_checksum", "restore"]));
+        let (error, place) = refused(&campaign(&["backup_to_disk", between, "database_checksum", "restore"]));
         assert!(error.message.contains(&format!("directly: {between} between")), "{}", error.message);
         assert_eq!(place, "\"restore\"");
     }

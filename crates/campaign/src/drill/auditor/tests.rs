@@ -1,8 +1,9 @@
 use super::*;
-use crate::drill::fixture::{TEXT, full_copy, planned};
+use crate::drill::fixture::{full_copy, planned};
+use testkit::solutions::SMALL_DRILL;
 
 fn topology() -> (DrillSpec, Rc<Topology>) {
-    topology_of(TEXT)
+    topology_of(SMALL_DRILL)
 }
 
 fn topology_of(text: &str) -> (DrillSpec, Rc<Topology>) {
@@ -63,7 +64,7 @@ fn an_acknowledged_version_that_is_not_found_again_is_lost() {
 
 #[test]
 fn a_lossy_dial_excuses_what_an_activation_said_that_it_may_lose_and_nothing_else() {
-    let lossy = TEXT.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+    let lossy = SMALL_DRILL.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
     let fork = replication::Position::of_generation(3);
     let loss = Some(replication::Loss { fork, missing_generations: 1, bound_generations: 3 });
     let broken = |said: &[(u32, Option<replication::Loss>)]| {
@@ -88,7 +89,7 @@ fn a_lossy_dial_excuses_what_an_activation_said_that_it_may_lose_and_nothing_els
 
 #[test]
 fn changes_that_a_lossy_dial_may_lose_are_counted_apart_from_those_that_it_may_not() {
-    let lossy = TEXT.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
+    let lossy = SMALL_DRILL.replace("[test.drill]", "[test.drill]\nmount_dial = \"good_availability\"");
     let fork = replication::Position::of_generation(3);
     let counted = |loss: Option<replication::Loss>| {
         let mut auditor = Auditor::new(topology_of(&lossy).1);

@@ -6,7 +6,8 @@ use results::Row;
 
 use super::*;
 use crate::barrier::Alone;
-use crate::drill::fixture::{TEXT, full_copy, planned};
+use crate::drill::fixture::{full_copy, planned};
+use testkit::solutions::SMALL_DRILL;
 
 /// Hosts whose copies say what a test wants. A second passes each time that the conductor waits for one.
 struct Puppets {
@@ -135,12 +136,12 @@ fn did(puppets: &Puppets, what: &str) -> Vec<u64> {
 #[test]
 fn no_window_opens_before_every_copy_is_full_and_in_use() {
     let mut late = Puppets::new(100_000);
-    let (ended, _) = conducted(TEXT, &[0, 1], &mut late);
+    let (ended, _) = conducted(SMALL_DRILL, &[0, 1], &mut late);
     assert!(ended.is_ok(), "{ended:?}");
     assert_eq!(did(&late, "writes WindowOpens"), [120, 120], "20 s after the copies are in use");
 
     let mut never = Puppets::new(u64::MAX);
-    let (ended, rows) = conducted(TEXT, &[0, 1], &mut never);
+    let (ended, rows) = conducted(SMALL_DRILL, &[0, 1], &mut never);
     let why = ended.expect_err("the copies are never full").to_string();
     assert!(why.contains("h1, h2") && why.contains("not full"), "{why}");
     assert_eq!(did(&never, "WindowOpens"), [0u64; 0]);
@@ -160,7 +161,7 @@ const TWO_FAILURES: &str = r#"
 #[test]
 fn failures_come_at_their_time_and_what_is_over_comes_before_what_begins() {
     let mut puppets = Puppets::new(0);
-    let (ended, _) = conducted(&format!("{TEXT}{TWO_FAILURES}"), &[0, 1], &mut puppets);
+    let (ended, _) = conducted(&format!("{SMALL_DRILL}{TWO_FAILURES}"), &[0, 1], &mut puppets);
     assert!(ended.is_ok(), "{ended:?}");
     let opened = did(&puppets, "WindowOpens")[0];
     let done = puppets.done.iter().map(|(second, what)| format!("{} {what}", second.saturating_sub(opened)));
@@ -187,14 +188,14 @@ fn failures_come_at_their_time_and_what_is_over_comes_before_what_begins() {
 #[test]
 fn a_host_that_stays_away_is_not_waited_for_and_an_agent_performs_the_failures_of_its_host_only() {
     let mut both = Puppets::new(0);
-    let (ended, rows) = conducted(TEXT, &[0, 1], &mut both);
+    let (ended, rows) = conducted(SMALL_DRILL, &[0, 1], &mut both);
     assert!(ended.is_ok(), "{ended:?}");
     assert_eq!(did(&both, "compare")[0] - did(&both, "close")[0], 1, "the host that is there has settled");
     let events = |rows: &[Row]| rows.iter().filter(|row| matches!(row, Row::Event(_))).count();
     assert_eq!((did(&both, "kill 0").len(), events(&rows)), (1, 1));
     let mut second = Puppets::new(0);
     second.up = BTreeSet::from([1]);
-    let (ended, rows) = conducted(TEXT, &[1], &mut second);
+    let (ended, rows) = conducted(SMALL_DRILL, &[1], &mut second);
     assert!(ended.is_ok(), "{ended:?}");
     assert_eq!((did(&second, "kill").len(), events(&rows)), (0, 0));
 }

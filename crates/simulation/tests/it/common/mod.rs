@@ -4,7 +4,7 @@
 use campaign::CampaignError;
 use campaign::progress::{Progress, Watcher};
 use results::{IoClass, Measure, Outcome, Row, StoragePart, Verdict};
-use simulation::{Assumptions, Rehearsal, Storage, planned, rehearse, storage, with_databases};
+use simulation::{Assumptions, SimulationPlan, Storage, planned, simulate, storage, with_databases};
 use solution::{Deployment, Solution};
 
 /// A flash drive of `assumptions.toml`.
@@ -223,9 +223,9 @@ links_per_host = {links}
         let tests = with_databases(&deployments[0].tests);
         let mut rows: Vec<Row> = Vec::new();
         let (modelled, storage) = (storage.modelled, storage.model);
-        let plan = Rehearsal { deployments, tests, seed: 1, storage, modelled, faults };
-        let rehearsed = rehearse(plan, &mut rows, &mut Silent);
-        (Answer { rows, verdicts: rehearsed.outcome.verdicts }, rehearsed.outcome.error)
+        let plan = SimulationPlan { deployments, tests, seed: 1, storage, modelled, faults };
+        let simulated = simulate(plan, &mut rows, &mut Silent);
+        (Answer { rows, verdicts: simulated.outcome.verdicts }, simulated.outcome.error)
     }
 }
 

@@ -2,13 +2,13 @@
 
 use campaign::drill::PlannedDrill;
 use results::{Row, Verdict};
-use simulation::{DrillPlan, Drilled, Rehearsed, drill, storage};
+use simulation::{DrillPlan, Drilled, SimulationOutcome, drill, storage};
 use solution::Solution;
 
 /// Performs the only test of a solution.
-pub fn perform(solution: &Solution, seed: u64) -> (Rehearsed, Vec<Row>) {
+pub fn perform(solution: &Solution, seed: u64) -> (SimulationOutcome, Vec<Row>) {
     let (drilled, rows) = perform_changed(solution, seed, |_| {});
-    (drilled.rehearsed, rows)
+    (drilled.simulated, rows)
 }
 
 /// Performs the only test of a solution, with a drill that `change` has changed.
@@ -33,13 +33,13 @@ pub fn perform_changed(
 }
 
 /// Verdicts that failed.
-pub fn failed(rehearsed: &Rehearsed) -> Vec<&Verdict> {
-    let verdicts = &rehearsed.outcome.verdicts;
+pub fn failed(simulated: &SimulationOutcome) -> Vec<&Verdict> {
+    let verdicts = &simulated.outcome.verdicts;
     verdicts.iter().filter(|verdict| verdict.outcome == results::Outcome::Fail).collect()
 }
 
 /// What was measured by a rule, by database.
-pub fn measured(rehearsed: &Rehearsed, rule: &str) -> Vec<Option<f64>> {
-    let verdicts = rehearsed.outcome.verdicts.iter();
+pub fn measured(simulated: &SimulationOutcome, rule: &str) -> Vec<Option<f64>> {
+    let verdicts = simulated.outcome.verdicts.iter();
     verdicts.filter(|verdict| verdict.rule == rule).map(|verdict| verdict.measured).collect()
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::node::Node;
 use super::power_cut::DiskEvent;
 use super::power_switch::PowerSwitch;
-use super::{Shared, turn};
+use super::shared::{Shared, turn};
 use crate::real::failure::failed;
 use crate::{
     Bufs, Error, ErrorKind, HostFile, LocalFuture, OpenMode, PageBuf, PageCodec, Result, TemplatePages,

@@ -21,41 +21,27 @@ mod names;
 mod node;
 mod power_cut;
 mod power_switch;
+mod shared;
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
-use std::task::Poll;
 
-use futures_channel::oneshot;
 use futures_util::lock::Mutex;
 use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
+use rand_chacha::rand_core::SeedableRng;
 
 use self::file::ShadowFile;
 use self::names::Names;
 pub use self::power_cut::{DiskEvent, Pieces, PowerCut};
 pub use self::power_switch::PowerSwitch;
+pub use self::shared::ShadowOptions;
+use self::shared::{Shared, turn};
 use crate::{
-    Duration, Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result,
-    ShardStart, Time, WallClock, Work, World,
+    Entry, Host, HostConnection, HostFile, HostListener, IoTotals, LocalFuture, OpenMode, Result, ShardStart,
+    Time, WallClock, Work, World,
 };
-
-/// How unkind the disk is.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ShadowOptions {
-    /// Of all random choices.
-    pub seed: u64,
-    /// A sync hands over single sectors in random order, with pauses: a kill in the middle leaves torn writes.
-    pub torn_sync: bool,
-    /// So many in a hundred writes reach the real file at once, without waiting for a sync.
-    pub early_write_percent: u8,
-    /// Syncs that are asked for in this line of the source ("log/writer.rs:12") do nothing: to show that a test fails
-    /// without them. Needs line numbers in the binary, and is slow.
-    pub ignored_sync: Option<&'static str>,
-}
 
 /// See the [module](self).
 pub struct ShadowHost {
@@ -64,82 +50,6 @@ pub struct ShadowHost {
     names: Rc<RefCell<Names>>,
     syncing_names: Rc<Mutex<()>>,
     power: PowerSwitch,
-}
-
-/// What host and files share.
-struct Shared {
-    inner: Rc<dyn Host>,
-    options: ShadowOptions,
-    random: RefCell<ChaCha12Rng>,
-    totals: Cell<IoTotals>,
-    cut: Cell<Option<PowerCut>>,
-    /// Where a process that ends alone leaves what is not durable.
-    leaves: RefCell<Option<PathBuf>>,
-}
-
-/// How long a torn sync waits between its pieces.
-const PAUSE: Duration = Duration::from_micros(200);
-
-impl Shared {
-    fn count(&self, count: impl FnOnce(&mut IoTotals)) {
-        let mut totals = self.totals.get();
-        count(&mut totals);
-        self.totals.set(totals);
-    }
-
-    /// A random number below `limit`.
-    fn below(&self, limit: usize) -> usize {
-        (self.random.borrow_mut().next_u64() % limit as u64) as usize
-    }
-
-    fn shuffle<T>(&self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last + 1));
-        }
-    }
-
-    /// A chance to be killed, if syncs are torn.
-    async fn pause(&self) {
-        if self.options.torn_sync {
-            self.inner.sleep_until(self.inner.now() + PAUSE).await;
-        }
-    }
-
-    /// Whether the sync that is being asked for is one of those that do nothing.
-    fn ignores_sync(&self) -> bool {
-        self.options.ignored_sync.is_some_and(|line| {
-            let line = format!("{line}:");
-            std::backtrace::Backtrace::force_capture().to_string().contains(&line)
-        })
-    }
-
-    /// Runs `work` to its end even if nobody waits for it any more.
-    fn finish<T: 'static>(
-        self: &Rc<Self>,
-        work: impl Future<Output = Result<T>> + 'static,
-    ) -> LocalFuture<'static, Result<T>> {
-        let shared = self.clone();
-        Box::pin(async move {
-            let (sender, receiver) = oneshot::channel();
-            shared.inner.spawn(Box::pin(async move {
-                let _ = sender.send(work.await);
-            }));
-            receiver.await.expect("the host runs its tasks")
-        })
-    }
-}
-
-/// Completes when first polled again: an operation gives other tasks a turn, as a disk would.
-async fn turn() {
-    let mut waited = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await
 }
 
 impl ShadowHost {

@@ -8,9 +8,9 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use super::Shared;
 use super::node::Node;
 use super::power_cut::Unkindness;
+use super::shared::Shared;
 use crate::real::failure::failed;
 use crate::real::names as real;
 use crate::{Entry, Error, ErrorKind, OpenMode, Result};

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use futures_util::lock::Mutex;
 
-use super::Shared;
 use super::power_cut::{DiskEvent, Pieces, Unkindness};
+use super::shared::Shared;
 use crate::{Bufs, SECTOR_BYTES};
 
 /// What a disk writes all or nothing.

@@ -9,8 +9,6 @@
 //!
 //! Limits: what a file system does to its own structures is not modelled.
 
-use super::Shared;
-
 /// Kinds of event at which the power can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskEvent {
@@ -62,11 +60,11 @@ pub(super) struct Unkindness {
 }
 
 impl Unkindness {
-    pub fn draw(shared: &Shared, pieces: Option<Pieces>) -> Unkindness {
+    pub fn draw(below: impl Fn(usize) -> usize, pieces: Option<Pieces>) -> Unkindness {
         let drawn = Pieces {
-            grain_bytes: [64, 64, 512, 4096, 64 << 10][shared.below(5)],
-            survives_percent: [0, 50, 50, 90][shared.below(4)],
+            grain_bytes: [64, 64, 512, 4096, 64 << 10][below(5)],
+            survives_percent: [0, 50, 50, 90][below(4)],
         };
-        Unkindness { pieces: pieces.unwrap_or(drawn), newest_name_only: shared.below(2) == 0 }
+        Unkindness { pieces: pieces.unwrap_or(drawn), newest_name_only: below(2) == 0 }
     }
 }

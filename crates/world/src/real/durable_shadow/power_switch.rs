@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::Shared;
 use super::names::Names;
 use super::power_cut::{DiskEvent, Pieces, PowerCut, Unkindness};
+use super::shared::Shared;
 
 /// Cuts the power of a shadow's disk, and with it the life of the process.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ impl PowerSwitch {
         if let Some(leaves) = &*self.shared.leaves.borrow() {
             names.leave(leaves).expect("there is room for what is not durable");
         } else {
-            let unkindness = Unkindness::draw(&self.shared, pieces);
+            let unkindness = Unkindness::draw(|limit| self.shared.below(limit), pieces);
             names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
             names.lose(&self.shared, &unkindness);
         }
