@@ -24,7 +24,7 @@ enum Part {
     Listen {
         /// Where to listen, for example 0.0.0.0:7700.
         #[arg(long, value_name = "ADDRESS:PORT")]
-        listen: String,
+        address: String,
         /// The file to keep the notes in; must not exist.
         #[arg(long, value_name = "NOTES.json")]
         out: PathBuf,
@@ -34,7 +34,7 @@ enum Part {
         /// The folder to make.
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
-        /// Where the listener listens.
+        /// Address of the listener.
         #[arg(long, value_name = "HOST:PORT")]
         listener: String,
         /// Sessions that commit at once.
@@ -66,8 +66,8 @@ enum Part {
 pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
     let told = |line: &str| say!("{line}");
     match &arguments.part {
-        Part::Listen { listen, out } => {
-            let total = hear(listen, out, told)?;
+        Part::Listen { address, out } => {
+            let total = hear(address, out, told)?;
             say!("the writer is gone; {total} durable commits heard of, noted in {}", out.display());
             Ok(Status::Pass)
         }

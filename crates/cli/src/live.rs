@@ -139,11 +139,8 @@ impl Drop for LiveScreen {
 
 /// Columns and rows of the terminal.
 fn size() -> (usize, usize) {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: the pointer is to a winsize of our own; on failure it stays zero.
-    unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &mut size) };
-    match (size.ws_col, size.ws_row) {
-        (0, _) | (_, 0) => (80, 24),
-        (columns, rows) => (usize::from(columns), usize::from(rows)),
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
     }
 }

@@ -45,8 +45,7 @@ pub fn print(page: &Path) -> Result<(), Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } == 0 {
+    if rustix::process::geteuid().is_root() {
         // Chromium refuses to sandbox as root.
         command.arg("--no-sandbox");
     }

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::process::{Child, Command};
 
 /// The server cannot be started.
@@ -52,14 +53,8 @@ impl Server {
 
 fn spawn(program: &str, folder: &Path) -> std::io::Result<Child> {
     let mut command = Command::new(program);
-    let end_with_parent = || {
-        // SAFETY: one system call with constant arguments, which is allowed between fork and exec.
-        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
-            0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: the closure allocates nothing and takes no lock.
+    let end_with_parent = || Ok(set_parent_process_death_signal(Some(Signal::TERM))?);
+    // SAFETY: the closure makes one system call, allocates nothing and takes no lock.
     unsafe { command.pre_exec(end_with_parent) };
     command
         // A Ctrl-C for the controller is none for the bus: the hosts still have to be told.

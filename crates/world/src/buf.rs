@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use rustix::mm::{Advice, madvise};
 use smallvec::SmallVec;
 
 use crate::stock::Stock;
@@ -418,7 +419,7 @@ impl Aligned {
         unsafe {
             let Some(memory) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
             if align == SLAB_BYTES {
-                libc::madvise(memory.as_ptr().cast(), len, libc::MADV_HUGEPAGE);
+                let _ = madvise(memory.as_ptr().cast(), len, Advice::LinuxHugepage);
             }
             memory.write_bytes(0, len);
             memory

@@ -43,7 +43,7 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     // A free port: taken and given back.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut listener = proofload()
-        .args(["listen", "--listen", &address, "--out"])
+        .args(["listen", "--address", &address, "--out"])
         .arg(&notes)
         .stderr(Stdio::piped())
         .spawn()
@@ -93,7 +93,7 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
 
     let again = proofload().arg("write").arg(&folder).args(["--listener", &address]).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "a folder that exists is left alone: {}", text(&again.stderr));
-    let again = proofload().args(["listen", "--listen", &address, "--out"]).arg(&notes).output().unwrap();
+    let again = proofload().args(["listen", "--address", &address, "--out"]).arg(&notes).output().unwrap();
     assert_eq!(again.status.code(), Some(2), "notes that exist are left alone: {}", text(&again.stderr));
     assert_eq!(std::fs::read_to_string(&notes).unwrap(), heard);
 }

@@ -3,8 +3,6 @@
 //! Limits: Linux; the mounts that this process sees.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Why a campaign may not use a folder.
@@ -164,15 +162,7 @@ fn existing(dir: &Path) -> Option<PathBuf> {
 /// Free bytes for ordinary users on the file system that a folder is on or will be on.
 fn free_bytes(dir: &Path) -> std::io::Result<u64> {
     let there = existing(dir).ok_or_else(|| std::io::Error::from(std::io::ErrorKind::NotFound))?;
-    let path = CString::new(there.as_os_str().as_bytes())?;
-    let mut stat = std::mem::MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: `path` ends with NUL, and `stat` has room for what statvfs writes.
-    let result = unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) };
-    if result != 0 {
-        return Err(std::io::Error::last_os_error());
-    }
-    // SAFETY: statvfs succeeded, so it filled `stat`.
-    let stat = unsafe { stat.assume_init() };
+    let stat = rustix::fs::statvfs(there)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 

@@ -25,6 +25,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use replication::{DatabaseId, FromArbiter, HostId, ToArbiter};
 use results::Sample;
+use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use world::World;
@@ -112,9 +113,7 @@ pub(super) fn unix_ns() -> u64 {
 
 /// Nanoseconds of the host's monotonic clock, which all its processes share and nobody can set.
 pub(super) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is valid for the call. The clock exists on every Linux, so the call cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
 }
 

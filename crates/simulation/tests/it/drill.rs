@@ -199,6 +199,14 @@ fn equal_seeds_give_equal_drills() {
     assert_eq!((first.trace_hash, rows), (second.trace_hash, again));
 }
 
+/// Every read, write, message and timer of a drill is in its trace. A change that is not meant to alter what a drill
+/// does keeps the trace; one that is meant to says so where it changes this number.
+#[test]
+fn a_refactoring_keeps_the_trace_of_a_drill() {
+    let (simulated, _) = perform(&solution("[2]", ONE_SITE, KILLED), 1);
+    assert_eq!(format!("{:016x}", simulated.trace_hash), "0");
+}
+
 #[test]
 fn a_volume_that_fails_is_made_anew_from_the_other_copy() {
     let failed_volume = r#"

@@ -5,42 +5,35 @@
 
 use std::cell::Cell;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 /// A set of cores.
 #[derive(Clone, Copy)]
-pub(super) struct Cores(libc::cpu_set_t);
+pub(super) struct Cores(CpuSet);
 
 impl Cores {
     /// Those that the current thread may use; `None` if the system does not say.
     pub fn allowed() -> Option<Cores> {
-        // SAFETY: `cpu_set_t` is plain data for which all zeros is the empty set, and the call gets its true size.
-        unsafe {
-            let mut set: libc::cpu_set_t = std::mem::zeroed();
-            (libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0).then_some(Cores(set))
-        }
+        sched_getaffinity(None).ok().map(Cores)
     }
 
     /// The `index`-th of them, counted around.
     pub fn one(&self, index: usize) -> Option<Cores> {
         let cores: Vec<usize> = self.numbers().collect();
         let core = cores.get(index % cores.len().max(1))?;
-        // SAFETY: as above; the number is one that a set can hold.
-        unsafe {
-            let mut one: libc::cpu_set_t = std::mem::zeroed();
-            libc::CPU_SET(*core, &mut one);
-            Some(Cores(one))
-        }
+        let mut one = CpuSet::new();
+        one.set(*core);
+        Some(Cores(one))
     }
 
     /// Numbers of the cores, ascending.
     pub fn numbers(&self) -> impl Iterator<Item = usize> {
-        // SAFETY: the number is below CPU_SETSIZE.
-        (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &self.0) })
+        (0..CpuSet::MAX_CPU).filter(|core| self.0.is_set(*core))
     }
 
     /// Binds the current thread to these cores. A system that refuses costs speed only.
     pub fn bind_thread(&self) {
-        // SAFETY: the call gets the true size of the set.
-        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
+        let _ = sched_setaffinity(None, &self.0);
     }
 
     /// As [`Self::bind_thread`], once for each thread: one that a shard has started was bound to the shard's core.

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +13,8 @@ use compio::BufResult;
 use compio::buf::{IntoInner, IoBuf, IoBufMut, IoVectoredBuf, IoVectoredBufMut, SetLen};
 use compio::driver::op::{AsyncifyFd, ReadAt, ReadVectoredAt, Sync, WriteAt, WriteVectoredAt};
 use compio::driver::{OpCode, SharedFd};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::io::Errno;
 
 use super::failure::failed;
 use super::ops::{Ops, give_way};
@@ -42,11 +43,7 @@ impl RealFile {
 }
 
 fn is_in_memory(file: &std::fs::File) -> bool {
-    let mut of = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: `of` has room for what the call writes, and is read only if the call has written it.
-    unsafe {
-        libc::fstatfs(file.as_raw_fd(), of.as_mut_ptr()) == 0 && of.assume_init().f_type == libc::TMPFS_MAGIC
-    }
+    fstatfs(file).is_ok_and(|of| of.f_type == libc::TMPFS_MAGIC)
 }
 
 /// Which way bytes move.
@@ -232,20 +229,13 @@ fn resize(file: &std::fs::File, bytes: u64) -> io::Result<()> {
     if bytes <= size {
         return file.set_len(bytes);
     }
-    let (Ok(from), Ok(length)) = (libc::off_t::try_from(size), libc::off_t::try_from(bytes - size)) else {
-        return Err(io::Error::from_raw_os_error(libc::EFBIG));
-    };
-    // SAFETY: plain system call on a descriptor that `file` keeps open.
-    if unsafe { libc::fallocate(file.as_raw_fd(), 0, from, length) } == 0 {
-        return Ok(());
-    }
-    let cause = io::Error::last_os_error();
-    match cause.raw_os_error() {
-        Some(libc::EOPNOTSUPP | libc::ENOSYS) => file.set_len(bytes),
-        _ => {
+    match fallocate(file, FallocateFlags::empty(), size, bytes - size) {
+        Ok(()) => Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(bytes),
+        Err(cause) => {
             // A full disk may have left the file half grown.
             file.set_len(size)?;
-            Err(cause)
+            Err(cause.into())
         }
     }
 }

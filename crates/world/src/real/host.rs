@@ -8,6 +8,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
+use rustix::time::ClockId;
 
 use super::file::RealFile;
 use super::names;
@@ -53,17 +56,9 @@ impl RealHost {
 
 fn seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
-    loop {
-        // SAFETY: the pointer and the length describe `seed`. Up to 256 bytes come whole once the pool is ready.
-        let got = unsafe { libc::getrandom(seed.as_mut_ptr().cast(), seed.len(), 0) };
-        if got == seed.len() as isize {
-            return Ok(seed);
-        }
-        let cause = io::Error::last_os_error();
-        if got < 0 && cause.kind() != io::ErrorKind::Interrupted {
-            return Err(cause);
-        }
-    }
+    // Up to 256 bytes come whole once the pool is ready.
+    while retry_on_intr(|| getrandom(&mut seed, GetRandomFlags::empty()))? < seed.len() {}
+    Ok(seed)
 }
 
 impl Host for RealHost {
@@ -171,7 +166,7 @@ impl Host for RealHost {
     }
 
     fn thread_cpu(&self) -> Option<Duration> {
-        usage::clock(libc::CLOCK_THREAD_CPUTIME_ID)
+        Some(usage::clock(ClockId::ThreadCPUTime))
     }
 
     fn host_usage(&self) -> Option<HostUsage> {

@@ -1,6 +1,5 @@
 //! Names: blocking calls on directories, for the thread pool.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -102,13 +101,7 @@ pub(super) fn sync_dir(path: &str) -> Result<()> {
 /// What an unprivileged user may still write where `path` lies.
 pub(super) fn free_bytes(path: &str) -> Result<u64> {
     let ask = || -> io::Result<u64> {
-        let path = CString::new(path)?;
-        // SAFETY: `statvfs` is plain data for which all zeros is a value.
-        let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: `path` ends with a zero byte and `stat` is writable; both outlive the call.
-        if unsafe { libc::statvfs(path.as_ptr(), &mut stat) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let stat = rustix::fs::statvfs(path)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     };
     ask().map_err(|cause| failed("ask the free space of", path, &cause))

@@ -2,22 +2,23 @@
 //!
 //! Limits: dropping a pending `receive` may lose the bytes that it was about to return; dropping a pending
 //! `send` may leave it half done. Whoever does either must close the connection. A peer that is silent for
-//! [`SILENCE_LIMIT_S`] while something is sent, or while nothing is, counts as gone.
+//! [`SILENCE_LIMIT`] while something is sent, or while nothing is, counts as gone.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use compio::BufResult;
 use compio::io::{AsyncRead, AsyncWriteExt};
 use compio::net::{TcpListener, TcpStream};
 use futures_util::lock::Mutex;
+use rustix::net::sockopt;
 
 use super::failure::failed;
 use crate::{Error, ErrorKind, HostConnection, HostListener, LocalFuture, Result};
 
 /// After how long without a sign of life a peer counts as gone.
-const SILENCE_LIMIT_S: libc::c_int = 10;
+const SILENCE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A connection with the name of its peer.
 struct RealConnection {
@@ -64,22 +65,10 @@ impl HostConnection for RealConnection {
 /// hour for which TCP tries again by itself, with pauses that grow: once a cable is plugged in again, a new
 /// connection is there sooner.
 fn notice_silence(stream: &TcpStream) -> io::Result<()> {
-    let options = [
-        (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, SILENCE_LIMIT_S / 2),
-        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 1),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, SILENCE_LIMIT_S * 1000),
-    ];
-    for (level, option, value) in options {
-        let bytes = size_of_val(&value) as libc::socklen_t;
-        // SAFETY: the descriptor is open as long as the stream; the value is an integer of the given size.
-        let set =
-            unsafe { libc::setsockopt(stream.as_raw_fd(), level, option, (&raw const value).cast(), bytes) };
-        if set != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, SILENCE_LIMIT / 2)?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    Ok(sockopt::set_tcp_user_timeout(stream, SILENCE_LIMIT.as_millis() as u32)?)
 }
 
 struct RealListener {

@@ -15,6 +15,8 @@ use std::os::unix::net::UnixStream;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use rustix::time::ClockId;
+
 use super::shared::{Lapses, lock};
 use super::usage::clock;
 use crate::{LAPSE_MIN, Lapse, LapseKind, Time};
@@ -114,7 +116,7 @@ impl Reading {
 }
 
 fn monotonic_ns() -> i64 {
-    clock(libc::CLOCK_MONOTONIC).map_or(0, |time| time.as_nanos() as i64)
+    clock(ClockId::Monotonic).as_nanos() as i64
 }
 
 fn wall_ns() -> i64 {

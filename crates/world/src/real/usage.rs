@@ -4,24 +4,23 @@
 
 use std::time::Duration;
 
+use rustix::param::clock_ticks_per_second;
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::HostUsage;
 
 /// What one of the kernel's clocks says: a time, or the processor time of a thread or of this program.
-pub(super) fn clock(clock: libc::clockid_t) -> Option<Duration> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a timespec of our own.
-    let failed = unsafe { libc::clock_gettime(clock, &mut time) } != 0;
-    (!failed).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+pub(super) fn clock(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// `None` where the kernel does not say.
 pub(super) fn of_host() -> Option<HostUsage> {
-    // SAFETY: no pointers; a limit that is not known is -1.
-    let ticks_per_s = u32::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|n| *n > 0)?;
     let (busy, total) = processor_ticks(&std::fs::read_to_string("/proc/stat").ok()?)?;
-    let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / f64::from(ticks_per_s));
+    let time = |ticks: u64| Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64);
     Some(HostUsage {
-        program_cpu: clock(libc::CLOCK_PROCESS_CPUTIME_ID)?,
+        program_cpu: clock(ClockId::ProcessCPUTime),
         program_cpus: std::thread::available_parallelism().map_or(1, usize::from),
         host_cpu_busy: time(busy),
         host_cpu_total: time(total),
@@ -59,9 +58,9 @@ mod tests {
 
     #[test]
     fn work_takes_processor_time_of_thread_program_and_host() {
-        let before = (clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap(), of_host().unwrap());
+        let before = (clock(ClockId::ThreadCPUTime), of_host().unwrap());
         let mut number = 1u64;
-        while clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap() - before.0 < Duration::from_millis(60) {
+        while clock(ClockId::ThreadCPUTime) - before.0 < Duration::from_millis(60) {
             number = std::hint::black_box(number.wrapping_mul(3));
         }
         let after = of_host().unwrap();

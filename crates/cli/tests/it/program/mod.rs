@@ -29,7 +29,7 @@ database_mib = {database_mib}
 
 [load]
 sessions = 4
-replication = {copies}
+copies = {copies}
 
 [engine]
 cache_min_mib = 2

@@ -8,6 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
 
+use rustix::fs::{AtFlags, CWD, linkat};
+
 use super::node::Node;
 use super::power_cut::Unkindness;
 use super::shared::Shared;
@@ -279,13 +281,8 @@ pub(super) fn existing_ancestor(path: &str) -> &str {
 /// Gives a nameless file its name.
 fn link(file: &fs::File, path: &str) -> Result<()> {
     let link = || -> io::Result<()> {
-        let from = std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        let to = std::ffi::CString::new(path)?;
-        // SAFETY: both strings end with a zero byte and outlive the call.
-        let result = unsafe {
-            libc::linkat(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), libc::AT_SYMLINK_FOLLOW)
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(linkat(CWD, from, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
     };
     link().map_err(|cause| failed("create", path, &cause))
 }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use rustix::process::{Signal, getpid, kill_process};
+
 use super::names::Names;
 use super::power_cut::{DiskEvent, Pieces, PowerCut, Unkindness};
 use super::shared::Shared;
@@ -52,7 +54,7 @@ impl PowerSwitch {
             names.nodes().for_each(|node| node.lose(&self.shared, &unkindness));
             names.lose(&self.shared, &unkindness);
         }
-        // SAFETY: a plain system call; this process does not outlive it.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        // This process does not outlive the call.
+        let _ = kill_process(getpid(), Signal::KILL);
     }
 }
