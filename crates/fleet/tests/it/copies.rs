@@ -317,7 +317,7 @@ fn four_hosts_lose_one_and_cut_one_off_and_no_acknowledged_commit_is_lost() {
     let start = |host: usize| {
         let which = format!("{AGENT}={host} {}", folder.path().display());
         let words =
-            [&which, program.to_str().expect("text"), "--exact", "replication::agent_process", "--nocapture"];
+            [&which, program.to_str().expect("text"), "--exact", "copies::agent_process", "--nocapture"];
         net.start(host, folder.path(), "env", &words, &folder.path().join(format!("h{host}.log")))
     };
     net.enter(0, || {

@@ -204,7 +204,7 @@ fn equal_seeds_give_equal_drills() {
 #[test]
 fn a_refactoring_keeps_the_trace_of_a_drill() {
     let (simulated, _) = perform(&solution("[2]", ONE_SITE, KILLED), 1);
-    assert_eq!(format!("{:016x}", simulated.trace_hash), "0");
+    assert_eq!(format!("{:016x}", simulated.trace_hash), "50b1874842a63da6");
 }
 
 #[test]

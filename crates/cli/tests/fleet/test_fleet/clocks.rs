@@ -50,7 +50,7 @@ impl Clocks {
 }
 
 fn build() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/fleet/clock.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet/test_fleet/clock.c");
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("clock-{}.so", std::process::id()));
     let mut compile = Command::new("cc");
     compile.args(["-shared", "-fPIC", "-O2", "-o"]).arg(&library).arg(source);
