@@ -22,7 +22,7 @@ fn systemd_finds_nothing_wrong_with_the_unit_of_the_agent() {
     let unit = folder.path().join("proofload-agent.service");
     // The program is not at its installed place here.
     let text = read("systemd/proofload-agent.service")
-        .replace("/usr/local/bin/proofload", env!("CARGO_BIN_EXE_proofload"));
+        .replace("/usr/bin/proofload", env!("CARGO_BIN_EXE_proofload"));
     std::fs::write(&unit, text).expect("writable");
     let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&unit).output();
     let output = output.expect("it starts");
@@ -62,11 +62,8 @@ fn the_slurm_job_starts_an_agent_that_may_write_below_one_folder_only() {
 fn every_launcher_limits_the_folders_that_its_agent_may_write() {
     for name in ["systemd/proofload-agent.service", "slurm/agents.sbatch", "kubernetes/agents.yaml"] {
         let text = read(name);
-        let starts = text.lines().filter(|line| line.contains("proofload agent") && !line.starts_with('#'));
-        let starts: Vec<&str> = starts.filter(|line| line.contains("--state")).collect();
-        assert!(
-            !starts.is_empty() && starts.iter().all(|line| line.contains("--allow ")),
-            "{name}: {starts:?}"
-        );
+        let is_start = |line: &&str| line.contains("--state") && !line.starts_with('#');
+        let starts: Vec<&str> = text.lines().filter(is_start).collect();
+        assert!(!starts.is_empty() && starts.iter().all(|line| line.contains("--allow")), "{name}: {starts:?}");
     }
 }
