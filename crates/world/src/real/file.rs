@@ -45,7 +45,9 @@ fn is_in_memory(file: &std::fs::File) -> bool {
     let mut of = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: `of` has room for what the call writes, and is read only if the call has written it.
     unsafe {
-        libc::fstatfs(file.as_raw_fd(), of.as_mut_ptr()) == 0 && of.assume_init().f_type == libc::TMPFS_MAGIC
+        // The number has another type with each libc; the magic fits into 32 bits.
+        libc::fstatfs(file.as_raw_fd(), of.as_mut_ptr()) == 0
+            && of.assume_init().f_type as u64 == libc::TMPFS_MAGIC as u64
     }
 }
 
