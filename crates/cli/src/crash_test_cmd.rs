@@ -10,7 +10,9 @@ use crate::failure::{Failure, Status};
 use crate::signals::count_interrupts;
 use crate::stdout::data;
 
-/// Finds out whether storage keeps what it says is durable: commit, pull the plug, compare with what another host heard.
+/// Finds out whether storage keeps what it says is durable.
+///
+/// Commit, pull the plug, and compare with what another host heard.
 #[derive(clap::Args)]
 pub struct CrashTestArguments {
     #[command(subcommand)]

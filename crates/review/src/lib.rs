@@ -17,6 +17,7 @@ pub mod paper;
 pub mod serve;
 mod sources;
 pub mod terminal;
+pub mod verdict_table;
 
 pub use claims::{Evidence, Instant, TestClaims};
 pub use sources::{PRINTED, Source, SourceError, open};

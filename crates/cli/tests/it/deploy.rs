@@ -54,7 +54,8 @@ fn the_slurm_job_starts_an_agent_that_may_write_below_one_folder_only() {
         .expect("bash starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let (state, volumes) = (path("state"), path("volumes"));
-    let expected = format!("{volumes}\nagent /fleet/agents/node1.toml --state {state} --allow {volumes}\n");
+    let expected =
+        format!("{volumes}\nfleet agent /fleet/agents/node1.toml --state {state} --allow {volumes}\n");
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -62,7 +63,8 @@ fn the_slurm_job_starts_an_agent_that_may_write_below_one_folder_only() {
 fn every_launcher_limits_the_folders_that_its_agent_may_write() {
     for name in ["systemd/proofload-agent.service", "slurm/agents.sbatch", "kubernetes/agents.yaml"] {
         let text = read(name);
-        let starts = text.lines().filter(|line| line.contains("proofload agent") && !line.starts_with('#'));
+        let starts =
+            text.lines().filter(|line| line.contains("proofload fleet agent") && !line.starts_with('#'));
         let starts: Vec<&str> = starts.filter(|line| line.contains("--state")).collect();
         assert!(
             !starts.is_empty() && starts.iter().all(|line| line.contains("--allow ")),

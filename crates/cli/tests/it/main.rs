@@ -19,6 +19,7 @@ mod merge;
 mod pdf;
 mod program;
 mod review;
+mod settings;
 mod simulated_grades;
 mod surroundings;
 mod tidy;

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use campaign::{CampaignError, CampaignOutcome};
 use evidence::report::{Overall, counted, duration};
 use results::{Comparison, Grade, Origin, Outcome, Verdict};
 
@@ -13,19 +12,10 @@ const COLUMNS: usize = 100;
 /// Columns of a row for its host and database.
 const PLACE_COLUMNS: usize = 16;
 
-/// The verdict table of a run on this host or in virtual time, whose tests have these titles.
-pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, elapsed: Duration) -> String {
-    let why = outcome.error.as_ref().map(|error| match error {
-        CampaignError::Interrupted => "it was interrupted; what was measured is kept".to_owned(),
-        error => error.to_string(),
-    });
-    of_verdicts(&outcome.verdicts, titles, judged, why, elapsed)
-}
-
 /// What the run proves, then under each test one row per rule (the worst of all databases), then the grade again with what
 /// is missing: of a long table only the end is on the screen. With several hosts each row says of which host and database it
 /// is. `unfinished` says why the programme was not carried out.
-pub fn of_verdicts(
+pub fn table(
     verdicts: &[Verdict],
     titles: &[String],
     judged: &Overall,
