@@ -27,8 +27,6 @@ mod lint_cmd;
 mod live;
 mod outcome;
 mod paper_cmd;
-#[cfg(feature = "pdf")]
-mod pdf;
 mod plan_cmd;
 mod report_cmd;
 mod reports;

@@ -77,7 +77,7 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
     }
     #[cfg(feature = "pdf")]
     if arguments.pdf {
-        crate::pdf::print(&arguments.out.join("paper.html"))?;
+        crate::reports::print(&arguments.out.join("paper.html"))?;
     }
     Ok(Status::Pass)
 }

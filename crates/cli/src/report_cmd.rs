@@ -47,7 +47,7 @@ pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
         say!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", run.display());
         #[cfg(feature = "pdf")]
         if arguments.pdf {
-            crate::pdf::print(&run.join("report.html"))?;
+            crate::reports::print(&run.join("report.html"))?;
         }
     }
     Ok(Status::Pass)

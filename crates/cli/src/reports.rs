@@ -26,3 +26,14 @@ pub fn render(folder: &Path) -> Result<Report, Failure> {
     write(&report, folder)?;
     Ok(report)
 }
+
+/// Prints a page to a PDF beside it.
+#[cfg(feature = "pdf")]
+pub fn print(page: &Path) -> Result<(), Failure> {
+    let pdf = page.with_extension("pdf");
+    review::pdf::print(page, &pdf).map_err(|error| {
+        Failure::could_not_run(format!("cannot write {}", pdf.display())).help(error.help()).because(error)
+    })?;
+    say!("wrote {}", pdf.display());
+    Ok(())
+}

@@ -14,6 +14,7 @@ pub mod import;
 pub mod lint;
 mod markup;
 pub mod paper;
+pub mod pdf;
 pub mod serve;
 mod sources;
 pub mod terminal;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use evidence::report::{Overall, counted, duration};
+use evidence::report::{Overall, counted, duration, number};
 use results::{Comparison, Grade, Origin, Outcome, Verdict};
 
 /// Missing conditions that the console names; the report has all of them.
@@ -140,7 +140,7 @@ fn is_worse(one: &Verdict, other: &Verdict) -> bool {
 fn with_unit(value: f64, unit: &str) -> String {
     let digits = if value.fract() == 0.0 || value.abs() >= 1000.0 { 0 } else { 2 };
     let unit = if unit == "1/s" { "/s" } else { unit };
-    format!("{value:.digits$} {unit}").trim_end().to_owned()
+    format!("{} {unit}", number(value, digits)).trim_end().to_owned()
 }
 
 fn sign(comparison: Comparison) -> &'static str {

@@ -96,7 +96,8 @@ fn an_exit_status_means_the_same_in_every_command() {
             let done = proofload(at, &arguments).output().expect("it starts");
             let stderr = String::from_utf8_lossy(&done.stderr);
             let is_right = done.status.code() == Some(*status) && stderr.contains(said);
-            (!is_right).then(|| format!("{line}: {:?}, expected {status} and {said:?}: {stderr}", done.status))
+            (!is_right)
+                .then(|| format!("{line}: {:?}, expected {status} and {said:?}: {stderr}", done.status))
         })
         .collect();
     assert!(told.is_empty(), "{}", told.join("\n"));
@@ -107,7 +108,8 @@ fn help_groups_the_commands_and_colours_it_only_when_asked() {
     let folder = tempfile::tempdir().expect("writable");
     let (status, help, _) = output(folder.path(), &["--help"]);
     assert_eq!(status, 0);
-    let order = ["Before there is hardware:", "  plan", "On the hardware:", "  run", "  fleet", "With the evidence:"];
+    let order =
+        ["Before there is hardware:", "  plan", "On the hardware:", "  run", "  fleet", "With the evidence:"];
     let places: Vec<_> = order.iter().map(|words| help.find(words)).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{help}");
     assert!(help.contains("Exit status: 0 pass") && !help.contains('\u{1b}'), "{help}");
@@ -136,7 +138,8 @@ fn commands_that_print_results_print_them_as_json_alone() {
     let at = folder.path();
     let json = |arguments: &[&str]| -> serde_json::Value {
         let (_, stdout, stderr) = output(at, &[arguments, &["--json"]].concat());
-        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {stdout}{stderr}"))
+        serde_json::from_str(&stdout)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {stdout}{stderr}"))
     };
     assert_eq!(json(&["run", "s.toml"])["verdict"]["grade"], "held");
     let run = only_run(at);
@@ -150,7 +153,10 @@ fn commands_that_print_results_print_them_as_json_alone() {
     assert!(verified["pages"]["seen"].as_u64() > Some(500), "{verified}");
     let cleaned = json(&["clean", "s.toml"]);
     assert_eq!(cleaned["folders"][0]["kept"], serde_json::json!([]));
-    assert!(cleaned["folders"][0]["removed"].as_array().is_some_and(|removed| removed.len() > 1), "{cleaned}");
+    assert!(
+        cleaned["folders"][0]["removed"].as_array().is_some_and(|removed| removed.len() > 1),
+        "{cleaned}"
+    );
     assert_eq!(json(&["simulate", "s.toml"])["run"]["world"], "simulated");
 }
 
@@ -181,7 +187,9 @@ fn every_solution_of_the_repository_ships_as_an_example_that_is_never_written_ov
     assert_eq!(status, 0);
     let mut names: Vec<String> = std::fs::read_dir(&solutions)
         .expect("solutions")
-        .map(|entry| entry.expect("readable").path().file_stem().expect("a name").to_string_lossy().into_owned())
+        .map(|entry| {
+            entry.expect("readable").path().file_stem().expect("a name").to_string_lossy().into_owned()
+        })
         .collect();
     let mut shown: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
     names.sort();
@@ -234,7 +242,7 @@ fn completions_and_manual_pages_know_every_command() {
         assert!(page(&format!("proofload-{name}.1")).contains("SYNOPSIS"), "{name}");
     }
     if cfg!(feature = "fleet") {
-        assert!(page("proofload-fleet-agent.1").contains("credentials"), "fleets, too");
+        assert!(page("proofload-fleet-agent.1").contains("CREDENTIALS"), "fleets, too");
     }
     assert!(!folder.path().join("pages/proofload-drill-work.1").exists(), "it is no command for people");
     std::fs::write(folder.path().join("pages/proofload.1"), "mine").expect("writable");

@@ -7,6 +7,7 @@
 mod any_numbers;
 mod check;
 mod cli;
+mod command_line;
 mod crash_test;
 mod deploy;
 mod documents;
