@@ -14,9 +14,11 @@ pub mod import;
 pub mod lint;
 mod markup;
 pub mod paper;
+pub mod pdf;
 pub mod serve;
 mod sources;
 pub mod terminal;
+pub mod verdict_table;
 
 pub use claims::{Evidence, Instant, TestClaims};
 pub use sources::{PRINTED, Source, SourceError, open};

@@ -193,9 +193,9 @@ fn a_test_alone_needs_databases_that_exist() {
 #[test]
 fn a_dry_run_writes_nothing() {
     let folder = folder(ALL);
-    let (status, _, stderr) = output(folder.path(), &["run", "small.toml", "--dry-run"]);
+    let (status, stdout, _) = output(folder.path(), &["run", "small.toml", "--dry-run"]);
     assert_eq!(status, 0);
-    assert!(stderr.contains("in all up to"), "{stderr}");
+    assert!(stdout.contains("in all up to"), "{stdout}");
     assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 1);
 }
 
@@ -204,10 +204,10 @@ fn a_dry_run_writes_nothing() {
 fn the_announced_need_knows_the_checkpoint_depth() {
     let need = |text: &str, tests: &str| {
         let folder = folder_with("small.toml", &format!("{text}\n{ALL}"));
-        let (status, _, stderr) =
+        let (status, stdout, stderr) =
             output(folder.path(), &["run", "small.toml", "--dry-run", "--tests", tests]);
         assert_eq!(status, 0, "{stderr}");
-        let whole = stderr.split("in all up to ").nth(1).unwrap_or_default();
+        let whole = stdout.split("in all up to ").nth(1).unwrap_or_default();
         whole.split(" of disk").next().unwrap_or_default().to_owned()
     };
     let deep = small().replace("[engine]", "[engine]\ncheckpoint_depth_mib = 256");
@@ -232,10 +232,10 @@ fn the_announced_need_knows_every_backup() {
         };
         let tests: String = volumes.iter().map(backup).collect();
         let folder = folder_with("small.toml", &format!("{small}\n{tests}"));
-        let (status, _, stderr) = output(folder.path(), &["run", "small.toml", "--dry-run"]);
+        let (status, stdout, stderr) = output(folder.path(), &["run", "small.toml", "--dry-run"]);
         assert_eq!(status, 0, "{stderr}");
         ["b1", "b2"].map(|dir| {
-            let line = stderr.lines().find(|line| line.contains(&format!("data/{dir}"))).unwrap_or_default();
+            let line = stdout.lines().find(|line| line.contains(&format!("data/{dir}"))).unwrap_or_default();
             !line.contains("up to 0.0 GiB")
         })
     };

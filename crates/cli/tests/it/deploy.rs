@@ -54,7 +54,8 @@ fn the_slurm_job_starts_an_agent_that_may_write_below_one_folder_only() {
         .expect("bash starts");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let (state, volumes) = (path("state"), path("volumes"));
-    let expected = format!("{volumes}\nagent /fleet/agents/node1.toml --state {state} --allow {volumes}\n");
+    let expected =
+        format!("{volumes}\nfleet agent /fleet/agents/node1.toml --state {state} --allow {volumes}\n");
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&output.stderr));
 }
 
