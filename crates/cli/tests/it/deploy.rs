@@ -65,6 +65,9 @@ fn every_launcher_limits_the_folders_that_its_agent_may_write() {
         let text = read(name);
         let is_start = |line: &&str| line.contains("--state") && !line.starts_with('#');
         let starts: Vec<&str> = text.lines().filter(is_start).collect();
-        assert!(!starts.is_empty() && starts.iter().all(|line| line.contains("--allow")), "{name}: {starts:?}");
+        assert!(
+            !starts.is_empty() && starts.iter().all(|line| line.contains("--allow")),
+            "{name}: {starts:?}"
+        );
     }
 }
