@@ -64,8 +64,8 @@ struct Arguments {
     command: Command,
 }
 
-const EXIT_STATUS: &str = "Exit status: 0 pass, 1 not proved: a limit is broken, a check failed, a figure is missing, \
-     2 wrong input, 3 could not run, 4 interrupted";
+const EXIT_STATUS: &str =
+    "Exit status: 0 pass, 1 failed or not proved, 2 wrong input, 3 could not run, 4 interrupted";
 
 #[derive(Subcommand)]
 enum Command {

@@ -105,6 +105,8 @@ struct Edit {
     setting: Setting,
     /// What it brought in, in bytes of the text as it is after it.
     brought: Range<usize>,
+    /// Where its value begins there; what is before is its key.
+    value_at: usize,
     /// Bytes that stood there before.
     replaced: usize,
 }
@@ -143,11 +145,11 @@ impl Edited {
     /// A mistake of the text with the settings, told where the user finds it.
     pub fn told(&self, mistake: Mistake) -> Mistake {
         let mut span = mistake.span.clone();
-        for Edit { setting, brought, replaced } in self.edits.iter().rev() {
+        for Edit { setting, brought, value_at, replaced } in self.edits.iter().rev() {
             let is_around = span.start < brought.start && span.end > brought.end;
             let is_touched = span.start < brought.end && span.end > brought.start;
             if is_touched && !is_around {
-                return setting.wrong(true, mistake.message, mistake.help);
+                return setting.wrong(span.end > *value_at, mistake.message, mistake.help);
             }
             let back = |at: usize| if at >= brought.end { at - brought.len() + replaced } else { at };
             span = back(span.start)..back(span.end);
@@ -270,5 +272,5 @@ fn edit(setting: &Setting, old: &str, new: &str, place: &str) -> Edit {
         start = start.min(new[..value.start].rfind('\n').map_or(0, |newline| newline + 1));
     }
     let replaced = old.len() - start - (new.len() - end);
-    Edit { setting: setting.clone(), brought: start..end, replaced }
+    Edit { setting: setting.clone(), brought: start..end, value_at: value.start, replaced }
 }

@@ -110,6 +110,11 @@ fn a_mistake_of_a_setting_is_told_at_the_setting_and_others_at_their_line_of_the
         assert!(told.starts_with(&format!("--set {argument}: {message}")), "{told}");
     }
 
+    let error = with(&["load.sesions=1"]).expect_err("misspelt");
+    assert_eq!(&error.setting.as_ref().expect("a setting").text()[error.span.clone()], "load.sesions");
+    let error = with(&["load.idle_factor=-1"]).expect_err("out of range");
+    assert_eq!(&error.setting.as_ref().expect("a setting").text()[error.span.clone()], "-1");
+
     // The settings before it are longer and shorter than what they replace, and add lines.
     let file = FILE.replace("duration_s = 10", "duration_s = -10");
     let line = 1 + file.lines().position(|line| line.contains("-10")).expect("it is there");
