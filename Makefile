@@ -6,10 +6,17 @@
 #   make bench  speed against fio, in turn on the same file system
 #   make soak   the long versions of the crash tests, and of the error rates of `compare`
 #   make sync-removal   each sync of the engine, ignored alone, makes the kill test fail
+#   make docs   the book of docs/ in target/book (mdBook); every link and anchor is checked
+#   make docs-check   links and anchors of the sources alone, without mdBook
+#   make dist   static binaries, .deb, .rpm, container image, SBOM and licences in target/dist, then tests of them
+#   make deploy-check   the recipes of deploy/
+#   make deny   licences, bans and sources of all dependencies
 #   make validate  simulates the published solutions and writes docs/lab/accuracy.md
 CARGO ?= cargo
 
-.PHONY: demo build test lint smoke bench soak setup sync-removal validate
+DENY_VERSION = 0.20.2
+
+.PHONY: demo build test lint smoke bench soak setup sync-removal validate docs docs-check dist deploy-check deny
 
 build:
 	$(CARGO) build --release --locked
@@ -53,3 +60,20 @@ sync-removal:
 
 validate: build
 	tools/validate
+
+docs:
+	tools/docs
+
+docs-check:
+	tools/docs-check
+
+dist:
+	tools/dist
+	tools/dist-check
+
+deploy-check:
+	tools/deploy-check
+
+deny:
+	$(CARGO) install --quiet --locked --root target/tools --version $(DENY_VERSION) cargo-deny
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) deny --all-features check licenses bans sources

@@ -7,18 +7,17 @@ use campaign::choice::tests_but_drills;
 use evidence::report::counted;
 use serde::Serialize;
 use simulation::{Assumptions, Planned, Wishes};
-use solution::{Solution, SolutionError};
+use solution::{Mistake, Solution, SolutionError};
 
 use crate::failure::{Failure, Status};
-use crate::inputs;
+use crate::inputs::{self, SolutionArguments};
 use crate::stdout::{json, tell};
 
-/// Checks a solution file: all its mistakes at once, or what each command would make of it.
+/// Checks a solution file: all its mistakes at once, or what each command would do.
 #[derive(clap::Args)]
 pub struct CheckArguments {
-    /// The solution file.
-    #[arg(value_name = "SOLUTION.toml")]
-    solution: PathBuf,
+    #[command(flatten)]
+    solution: SolutionArguments,
     /// Print the answer as JSON.
     #[arg(long)]
     json: bool,
@@ -47,7 +46,10 @@ struct Answer {
 /// A mistake of the file.
 #[derive(Serialize)]
 struct Told {
-    line: usize,
+    /// Line of the file; none of a mistake in a setting.
+    line: Option<usize>,
+    /// The setting, as it was given.
+    setting: Option<String>,
     message: String,
     help: Option<String>,
 }
@@ -68,12 +70,12 @@ struct Outlook {
 
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
-    let file = arguments.solution.display().to_string();
-    let text = inputs::text(&arguments.solution)?;
+    let file = arguments.solution.file.display().to_string();
+    let text = inputs::text(&arguments.solution.file)?;
     let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
     let mut answer =
         Answer { schema_version: CHECK_SCHEMA, file, solution: None, mistakes: vec![], commands: vec![] };
-    let parsed = Solution::parse(&text, &answer.file);
+    let parsed = arguments.solution.parse(&text);
     match &parsed {
         Ok(solution) => {
             answer.solution = Some(solution.name.clone());
@@ -91,8 +93,13 @@ pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
 }
 
 fn told(error: &SolutionError) -> Vec<Told> {
-    let mistakes = error.mistakes().into_iter();
-    mistakes.map(|(line, message, help)| Told { line, message, help }).collect()
+    let told = |mistake: Mistake| Told {
+        line: error.line_of_mistake(&mistake),
+        setting: mistake.setting.as_ref().map(|setting| setting.text().to_owned()),
+        message: mistake.message,
+        help: mistake.help,
+    };
+    error.mistakes().map(told).collect()
 }
 
 /// What each command would make of a file without mistakes.
@@ -111,7 +118,7 @@ fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
     }
     let run = if tested > 1 { "run --host NAME" } else { "run" };
     outlooks.push(Outlook::new(run, measured(solution)));
-    outlooks.push(Outlook::new("run --fleet", crate::fleet_run::outlook(solution)));
+    outlooks.push(Outlook::new("fleet run", crate::fleet_run::outlook(solution)));
     outlooks.push(Outlook { ready: is_planned, ..Outlook::new("paper", Ok(paper)) });
     outlooks
 }

@@ -4,27 +4,48 @@ use std::path::{Path, PathBuf};
 
 use evidence::folder;
 use evidence::report::counted;
+use serde::Serialize;
 
 use crate::failure::{Failure, Status};
-use crate::inputs;
+use crate::inputs::SolutionArguments;
+use crate::stdout::json;
 
-/// Removes the databases, logs and backups that `run` made for a solution; evidence stays.
+/// Removes the databases, logs and backups that `run` made; evidence stays.
 #[derive(clap::Args)]
 pub struct CleanArguments {
-    /// The solution file.
-    #[arg(value_name = "SOLUTION.toml")]
-    solution: PathBuf,
+    #[command(flatten)]
+    solution: SolutionArguments,
     /// The host of the solution file that this machine is; needed when it describes several.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// Say what would be removed, and do nothing.
     #[arg(long)]
     dry_run: bool,
+    /// Print what was removed, and what was left alone, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What became of the folders of a deployment.
+#[derive(Serialize)]
+struct Document {
+    schema_version: u32,
+    dry_run: bool,
+    folders: Vec<Folder>,
+}
+
+#[derive(Serialize)]
+struct Folder {
+    folder: PathBuf,
+    /// Files that were removed, or would be.
+    removed: Vec<PathBuf>,
+    /// Files that proofload did not make.
+    kept: Vec<PathBuf>,
 }
 
 /// Runs the command: removes what the markers of this deployment's folders list, then the folders.
 pub fn run(arguments: &CleanArguments) -> Result<Status, Failure> {
-    let solution = inputs::solution(&arguments.solution)?;
+    let solution = arguments.solution.read()?;
     let deployment = solution.deployment(arguments.host.as_deref())?;
     let dirs: Vec<&Path> = deployment.volumes.iter().map(|volume| Path::new(&volume.dir)).collect();
     if !dirs.iter().any(|dir| dir.exists()) {
@@ -34,6 +55,7 @@ pub fn run(arguments: &CleanArguments) -> Result<Status, Failure> {
             "relative paths of a solution file count from the current folder: change to the one of the run",
         ));
     }
+    let mut folders = Vec::new();
     for dir in dirs {
         let cleaned = folder::clean(dir, arguments.dry_run)?;
         let verb = if arguments.dry_run { "would remove" } else { "removed" };
@@ -41,6 +63,10 @@ pub fn run(arguments: &CleanArguments) -> Result<Status, Failure> {
         for kept in &cleaned.kept {
             say!("  left alone, not made by proofload: {}", kept.display());
         }
+        folders.push(Folder { folder: dir.to_owned(), removed: cleaned.files, kept: cleaned.kept });
+    }
+    if arguments.json {
+        json(&Document { schema_version: 1, dry_run: arguments.dry_run, folders })?;
     }
     Ok(Status::Pass)
 }

@@ -9,7 +9,9 @@ use crate::inputs;
 use crate::output::printable;
 use crate::stdout::{data, tell, write_file};
 
-/// Compares runs: measured, simulated, imported, or published figures. The first is the baseline.
+/// Compares runs: measured, simulated, imported, or published figures.
+///
+/// The first run is the baseline.
 #[derive(clap::Args)]
 pub struct CompareArguments {
     /// Run folders, run.db, report.json or published figures (.toml).
@@ -21,8 +23,8 @@ pub struct CompareArguments {
     /// Write the comparison as a page as well.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exit with status 1 if a figure is worse than the baseline by more than this, with 2 if one of the
-    /// baseline's is missing.
+    /// Exit with status 1 if a figure is worse than the baseline by more than this, or if a run lacks one of
+    /// the baseline's.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_above: Option<f64>,
 }
@@ -68,12 +70,12 @@ pub fn run(arguments: &CompareArguments) -> Result<Status, Failure> {
     if let Some((run, lacks)) = comparison.missing().into_iter().next() {
         let message = format!("{} has no {} to judge", run.name, lacks.join(", "));
         let cause = format!("{} has it", comparison.runs[0].name);
-        return Err(Failure::wrong_input(message).because(cause));
+        return Err(Failure::not_shown(message).because(cause));
     }
     if let Some(run) = comparison.runs.iter().skip(1).find(|run| !comparison.is_judged(run)) {
         let message = format!("no figure of {} can be judged against {}", run.name, comparison.runs[0].name);
         let help = "compare tests of 20 s or more: an interval needs 20 samples";
-        return Err(Failure::wrong_input(message).because("their tests are too short").help(help));
+        return Err(Failure::not_shown(message).because("their tests are too short").help(help));
     }
     Ok(if regressions.is_empty() { Status::Pass } else { Status::VerdictFail })
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
+use evidence::report::counted;
 use runner::crash_test::{Writer, commit, compare, hear};
 use workload::crash_test::SESSIONS_MAX;
 
@@ -10,8 +11,9 @@ use crate::failure::{Failure, Status};
 use crate::signals::count_interrupts;
 use crate::stdout::data;
 
-/// Finds out whether storage keeps what it says is durable: commit, pull the plug, compare with what another
-/// host heard.
+/// Finds out whether storage keeps what it says is durable.
+///
+/// Commit, pull the plug, and compare with what another host heard.
 #[derive(clap::Args)]
 pub struct CrashTestArguments {
     #[command(subcommand)]
@@ -68,7 +70,8 @@ pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
     match &arguments.part {
         Part::Listen { address, out } => {
             let total = hear(address, out, told)?;
-            say!("the writer is gone; {total} durable commits heard of, noted in {}", out.display());
+            let heard = counted(total, "durable commit");
+            say!("the writer is gone; heard of {heard}, noted in {}", out.display());
             Ok(Status::Pass)
         }
         Part::Write { folder, listener, sessions, size_mib, buffered } => {
@@ -76,7 +79,8 @@ pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
             let interrupts = count_interrupts()?;
             let end_asked = || interrupts.load(Ordering::SeqCst) > 0;
             let total = commit(Writer { folder, listener, sessions, file_bytes, buffered }, end_asked, told)?;
-            say!("ended in order after {total} durable commits: nothing has been proved without a crash");
+            let total = counted(total, "durable commit");
+            say!("ended in order after {total}: nothing has been proved without a crash");
             Ok(Status::Interrupted)
         }
         Part::Verify { folder, notes, buffered } => {

@@ -1,7 +1,7 @@
-//! How a command ends: a status, or one story with the cause and the remedy.
+//! How a command ends: a status, or one story with the cause and the remedy. What each exit status means:
+//! docs/verdict.md.
 
 use std::io::Write;
-use std::ops::Range;
 use std::process::ExitCode;
 
 use annotate_snippets::{AnnotationKind, Element, Level, Renderer, Snippet};
@@ -19,20 +19,16 @@ use crate::output::printable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// Everything asked for holds.
-    Pass,
-    /// A verdict or a check failed.
-    VerdictFail,
+    Pass = 0,
+    /// A limit is broken, a check failed, or what was asked for is not shown.
+    VerdictFail = 1,
     /// Ended early on request; what was measured is kept.
-    Interrupted,
+    Interrupted = 4,
 }
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> ExitCode {
-        match status {
-            Status::Pass => ExitCode::from(0),
-            Status::VerdictFail => ExitCode::from(1),
-            Status::Interrupted => ExitCode::from(4),
-        }
+        ExitCode::from(status as u8)
     }
 }
 
@@ -46,20 +42,22 @@ pub struct Failure {
     place: Option<Box<Place>>,
 }
 
-/// The part of a file that is meant, and what else is wrong with the file.
+/// A file, and what is wrong with it and with the settings beside it; one mistake at least.
 #[derive(Debug)]
 struct Place {
     file_name: String,
     text: String,
-    span: Range<usize>,
-    others: Vec<Mistake>,
+    mistakes: Vec<Mistake>,
 }
 
 impl Place {
-    /// The lines of the file around a span of it.
-    fn shown(&self, span: &Range<usize>) -> Element<'_> {
-        let span = AnnotationKind::Primary.span(span.clone()).label("asked for here");
-        Element::from(Snippet::source(&self.text).path(&self.file_name).annotation(span))
+    /// The lines of the file, or the setting, around what is meant.
+    fn shown<'a>(&'a self, mistake: &'a Mistake) -> Element<'a> {
+        let span = AnnotationKind::Primary.span(mistake.span.clone()).label("asked for here");
+        Element::from(match &mistake.setting {
+            Some(setting) => Snippet::source(setting.text()).line_start(1).annotation(span),
+            None => Snippet::source(&self.text).path(&self.file_name).annotation(span),
+        })
     }
 }
 
@@ -67,6 +65,11 @@ impl Failure {
     /// The input asks for what cannot be: exit status 2.
     pub fn wrong_input(message: impl Into<String>) -> Failure {
         Failure { exit: 2, message: message.into(), cause: None, help: None, place: None }
+    }
+
+    /// What the command was asked to judge cannot be told from its input: exit status 1.
+    pub fn not_shown(message: impl Into<String>) -> Failure {
+        Failure { exit: 1, ..Failure::wrong_input(message) }
     }
 
     /// The input is fine, the surroundings are not: exit status 3.
@@ -92,6 +95,12 @@ impl Failure {
         self
     }
 
+    /// The exit status.
+    #[cfg(test)]
+    pub fn exit(&self) -> u8 {
+        self.exit
+    }
+
     /// What to do about it.
     pub fn remedy(&self) -> Option<&str> {
         self.help.as_deref()
@@ -100,35 +109,36 @@ impl Failure {
     /// Line of the file that is meant, from 1.
     pub fn place_line(&self) -> Option<usize> {
         let place = self.place.as_ref()?;
-        let before = place.text.get(..place.span.start)?;
+        let mistake = place.mistakes.first().filter(|mistake| mistake.setting.is_none())?;
+        let before = place.text.get(..mistake.span.start)?;
         Some(1 + before.matches('\n').count())
     }
 
     /// Prints the story on stderr and gives the exit status.
     pub fn tell(self) -> ExitCode {
-        // A stderr that is closed or full must not change the exit status.
-        let show = |story: &str| drop(writeln!(anstream::stderr(), "{story}"));
         // Causes quote what files say.
-        let title = Level::ERROR.primary_title(printable(&self.to_string()));
-        let place = self.place.as_ref().map(|place| place.shown(&place.span));
-        let help = self.help.as_deref().map(|help| Level::HELP.message(printable(help)).into());
-        let story = title.elements(place.into_iter().chain(help));
-        show(&Renderer::styled().render(&[story]));
-        for (place, other) in self.place.iter().flat_map(|place| place.others.iter().map(move |o| (place, o)))
-        {
-            let help = other.help.as_deref().map(|help| Level::HELP.message(printable(help)).into());
-            let title = Level::ERROR.primary_title(printable(&other.message));
-            let story = title.elements(std::iter::once(place.shown(&other.span)).chain(help));
-            show(&Renderer::styled().render(&[story]));
+        let mistakes = self.place.iter().flat_map(|place| place.mistakes.iter().map(move |one| (place, one)));
+        let first = mistakes.clone().next().map(|(place, mistake)| place.shown(mistake));
+        tell_story(&self.to_string(), first, self.help.as_deref());
+        for (place, other) in mistakes.skip(1) {
+            tell_story(&other.message, Some(place.shown(other)), other.help.as_deref());
         }
         ExitCode::from(self.exit)
     }
 }
 
+fn tell_story(title: &str, place: Option<Element<'_>>, help: Option<&str>) {
+    let help = help.map(|help| Level::HELP.message(printable(help)).into());
+    let story = Level::ERROR.primary_title(printable(title)).elements(place.into_iter().chain(help));
+    // A stderr that is closed or full must not change the exit status.
+    let _ = writeln!(anstream::stderr(), "{}", Renderer::styled().render(&[story]));
+}
+
 impl From<Box<SolutionError>> for Failure {
     fn from(error: Box<SolutionError>) -> Failure {
-        let SolutionError { message, help, span, others, file_name, text } = *error;
-        let place = Place { file_name: printable(&file_name), text: harmless(&text), span, others };
+        let mistakes = error.mistakes().collect();
+        let SolutionError { message, help, file_name, text, .. } = *error;
+        let place = Place { file_name: printable(&file_name), text: harmless(&text), mistakes };
         Failure { help, place: Some(Box::new(place)), ..Failure::wrong_input(message) }
     }
 }

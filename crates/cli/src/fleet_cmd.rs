@@ -1,4 +1,4 @@
-//! What many hosts need for one run: `proofload fleet init`, `proofload agent`, and the process of a drill.
+//! `proofload fleet`: credentials, a run on many hosts, the agent of a host, and the process of a drill.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use fleet::drill::CopyProcess;
 use fleet::host_work::HostTests;
 
 use crate::failure::{Failure, Status};
-use crate::fleet_run::{read_credentials, this_program};
+use crate::fleet_run::{self, FleetResumeArguments, FleetRunArguments, read_credentials, this_program};
 
-/// Prepares runs on many hosts.
+/// Runs a solution on many hosts at once, in step.
 #[derive(clap::Args)]
 pub struct FleetArguments {
     #[command(subcommand)]
@@ -23,6 +23,9 @@ pub struct FleetArguments {
 #[derive(clap::Subcommand)]
 enum FleetCommand {
     Init(InitArguments),
+    Run(FleetRunArguments),
+    Resume(FleetResumeArguments),
+    Agent(AgentArguments),
 }
 
 /// Makes the credentials of a fleet: one file per host, one for the controller, and the bus's configuration.
@@ -41,7 +44,7 @@ struct InitArguments {
 
 /// Serves this host to a controller: waits for runs, carries them out, keeps the evidence until the controller has it.
 #[derive(clap::Args)]
-pub struct AgentArguments {
+struct AgentArguments {
     /// Credentials of this host: a file that `proofload fleet init` made.
     #[arg(value_name = "CREDENTIALS")]
     credentials: PathBuf,
@@ -61,7 +64,7 @@ pub struct WorkArguments {}
 /// Runs the command that [`fleet::drill::COMMAND`] names.
 pub fn work(_: &WorkArguments) -> Result<Status, Failure> {
     let Some(process) = CopyProcess::started() else {
-        return Err(Failure::wrong_input("this command is started by `proofload agent`"));
+        return Err(Failure::wrong_input("this command is started by `proofload fleet agent`"));
     };
     let held = hold(process);
     if let Err(failure) = &held {
@@ -82,29 +85,38 @@ fn hold(process: CopyProcess) -> Result<(), Failure> {
 
 /// Runs the command `fleet`.
 pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
-    let FleetCommand::Init(InitArguments { folder, hosts, address }) = &arguments.command;
+    match &arguments.command {
+        FleetCommand::Init(arguments) => init(arguments),
+        FleetCommand::Run(arguments) => fleet_run::run(arguments),
+        FleetCommand::Resume(arguments) => fleet_run::resume(arguments),
+        FleetCommand::Agent(arguments) => agent(arguments),
+    }
+}
+
+fn init(InitArguments { folder, hosts, address }: &InitArguments) -> Result<Status, Failure> {
     make(folder, hosts, address)?;
     say!("made {}:", folder.display());
     for host in hosts {
         say!(
-            "  agents/{}.toml  for {host}: proofload agent FILE --state FOLDER",
+            "  agents/{}.toml  for {host}: proofload fleet agent FILE --state FOLDER",
             fleet::subjects::token(host)
         );
     }
-    say!("  controller.toml  stays here: proofload run SOLUTION.toml --fleet {}", folder.display());
+    say!("  controller.toml  stays here: proofload fleet run SOLUTION.toml --fleet {}", folder.display());
     say!(
         "  nats-server.conf  for the bus at {address}: nats-server -c nats-server.conf, started in that folder"
     );
     Ok(Status::Pass)
 }
 
-/// Runs the command `agent`, until it is asked to end or cannot go on.
-pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
+/// Runs `fleet agent`, until it is asked to end or cannot go on.
+fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
     let credentials = read_credentials(&arguments.credentials)?;
     let host = credentials.name.clone();
     let program = this_program()?;
     let work = Arc::new(HostTests {
         tool_version: program.version.clone(),
+        build: crate::BUILD.to_owned(),
         credentials: arguments.credentials.clone(),
         allowed: arguments.allow.clone(),
         say: |text| say!("{text}"),
@@ -120,7 +132,7 @@ pub fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
             _ => failure,
         }
     })?;
-    say!("agent of {host}, proofload {}", env!("CARGO_PKG_VERSION"));
+    say!("agent of {host}, proofload {}", crate::VERSION);
     let interrupts = crate::signals::count_interrupts()?;
     let end_asked = || interrupts.load(Ordering::SeqCst) > 0;
     let served = fleet::run(agent.serve(|text| say!("{text}"), end_asked));

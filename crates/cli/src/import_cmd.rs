@@ -12,8 +12,9 @@ use crate::failure::{Failure, Status};
 use crate::inputs;
 use crate::stdout::write_file;
 
-/// Imports reports of Jetstress (HTML), the text of published papers, published figures (.toml), or a Jetstress
-/// configuration (XML, becomes a solution file).
+/// Imports reports and configurations of Jetstress, and published papers.
+///
+/// Reports are HTML, papers are text or published figures (.toml). A configuration is XML and becomes a solution file.
 #[derive(clap::Args)]
 pub struct ImportArguments {
     /// Files to import. Reports of several servers and tests make one run.

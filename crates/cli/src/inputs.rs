@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use review::{Source, SourceError};
 use simulation::Assumptions;
-use solution::{Solution, TestKind};
+use solution::{Setting, Solution, SolutionError, TestKind, VARIABLE_PREFIX};
 
 use crate::failure::Failure;
 
@@ -15,9 +15,35 @@ pub fn text(path: &Path) -> Result<String, Failure> {
         .map_err(|error| Failure::wrong_input(format!("cannot read {}", path.display())).because(error))
 }
 
-/// Reads and parses a solution file.
-pub fn solution(path: &Path) -> Result<Solution, Failure> {
-    Ok(Solution::parse(&text(path)?, &path.display().to_string())?)
+/// A solution file, and the values that take the place of its own.
+#[derive(clap::Args)]
+pub struct SolutionArguments {
+    /// The solution file.
+    #[arg(value_name = "SOLUTION.toml")]
+    pub file: PathBuf,
+    /// Use this value in place of the file's: load.sessions=8, test.performance.duration_s=60. Can be repeated.
+    /// The variable PROOFLOAD_SET_LOAD__SESSIONS does the same; --set comes after variables.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = Setting::of_argument)]
+    set: Vec<Setting>,
+}
+
+impl SolutionArguments {
+    /// The solution with the settings.
+    pub fn read(&self) -> Result<Solution, Failure> {
+        Ok(self.parse(&text(&self.file)?)?)
+    }
+
+    /// The solution that this text of the file is, with the settings.
+    pub fn parse(&self, text: &str) -> Result<Solution, Box<SolutionError>> {
+        let mut variables: Vec<(String, String)> = std::env::vars_os()
+            .map(|(name, value)| [name, value].map(|text| text.to_string_lossy().into_owned()).into())
+            .filter(|(name, _): &(String, String)| name.starts_with(VARIABLE_PREFIX))
+            .collect();
+        variables.sort();
+        let of_variables = variables.iter().filter_map(|(name, value)| Setting::of_variable(name, value));
+        let settings: Vec<Setting> = of_variables.chain(self.set.iter().cloned()).collect();
+        Solution::parse_with(text, &self.file.display().to_string(), &settings)
+    }
 }
 
 /// A kind of tests on the command line.

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Status};
 use crate::inputs;
 use crate::stdout::{data, json, tell};
 
-/// Checks evidence against itself and against its solution: run folders, run.db, report.json, published/*.toml.
+/// Checks evidence against itself and against its solution.
 #[derive(clap::Args)]
 pub struct LintArguments {
     /// Run folders, run.db, report.json or published figures (.toml).

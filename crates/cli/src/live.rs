@@ -53,6 +53,7 @@ pub enum RunWatcher {
 impl RunWatcher {
     /// The whole terminal if it is asked for and there is one, else lines. `evidence` names the folder of the run.
     pub fn new(live: bool, interrupts: Arc<AtomicU32>, evidence: String) -> RunWatcher {
+        let live = live && !crate::output::is_quiet();
         if live && std::io::stderr().is_terminal() {
             return RunWatcher::Screen(LiveScreen::enter(interrupts, evidence));
         }

@@ -1,15 +1,8 @@
-//! What stands for `run --fleet` in a build without fleets: a message that says how to have them.
-
-use std::path::Path;
+//! What stands for `fleet run` in a build without fleets: a message that says how to have it.
 
 use solution::Solution;
 
-use crate::failure::{Failure, Status};
-use crate::run_arguments::RunArguments;
-
-pub fn conduct(_: &RunArguments, _: &Solution, _: &Path) -> Result<Status, Failure> {
-    Err(absent())
-}
+use crate::failure::Failure;
 
 pub fn outlook(_: &Solution) -> Result<String, Failure> {
     Err(absent())

@@ -1,13 +1,14 @@
 //! How a run came out: its verdicts on the terminal, and the exit status.
 
 use std::path::Path;
-use std::time::Duration;
 
 use campaign::{CampaignError, CampaignOutcome};
-use results::Grade;
+use evidence::report::Overall;
+use results::{Ending, Grade};
 
 use crate::failure::{Failure, Status};
 use crate::reports::render;
+use crate::run_arguments::EndingArguments;
 
 /// What a run has to prove for exit status 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -19,32 +20,57 @@ pub enum Require {
     Held,
 }
 
-/// Renders the report, prints the verdicts, gives the status.
-pub fn tell(
-    outcome: &CampaignOutcome,
-    titles: &[String],
-    folder: &Path,
-    elapsed: Duration,
-    require: Require,
-) -> Result<Status, Failure> {
-    let judged = render(folder)?.verdict;
-    crate::stdout::data(&crate::verdict_table::table(outcome, titles, &judged, elapsed))?;
-    say!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
-    match &outcome.error {
-        Some(CampaignError::Interrupted) => Ok(Status::Interrupted),
-        Some(error) if judged.grade != Grade::Failed => {
-            Err(Failure::could_not_run("the campaign could not be carried out").because(error))
-        }
-        _ => Ok(require.status(judged.grade)),
+/// How a run ended, on one host or on many.
+pub struct Ended {
+    pub how: Ending,
+    /// Why it did not come to its end.
+    pub why: Option<String>,
+}
+
+impl Ended {
+    /// How the tests on this host, or in virtual time, ended.
+    pub fn of(outcome: &CampaignOutcome) -> Ended {
+        let why = outcome.error.as_ref().map(|error| match error {
+            CampaignError::Interrupted => INTERRUPTED.to_owned(),
+            error => error.to_string(),
+        });
+        Ended { how: runner::ending(outcome), why }
     }
 }
 
+/// Why an interrupted run did not come to its end.
+pub const INTERRUPTED: &str = "it was interrupted; what was measured is kept";
+
+/// Renders the report, prints the verdicts as `table` makes them of the judgement, or the report, and gives the status.
+pub fn tell(
+    folder: &Path,
+    ended: &Ended,
+    arguments: &EndingArguments,
+    table: impl FnOnce(&Overall) -> String,
+) -> Result<Status, Failure> {
+    let report = render(folder)?;
+    if arguments.json {
+        crate::stdout::data(&report.json())?;
+    } else {
+        crate::stdout::tell(&table(&report.verdict))?;
+    }
+    say!("evidence: {0}/report.html, {0}/report.json, {0}/run.db", folder.display());
+    arguments.require.status(ended, report.verdict.grade)
+}
+
 impl Require {
-    /// The exit status of a run of this grade that came to its end.
-    pub fn status(self, grade: Grade) -> Status {
-        match (grade, self) {
-            (Grade::Qualified, _) | (Grade::Held, Require::Held) => Status::Pass,
-            (Grade::Held, Require::Qualified) | (Grade::Failed | Grade::Incomplete, _) => Status::VerdictFail,
+    /// The exit status of a run of this grade, which ended like this.
+    fn status(self, ended: &Ended, grade: Grade) -> Result<Status, Failure> {
+        match (ended.how, grade, self) {
+            (Ending::Interrupted, ..) => Ok(Status::Interrupted),
+            (Ending::Aborted, Grade::Qualified | Grade::Held | Grade::Incomplete, _) => {
+                let why = ended.why.as_deref().unwrap_or("no host came to the end");
+                Err(Failure::could_not_run("the campaign could not be carried out").because(why))
+            }
+            (_, Grade::Qualified, _) | (_, Grade::Held, Require::Held) => Ok(Status::Pass),
+            (_, Grade::Held, Require::Qualified) | (_, Grade::Failed | Grade::Incomplete, _) => {
+                Ok(Status::VerdictFail)
+            }
         }
     }
 }
@@ -52,15 +78,25 @@ impl Require {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use Grade::{Failed, Held, Incomplete, Qualified};
+
+    /// Exit statuses of runs of each grade that ended like this.
+    fn statuses(how: Ending, require: Require) -> [u8; 4] {
+        let ended = Ended { how, why: None };
+        [Qualified, Held, Failed, Incomplete].map(|grade| match require.status(&ended, grade) {
+            Ok(status) => status as u8,
+            Err(failure) => failure.exit(),
+        })
+    }
 
     #[test]
-    fn status_is_0_only_for_the_grades_that_were_asked_for() {
-        use Grade::{Failed, Held, Incomplete, Qualified};
-        let passing = |require: Require| {
-            [Qualified, Held, Failed, Incomplete].map(|grade| require.status(grade) == Status::Pass)
-        };
-        assert_eq!(passing(Require::Held), [true, true, false, false]);
-        assert_eq!(passing(Require::Qualified), [true, false, false, false]);
+    fn exit_status_follows_from_ending_grade_and_demand_alone() {
+        assert_eq!(statuses(Ending::Completed, Require::Held), [0, 0, 1, 1]);
+        assert_eq!(statuses(Ending::Completed, Require::Qualified), [0, 1, 1, 1]);
+        for require in [Require::Held, Require::Qualified] {
+            assert_eq!(statuses(Ending::Aborted, require), [3, 3, 1, 3]);
+            assert_eq!(statuses(Ending::Interrupted, require), [4; 4]);
+        }
         assert_eq!(Require::default(), Require::Held);
     }
 }

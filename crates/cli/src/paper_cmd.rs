@@ -8,15 +8,14 @@ use review::Source;
 use review::paper::{PaperError, file_name, paper};
 
 use crate::failure::{Failure, Status};
-use crate::inputs;
+use crate::inputs::{self, SolutionArguments};
 use crate::stdout::write_file;
 
 /// Writes the solution paper (HTML and Markdown) from a solution file and the runs of it.
 #[derive(clap::Args)]
 pub struct PaperArguments {
-    /// The solution file.
-    #[arg(value_name = "SOLUTION.toml")]
-    solution: PathBuf,
+    #[command(flatten)]
+    solution: SolutionArguments,
     /// Folders of the runs.
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
@@ -37,7 +36,7 @@ pub struct PaperArguments {
 
 /// Runs the command.
 pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
-    let solution = inputs::solution(&arguments.solution)?;
+    let solution = arguments.solution.read()?;
     let plan = plan::plan(&solution, &[])?;
     let mut reports = Vec::new();
     for path in &arguments.runs {
@@ -78,7 +77,7 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
     }
     #[cfg(feature = "pdf")]
     if arguments.pdf {
-        crate::pdf::print(&arguments.out.join("paper.html"))?;
+        crate::reports::print(&arguments.out.join("paper.html"))?;
     }
     Ok(Status::Pass)
 }

@@ -7,15 +7,14 @@ use plan::search::{Catalogue, search};
 use solution::Solution;
 
 use crate::failure::{Failure, Status};
-use crate::inputs;
-use crate::stdout::{data, json, write_file};
+use crate::inputs::{self, SolutionArguments};
+use crate::stdout::{data, write_file};
 
 /// Sizes a solution, lays out its copies and finds the worst failure.
 #[derive(clap::Args)]
 pub struct PlanArguments {
-    /// The solution file.
-    #[arg(value_name = "SOLUTION.toml", required_unless_present = "schema")]
-    solution: Option<PathBuf>,
+    #[command(flatten)]
+    solution: SolutionArguments,
     /// Print the plan as JSON.
     #[arg(long)]
     json: bool,
@@ -34,17 +33,11 @@ pub struct PlanArguments {
     /// Look for the designs with the fewest disks and servers in a catalogue.
     #[arg(long, value_name = "CATALOGUE.toml", conflicts_with_all = ["html", "scenario"])]
     search: Option<PathBuf>,
-    /// Print the JSON schema of --json and do nothing else.
-    #[arg(long, exclusive = true)]
-    schema: bool,
 }
 
 /// Runs the command.
 pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
-    let Some(path) = &arguments.solution else {
-        return json(&plan::Plan::json_schema()).map(|()| Status::Pass);
-    };
-    let solution = inputs::solution(path)?;
+    let solution = arguments.solution.read()?;
     if let Some(catalogue) = &arguments.search {
         return find(&solution, catalogue, arguments.json);
     }
@@ -62,7 +55,7 @@ pub fn run(arguments: &PlanArguments) -> Result<Status, Failure> {
         write_file(page, &plan::html(&planned))?;
     }
     if arguments.write_targets {
-        write_targets(path, &solution, &planned, arguments.yes)?;
+        write_targets(&arguments.solution.file, &solution, &planned, arguments.yes)?;
     } else if arguments.json {
         data(&format!("{}\n", planned.json()))?;
     } else {
@@ -95,6 +88,12 @@ fn find(solution: &Solution, path: &Path, json: bool) -> Result<Status, Failure>
 }
 
 fn write_targets(path: &Path, solution: &Solution, planned: &plan::Plan, yes: bool) -> Result<(), Failure> {
+    if let Some(setting) = solution.settings().next() {
+        let message = format!("targets of other values than the file's are not written: {}", setting.text());
+        return Err(
+            Failure::wrong_input(message).help("write the value into the file, or leave the setting out")
+        );
+    }
     let edit = plan::write_targets(solution, &planned.targets)?;
     if edit.diff.is_empty() {
         say!("{} says so already", path.display());

@@ -2,19 +2,17 @@
 
 use std::path::PathBuf;
 
-use evidence::Report;
-
 use crate::failure::{Failure, Status};
 use crate::inputs::run_db;
-use crate::reports::{render, rendered};
-use crate::stdout::{data, json};
+use crate::reports::{rendered, write};
+use crate::stdout::data;
 
 /// Renders the evidence of a run again, also of one that was killed.
 #[derive(clap::Args)]
 pub struct ReportArguments {
     /// The folder of a run.
-    #[arg(value_name = "RUN", required_unless_present = "schema")]
-    run: Option<PathBuf>,
+    #[arg(value_name = "RUN")]
+    run: PathBuf,
     /// Write the series as series.csv and counters.csv into this folder, and nothing else.
     #[arg(long, value_name = "FOLDER", conflicts_with = "json")]
     csv: Option<PathBuf>,
@@ -25,16 +23,11 @@ pub struct ReportArguments {
     #[cfg(feature = "pdf")]
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pdf: bool,
-    /// Print the JSON schema of report.json on stdout.
-    #[arg(long, exclusive = true)]
-    schema: bool,
 }
 
 /// Runs the command.
 pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
-    let Some(run) = &arguments.run else {
-        return json(&Report::schema()).map(|()| Status::Pass);
-    };
+    let run = &arguments.run;
     let db = run_db(run)?;
     if let Some(folder) = &arguments.csv {
         let failed = |error: &dyn std::fmt::Display| {
@@ -44,14 +37,17 @@ pub fn report(arguments: &ReportArguments) -> Result<Status, Failure> {
         for path in evidence::csv::write_series(&db, folder).map_err(|error| failed(&error))? {
             say!("wrote {}", path.display());
         }
-    } else if arguments.json {
-        data(&rendered(run)?.json())?;
+        return Ok(Status::Pass);
+    }
+    let report = rendered(run, Failure::wrong_input)?;
+    if arguments.json {
+        data(&report.json())?;
     } else {
-        render(run)?;
+        write(&report, run)?;
         say!("wrote {0}/report.html, {0}/report.json, {0}/junit.xml", run.display());
         #[cfg(feature = "pdf")]
         if arguments.pdf {
-            crate::pdf::print(&run.join("report.html"))?;
+            crate::reports::print(&run.join("report.html"))?;
         }
     }
     Ok(Status::Pass)

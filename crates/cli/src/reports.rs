@@ -6,19 +6,34 @@ use evidence::{Report, load};
 
 use crate::failure::Failure;
 
-fn no_report(folder: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::could_not_run(format!("no report of {}", folder.display())).because(error)
+/// The report of the run in `folder`. Where there is none, `failure` says whose fault it is.
+pub fn rendered(folder: &Path, failure: fn(String) -> Failure) -> Result<Report, Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| failure(format!("no report of {}", folder.display())).because(error);
+    let data = load(&folder.join("run.db")).map_err(|error| failed(&error))?;
+    Report::new(&data).map_err(|error| failed(&error))
 }
 
-/// The report of the run in `folder`.
-pub fn rendered(folder: &Path) -> Result<Report, Failure> {
-    let data = load(&folder.join("run.db")).map_err(|error| no_report(folder, &error))?;
-    Report::new(&data).map_err(|error| no_report(folder, &error))
+/// Writes the report of a run into its folder.
+pub fn write(report: &Report, folder: &Path) -> Result<(), Failure> {
+    let failed = |error| Failure::could_not_run(format!("no report of {}", folder.display())).because(error);
+    report.write(folder).map_err(failed)
 }
 
-/// Writes the report of the run in `folder` from its `run.db`, and gives it.
+/// Writes the report of the run that this command has made in `folder`, and gives it.
 pub fn render(folder: &Path) -> Result<Report, Failure> {
-    let report = rendered(folder)?;
-    report.write(folder).map_err(|error| no_report(folder, &error))?;
+    let report = rendered(folder, Failure::could_not_run)?;
+    write(&report, folder)?;
     Ok(report)
+}
+
+/// Prints a page to a PDF beside it.
+#[cfg(feature = "pdf")]
+pub fn print(page: &Path) -> Result<(), Failure> {
+    let pdf = page.with_extension("pdf");
+    review::pdf::print(page, &pdf).map_err(|error| {
+        Failure::could_not_run(format!("cannot write {}", pdf.display())).help(error.help()).because(error)
+    })?;
+    say!("wrote {}", pdf.display());
+    Ok(())
 }

@@ -10,46 +10,63 @@ use solution::{Deployment, TestKind, TestSpec};
 use world::World;
 
 use crate::failure::{Failure, Status};
-use crate::inputs;
 use crate::live::RunWatcher;
-use crate::outcome::tell;
+use crate::outcome::{Ended, tell};
 use crate::run_arguments::RunArguments;
 use crate::signals::count_interrupts;
 
+/// Runs the tests of a solution on this host's storage.
+#[derive(clap::Args)]
+pub struct HostRunArguments {
+    #[command(flatten)]
+    run: RunArguments,
+    /// The host of the solution file that this machine is; needed when it describes several.
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// Show the run on the whole terminal; plain lines where there is none.
+    #[arg(long)]
+    live: bool,
+}
+
 /// Runs the command.
-pub fn run(arguments: &RunArguments) -> Result<Status, Failure> {
-    let solution = inputs::solution(&arguments.solution)?;
-    if let Some(fleet) = &arguments.fleet {
-        return crate::fleet_run::conduct(arguments, &solution, fleet);
-    }
-    let key = arguments.sign.key()?;
-    let deployment = solution.deployment(arguments.host.as_deref())?;
+pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -> Result<Status, Failure> {
+    let solution = arguments.solution.read()?;
+    let key = arguments.ending.sign.key()?;
+    let deployment = solution.deployment(host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;
     let preflight = Preflight::new(&[(&deployment, tests.as_slice())], arguments.allow_memory)?;
-    show!("{}", preflight.announcement());
     if arguments.dry_run {
+        let (schedule, memory) = (runner::schedule(&tests), runner::cache_memory(&deployment));
+        crate::stdout::tell(&format!("{schedule}{}{memory}\n", preflight.announcement()))?;
         say!("nothing was written (--dry-run)");
         return Ok(Status::Pass);
     }
+    show!("{}", preflight.announcement());
     let _locks = preflight.lock_folders()?;
     let folder = new_run(&arguments.out, &deployment.solution, unix_ms())?;
     let started = std::time::Instant::now();
     let interrupts = count_interrupts()?;
-    let mut watcher = RunWatcher::new(arguments.live, interrupts, folder.display().to_string());
+    let mut watcher = RunWatcher::new(*live, interrupts, folder.display().to_string());
     let live = watcher.live();
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
-    let rules = runner::rules(&solution);
+    let mut known = runner::rules(&solution);
+    known.push(runner::build_row(&deployment.host, crate::BUILD));
+    known.extend(runner::setting_rows(&deployment.host, &solution));
     let titles = campaign::titles(&tests);
-    let measured = Measured { deployment, tests, row, rules, folder: &folder, preflight, key };
+    let measured = Measured { deployment, tests, row, known, folder: &folder, preflight, key };
     let nothing_more = async |_: World, _: &Alone, _: &mut dyn Recorder| CampaignOutcome::default();
     let outcome = measured.carry_out(&mut watcher, live, |_| Alone, nothing_more, |_| Vec::new());
     watcher.close();
-    tell(&outcome?, &titles, &folder, started.elapsed(), arguments.require)
+    let (outcome, elapsed) = (outcome?, started.elapsed());
+    let ended = Ended::of(&outcome);
+    tell(&folder, &ended, &arguments.ending, |judged| {
+        review::verdict_table::table(&outcome.verdicts, &titles, judged, ended.why.clone(), elapsed)
+    })
 }
 
 /// The tests that `run` was asked for on one host: all but drills, which need all hosts.
 fn chosen_tests(deployment: &Deployment, kinds: &[TestKind]) -> Result<Vec<TestSpec>, Failure> {
-    let help = "`proofload run --fleet` and `proofload simulate` perform them";
+    let help = "`proofload fleet run` and `proofload simulate` perform them";
     if kinds.contains(&TestKind::Drill) {
         let message = "a drill needs every host of the solution at once";
         return Err(Failure::wrong_input(message).help(help));

@@ -8,7 +8,9 @@ use review::serve::Pages;
 
 use crate::failure::{Failure, Status};
 
-/// Shows the runs in a folder as local web pages, running ones live; /metrics speaks OpenMetrics.
+/// Shows the runs in a folder as local web pages, running ones live.
+///
+/// The page /metrics has the same figures in the form of OpenMetrics.
 #[derive(clap::Args)]
 pub struct ServeArguments {
     /// Folder of the run folders.

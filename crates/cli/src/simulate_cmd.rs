@@ -9,22 +9,21 @@ use evidence::RunStore;
 use evidence::folder::new_run;
 use evidence::report::duration;
 use results::{Host, Recorder, Row, Run, WorldKind};
-use runner::{ending, run_row, unix_ms};
+use runner::{build_row, ending, run_row, setting_rows, unix_ms};
 use simulation::{Planned, Played, Wishes};
 use solution::{Solution, TestKind};
 
 use crate::failure::{Failure, Status};
-use crate::inputs::{self, test_kind};
-use crate::outcome::{Require, tell};
-use crate::sign::SignArguments;
+use crate::inputs::{self, SolutionArguments, test_kind};
+use crate::outcome::{Ended, tell};
+use crate::run_arguments::EndingArguments;
 use crate::watch::TerminalWatcher;
 
-/// Runs the tests of a solution on a model of its storage, in virtual time: what the hardware would show.
+/// Runs the tests of a solution on a model of its storage, in virtual time.
 #[derive(clap::Args)]
 pub struct SimulateArguments {
-    /// The solution file.
-    #[arg(value_name = "SOLUTION.toml")]
-    solution: PathBuf,
+    #[command(flatten)]
+    solution: SolutionArguments,
     /// Servers under test that take part: how many, or their names.
     #[arg(long, value_name = "N|NAME,..", default_value = "1")]
     servers: String,
@@ -44,23 +43,20 @@ pub struct SimulateArguments {
     /// Values for the models in place of the shipped ones, and parts of your own; the form of assumptions.toml.
     #[arg(long, value_name = "FILE")]
     assumptions: Option<PathBuf>,
-    /// What the run has to prove for exit status 0.
-    #[arg(long, value_name = "GRADE", value_enum, default_value_t)]
-    require: Require,
     /// Folder of the run folders.
     #[arg(long, value_name = "FOLDER", default_value = "runs")]
-    runs: PathBuf,
+    out: PathBuf,
     /// Where all randomness comes from; equal seeds give equal results.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    sign: SignArguments,
+    ending: EndingArguments,
 }
 
 /// Runs the command.
 pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
-    let solution = inputs::solution(&arguments.solution)?;
-    let key = arguments.sign.key()?;
+    let solution = arguments.solution.read()?;
+    let key = arguments.ending.sign.key()?;
     let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
     let wishes = Wishes {
         servers: &arguments.servers,
@@ -71,7 +67,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         seed: arguments.seed,
     };
     let planned = Planned::of(&solution, &wishes, &assumptions)?;
-    let folder = new_run(&arguments.runs, &format!("{}-simulated", solution.name), unix_ms())?;
+    let folder = new_run(&arguments.out, &format!("{}-simulated", solution.name), unix_ms())?;
     let started = Instant::now();
     let interrupts = crate::signals::count_interrupts()?;
     let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), phase: None };
@@ -98,7 +94,10 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
         started.elapsed().as_secs_f64(),
         traces.join(" ")
     );
-    tell(&outcome, &titles, &folder, started.elapsed(), arguments.require)
+    let (ended, taken) = (Ended::of(&outcome), started.elapsed());
+    tell(&folder, &ended, &arguments.ending, |judged| {
+        review::verdict_table::table(&outcome.verdicts, &titles, judged, ended.why.clone(), taken)
+    })
 }
 
 fn not_kept(error: &dyn std::fmt::Display) -> Failure {
@@ -115,7 +114,11 @@ fn first_rows(run: &Run, solution: &Solution, planned: &Planned) -> Vec<Row> {
     let further: BTreeSet<&str> = of_drills.filter(|name| !tested.contains(name)).collect();
     let mut rows: Vec<Row> = vec![run.clone().into()];
     rows.extend(runner::rules(solution));
-    rows.extend(tested.into_iter().chain(further).map(host));
+    rows.extend(tested.iter().copied().chain(further).map(host));
+    for host in tested.iter().take(1) {
+        rows.push(build_row(host, crate::BUILD));
+        rows.extend(setting_rows(host, solution));
+    }
     rows
 }
 

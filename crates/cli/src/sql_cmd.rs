@@ -20,17 +20,9 @@ pub struct SqlArguments {
     /// `distribution` (latency histograms, with the aggregate percentile_ms(hdr_v2, share)).
     #[arg(value_name = "QUERY")]
     query: Option<String>,
-    /// How the rows are printed.
-    #[arg(long, value_enum, default_value_t = Format::Csv)]
-    format: Format,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    /// A header, then a line per row.
-    Csv,
-    /// An object per line; a column whose name came before gets a number: `a`, `a_2`.
-    Json,
+    /// Print a JSON object per line in place of CSV; a column whose name came before gets a number: `a`, `a_2`.
+    #[arg(long)]
+    json: bool,
 }
 
 /// What stops a query: the evidence, or whoever reads stdout.
@@ -54,7 +46,7 @@ impl From<std::io::Error> for Stop {
 /// Runs the command.
 pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
     let path = run_db(&arguments.run)?;
-    let failed = |error: StoreError| Failure::could_not_run("the run cannot be read").because(error);
+    let failed = |error: StoreError| Failure::wrong_input("the run cannot be read").because(error);
     let query = Query::open(&path).map_err(failed)?;
     let Some(sql) = &arguments.query else {
         let tables = query.tables().map_err(failed)?;
@@ -64,7 +56,7 @@ pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
         return Ok(Status::Pass);
     };
     let mut out = BufWriter::new(std::io::stdout().lock());
-    match print(&query, sql, arguments.format, &mut out).and_then(|()| Ok(out.flush()?)) {
+    match print(&query, sql, arguments.json, &mut out).and_then(|()| Ok(out.flush()?)) {
         Ok(()) => Ok(Status::Pass),
         // Whoever reads has seen enough.
         Err(Stop::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Status::Pass),
@@ -75,30 +67,26 @@ pub fn run(arguments: &SqlArguments) -> Result<Status, Failure> {
     }
 }
 
-fn print(query: &Query, sql: &str, format: Format, out: &mut impl Write) -> Result<(), Stop> {
+fn print(query: &Query, sql: &str, as_json: bool, out: &mut impl Write) -> Result<(), Stop> {
     let out = std::cell::RefCell::new(out);
     let names = std::cell::RefCell::new(Vec::new());
     query.run(
         sql,
         |head| -> Result<(), Stop> {
             names.replace(keys(head));
-            match format {
-                Format::Csv => {
-                    Ok(csv::line(&mut **out.borrow_mut(), head.iter().map(|name| csv::quoted(name)))?)
-                }
-                Format::Json => Ok(()),
+            if !as_json {
+                csv::line(&mut **out.borrow_mut(), head.iter().map(|name| csv::quoted(name)))?;
             }
+            Ok(())
         },
         |cells| -> Result<(), Stop> {
             let mut out = out.borrow_mut();
-            match format {
-                Format::Csv => Ok(csv::line(&mut **out, cells.iter().map(csv::text))?),
-                Format::Json => {
-                    let object: serde_json::Map<String, serde_json::Value> =
-                        names.borrow().iter().cloned().zip(cells.iter().map(json)).collect();
-                    Ok(writeln!(out, "{}", serde_json::Value::Object(object))?)
-                }
+            if !as_json {
+                return Ok(csv::line(&mut **out, cells.iter().map(csv::text))?);
             }
+            let object: serde_json::Map<String, serde_json::Value> =
+                names.borrow().iter().cloned().zip(cells.iter().map(json)).collect();
+            Ok(writeln!(out, "{}", serde_json::Value::Object(object))?)
         },
     )
 }

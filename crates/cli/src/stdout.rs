@@ -1,6 +1,7 @@
 //! stdout and files, where data goes.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use serde::Serialize;
@@ -28,6 +29,28 @@ pub fn json(document: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(document)
         .map_err(|error| Failure::could_not_run("cannot write as JSON").because(error))?;
     data(&format!("{text}\n"))
+}
+
+/// Makes a file that does not exist yet.
+pub fn create_new(path: &Path) -> Result<File, Failure> {
+    File::options().write(true).create_new(true).open(path).map_err(|error| {
+        let message = format!("cannot create {}", path.display());
+        match error.kind() {
+            ErrorKind::AlreadyExists => {
+                Failure::wrong_input(message).because(error).help("name a file that does not exist yet")
+            }
+            _ => Failure::could_not_run(message).because(error),
+        }
+    })
+}
+
+/// Writes a document into a file that does not exist yet, and says so.
+pub fn write_new(path: &Path, text: &[u8]) -> Result<(), Failure> {
+    create_new(path)?
+        .write_all(text)
+        .map_err(|error| Failure::could_not_run(format!("cannot write {}", path.display())).because(error))?;
+    say!("wrote {}", path.display());
+    Ok(())
 }
 
 /// Writes a document and says so.

@@ -4,16 +4,17 @@
 //! 1. The file itself is only read.
 //! 2. A copy is made under a name that does not exist yet.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use edb::verify::{Counts, CutOff, Finding};
-use evidence::report::counted;
+use edb::verify::{Counts, Finding};
+use evidence::report::{counted, number};
+use serde::Serialize;
 use workload::verify::{Opened, VerifyError};
 
 use crate::failure::{Failure, Status};
-use crate::stdout::tell;
+use crate::stdout::{create_new, json, tell};
 
 /// Pages that are named one by one; all are counted.
 const NAMED_MAX: u64 = 100;
@@ -30,6 +31,71 @@ pub struct VerifyArguments {
     /// correction is not corrected, others may be wrong.
     #[arg(long, value_name = "NEW.edb")]
     repair_to: Option<PathBuf>,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found, as JSON.
+#[derive(Default, Serialize)]
+struct Document {
+    schema_version: u32,
+    file: PathBuf,
+    /// Nothing is wrong.
+    clean: bool,
+    pages: Pages,
+    /// The first pages with something wrong.
+    findings: Vec<Found>,
+    /// How many more there are.
+    further_findings: u64,
+    /// What else there is to say.
+    notes: Vec<String>,
+}
+
+#[derive(Default, Serialize)]
+struct Pages {
+    seen: u64,
+    bad: u64,
+    correctable: u64,
+    uninitialised: u64,
+    wrong_number: u64,
+    highest_dbtime: u64,
+}
+
+#[derive(Serialize)]
+struct Found {
+    page: u32,
+    text: String,
+}
+
+/// Where findings go: to stdout as they come, or into a document.
+struct Teller {
+    document: Option<Document>,
+    named: u64,
+}
+
+impl Teller {
+    fn note(&mut self, text: String) -> Result<(), Failure> {
+        match &mut self.document {
+            Some(document) => document.notes.push(text),
+            None => tell(&format!("{text}\n"))?,
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, page: u32, text: String) -> Result<(), Failure> {
+        self.named += 1;
+        match &mut self.document {
+            _ if self.named > NAMED_MAX => {}
+            Some(document) => document.findings.push(Found { page, text }),
+            None => tell(&format!("page {page}: {text}\n"))?,
+        }
+        Ok(())
+    }
+
+    fn further(&self) -> u64 {
+        self.named.saturating_sub(NAMED_MAX)
+    }
 }
 
 /// Why the command has ended: the file, or the reader of stdout.
@@ -69,61 +135,61 @@ fn unreadable(arguments: &VerifyArguments, error: std::io::Error) -> Failure {
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Status, Stop> {
+    let document = arguments.json.then(Document::default);
+    let mut teller = Teller { document, named: 0 };
     let mut file = File::open(&arguments.file).map_err(VerifyError::Read)?;
     let file_bytes = file.metadata().map_err(VerifyError::Read)?.len();
     let mut opened = Opened::new(&mut file, file_bytes)?;
     if opened.is_dirty() {
-        tell(
-            "the database was not closed, or is in use: what is wrong with it may be what recovery mends\n",
-        )?;
+        let text = "the database was not closed, or is in use: recovery may repair what is reported here";
+        teller.note(text.to_owned())?;
     }
     if let Some(words) = opened.damaged_header {
-        tell(&format!("{words}\n"))?;
+        teller.note(words.to_string())?;
     }
-    let mut copy = arguments.repair_to.as_ref().map(create_copy).transpose()?;
+    let mut copy = arguments.repair_to.as_deref().map(create_new).transpose()?;
     if let Some(reason) = &opened.untold {
-        tell(&format!("which pages are in use cannot be told: {reason}; zero pages may be lost ones\n"))?;
+        teller
+            .note(format!("which pages are in use cannot be told: {reason}; zero pages may be lost ones"))?;
     }
-    let mut named = 0;
     let found =
         opened.check(&mut file, copy.as_mut().map(|copy| copy as &mut dyn Write), |pgno, finding| {
-            let Some(words) = describe(finding) else { return Ok(()) };
-            named += 1;
-            if named > NAMED_MAX {
-                Ok(())
-            } else {
-                tell(&format!("page {pgno}: {words}\n")).map_err(Stop::from)
+            match describe(finding) {
+                Some(words) => teller.page(pgno, words).map_err(Stop::from),
+                None => Ok(()),
             }
         })?;
-    if named > NAMED_MAX {
-        tell(&format!("... and {} more\n", named - NAMED_MAX))?;
+    if teller.further() > 0 && !arguments.json {
+        tell(&format!("... and {} more\n", number(teller.further() as f64, 0)))?;
     }
     if let Some(copy) = copy {
         copy.sync_all().map_err(VerifyError::Copy)?;
     }
     if found.tail_bytes > 0 {
         let tail = counted(found.tail_bytes, "byte");
-        tell(&format!("{tail} behind the last whole page: no page, and not checked\n"))?;
+        teller.note(format!("{tail} behind the last whole page: no page, and not checked"))?;
     }
-    tell_totals(&found.counts, found.cut_off)?;
-    tell(&format!("{}\n", found.unseen))?;
+    if let Some(cut_off) = found.cut_off {
+        teller.note(cut_off.to_string())?;
+    }
+    if !arguments.json {
+        tell(&totals(&found.counts))?;
+    }
+    teller.note(found.unseen.to_string())?;
     if let Some(to) = arguments.repair_to.as_ref().filter(|_| found.counts.correctable > 0) {
-        tell(&format!(
-            "{} corrected in {}: more than two flipped bits may look like one; compare what you can\n",
+        teller.note(format!(
+            "{} corrected in {}: more than two flipped bits may look like one; compare what you can",
             counted(found.counts.correctable, "page"),
             to.display()
         ))?;
     }
     let clean = found.is_clean() && opened.damaged_header.is_none();
+    let further_findings = teller.further();
+    if let Some(document) = teller.document {
+        let (file, pages) = (arguments.file.clone(), Pages::of(&found.counts));
+        json(&Document { schema_version: 1, file, clean, pages, further_findings, ..document })?;
+    }
     Ok(if clean { Status::Pass } else { Status::VerdictFail })
-}
-
-fn create_copy(to: &PathBuf) -> Result<File, Failure> {
-    OpenOptions::new().write(true).create_new(true).open(to).map_err(|error| {
-        Failure::could_not_run(format!("cannot create {}", to.display()))
-            .because(error)
-            .help("name a file that does not exist yet")
-    })
 }
 
 fn not_written(arguments: &VerifyArguments, error: std::io::Error) -> Failure {
@@ -147,11 +213,21 @@ fn describe(finding: Finding) -> Option<String> {
     }
 }
 
-fn tell_totals(counts: &Counts, cut_off: Option<CutOff>) -> Result<(), Failure> {
-    if let Some(cut_off) = cut_off {
-        tell(&format!("{cut_off}\n"))?;
+impl Pages {
+    fn of(counts: &Counts) -> Pages {
+        Pages {
+            seen: counts.seen,
+            bad: counts.bad,
+            correctable: counts.correctable,
+            uninitialised: counts.uninitialised,
+            wrong_number: counts.wrong_number,
+            highest_dbtime: counts.dbtime_max,
+        }
     }
-    tell(&format!(
+}
+
+fn totals(counts: &Counts) -> String {
+    format!(
         "{} seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}\n",
         counted(counts.seen, "page"),
         counts.bad,
@@ -159,5 +235,5 @@ fn tell_totals(counts: &Counts, cut_off: Option<CutOff>) -> Result<(), Failure> 
         counts.uninitialised,
         counts.wrong_number,
         counts.dbtime_max
-    ))
+    )
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use campaign::progress::{Progress, Rates, Watcher};
-use evidence::report::duration;
+use evidence::report::{duration, number};
 
 /// Plain progress lines come at most this often.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
@@ -78,12 +78,15 @@ fn describe(progress: &Progress) -> String {
 fn describe_rates(rates: &Rates) -> String {
     if rates.batches_per_s > 0.0 {
         return format!(
-            "  {:.0} batches/s  {:.0} IOPS  read {:.2} ms  log write {:.2} ms",
-            rates.batches_per_s, rates.iops, rates.read_latency_ms, rates.log_write_latency_ms
+            "  {} batches/s  {} IOPS  read {:.2} ms  log write {:.2} ms",
+            number(rates.batches_per_s, 0),
+            number(rates.iops, 0),
+            rates.read_latency_ms,
+            rates.log_write_latency_ms
         );
     }
     if rates.bytes_per_s > 0.0 {
-        format!("  {:.0} MiB/s", rates.bytes_per_s / f64::from(1 << 20))
+        format!("  {} MiB/s", number(rates.bytes_per_s / f64::from(1 << 20), 0))
     } else {
         String::new()
     }
@@ -113,7 +116,7 @@ mod tests {
         let line = describe(&progress);
         assert_eq!(
             line,
-            "[ 3/13] Performance         40 %, 1 h 1 min left  measuring  812 batches/s  31000 IOPS  read 1.25 ms  log write 3.50 ms"
+            "[ 3/13] Performance         40 %, 1 h 1 min left  measuring  812 batches/s  31,000 IOPS  read 1.25 ms  log write 3.50 ms"
         );
     }
 }

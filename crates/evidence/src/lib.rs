@@ -33,8 +33,8 @@ pub use merge::{Expected, HostRuns};
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};
 pub use store::{
-    Broken, BrokenKind, Cell, Chain, KeyError, Query, RunStore, SigningKey, StoreError, check, load,
-    public_key, sha256_hex,
+    Broken, BrokenKind, Cell, Chain, KeyError, Query, RunStore, SCHEMA as SQL_SCHEMA, SigningKey, StoreError,
+    check, load, public_key, sha256_hex,
 };
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl ControllerError {
     pub fn help(&self) -> &'static str {
         match self {
             ControllerError::NotTheController(_) => "name the folder that `proofload fleet init` made",
-            ControllerError::Folder { .. } => "name the folder of a run that `proofload run --fleet` began",
+            ControllerError::Folder { .. } => "name the folder of a run that `proofload fleet run` began",
             ControllerError::File { .. } => "check the permissions and the space on that disk",
             ControllerError::Bus(_) => {
                 "start nats-server with the configuration in the folder of credentials, or say --nats-server"

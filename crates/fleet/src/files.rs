@@ -71,14 +71,14 @@ pub fn describe_file(path: &Path, name: String) -> io::Result<EvidenceFile> {
 }
 
 impl Program {
-    /// This program, which is of this version.
+    /// This program, which is of this version and this build.
     ///
     /// # Errors
     /// The executable file cannot be read.
-    pub fn running(version: &str) -> io::Result<Program> {
+    pub fn running(version: &str, build: &str) -> io::Result<Program> {
         // Linux keeps this file as it was when the program started, even if another one has taken its place since.
         let file = describe_file(Path::new("/proc/self/exe"), String::new())?;
-        Ok(Program { version: version.to_owned(), build: file.sha256 })
+        Ok(Program { version: version.to_owned(), build: format!("{build}, SHA-256 {}", file.sha256) })
     }
 }
 

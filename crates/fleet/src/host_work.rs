@@ -36,6 +36,8 @@ const PROBE_BYTES: usize = 256 * 1024;
 pub struct HostTests {
     /// Version of this program.
     pub tool_version: String,
+    /// What build of it this is, for the evidence.
+    pub build: String,
     /// The file with the credentials of this host.
     pub credentials: PathBuf,
     /// Folders below which a run may write; anywhere if there are none.
@@ -260,8 +262,9 @@ fn carry_out(
     let barrier = |world: &World| FleetBarrier::new(world, control, &passed);
     let rows = |ended_ms: u64| passed.borrow().rows(&host, control, ended_ms);
     let mut watcher = ProgressWatcher { control: control.clone(), tests: titles.len(), say: agent.say };
-    let rules = runner::rules(&solution);
-    let measured = Measured { deployment, tests, row, rules, folder, preflight, key: None };
+    let mut known = runner::rules(&solution);
+    known.push(runner::build_row(&host, &agent.build));
+    let measured = Measured { deployment, tests, row, known, folder, preflight, key: None };
     let outcome = measured.carry_out(&mut watcher, None, barrier, finale, rows);
     let written = passed.borrow().write(folder);
     written.map_err(|source| HostError::NotWritten { folder: folder.to_owned(), source })?;

@@ -362,10 +362,11 @@ impl Membership {
                 heartbeat.tool_version
             ));
         }
-        if self.memory.plan.build.as_ref().is_some_and(|build| *build != heartbeat.build) {
+        if let Some(build) = self.memory.plan.build.as_ref().filter(|build| **build != heartbeat.build) {
             return Some(format!(
                 "the agent is another build of proofload {tool_version} than the controller: install the same file on \
-                 both, or start the run with --any-build"
+                 both, or start the run with --any-build (agent: {}; controller: {build})",
+                heartbeat.build
             ));
         }
         // Only a controller can take over a run; it says so itself (`Membership::hear_controller`).

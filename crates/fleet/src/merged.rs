@@ -79,7 +79,8 @@ pub fn merge(
     let runs = HostRuns::open(&sent.dbs)?;
     let started_unix_ms = runs.started_unix_ms().unwrap_or(0);
     let mut verdicts = runs.common_windows();
-    let mut rows: Vec<Row> = Vec::new();
+    let first = memory.plan.hosts.first().map_or("", String::as_str);
+    let mut rows = runner::setting_rows(first, planned.solution);
     for host in &memory.plan.hosts {
         let part = sent.hosts.iter().position(|with| with == host);
         if part.is_none() {

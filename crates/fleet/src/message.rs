@@ -27,7 +27,7 @@ pub struct Point(pub u32);
 pub struct Program {
     /// Its version.
     pub version: String,
-    /// SHA-256 of its executable file, in hexadecimal: programs of one version may still differ.
+    /// What it was built from and how, and SHA-256 of its executable file: programs of one version may still differ.
     pub build: String,
 }
 
@@ -202,7 +202,7 @@ pub struct Orders {
 }
 
 /// Characters of a text of another host that are kept.
-const TEXT_MAX: usize = 300;
+const TEXT_MAX: usize = 600;
 /// Texts of one heartbeat that are kept.
 const TEXTS_MAX: usize = 20;
 
@@ -234,9 +234,10 @@ impl Heartbeat {
             Work::Ended { how, why, files } => Work::Ended { how, why: why.map(|why| tame(&why)), files },
             Work::Idle => Work::Idle,
         };
-        let (tool_version, refusals) = (tame(&self.tool_version), tame_all(&self.refusals));
+        let [tool_version, build] = [self.tool_version, self.build].map(|text| tame(&text));
+        let refusals = tame_all(&self.refusals);
         let [run, state_error] = [self.run, self.state_error].map(|text| text.map(|text| tame(&text)));
-        Heartbeat { work, tool_version, run, refusals, state_error, ..self }
+        Heartbeat { work, tool_version, build, run, refusals, state_error, ..self }
     }
 }
 

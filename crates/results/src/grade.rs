@@ -253,7 +253,7 @@ pub const CONDITIONS: [Condition; 30] = [
     Condition {
         text: "hosts under test that took part",
         source: "the published papers load all hosts that share storage at the same time",
-        remedy: "run on every host at once: `run --fleet`, or `simulate --servers`",
+        remedy: "run on every host at once: `fleet run`, or `simulate --servers`",
         ..least("hosts_percent", 100.0, "% of hosts under test", false)
     },
     Condition {

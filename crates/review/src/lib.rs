@@ -13,10 +13,12 @@ pub mod import;
 pub mod lint;
 mod markup;
 pub mod paper;
+pub mod pdf;
 mod printed_figures;
 pub mod serve;
 mod sources;
 pub mod terminal;
+pub mod verdict_table;
 
 pub use printed_figures::{Evidence, Instant, TestFigures};
 pub use sources::{PRINTED, Source, SourceError, open};

@@ -70,8 +70,8 @@ pub struct Measured<'a> {
     pub tests: Vec<TestSpec>,
     /// The run as it begins.
     pub row: Run,
-    /// The rules that it is graded by.
-    pub rules: Vec<Row>,
+    /// What is known before: the rules that it is graded by, the build, the settings.
+    pub known: Vec<Row>,
     /// Where the evidence goes.
     pub folder: &'a Path,
     /// What was found out before; the folders are claimed.
@@ -105,7 +105,7 @@ impl Measured<'_> {
             let seed = row.seed;
             let mut recorder = Tee { store: &mut store, live };
             recorder.record(row.clone().into())?;
-            let known = self.rules.into_iter().chain(self.preflight.rows());
+            let known = self.known.into_iter().chain(self.preflight.rows());
             known.into_iter().try_for_each(|row| recorder.record(row))?;
             // From here on a run that is killed can be told from no run at all.
             recorder.flush()?;

@@ -9,6 +9,7 @@ use campaign::database_path;
 use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, Volume};
 use evidence::folder::{self, FolderError, FolderLock};
+use evidence::report::duration;
 use results::{Host, Row, Severity};
 use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
 
@@ -240,7 +241,7 @@ fn growth_in_words(deployment: &Deployment, tests: &[TestSpec]) -> String {
     match (load_seconds(tests), growth(deployment, tests)) {
         (0.0, _) => String::new(),
         (seconds, Some(bytes)) => {
-            format!("databases will grow by about {} in {seconds} s of load\n", gib(bytes as u64))
+            format!("databases will grow by about {} in {} of load\n", gib(bytes as u64), duration(seconds))
         }
         (_, None) => {
             "growth of the databases is not predicted, since the load has no target; it ends before a \

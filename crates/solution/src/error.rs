@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::Setting;
+
 /// A mistake beside the first one of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mistake {
@@ -10,8 +12,10 @@ pub struct Mistake {
     pub message: String,
     /// What to write instead, where that is known.
     pub help: Option<String>,
-    /// Bytes of the text that are meant.
+    /// Bytes of the text that are meant: of the setting, if there is one, else of the file.
     pub span: Range<usize>,
+    /// The setting that asks for it, where it is not the file.
+    pub setting: Option<Setting>,
 }
 
 /// What is wrong with the value at a path (`host[2].name`).
@@ -59,8 +63,10 @@ pub struct SolutionError {
     pub message: String,
     /// What to write instead, where that is known.
     pub help: Option<String>,
-    /// Bytes of `text` that ask for it.
+    /// Bytes that ask for it: of `setting`, if there is one, else of `text`.
     pub span: Range<usize>,
+    /// The setting that asks for it, where it is not the file.
+    pub setting: Option<Setting>,
     /// What else is wrong with the file, in its order, where that can be told at once.
     pub others: Vec<Mistake>,
     /// Name of the file, as given to [`crate::Solution::parse`].
@@ -78,40 +84,40 @@ impl SolutionError {
         self.line_of(&self.span)
     }
 
-    /// Line, message and help of everything that is wrong, in the order of the file.
-    pub fn mistakes(&self) -> Vec<(usize, String, Option<String>)> {
-        let first = (&self.span, &self.message, &self.help);
-        let others = self.others.iter().map(|other| (&other.span, &other.message, &other.help));
-        let all = std::iter::once(first).chain(others);
-        all.map(|(span, message, help)| (self.line_of(span), message.clone(), help.clone())).collect()
+    /// Everything that is wrong, in the order of the file.
+    pub fn mistakes(&self) -> impl Iterator<Item = Mistake> {
+        let SolutionError { message, help, span, setting, .. } = self.clone();
+        std::iter::once(Mistake { message, help, span, setting }).chain(self.others.iter().cloned())
+    }
+
+    /// The line of a mistake of the file, counted from 1; none of a mistake of a setting.
+    pub fn line_of_mistake(&self, mistake: &Mistake) -> Option<usize> {
+        mistake.setting.is_none().then(|| self.line_of(&mistake.span))
     }
 
     fn line_of(&self, span: &Range<usize>) -> usize {
         let start = span.start.min(self.text.len());
         1 + self.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count()
     }
-
-    fn write(
-        &self,
-        f: &mut fmt::Formatter<'_>,
-        (span, message, help): (&Range<usize>, &str, Option<&String>),
-    ) -> fmt::Result {
-        write!(f, "{}:{}: {message}", self.file_name, self.line_of(span))?;
-        match help {
-            Some(help) => write!(f, " ({help})"),
-            None => Ok(()),
-        }
-    }
 }
 
 /// One line for each mistake.
 impl fmt::Display for SolutionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, (&self.span, &self.message, self.help.as_ref()))?;
-        self.others.iter().try_for_each(|other| {
-            writeln!(f)?;
-            self.write(f, (&other.span, &other.message, other.help.as_ref()))
-        })
+        for (number, mistake) in self.mistakes().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            match &mistake.setting {
+                Some(setting) => write!(f, "{}", setting.text())?,
+                None => write!(f, "{}:{}", self.file_name, self.line_of(&mistake.span))?,
+            }
+            write!(f, ": {}", mistake.message)?;
+            if let Some(help) = &mistake.help {
+                write!(f, " ({help})")?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,6 +20,7 @@ mod capacity;
 mod deployment;
 mod drill;
 mod error;
+mod examples;
 mod faults;
 mod file;
 mod group;
@@ -30,6 +31,7 @@ mod names;
 mod qualification;
 pub mod ranges;
 mod read;
+mod settings;
 mod source;
 mod storage;
 mod template;
@@ -40,6 +42,7 @@ pub use capacity::fits;
 pub use deployment::{Deployment, EngineSpec, LoadMode, LoadSpec, TestSpec, Thresholds, VolumeSpec};
 pub use drill::{DrillSpec, Failure};
 pub use error::{Mistake, Result, SolutionError, did_you_mean};
+pub use examples::{EXAMPLES, Example};
 pub use faults::{Fault, FaultKind};
 pub use file::{
     BuildingBlock, Compression, Copies, Dag, Deduplication, Disk, DrillEventKind, Enclosure, ErasureCoding,
@@ -50,6 +53,7 @@ pub use file::{
 pub use group::{ListedDatabase, MAX_DATABASES, MAX_MOUNTED, Placement};
 pub use hosts::{DatabaseSpec, HostSpec, InstanceSpec, MAX_MEMBERS, VolumeInfo};
 pub use read::read_toml;
+pub use settings::{Setting, VARIABLE_PREFIX};
 pub use storage::{Behind, FastTier, PoolSpec, TieringSpec, VolumeKind, gib_of_disks};
 
 use std::ops::Range;
@@ -124,8 +128,16 @@ impl Solution {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn parse(text: &str, file_name: &str) -> Result<Solution> {
-        let source = Source { text: text.to_owned(), file_name: file_name.to_owned() };
-        let (file, misread) = read::read::<SolutionFile>(text, ranges::SOLUTION);
+        Solution::parse_with(text, file_name, &[])
+    }
+
+    /// Reads the text of a solution file with settings in place of what it says, the last one in place of those before.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file, at its line, and with the settings, at the setting.
+    pub fn parse_with(text: &str, file_name: &str, settings: &[Setting]) -> Result<Solution> {
+        let source = Source::with(text, file_name, settings)?;
+        let (file, misread) = read::read::<SolutionFile>(&source.text, ranges::SOLUTION);
         let mut mistakes = Mistakes::new(&source, misread);
         let resolved = file.and_then(|file| resolve(file, &mut mistakes));
         let resolved = mistakes.told(resolved)?;
@@ -140,7 +152,12 @@ impl Solution {
         self.users.as_ref().map_err(|lack| self.source.error(lack.clone()))
     }
 
-    /// The text of the file.
+    /// The settings that were applied to the file.
+    pub fn settings(&self) -> impl Iterator<Item = &Setting> {
+        self.source.settings()
+    }
+
+    /// The text of the file, with the settings.
     pub fn text(&self) -> &str {
         &self.source.text
     }
@@ -193,7 +210,7 @@ pub fn error_at(
     message: impl Into<String>,
     help: Option<String>,
 ) -> Box<SolutionError> {
-    let source = Source { text: text.to_owned(), file_name: file_name.to_owned() };
+    let source = Source::plain(text, file_name);
     source.error(Wrong { path: path.to_owned(), message: message.into(), help })
 }
 

@@ -309,7 +309,7 @@ impl Walk<'_> {
             let message = format!("`{key}` must be {}, not {said}", allowed.words());
             let help = (at.row == "host.count")
                 .then(|| "16 hosts of a group at most; more groups of the same form: count in [dag]".into());
-            let mistake = Mistake { message, help, span };
+            let mistake = Mistake { message, help, span, setting: None };
             self.found.push(Misread { path: at.path.clone(), mistake });
         }
     }
@@ -350,7 +350,7 @@ impl Walk<'_> {
                 let line = 1 + self.text[..before.start].matches('\n').count();
                 let message = format!("two [[{list}]] are called `{said}`, the first in line {line}");
                 let help = Some("give each its own name, or remove one".into());
-                let mistake = Mistake { message, help, span: name.span() };
+                let mistake = Mistake { message, help, span: name.span(), setting: None };
                 self.found.push(Misread { path: format!("{list}[{number}].name"), mistake });
             }
         }

@@ -22,7 +22,7 @@ pub fn read_toml<T: DeserializeOwned>(text: &str, file_name: &str, rows: &ranges
     match read(text, rows) {
         (Some(read), misread) if misread.mistakes.is_empty() => Ok(read),
         (_, misread) => {
-            let source = Source { text: text.to_owned(), file_name: file_name.to_owned() };
+            let source = Source::plain(text, file_name);
             Err(source.errors(misread.mistakes.into_iter().map(|misread| misread.mistake).collect()))
         }
     }
@@ -146,7 +146,7 @@ fn in_our_words(error: &toml::de::Error, text: &str) -> Mistake {
         }
         _ => (plain(message.lines().next().unwrap_or_default()), None),
     };
-    Mistake { message, help, span }
+    Mistake { message, help, span, setting: None }
 }
 
 /// A message about a wrong type without the types of this program.

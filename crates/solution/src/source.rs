@@ -1,37 +1,68 @@
 //! The text of a solution file, and everything that is wrong with it, told at once.
 
 use crate::error::{Checked, MisreadText, Mistake, Wrong};
-use crate::{SolutionError, locate};
+use crate::settings::Edited;
+use crate::{Setting, SolutionError, locate};
 
 /// The text of a file and its name, for messages.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Source {
+    /// With the settings.
     pub text: String,
     pub file_name: String,
+    /// The settings; none of a text that nothing was changed in.
+    edited: Option<Edited>,
 }
 
 impl Source {
+    /// A text without settings.
+    pub fn plain(text: &str, file_name: &str) -> Source {
+        Source { text: text.to_owned(), file_name: file_name.to_owned(), edited: None }
+    }
+
+    /// A text with settings.
+    pub fn with(text: &str, file_name: &str, settings: &[Setting]) -> crate::Result<Source> {
+        let plain = Source::plain(text, file_name);
+        if settings.is_empty() {
+            return Ok(plain);
+        }
+        match Edited::apply(text, settings) {
+            (text, Ok(edited)) => Ok(Source { text, edited: Some(edited), ..plain }),
+            (_, Err(mistake)) => Err(plain.errors(vec![mistake])),
+        }
+    }
+
+    /// The settings, in their order.
+    pub fn settings(&self) -> impl Iterator<Item = &Setting> {
+        self.edited.iter().flat_map(Edited::settings)
+    }
+
     /// An error at the value at `path`, or at its nearest table when the value is left to its default.
     pub fn error(&self, wrong: Wrong) -> Box<SolutionError> {
         self.errors(vec![self.mistake(wrong)])
     }
 
     fn mistake(&self, Wrong { path, message, help }: Wrong) -> Mistake {
-        Mistake { message, help, span: locate::locate(&self.text, &path).span }
+        Mistake { message, help, span: locate::locate(&self.text, &path).span, setting: None }
     }
 
     /// All of these in the order of the text, one of them at least.
     pub fn errors(&self, mut mistakes: Vec<Mistake>) -> Box<SolutionError> {
         mistakes.sort_by_key(|mistake| mistake.span.start);
-        let mut mistakes = mistakes.into_iter();
-        let Mistake { message, help, span } = mistakes.next().unwrap_or_default();
+        let told = |mistake| match &self.edited {
+            Some(edited) => edited.told(mistake),
+            None => mistake,
+        };
+        let mut mistakes = mistakes.into_iter().map(told);
+        let Mistake { message, help, span, setting } = mistakes.next().unwrap_or_default();
         Box::new(SolutionError {
             message,
             help,
             span,
+            setting,
             others: mistakes.collect(),
             file_name: self.file_name.clone(),
-            text: self.text.clone(),
+            text: self.edited.as_ref().map_or(&self.text, |edited| &edited.original).clone(),
         })
     }
 }

@@ -1,14 +1,14 @@
-//! `proofload run --fleet`: a run on the hosts of a fleet, and what came out of it.
+//! `proofload fleet run` and `fleet resume`: a run on the hosts of a fleet, and what came out of it.
 
 mod console;
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use evidence::SigningKey;
 use evidence::folder::new_run;
-use evidence::report::utc_stamp;
+use evidence::report::{counted, utc_stamp};
 use fleet::choice::{FleetTests, drill_of, kinds, number_of};
 use fleet::controller::{Controller, ControllerError, Predecessor, PredecessorEnd};
 use fleet::credentials::Credentials;
@@ -18,39 +18,107 @@ use fleet::message::{Program, WhenAlone};
 use fleet::server::Server;
 use results::Ending;
 use runner::unix_ms;
-use solution::Solution;
+use solution::{Solution, TestKind};
 
 use crate::failure::{Failure, Status};
-use crate::run_arguments::RunArguments;
-use crate::stdout::tell;
+use crate::inputs::SolutionArguments;
+use crate::outcome::{Ended, INTERRUPTED, tell};
+use crate::run_arguments::{EndingArguments, RunArguments};
 use console::Console;
+
+/// Runs the tests of a solution on every host under test at once. `proofload fleet agent` has to run on each of them.
+#[derive(clap::Args)]
+pub struct FleetRunArguments {
+    #[command(flatten)]
+    run: RunArguments,
+    #[command(flatten)]
+    access: Access,
+    /// Let agents take part that are another build of this version, such as one for another kind of processor.
+    #[arg(long)]
+    any_build: bool,
+}
+
+/// Takes up a run whose controller died or ended before it had all evidence.
+#[derive(clap::Args)]
+pub struct FleetResumeArguments {
+    #[command(flatten)]
+    solution: SolutionArguments,
+    /// The folder of the run.
+    #[arg(value_name = "RUN")]
+    folder: PathBuf,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    ending: EndingArguments,
+}
+
+/// How the controller reaches its hosts.
+#[derive(clap::Args)]
+struct Access {
+    /// Credentials: the folder that `proofload fleet init` made.
+    #[arg(long, value_name = "FOLDER")]
+    fleet: PathBuf,
+    /// Start this nats-server, and again when it ends; without it one has to run already.
+    #[arg(long, value_name = "PROGRAM", num_args = 0..=1, default_missing_value = "nats-server")]
+    nats_server: Option<String>,
+}
 
 /// A run on the hosts of a fleet, as asked for.
 struct FleetRun<'a> {
-    arguments: &'a RunArguments,
-    /// What is run.
     solution: &'a Solution,
-    /// Folder of the credentials.
-    fleet: &'a Path,
+    access: &'a Access,
+    ending: &'a EndingArguments,
+    /// Signs the evidence; read before anything is started.
+    key: Option<SigningKey>,
 }
 
-/// Runs `run --fleet`, with the credentials in the folder `fleet`.
-pub fn conduct(arguments: &RunArguments, solution: &Solution, fleet: &Path) -> Result<Status, Failure> {
-    FleetRun { arguments, solution, fleet }.conduct()
+/// Runs `fleet run`.
+pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
+    let RunArguments { solution, tests, out, dry_run, ending, .. } = &arguments.run;
+    let solution = &solution.read()?;
+    let run = FleetRun { solution, access: &arguments.access, ending, key: ending.sign.key()? };
+    let (credentials, hosts) = run.credentials()?;
+    let text = run.announcement(tests, &hosts)?;
+    if *dry_run {
+        let schedule = runner::schedule(&FleetTests::chosen(solution, tests)?.all());
+        crate::stdout::tell(&format!("{schedule}{text}"))?;
+        say!("nothing was written (--dry-run)");
+        return Ok(Status::Pass);
+    }
+    show!("{text}");
+    let folder = new_run(out, &solution.name, unix_ms())?;
+    let plan = plan(arguments, solution, &folder, hosts)?;
+    run.conduct(Controller::new(credentials, &folder, plan)?, &folder)
 }
 
-/// What `run --fleet` would do with a solution, in words.
+/// Runs `fleet resume`.
+pub fn resume(arguments: &FleetResumeArguments) -> Result<Status, Failure> {
+    let FleetResumeArguments { solution, folder, access, ending } = arguments;
+    let solution = &solution.read()?;
+    let run = FleetRun { solution, access, ending, key: ending.sign.key()? };
+    let (credentials, _) = run.credentials()?;
+    let controller = Controller::resume(credentials, folder)?;
+    if controller.memory().plan.solution != solution.text() {
+        let message = format!("{} was begun with another solution file, or other settings", folder.display());
+        let help = "resume it with the file that it was begun with, and the same --set";
+        return Err(Failure::wrong_input(message).help(help));
+    }
+    run.conduct(controller, folder)
+}
+
+/// What `fleet run` would do with a solution, in words.
 pub fn outlook(solution: &Solution) -> Result<String, Failure> {
     let hosts = solution.hosts_under_test();
     hosts.iter().try_for_each(|host| solution.deployment(Some(&host.name)).map(drop))?;
     let chosen = FleetTests::chosen(solution, &[])?;
     let drill = if chosen.drill.is_some() { " and a drill" } else { "" };
-    Ok(format!("{} tests{drill} on {} hosts at once", chosen.tests.len(), hosts.len()))
+    let (tests, hosts) = (counted(chosen.tests.len() as u64, "test"), counted(hosts.len() as u64, "host"));
+    Ok(format!("{tests}{drill} on {hosts} at once"))
 }
 
 /// What this program is, as others see it.
 pub fn this_program() -> Result<Program, Failure> {
-    Program::running(env!("CARGO_PKG_VERSION")).map_err(|error| {
+    Program::running(env!("CARGO_PKG_VERSION"), crate::BUILD).map_err(|error| {
         Failure::could_not_run("the file of this program cannot be read, so builds cannot be compared")
             .because(error)
             .help("mount /proc")
@@ -68,40 +136,26 @@ pub fn read_credentials(path: &Path) -> Result<Credentials, Failure> {
 }
 
 impl FleetRun<'_> {
-    /// Conducts the run to its end, and reports.
-    pub fn conduct(&self) -> Result<Status, Failure> {
-        let key = self.arguments.sign.key()?;
+    /// The controller's credentials, and the hosts, for each of which there are some.
+    fn credentials(&self) -> Result<(Credentials, Vec<String>), Failure> {
+        let fleet = &self.access.fleet;
         let hosts: Vec<String> =
             self.solution.hosts_under_test().iter().map(|host| host.name.clone()).collect();
-        let credentials = read_credentials(&self.fleet.join("controller.toml"))?;
-        let stranger = |host: &&String| {
+        let credentials = read_credentials(&fleet.join("controller.toml"))?;
+        let is_stranger = |host: &&String| {
             let file = format!("agents/{}.toml", fleet::subjects::token(host));
-            !self.fleet.join(file).is_file()
+            !fleet.join(file).is_file()
         };
-        if let Some(host) = hosts.iter().find(stranger) {
-            let message = format!("{} has no credentials for host {host}", self.fleet.display());
+        if let Some(host) = hosts.iter().find(is_stranger) {
+            let message = format!("{} has no credentials for host {host}", fleet.display());
             return Err(Failure::wrong_input(message)
                 .help("make credentials for every host under test with `proofload fleet init`"));
         }
-        let folder = match &self.arguments.resume {
-            Some(folder) => folder.clone(),
-            None => {
-                self.announce(&hosts)?;
-                if self.arguments.dry_run {
-                    say!("nothing was written (--dry-run)");
-                    return Ok(Status::Pass);
-                }
-                new_run(&self.arguments.out, &self.solution.name, unix_ms())?
-            }
-        };
-        let mut controller = match &self.arguments.resume {
-            Some(_) => Controller::resume(credentials, &folder),
-            None => Controller::new(credentials, &folder, self.plan(&folder, hosts)?),
-        }?;
-        if controller.memory().plan.solution != self.solution.text() {
-            let message = format!("{} was begun with another solution file", folder.display());
-            return Err(Failure::wrong_input(message).help("resume it with the file that it was begun with"));
-        }
+        Ok((credentials, hosts))
+    }
+
+    /// Conducts the run to its end, and reports.
+    fn conduct(self, mut controller: Controller, folder: &Path) -> Result<Status, Failure> {
         if let Some(planned) = drill_of(self.solution.text(), &controller.memory().plan.tests)? {
             controller = controller.with_drill(&planned);
         }
@@ -111,8 +165,8 @@ impl FleetRun<'_> {
         let mut console = Console::new()?;
         let started = Instant::now();
         let conducted = fleet::run(async {
-            if let Some(program) = &self.arguments.nats_server {
-                let server = Server::start(program, self.fleet).map_err(ControllerError::Server)?;
+            if let Some(program) = &self.access.nats_server {
+                let server = Server::start(program, &self.access.fleet).map_err(ControllerError::Server)?;
                 controller = controller.with_server(server);
             }
             let result = controller.conduct(&mut console).await;
@@ -121,87 +175,83 @@ impl FleetRun<'_> {
         console.clear();
         let memory = conducted
             .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))??;
-        self.report(&folder, &memory, started.elapsed(), key)
+        self.report(folder, &memory, started.elapsed())
     }
 
     /// What will be written where.
-    fn announce(&self, hosts: &[String]) -> Result<(), Failure> {
-        let chosen = FleetTests::chosen(self.solution, &self.arguments.tests)?;
-        say!("{}: will write on {} hosts", self.solution.name, hosts.len());
+    fn announcement(&self, tests: &[TestKind], hosts: &[String]) -> Result<String, Failure> {
+        let chosen = FleetTests::chosen(self.solution, tests)?;
+        let count = counted(hosts.len() as u64, "host");
+        let mut text = format!("{}: will write on {count}\n", self.solution.name);
         for host in hosts {
             let deployment = match &chosen.drill {
                 Some(drill) => drill.topology.holdings(number_of(drill, host)?),
                 None => self.solution.deployment(Some(host))?,
             };
             let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
-            say!("  {host}: below {}", dirs.join(", "));
+            let memory = runner::cache_memory(&deployment);
+            text += &format!("  {host}: below {}; {memory}\n", dirs.join(", "));
         }
-        Ok(())
-    }
-
-    fn plan(&self, folder: &Path, hosts: Vec<String>) -> Result<Plan, Failure> {
-        let policy = self.solution.fleet;
-        let finish = solution::WhenLost::Finish;
-        let program = this_program()?;
-        Ok(Plan {
-            run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
-            tool_version: program.version,
-            build: (!self.arguments.any_build).then_some(program.build),
-            hosts,
-            solution: self.solution.text().to_owned(),
-            tests: self.arguments.tests.iter().map(|kind| kind.name().to_owned()).collect(),
-            seed: self.arguments.seed,
-            allow_memory: self.arguments.allow_memory,
-            when_lost: if policy.when_host_lost == finish { WhenLost::Finish } else { WhenLost::Stop },
-            when_alone: if policy.when_controller_lost == finish {
-                WhenAlone::Finish
-            } else {
-                WhenAlone::Stop
-            },
-            alone_after_ms: u64::from(policy.controller_lost_after_s) * 1000,
-            assemble_limit_ms: u64::from(policy.assemble_limit_s) * 1000,
-        })
+        Ok(text)
     }
 
     /// Makes one run of what the hosts have sent, and says how it came out.
-    fn report(
-        &self,
-        folder: &Path,
-        memory: &Memory,
-        elapsed: Duration,
-        key: Option<SigningKey>,
-    ) -> Result<Status, Failure> {
+    fn report(self, folder: &Path, memory: &Memory, elapsed: Duration) -> Result<Status, Failure> {
         let chosen = FleetTests::chosen(self.solution, &kinds(&memory.plan.tests)?)?;
         let tests = chosen.all();
         let planned = Planned { solution: self.solution, tests: &tests, drill: chosen.drill.as_ref() };
-        let verdicts = merge(folder, memory, &planned, key).map_err(|error| not_merged(error, folder))?;
-        let judged = crate::reports::render(folder)?.verdict;
-        let why = match (ending(memory), &memory.stop) {
-            (Ending::Completed, _) => None,
-            (Ending::Interrupted, _) => Some("it was interrupted; what was measured is kept".to_owned()),
-            (Ending::Aborted, why) => {
-                Some(why.clone().unwrap_or_else(|| "no host came to the end".to_owned()))
+        let verdicts =
+            merge(folder, memory, &planned, self.key).map_err(|error| not_merged(error, folder))?;
+        let how = ending(memory);
+        let why = match how {
+            Ending::Completed => None,
+            Ending::Interrupted => Some(INTERRUPTED.to_owned()),
+            Ending::Aborted => {
+                Some(memory.stop.clone().unwrap_or_else(|| "no host came to the end".to_owned()))
             }
         };
+        let ended = Ended { how, why };
         let titles = campaign::titles(&tests);
-        tell(&crate::verdict_table::of_verdicts(&verdicts, &titles, &judged, why, elapsed))?;
-        let late = memory.fates.values().filter(|fate| !fate.is_kept()).count();
+        let late = memory.fates.values().filter(|fate| !fate.is_kept()).count() as u64;
         if late > 0 {
             say!(
-                "{late} hosts have not sent their evidence; when they are back: proofload run SOLUTION.toml --fleet {} --resume {}",
-                self.fleet.display(),
-                folder.display()
+                "the evidence of {} is missing; when they are back: proofload fleet resume {} {} --fleet {}",
+                counted(late, "host"),
+                self.solution.file_name(),
+                folder.display(),
+                self.access.fleet.display()
             );
         }
-        say!(
-            "evidence: {0}/report.html, {0}/report.json, {0}/run.db; of each host: {0}/hosts",
-            folder.display()
-        );
-        Ok(match ending(memory) {
-            Ending::Interrupted => Status::Interrupted,
-            Ending::Completed | Ending::Aborted => self.arguments.require.status(judged.grade),
+        say!("evidence of each host: {}/hosts", folder.display());
+        tell(folder, &ended, self.ending, |judged| {
+            review::verdict_table::table(&verdicts, &titles, judged, ended.why.clone(), elapsed)
         })
     }
+}
+
+fn plan(
+    arguments: &FleetRunArguments,
+    solution: &Solution,
+    folder: &Path,
+    hosts: Vec<String>,
+) -> Result<Plan, Failure> {
+    let (policy, finish) = (solution.fleet, solution::WhenLost::Finish);
+    let program = this_program()?;
+    let RunArguments { tests, seed, allow_memory, .. } = &arguments.run;
+    Ok(Plan {
+        run: folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+        tool_version: program.version,
+        build: (!arguments.any_build).then_some(program.build),
+        hosts,
+        solution: solution.text().to_owned(),
+        tests: tests.iter().map(|kind| kind.name().to_owned()).collect(),
+        seed: *seed,
+        allow_memory: *allow_memory,
+        when_lost: if policy.when_host_lost == finish { WhenLost::Finish } else { WhenLost::Stop },
+        when_alone: if policy.when_controller_lost == finish { WhenAlone::Finish } else { WhenAlone::Stop },
+        alone_after_ms: u64::from(policy.controller_lost_after_s) * 1000,
+        assemble_limit_ms: u64::from(policy.assemble_limit_s) * 1000,
+    })
 }
 
 /// That a controller takes up the run of another one: how that one ended, and what it had collected.

@@ -1,5 +1,5 @@
-//! Drills as a user meets them: `proofload agent` on four hosts in network namespaces of this machine, a real
-//! nats-server, `proofload run --fleet` of a solution with a drill. Processes with copies are killed and cut
+//! Drills as a user meets them: `proofload fleet agent` on four hosts in network namespaces of this machine, a
+//! real nats-server, `proofload fleet run` of a solution with a drill. Processes with copies are killed and cut
 //! off while users work.
 //!
 //! Beside the verdicts of the run the journals of the hosts are read here once more, by another rule than the

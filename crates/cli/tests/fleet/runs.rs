@@ -1,6 +1,6 @@
-//! Runs on many hosts as a user meets them: `proofload agent` on four hosts in network namespaces of this
-//! machine, a real nats-server, `proofload run --fleet`. Agents, the bus, the controller and the network fail
-//! in the middle.
+//! Runs on many hosts as a user meets them: `proofload fleet agent` on four hosts in network namespaces of this
+//! machine, a real nats-server, `proofload fleet run`. Agents, the bus, the controller and the network fail in
+//! the middle.
 //!
 //! Needs root and `ip netns`; skipped by name otherwise. Delay comes from a token bucket on the link of one
 //! host, because not every kernel has netem; loss only from a cable that is pulled.
@@ -97,7 +97,7 @@ fn four_hosts_carry_out_a_whole_campaign_and_one_report_adds_them_up() {
 
     // What another host has sent counts for nobody else.
     std::fs::copy(fleet.run_folder().join("hosts/h2/run.db"), &kept).expect("copied");
-    let again = fleet.run(&["--nats-server", "nats-server", "--resume", &fleet.run_name()]);
+    let again = fleet.resume(&["--nats-server", "nats-server"]);
     assert_eq!(again.wait(Duration::from_secs(60)), 1, "{}", fleet.all_logs());
     let (console, took_part) = (fleet.text("controller.log"), fleet.took_part());
     assert!(took_part.contains(&("h3".to_owned(), 0, "unproved".to_owned())), "{took_part:?}");
@@ -117,7 +117,7 @@ fn a_controller_dies_with_its_bus_and_a_new_one_brings_the_run_home() {
     fleet.wait_until_measuring();
     controller.kill();
     fleet.wait_until_no_bus_listens();
-    let again = fleet.run(&["--nats-server", "nats-server", "--resume", &fleet.run_name()]);
+    let again = fleet.resume(&["--nats-server", "nats-server"]);
     fleet.assert_passed(again.wait(Duration::from_secs(90)));
     fleet.assert_everyone_took_part(3);
     assert!(!fleet.events().contains("the bus was started again"), "the old bus went with its controller");
@@ -263,7 +263,7 @@ fn evidence_is_collected_after_the_controller_died_and_another_run_has_used_the_
     fleet.assert_passed(status);
     fleet.assert_everyone_took_part(2);
     fleet.look_at("runs");
-    let again = fleet.run(&["--resume", &fleet.run_name()]);
+    let again = fleet.resume(&[]);
     fleet.assert_passed(again.wait(Duration::from_secs(60)));
     fleet.assert_everyone_took_part(2);
     assert_eq!(fleet.events().matches("its evidence has been collected").count(), 4, "{}", fleet.events());
@@ -294,7 +294,7 @@ fn credentials_that_other_users_can_read_draw_a_warning() {
     said(&["fleet", "init", "fleet", "--hosts", "h1,h2,h3,h4", "--address", "127.0.0.1:1"]);
     let file = folder.path().join("fleet/controller.toml");
     // Nobody listens there, so the run ends at once.
-    let run = ["run", "solution.toml", "--fleet", "fleet"];
+    let run = ["fleet", "run", "solution.toml", "--fleet", "fleet"];
     assert!(!said(&run).contains("warning: other users can use"));
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).expect("ours");
     let warned = said(&run);

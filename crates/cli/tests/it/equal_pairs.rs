@@ -135,7 +135,7 @@ fn subject(runs: &Path) -> Subject {
 
 fn simulated(place: &Path, seed: u64) -> Subject {
     let runs = place.join(format!("runs{seed}"));
-    let mut program = started(&["simulate", "pairs.toml", "--runs", &runs.to_string_lossy()], &runs, seed);
+    let mut program = started(&["simulate", "pairs.toml", "--out", &runs.to_string_lossy()], &runs, seed);
     program.wait().expect("it ends");
     subject(&runs)
 }

@@ -285,11 +285,11 @@ fn a_run_gives_csv_json_and_answers_in_sql() {
     assert!(status == 0 && tables.contains("sample(test, host, world,"), "{tables}");
     let by_second = "SELECT count(*) AS seconds, sum(count) > 0 AS reads FROM sample WHERE instance IS NULL
                      AND measure = 'transactional_read'";
-    let (status, rows, stderr) = program(&["sql", &run, by_second, "--format", "json"]);
+    let (status, rows, stderr) = program(&["sql", &run, by_second, "--json"]);
     assert_eq!(status, 0, "{stderr}");
     let row: serde_json::Value = serde_json::from_str(&rows).expect("one object per line");
     assert!(row["seconds"].as_u64() >= Some(2) && row["reads"] == 1, "{row}");
-    let (_, twice, _) = program(&["sql", &run, "SELECT 1 AS a, 2 AS a", "--format", "json"]);
+    let (_, twice, _) = program(&["sql", &run, "SELECT 1 AS a, 2 AS a", "--json"]);
     assert_eq!(twice, "{\"a\":1,\"a_2\":2}\n");
     // What makes the report's new figures exists in a real run.
     let known = "SELECT (SELECT count(*) FROM volume) AS volumes,
@@ -301,7 +301,7 @@ fn a_run_gives_csv_json_and_answers_in_sql() {
     let (status, json, _) = program(&["report", &run, "--json"]);
     let report: serde_json::Value = serde_json::from_str(&json).expect("stdout is data");
     assert!(status == 0 && report["tests"][1]["generator"]["program_busy"].as_f64() > Some(0.0), "{report}");
-    assert!(program(&["report", "--schema"]).1.contains("\"$schema\""));
+    assert!(program(&["schema", "report"]).1.contains("\"$schema\""));
     let (status, stdout, _) = program(&["report", &run, "--csv", "series"]);
     assert!(status == 0 && stdout.is_empty());
     assert!(

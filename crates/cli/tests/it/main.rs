@@ -7,6 +7,7 @@
 mod any_numbers;
 mod check;
 mod cli;
+mod command_line;
 mod crash_test;
 mod deploy;
 mod documents;
@@ -19,6 +20,7 @@ mod merge;
 mod pdf;
 mod program;
 mod review;
+mod settings;
 mod simulated_grades;
 mod surroundings;
 mod tidy;

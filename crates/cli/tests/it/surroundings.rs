@@ -181,7 +181,7 @@ fn io_uring_that_a_sandbox_refuses_is_not_called_working() {
             // SAFETY: the closure calls prctl and reads errno, nothing else.
             unsafe { command.pre_exec(refuse_io_uring) };
         }
-        String::from_utf8_lossy(&command.output().expect("the program starts").stderr).into_owned()
+        String::from_utf8_lossy(&command.output().expect("the program starts").stdout).into_owned()
     };
     let refused = said(true);
     assert!(refused.contains("io_uring: refused (Operation not permitted"), "{refused}");
@@ -196,13 +196,13 @@ fn the_growth_of_a_load_with_a_target_is_predicted_and_must_fit() {
         let folder = folder_with("growth.toml", &format!("{deployment}{test}"));
         output(folder.path(), &["run", "growth.toml", "--dry-run"])
     };
-    let (status, _, stderr) = said("batches_per_s = 100", 1_000);
-    assert!(status == 0 && stderr.contains("grow by about 1.3 GiB in 1000 s of load"), "{stderr}");
-    assert!(stderr.contains("in all up to 1."), "it is counted: {stderr}");
+    let (status, stdout, _) = said("batches_per_s = 100", 1_000);
+    assert!(status == 0 && stdout.contains("grow by about 1.3 GiB in 16 min 40 s of load"), "{stdout}");
+    assert!(stdout.contains("in all up to 1."), "it is counted: {stdout}");
     let (status, _, stderr) = said("batches_per_s = 100000", 2_000_000);
     assert!(status == 3 && stderr.contains("of free space"), "{stderr}");
-    let (_, _, stderr) = said("sessions = 4", 60);
-    assert!(stderr.contains("growth of the databases is not predicted"), "{stderr}");
+    let (_, stdout, _) = said("sessions = 4", 60);
+    assert!(stdout.contains("growth of the databases is not predicted"), "{stdout}");
 }
 
 #[test]

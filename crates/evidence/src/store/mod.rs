@@ -38,7 +38,8 @@ pub(crate) use read::{
 pub use seal::{Broken, BrokenKind, Chain, check, sha256_hex};
 pub use sign::{KeyError, SigningKey, public_key};
 
-const SCHEMA: &str = include_str!("schema.sql");
+/// The tables of `run.db`, as SQL.
+pub const SCHEMA: &str = include_str!("schema.sql");
 /// `PRAGMA application_id`: "PLrd".
 const APPLICATION_ID: i64 = 0x504c_7264;
 /// `PRAGMA user_version`.

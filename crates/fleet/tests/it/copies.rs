@@ -207,8 +207,13 @@ fn agent(folder: &Path, host: HostId, addresses: BTreeMap<HostId, String>) -> Ag
     let board = Board::new(&folder.join("board"));
     let work = CopyWork { host, root, credentials: credentials.clone(), addresses, board };
     let state = folder.join(format!("state-h{}", host.0));
-    Agent::new(credentials, &state, Program::running("1.0").expect("it can be read"), Arc::new(work))
-        .expect("its folder is free")
+    Agent::new(
+        credentials,
+        &state,
+        Program::running("1.0", "a test").expect("it can be read"),
+        Arc::new(work),
+    )
+    .expect("its folder is free")
 }
 
 fn in_local<F: Future<Output = ()>>(scenario: F) {

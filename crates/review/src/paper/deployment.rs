@@ -164,11 +164,10 @@ fn environment(subject: &Subject<'_>, section: &mut Section) {
             }
         }
     }
-    if rows.is_empty() {
-        section.text(match subject.simulated {
-            true => "The runs are simulated: there is no driver, firmware or multipath to name.",
-            false => "The runs captured nothing about their hosts.",
-        });
+    if subject.simulated {
+        section.text("The runs are simulated: there is no driver, firmware or multipath to name.");
+    } else if rows.is_empty() {
+        section.text("The runs captured nothing about their hosts.");
     }
     section.table(&["Host", "Area", "Setting", "Value"], rows);
 }

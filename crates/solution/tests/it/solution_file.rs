@@ -284,7 +284,7 @@ fn a_list_of_databases_keeps_the_place_of_a_mistake_in_it() {
 /// Messages of a text that is refused, in the order of the file.
 fn mistakes(text: &str) -> Vec<String> {
     let error = Solution::parse(text, "small.toml").expect_err("it has mistakes");
-    error.mistakes().into_iter().map(|(_, message, _)| message).collect()
+    error.mistakes().map(|mistake| mistake.message).collect()
 }
 
 #[test]

@@ -43,7 +43,8 @@ impl RealFile {
 }
 
 fn is_in_memory(file: &std::fs::File) -> bool {
-    fstatfs(file).is_ok_and(|of| of.f_type == libc::TMPFS_MAGIC)
+    // The number has another type with each libc; the magic fits into 32 bits.
+    fstatfs(file).is_ok_and(|of| of.f_type as u64 == libc::TMPFS_MAGIC as u64)
 }
 
 /// Which way bytes move.

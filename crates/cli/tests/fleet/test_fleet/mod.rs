@@ -66,7 +66,7 @@ impl TestFleet {
     /// An agent with the credentials of a host, and state and log of this name.
     pub fn agent_of(&self, host: usize, name: &str, more: &[&str]) -> Program {
         let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/{name}"));
-        let arguments = [&["agent", &credentials, "--state", &state], more].concat();
+        let arguments = [&["fleet", "agent", &credentials, "--state", &state], more].concat();
         self.start(host, &arguments, &format!("{name}.log"))
     }
 
@@ -78,7 +78,7 @@ impl TestFleet {
         std::fs::write(&program, [&bytes[..], b"another build"].concat()).expect("writable");
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("ours");
         let (credentials, state) = (format!("fleet/agents/h{host}.toml"), format!("state/h{host}"));
-        let arguments = ["agent", &credentials, "--state", &state];
+        let arguments = ["fleet", "agent", &credentials, "--state", &state];
         let log = self.path(&format!("h{host}.log"));
         self.net.start(host, self.folder.path(), &program.display().to_string(), &arguments, &log)
     }
@@ -124,12 +124,18 @@ impl TestFleet {
     }
 
     pub fn run(&self, more: &[&str]) -> Program {
-        self.program(&[&["run", "solution.toml", "--fleet", "fleet"], more].concat())
+        self.program(&[&["fleet", "run", "solution.toml", "--fleet", "fleet"], more].concat())
+    }
+
+    /// Takes up the run of [`TestFleet::run`].
+    pub fn resume(&self, more: &[&str]) -> Program {
+        let run = self.run_name();
+        self.program(&[&["fleet", "resume", "solution.toml", &run, "--fleet", "fleet"], more].concat())
     }
 
     /// A run beside that of [`TestFleet::run`], with the folder and log of this name.
     pub fn run_beside(&self, name: &str) -> Program {
-        let arguments = ["run", "solution.toml", "--fleet", "fleet", "--out", name];
+        let arguments = ["fleet", "run", "solution.toml", "--fleet", "fleet", "--out", name];
         self.start(0, &arguments, &format!("{name}.log"))
     }
 

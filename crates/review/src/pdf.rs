@@ -1,16 +1,13 @@
-//! Pages as PDF, printed by a browser that is installed: `--pdf`, behind the cargo feature of that name.
+//! Pages as PDF, printed by a browser that is installed.
 //!
 //! The browser gets a profile of its own, which is removed, and a file of ours that has no script and asks for
 //! nothing from elsewhere. The style sheet of the page decides where pages break.
 //!
 //! Limits: Chromium or a browser made from it; other programs are not tried.
-#![allow(clippy::disallowed_methods, reason = "the command starts another program and waits for it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-use crate::failure::Failure;
 
 /// Names that the browser goes by, most likely first.
 const BROWSERS: [&str; 5] =
@@ -18,19 +15,36 @@ const BROWSERS: [&str; 5] =
 /// A report of 100 databases takes seconds.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Prints `page` beside itself, with the ending `.pdf`.
-pub fn print(page: &Path) -> Result<(), Failure> {
-    let pdf = page.with_extension("pdf");
-    let failed = |cause: &dyn std::fmt::Display| {
-        Failure::could_not_run(format!("cannot write {}", pdf.display())).because(cause)
-    };
-    let browser = browser().ok_or_else(|| {
-        failed(&"no browser is installed that prints")
-            .help(format!("install one of {}, or print the page by hand", BROWSERS.join(", ")))
-    })?;
-    let page = page.canonicalize().map_err(|error| failed(&error))?;
+/// Why a page was not printed.
+#[derive(Debug, thiserror::Error)]
+pub enum PdfError {
+    /// None of the browsers is in the search path.
+    #[error("no browser is installed that prints")]
+    NoBrowser,
+    /// The browser cannot be started, did not end, or failed.
+    #[error(transparent)]
+    Browser(#[from] std::io::Error),
+    /// The browser ended well, and there is no PDF.
+    #[error("the browser wrote no PDF")]
+    NoPdf,
+}
+
+impl PdfError {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        format!("install one of {}, or print the page by hand", BROWSERS.join(", "))
+    }
+}
+
+/// Prints `page` to the file `pdf`.
+///
+/// # Errors
+/// There is no such file afterwards.
+pub fn print(page: &Path, pdf: &Path) -> Result<(), PdfError> {
+    let browser = browser().ok_or(PdfError::NoBrowser)?;
+    let page = page.canonicalize()?;
     let profile = std::env::temp_dir().join(format!("proofload-pdf-{}", std::process::id()));
-    let _ = std::fs::remove_file(&pdf);
+    let _ = std::fs::remove_file(pdf);
     let mut command = Command::new(browser);
     command
         .args([
@@ -51,12 +65,12 @@ pub fn print(page: &Path) -> Result<(), Failure> {
     }
     let outcome = run(command.arg(evidence::file_url(&page)));
     let _ = std::fs::remove_dir_all(&profile);
-    outcome.map_err(|error| failed(&error))?;
-    if !std::fs::read(&pdf).is_ok_and(|bytes| bytes.starts_with(b"%PDF-")) {
-        return Err(failed(&"the browser wrote no PDF").help("print the page by hand"));
+    outcome?;
+    if std::fs::read(pdf).is_ok_and(|bytes| bytes.starts_with(b"%PDF-")) {
+        Ok(())
+    } else {
+        Err(PdfError::NoPdf)
     }
-    say!("wrote {}", pdf.display());
-    Ok(())
 }
 
 fn run(command: &mut Command) -> std::io::Result<()> {

@@ -3,8 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use campaign::{CampaignError, CampaignOutcome};
-use evidence::report::{Overall, counted, duration};
+use evidence::report::{Overall, counted, duration, number};
 use results::{Comparison, Grade, Origin, Outcome, Verdict};
 
 /// Missing conditions that the console names; the report has all of them.
@@ -13,19 +12,10 @@ const COLUMNS: usize = 100;
 /// Columns of a row for its host and database.
 const PLACE_COLUMNS: usize = 16;
 
-/// The verdict table of a run on this host or in virtual time, whose tests have these titles.
-pub fn table(outcome: &CampaignOutcome, titles: &[String], judged: &Overall, elapsed: Duration) -> String {
-    let why = outcome.error.as_ref().map(|error| match error {
-        CampaignError::Interrupted => "it was interrupted; what was measured is kept".to_owned(),
-        error => error.to_string(),
-    });
-    of_verdicts(&outcome.verdicts, titles, judged, why, elapsed)
-}
-
 /// What the run proves, then under each test one row per rule (the worst of all databases), then the grade
 /// again with what is missing: of a long table only the end is on the screen. With several hosts each row says
-/// of which host and database it is. `unfinished` says why the campaign was not carried out.
-pub fn of_verdicts(
+/// of which host and database it is. `unfinished` says why the programme was not carried out.
+pub fn table(
     verdicts: &[Verdict],
     titles: &[String],
     judged: &Overall,
@@ -150,7 +140,7 @@ fn is_worse(one: &Verdict, other: &Verdict) -> bool {
 fn with_unit(value: f64, unit: &str) -> String {
     let digits = if value.fract() == 0.0 || value.abs() >= 1000.0 { 0 } else { 2 };
     let unit = if unit == "1/s" { "/s" } else { unit };
-    format!("{value:.digits$} {unit}").trim_end().to_owned()
+    format!("{} {unit}", number(value, digits)).trim_end().to_owned()
 }
 
 fn sign(comparison: Comparison) -> &'static str {

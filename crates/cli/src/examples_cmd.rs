@@ -1,0 +1,39 @@
+//! `proofload examples`: the solution files that ship in this program.
+
+use std::path::PathBuf;
+
+use solution::{EXAMPLES, did_you_mean};
+
+use crate::failure::{Failure, Status};
+use crate::stdout::{data, write_new};
+
+/// Lists the solution files that ship in this program, or writes one of them.
+#[derive(clap::Args)]
+pub struct ExamplesArguments {
+    /// The example to write; without a name they are listed.
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// File to write; NAME.toml without it. A file that exists stays as it is.
+    #[arg(long, value_name = "FILE", requires = "name")]
+    out: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &ExamplesArguments) -> Result<Status, Failure> {
+    let Some(name) = &arguments.name else {
+        let lines = EXAMPLES.iter().map(|example| format!("{:<22}{}\n", example.name, example.about));
+        data(&lines.collect::<String>())?;
+        say!("`proofload examples NAME` writes one of them into this folder");
+        return Ok(Status::Pass);
+    };
+    let name = name.trim_end_matches(".toml");
+    let Some(example) = EXAMPLES.iter().find(|example| example.name == name) else {
+        let near = did_you_mean(name, EXAMPLES.iter().map(|example| example.name));
+        let help = near
+            .map_or("`proofload examples` lists them".to_owned(), |near| format!("did you mean `{near}`?"));
+        return Err(Failure::wrong_input(format!("no example is called `{name}`")).help(help));
+    };
+    let path = arguments.out.clone().unwrap_or_else(|| format!("{name}.toml").into());
+    write_new(&path, example.text.as_bytes())?;
+    Ok(Status::Pass)
+}

@@ -1,0 +1,118 @@
+//! What a run will do and how long it will take, as far as that is known before it starts.
+
+use std::fmt::Write;
+
+use evidence::report::{bytes, counted, duration};
+use solution::{Deployment, TestKind, TestSpec};
+
+/// How long a test takes, in seconds without its warm-up.
+enum Length {
+    /// Its window.
+    Fixed(f64),
+    /// Its time limit.
+    AtMost(f64),
+    /// What it reads or writes decides.
+    Open,
+}
+
+impl Length {
+    fn of(test: &TestSpec) -> Length {
+        match test.kind {
+            TestKind::Performance | TestKind::Stress | TestKind::Drill => Length::Fixed(test.duration_s),
+            TestKind::Tune | TestKind::LogGeneration => Length::AtMost(test.duration_s),
+            _ => test.limit_s.map_or(Length::Open, Length::AtMost),
+        }
+    }
+}
+
+/// Longest warm-up of a test; 0 of one without.
+fn warmup_s(test: &TestSpec) -> f64 {
+    let has_one =
+        matches!(test.kind, TestKind::Tune | TestKind::Performance | TestKind::Stress | TestKind::Drill);
+    if has_one { test.warmup_limit_s } else { 0.0 }
+}
+
+/// The tests with their times, and the time of all of them.
+pub fn schedule(tests: &[TestSpec]) -> String {
+    let mut text = counted(tests.len() as u64, "test") + ":\n";
+    let (mut fixed_s, mut most_s) = (0.0, 0.0);
+    for (test, title) in tests.iter().zip(campaign::titles(tests)) {
+        let (length, warmup_s) = (Length::of(test), warmup_s(test));
+        let time = match length {
+            Length::Fixed(window_s) => duration(window_s),
+            Length::AtMost(limit_s) => format!("at most {}", duration(limit_s)),
+            Length::Open => "as long as the storage needs".to_owned(),
+        };
+        let warmup = match warmup_s {
+            0.0 => String::new(),
+            limit_s => format!(", after a warm-up of at most {}", duration(limit_s)),
+        };
+        let _ = writeln!(text, "  {title:<40} {time}{warmup}");
+        if let Length::Fixed(s) = length {
+            fixed_s += s;
+        }
+        if let Length::Fixed(s) | Length::AtMost(s) = length {
+            most_s += s + warmup_s;
+        }
+    }
+    let _ = write!(text, "in all at least {}, at most {}", duration(fixed_s), duration(most_s));
+    let is_open = tests.iter().any(|test| matches!(Length::of(test), Length::Open));
+    text += if is_open { " and the time that the storage needs for the other tests\n" } else { "\n" };
+    text
+}
+
+/// The memory that the page caches of a host may take.
+pub fn cache_memory(deployment: &Deployment) -> String {
+    let caches: u64 = deployment.instances.iter().map(|instance| instance.cache_max_bytes).sum();
+    format!("{} of memory for page caches", bytes(caches as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedule_sums_what_is_known_and_names_what_the_storage_decides() {
+        let text = r#"
+[solution]
+name = "Small"
+schema = 1
+[[host]]
+name = "a"
+[[volume]]
+name = "V"
+path = "/v"
+[[instance]]
+name = "DB"
+databases = 3
+[sizing]
+database_mib = 64
+[engine]
+cache_max_mib = 32
+[[test]]
+kind = "init"
+[[test]]
+kind = "tune"
+duration_s = 60
+warmup_limit_s = 30
+[[test]]
+kind = "performance"
+duration_s = 7200
+warmup_limit_s = 600
+[[test]]
+kind = "database_checksum"
+duration_s = 20
+"#;
+        let solution = solution::Solution::parse(text, "small.toml").expect("it is valid");
+        let deployment = solution.deployment(None).expect("it can run");
+        let told = schedule(&deployment.tests);
+        let lines: Vec<&str> = told.lines().map(str::trim).collect();
+        assert_eq!(lines[0], "4 tests:");
+        assert!(lines[1].ends_with("as long as the storage needs"), "{told}");
+        assert!(lines[2].ends_with("at most 1 min, after a warm-up of at most 30 s"), "{told}");
+        assert!(lines[3].ends_with("  2 h, after a warm-up of at most 10 min"), "{told}");
+        assert!(lines[4].ends_with("at most 20 s"), "{told}");
+        assert!(lines[5].starts_with("in all at least 2 h, at most 2 h 11 min and"), "{told}");
+        assert_eq!(cache_memory(&deployment), "96 MiB of memory for page caches");
+    }
+}

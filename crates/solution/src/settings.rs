@@ -1,0 +1,278 @@
+//! Values that are given beside the solution file, and take the place of those in it.
+//!
+//! A setting changes the text of the file, so that a run keeps and repeats what was really asked for. A mistake
+//! in what a setting brought in is told at the setting, every other mistake at its line of the file as it was.
+//!
+//! Invariants
+//! 1. A setting that changes nothing else than its value leaves every other byte of the text.
+//! 2. A path that means no single place is an error, never a guess.
+
+use std::ops::Range;
+
+use toml_edit::{DocumentMut, Item, Key, Table, TableLike, Value};
+
+use crate::error::Mistake;
+use crate::locate;
+
+/// How the name of an environment variable begins that is a setting.
+pub const VARIABLE_PREFIX: &str = "PROOFLOAD_SET_";
+const OPTION: &str = "--set ";
+
+/// A value at a path, as it was given: `--set load.sessions=8`, or `PROOFLOAD_SET_LOAD__SESSIONS=8`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// All of it, for messages.
+    text: String,
+    /// Segments of its path with dots between.
+    path: String,
+    /// Where its value begins in `text`.
+    value_at: usize,
+}
+
+impl Setting {
+    /// A setting of the command line: `KEY=VALUE`, where the key is a path with dots.
+    ///
+    /// # Errors
+    /// It has no value.
+    pub fn of_argument(argument: &str) -> Result<Setting, String> {
+        match argument.split_once('=') {
+            Some((path, value)) if !path.trim().is_empty() => {
+                Ok(Setting::new(format!("{OPTION}{path}="), path.trim().to_owned(), value))
+            }
+            _ => Err("write KEY=VALUE, such as load.sessions=8".to_owned()),
+        }
+    }
+
+    /// A setting of an environment variable, if its name begins like one. The rest of the name is the path:
+    /// `__` stands for a dot, and capitals for small letters.
+    pub fn of_variable(name: &str, value: &str) -> Option<Setting> {
+        let rest = name.strip_prefix(VARIABLE_PREFIX)?;
+        Some(Setting::new(format!("{name}="), rest.replace("__", ".").to_lowercase(), value))
+    }
+
+    fn new(head: String, path: String, value: &str) -> Setting {
+        Setting { value_at: head.len(), text: head + value, path }
+    }
+
+    /// As it was given, with its name: what a message quotes.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Path of the value that it sets.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value as it was given.
+    pub fn value(&self) -> &str {
+        &self.text[self.value_at..]
+    }
+
+    /// What it was given by: `--set`, or the name of the variable.
+    pub fn source(&self) -> &str {
+        if self.text.starts_with(OPTION) { OPTION.trim() } else { &self.text[..self.value_at - 1] }
+    }
+
+    fn wrong(&self, in_value: bool, message: impl Into<String>, help: Option<String>) -> Mistake {
+        let name_at = if self.text.starts_with(OPTION) { OPTION.len() } else { 0 };
+        let span =
+            if in_value { self.value_at..self.text.len() } else { name_at..self.value_at.saturating_sub(1) };
+        Mistake { message: message.into(), help, span, setting: Some(self.clone()) }
+    }
+
+    /// What stands in the file: TOML, or a word without quotes, which is text.
+    fn parsed(&self) -> Result<Value, Mistake> {
+        let value = self.value().trim();
+        match value.parse::<Value>() {
+            Ok(mut parsed) => {
+                // What stands around it comes from where it is put.
+                parsed.decor_mut().clear();
+                Ok(parsed)
+            }
+            Err(_) if !value.starts_with(['"', '\'', '[', '{']) => Ok(Value::from(value)),
+            Err(_) => {
+                let help = "write a number, true or false, a word, or text, a list or a table as in TOML";
+                Err(self.wrong(true, "this is no value", Some(help.to_owned())))
+            }
+        }
+    }
+}
+
+/// What one setting has made of a text.
+#[derive(Debug, Clone, PartialEq)]
+struct Edit {
+    setting: Setting,
+    /// What it brought in, in bytes of the text as it is after it.
+    brought: Range<usize>,
+    /// Where its value begins there; what is before is its key.
+    value_at: usize,
+    /// Bytes that stood there before.
+    replaced: usize,
+}
+
+/// A text with settings, and the way back to the text as it was.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Edited {
+    /// The text before all settings.
+    pub original: String,
+    edits: Vec<Edit>,
+}
+
+impl Edited {
+    /// Applies the settings one after the other; a text that is no TOML stays as it is. Gives the new text.
+    pub fn apply(original: &str, settings: &[Setting]) -> (String, Result<Edited, Mistake>) {
+        let mut edited = Edited { original: original.to_owned(), edits: Vec::new() };
+        let mut text = original.to_owned();
+        for setting in settings {
+            match apply(&text, setting) {
+                Ok(Some((new, edit))) => {
+                    text = new;
+                    edited.edits.push(edit);
+                }
+                Ok(None) => {}
+                Err(mistake) => return (text, Err(mistake)),
+            }
+        }
+        (text, Ok(edited))
+    }
+
+    /// The settings, in their order.
+    pub fn settings(&self) -> impl Iterator<Item = &Setting> {
+        self.edits.iter().map(|edit| &edit.setting)
+    }
+
+    /// A mistake of the text with the settings, told where the user finds it.
+    pub fn told(&self, mistake: Mistake) -> Mistake {
+        let mut span = mistake.span.clone();
+        for Edit { setting, brought, value_at, replaced } in self.edits.iter().rev() {
+            let is_around = span.start < brought.start && span.end > brought.end;
+            let is_touched = span.start < brought.end && span.end > brought.start;
+            if is_touched && !is_around {
+                return setting.wrong(span.end > *value_at, mistake.message, mistake.help);
+            }
+            let back = |at: usize| if at >= brought.end { at - brought.len() + replaced } else { at };
+            span = back(span.start)..back(span.end);
+        }
+        Mistake { span, ..mistake }
+    }
+}
+
+/// The text with one setting; none of a text that is no TOML.
+fn apply(text: &str, setting: &Setting) -> Result<Option<(String, Edit)>, Mistake> {
+    let value = setting.parsed()?;
+    let Ok(mut document) = text.parse::<DocumentMut>() else { return Ok(None) };
+    let keys = Key::parse(&setting.path).ok().filter(|keys| !keys.is_empty());
+    let help = || Some("write the keys with dots between, such as load.sessions".to_owned());
+    let keys = keys.ok_or_else(|| setting.wrong(false, "this is no path of a value", help()))?;
+    let keys: Vec<&str> = keys.iter().map(Key::get).collect();
+    let mut place = String::new();
+    put(document.as_table_mut(), &keys, value, &mut place)
+        .map_err(|(message, help)| setting.wrong(false, message, help))?;
+    let new = document.to_string();
+    let edit = edit(setting, text, &new, &place);
+    Ok(Some((new, edit)))
+}
+
+/// Message and help about a path.
+type Astray = (String, Option<String>);
+
+/// Puts a value into a table, or into one below it; says its path in `place`.
+fn put(table: &mut dyn TableLike, keys: &[&str], value: Value, place: &mut String) -> Result<(), Astray> {
+    let Some((key, rest)) = keys.split_first() else { return Ok(()) };
+    if !place.is_empty() {
+        place.push('.');
+    }
+    place.push_str(key);
+    if rest.is_empty() {
+        return match table.get_mut(key) {
+            Some(item) if item.is_table_like() => Err((
+                format!("`{place}` is a table"),
+                Some(format!("set one of its keys: {place}.KEY=VALUE")),
+            )),
+            Some(item) if is_list_of_tables(item) => {
+                let help = format!("set a key of one of them: {place}.0.KEY=VALUE");
+                Err((format!("`{place}` is a list of tables"), Some(help)))
+            }
+            Some(Item::Value(old)) => {
+                let decor = old.decor().clone();
+                *old = value;
+                *old.decor_mut() = decor;
+                Ok(())
+            }
+            _ => {
+                table.insert(key, Item::Value(value));
+                Ok(())
+            }
+        };
+    }
+    let item = table.entry(key).or_insert_with(|| Item::Table(Table::new()));
+    if is_list_of_tables(item) {
+        return put_in_list(item, rest, value, place);
+    }
+    match item.as_table_like_mut() {
+        Some(inner) => put(inner, rest, value, place),
+        None => Err((format!("`{place}` is a value and has no keys"), None)),
+    }
+}
+
+/// Puts a value into an entry of a list of tables, which the first key names: by its number from 0, its name or
+/// its kind.
+fn put_in_list(list: &mut Item, keys: &[&str], value: Value, place: &mut String) -> Result<(), Astray> {
+    let (entry, rest) = keys.split_first().expect("the path goes on behind a list");
+    let mut entries: Vec<&mut dyn TableLike> = match list {
+        Item::ArrayOfTables(tables) => tables.iter_mut().map(|table| table as &mut dyn TableLike).collect(),
+        Item::Value(Value::Array(values)) => values
+            .iter_mut()
+            .filter_map(|value| value.as_inline_table_mut().map(|table| table as &mut dyn TableLike))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let names = |table: &dyn TableLike| {
+        let text = |key: &str| table.get(key).and_then(Item::as_str).map(str::to_owned);
+        ["name", "kind"].into_iter().filter_map(text).collect::<Vec<_>>()
+    };
+    let is_named = |name: &String| name.eq_ignore_ascii_case(entry);
+    let meant: Vec<usize> = match entry.parse::<usize>() {
+        Ok(number) => (number..entries.len()).take(1).collect(),
+        Err(_) => (0..entries.len()).filter(|&n| names(entries[n]).iter().any(is_named)).collect(),
+    };
+    let &[number] = &meant[..] else {
+        let all: Vec<String> =
+            entries.iter().enumerate().map(|(n, table)| format!("{n} {}", names(*table).join(" "))).collect();
+        let count = if meant.is_empty() { "no entry" } else { "more than one entry" };
+        let help = format!("name one by its number: {}", all.join(", "));
+        return Err((format!("{count} of `{place}` is called `{entry}`"), Some(help)));
+    };
+    if rest.is_empty() {
+        let help = format!("set one of its keys: {place}.{entry}.KEY=VALUE");
+        return Err((format!("`{place}.{entry}` is a table"), Some(help)));
+    }
+    *place += &format!("[{number}]");
+    put(entries.swap_remove(number), rest, value, place)
+}
+
+fn is_list_of_tables(item: &Item) -> bool {
+    match item {
+        Item::ArrayOfTables(_) => true,
+        Item::Value(Value::Array(values)) => !values.is_empty() && values.iter().all(Value::is_inline_table),
+        _ => false,
+    }
+}
+
+/// What a setting has changed: what differs, and all of the value at `place`. A key that was not there came
+/// with its line.
+fn edit(setting: &Setting, old: &str, new: &str, place: &str) -> Edit {
+    let same = |(one, other): &(u8, u8)| one == other;
+    let most = old.len().min(new.len());
+    let before = old.bytes().zip(new.bytes()).take_while(same).count();
+    let behind = old.bytes().rev().zip(new.bytes().rev()).take(most - before).take_while(same).count();
+    let value = locate::locate(new, place).span;
+    let mut start = before.min(value.start);
+    let end = (new.len() - behind).max(value.end);
+    if !locate::locate(old, place).exact {
+        start = start.min(new[..value.start].rfind('\n').map_or(0, |newline| newline + 1));
+    }
+    let replaced = old.len() - start - (new.len() - end);
+    Edit { setting: setting.clone(), brought: start..end, value_at: value.start, replaced }
+}
