@@ -35,7 +35,7 @@ smoke: build
 	tools/smoke ./target/release/proofload
 
 test: setup
-	$(CARGO) test --workspace --all-features --locked --no-fail-fast
+	CARGO=$(CARGO) tools/test
 	@tools/test-setup --report
 
 bench:
