@@ -274,7 +274,7 @@ impl PageOp {
         }
         let mut page = PageMut::new(bytes);
         if page.view().is_blank() {
-            return misfit("nobody has made it yet");
+            return misfit("no record has created it yet");
         }
         let nodes = page.view().node_count();
         let no_room = |_| Misfit { pgno, reason: "no room" };

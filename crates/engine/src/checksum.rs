@@ -149,7 +149,7 @@ pub async fn check_database<'a>(
         && !stop.is_stopped()
         && total.findings.list.iter().all(|(bad, _)| *bad != pgno)
     {
-        let reason = format!("{reason}, so nobody can tell which pages are in use");
+        let reason = format!("{reason}, so the pages in use are not known");
         total.findings.add(pgno, Finding::Bad(reason));
     }
     if !stop.is_stopped()

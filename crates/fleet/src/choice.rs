@@ -23,7 +23,7 @@ pub enum FleetTestsError {
     #[error("host {0} has copies and is not under test")]
     NotUnderTest(String),
     /// A host of a drill has no address.
-    #[error("nobody can reach the copies of host {0}")]
+    #[error("no other host can reach the copies of host {0}")]
     NoAddress(String),
     /// A host of the run has no part in its drill.
     #[error("host {0} has no part in the drill")]

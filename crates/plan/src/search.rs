@@ -339,7 +339,7 @@ impl<'a> Searcher<'a> {
         let most = self.most();
         let wish = &self.catalogue.search;
         let Some(inputs) = self.shapes[choice.servers][choice.copies].as_mut() else {
-            return Err(Refusal("copies", "so many copies or servers do not go together".into()));
+            return Err(Refusal("copies", "these numbers of copies and servers do not go together".into()));
         };
         let servers = inputs.servers.len() as u32;
         let per_volume = wish.databases_per_volume[choice.per_volume];

@@ -270,7 +270,7 @@ pub const CONDITIONS: [Condition; 30] = [
     },
     Condition {
         text: "hosts whose kernel log was read throughout the run",
-        source: "the published programme asks for clean event logs; a log that nobody read is not known to be clean",
+        source: "the published programme asks for clean event logs; a log that was not read is not known to be clean",
         remedy: "let Proofload read the kernel log: root, CAP_SYSLOG, or kernel.dmesg_restrict = 0",
         ..least("kernel_log_percent", 100.0, "% of hosts", true)
     },

@@ -90,7 +90,7 @@ pub enum CrashTestError {
         found: u64,
     },
     /// What came over the connection is not of a crash test's writer.
-    #[error("whoever connected is no writer of a crash test")]
+    #[error("the program that connected is no writer of a crash test")]
     NoWriter,
 }
 

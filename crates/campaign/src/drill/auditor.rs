@@ -520,7 +520,7 @@ fn in_words(event: &Event, topology: &Topology) -> String {
     let name = |host: &HostId| topology.hosts.get(usize::from(host.0)).map_or("", |host| host.name.as_str());
     match event {
         Event::Diverged { fork, discarded_to } => {
-            format!("log from {fork} to {discarded_to} is nobody else's, and is discarded")
+            format!("log from {fork} to {discarded_to} exists on no other copy, and is discarded")
         }
         Event::SeedingBegun { why } => format!("this copy is made anew ({why:?})"),
         Event::Seeded => "this copy is seeded".to_owned(),
