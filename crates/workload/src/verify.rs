@@ -63,7 +63,7 @@ pub struct Verified {
 }
 
 impl Opened {
-    /// Reads header and shadow of a file of `bytes` bytes, and what its trees tell.
+    /// Reads header and shadow of a file of `file_bytes` bytes, and what its trees tell.
     ///
     /// # Errors
     /// It cannot be read, or is no database.

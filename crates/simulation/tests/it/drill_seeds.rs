@@ -28,7 +28,7 @@ fn play(seed: u64, drawn: &Drawn) -> (Vec<String>, Vec<&'static str>) {
         events().for_each(|event| eprintln!("{:>8} ms {:<8} {}", event.t_ms, event.host, event.text));
     }
     let seen = |what| events().any(|event| event.text.contains(what)).then_some(what);
-    let seen = ["this copy is seeded", "is nobody else's"].into_iter().filter_map(seen).collect();
+    let seen = ["this copy is seeded", "exists on no other copy"].into_iter().filter_map(seen).collect();
     (wrong, seen)
 }
 
@@ -68,7 +68,7 @@ fn no_failure_breaks_a_promise() {
     let reached = reached.into_inner().expect("nobody panics with it");
     eprintln!("{reached:?}");
     let wanted = LAYOUTS.iter().map(|layout| layout.0).chain(DIALS).chain(KINDS);
-    for name in wanted.chain(["this copy is seeded", "is nobody else's"]) {
+    for name in wanted.chain(["this copy is seeded", "exists on no other copy"]) {
         assert!(!is_complete || reached.contains_key(name), "no seed reached: {name}");
     }
 }
