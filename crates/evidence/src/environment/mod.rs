@@ -262,7 +262,7 @@ fn system(found: &mut Findings<'_>, root: &Path, io_uring: Result<(), String>) {
         line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
     };
     if let Some(total) = kib("MemTotal") {
-        found.row(AREA, "Memory", &crate::report::bytes((total * 1024) as f64));
+        found.row(AREA, "Memory", &crate::report::text::bytes((total * 1024) as f64));
     }
     clock(found, root);
     match io_uring {

@@ -20,8 +20,8 @@ pub enum MountError {
     #[error(
         "{} needs {} of free space, and {} are free",
         path.display(),
-        crate::report::bytes(*needed_bytes as f64),
-        crate::report::bytes(*free_bytes as f64)
+        crate::report::text::bytes(*needed_bytes as f64),
+        crate::report::text::bytes(*free_bytes as f64)
     )]
     NoSpace {
         /// The first of the folders that share the file system.

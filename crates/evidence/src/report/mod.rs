@@ -15,7 +15,7 @@ mod junit;
 mod model;
 mod sections;
 mod svg;
-mod text;
+pub(crate) mod text;
 mod verdict;
 mod volumes;
 mod window;
