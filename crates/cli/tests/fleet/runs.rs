@@ -187,7 +187,7 @@ fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
     let controller = site.run(&["--nats-server", "nats-server"]);
     site.wait_until_measuring();
     victim.kill();
-    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", site.all_logs());
+    assert_eq!(controller.wait(Duration::from_secs(90)), 3, "{}", site.all_logs());
     let (stdout, took_part) = (site.text("controller.log"), site.took_part());
     assert!(stdout.contains("INCOMPLETE: h4 was lost"), "{stdout}");
     assert!(took_part.iter().all(|(_, tests, outcome)| *tests < 3 && outcome == "unproved"), "{took_part:?}");
@@ -310,6 +310,8 @@ fn an_agent_of_another_build_is_refused_unless_the_run_takes_any_build() {
     let refused = site.run(&["--nats-server", "nats-server"]);
     let said = || site.text("h4.log").contains("the agent is another build of proofload");
     assert!(wait_for(Duration::from_secs(60), said), "{}", site.all_logs());
+    let told = site.text("h4.log");
+    assert!(told.contains("(agent: commit ") && told.matches("SHA-256 ").count() > 1, "both builds: {told}");
     refused.kill();
     site.wait_until_no_bus_listens();
     let arguments = ["--nats-server", "nats-server", "--any-build", "--out", "any"];
