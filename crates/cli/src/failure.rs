@@ -214,7 +214,12 @@ impl From<fleet::credentials::CredentialsError> for Failure {
 #[cfg(feature = "fleet")]
 impl From<fleet::controller::ControllerError> for Failure {
     fn from(error: fleet::controller::ControllerError) -> Failure {
-        Failure::could_not_run(error.to_string()).help(error.help())
+        use fleet::controller::ControllerError::{Folder, NotTheController};
+        let failure = match &error {
+            Folder { .. } | NotTheController(_) => Failure::wrong_input(error.to_string()),
+            _ => Failure::could_not_run(error.to_string()),
+        };
+        failure.help(error.help())
     }
 }
 

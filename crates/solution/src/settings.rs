@@ -170,6 +170,10 @@ fn apply(text: &str, setting: &Setting) -> Result<Option<(String, Edit)>, Mistak
     put(document.as_table_mut(), &keys, value, &mut place)
         .map_err(|(message, help)| setting.wrong(false, message, help))?;
     let new = document.to_string();
+    // A table inside a table of one line, which does not exist yet.
+    if !locate::locate(&new, &place).exact {
+        return Err(setting.wrong(false, format!("`{place}` cannot be set here"), help()));
+    }
     let edit = edit(setting, text, &new, &place);
     Ok(Some((new, edit)))
 }

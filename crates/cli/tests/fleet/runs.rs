@@ -189,7 +189,7 @@ fn a_host_that_is_lost_ends_the_run_where_the_solution_file_says_so() {
     let controller = fleet.run(&["--nats-server", "nats-server"]);
     fleet.wait_until_measuring();
     victim.kill();
-    assert_eq!(controller.wait(Duration::from_secs(90)), 1, "{}", fleet.all_logs());
+    assert_eq!(controller.wait(Duration::from_secs(90)), 3, "{}", fleet.all_logs());
     let (stdout, took_part) = (fleet.text("controller.log"), fleet.took_part());
     assert!(stdout.contains("INCOMPLETE: h4 was lost"), "{stdout}");
     assert!(took_part.iter().all(|(_, tests, outcome)| *tests < 3 && outcome == "unproved"), "{took_part:?}");
@@ -312,6 +312,11 @@ fn an_agent_of_another_build_is_refused_unless_the_run_takes_any_build() {
     let refused = fleet.run(&["--nats-server", "nats-server"]);
     let said = || fleet.text("h4.log").contains("the agent is another build of proofload");
     assert!(wait_for(Duration::from_secs(60), said), "{}", fleet.all_logs());
+    let performed = fleet.text("h4.log");
+    assert!(
+        performed.contains("(agent: commit ") && performed.matches("SHA-256 ").count() > 1,
+        "both builds: {told}"
+    );
     refused.kill();
     fleet.wait_until_no_bus_listens();
     let arguments = ["--nats-server", "nats-server", "--any-build", "--out", "any"];

@@ -147,6 +147,13 @@ fn a_path_that_means_no_single_value_is_refused_with_what_there_is() {
         let told = refused(&[argument]);
         assert!(told.starts_with(&format!("--set {argument}: {message}")), "{told}");
     }
+    // Tables of one line are tables, too.
+    let line = FILE.replace("[load]\nsessions = 4\n", "").replace("[[host]]", "[load]\nmix = {}\n[[host]]");
+    let set = |argument| Solution::parse_with(&line, "small.toml", &settings(&[argument]));
+    let text = set("load.mix.read=35").expect_err("the other shares are missing").to_string();
+    assert!(text.contains("`insert` is missing"), "{text}");
+    let text = set("load.mix.read.much=35").expect_err("no such thing").to_string();
+    assert!(text.starts_with("--set load.mix.read.much=35: "), "{text}");
     for argument in ["load.sessions", "=5", ""] {
         assert!(Setting::of_argument(argument).is_err(), "{argument}");
     }
