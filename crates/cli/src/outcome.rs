@@ -8,7 +8,7 @@ use results::{Ending, Grade};
 
 use crate::failure::{Failure, Status};
 use crate::reports::render;
-use crate::run_arguments::EndingArguments;
+use crate::sign::SignArguments;
 
 /// What a run has to prove for exit status 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
@@ -18,6 +18,19 @@ pub enum Require {
     /// No limit is broken and the campaign came to its end.
     #[default]
     Held,
+}
+
+/// What comes of a run.
+#[derive(clap::Args)]
+pub struct EndingArguments {
+    /// What the run has to prove for exit status 0.
+    #[arg(long, value_name = "GRADE", value_enum, default_value_t)]
+    pub require: Require,
+    /// Print report.json on stdout in place of the table of verdicts.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub sign: SignArguments,
 }
 
 /// How a run ended, on one host or on many.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use solution::TestKind;
 
 use crate::inputs::{SolutionArguments, test_kind};
-use crate::outcome::Require;
-use crate::sign::SignArguments;
+use crate::outcome::EndingArguments;
 
 /// What is run, and what comes of it.
 #[derive(clap::Args)]
@@ -32,17 +31,4 @@ pub struct RunArguments {
     pub allow_memory: bool,
     #[command(flatten)]
     pub ending: EndingArguments,
-}
-
-/// What comes of a run.
-#[derive(clap::Args)]
-pub struct EndingArguments {
-    /// What the run has to prove for exit status 0.
-    #[arg(long, value_name = "GRADE", value_enum, default_value_t)]
-    pub require: Require,
-    /// Print report.json on stdout in place of the table of verdicts.
-    #[arg(long)]
-    pub json: bool,
-    #[command(flatten)]
-    pub sign: SignArguments,
 }

@@ -15,8 +15,7 @@ use solution::{Solution, TestKind};
 
 use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments, test_kind};
-use crate::outcome::{Ended, tell};
-use crate::run_arguments::EndingArguments;
+use crate::outcome::{Ended, EndingArguments, tell};
 use crate::watch::TerminalWatcher;
 
 /// Runs the tests of a solution on a model of its storage, in virtual time.

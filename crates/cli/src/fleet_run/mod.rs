@@ -22,8 +22,8 @@ use solution::{Solution, TestKind};
 
 use crate::failure::{Failure, Status};
 use crate::inputs::SolutionArguments;
-use crate::outcome::{Ended, INTERRUPTED, tell};
-use crate::run_arguments::{EndingArguments, RunArguments};
+use crate::outcome::{Ended, EndingArguments, INTERRUPTED, tell};
+use crate::run_arguments::RunArguments;
 use console::Console;
 
 /// Runs the tests of a solution on every host under test at once. `proofload fleet agent` has to run on each of them.
