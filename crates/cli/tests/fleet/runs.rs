@@ -312,11 +312,8 @@ fn an_agent_of_another_build_is_refused_unless_the_run_takes_any_build() {
     let refused = fleet.run(&["--nats-server", "nats-server"]);
     let said = || fleet.text("h4.log").contains("the agent is another build of proofload");
     assert!(wait_for(Duration::from_secs(60), said), "{}", fleet.all_logs());
-    let performed = fleet.text("h4.log");
-    assert!(
-        performed.contains("(agent: commit ") && performed.matches("SHA-256 ").count() > 1,
-        "both builds: {told}"
-    );
+    let log = fleet.text("h4.log");
+    assert!(log.contains("(agent: commit ") && log.matches("SHA-256 ").count() > 1, "both builds: {log}");
     refused.kill();
     fleet.wait_until_no_bus_listens();
     let arguments = ["--nats-server", "nats-server", "--any-build", "--out", "any"];
