@@ -139,7 +139,7 @@ fn a_site_is_lost_and_the_other_one_has_every_acknowledged_commit() {
 partner = "other_site"
 [[test.drill.event]]
 kind = "site_lost"
-fleet = "A"
+site = "A"
 at_s = 5
 back_after_s = 20
 "#;
@@ -148,7 +148,7 @@ back_after_s = 20
     assert_eq!(performed.measured("drill_lost_commits"), [0.0; 2]);
     let outages = performed.measured("drill_outage");
     assert!(outages.iter().any(|outage_s| *outage_s > 3.0), "an active copy was lost: {outages:?}");
-    assert!(performed.events.contains("fleet A is lost"), "{}", performed.events);
+    assert!(performed.events.contains("site A is lost"), "{}", performed.events);
 }
 
 #[test]

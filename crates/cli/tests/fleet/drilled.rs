@@ -4,9 +4,9 @@
 pub struct Drilled<'a> {
     pub hosts: usize,
     pub databases: u32,
-    /// Copies of each database in each fleet.
+    /// Copies of each database in each site.
     pub per_site: &'a str,
-    /// Sites of two hosts each; none for one fleet without a name.
+    /// Sites of two hosts each; none for one site without a name.
     pub sites: &'a [&'a str],
     pub batches_per_s: u32,
     pub log_file_kib: u32,
@@ -18,18 +18,18 @@ pub struct Drilled<'a> {
 impl Drilled<'_> {
     fn places(&self) -> String {
         let mut places = String::new();
-        for fleet in self.sites {
-            places += &format!("[[fleet]]\nname = \"{fleet}\"\n");
+        for site in self.sites {
+            places += &format!("[[site]]\nname = \"{site}\"\n");
         }
         for host in 1..=self.hosts {
-            let fleet = match self.sites {
+            let site = match self.sites {
                 [] => String::new(),
-                sites => format!("fleet = \"{}\"\n", sites[(host - 1) / 2]),
+                sites => format!("site = \"{}\"\n", sites[(host - 1) / 2]),
             };
             // The controller has the first address.
             let address = host + 1;
             places +=
-                &format!("[[host]]\nname = \"h{host}\"\ncopy_address = \"10.77.0.{address}:7400\"\n{fleet}");
+                &format!("[[host]]\nname = \"h{host}\"\ncopy_address = \"10.77.0.{address}:7400\"\n{site}");
         }
         places
     }
