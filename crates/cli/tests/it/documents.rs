@@ -147,13 +147,3 @@ fn prose_of_the_documents_has_at_most_100_columns() {
     }
     assert_none(&findings, "lines of prose over 100 columns");
 }
-
-#[test]
-fn anchors_and_links_are_read_as_github_reads_them() {
-    let text = "# A `b`: c!\n\n## Same\n\n## Same\n\n    # code\n\n```\n# fenced\n```\n";
-    assert_eq!(anchors(text), ["a-b-c", "same", "same-1"].map(str::to_owned).into());
-    assert_eq!(links("see [a](b.md#c), `[no](d.md)` and [e](f.md)"), ["b.md#c", "f.md"]);
-    let command = "`cargo test -p engine --test it crash:: -- --nocapture`";
-    assert_eq!(named_tests(command), ["engine/tests/it/crash", "engine/tests/it"]);
-    assert!(is_path("crates/engine/src/lib.rs") && !is_path("published/*.toml"));
-}
