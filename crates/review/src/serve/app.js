@@ -34,7 +34,7 @@ function length(seconds) {
 function table(heads, rows) {
   const head = heads.map(([text, right]) => node("th", { class: right ? "r" : null, scope: "col" }, text));
   const body = rows.map((cells) => node("tr", {}, ...cells));
-  return node("div", { class: "table" }, node("table", {}, node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...body)));
+  return node("div", { class: "table", tabindex: 0 }, node("table", {}, node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...body)));
 }
 
 const right = (text) => node("td", { class: "r" }, text);
