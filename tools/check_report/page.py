@@ -23,6 +23,8 @@ MEASURES = {
 IO = ["per s", "KiB", "mean ms", "mean of samples", "worst sample"]
 # What the columns of a table are headed with, in order, by the beginning of the heading above the table: every unit is here.
 HEADS = {
+    "Target and achieved": ["Transactional I/O per s", "Read latency, ms", "Log write latency, ms", "target", "achieved",
+                            "of target, %", "mean", "worst judged", "limit", "mean", "worst judged", "limit"],
     "The campaign": ["Transactional I/O per s", "Read ms", "Read p99 ms", "Log write ms"],
     "Conditions of a qualification": ["Measured", "At least", "At most", "Unit"],
     "I/O by ": ["Latency, ms", "Latency percentiles, ms", "Count", "per s", "MiB/s", "KiB each", "mean",
@@ -203,11 +205,12 @@ class Check:
                 f"{judged.count('pass')} of {len(judged)}" if judged else "",
             ])
         self.table("", "The campaign", rows)
+        self.targets()
         self.table("", "Conditions of a qualification", [
             [c["text"], significant(c["measured"]), significant(c["least"]), significant(c["most"]), c["unit"],
              ("met" if c["met"] else "not met") + (", own rule" if c["weaker"] else ""), c["source"]]
             for c in self.report["verdict"]["conditions"]])
-        self.table("", "Judgements of the run as a whole", self.verdicts(self.report["run_verdicts"]))
+        self.judgements("", self.report["run_verdicts"])
         text = "".join(self.page.text)
         for told in [self.report["verdict"]["headline"], *self.report["verdict"]["reasons"],
                      *self.report["verdict"]["unseen"]]:
@@ -220,9 +223,35 @@ class Check:
         self.table("configuration", "Instances", [
             [*([i["host"]] if several else []), i["instance"], i["log_path"], size(i["log_file_bytes"]),
              size(i["cache_min_bytes"]), size(i["cache_max_bytes"])] for i in self.report["instances"]])
-        self.table("events", "", [
+        self.table("events", f"{len(self.report['events'])} recorded", [
             [f"{num(e['t_s'], 1)} s", e["severity"] if e["severity"] != "info" else "", str(e["test"] or ""),
              *([e["host"]] if several else []), e["text"]] for e in self.report["events"]])
+
+    def targets(self):
+        """The table of the first page: each load test against its target and its latency limits."""
+        rows = []
+        for test in self.report["tests"]:
+            if not test["throughput"]:
+                continue
+            achieved = test["throughput"]["transactional_iops"]
+            aims = [row["planned"] for row in test["planned"] if row["name"] == "Transactional I/O" and row["planned"]]
+            aim = aims[0] if aims else None
+            row = [test["name"], num(aim, 1), num(achieved, 1), percent(achieved / aim if aim else None)]
+            for measure, rule in [("transactional_read", "read_latency_avg"), ("log_write", "log_write_latency_avg")]:
+                means = [m["figures"]["latency_ms_mean"] for m in test["measures"] if m["measure"] == measure]
+                judged = [v for v in test["verdicts"] if v["rule"] == rule]
+                worst = max((v["measured"] for v in judged if v["measured"] is not None), default=None)
+                row += [num(means[0] if means else None, 3), num(worst, 3),
+                        significant(judged[0]["limit"] if judged else None)]
+            rows.append(row)
+        self.table("", "Target and achieved", rows)
+
+    def judgements(self, section, rows):
+        """Limits that are broken or not proved stand above those that are kept."""
+        kept = [row for row in rows if row["outcome"] in ("pass", "info")]
+        broken = [row for row in rows if row not in kept]
+        self.table(section, "Limits broken or not proved", self.verdicts(broken))
+        self.table(section, "Limits kept, and figures for information", self.verdicts(kept))
 
     def verdicts(self, rows):
         sign = {"at_most": "≤", "below": "<", "at_least": "≥"}
@@ -364,7 +393,7 @@ class Check:
 
     def test(self, test):
         section = f"test-{test['ordinal']}"
-        self.table(section, "", self.verdicts(test["verdicts"]))
+        self.judgements(section, test["verdicts"])
         self.table(section, "Planned and achieved", [
             [row["name"], planned(row["planned"]), planned(row["achieved"]), row["unit"]] for row in test["planned"]])
         self.table(section, "Settings", [[row["name"], row["value"]] for row in test["parameters"]])

@@ -30,13 +30,13 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let figures = figure_columns(head.len(), rows);
     let to_right = |n: usize| if figures.get(n) == Some(&true) { " class=\"r\"" } else { "" };
     let cell = |n: usize, text: &str| match n {
-        0 => format!("<th>{}</th>", escape(text)),
+        0 => format!("<th scope=\"row\">{}</th>", escape(text)),
         _ => format!("<td{}>{}</td>", to_right(n), escape(text)),
     };
     let head: String = head
         .iter()
         .enumerate()
-        .map(|(n, text)| format!("<th{}>{}</th>", to_right(n), escape(text)))
+        .map(|(n, text)| format!("<th scope=\"col\"{}>{}</th>", to_right(n), escape(text)))
         .collect();
     let rows: String = rows
         .iter()
@@ -46,7 +46,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         })
         .collect();
     format!(
-        "<div class=\"table\"><table class=\"wide\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
+        "<div class=\"table\" tabindex=\"0\"><table class=\"wide\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody></table></div>\n"
     )
 }
 

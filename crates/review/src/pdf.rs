@@ -53,6 +53,7 @@ pub fn print(page: &Path, pdf: &Path) -> Result<(), PdfError> {
             "--disable-dev-shm-usage",
             "--no-first-run",
             "--no-pdf-header-footer",
+            "--generate-pdf-document-outline",
         ])
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("--print-to-pdf={}", pdf.display()))

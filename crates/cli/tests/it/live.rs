@@ -162,6 +162,7 @@ fn page_of_a_run_shows_the_grade_and_the_sentence_of_its_report_first() {
     for (name, words, judged) in reports {
         let told = first_event(&address, name)["judgement"].clone();
         assert_eq!(told["grade"], serde_json::to_value(judged.grade).expect("a name"), "{name}");
+        assert_eq!(told["outcome"], serde_json::to_value(judged.outcome).expect("a name"), "{name}");
         assert_eq!(told["headline"], judged.headline.as_str(), "{name}");
         if has_browser() {
             let url = format!("http://{address}/runs/{name}/");
@@ -169,6 +170,9 @@ fn page_of_a_run_shows_the_grade_and_the_sentence_of_its_report_first() {
             let text = page["text"].as_str().unwrap_or_default();
             let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
             assert!(at(&format!("{words} – {}", judged.headline)) < at("Synthetic run"), "{text}");
+            let plain =
+                ["PASS\n", "FAIL\n"].map(|plain| text.find(plain).is_some_and(|place| place < at(words)));
+            assert_eq!(plain, [name == "held", name == "failed"], "{text}");
             assert_eq!(page["complaints"], serde_json::json!([]), "{name}");
         }
     }

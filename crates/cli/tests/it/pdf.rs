@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::process::Command;
 use testkit::synthetic;
+use testkit::synthetic::Shape;
 
 use results::Recorder;
 
@@ -27,23 +28,46 @@ fn pages(path: &Path) -> usize {
         + text.matches("/Type /Page/").count()
 }
 
-#[test]
-fn a_report_and_a_paper_are_printed_with_a_page_for_each_test_at_least() {
-    let place = tempfile::tempdir().expect("a folder");
-    let run = place.path().join("run # 1");
-    std::fs::create_dir(&run).expect("writable");
+/// Records a synthetic run in a new folder.
+fn recorded(run: &Path, shape: &Shape) {
+    std::fs::create_dir(run).expect("writable");
     let mut store = evidence::RunStore::create(&run.join("run.db")).expect("a store");
-    synthetic::record(&synthetic::Shape::default(), &mut store).expect("recorded");
+    synthetic::record(shape, &mut store).expect("recorded");
     store.flush().expect("kept");
     store.close().expect("closed");
-    if !testkit::has_tool("chromium", &["--version"], "sudo apt-get install -y chromium") {
-        let (status, stderr) = proofload(place.path(), &["report", "run # 1", "--pdf"]);
+}
+
+fn has_browser() -> bool {
+    testkit::has_tool("chromium", &["--version"], "sudo apt-get install -y chromium")
+}
+
+#[test]
+fn report_of_a_run_that_passed_prints_on_eight_pages_and_of_one_that_failed_with_what_failed() {
+    let place = tempfile::tempdir().expect("a folder");
+    recorded(&place.path().join("run # 1"), &Shape::default());
+    recorded(&place.path().join("failed"), &Shape { fails: true, ..Shape::default() });
+    let print = |run: &str| proofload(place.path(), &["report", run, "--pdf"]);
+    if !has_browser() {
+        let (status, stderr) = print("run # 1");
         assert_eq!((status, stderr.contains("install one of")), (3, true), "{stderr}");
         return;
     }
-    let (status, stderr) = proofload(place.path(), &["report", "run # 1", "--pdf"]);
-    assert_eq!((status, stderr.contains("report.pdf")), (0, true), "{stderr}");
-    assert!(pages(&run.join("report.pdf")) >= 10, "ten tests, each from a page of its own on");
+    for run in ["run # 1", "failed"] {
+        let (status, stderr) = print(run);
+        assert_eq!((status, stderr.contains("report.pdf")), (0, true), "{stderr}");
+    }
+    let [passed, failed] = ["run # 1", "failed"].map(|run| pages(&place.path().join(run).join("report.pdf")));
+    assert!((3..=8).contains(&passed), "{passed} pages");
+    assert!(failed > passed, "what failed is open: {failed} pages");
+}
+
+#[test]
+fn paper_is_printed_and_its_folder_can_be_written_again() {
+    let place = tempfile::tempdir().expect("a folder");
+    recorded(&place.path().join("run # 1"), &Shape::default());
+    if !has_browser() {
+        return;
+    }
     let laptop = include_str!("../../../../solutions/laptop.toml");
     let text = laptop.replacen("name = \"Laptop\"", "name = \"Synthetic run of 4 databases\"", 1);
     std::fs::write(place.path().join("s.toml"), text).expect("writable");

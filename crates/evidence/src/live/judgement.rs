@@ -7,13 +7,15 @@ use serde::Serialize;
 
 use super::LiveRun;
 use crate::environment::STORAGE_IS_MEMORY;
-use crate::report::{Overall, broken, counted, duration, verdict_row};
+use crate::report::{Overall, RunOutcome, broken, counted, duration, verdict_row};
 
 /// The judgement of a run that goes on or has ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveJudgement {
     /// What the run proves; null while it goes on.
     pub grade: Option<Grade>,
+    /// The same for readers that do not know grades; null while the run goes on.
+    pub outcome: Option<RunOutcome>,
     /// The grade as people read it.
     pub words: &'static str,
     /// In one sentence.
@@ -26,6 +28,7 @@ impl From<&Overall> for LiveJudgement {
     fn from(judged: &Overall) -> LiveJudgement {
         LiveJudgement {
             grade: Some(judged.grade),
+            outcome: Some(judged.outcome),
             words: judged.grade.words(),
             headline: judged.headline.clone(),
             reasons: judged.reasons.iter().filter(|reason| **reason != judged.headline).cloned().collect(),
@@ -47,6 +50,7 @@ impl LiveRun {
         let kept = counted(count(Outcome::Pass) as u64, "limit");
         LiveJudgement {
             grade: None,
+            outcome: None,
             words: "not yet judged",
             headline: format!("The run goes on: {kept} kept so far, {} broken.", count(Outcome::Fail)),
             reasons,

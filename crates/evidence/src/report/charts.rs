@@ -6,6 +6,14 @@ use super::ReportError;
 use super::model::*;
 use super::window::{Moment, Scope, TestView, decode};
 
+/// Titles by which the first page of a report finds its charts.
+pub mod title {
+    /// Rates of a mailbox load.
+    pub const RATES: &str = "I/O per second";
+    /// Mean latencies of a mailbox load.
+    pub const LATENCIES: &str = "Mean latency";
+}
+
 /// Every measure in the order of report rows.
 pub fn measures() -> impl Iterator<Item = Measure> {
     IoClass::ALL.into_iter().map(Measure::Io).chain([Measure::Batch, Measure::BatchIntended])
@@ -101,7 +109,7 @@ pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[Verdict]) -> Vec<Chart
     let count = |totals: &[IoTotals]| steps.rates(totals, |totals| totals.count as f64);
     [
         steps.chart(
-            "I/O per second",
+            title::RATES,
             "1/s",
             vec![
                 line("Database reads", count(&reads)),
@@ -111,7 +119,7 @@ pub fn lines(view: &TestView<'_>, load: bool, verdicts: &[Verdict]) -> Vec<Chart
             Vec::new(),
         ),
         steps.chart(
-            "Mean latency",
+            title::LATENCIES,
             "ms",
             vec![
                 line("Database reads", mean(&reads)),

@@ -5,7 +5,7 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 
 use super::model::*;
-use super::{ReportError, svg, text};
+use super::{ReportError, first_page, svg, text};
 use crate::store::sha256_hex;
 
 /// Made at compile time: the page needs no file beside it.
@@ -38,6 +38,7 @@ pub fn page(report: &Report) -> Result<String, ReportError> {
         program => env!("CARGO_PKG_VERSION"),
         report_sha256 => sha256_hex(report.json().as_bytes()),
         figures,
+        first => first_page::of(report),
         campaign => Value::from_safe_string(svg::campaign(report)),
     })?;
     Ok(page)

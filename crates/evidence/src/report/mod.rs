@@ -9,6 +9,7 @@ mod build;
 mod charts;
 mod checks;
 mod conditions;
+mod first_page;
 mod host_system;
 mod html;
 mod junit;

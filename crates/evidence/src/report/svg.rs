@@ -10,6 +10,8 @@ const WIDTH: f64 = 720.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 12.0;
 const PLOT: f64 = WIDTH - LEFT - RIGHT;
+/// Width of a chart of which three stand side by side.
+const SMALL: f64 = 350.0;
 /// Height of a row of keys.
 const KEY_ROW: f64 = 16.0;
 /// Width of a character of a key, and what stands before and after its name.
@@ -20,7 +22,16 @@ const SHADES: usize = 9;
 
 /// A line chart with its title, axes, limits and legend.
 pub fn line_chart(chart: &Chart) -> String {
-    let height = 150.0;
+    lines(chart, WIDTH, 150.0)
+}
+
+/// A line chart for a third of the page.
+pub fn small_chart(chart: &Chart) -> String {
+    lines(chart, SMALL, 105.0)
+}
+
+fn lines(chart: &Chart, width: f64, height: f64) -> String {
+    let plot = width - LEFT - RIGHT;
     let values = || chart.lines.iter().flat_map(|line| line.values.iter().flatten().copied());
     let highest = values().fold(0.0, f64::max);
     // A limit far above everything would press the lines flat; the verdict table has it anyway.
@@ -28,18 +39,18 @@ pub fn line_chart(chart: &Chart) -> String {
     let (ticks, decimals) =
         linear_ticks(limits.iter().map(|limit| limit.value * 1.05).fold(highest, f64::max));
     let max = *ticks.last().unwrap_or(&1.0);
-    let (keys, key_rows) = legend(chart, &limits);
+    let (keys, key_rows) = legend(chart, &limits, width);
     let top = 30.0 + KEY_ROW * f64::from(key_rows);
     let y = |value: f64| top + height * (1.0 - value / max);
-    let mut svg = open(&chart.title, &chart.unit, top + height + 34.0);
+    let mut svg = open(&chart.title, &chart.unit, width, top + height + 34.0);
     svg.push_str(&keys);
     for tick in &ticks {
-        grid_line(&mut svg, y(*tick), &number(*tick, decimals));
+        grid_line(&mut svg, plot, y(*tick), &number(*tick, decimals));
     }
-    time_axis(&mut svg, chart.duration_s, top + height);
+    axis(&mut svg, chart.duration_s, top + height, LEFT, plot);
     for (n, limit) in limits.iter().enumerate() {
         let at = y(limit.value);
-        let _ = write!(svg, "<path class=\"limit l{n}\" d=\"M{LEFT} {at:.1}h{PLOT:.1}\"/>");
+        let _ = write!(svg, "<path class=\"limit l{n}\" d=\"M{LEFT} {at:.1}h{plot:.1}\"/>");
     }
     for (n, line) in chart.lines.iter().enumerate() {
         let mut path = String::new();
@@ -50,7 +61,7 @@ pub fn line_chart(chart: &Chart) -> String {
                 continue;
             };
             let t = ((step as f64 + 0.5) * chart.step_s).min(chart.duration_s);
-            let x = LEFT + PLOT * t / chart.duration_s;
+            let x = LEFT + plot * t / chart.duration_s;
             let alone = !drawing && line.values.get(step + 1).is_none_or(Option::is_none);
             let _ = write!(path, "{}{x:.1} {:.1}", if drawing { 'L' } else { 'M' }, y(*value));
             if alone {
@@ -72,7 +83,7 @@ pub fn latency_map(map: &LatencyMap, title: &str) -> String {
     };
     let cell = (160.0 / rows as f64).min(14.0);
     let height = cell * rows as f64;
-    let mut svg = open(title, "ms", top + height + 34.0);
+    let mut svg = open(title, "ms", WIDTH, top + height + 34.0);
     scale(&mut svg, "few operations", "many");
     let most = map.columns.iter().flatten().copied().max().unwrap_or(0).max(1) as f64;
     let mut cells = Cells::default();
@@ -87,7 +98,7 @@ pub fn latency_map(map: &LatencyMap, title: &str) -> String {
     cells.draw(&mut svg);
     let (low, high) = (map.bounds_ms[0], map.bounds_ms[rows]);
     for ms in log_ticks(low, high) {
-        grid_line(&mut svg, top + height * (1.0 - (ms / low).ln() / (high / low).ln()), &short_ms(ms));
+        grid_line(&mut svg, PLOT, top + height * (1.0 - (ms / low).ln() / (high / low).ln()), &short_ms(ms));
     }
     time_axis(&mut svg, map.duration_s, top + height);
     svg.push_str("</svg>");
@@ -111,7 +122,7 @@ pub fn instance_map(map: &InstanceMap, title: &str) -> String {
         let share = if high > low { (ms - low) / (high - low) } else { 0.0 };
         (share * (SHADES - 1) as f64).round() as usize
     };
-    let mut svg = open(title, "", top + height + 34.0);
+    let mut svg = open(title, "", WIDTH, top + height + 34.0);
     scale(&mut svg, &format!("{} ms", number(low, 2)), &format!("{} ms", number(high, 2)));
     let mut cells = Cells::default();
     let every = (9.0 / strip).ceil() as usize;
@@ -147,7 +158,7 @@ pub fn campaign(report: &Report) -> String {
     let duration_s = report.run.duration_s.max(0.001);
     let left = 215.0;
     let width = WIDTH - left - RIGHT;
-    let mut svg = frame("The tests over time", top + height + 34.0);
+    let mut svg = frame("The tests over time", WIDTH, top + height + 34.0);
     axis(&mut svg, duration_s, top + height, left, width);
     for (n, test) in report.tests.iter().enumerate() {
         let y = top + row * n as f64;
@@ -210,16 +221,16 @@ fn step(n: usize, step_s: f64, duration_s: f64) -> (f64, f64) {
     (from, to - from)
 }
 
-fn frame(title: &str, height: f64) -> String {
+fn frame(title: &str, width: f64, height: f64) -> String {
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\" \
+        "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{}\" \
          xmlns=\"http://www.w3.org/2000/svg\">",
         escape(title)
     )
 }
 
-fn open(title: &str, unit: &str, height: f64) -> String {
-    let mut svg = frame(title, height);
+fn open(title: &str, unit: &str, width: f64, height: f64) -> String {
+    let mut svg = frame(title, width, height);
     let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
     let _ = write!(
         svg,
@@ -236,13 +247,13 @@ fn line_class(n: usize) -> String {
 }
 
 /// Names of lines and limits, in as many rows as they need.
-fn legend(chart: &Chart, limits: &[&ChartLimit]) -> (String, u32) {
+fn legend(chart: &Chart, limits: &[&ChartLimit], width: f64) -> (String, u32) {
     let lines = chart.lines.iter().enumerate().map(|(n, line)| (line_class(n), &line.name));
     let limits = limits.iter().enumerate().map(|(n, limit)| (format!("limit l{n}"), &limit.name));
     let (mut svg, mut x, mut row) = (String::new(), LEFT, 0);
     for (class, name) in lines.chain(limits) {
-        let width = KEY_EXTRA + name.chars().count() as f64 * KEY_CHAR;
-        if x > LEFT && x + width > WIDTH {
+        let key = KEY_EXTRA + name.chars().count() as f64 * KEY_CHAR;
+        if x > LEFT && x + key > width {
             (x, row) = (LEFT, row + 1);
         }
         let y = 30.0 + KEY_ROW * f64::from(row);
@@ -253,7 +264,7 @@ fn legend(chart: &Chart, limits: &[&ChartLimit]) -> (String, u32) {
             y + 3.5,
             escape(name)
         );
-        x += width;
+        x += key;
     }
     (svg, row + 1)
 }
@@ -273,10 +284,10 @@ fn scale(svg: &mut String, low: &str, high: &str) {
     let _ = write!(svg, "<text class=\"key\" x=\"{end:.1}\" y=\"33.5\">{}</text>", escape(high));
 }
 
-fn grid_line(svg: &mut String, y: f64, label: &str) {
+fn grid_line(svg: &mut String, plot: f64, y: f64, label: &str) {
     let _ = write!(
         svg,
-        "<path class=\"grid\" d=\"M{LEFT} {y:.1}h{PLOT:.1}\"/>\
+        "<path class=\"grid\" d=\"M{LEFT} {y:.1}h{plot:.1}\"/>\
          <text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
         LEFT - 6.0,
         y + 3.5

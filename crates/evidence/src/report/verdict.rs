@@ -9,6 +9,9 @@ use super::text::{bare, counted, duration, number, significant};
 use super::window::{Scope, TestView};
 use crate::run_data::RunData;
 
+/// How the sentence of a simulated run begins.
+pub const PREDICTED: &str = "Predicted, not tested: ";
+
 pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -> Overall {
     let all = || tests.iter().flat_map(|test| &test.verdicts).chain(run_verdicts);
     let count = |outcome| all().filter(|verdict| verdict.outcome == outcome).count() as u64;
@@ -31,7 +34,7 @@ pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -
     };
     let headline = match data.run.world {
         WorldKind::Real => headline,
-        WorldKind::Simulated => format!("Predicted, not tested: {headline}"),
+        WorldKind::Simulated => format!("{PREDICTED}{headline}"),
     };
     if matches!(grade, Grade::Qualified | Grade::Held) {
         let Counts { passed, .. } = counts;

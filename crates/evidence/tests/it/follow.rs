@@ -5,6 +5,7 @@ use evidence::RunStore;
 use evidence::listing::{self, Standing};
 use evidence::live::{Follower, LiveRun, LiveView, open_metrics};
 use results::*;
+use testkit::rows::load_test;
 use testkit::synthetic;
 use testkit::synthetic::Shape;
 
@@ -275,4 +276,26 @@ fn runs_are_listed_with_how_they_stand() {
     assert!(
         listing::find(place.path(), "../1-pass").is_none() && listing::find(place.path(), "1-pass").is_some()
     );
+}
+
+/// A slice of 200 ms with few operations would be drawn as a gap or a peak.
+#[test]
+fn history_and_rates_never_show_a_slice_shorter_than_half_an_interval() {
+    let slice = |t_ms: u64, interval_ms: u64, count: u64| {
+        let totals = IoTotals { count, bytes: count * 32_768, latency_ns_sum: count, latency_ns_max: 1 };
+        let (origin, measure) = (Origin::host("h"), IoClass::TransactionalRead.into());
+        Row::from(Sample { test: 1, origin, measure, t_ms, interval_ms, totals })
+    };
+    let begins = || vec![Row::from(testkit::rows::run()), load_test(60_000, 1_000).into()];
+    let alone = view_of(&[begins(), vec![slice(0, 200, 1)]].concat());
+    assert_eq!((alone.history.len(), alone.hosts.len()), (0, 0), "a short slice alone is not shown");
+    let seconds =
+        [(0, 1_000, 100), (1_000, 1_000, 100), (2_000, 200, 20), (2_200, 1_000, 100), (3_200, 300, 30)];
+    for newest in 1..=seconds.len() {
+        let slices = seconds[..newest].iter().map(|&(t_ms, length_ms, count)| slice(t_ms, length_ms, count));
+        let view = view_of(&[begins(), slices.collect()].concat());
+        let shown: Vec<f64> = view.history.iter().map(|second| second.iops).collect();
+        assert!(!shown.is_empty() && shown.iter().all(|iops| (iops - 100.0).abs() < 1e-9), "{shown:?}");
+        assert!((view.hosts[0].iops - 100.0).abs() < 1e-9, "{:?}", view.hosts);
+    }
 }

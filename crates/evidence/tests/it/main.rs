@@ -2,6 +2,7 @@
 
 mod figures;
 mod follow;
+mod page;
 mod qualification;
 mod query;
 mod report;

@@ -34,7 +34,7 @@ function length(seconds) {
 function table(heads, rows) {
   const head = heads.map(([text, right]) => node("th", { class: right ? "r" : null, scope: "col" }, text));
   const body = rows.map((cells) => node("tr", {}, ...cells));
-  return node("div", { class: "table" }, node("table", {}, node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...body)));
+  return node("div", { class: "table", tabindex: 0 }, node("table", {}, node("thead", {}, node("tr", {}, ...head)), node("tbody", {}, ...body)));
 }
 
 const right = (text) => node("td", { class: "r" }, text);
@@ -73,7 +73,7 @@ function list(runs) {
       : node("td", {}, node("a", { href: path(run.id, "report.html") }, "report"), " ", node("a", { href: path(run.id, "report.json") }, "JSON"));
     return [
       run.standing === "unreadable" ? node("td", {}) : tick(run.id),
-      node("td", { class: run.standing }, run.standing),
+      node("td", { class: run.standing }, plain[run.standing] === undefined ? run.standing : `${plain[run.standing]}, ${run.standing}`),
       node("th", { class: "text", scope: "row" }, node("a", { href: path(run.id) }, run.id)),
       node("td", { class: "text" }, run.solution, run.world === "simulated" ? " (simulated)" : ""),
       node("td", {}, run.started.replace("T", " ").replace("Z", "")),
@@ -87,7 +87,7 @@ function list(runs) {
     node("h1", {}, "Runs"),
     runs.length === 0
       ? node("p", {}, "There is none in this folder yet.")
-      : table([[""], [""], ["Run"], ["Solution"], ["Started, UTC"], ["Length", true], ["Newest test"], ["Limits kept", true], ["Evidence"]], rows),
+      : table([["Compare"], ["Outcome"], ["Run"], ["Solution"], ["Started, UTC"], ["Length", true], ["Newest test"], ["Limits kept", true], ["Evidence"]], rows),
     runs.length > 1 ? comparison() : "",
   );
 }
@@ -135,10 +135,15 @@ function rates(what, rows, limits) {
 
 const limits_of = (count) => `${count} limit${count === 1 ? "" : "s"}`;
 
+// The plain word of an outcome or a standing; other standings say enough themselves.
+const plain = { pass: "PASS", fail: "FAIL", qualified: "PASS", held: "PASS", failed: "FAIL" };
+
 // What the run proves comes first: the grade once it has ended, before that what is broken or missing already.
 function verdict(judged) {
+  const word = plain[judged.outcome];
   const reasons = judged.reasons.map((reason) => node("li", {}, reason));
   return node("section", { id: "verdict" },
+    word === undefined ? null : node("p", { class: `word ${judged.outcome}` }, word),
     node("p", {}, node("b", { class: judged.grade ?? "running" }, judged.words.toUpperCase()), ` – ${judged.headline}`),
     reasons.length ? node("ul", {}, ...reasons) : null);
 }
@@ -166,7 +171,7 @@ function live(id, run) {
     run.hosts.length ? node("h2", {}, "Hosts") : null, run.hosts.length ? rates("Host", run.hosts, limits) : null,
     run.databases.length ? node("h2", {}, "Databases") : null, run.databases.length ? rates("Database", run.databases, limits) : null,
     node("h2", {}, "Tests"),
-    table([[""], ["Test"], ["", false], ["Length", true], [""]], run.tests.map((each) => [
+    table([["No.", true], ["Test"], ["Phase"], ["Length", true], ["Outcome"]], run.tests.map((each) => [
       right(each.ordinal), node("th", { class: "text", scope: "row" }, each.name), node("td", {}, each.phase), right(length(each.elapsed_s)),
       node("td", { class: each.outcome }, each.outcome ?? ""),
     ])),
