@@ -15,7 +15,7 @@ use crate::markup::escape;
 pub fn of(report: &Report) -> Value {
     let charted = charted(report);
     context! {
-        word => word(report.verdict.outcome),
+        word => word(report.verdict.grade),
         headline => headline(report),
         proves => proves(report),
         loads => loads(report).map(load).collect::<Vec<_>>(),
@@ -26,12 +26,14 @@ pub fn of(report: &Report) -> Value {
     }
 }
 
-/// The plain word for readers that do not know grades.
-fn word(outcome: RunOutcome) -> &'static str {
-    match outcome {
-        RunOutcome::Pass => "PASS",
-        RunOutcome::Fail => "FAIL",
-        RunOutcome::Incomplete => "INCOMPLETE",
+/// The plain word for readers that do not know grades. Only a qualification has passed: a run that held its limits
+/// may prove nothing about the load that the storage is for.
+fn word(grade: Grade) -> &'static str {
+    match grade {
+        Grade::Qualified => "PASS",
+        Grade::Held => "LIMITS HELD",
+        Grade::Failed => "FAIL",
+        Grade::Incomplete => "INCOMPLETE",
     }
 }
 

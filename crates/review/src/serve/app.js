@@ -135,12 +135,13 @@ function rates(what, rows, limits) {
 
 const limits_of = (count) => `${count} limit${count === 1 ? "" : "s"}`;
 
-// The plain word of an outcome or a standing; other standings say enough themselves.
-const plain = { pass: "PASS", fail: "FAIL", qualified: "PASS", held: "PASS", failed: "FAIL" };
+// The plain word of a grade or of a limit that is broken already; other standings say enough themselves. Only a
+// qualification has passed.
+const plain = { qualified: "PASS", failed: "FAIL", fail: "FAIL" };
 
 // What the run proves comes first: the grade once it has ended, before that what is broken or missing already.
 function verdict(judged) {
-  const word = plain[judged.outcome];
+  const word = plain[judged.grade ?? judged.outcome];
   const reasons = judged.reasons.map((reason) => node("li", {}, reason));
   return node("section", { id: "verdict" },
     word === undefined ? null : node("p", { class: `word ${judged.outcome}` }, word),
