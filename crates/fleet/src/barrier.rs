@@ -1,6 +1,6 @@
-//! Where the tests of a host meet those of the others: at the control of its agent.
+//! Where the tests of a host meet those of the others: at the run control of its agent.
 //!
-//! Invariant: every place of the campaign is passed only when the control says so, or when the run is to end.
+//! Invariant: every place of the campaign is passed only when the run control says so, or when the run is to end.
 
 use std::cell::{Cell, RefCell};
 use std::path::Path;
@@ -15,7 +15,7 @@ use world::{LocalFuture, World};
 use crate::message::Point;
 use crate::run_control::{HostProgress, RunControl};
 
-/// How often the control is asked while its time is not known.
+/// How often the run control is asked while its time is not known.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// A request to stop is heard within this time of waiting.
 const HEAR_EVERY: Duration = Duration::from_millis(100);
@@ -118,9 +118,9 @@ impl Barrier for FleetBarrier {
     }
 }
 
-/// Tells the control what the tests are progress.
+/// Tells the run control how far the tests are.
 pub struct ProgressWatcher {
-    /// The control.
+    /// The run control.
     pub control: RunControl,
     /// Tests in the campaign, a drill included.
     pub tests: usize,

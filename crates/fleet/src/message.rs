@@ -92,7 +92,7 @@ pub struct EvidenceFile {
     pub sha256: String,
 }
 
-/// What an agent is progress.
+/// What an agent is doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Work {
@@ -112,7 +112,7 @@ pub enum Work {
     Running {
         /// Where it waits for the others, if it does.
         waiting_at: Option<Point>,
-        /// What it is progress, for people.
+        /// What it is doing, for people.
         progress: String,
         /// Share of the campaign that is done, 0 to 1.
         done: f64,
@@ -154,7 +154,7 @@ pub struct Heartbeat {
     pub run: Option<String>,
     /// The highest epoch of that run that the agent has obeyed.
     pub epoch: u64,
-    /// What it is progress.
+    /// What it is doing.
     pub work: Work,
     /// The agent's calendar minus the controller's, as far as the agent knows it.
     pub calendar_offset_ns: Option<i64>,

@@ -71,7 +71,7 @@ pub struct RunControl {
 }
 
 impl RunControl {
-    /// A control that lets nobody pass yet.
+    /// A run control with no barrier released.
     pub fn new(clock: Clock) -> RunControl {
         RunControl { clock, state: Arc::default() }
     }
@@ -121,7 +121,7 @@ impl RunControl {
         })
     }
 
-    /// Says what the tests are progress. The share that is done never falls.
+    /// Says how far the tests are. The share that is done never falls.
     pub fn report(&self, progress: HostProgress) {
         let mut state = self.state();
         let (waiting_at, done) = (state.progress.waiting_at, progress.done.max(state.progress.done));

@@ -74,7 +74,7 @@ impl Shared {
         })
     }
 
-    /// Runs `work` to its end even if nobody waits for it any more.
+    /// Runs `work` to its end even if its caller no longer waits for it.
     pub fn finish<T: 'static>(
         self: &Rc<Self>,
         work: impl Future<Output = Result<T>> + 'static,
