@@ -49,11 +49,11 @@ soak:
 	PROOFLOAD_SEEDS=20000 $(CARGO) test --release -p simulation --locked --test it drill_seeds:: -- --nocapture
 	PROOFLOAD_SCENARIOS=200 $(CARGO) test --release -p proofload --all-features --locked --test fleet scenarios:: -- --nocapture
 	PROOFLOAD_FUZZ_SECONDS=3600 $(CARGO) test --release -p edb -p review -p proofload --locked \
-	  --test it -- fuzz:: import:: damaged_runs:: any_numbers:: --nocapture
+	  --test it --test commands -- fuzz:: import:: damaged_runs:: any_numbers:: --nocapture
 	PROOFLOAD_HOURS=24 $(CARGO) test --release -p campaign --locked --test it ageing:: -- --nocapture
-	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test it simulated_grades::an_honest -- --nocapture
+	PROOFLOAD_FULL_LENGTH=1 $(CARGO) test --release -p proofload --locked --test commands simulated_grades::an_honest -- --nocapture
 	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p review --locked --test it compare_pairs:: -- --nocapture
-	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test it equal_pairs:: -- --nocapture
+	PROOFLOAD_PAIRS=200 $(CARGO) test --release -p proofload --locked --test commands equal_pairs:: -- --nocapture
 
 sync-removal:
 	tools/sync-removal

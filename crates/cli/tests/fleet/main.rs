@@ -8,7 +8,7 @@ mod drill;
 mod drilled;
 mod net;
 mod performer;
-#[path = "../it/program/mod.rs"]
+#[path = "../commands/program/mod.rs"]
 mod program;
 mod runs;
 mod scenario;

@@ -38,7 +38,7 @@ database_mib = 16
 
 [load]
 sessions = 1
-idle_factor = 8
+idle_factor = 4
 copies = 2
 
 [engine]

@@ -7,7 +7,7 @@
 //! users were promised. A scenario has to end with a verdict, and that verdict has to be true.
 //!
 //! PROOFLOAD_SCENARIOS sets how many (10), PROOFLOAD_SCENARIO picks one, PROOFLOAD_AT_ONCE sets how many go on at
-//! once (4). Needs root, `ip netns`, TUN devices and a C compiler; skipped by name otherwise.
+//! once (6). Needs root, `ip netns`, TUN devices and a C compiler; skipped by name otherwise.
 #![allow(clippy::disallowed_methods, reason = "tests face the operating system")]
 
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ fn every_promise_is_kept_and_every_verdict_is_true_whatever_network_processes_an
     };
     let (next, happened, wrong) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
-        for _ in 0..variable("PROOFLOAD_AT_ONCE").unwrap_or(4) {
+        for _ in 0..variable("PROOFLOAD_AT_ONCE").unwrap_or(6) {
             scope.spawn(|| {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::SeqCst) as usize) {
                     match play(*seed) {

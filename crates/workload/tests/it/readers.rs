@@ -16,7 +16,7 @@ use world::World;
 
 const SESSIONS: u64 = 4;
 const TRANSACTIONS: u64 = 150;
-const FILE_BYTES: u64 = 4 << 20;
+const FILE_BYTES: u64 = 3 << 20;
 
 /// Keeps what has been committed, as the log orders it.
 struct Model(Rc<RefCell<Rows>>);

@@ -33,7 +33,7 @@ fn run_folder(folder: &Path) -> Option<PathBuf> {
 /// The program under a shim that moves its clocks by what the file `moved` of the folder says.
 fn start(folder: &Path) -> Child {
     let shim = folder.join("clock_shim.so");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/surroundings/clock_shim.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/commands/surroundings/clock_shim.c");
     let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&shim).arg(source).status();
     assert!(built.expect("a C compiler").success());
     let mut command = proofload(folder, &["run", "lapse.toml"]);
