@@ -277,6 +277,16 @@ impl PageBuf {
         let Kind::Bytes(bytes) = &mut self.kind else { unreachable!("made bytes above") };
         bytes.as_mut_slice()
     }
+
+    /// Address of the slab that its bytes were cut from, if they were.
+    pub(crate) fn slab(&self) -> Option<usize> {
+        let bytes = match &self.kind {
+            Kind::Bytes(bytes) => bytes,
+            Kind::Shared(bytes) => bytes,
+            _ => return None,
+        };
+        Aligned::is_cut(bytes.len).then(|| bytes.memory.as_ptr().addr() & !(SLAB_BYTES - 1))
+    }
 }
 
 impl Clone for PageBuf {
@@ -310,7 +320,7 @@ struct Aligned {
 
 /// Small buffers are cut from pieces of memory of this size, which the system can back with one large page
 /// each: fewer page faults, and a page of a database is one stretch of memory to the device instead of eight.
-const SLAB_BYTES: usize = 2 << 20;
+pub(crate) const SLAB_BYTES: usize = 2 << 20;
 /// Larger buffers are allocated one by one.
 const SLAB_BUFFER_BYTES_MAX: usize = 256 << 10;
 /// Large buffers kept per thread and size when they are freed; more go back to the allocator. Small ones stay

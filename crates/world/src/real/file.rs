@@ -18,6 +18,7 @@ use rustix::io::Errno;
 
 use super::failure::failed;
 use super::ops::{Ops, give_way};
+use super::registered::InSlot;
 use super::shared::Counters;
 use crate::{Bufs, Error, ErrorKind, HostFile, LocalFuture, PageBuf, PageCodec, Result, TemplatePages};
 
@@ -49,7 +50,7 @@ fn is_in_memory(file: &std::fs::File) -> bool {
 
 /// Which way bytes move.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
+pub(super) enum Direction {
     Read,
     Write,
 }
@@ -131,9 +132,12 @@ impl OpenFile {
         }
         if bufs.len() == 1 {
             let one = One { buf: bufs.pop().expect("one buffer"), done };
-            let (result, one) = match direction {
-                Direction::Read => self.submit(ReadAt::new(self.fd.clone(), offset, one)).await,
-                Direction::Write => self.submit(WriteAt::new(self.fd.clone(), offset, one)).await,
+            let (result, one) = match (direction, self.ops.registered.slot(&one.buf)) {
+                (direction, Some(slot)) => {
+                    self.submit(InSlot { direction, fd: self.fd.clone(), offset, one, slot }).await
+                }
+                (Direction::Read, None) => self.submit(ReadAt::new(self.fd.clone(), offset, one)).await,
+                (Direction::Write, None) => self.submit(WriteAt::new(self.fd.clone(), offset, one)).await,
             };
             bufs.push(one.buf);
             return (result, bufs);
@@ -242,7 +246,7 @@ fn resize(file: &std::fs::File, bytes: u64) -> io::Result<()> {
 }
 
 /// A buffer of which the first `done` bytes have been transferred.
-struct One {
+pub(super) struct One {
     buf: PageBuf,
     done: usize,
 }

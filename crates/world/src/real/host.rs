@@ -162,7 +162,7 @@ impl Host for RealHost {
     fn describe(&self) -> String {
         let mode =
             if self.run.config.direct { "direct (O_DIRECT)" } else { "buffered (through the page cache)" };
-        format!("{}, {mode}", self.driver)
+        format!("{}, {mode}{}", self.driver, self.ops.registered.describe())
     }
 
     fn thread_cpu(&self) -> Option<Duration> {

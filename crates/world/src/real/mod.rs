@@ -24,6 +24,7 @@ mod names;
 mod net;
 mod ops;
 mod pulse;
+mod registered;
 mod shard;
 mod shared;
 mod usage;

@@ -15,6 +15,7 @@ use compio::driver::op::Asyncify;
 use compio::runtime::{Runtime, Submit};
 
 use super::cores::Cores;
+use super::registered::Registered;
 use crate::LocalFuture;
 
 /// Operations go to the kernel at the end of a turn of the executor, or with the next one when the turn has
@@ -26,6 +27,7 @@ const HELD_BACK_MAX: Duration = Duration::from_micros(5);
 
 /// The operations of one thread.
 pub(super) struct Ops {
+    pub registered: Registered,
     /// Those that work on the thread pool may use.
     cores: Option<Cores>,
     /// When the kernel was last given what there was.
@@ -40,8 +42,9 @@ pub(super) struct Ops {
 }
 
 impl Ops {
-    pub fn new(cores: Option<Cores>) -> Ops {
+    pub fn new(cores: Option<Cores>, registered: Registered) -> Ops {
         Ops {
+            registered,
             cores,
             handed_over: Cell::new(Instant::now()),
             in_flight: Cell::default(),

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::failure::failed;
 use super::host::RealHost;
 use super::ops::Ops;
 use super::pulse::Pulse;
+use super::registered::Registered;
 use super::shared::{Driver, Ending, Failure, RealConfig, Run};
 use crate::buf::take_slabs_from;
 use crate::{Error, ErrorKind, Lapse, Result, ShardStart, Time, World};
@@ -78,8 +79,9 @@ impl Thread {
     fn new(run: &Arc<Run>) -> io::Result<Thread> {
         take_slabs_from(Some(run.slabs.clone()));
         let runtime = runtime(run.config.driver)?;
-        let driver = if runtime.driver_type().is_iouring() { "io_uring" } else { "polling" };
-        let ops = Rc::new(Ops::new(run.cores));
+        let ring = runtime.driver_type().is_iouring().then(|| runtime.as_raw_fd());
+        let driver = if ring.is_some() { "io_uring" } else { "polling" };
+        let ops = Rc::new(Ops::new(run.cores, Registered::new(ring)));
         let world = World::new(Rc::new(RealHost::new(run, &ops, driver)?));
         Ok(Thread { runtime, ops, world })
     }
