@@ -2,8 +2,8 @@
 //!
 //! Invariants
 //! 1. All records of a page go to one worker, in the order of the log.
-//! 2. A record that changes the length of a file begins a [`Stretch`]: what comes before it can be redone before
-//!    it, and what comes behind it after it.
+//! 2. A record that changes the length of a file begins a [`Stretch`], so that what comes behind it can be redone
+//!    after it.
 
 use btree::{LogRecord, PageChange};
 
@@ -62,7 +62,8 @@ impl Stretch {
     }
 
     fn hand_out(&mut self, start: LogPosition, end: LogPosition, record: PageRecord) {
-        let worker = worker_of(record.key(), self.parts.len());
+        let spread = if planted!(PageOfTwoWorkers) { end.byte() / 8 % 2 } else { 0 };
+        let worker = (worker_of(record.key(), self.parts.len()) + usize::from(spread)) % self.parts.len();
         self.parts[worker].records.push((start, end, record));
     }
 }
@@ -107,4 +108,54 @@ pub(super) fn divide(
         part.runs = runs(&named);
     }
     stretches
+}
+
+#[cfg(test)]
+mod tests {
+    use btree::MiniTransaction;
+
+    use super::*;
+
+    const DB: u8 = 1;
+
+    fn at(byte: u16) -> LogPosition {
+        LogPosition::new(1, 1, byte)
+    }
+
+    fn changes(transaction: Option<u32>, pgnos: &[u32]) -> LogRecord {
+        let changes = pgnos.iter().map(|&pgno| PageChange { pgno, dbtime_before: 0, ops: Default::default() });
+        let mini = MiniTransaction { transaction, changes: changes.collect(), ..MiniTransaction::default() };
+        LogRecord::Changes { db: DB, dbtime: 1, mini }
+    }
+
+    fn divided(records: Vec<LogRecord>) -> Vec<Stretch> {
+        let placed = records.into_iter().zip(1..).map(|(record, n)| (at(n - 1), at(n), record)).collect();
+        divide(placed, 2, &Participants::from([(DB, LogPosition::default())]))
+    }
+
+    /// Page and end of each record of a part.
+    fn pages(part: &Part) -> Vec<(u32, LogPosition)> {
+        part.records.iter().map(|(_, end, record)| (record.key().pgno, *end)).collect()
+    }
+
+    #[test]
+    fn the_records_of_a_page_go_to_one_worker_in_the_order_of_the_log() {
+        let image = LogRecord::PageImage { db: DB, pgno: 9, dbtime: 1, encoded: Box::default() };
+        let stretches = divided(vec![changes(Some(7), &[9, 20]), image, changes(None, &[21, 9])]);
+        let [Stretch { records, parts }] = &stretches[..] else { panic!("no length changes") };
+        let named = [(9, at(1)), (9, at(2)), (9, at(3))];
+        assert_eq!([pages(&parts[0]), pages(&parts[1])], [named.to_vec(), vec![(20, at(1)), (21, at(3))]]);
+        // Of what belongs to a transaction the opening keeps the undo, of the rest nothing.
+        assert!(matches!(&records[..], [(_, _, LogRecord::Changes { mini, .. })] if mini.changes.is_empty()));
+    }
+
+    #[test]
+    fn a_new_length_of_a_file_comes_before_the_pages_of_later_records() {
+        let extend = LogRecord::Extend { db: DB, before: 30, pages: 60 };
+        let stretches = divided(vec![changes(None, &[9]), extend, changes(None, &[40])]);
+        let [before, behind] = &stretches[..] else { panic!("a length changes once") };
+        assert!(before.records.is_empty() && pages(&before.parts[0]) == [(9, at(1))]);
+        assert!(matches!(behind.records[..], [(_, _, LogRecord::Extend { .. })]));
+        assert_eq!(pages(&behind.parts[0]), [(40, at(3))]);
+    }
 }

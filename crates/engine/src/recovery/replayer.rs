@@ -327,9 +327,8 @@ impl Recovery<'_> {
     ) -> Result<()> {
         for (number, Stretch { records, parts }) in stretches.into_iter().enumerate() {
             let mut records = records.into_iter();
-            // What a file has behind its new length is not read or written meanwhile.
+            // Space that the file gets is used by later records only. Redo may clear it first.
             if number > 0 {
-                workers.settle().await?;
                 let (start, end, record) = records.next().expect("a stretch begins with a new length");
                 self.replay_record(start, end, record, replay).await?;
             }

@@ -4,7 +4,9 @@
 //!
 //! Invariants
 //! 1. A page is read, redone and written by one worker only (`divide`).
-//! 2. The length of a file changes when every worker has redone all that comes before that in the log.
+//! 2. The length of a file changes before anything is handed out that comes behind that in the log: a file is cut
+//!    first to what it had before, and what was written there since would go. What comes before names no page
+//!    behind the old end, so it may still be in work.
 //! 3. No page is written because redo has ended before all workers have ended it and every page is proven; the
 //!    opening goes on only when all workers have written and synced theirs.
 //! 4. What a worker has read and written is counted with its databases, however it ends, and an opening that is
@@ -39,8 +41,6 @@ const READS_OUTSTANDING: usize = 32;
 /// What a worker is told.
 enum Order {
     Redo(Part),
-    /// Answer when all before is redone.
-    Settle(oneshot::Sender<()>),
     /// There is no more to redo.
     Finish(oneshot::Sender<(PageStates, RecoveryReport)>),
     /// Write and sync what was redone.
@@ -147,11 +147,6 @@ impl Workers {
             worker.tell(Order::Redo(part)).await?;
         }
         Ok(())
-    }
-
-    /// Waits until all that was handed out is redone.
-    pub(super) async fn settle(&mut self) -> Result<()> {
-        self.ask(Order::Settle).await.map(drop)
     }
 
     /// Waits until all is redone; takes over what the workers know of their pages.
@@ -272,10 +267,6 @@ async fn redo_parts(
                 // The reads of the next part begin when it comes.
                 let following = async { Ok(next_order(orders, prereader).await) };
                 ((), next) = try_join(replaying, following).await?;
-            }
-            Some(Order::Settle(settled)) => {
-                let _ = settled.send(());
-                next = next_order(orders, prereader).await;
             }
             Some(Order::Finish(finish)) => return Ok(Some(finish)),
             Some(Order::Write(_)) | None => return Ok(None),

@@ -16,7 +16,7 @@ use crate::common::lying::{Lies, judge_a_torn_row, run_lying_seed};
 use crate::common::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
 use crate::common::seed::{Totals, create_small, new_simulation, run_seed, run_seeds, shape_of};
 use crate::common::snapshot::Snapshot;
-use crate::common::{check_structure, create, shared, tree_number};
+use crate::common::{REDO, check_structure, create, shared, tree_number};
 use engine::{BranchCounts, Durability, Error, Instance, InstanceConfig, RecoveryBranch};
 use world::sim::{CrashPoint, Death, FaultKind, Faults, OpKind, Outcome, PowerCut, Simulation};
 
@@ -201,6 +201,7 @@ fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_en
     let operations = sim.operations().total();
     for nth in 1..=operations {
         let (sim, config, instance) = begun();
+        let config = InstanceConfig { redo: REDO[(nth % 2) as usize], ..config };
         let crash_at_nth = Some((nth, CrashPoint::Before));
         sim.set_faults(Faults { crash_at_nth, crash_ends: Death::Process, ..lose_all() });
         assert!(matches!(sim.run_until_crash_or(roll_twice(instance)), Outcome::Crashed { .. }), "at {nth}");
@@ -230,12 +231,12 @@ fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_en
 
 #[test]
 fn recovery_survives_the_failure_of_any_of_its_operations() {
-    for seed in [3, 4] {
+    for (seed, redo) in [(3, REDO[0]), (4, REDO[0]), (3, REDO[1]), (4, REDO[1])] {
         let (files, config) = crashed(seed);
-        let (delivered, branches) = fail_everywhere(&files, &config);
+        let (delivered, branches) = fail_everywhere(&files, &InstanceConfig { redo, ..config });
         assert!(delivered > 200, "{delivered} failures were delivered");
         assert!(branches.of(RecoveryBranch::VerifiedPageFromImage) > 0, "{branches:?}");
-        println!("seed {seed}: {delivered} failures and crashes in recovery; {branches:?}");
+        println!("seed {seed}, {redo:?}: {delivered} failures and crashes in recovery; {branches:?}");
     }
 }
 
