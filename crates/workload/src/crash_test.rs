@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 use btree::{Pager, update};
 use engine::{
-    Counters, DatabaseConfig, Durability, Instance, InstanceConfig, PageFindings, Progress, RecoveryReport,
+    Counters, DatabaseConfig, Durability, Instance, InstanceConfig, PageFindings, Progress, RecoveryReport, Redo,
     StopSignal, StreamConfig, Transaction, check_database,
 };
 use futures_util::StreamExt;
@@ -174,6 +174,7 @@ impl Place {
     fn config(&self) -> InstanceConfig {
         let mut config = InstanceConfig::new(&format!("{}/log", self.folder), PAGE_BYTES as usize);
         config.cache_bytes_per_database = CACHE_BYTES;
+        config.redo = Redo::ByPage;
         config.databases.push(DatabaseConfig {
             codec: Some(Rc::new(DatabaseCodec::new(self.template.clone()))),
             template_id: Some(self.template.id()),
