@@ -188,7 +188,8 @@ impl Replayer {
         let ahead = pages.ahead();
         let Replayer { replay, chain, at, is_cut_off } = self;
         let (scope, required) = (replay.scope.clone(), replay.required);
-        let is_opening = matches!(source, Source::Files { .. });
+        // It tells the readers of the headers how far a recovery has come, with writes as ESE does them.
+        let is_noted = matches!((&source, ahead), (Source::Files { .. }, Ahead::Reads(_)));
         let mut next = recovery.decode_next(&mut source, chain, &scope, required, ahead).await?;
         while let Some(part) = next {
             *is_cut_off = true;
@@ -197,7 +198,7 @@ impl Replayer {
             *chain = part.chain;
             source.reuse(memory);
             let noted: OptionFuture<_> =
-                is_opening.then(|| recovery.note_generation(generation, &scope.participants)).into();
+                is_noted.then(|| recovery.note_generation(generation, &scope.participants)).into();
             let replaying = async {
                 let (replayed, noted) = join(recovery.replay(replayed, replay, pages), noted).await;
                 replayed.and(noted.unwrap_or(Ok(())))
