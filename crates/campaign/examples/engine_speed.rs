@@ -12,7 +12,8 @@ use std::io::Write;
 use std::rc::Rc;
 
 use engine::{
-    Counters, DatabaseConfig, Instance, InstanceConfig, Progress, RecoveryReport, Redo, StopSignal, StreamConfig,
+    Counters, DatabaseConfig, Instance, InstanceConfig, Progress, RecoveryReport, Redo, StopSignal,
+    StreamConfig,
 };
 use futures_util::future::join_all;
 use smallvec::smallvec;

@@ -25,8 +25,8 @@ use std::rc::Rc;
 
 use btree::{Pager, update};
 use engine::{
-    Counters, DatabaseConfig, Durability, Instance, InstanceConfig, PageFindings, Progress, RecoveryReport, Redo,
-    StopSignal, StreamConfig, Transaction, check_database,
+    Counters, DatabaseConfig, Durability, Instance, InstanceConfig, PageFindings, Progress, RecoveryReport,
+    Redo, StopSignal, StreamConfig, Transaction, check_database,
 };
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};

@@ -123,7 +123,8 @@ mod tests {
     }
 
     fn changes(transaction: Option<u32>, pgnos: &[u32]) -> LogRecord {
-        let changes = pgnos.iter().map(|&pgno| PageChange { pgno, dbtime_before: 0, ops: Default::default() });
+        let changes =
+            pgnos.iter().map(|&pgno| PageChange { pgno, dbtime_before: 0, ops: Default::default() });
         let mini = MiniTransaction { transaction, changes: changes.collect(), ..MiniTransaction::default() };
         LogRecord::Changes { db: DB, dbtime: 1, mini }
     }

@@ -164,7 +164,7 @@ impl Recovery<'_> {
         // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be
         // there yet. Its records are needed no more, but where it ends is.
         let next = replayer.start().generation().min(last);
-        let source = Source::Files { next, last, memory: Vec::new() };
+        let source = Source::Files { next, last, memory: Vec::new(), ahead: None };
         self.cache.set_redo(Some(RedoFor::Opening));
         let replayed = match workers.as_deref_mut() {
             Some(workers) => replayer.run_with(self, source, workers).await,

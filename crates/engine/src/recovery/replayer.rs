@@ -228,7 +228,11 @@ impl Recovery<'_> {
         required: u32,
         ahead: Ahead<'_>,
     ) -> Result<Option<Decoded>> {
-        let Some(part) = self.read_log(source).await? else { return Ok(None) };
+        let read = match source.take_ahead() {
+            Some(read) => read,
+            None => self.read_log(source).await,
+        };
+        let Some(part) = read? else { return Ok(None) };
         let (mut chain, scope) = (chain.clone(), scope.clone());
         chain.follow(&part)?;
         if let (Segments::Stored { .. }, Some(header)) = (&part.segments, &part.header) {
@@ -239,11 +243,22 @@ impl Recovery<'_> {
             Ahead::Reads(_) => None,
             Ahead::Divided(workers) => Some(workers),
         };
-        let mut decoded = self.world.compute(move || chain.decode(part, &scope, workers)).await?;
-        if let (Ahead::Reads(prereader), Replayed::InLogOrder(_, runs)) = (ahead, &mut decoded.replayed) {
-            prereader.add(std::mem::take(runs));
+        let decoding = self.world.compute(move || chain.decode(part, &scope, workers));
+        match ahead {
+            Ahead::Reads(prereader) => {
+                let mut decoded = decoding.await?;
+                if let Replayed::InLogOrder(_, runs) = &mut decoded.replayed {
+                    prereader.add(std::mem::take(runs));
+                }
+                Ok(Some(decoded))
+            }
+            // Several workers are faster than one log after the other.
+            Ahead::Divided(_) => {
+                let (decoded, next) = join(decoding, self.read_log(source)).await;
+                source.set_ahead(next);
+                decoded.map(Some)
+            }
         }
-        Ok(Some(decoded))
     }
 
     /// Takes note of what a part of the log says, replayed or not: how the log ends, and how far counters have come.

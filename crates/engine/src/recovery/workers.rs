@@ -12,12 +12,14 @@
 //! 4. What a worker has read and written is counted with its databases, however it ends, and an opening that is
 //!    dropped is over only when its workers have ended (`Poison::working`).
 //!
-//! Limits: a worker has a part in work and two waiting, of one log each, and a share of the memory of the cache.
+//! Limits: a worker has a part in work and five ahead, of one log each, and a share of the memory of the cache.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::pin::pin;
 
 use futures_util::StreamExt;
-use futures_util::future::{join_all, try_join};
+use futures_util::future::{Either, join_all, select};
 use world::channel::{Receiver, Sender, channel, oneshot};
 use world::{CodecMaker, OpenMode, Task, World};
 
@@ -33,8 +35,8 @@ use crate::error::{Error, Result};
 use crate::io::{Counters, FileCounters, IoFile};
 use crate::signal::Poison;
 
-/// Parts that wait for a worker, beside the one that the opening holds ready for it.
-const PARTS_WAITING: usize = 1;
+/// Parts whose pages a worker reads while it redoes the one before.
+const PARTS_AHEAD: usize = 4;
 /// Reads of each worker under way at most.
 const READS_OUTSTANDING: usize = 32;
 
@@ -119,9 +121,10 @@ impl Workers {
     /// One for each shard; `None` if a database has to stay on its thread.
     pub(super) fn start(recovery: &Recovery<'_>) -> Option<Workers> {
         let shards = recovery.world.shards().max(1);
-        let plans: Vec<Plan> = (0..shards).map(|_| Plan::new(recovery.config, shards)).collect::<Option<_>>()?;
+        let plans: Vec<Plan> =
+            (0..shards).map(|_| Plan::new(recovery.config, shards)).collect::<Option<_>>()?;
         let started = plans.into_iter().enumerate().map(|(index, plan)| {
-            let (orders, received) = channel(PARTS_WAITING);
+            let (orders, received) = channel(0);
             let (end, ended) = oneshot::channel();
             recovery.world.spawn_shard(index, move |world| {
                 Box::pin(async move {
@@ -259,18 +262,33 @@ async fn redo_parts(
     pages: &mut PageStates,
     report: &mut RecoveryReport,
 ) -> Result<Option<oneshot::Sender<(PageStates, RecoveryReport)>>> {
-    let mut next = next_order(orders, prereader).await;
+    let mut waiting = VecDeque::new();
     loop {
-        match next {
+        let order = match waiting.pop_front() {
+            Some(order) => Some(order),
+            None => next_order(orders, prereader).await,
+        };
+        match order {
             Some(Order::Redo(part)) => {
-                let replaying = redo_part((world, cache), part, prereader, pages, report);
-                // The reads of the next part begin when it comes.
-                let following = async { Ok(next_order(orders, prereader).await) };
-                ((), next) = try_join(replaying, following).await?;
+                let redoing = pin!(redo_part((world, cache), part, prereader, pages, report));
+                let receiving = pin!(receive(orders, &mut waiting, prereader));
+                match select(redoing, receiving).await {
+                    Either::Left((redone, _)) => redone?,
+                    Either::Right(((), redoing)) => redoing.await?,
+                }
             }
             Some(Order::Finish(finish)) => return Ok(Some(finish)),
             Some(Order::Write(_)) | None => return Ok(None),
         }
+    }
+}
+
+/// Takes orders until as many wait as may: the reads of a part begin when it comes.
+async fn receive(orders: &mut Receiver<Order>, waiting: &mut VecDeque<Order>, prereader: &Prereader) {
+    while waiting.len() < PARTS_AHEAD
+        && let Some(order) = next_order(orders, prereader).await
+    {
+        waiting.push_back(order);
     }
 }
 

@@ -5,8 +5,8 @@ use crate::common::dropping::{self, with_rows};
 use crate::common::{REDO, check_structure, create, scan, tree_number};
 use engine::{Counters, Durability, Error, Instance, InstanceConfig};
 use results::{Direction, IoClass};
-use world::{Duration, IoTotals};
 use world::sim::{FaultKind, Faults, OpKind, PowerCut, SimConfig, Simulation};
+use world::{Duration, IoTotals};
 
 fn simulation() -> (Simulation, world::World) {
     let sim = Simulation::new(1, SimConfig::default());
@@ -333,8 +333,7 @@ fn an_opening_counts_what_redo_reads_and_writes_and_leaves_no_page_to_be_written
         sim.run_until(async {
             let (config, instance) = with_rows(&world, 300).await;
             instance.abandon().await;
-            let counters =
-                || [config.log_counters.clone(), config.databases[0].counters.clone()].into_iter();
+            let counters = || [config.log_counters.clone(), config.databases[0].counters.clone()].into_iter();
             counters().for_each(|counters| drop(counters.take()));
             let before = world.io_totals();
             let config = InstanceConfig { redo, ..config.clone() };
@@ -370,7 +369,7 @@ fn an_opening_fails_with_any_write_of_its_redo() {
             assert!(opened.is_err(), "{redo:?}: write {nth} has failed, and the instance is open");
             failed += 1;
         }
-        assert!(failed > 10, "{redo:?}: {failed}");
+        assert!(failed > 4, "{redo:?}: {failed}");
     }
 }
 

@@ -117,7 +117,8 @@ impl Grounds {
         let nothing = Snapshot::nothing();
         let (sim, world) = nothing.restore_with(timed(JITTER));
         let template = SmallDatabase { trees: TREES, pages: 40 };
-        let config = sim.run_until(create_template(&world, InstanceConfig { redo, ..small_config() }, template));
+        let config =
+            sim.run_until(create_template(&world, InstanceConfig { redo, ..small_config() }, template));
         let new = Snapshot::take(&sim);
         let source = Source { logs: BTreeMap::new(), end: LogPosition::default(), first: 0 };
         let mut grounds = Grounds {
