@@ -13,7 +13,8 @@
 //! 5. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
 //!    pass for a continuation.
 //!
-//! Redo goes through the log with the replayer that a passive copy uses, too (`replayer`).
+//! Redo goes through the log with the replayer that a passive copy uses, too (`replayer`). Pages are redone where it
+//! runs, or by workers who have divided them (`divide`, `workers`).
 
 mod branch;
 mod decode;

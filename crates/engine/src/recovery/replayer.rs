@@ -6,7 +6,8 @@
 //!    may have applied a part of the log that it was at: the replayer then refuses to go on.
 //! 2. Its tasks end with the run, also when the caller drops it.
 //!
-//! Limits: while a part of the log is replayed, the next one is read and decoded, and then its pages are read.
+//! Limits: while a part of the log is replayed, the next one is read and decoded, and then its pages are read. With
+//! workers the one behind that is read, too.
 
 use std::sync::Arc;
 

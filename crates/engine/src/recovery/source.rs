@@ -19,7 +19,7 @@ pub(crate) enum Source {
         /// For the next log: see [`LogContents::read_into`].
         memory: Vec<u8>,
         /// What came of reading the next log before its turn.
-        ahead: Option<Result<Option<LogPart>>>,
+        ahead: Option<Box<Result<Option<LogPart>>>>,
     },
     /// What a passive copy has stored, from `next` up to the segment of `to`.
     Stored { next: LogPosition, to: LogPosition },
@@ -46,14 +46,14 @@ impl Source {
     /// What was read ahead of its turn.
     pub(super) fn take_ahead(&mut self) -> Option<Result<Option<LogPart>>> {
         match self {
-            Source::Files { ahead, .. } => ahead.take(),
+            Source::Files { ahead, .. } => ahead.take().map(|read| *read),
             Source::Stored { .. } => None,
         }
     }
 
     pub(super) fn set_ahead(&mut self, read: Result<Option<LogPart>>) {
         if let Source::Files { ahead, .. } = self {
-            *ahead = Some(read);
+            *ahead = Some(Box::new(read));
         }
     }
 
