@@ -17,7 +17,7 @@ use crate::common::model::{DATABASES, Model, Random, Shape, TREES, all_rows, loa
 use crate::common::seed::{Totals, create_small, new_simulation, run_seed, run_seeds, shape_of};
 use crate::common::snapshot::Snapshot;
 use crate::common::{REDO, check_structure, create, shared, tree_number};
-use engine::{BranchCounts, Durability, Error, Instance, InstanceConfig, RecoveryBranch};
+use engine::{BranchCounts, Durability, Error, Instance, InstanceConfig, RecoveryBranch, Redo};
 use world::sim::{CrashPoint, Death, FaultKind, Faults, OpKind, Outcome, PowerCut, Simulation};
 
 const HONEST_FAULTS: [FaultKind; 15] = [
@@ -125,6 +125,17 @@ fn recover(files: &Snapshot, config: &InstanceConfig) -> (Simulation, common::mo
     let (instance, report) = sim.run_until(Instance::open(&world, config)).unwrap();
     let rows = sim.run_until(all_rows(&instance)).unwrap();
     (sim, rows, report.branches)
+}
+
+#[test]
+fn redo_by_page_finds_the_rows_that_redo_in_log_order_finds_and_repeats_its_trace() {
+    let (files, config) = crashed(3);
+    let (in_order, expected, _) = recover(&files, &config);
+    let config = InstanceConfig { redo: Redo::ByPage, ..config };
+    let [(sim, rows, _), (again, ..)] = [recover(&files, &config), recover(&files, &config)];
+    assert!(rows == expected && !rows.is_empty());
+    assert_eq!(sim.trace_hash(), again.trace_hash());
+    assert_ne!(sim.trace_hash(), in_order.trace_hash(), "both ways do the same I/O");
 }
 
 /// Every operation of the recovery of these files fails once, and is where the power fails once.
