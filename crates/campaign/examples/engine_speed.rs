@@ -2,8 +2,8 @@
 //!
 //! `engine_speed init FOLDER MIB` makes `FOLDER/bench.edb`, which the others use: `reads FOLDER DEPTH SECONDS`
 //! random pages on a cold cache; `checksum FOLDER READ_KIB DEPTH`; `backup FOLDER READ_KIB DEPTH`; `logs FOLDER
-//! BATCHES` writes logs and stops as a crash would, `recovery FOLDER DEPTH` times the opening after that. Each
-//! prints one line of `name value` pairs.
+//! BATCHES` writes logs and stops as a crash would, `recovery FOLDER [DEPTH]` times the opening after that, with
+//! redo in the order of the log and so many reads ahead, or by page. Each prints one line of `name value` pairs.
 #![allow(clippy::disallowed_methods, reason = "an example is a program of its own: it reads its arguments")]
 
 use std::cell::RefCell;
@@ -12,7 +12,8 @@ use std::io::Write;
 use std::rc::Rc;
 
 use engine::{
-    Counters, DatabaseConfig, Instance, InstanceConfig, Progress, RecoveryReport, StopSignal, StreamConfig,
+    Counters, DatabaseConfig, Instance, InstanceConfig, Progress, RecoveryReport, Redo, StopSignal,
+    StreamConfig,
 };
 use futures_util::future::join_all;
 use smallvec::smallvec;
@@ -50,7 +51,8 @@ fn main() -> Outcome<()> {
             ("checksum", [kib, depth]) => checksum(&world, &folder, stream(*kib, *depth)).await,
             ("backup", [kib, depth]) => backup(&world, &folder, stream(*kib, *depth)).await,
             ("logs", [batches]) => logs(&world, &folder, *batches).await,
-            ("recovery", [depth]) => recovery(&world, &folder, *depth as usize).await,
+            ("recovery", [depth]) => recovery(&world, &folder, Redo::InLogOrder, *depth as usize).await,
+            ("recovery", []) => recovery(&world, &folder, Redo::ByPage, 0).await,
             _ => Err("unknown measurement, or a wrong number of arguments".into()),
         }
     })??;
@@ -167,10 +169,10 @@ async fn logs(world: &World, folder: &str, batches: u64) -> Outcome<String> {
     Ok(format!("seconds {:.4}", world.now().since(started).as_secs_f64()))
 }
 
-async fn recovery(world: &World, folder: &str, depth: usize) -> Outcome<String> {
+async fn recovery(world: &World, folder: &str, redo: Redo, depth: usize) -> Outcome<String> {
     let template = template_of(world, folder).await?;
     let mut config = keeping_logs(folder, &template, RECOVERY_CACHE_BYTES);
-    config.recovery_reads_outstanding = depth;
+    (config.redo, config.recovery_reads_outstanding) = (redo, depth);
     let (before, started) = (world.io_totals(), world.now());
     let (instance, report) = Instance::open(world, &config).await?;
     let seconds = world.now().since(started).as_secs_f64();

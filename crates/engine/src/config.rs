@@ -33,7 +33,9 @@ pub struct InstanceConfig {
     pub flush_start: f64,
     /// Share at which that stops.
     pub flush_stop: f64,
-    /// Reads ahead of redo at most while logs are replayed.
+    /// How an opening redoes the log that it finds.
+    pub redo: Redo,
+    /// Reads ahead of redo at most while logs are replayed in their order.
     pub recovery_reads_outstanding: usize,
     /// Counts the I/O on logs and checkpoint. Whoever keeps a handle sees also what closing, or a failed opening, did.
     pub log_counters: Counters,
@@ -42,6 +44,18 @@ pub struct InstanceConfig {
     /// Instances and standbys that were opened with this configuration, or a clone of it, and dropped. The next
     /// opening waits until they touch the files no more.
     pub dropped: Dropped,
+}
+
+/// How an opening redoes the log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Redo {
+    /// In the order of the log, on the thread of the instance, with the reads of the published recoveries.
+    #[default]
+    InLogOrder,
+    /// In the order of the log only within a page: the pages are divided among the shards of the world, and each
+    /// reads, redoes and writes its own. A database whose codec stays on its thread
+    /// ([`PageCodec::elsewhere`]) is redone in the order of the log, and all others of the instance with it.
+    ByPage,
 }
 
 /// One database of an instance.
@@ -78,6 +92,7 @@ impl InstanceConfig {
             cache_bytes_per_database: 256 << 20,
             flush_start: 0.01,
             flush_stop: 0.02,
+            redo: Redo::default(),
             recovery_reads_outstanding: 8,
             log_counters: Counters::default(),
             databases: Vec::new(),

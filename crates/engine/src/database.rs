@@ -265,7 +265,7 @@ fn template(config: &DatabaseConfig) -> Option<Rc<Template>> {
 }
 
 /// How whole pages are written into the log.
-fn coding(config: &DatabaseConfig, page_bytes: usize) -> Rc<dyn PageCoding> {
+pub(crate) fn coding(config: &DatabaseConfig, page_bytes: usize) -> Rc<dyn PageCoding> {
     match &config.codec {
         Some(codec) => Rc::new(CodecCoding { codec: codec.clone(), page_bytes }),
         None => Rc::new(PlainCoding { page_bytes }),

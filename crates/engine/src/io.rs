@@ -35,6 +35,13 @@ impl Counters {
         self.0.take()
     }
 
+    /// Adds what another thread has counted.
+    pub(crate) fn merge(&self, counted: &FileCounters) {
+        let mut counters = self.0.borrow_mut();
+        counters.io.merge(&counted.io);
+        counters.syncs.merge(&counted.syncs);
+    }
+
     /// Counts one completed operation that was made beside the engine.
     pub fn record(&self, class: IoClass, bytes: u64, latency_ns: u64) {
         self.0.borrow_mut().io.record(class, bytes, latency_ns);

@@ -60,7 +60,7 @@ pub use self::core::CommitGate;
 pub use backup::BackupReport;
 pub use cache::CacheStatus;
 pub use checksum::{ChecksumReport, LogChecksumReport, MadeOf, StreamConfig, check_database, check_logs};
-pub use config::{DatabaseConfig, InstanceConfig};
+pub use config::{DatabaseConfig, InstanceConfig, Redo};
 pub use create::create_database;
 pub use edb::log::LogPosition;
 pub use error::{Error, Result};

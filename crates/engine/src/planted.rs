@@ -70,6 +70,8 @@ listed! {
         HeaderNotSynced,
         /// The header of a backup copy is under way together with its pages.
         CopyNotSynced,
+        /// Redo by page gives some records of a page to another worker.
+        PageOfTwoWorkers,
         /// The versions in a log's header mean nothing.
         LogVersionIgnored,
     }

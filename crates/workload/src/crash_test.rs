@@ -26,7 +26,7 @@ use std::rc::Rc;
 use btree::{Pager, update};
 use engine::{
     Counters, DatabaseConfig, Durability, Instance, InstanceConfig, PageFindings, Progress, RecoveryReport,
-    StopSignal, StreamConfig, Transaction, check_database,
+    Redo, StopSignal, StreamConfig, Transaction, check_database,
 };
 use futures_util::StreamExt;
 use futures_util::future::{join, join_all};
@@ -174,6 +174,7 @@ impl Place {
     fn config(&self) -> InstanceConfig {
         let mut config = InstanceConfig::new(&format!("{}/log", self.folder), PAGE_BYTES as usize);
         config.cache_bytes_per_database = CACHE_BYTES;
+        config.redo = Redo::ByPage;
         config.databases.push(DatabaseConfig {
             codec: Some(Rc::new(DatabaseCodec::new(self.template.clone()))),
             template_id: Some(self.template.id()),

@@ -47,6 +47,10 @@ pub trait PageCodec {
     fn template_id(&self) -> Option<u64> {
         None
     }
+    /// Makes the same codec on another thread; `None` for one that can be on its own thread only.
+    fn elsewhere(&self) -> Option<CodecMaker> {
+        None
+    }
     /// Encodes file page `index`; `decode(index, encode(index, page)) == page` for every page whatsoever.
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>);
     /// As [`Self::encode`] for page `index` of its template, without its bytes. `false`, and nothing is
@@ -73,6 +77,9 @@ pub trait PageCodec {
         self.decode(index, encoded, page)
     }
 }
+
+/// Makes a [`PageCodec`] on the thread that calls it.
+pub type CodecMaker = Box<dyn FnOnce() -> Rc<dyn PageCodec> + Send>;
 
 /// A page as its codec keeps it.
 #[derive(Clone)]

@@ -33,7 +33,7 @@ use std::rc::Rc;
 
 use futures_channel::oneshot;
 
-pub use buf::{Bufs, Encoding, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages};
+pub use buf::{Bufs, CodecMaker, Encoding, PageBuf, PageCodec, SECTOR_BYTES, TemplatePages};
 pub use error::{Error, ErrorKind, Result};
 pub use fixed_hash::{FixedHashMap, FixedHashSet};
 pub use task::Task;

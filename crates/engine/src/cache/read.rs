@@ -31,6 +31,14 @@ struct Arrival {
     wanted: Wanted,
 }
 
+impl Wanted {
+    /// Of a page that a record names; `is_whole`: the record holds the page as a whole.
+    pub(crate) fn by_record(is_whole: bool) -> Wanted {
+        // A change goes on what redo has made, of which there may be no more than what the file has by then.
+        if is_whole { Wanted::Version } else { Wanted::Bytes }
+    }
+}
+
 /// Why pages are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
@@ -253,7 +261,7 @@ impl Cache {
         Ok(pages)
     }
 
-    pub(super) fn damaged(&self, key: PageKey, reason: String) -> Error {
+    pub(crate) fn damaged(&self, key: PageKey, reason: String) -> Error {
         let path = self.database(key.db).map_or_else(|_| String::new(), |db| db.file.path().to_owned());
         Error::DamagedPage { path, pgno: key.pgno, reason }
     }

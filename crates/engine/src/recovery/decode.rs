@@ -9,6 +9,7 @@ use std::ops::Range;
 use btree::LogRecord;
 use edb::log::{LogHeader, RecordChain, Records, SEGMENT_BYTES};
 
+use super::divide::{Placed, Stretch, divide};
 use super::preread::{Named, Run, runs};
 use super::source::{LogPart, Segments};
 use super::{Participants, takes_part};
@@ -37,8 +38,7 @@ pub(super) struct Decoded {
     pub(super) path: String,
     pub(super) generation: u32,
     pub(super) records: DecodedRecords,
-    /// The pages that replaying it needs.
-    pub(super) runs: Vec<Run>,
+    pub(super) replayed: Replayed,
     /// Of the last log file only.
     pub(super) tail: Option<Tail>,
     /// The beginning of the segment behind it.
@@ -52,10 +52,20 @@ pub(super) struct Decoded {
     pub(super) memory: Vec<u8>,
 }
 
+/// The records from the start of redo on.
+pub(super) enum Replayed {
+    /// And the pages that replaying them needs.
+    InLogOrder(Vec<Placed<LogRecord>>, Vec<Run>),
+    ByPage(Vec<Stretch>),
+}
+
+/// What all records say together.
 #[derive(Default)]
 pub(super) struct DecodedRecords {
-    /// Where each begins and ends; those before the start of redo are left out.
-    pub(super) replayed: Vec<(LogPosition, LogPosition, LogRecord)>,
+    /// Records from the start of redo on.
+    pub(super) count: u64,
+    /// Where the last of them ends.
+    pub(super) end: Option<LogPosition>,
     /// By database: the newest dbtime, and where the first record of it ends.
     pub(super) dbtimes: BTreeMap<u8, (u64, LogPosition)>,
     pub(super) newest_transaction: u32,
@@ -98,7 +108,12 @@ impl Chain {
     ///
     /// # Errors
     /// If something is wrong before the end of the last log.
-    pub(super) fn decode(mut self, mut part: LogPart, scope: &Scope) -> Result<Decoded> {
+    pub(super) fn decode(
+        mut self,
+        mut part: LogPart,
+        scope: &Scope,
+        workers: Option<usize>,
+    ) -> Result<Decoded> {
         let (from, generation) = (part.from, part.from.generation());
         let mut tail = None;
         let (end, closes) = match &mut part.segments {
@@ -120,7 +135,7 @@ impl Chain {
             }
             Segments::Stored { stretch, .. } => (stretch.end(), stretch.closes),
         };
-        let records = match &part.segments {
+        let (records, replayed) = match &part.segments {
             Segments::File { log, .. } => self.read(&part.path, from, log.segments(), scope)?,
             Segments::Stored { stretch, per_log } => {
                 let (segments, _) = stretch.bytes.as_chunks::<SEGMENT_BYTES>();
@@ -133,8 +148,9 @@ impl Chain {
             Segments::File { log, .. } => (log.corrected(), log.into_bytes()),
             Segments::Stored { stretch, .. } => (0, stretch.bytes),
         };
-        let (path, runs) = (part.path, runs(&records.pages(&scope.participants)));
-        Ok(Decoded { path, generation, records, runs, tail, end, closes, chain: self, corrected, memory })
+        let replayed = Replayed::new(replayed, workers, &scope.participants);
+        let path = part.path;
+        Ok(Decoded { path, generation, records, replayed, tail, end, closes, chain: self, corrected, memory })
     }
 
     /// The records that end in these segments, the first of which begins at `from` or before.
@@ -144,14 +160,19 @@ impl Chain {
         from: LogPosition,
         segments: impl Iterator<Item = &'s [u8; SEGMENT_BYTES]>,
         scope: &Scope,
-    ) -> Result<DecodedRecords> {
-        let mut decoded = DecodedRecords::default();
+    ) -> Result<(DecodedRecords, Vec<Placed<LogRecord>>)> {
+        let (mut decoded, mut replayed) = (DecodedRecords::default(), Vec::new());
         let (mut begin, mut strange) = (from, None);
         for segment in segments {
             let read = self.records.push(segment, |end, bytes| {
                 let begin = std::mem::replace(&mut begin, end);
                 match LogRecord::decode(bytes) {
-                    Some(record) => decoded.add(begin, end, record, scope.start),
+                    Some(record) => {
+                        decoded.note(end, &record, scope.start);
+                        if end > scope.start {
+                            replayed.push((begin, end, record));
+                        }
+                    }
                     None => drop(strange.get_or_insert(end)),
                 }
             });
@@ -160,43 +181,53 @@ impl Chain {
         if let Some(end) = strange {
             return Err(makes_no_sense(path, end));
         }
-        Ok(decoded)
+        Ok((decoded, replayed))
     }
 }
 
 impl DecodedRecords {
-    fn add(&mut self, begin: LogPosition, end: LogPosition, record: LogRecord, start: LogPosition) {
-        if let LogRecord::Changes { db, dbtime, mini } = &record {
+    fn note(&mut self, end: LogPosition, record: &LogRecord, start: LogPosition) {
+        if let LogRecord::Changes { db, dbtime, mini } = record {
             let newest = &mut self.dbtimes.entry(*db).or_insert((0, end)).0;
             *newest = (*newest).max(*dbtime);
             self.newest_transaction = self.newest_transaction.max(mini.transaction.unwrap_or(0));
         }
         if end > start {
-            self.replayed.push((begin, end, record));
+            self.count += 1;
+            self.end = Some(end);
         }
     }
+}
 
-    /// The pages that replaying it needs, in the order of the log.
-    fn pages(&self, participants: &Participants) -> Vec<Named> {
-        let mut pages = Vec::new();
-        for (_, end, record) in &self.replayed {
-            let mut name = |db, pgno, is_whole| {
-                // A change goes on what redo has made, of which there may be no more than what the file has by then.
-                let wanted = if is_whole { Wanted::Version } else { Wanted::Bytes };
-                pages.push(Named { at: *end, key: PageKey { db, pgno }, wanted });
-            };
-            match record {
-                LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
-                    mini.changes.iter().for_each(|change| name(*db, change.pgno, change.formats()));
-                }
-                LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
-                    name(*db, *pgno, true);
-                }
-                _ => {}
-            }
+impl Replayed {
+    fn new(records: Vec<Placed<LogRecord>>, workers: Option<usize>, participants: &Participants) -> Replayed {
+        if let Some(workers) = workers {
+            return Replayed::ByPage(divide(records, workers, participants));
         }
-        pages
+        let runs = runs(&pages(&records, participants));
+        Replayed::InLogOrder(records, runs)
     }
+}
+
+/// The pages that replaying the records needs, in the order of the log.
+fn pages(records: &[Placed<LogRecord>], participants: &Participants) -> Vec<Named> {
+    let mut pages = Vec::new();
+    for (_, end, record) in records {
+        let mut name = |db, pgno, is_whole| {
+            let wanted = Wanted::by_record(is_whole);
+            pages.push(Named { at: *end, key: PageKey { db, pgno }, wanted });
+        };
+        match record {
+            LogRecord::Changes { db, mini, .. } if takes_part(participants, *db, *end) => {
+                mini.changes.iter().for_each(|change| name(*db, change.pgno, change.formats()));
+            }
+            LogRecord::PageImage { db, pgno, .. } if takes_part(participants, *db, *end) => {
+                name(*db, *pgno, true);
+            }
+            _ => {}
+        }
+    }
+    pages
 }
 
 pub(super) fn makes_no_sense(path: &str, end: LogPosition) -> Error {

@@ -13,15 +13,18 @@
 //! 5. What follows the last valid segment is wiped before the log goes on, so that leftovers of a lost tail can never
 //!    pass for a continuation.
 //!
-//! Redo goes through the log with the replayer that a passive copy uses, too (`replayer`).
+//! Redo goes through the log with the replayer that a passive copy uses, too (`replayer`). Pages are redone where it
+//! runs, or by workers who have divided them (`divide`, `workers`).
 
 mod branch;
 mod decode;
+mod divide;
 mod left;
 mod pages;
 mod preread;
 mod replayer;
 mod source;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -31,11 +34,11 @@ use edb::header::State;
 use edb::log::LogHeader;
 use results::IoClass;
 use smallvec::smallvec;
-use world::{OpenMode, PageBuf, SECTOR_BYTES, World};
+use world::{OpenMode, PageBuf, SECTOR_BYTES, Time, World};
 
 use crate::cache::{Cache, RedoFor};
 use crate::checkpoint;
-use crate::config::InstanceConfig;
+use crate::config::{InstanceConfig, Redo};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::io::{Counters, IoFile};
@@ -51,6 +54,7 @@ pub use left::check_closed;
 pub(crate) use preread::{Named, Prereader, runs};
 pub(crate) use replayer::Replayer;
 pub(crate) use source::Source;
+use workers::Workers;
 
 /// What recovery did.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -127,27 +131,19 @@ impl Recovery<'_> {
             file.sync().await?;
         }
         let scope = Scope { participants: participants.0, start };
+        let has_participants = !scope.participants.is_empty();
         let mut replayer = Replayer::new(scope, participants.1, report);
         replayer.replay.closed = self.closed(header.signature).await;
-        self.cache.set_redo(Some(RedoFor::Opening));
-        // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be
-        // there yet. Its records are needed no more, but where it ends is.
-        let next = start.generation().min(last);
-        let replayed = replayer.run(self, Source::Files { next, last, memory: Vec::new() }).await;
-        self.cache.set_redo(None);
-        replayed?;
+        let is_by_page = self.config.redo == Redo::ByPage && has_participants;
+        match is_by_page.then(|| Workers::start(self)).flatten() {
+            Some(mut workers) => {
+                let redone = self.redo_pages(&mut replayer, last, started, Some(&mut workers)).await;
+                workers.end(redone).await?;
+            }
+            None => self.redo_pages(&mut replayer, last, started, None).await?,
+        }
         let (next_segment, chain) = (replayer.replayed().segment(), replayer.records());
         let mut replay = replayer.replay;
-        self.check_reaches(last, next_segment).await?;
-        self.judge_pages(&replay.pages)?;
-        replay.report.redo_seconds = self.world.now().since(started).as_secs_f64();
-
-        let writing = self.world.now();
-        self.cache.write_all(WRITES_OUTSTANDING).await?;
-        self.cache.make_all()?;
-        self.cache.assert_all_written();
-        replay.report.write_seconds = self.world.now().since(writing).as_secs_f64();
-
         let oldest = self.drop_leftovers(files, last, &mut replay.report).await?;
         let log = OpenLog { file, generation: last, created: header.created, next_segment, chain, oldest };
         Ok(Redone {
@@ -156,6 +152,43 @@ impl Recovery<'_> {
             transactions: replay.transactions,
             report: replay.report,
         })
+    }
+
+    /// Redo of the logs up to `last`, to the end: in memory, then in the files.
+    async fn redo_pages(
+        &self,
+        replayer: &mut Replayer,
+        last: u32,
+        started: Time,
+        mut workers: Option<&mut Workers>,
+    ) -> Result<()> {
+        // A log that is full, with nothing left to write: the checkpoint names the next one, which may not be
+        // there yet. Its records are needed no more, but where it ends is.
+        let next = replayer.start().generation().min(last);
+        let source = Source::Files { next, last, memory: Vec::new(), ahead: None };
+        self.cache.set_redo(Some(RedoFor::Opening));
+        let replayed = match workers.as_deref_mut() {
+            Some(workers) => replayer.run_with(self, source, workers).await,
+            None => replayer.run(self, source).await,
+        };
+        self.cache.set_redo(None);
+        replayed?;
+        self.check_reaches(last, replayer.replayed().segment()).await?;
+        self.judge_pages(&replayer.replay.pages)?;
+        let report = &mut replayer.replay.report;
+        report.redo_seconds = self.world.now().since(started).as_secs_f64();
+
+        let writing = self.world.now();
+        match workers {
+            Some(workers) => workers.write().await?,
+            None => {
+                self.cache.write_all(WRITES_OUTSTANDING).await?;
+                self.cache.make_all()?;
+                self.cache.assert_all_written();
+            }
+        }
+        report.write_seconds = self.world.now().since(writing).as_secs_f64();
+        Ok(())
     }
 
     async fn read_header(&self, path: &str) -> Result<LogHeader> {

@@ -23,9 +23,10 @@ use std::collections::BTreeMap;
 use btree::PageChange;
 use world::FixedHashSet;
 
+use super::divide::PageRecord;
 use super::{Recovery, RecoveryBranch, RecoveryReport};
-use crate::cache::{Base, LoggedPage, PageKey, Rebuilt, RedoOutcome};
-use crate::error::{Error, Result};
+use crate::cache::{Base, Cache, LoggedPage, PageKey, Pins, Rebuilt, RedoOutcome};
+use crate::error::Result;
 use crate::log::LogPosition;
 
 /// What redo knows about the pages of the replayed range.
@@ -49,6 +50,133 @@ impl PageStates {
         }
     }
 
+    /// A whole page from the log.
+    pub(crate) async fn replay_image(
+        &mut self,
+        cache: &Cache,
+        key: PageKey,
+        image: LoggedPage,
+        (start, end): (LogPosition, LogPosition),
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let dbtime = image.dbtime;
+        let is_based = self.based.contains(&key);
+        let is_later = || is_based && cache.version(key) == Some(dbtime);
+        let mut pins = cache.pins();
+        // What redo has come to needs no bytes of the file.
+        if !is_later() {
+            cache.fetch_for_redo(key, &mut pins).await?;
+        }
+        if planted!(VerifiedPageTrusted) && cache.version(key) >= Some(dbtime) {
+            self.based.insert(key);
+            return Ok(());
+        }
+        if is_later() {
+            cache.renew(key, image).map_err(|reason| cache.damaged(key, reason))?;
+            report.branches.count(RecoveryBranch::LaterImage);
+            return Ok(());
+        }
+        match cache.rebuild(key, image, start, end) {
+            Ok(Rebuilt::FailedCheck) => {
+                report.pages_repaired += 1;
+                report.branches.count(RecoveryBranch::DamagedPageFromImage);
+            }
+            Ok(Rebuilt::Verified) => report.branches.count(RecoveryBranch::VerifiedPageFromImage),
+            Err(reason) => return Err(cache.damaged(key, reason)),
+        }
+        self.has_base(key, report);
+        Ok(())
+    }
+
+    fn has_base(&mut self, key: PageKey, report: &mut RecoveryReport) {
+        self.based.insert(key);
+        if self.unproven.remove(&key).is_some() {
+            report.branches.count(RecoveryBranch::ChangesBeforeBase);
+        }
+    }
+
+    /// The changes of one mini-transaction.
+    pub(crate) async fn replay_changes(
+        &mut self,
+        cache: &Cache,
+        (db, dbtime): (u8, u64),
+        changes: Vec<PageChange>,
+        at: (LogPosition, LogPosition),
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let mut pins = cache.pins();
+        for change in changes {
+            self.replay_change((cache, &mut pins), (db, dbtime), change, at, report).await?;
+        }
+        Ok(())
+    }
+
+    async fn replay_change(
+        &mut self,
+        (cache, pins): (&Cache, &mut Pins),
+        (db, dbtime): (u8, u64),
+        change: PageChange,
+        (start, end): (LogPosition, LogPosition),
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        let key = PageKey { db, pgno: change.pgno };
+        let base = self.base(&key);
+        // The change goes on what redo has made, unless that was written and is not in memory any more.
+        if base == Base::File && !planted!(RedoWithoutDbtime) || change.formats() {
+            cache.fetch_for_redo(key, pins).await?;
+        } else {
+            cache.fetch(key, pins).await?;
+        }
+        match cache.redo(db, change, dbtime, base, start, end) {
+            RedoOutcome::Applied => report.changes_applied += 1,
+            RedoOutcome::MadeAnew(before) => {
+                report.changes_applied += 1;
+                report.branches.count(match before {
+                    Rebuilt::FailedCheck => RecoveryBranch::DamagedPageMadeAnew,
+                    Rebuilt::Verified => RecoveryBranch::VerifiedPageMadeAnew,
+                });
+                self.has_base(key, report);
+            }
+            RedoOutcome::AlreadyThere { page_dbtime } => {
+                report.branches.count(RecoveryBranch::ChangeAlreadyThere);
+                let newest = self.newest.entry(db).or_default();
+                *newest = (*newest).max((page_dbtime, key.pgno));
+            }
+            RedoOutcome::Unproven(reason) => {
+                // A base comes later in the log and has this change in it, or the page is lost.
+                self.based.remove(&key);
+                self.unproven.entry(key).or_insert(reason);
+            }
+            RedoOutcome::Wrong(reason) => return Err(cache.damaged(key, reason)),
+        }
+        Ok(())
+    }
+
+    /// What a record says of one page.
+    pub(super) async fn replay(
+        &mut self,
+        cache: &Cache,
+        record: PageRecord,
+        at: (LogPosition, LogPosition),
+        report: &mut RecoveryReport,
+    ) -> Result<()> {
+        match record {
+            PageRecord::Change { db, dbtime, change } => {
+                self.replay_change((cache, &mut cache.pins()), (db, dbtime), change, at, report).await
+            }
+            PageRecord::Image { key, image } => self.replay_image(cache, key, image, at, report).await,
+        }
+    }
+
+    /// Takes over what is to be judged of other pages.
+    pub(super) fn merge(&mut self, other: PageStates) {
+        self.unproven.extend(other.unproven);
+        for (db, newest) in other.newest {
+            let ours = self.newest.entry(db).or_default();
+            *ours = (*ours).max(newest);
+        }
+    }
+
     /// Another copy has sent this page; it is in memory now.
     pub(crate) fn give(&mut self, key: PageKey) {
         self.based.remove(&key);
@@ -68,114 +196,18 @@ impl PageStates {
 }
 
 impl Recovery<'_> {
-    /// A whole page from the log.
-    pub(crate) async fn replay_image(
-        &self,
-        key: PageKey,
-        image: LoggedPage,
-        (start, end): (LogPosition, LogPosition),
-        pages: &mut PageStates,
-        report: &mut RecoveryReport,
-    ) -> Result<()> {
-        let dbtime = image.dbtime;
-        let is_based = pages.based.contains(&key);
-        let is_later = || is_based && self.cache.version(key) == Some(dbtime);
-        let mut pins = self.cache.pins();
-        // What redo has come to needs no bytes of the file.
-        if !is_later() {
-            self.cache.fetch_for_redo(key, &mut pins).await?;
-        }
-        if planted!(VerifiedPageTrusted) && self.cache.version(key) >= Some(dbtime) {
-            pages.based.insert(key);
-            return Ok(());
-        }
-        if is_later() {
-            self.cache.renew(key, image).map_err(|reason| self.page_error(key, &reason))?;
-            report.branches.count(RecoveryBranch::LaterImage);
-            return Ok(());
-        }
-        match self.cache.rebuild(key, image, start, end) {
-            Ok(Rebuilt::FailedCheck) => {
-                report.pages_repaired += 1;
-                report.branches.count(RecoveryBranch::DamagedPageFromImage);
-            }
-            Ok(Rebuilt::Verified) => report.branches.count(RecoveryBranch::VerifiedPageFromImage),
-            Err(reason) => return Err(self.page_error(key, &reason)),
-        }
-        self.has_base(key, pages, report);
-        Ok(())
-    }
-
-    fn has_base(&self, key: PageKey, pages: &mut PageStates, report: &mut RecoveryReport) {
-        pages.based.insert(key);
-        if pages.unproven.remove(&key).is_some() {
-            report.branches.count(RecoveryBranch::ChangesBeforeBase);
-        }
-    }
-
-    /// The changes of one mini-transaction.
-    pub(crate) async fn replay_changes(
-        &self,
-        db: u8,
-        dbtime: u64,
-        changes: Vec<PageChange>,
-        (start, end): (LogPosition, LogPosition),
-        pages: &mut PageStates,
-        report: &mut RecoveryReport,
-    ) -> Result<()> {
-        let mut pins = self.cache.pins();
-        for change in changes {
-            let key = PageKey { db, pgno: change.pgno };
-            let base = pages.base(&key);
-            // The change goes on what redo has made, unless that was written and is not in memory any more.
-            if base == Base::File && !planted!(RedoWithoutDbtime) || change.formats() {
-                self.cache.fetch_for_redo(key, &mut pins).await?;
-            } else {
-                self.cache.fetch(key, &mut pins).await?;
-            }
-            match self.cache.redo(db, change, dbtime, base, start, end) {
-                RedoOutcome::Applied => report.changes_applied += 1,
-                RedoOutcome::MadeAnew(before) => {
-                    report.changes_applied += 1;
-                    report.branches.count(match before {
-                        Rebuilt::FailedCheck => RecoveryBranch::DamagedPageMadeAnew,
-                        Rebuilt::Verified => RecoveryBranch::VerifiedPageMadeAnew,
-                    });
-                    self.has_base(key, pages, report);
-                }
-                RedoOutcome::AlreadyThere { page_dbtime } => {
-                    report.branches.count(RecoveryBranch::ChangeAlreadyThere);
-                    let newest = pages.newest.entry(db).or_default();
-                    *newest = (*newest).max((page_dbtime, key.pgno));
-                }
-                RedoOutcome::Unproven(reason) => {
-                    // A base comes later in the log and has this change in it, or the page is lost.
-                    pages.based.remove(&key);
-                    pages.unproven.entry(key).or_insert(reason);
-                }
-                RedoOutcome::Wrong(reason) => return Err(self.page_error(key, &reason)),
-            }
-        }
-        Ok(())
-    }
-
     /// The end of the log is reached: every page must be what it says.
     pub(crate) fn judge_pages(&self, pages: &PageStates) -> Result<()> {
         if let Some((key, reason)) = pages.unproven.first_key_value() {
-            return Err(self.page_error(*key, &format!("{reason}, and the log has no image of it")));
+            return Err(self.cache.damaged(*key, format!("{reason}, and the log has no image of it")));
         }
         for (&db, &(dbtime, pgno)) in &pages.newest {
             if self.database(db).is_some_and(|database| database.dbtime.get() < dbtime) {
                 let reason =
                     format!("its dbtime {dbtime} is newer than the end of the log: log writes were lost");
-                return Err(self.page_error(PageKey { db, pgno }, &reason));
+                return Err(self.cache.damaged(PageKey { db, pgno }, reason));
             }
         }
         Ok(())
-    }
-
-    fn page_error(&self, key: PageKey, reason: &str) -> Error {
-        let path = self.database(key.db).map_or("", |database| database.file.path()).to_owned();
-        Error::DamagedPage { path, pgno: key.pgno, reason: reason.to_owned() }
     }
 }

@@ -6,19 +6,23 @@
 //!    may have applied a part of the log that it was at: the replayer then refuses to go on.
 //! 2. Its tasks end with the run, also when the caller drops it.
 //!
-//! Limits: while a part of the log is replayed, the next one is read and decoded, and then its pages are read.
+//! Limits: while a part of the log is replayed, the next one is read and decoded, and then its pages are read. With
+//! workers the one behind that is read, too.
 
 use std::sync::Arc;
 
 use btree::LogRecord;
 use edb::log::{LogHeader, RecordChain};
 use futures_util::future::{OptionFuture, join};
+use world::{Duration, World};
 
-use super::decode::{Chain, Decoded, DecodedRecords, Scope, makes_no_sense};
+use super::decode::{Chain, Decoded, Replayed, Scope, makes_no_sense};
+use super::divide::{Placed, Stretch};
 use super::left::Closed;
 use super::pages::PageStates;
 use super::preread::Prereader;
 use super::source::{Segments, Source};
+use super::workers::Workers;
 use super::{Participants, Recovery, RecoveryBranch, RecoveryReport, takes_part};
 use crate::cache::{LoggedPage, PageKey};
 use crate::error::{Error, Result};
@@ -52,6 +56,52 @@ pub(crate) struct Replay {
     /// What must not change any more.
     pub(super) closed: Closed,
     pub(crate) report: RecoveryReport,
+}
+
+/// Who redoes the pages.
+enum Pages<'a> {
+    /// The replayer, in the cache of the instance.
+    Here(&'a Prereader),
+    Handed(&'a mut Workers),
+}
+
+/// What becomes of a part of the log before it is replayed.
+#[derive(Clone, Copy)]
+enum Ahead<'a> {
+    /// Its pages are read.
+    Reads(&'a Prereader),
+    /// Its pages are divided among so many workers, who read them.
+    Divided(usize),
+}
+
+impl<'a> Pages<'a> {
+    fn ahead(&self) -> Ahead<'a> {
+        match self {
+            Pages::Here(prereader) => Ahead::Reads(prereader),
+            Pages::Handed(workers) => Ahead::Divided(workers.count()),
+        }
+    }
+}
+
+/// Lets the other tasks of the thread have their turn: replaying a log takes milliseconds, a read a fraction of one.
+pub(super) struct Turns<'a> {
+    world: &'a World,
+    replayed: usize,
+}
+
+impl Turns<'_> {
+    pub(super) fn new(world: &World) -> Turns<'_> {
+        Turns { world, replayed: 0 }
+    }
+
+    /// One more record is replayed; `is_page`: it held a page as a whole.
+    pub(super) async fn replayed(&mut self, is_page: bool) {
+        self.replayed = if is_page { RECORDS_AT_A_TIME } else { self.replayed + 1 };
+        if self.replayed >= RECORDS_AT_A_TIME {
+            self.replayed = 0;
+            self.world.sleep(Duration::ZERO).await;
+        }
+    }
 }
 
 impl Replayer {
@@ -96,45 +146,69 @@ impl Replayer {
     /// Failed I/O, log that is not what was written, pages that contradict it. If an earlier run was dropped or
     /// has failed.
     pub(crate) async fn run(&mut self, recovery: &Recovery<'_>, source: Source) -> Result<()> {
+        self.check_whole()?;
+        let reads = recovery.config.recovery_reads_outstanding;
+        let prereader = Prereader::start(recovery.world, recovery.cache, reads);
+        let replayed = self.replay_parts(recovery, source, &mut Pages::Here(&prereader)).await;
+        prereader.stop().await;
+        replayed
+    }
+
+    /// Replays what `source` has, its pages with the help of `workers`.
+    ///
+    /// # Errors
+    /// As [`Replayer::run`]; if a worker has ended, which [`Workers::end`] explains.
+    pub(super) async fn run_with(
+        &mut self,
+        recovery: &Recovery<'_>,
+        source: Source,
+        workers: &mut Workers,
+    ) -> Result<()> {
+        self.check_whole()?;
+        self.replay_parts(recovery, source, &mut Pages::Handed(workers)).await?;
+        workers.finish(&mut self.replay.pages, &mut self.replay.report).await
+    }
+
+    /// Makes sure that no replay has stopped inside a part of the log.
+    fn check_whole(&self) -> Result<()> {
         if self.is_cut_off && !planted!(ReplayTakenUpInTheMiddle) {
             return Err(Error::Refused(format!(
                 "the replay of the log behind {:?} was cut off: open the passive copy again",
                 self.at
             )));
         }
-        let reads = recovery.config.recovery_reads_outstanding;
-        let prereader = Prereader::start(recovery.world, recovery.cache, reads);
-        let replayed = self.replay_parts(recovery, source, &prereader).await;
-        prereader.stop().await;
-        replayed
+        Ok(())
     }
 
     async fn replay_parts(
         &mut self,
         recovery: &Recovery<'_>,
         mut source: Source,
-        prereader: &Prereader,
+        pages: &mut Pages<'_>,
     ) -> Result<()> {
+        let ahead = pages.ahead();
         let Replayer { replay, chain, at, is_cut_off } = self;
         let (scope, required) = (replay.scope.clone(), replay.required);
-        let is_opening = matches!(source, Source::Files { .. });
-        let mut next = recovery.decode_next(&mut source, chain, &scope, required, prereader).await?;
+        // It tells the readers of the headers how far a recovery has come, with writes as ESE does them.
+        let is_noted = matches!((&source, ahead), (Source::Files { .. }, Ahead::Reads(_)));
+        let mut next = recovery.decode_next(&mut source, chain, &scope, required, ahead).await?;
         while let Some(part) = next {
             *is_cut_off = true;
             recovery.begin(&part, replay).await?;
-            let Decoded { generation, records, end, closes, memory, .. } = part;
+            let Decoded { generation, records, replayed, end, closes, memory, .. } = part;
             *chain = part.chain;
             source.reuse(memory);
             let noted: OptionFuture<_> =
-                is_opening.then(|| recovery.note_generation(generation, &scope.participants)).into();
+                is_noted.then(|| recovery.note_generation(generation, &scope.participants)).into();
             let replaying = async {
-                let records = recovery.replay_records(records, replay, prereader);
-                let (replayed, noted) = join(records, noted).await;
+                let (replayed, noted) = join(recovery.replay(replayed, replay, pages), noted).await;
                 replayed.and(noted.unwrap_or(Ok(())))
             };
-            let following = recovery.decode_next(&mut source, chain, &scope, required, prereader);
+            let following = recovery.decode_next(&mut source, chain, &scope, required, ahead);
             let (replayed, following) = join(replaying, following).await;
             replayed?;
+            replay.report.records += records.count;
+            replay.report.log_end = records.end.unwrap_or(replay.report.log_end);
             // Without a database that needs the log, reading it only finds its end.
             replay.report.logs_replayed += u32::from(closes && !scope.participants.is_empty());
             (*at, *is_cut_off) = (end, false);
@@ -145,25 +219,47 @@ impl Replayer {
 }
 
 impl Recovery<'_> {
-    /// The next part of the log, decoded; `None` where replay is to stop. Its pages are read ahead from now on.
+    /// The next part of the log, decoded; `None` where replay is to stop. Pages that are redone here are read
+    /// ahead from now on.
     async fn decode_next(
         &self,
         source: &mut Source,
         chain: &Chain,
         scope: &Arc<Scope>,
         required: u32,
-        prereader: &Prereader,
+        ahead: Ahead<'_>,
     ) -> Result<Option<Decoded>> {
-        let Some(part) = self.read_log(source).await? else { return Ok(None) };
+        let read = match source.take_ahead() {
+            Some(read) => read,
+            None => self.read_log(source).await,
+        };
+        let Some(part) = read? else { return Ok(None) };
         let (mut chain, scope) = (chain.clone(), scope.clone());
         chain.follow(&part)?;
         if let (Segments::Stored { .. }, Some(header)) = (&part.segments, &part.header) {
             // The headers must name a log before pages with its changes can be written.
             self.name_generations(scope.start.generation(), header.generation.max(required)).await?;
         }
-        let mut decoded = self.world.compute(move || chain.decode(part, &scope)).await?;
-        prereader.add(std::mem::take(&mut decoded.runs));
-        Ok(Some(decoded))
+        let workers = match ahead {
+            Ahead::Reads(_) => None,
+            Ahead::Divided(workers) => Some(workers),
+        };
+        let decoding = self.world.compute(move || chain.decode(part, &scope, workers));
+        match ahead {
+            Ahead::Reads(prereader) => {
+                let mut decoded = decoding.await?;
+                if let Replayed::InLogOrder(_, runs) = &mut decoded.replayed {
+                    prereader.add(std::mem::take(runs));
+                }
+                Ok(Some(decoded))
+            }
+            // Several workers are faster than one log after the other.
+            Ahead::Divided(_) => {
+                let (decoded, next) = join(decoding, self.read_log(source)).await;
+                source.set_ahead(next);
+                decoded.map(Some)
+            }
+        }
     }
 
     /// Takes note of what a part of the log says, replayed or not: how the log ends, and how far counters have come.
@@ -212,31 +308,53 @@ impl Recovery<'_> {
         Ok(())
     }
 
+    async fn replay(&self, replayed: Replayed, replay: &mut Replay, pages: &mut Pages<'_>) -> Result<()> {
+        match (replayed, pages) {
+            (Replayed::InLogOrder(records, _), Pages::Here(prereader)) => {
+                self.replay_records(records, replay, prereader).await
+            }
+            (Replayed::ByPage(stretches), Pages::Handed(workers)) => {
+                self.hand_out(stretches, replay, workers).await
+            }
+            _ => unreachable!("a log is decoded for those who redo its pages"),
+        }
+    }
+
     async fn replay_records(
         &self,
-        records: DecodedRecords,
+        records: Vec<Placed<LogRecord>>,
         replay: &mut Replay,
         prereader: &Prereader,
     ) -> Result<()> {
-        let mut replayed = 0;
-        for (start, end, record) in records.replayed {
-            replayed =
-                if matches!(record, LogRecord::PageImage { .. }) { RECORDS_AT_A_TIME } else { replayed + 1 };
+        let mut turns = Turns::new(self.world);
+        for (start, end, record) in records {
+            let is_page = matches!(record, LogRecord::PageImage { .. });
             self.replay_record(start, end, record, replay).await?;
             prereader.passed(end);
-            replay.report.records += 1;
-            replay.report.log_end = end;
-            if replayed >= RECORDS_AT_A_TIME {
-                replayed = 0;
-                self.let_reads_through().await;
-            }
+            turns.replayed(is_page).await;
         }
         Ok(())
     }
 
-    /// Replaying a log takes milliseconds, a read a fraction of one.
-    async fn let_reads_through(&self) {
-        self.world.sleep(std::time::Duration::ZERO).await;
+    async fn hand_out(
+        &self,
+        stretches: Vec<Stretch>,
+        replay: &mut Replay,
+        workers: &mut Workers,
+    ) -> Result<()> {
+        for (number, Stretch { records, parts }) in stretches.into_iter().enumerate() {
+            let mut records = records.into_iter();
+            // Space that the file gets is used by later records only. Redo may clear it first.
+            if number > 0 {
+                let (start, end, record) = records.next().expect("a stretch begins with a new length");
+                self.replay_record(start, end, record, replay).await?;
+            }
+            workers.redo(parts).await?;
+            for (start, end, record) in records {
+                self.replay_record(start, end, record, replay).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn replay_record(
@@ -250,7 +368,7 @@ impl Recovery<'_> {
         match record {
             LogRecord::Changes { db, dbtime, mini } if takes_part(&replay.scope.participants, db, end) => {
                 let Replay { pages, report, .. } = replay;
-                self.replay_changes(db, dbtime, mini.changes, (start, end), pages, report).await?;
+                pages.replay_changes(self.cache, (db, dbtime), mini.changes, (start, end), report).await?;
                 let Some(transaction) = mini.transaction else { return Ok(()) };
                 if mini.compensates && planted!(CompensationNotNoted) {
                     return Ok(());
@@ -266,8 +384,8 @@ impl Recovery<'_> {
                 if takes_part(&replay.scope.participants, db, end) =>
             {
                 let Replay { pages, report, .. } = replay;
-                let image = LoggedPage { dbtime, encoded };
-                self.replay_image(PageKey { db, pgno }, image, (start, end), pages, report).await?;
+                let (key, image) = (PageKey { db, pgno }, LoggedPage { dbtime, encoded });
+                pages.replay_image(self.cache, key, image, (start, end), report).await?;
             }
             LogRecord::Extend { db, before, pages } if takes_part(&replay.scope.participants, db, end) => {
                 let database = self.database(db).expect("participants are attached");

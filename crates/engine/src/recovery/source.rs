@@ -18,13 +18,15 @@ pub(crate) enum Source {
         last: u32,
         /// For the next log: see [`LogContents::read_into`].
         memory: Vec<u8>,
+        /// What came of reading the next log before its turn.
+        ahead: Option<Box<Result<Option<LogPart>>>>,
     },
     /// What a passive copy has stored, from `next` up to the segment of `to`.
     Stored { next: LogPosition, to: LogPosition },
 }
 
 /// A log, or a part of one, as it was read.
-pub(super) struct LogPart {
+pub(crate) struct LogPart {
     pub(super) path: String,
     /// The beginning of its first segment.
     pub(super) from: LogPosition,
@@ -33,7 +35,7 @@ pub(super) struct LogPart {
     pub(super) segments: Segments,
 }
 
-pub(super) enum Segments {
+pub(crate) enum Segments {
     /// A whole log file; only the last one may end in a torn write.
     File { log: LogContents, is_last: bool },
     /// Good ones. A log has `per_log`.
@@ -41,6 +43,20 @@ pub(super) enum Segments {
 }
 
 impl Source {
+    /// What was read ahead of its turn.
+    pub(super) fn take_ahead(&mut self) -> Option<Result<Option<LogPart>>> {
+        match self {
+            Source::Files { ahead, .. } => ahead.take().map(|read| *read),
+            Source::Stored { .. } => None,
+        }
+    }
+
+    pub(super) fn set_ahead(&mut self, read: Result<Option<LogPart>>) {
+        if let Source::Files { ahead, .. } = self {
+            *ahead = Some(Box::new(read));
+        }
+    }
+
     /// The memory of a log that has been decoded.
     pub(super) fn reuse(&mut self, used: Vec<u8>) {
         if let Source::Files { memory, .. } = self {
@@ -56,7 +72,7 @@ impl Recovery<'_> {
     /// Failed I/O, or log that is missing or damaged.
     pub(super) async fn read_log(&self, source: &mut Source) -> Result<Option<LogPart>> {
         match source {
-            Source::Files { next, last, memory } => {
+            Source::Files { next, last, memory, .. } => {
                 let (number, memory) = (*next, std::mem::take(memory));
                 *next += 1;
                 if number > *last { Ok(None) } else { self.read_file(number, *last, memory).await.map(Some) }

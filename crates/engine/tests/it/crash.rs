@@ -16,8 +16,8 @@ use crate::common::lying::{Lies, judge_a_torn_row, run_lying_seed};
 use crate::common::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
 use crate::common::seed::{Totals, create_small, new_simulation, run_seed, run_seeds, shape_of};
 use crate::common::snapshot::Snapshot;
-use crate::common::{check_structure, create, shared, tree_number};
-use engine::{BranchCounts, Durability, Error, Instance, InstanceConfig, RecoveryBranch};
+use crate::common::{REDO, check_structure, create, shared, tree_number};
+use engine::{BranchCounts, Durability, Error, Instance, InstanceConfig, RecoveryBranch, Redo};
 use world::sim::{CrashPoint, Death, FaultKind, Faults, OpKind, Outcome, PowerCut, Simulation};
 
 const HONEST_FAULTS: [FaultKind; 15] = [
@@ -127,6 +127,17 @@ fn recover(files: &Snapshot, config: &InstanceConfig) -> (Simulation, common::mo
     (sim, rows, report.branches)
 }
 
+#[test]
+fn redo_by_page_finds_the_rows_that_redo_in_log_order_finds_and_repeats_its_trace() {
+    let (files, config) = crashed(3);
+    let (in_order, expected, _) = recover(&files, &config);
+    let config = InstanceConfig { redo: Redo::ByPage, ..config };
+    let [(sim, rows, _), (again, ..)] = [recover(&files, &config), recover(&files, &config)];
+    assert!(rows == expected && !rows.is_empty());
+    assert_eq!(sim.trace_hash(), again.trace_hash());
+    assert_ne!(sim.trace_hash(), in_order.trace_hash(), "both ways do the same I/O");
+}
+
 /// Every operation of the recovery of these files fails once, and is where the power fails once.
 fn fail_everywhere(files: &Snapshot, config: &InstanceConfig) -> (u64, BranchCounts) {
     let (sim, world) = files.restore();
@@ -201,6 +212,7 @@ fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_en
     let operations = sim.operations().total();
     for nth in 1..=operations {
         let (sim, config, instance) = begun();
+        let config = InstanceConfig { redo: REDO[(nth % 2) as usize], ..config };
         let crash_at_nth = Some((nth, CrashPoint::Before));
         sim.set_faults(Faults { crash_at_nth, crash_ends: Death::Process, ..lose_all() });
         assert!(matches!(sim.run_until_crash_or(roll_twice(instance)), Outcome::Crashed { .. }), "at {nth}");
@@ -230,12 +242,12 @@ fn what_a_recovery_finds_survives_a_power_cut_wherever_the_process_before_has_en
 
 #[test]
 fn recovery_survives_the_failure_of_any_of_its_operations() {
-    for seed in [3, 4] {
+    for (seed, redo) in [(3, REDO[0]), (4, REDO[0]), (3, REDO[1]), (4, REDO[1])] {
         let (files, config) = crashed(seed);
-        let (delivered, branches) = fail_everywhere(&files, &config);
+        let (delivered, branches) = fail_everywhere(&files, &InstanceConfig { redo, ..config });
         assert!(delivered > 200, "{delivered} failures were delivered");
         assert!(branches.of(RecoveryBranch::VerifiedPageFromImage) > 0, "{branches:?}");
-        println!("seed {seed}: {delivered} failures and crashes in recovery; {branches:?}");
+        println!("seed {seed}, {redo:?}: {delivered} failures and crashes in recovery; {branches:?}");
     }
 }
 

@@ -6,8 +6,8 @@ use crate::common::dropping::{ROWS, at_every_await, judge, simulation, with_rows
 use crate::common::letting_go::{Tasks, let_go_of};
 use crate::common::operations::Operation;
 use crate::common::stage::{Ground, Grounds};
-use crate::common::{polled, scan, tree_number};
-use engine::{Durability, Error, Instance, InstanceConfig};
+use crate::common::{REDO, polled, scan, tree_number};
+use engine::{Durability, Error, Instance, InstanceConfig, Redo};
 use world::Duration;
 use world::sim::{Faults, OpKind};
 
@@ -42,21 +42,23 @@ fn a_rollback_that_is_dropped_goes_on_and_keeps_no_row() {
 
 #[test]
 fn an_opening_that_is_dropped_leaves_no_task_and_the_next_one_recovers() {
-    let drops = at_every_await(|times| {
-        let (sim, world) = simulation();
-        let config = sim.run_until(async {
-            let (config, instance) = with_rows(&world, ROWS).await;
-            instance.abandon().await;
-            config
+    for redo in REDO {
+        let drops = at_every_await(|times| {
+            let (sim, world) = simulation();
+            let config = sim.run_until(async {
+                let (config, instance) = with_rows(&world, ROWS).await;
+                instance.abandon().await;
+                InstanceConfig { redo, ..config }
+            });
+            let idle = sim.task_count();
+            let ended = sim.run_until(polled(times, Instance::open(&world, &config))).is_some();
+            sim.run_until(world.sleep(Duration::from_secs(5)));
+            assert_eq!(sim.task_count(), idle, "{redo:?}: dropped after {times} polls");
+            sim.run_until(async { judge(Instance::open(&world, &config).await.unwrap().0).await });
+            ended
         });
-        let idle = sim.task_count();
-        let ended = sim.run_until(polled(times, Instance::open(&world, &config))).is_some();
-        sim.run_until(world.sleep(Duration::from_secs(5)));
-        assert_eq!(sim.task_count(), idle, "dropped after {times} polls");
-        sim.run_until(async { judge(Instance::open(&world, &config).await.unwrap().0).await });
-        ended
-    });
-    assert!(drops > 20, "{drops}");
+        assert!(drops > 20, "{redo:?}: {drops}");
+    }
 }
 
 #[test]
@@ -96,8 +98,8 @@ fn a_change_or_commit_that_is_dropped_keeps_no_row() {
     assert!(drops > 1, "{drops}");
 }
 
-fn let_go_everywhere(operations: impl Iterator<Item = Operation>) {
-    let (grounds, mut failed) = (Grounds::make(), Vec::new());
+fn let_go_everywhere(redo: Redo, operations: impl Iterator<Item = Operation>) {
+    let (grounds, mut failed) = (Grounds::make(redo), Vec::new());
     let tasks = Tasks::of(&grounds);
     for operation in operations {
         let (drops, errors) = let_go_of(&grounds, &tasks, operation);
@@ -109,12 +111,16 @@ fn let_go_everywhere(operations: impl Iterator<Item = Operation>) {
 
 #[test]
 fn an_operation_on_an_instance_that_is_dropped_at_any_await_leaves_nothing_behind() {
-    let_go_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() == Ground::Open));
+    let on_instance = Operation::ALL.iter().copied().filter(|operation| operation.ground() == Ground::Open);
+    let_go_everywhere(Redo::InLogOrder, on_instance);
 }
 
 #[test]
 fn an_opening_check_or_passive_copy_that_is_dropped_at_any_await_leaves_nothing_behind() {
-    let_go_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() != Ground::Open));
+    for redo in REDO {
+        let others = Operation::ALL.iter().copied().filter(|operation| operation.ground() != Ground::Open);
+        let_go_everywhere(redo, others);
+    }
 }
 
 /// What the cleaner cannot read stays as it is: the row is gone for every reader, and the instance goes on.

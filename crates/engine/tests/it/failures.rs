@@ -4,12 +4,14 @@
 //! the instance goes on or has stopped in order.
 #![allow(clippy::print_stdout, reason = "says how many failures were delivered")]
 
+use crate::common::REDO;
 use crate::common::failing::{Totals, fail_each_io};
 use crate::common::operations::Operation;
 use crate::common::stage::{Ground, Grounds};
+use engine::Redo;
 
-fn fail_everywhere(operations: impl Iterator<Item = Operation>) {
-    let (grounds, mut failed, mut totals) = (Grounds::make(), Vec::new(), Totals::default());
+fn fail_everywhere(redo: Redo, operations: impl Iterator<Item = Operation>) {
+    let (grounds, mut failed, mut totals) = (Grounds::make(redo), Vec::new(), Totals::default());
     for operation in operations {
         failed.extend(fail_each_io(&grounds, operation, &mut totals));
     }
@@ -21,10 +23,14 @@ fn fail_everywhere(operations: impl Iterator<Item = Operation>) {
 
 #[test]
 fn an_instance_survives_or_stops_in_order_at_the_failure_of_any_io_of_an_operation() {
-    fail_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() == Ground::Open));
+    let on_instance = Operation::ALL.iter().copied().filter(|operation| operation.ground() == Ground::Open);
+    fail_everywhere(Redo::InLogOrder, on_instance);
 }
 
 #[test]
 fn openings_checks_and_passive_copies_survive_the_failure_of_any_of_their_ios() {
-    fail_everywhere(Operation::ALL.iter().copied().filter(|operation| operation.ground() != Ground::Open));
+    for redo in REDO {
+        let others = Operation::ALL.iter().copied().filter(|operation| operation.ground() != Ground::Open);
+        fail_everywhere(redo, others);
+    }
 }

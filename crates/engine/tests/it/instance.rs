@@ -1,10 +1,12 @@
 //! What an instance promises while nothing goes wrong.
 
 use crate::common;
-use crate::common::{check_structure, create, scan, tree_number};
-use engine::{Durability, Error, Instance};
-use world::Duration;
-use world::sim::{Faults, PowerCut, SimConfig, Simulation};
+use crate::common::dropping::{self, with_rows};
+use crate::common::{REDO, check_structure, create, scan, tree_number};
+use engine::{Counters, Durability, Error, Instance, InstanceConfig};
+use results::{Direction, IoClass};
+use world::sim::{FaultKind, Faults, OpKind, PowerCut, SimConfig, Simulation};
+use world::{Duration, IoTotals};
 
 fn simulation() -> (Simulation, world::World) {
     let sim = Simulation::new(1, SimConfig::default());
@@ -320,21 +322,82 @@ fn measured_io_is_issued_io() {
         }
         instance.close().await.unwrap();
         let after = world.io_totals();
-        let (mut reads, mut writes, mut syncs) = ((0, 0), (0, 0), 0);
-        for counters in counters {
-            let taken = counters.take();
-            syncs += taken.syncs.totals.count;
-            for class in results::IoClass::ALL {
-                let stats = taken.io.class(class);
-                let sums = match class.direction() {
-                    results::Direction::Read => &mut reads,
-                    results::Direction::Write => &mut writes,
-                };
-                *sums = (sums.0 + stats.totals.count, sums.1 + stats.totals.bytes);
-            }
-        }
-        assert_eq!(reads, (after.reads - before.reads, after.read_bytes - before.read_bytes));
-        assert_eq!(writes, (after.writes - before.writes, after.write_bytes - before.write_bytes));
-        assert_eq!(syncs, after.syncs - before.syncs);
+        assert_eq!(counted(counters), issued(before, after));
     });
+}
+
+#[test]
+fn an_opening_counts_what_redo_reads_and_writes_and_leaves_no_page_to_be_written() {
+    for redo in REDO {
+        let (sim, world) = dropping::simulation();
+        sim.run_until(async {
+            let (config, instance) = with_rows(&world, 300).await;
+            instance.abandon().await;
+            let counters = || [config.log_counters.clone(), config.databases[0].counters.clone()].into_iter();
+            counters().for_each(|counters| drop(counters.take()));
+            let before = world.io_totals();
+            let config = InstanceConfig { redo, ..config.clone() };
+            let (instance, report) = Instance::open(&world, &config).await.unwrap();
+            assert!(report.changes_applied > 20 && report.logs_replayed > 1, "{report:?}");
+            let opened = counted(counters());
+            assert_eq!(opened, issued(before, world.io_totals()), "{redo:?}");
+            world.sleep(Duration::from_secs(3)).await;
+            let later = counters().map(|counters| counters.take().io);
+            let pages: u64 = later.map(|io| io.class(IoClass::TransactionalWrite).totals.count).sum();
+            assert_eq!(pages, 0, "{redo:?}: pages are written behind the opening");
+            drop(instance);
+        });
+    }
+}
+
+#[test]
+fn an_opening_fails_with_any_write_of_its_redo() {
+    for redo in REDO {
+        let mut failed = 0;
+        for nth in 1..u64::MAX {
+            let (sim, world) = dropping::simulation();
+            let config = sim.run_until(async {
+                let (config, instance) = with_rows(&world, 300).await;
+                instance.abandon().await;
+                InstanceConfig { redo, ..config }
+            });
+            sim.set_faults(Faults { fail_nth: Some((OpKind::Write, nth)), ..Faults::default() });
+            let opened = sim.run_until(Instance::open(&world, &config));
+            if sim.fault_counts().of(FaultKind::WriteError) == 0 {
+                break;
+            }
+            assert!(opened.is_err(), "{redo:?}: write {nth} has failed, and the instance is open");
+            failed += 1;
+        }
+        assert!(failed > 4, "{redo:?}: {failed}");
+    }
+}
+
+/// What counters have counted since they were last asked.
+fn counted(counters: impl IntoIterator<Item = Counters>) -> IoTotals {
+    let mut sum = IoTotals::default();
+    for counters in counters {
+        let taken = counters.take();
+        sum.syncs += taken.syncs.totals.count;
+        for class in IoClass::ALL {
+            let totals = taken.io.class(class).totals;
+            let (count, bytes) = match class.direction() {
+                Direction::Read => (&mut sum.reads, &mut sum.read_bytes),
+                Direction::Write => (&mut sum.writes, &mut sum.write_bytes),
+            };
+            (*count, *bytes) = (*count + totals.count, *bytes + totals.bytes);
+        }
+    }
+    sum
+}
+
+/// What the world has done between two counts of its own.
+fn issued(before: IoTotals, after: IoTotals) -> IoTotals {
+    IoTotals {
+        reads: after.reads - before.reads,
+        read_bytes: after.read_bytes - before.read_bytes,
+        writes: after.writes - before.writes,
+        write_bytes: after.write_bytes - before.write_bytes,
+        syncs: after.syncs - before.syncs,
+    }
 }

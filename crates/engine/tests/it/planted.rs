@@ -18,6 +18,7 @@ use crate::common::seed::{PROVES_TOO_LITTLE, Totals, run_seed};
 use crate::common::stage::Grounds;
 use crate::common::tampered::{change_each_header_byte, remove_each_subset};
 use crate::common::{cuts, failing, pair};
+use engine::Redo;
 use engine::planted::{Bug, plant};
 
 const SEEDS: u64 = 500;
@@ -114,34 +115,34 @@ impl Finder {
             }
             Copies => seed(PAIR_SEEDS, |seed| run_pair_seed(seed, &mut pair::Totals::default())),
             Drops => {
-                let grounds = Grounds::make();
+                let grounds = Grounds::make(Redo::InLogOrder);
                 let tasks = Tasks::of(&grounds);
                 operation(operations(), |operation| let_go_of(&grounds, &tasks, *operation).1)
             }
             Failures => {
-                let grounds = Grounds::make();
+                let grounds = Grounds::make(Redo::InLogOrder);
                 operation(operations(), |operation| {
                     fail_each_io(&grounds, *operation, &mut failing::Totals::default())
                 })
             }
             Sequences => {
-                let (grounds, totals) = (Grounds::make(), &mut cuts::Totals::default());
+                let (grounds, totals) = (Grounds::make(Redo::InLogOrder), &mut cuts::Totals::default());
                 operation(sequences(2).zip(0..), |(sequence, number)| {
                     cut_everywhere(&grounds, sequence, *number, false, totals)
                 })
             }
             Operations => {
-                let (grounds, totals) = (Grounds::make(), &mut cuts::Totals::default());
+                let (grounds, totals) = (Grounds::make(Redo::InLogOrder), &mut cuts::Totals::default());
                 operation(operations().zip(0..), |(operation, number)| {
                     cut_everywhere(&grounds, &vec![*operation], *number, false, totals)
                 })
             }
             Recoveries => {
-                let (grounds, totals) = (Grounds::make(), &mut cuts::Totals::default());
+                let (grounds, totals) = (Grounds::make(Redo::InLogOrder), &mut cuts::Totals::default());
                 operation(operations(), |operation| cut_each_recovery(&grounds, *operation, false, totals))
             }
             Tampering => {
-                let grounds = Grounds::make();
+                let grounds = Grounds::make(Redo::InLogOrder);
                 let failed = [remove_each_subset(&grounds).2, change_each_header_byte(&grounds).1].concat();
                 failed.into_iter().next().map(|error| ("log files".to_owned(), error))
             }

@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 use btree::NodeFunction;
 use edb::page::{PageRef, header_bytes, node_flags, page_flags};
-use world::{PageCodec, TemplatePages};
+use world::{CodecMaker, PageCodec, TemplatePages};
 
 use crate::payload::VERSION_MAX;
 use crate::schema::Entry;
@@ -101,6 +101,14 @@ impl DatabaseCodec {
 impl PageCodec for DatabaseCodec {
     fn template_id(&self) -> Option<u64> {
         Some(self.template.id())
+    }
+
+    fn elsewhere(&self) -> Option<CodecMaker> {
+        let shape = *self.template.schema().shape();
+        Some(Box::new(move || {
+            let template = TemplateDatabase::new(shape).expect("a template of this shape is there");
+            Rc::new(DatabaseCodec::new(Rc::new(template)))
+        }))
     }
 
     fn encode(&self, index: u64, page: &[u8], out: &mut Vec<u8>) {

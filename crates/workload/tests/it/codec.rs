@@ -51,6 +51,26 @@ fn check_unsealed(codec: &DatabaseCodec, index: u64, page: &[u8]) {
     }
 }
 
+#[test]
+fn codec_made_on_another_thread_decodes_what_this_one_encodes() {
+    let codec = DatabaseCodec::new(template(4096, 1 << 20));
+    let page_index = 9;
+    let mut page = vec![0; 4096];
+    template(4096, 1 << 20).fill(page_index, &mut page);
+    page[3000] ^= 1;
+    let encoded = encode(&codec, page_index, &page);
+    let (template_id, make) = (codec.template_id(), codec.elsewhere().expect("it can be made on any thread"));
+    let decoded = std::thread::scope(|threads| {
+        let decode = move || {
+            let (codec, mut decoded) = (make(), vec![0; 4096]);
+            assert_eq!(codec.template_id(), template_id);
+            codec.decode(page_index, &encoded, &mut decoded).map(|()| decoded)
+        };
+        threads.spawn(decode).join().expect("it does not panic")
+    });
+    assert!(decoded == Some(page));
+}
+
 /// One edit as a load makes it.
 #[derive(Debug, Clone)]
 enum Edit {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use engine::{Instance, RecoveryReport};
+use engine::{Instance, InstanceConfig, RecoveryReport, Redo};
 use futures_util::future::{Either, select};
 use workload::mix::Random;
 use world::World;
@@ -433,7 +433,9 @@ fn open_and_close(databases: &Databases, plain: bool) -> Result<(RecoveryReport,
     real(async |world| {
         let shadow = || World::new(Rc::new(ShadowHost::new(world.host().clone(), ShadowOptions::default())));
         let world = if plain { world.clone() } else { shadow() };
-        let config = databases.config();
+        // The shards of a shadow do not see what the others have not made durable.
+        let redo = if plain { Redo::ByPage } else { Redo::InLogOrder };
+        let config = InstanceConfig { redo, ..databases.config() };
         let work = async {
             let opened = Instance::open(&world, &config).await;
             let (instance, report) = opened.map_err(|error| format!("recovery failed: {error}"))?;

@@ -14,7 +14,7 @@ use world::{OpenMode, PageBuf, World};
 
 use super::model::{DATABASES, Model, Random, RowName, Rows, Shape, TREES, load};
 use super::seed::{Totals, create_small, new_simulation, shape_of};
-use super::{PAGE_BYTES, shared, tree_number};
+use super::{PAGE_BYTES, REDO, shared, tree_number};
 
 /// How seeds on a lying disk ended.
 #[derive(Debug, Default)]
@@ -166,7 +166,8 @@ pub fn run_lying_seed(seed: u64, totals: &mut Totals, lies: &mut Lies) -> Result
     let (sim, world) = new_simulation(seed);
     let mut random = Random::new(seed);
     let shape = shape_of(seed, &mut random);
-    let config = create_small(&sim, &world, &mut random);
+    let mut config = create_small(&sim, &world, &mut random);
+    config.redo = REDO[(seed / 4 % 2) as usize];
     let model = shared(Model::new(1, 0));
     let (instance, _) = sim.run_until(Instance::open(&world, &config)).map_err(|error| error.to_string())?;
     let instance = std::rc::Rc::new(instance);

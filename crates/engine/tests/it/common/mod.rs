@@ -25,11 +25,13 @@ use btree::{Pager, Tree, tree};
 use edb::header::DatabaseHeader;
 use edb::identity::{LogTime, Signature};
 use edb::page::{PageMut, page_flags};
-use engine::{DatabaseConfig, Instance, InstanceConfig, Transaction};
+use engine::{DatabaseConfig, Instance, InstanceConfig, Redo, Transaction};
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, TemplatePages, World};
 
 pub const PAGE_BYTES: usize = 4096;
+/// How openings redo the log: tests of recovery try both.
+pub const REDO: [Redo; 2] = [Redo::InLogOrder, Redo::ByPage];
 const TREE_PAGES: u32 = 8;
 
 /// A database of `pages` pages with `trees` empty trees.

@@ -16,7 +16,7 @@ use world::sim::{
 use world::{Duration, World};
 
 use super::model::{DATABASES, Model, Random, Shape, TREES, all_rows, load};
-use super::{PAGE_BYTES, check_structure, create, shared};
+use super::{PAGE_BYTES, REDO, check_structure, create, shared};
 
 /// Transactions of a round before its fault, and at most after it.
 const BEFORE: u64 = 680;
@@ -165,6 +165,8 @@ impl Seed<'_> {
             [OpKind::Read, OpKind::Write, OpKind::Sync, OpKind::SyncDir, OpKind::Open, OpKind::SetSize];
         for attempt in 0..6 {
             let world = self.sim.restart("h");
+            // The next attempt goes on from what the other way of redo has left.
+            self.config.redo = REDO[((self.seed / 2 + attempt) % 2) as usize];
             let mut faults = honest(self.seed);
             if attempt == 0 && must_crash {
                 faults.crash_at_nth = Some((1 + self.random.below(40), crash_point(&mut self.random)));

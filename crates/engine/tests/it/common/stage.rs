@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use edb::log::{LogHeader, SEGMENT_BYTES};
 use engine::{
     Counters, DatabaseConfig, Durability, Error, Instance, InstanceConfig, LogPosition, LogStore, LogStretch,
-    Progress, Result, Standby, StopSignal, StreamConfig, Transaction, check_database, is_closed,
+    Progress, Redo, Result, Standby, StopSignal, StreamConfig, Transaction, check_database, is_closed,
 };
 use world::sim::{FixedLatency, FixedLatencyTimes, SimConfig, Simulation};
 use world::{Duration, World};
@@ -112,11 +112,13 @@ pub fn row(number: u32, value: u8) -> Change {
 }
 
 impl Grounds {
-    pub fn make() -> Grounds {
+    /// `redo`: of every opening.
+    pub fn make(redo: Redo) -> Grounds {
         let nothing = Snapshot::nothing();
         let (sim, world) = nothing.restore_with(timed(JITTER));
         let template = SmallDatabase { trees: TREES, pages: 40 };
-        let config = sim.run_until(create_template(&world, small_config(), template));
+        let config =
+            sim.run_until(create_template(&world, InstanceConfig { redo, ..small_config() }, template));
         let new = Snapshot::take(&sim);
         let source = Source { logs: BTreeMap::new(), end: LogPosition::default(), first: 0 };
         let mut grounds = Grounds {

@@ -1,0 +1,318 @@
+//! Redo by page: workers on the shards of the world, each with its own pages of all databases, its own cache and
+//! its own files. The thread that opens the instance reads the log, hands out what it says of pages, and keeps
+//! what it says of transactions and of the length of files.
+//!
+//! Invariants
+//! 1. A page is read, redone and written by one worker only (`divide`).
+//! 2. The length of a file changes before anything is handed out that comes behind that in the log: a file is cut
+//!    first to what it had before, and what was written there since would go. What comes before names no page
+//!    behind the old end, so it may still be in work.
+//! 3. No page is written because redo has ended before all workers have ended it and every page is proven; the
+//!    opening goes on only when all workers have written and synced theirs.
+//! 4. What a worker has read and written is counted with its databases, however it ends, and an opening that is
+//!    dropped is over only when its workers have ended (`Poison::working`).
+//!
+//! Limits: a worker has a part in work and five ahead, of one log each, and a share of the memory of the cache.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
+
+use futures_util::StreamExt;
+use futures_util::future::{Either, join_all, select};
+use world::channel::{Receiver, Sender, channel, oneshot};
+use world::{CodecMaker, OpenMode, Task, World};
+
+use super::divide::{PageRecord, Part};
+use super::pages::PageStates;
+use super::preread::Prereader;
+use super::replayer::Turns;
+use super::{Recovery, RecoveryReport, WRITES_OUTSTANDING};
+use crate::cache::{Cache, CachedDatabase, RedoFor, Scavenger};
+use crate::config::{DatabaseConfig, InstanceConfig};
+use crate::database::coding;
+use crate::error::{Error, Result};
+use crate::io::{Counters, FileCounters, IoFile};
+use crate::signal::Poison;
+
+/// Parts whose pages a worker reads while it redoes the one before.
+const PARTS_AHEAD: usize = 4;
+/// Reads of each worker under way at most.
+const READS_OUTSTANDING: usize = 32;
+
+/// What a worker is told.
+enum Order {
+    Redo(Part),
+    /// There is no more to redo.
+    Finish(oneshot::Sender<(PageStates, RecoveryReport)>),
+    /// Write and sync what was redone.
+    Write(oneshot::Sender<()>),
+}
+
+/// How a worker has ended, and what it has counted, by database.
+struct Ended {
+    result: Result<()>,
+    counted: Vec<FileCounters>,
+}
+
+/// The workers of an opening.
+pub(super) struct Workers(Vec<Worker>);
+
+struct Worker {
+    orders: Sender<Order>,
+    ended: Task<Result<()>>,
+}
+
+/// What a worker needs to know of its instance, on its way to the worker's thread.
+struct Plan {
+    log_directory: String,
+    page_bytes: usize,
+    cache_bytes_per_database: u64,
+    flush: (f64, f64),
+    databases: Vec<PlannedDatabase>,
+    writes_outstanding: usize,
+}
+
+struct PlannedDatabase {
+    path: String,
+    template_id: Option<u64>,
+    codec: Option<CodecMaker>,
+}
+
+impl Plan {
+    /// `None` if a database's codec stays on its thread.
+    fn new(config: &InstanceConfig, workers: usize) -> Option<Plan> {
+        let planned = |database: &DatabaseConfig| {
+            let codec = match &database.codec {
+                Some(codec) => Some(codec.elsewhere()?),
+                None => None,
+            };
+            let (path, template_id) = (database.path.clone(), database.template_id);
+            Some(PlannedDatabase { path, template_id, codec })
+        };
+        Some(Plan {
+            log_directory: config.log_directory.clone(),
+            page_bytes: config.page_bytes,
+            cache_bytes_per_database: config.cache_bytes_per_database / workers as u64,
+            flush: (config.flush_start, config.flush_stop),
+            databases: config.databases.iter().map(planned).collect::<Option<_>>()?,
+            writes_outstanding: (WRITES_OUTSTANDING / workers).max(1),
+        })
+    }
+
+    /// The same as a configuration, with counters of its own.
+    fn config(self) -> InstanceConfig {
+        let databases = self.databases.into_iter().map(|database| DatabaseConfig {
+            codec: database.codec.map(|make| make()),
+            template_id: database.template_id,
+            ..DatabaseConfig::new(&database.path)
+        });
+        InstanceConfig {
+            cache_bytes_per_database: self.cache_bytes_per_database,
+            flush_start: self.flush.0,
+            flush_stop: self.flush.1,
+            databases: databases.collect(),
+            ..InstanceConfig::new(&self.log_directory, self.page_bytes)
+        }
+    }
+}
+
+impl Workers {
+    /// One for each shard; `None` if a database has to stay on its thread.
+    pub(super) fn start(recovery: &Recovery<'_>) -> Option<Workers> {
+        let shards = recovery.world.shards().max(1);
+        let plans: Vec<Plan> =
+            (0..shards).map(|_| Plan::new(recovery.config, shards)).collect::<Option<_>>()?;
+        let started = plans.into_iter().enumerate().map(|(index, plan)| {
+            let (orders, received) = channel(0);
+            let (end, ended) = oneshot::channel();
+            recovery.world.spawn_shard(index, move |world| {
+                Box::pin(async move {
+                    // Nobody is there any more to hear of it if the opening's host has gone.
+                    let _ = end.send(work(&world, plan, received).await);
+                })
+            });
+            Worker { orders, ended: await_end(recovery, ended) }
+        });
+        Some(Workers(started.collect()))
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Hands out the next parts, one for each worker; waits while one has as many as it may.
+    ///
+    /// # Errors
+    /// If a worker has ended; [`Workers::end`] says why.
+    pub(super) async fn redo(&mut self, parts: Vec<Part>) -> Result<()> {
+        for (worker, part) in self.0.iter_mut().zip(parts).filter(|(_, part)| !part.records.is_empty()) {
+            worker.tell(Order::Redo(part)).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all is redone; takes over what the workers know of their pages.
+    pub(super) async fn finish(&mut self, pages: &mut PageStates, report: &mut RecoveryReport) -> Result<()> {
+        for (found, counted) in self.ask(Order::Finish).await? {
+            pages.merge(found);
+            report.changes_applied += counted.changes_applied;
+            report.pages_repaired += counted.pages_repaired;
+            report.branches.merge(&counted.branches);
+        }
+        Ok(())
+    }
+
+    /// Waits until all that was redone is in the files, durably.
+    pub(super) async fn write(&mut self) -> Result<()> {
+        self.ask(Order::Write).await.map(drop)
+    }
+
+    /// Waits until none of them touches the files any more. What made a worker fail comes before `redone`, which
+    /// says no more than that one is gone.
+    pub(super) async fn end(self, redone: Result<()>) -> Result<()> {
+        let ended: Vec<_> = self.0.into_iter().map(|worker| worker.ended).collect();
+        join_all(ended).await.into_iter().collect::<Result<()>>().and(redone)
+    }
+
+    async fn ask<T>(&mut self, order: impl Fn(oneshot::Sender<T>) -> Order) -> Result<Vec<T>> {
+        let mut answers = Vec::new();
+        for worker in &mut self.0 {
+            let (answer, answered) = oneshot::channel();
+            worker.tell(order(answer)).await?;
+            answers.push(answered);
+        }
+        join_all(answers).await.into_iter().map(|answer| answer.map_err(|_| gone())).collect()
+    }
+}
+
+impl Worker {
+    async fn tell(&mut self, order: Order) -> Result<()> {
+        poll_fn(|cx| self.orders.poll_ready(cx)).await.map_err(|_| gone())?;
+        self.orders.start_send(order).map_err(|_| gone())
+    }
+}
+
+fn gone() -> Error {
+    Error::Stopped("a worker of redo has ended".to_owned())
+}
+
+/// Counts what a worker has counted when it ends; until then the opening works on the files.
+fn await_end(recovery: &Recovery<'_>, ended: oneshot::Receiver<Ended>) -> Task<Result<()>> {
+    let working = recovery.cache.poison().working();
+    let counters: Vec<Counters> =
+        recovery.databases.iter().map(|database| database.counters.clone()).collect();
+    recovery.world.spawn(async move {
+        let _working = working;
+        let Ended { result, counted } = ended.await.expect("a worker says how it has ended");
+        for (counters, counted) in counters.iter().zip(&counted) {
+            counters.merge(counted);
+        }
+        result
+    })
+}
+
+/// The life of a worker. It ends early, and well, if nobody is there any more to give orders.
+async fn work(world: &World, plan: Plan, orders: Receiver<Order>) -> Ended {
+    let writes_outstanding = plan.writes_outstanding;
+    let config = plan.config();
+    let cache = Cache::new(world, &Poison::default(), &config);
+    let scavenger = Scavenger::start(world, &cache, &config.dropped);
+    let result = follow_orders(world, &config, &cache, orders, writes_outstanding).await;
+    scavenger.end(&Error::Stopped("redo has ended".to_owned())).await;
+    let counted = config.databases.iter().map(|database| database.counters.take()).collect();
+    Ended { result, counted }
+}
+
+async fn follow_orders(
+    world: &World,
+    config: &InstanceConfig,
+    cache: &Cache,
+    mut orders: Receiver<Order>,
+    writes_outstanding: usize,
+) -> Result<()> {
+    for (id, database) in (1..=255).zip(&config.databases) {
+        let file = IoFile::open(world, &database.path, OpenMode::ReadWrite, &database.counters).await?;
+        let coding = coding(database, config.page_bytes);
+        let cached = CachedDatabase::new(file, coding, database.template_id, None);
+        cache.attach(id, cached, config.cache_bytes_per_database);
+    }
+    cache.set_redo(Some(RedoFor::Opening));
+    let prereader = Prereader::start(world, cache, READS_OUTSTANDING);
+    let (mut pages, mut report) = (PageStates::default(), RecoveryReport::default());
+    let redone = redo_parts((world, cache), &mut orders, &prereader, &mut pages, &mut report).await;
+    prereader.stop().await;
+    cache.set_redo(None);
+    let Some(finish) = redone? else { return Ok(()) };
+    // An opening that was dropped hears no answer, and gives no order any more.
+    let _ = finish.send((pages, report));
+    if let Some(Order::Write(written)) = orders.next().await {
+        cache.write_all(writes_outstanding).await?;
+        cache.assert_all_written();
+        let _ = written.send(());
+    }
+    Ok(())
+}
+
+/// Redoes parts up to the order to finish, which it returns; `None` if the opening was dropped or has failed.
+async fn redo_parts(
+    (world, cache): (&World, &Cache),
+    orders: &mut Receiver<Order>,
+    prereader: &Prereader,
+    pages: &mut PageStates,
+    report: &mut RecoveryReport,
+) -> Result<Option<oneshot::Sender<(PageStates, RecoveryReport)>>> {
+    let mut waiting = VecDeque::new();
+    loop {
+        let order = match waiting.pop_front() {
+            Some(order) => Some(order),
+            None => next_order(orders, prereader).await,
+        };
+        match order {
+            Some(Order::Redo(part)) => {
+                let redoing = pin!(redo_part((world, cache), part, prereader, pages, report));
+                let receiving = pin!(receive(orders, &mut waiting, prereader));
+                match select(redoing, receiving).await {
+                    Either::Left((redone, _)) => redone?,
+                    Either::Right(((), redoing)) => redoing.await?,
+                }
+            }
+            Some(Order::Finish(finish)) => return Ok(Some(finish)),
+            Some(Order::Write(_)) | None => return Ok(None),
+        }
+    }
+}
+
+/// Takes orders until as many wait as may: the reads of a part begin when it comes.
+async fn receive(orders: &mut Receiver<Order>, waiting: &mut VecDeque<Order>, prereader: &Prereader) {
+    while waiting.len() < PARTS_AHEAD
+        && let Some(order) = next_order(orders, prereader).await
+    {
+        waiting.push_back(order);
+    }
+}
+
+async fn next_order(orders: &mut Receiver<Order>, prereader: &Prereader) -> Option<Order> {
+    let mut order = orders.next().await;
+    if let Some(Order::Redo(part)) = &mut order {
+        prereader.add(std::mem::take(&mut part.runs));
+    }
+    order
+}
+
+async fn redo_part(
+    (world, cache): (&World, &Cache),
+    part: Part,
+    prereader: &Prereader,
+    pages: &mut PageStates,
+    report: &mut RecoveryReport,
+) -> Result<()> {
+    let mut turns = Turns::new(world);
+    for (start, end, record) in part.records {
+        let is_page = matches!(record, PageRecord::Image { .. });
+        pages.replay(cache, record, (start, end), report).await?;
+        prereader.passed(end);
+        turns.replayed(is_page).await;
+    }
+    Ok(())
+}
