@@ -24,17 +24,19 @@ pub struct HostRunArguments {
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// Show the run on the whole terminal; plain lines where there is none.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "progress")]
     live: bool,
 }
 
 /// Runs the command.
 pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -> Result<Status, Failure> {
+    let meter = arguments.progress.meter();
     let solution = arguments.solution.read()?;
     let key = arguments.ending.sign.key()?;
     let deployment = solution.deployment(host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;
     let preflight = Preflight::new(&[(&deployment, tests.as_slice())], arguments.allow_memory)?;
+    detail!("{}", preflight.io());
     if arguments.dry_run {
         let (schedule, memory) = (runner::schedule(&tests), runner::cache_memory(&deployment));
         crate::stdout::tell(&format!("{schedule}{}{memory}\n", preflight.announcement()))?;
@@ -46,7 +48,7 @@ pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -
     let folder = new_run(&arguments.out, &deployment.solution, unix_ms())?;
     let started = std::time::Instant::now();
     let interrupts = count_interrupts()?;
-    let mut watcher = RunWatcher::new(*live, interrupts, folder.display().to_string());
+    let mut watcher = RunWatcher::new(*live, meter, interrupts, folder.display().to_string());
     let live = watcher.live();
     let row = run_row(&folder, &solution, arguments.seed, WorldKind::Real);
     let mut known = runner::rules(&solution);
@@ -56,7 +58,7 @@ pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -
     let measured = Measured { deployment, tests, row, known, folder: &folder, preflight, key };
     let nothing_more = async |_: World, _: &Alone, _: &mut dyn Recorder| CampaignOutcome::default();
     let outcome = measured.carry_out(&mut watcher, live, |_| Alone, nothing_more, |_| Vec::new());
-    watcher.close();
+    crate::live::leave();
     let (outcome, elapsed) = (outcome?, started.elapsed());
     let ended = Ended::of(&outcome);
     tell(&folder, &ended, &arguments.ending, |judged| {

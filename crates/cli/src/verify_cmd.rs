@@ -137,6 +137,7 @@ fn unreadable(arguments: &VerifyArguments, error: std::io::Error) -> Failure {
 fn verify(arguments: &VerifyArguments) -> Result<Status, Stop> {
     let document = arguments.json.then(Document::default);
     let mut teller = Teller { document, named: 0 };
+    detail!("reads {}, and writes nothing into it", arguments.file.display());
     let mut file = File::open(&arguments.file).map_err(VerifyError::Read)?;
     let file_bytes = file.metadata().map_err(VerifyError::Read)?.len();
     let mut opened = Opened::new(&mut file, file_bytes)?;

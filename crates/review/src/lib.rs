@@ -15,6 +15,7 @@ mod markup;
 pub mod paper;
 pub mod pdf;
 mod printed_figures;
+pub mod progress;
 pub mod serve;
 mod sources;
 pub mod terminal;

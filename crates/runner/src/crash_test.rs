@@ -183,26 +183,32 @@ pub struct Writer<'a> {
     pub buffered: bool,
 }
 
-/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line
-/// now and then.
+/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line,
+/// `committed` the number of durable commits once a second.
 ///
 /// # Errors
 /// The folder exists, the listener does not answer, or the storage fails.
-pub fn commit(asked: Writer<'_>, end_asked: impl Fn() -> bool, say: impl Fn(&str)) -> Result<u64, Unproved> {
+pub fn commit(
+    asked: Writer<'_>,
+    end_asked: impl Fn() -> bool,
+    say: impl Fn(&str),
+    committed: impl Fn(u64),
+) -> Result<u64, Unproved> {
     let Writer { folder, listener, sessions, file_bytes, buffered } = asked;
     if folder.exists() {
         return Err(Unproved::FolderExists(folder.to_owned()));
     }
     let folder = text(folder)?;
-    say(&format!("writes {} MiB and logs below {folder}; nothing else is touched", file_bytes >> 20));
+    let size = evidence::report::bytes(file_bytes as f64);
+    say(&format!("writes {size} and logs below {folder}; nothing else is touched; pull the plug at any time"));
     let written = on_this_host(buffered, |world| async move {
         let stop = StopSignal::new();
         let shown = Cell::new(world.now());
         let clock = world.clone();
-        let writing = write(&world, &folder, file_bytes, sessions, listener, &stop, |committed| {
+        let writing = write(&world, &folder, file_bytes, sessions, listener, &stop, |total| {
             if clock.now() >= shown.get() + Duration::from_secs(1) {
                 shown.set(clock.now());
-                say(&format!("{committed} durable commits; pull the plug at any time"));
+                committed(total);
             }
         });
         let mut writing = std::pin::pin!(writing);

@@ -159,6 +159,15 @@ impl Preflight {
         self.direct
     }
 
+    /// How the run reads and writes its files, in words.
+    pub fn io(&self) -> String {
+        let cache = if self.direct { "unbuffered" } else { "through the page cache" };
+        match world::real::try_io_uring() {
+            Ok(()) => format!("I/O: io_uring, {cache}"),
+            Err(cause) => format!("I/O: a pool of threads, {cache}; io_uring is refused: {cause}"),
+        }
+    }
+
     /// What was found, for the evidence.
     pub fn rows(&self) -> Vec<Row> {
         let value =

@@ -23,6 +23,7 @@ use solution::{Solution, TestKind};
 use crate::failure::{Failure, Status};
 use crate::inputs::SolutionArguments;
 use crate::outcome::{Ended, EndingArguments, INTERRUPTED, tell};
+use crate::progress::{Meter, ProgressArguments};
 use crate::run_arguments::RunArguments;
 use console::Console;
 
@@ -49,6 +50,8 @@ pub struct FleetResumeArguments {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
+    progress: ProgressArguments,
+    #[command(flatten)]
     ending: EndingArguments,
 }
 
@@ -74,7 +77,8 @@ struct FleetRun<'a> {
 
 /// Runs `fleet run`.
 pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
-    let RunArguments { solution, tests, out, dry_run, ending, .. } = &arguments.run;
+    let RunArguments { solution, tests, out, dry_run, progress, ending, .. } = &arguments.run;
+    let meter = progress.meter();
     let solution = &solution.read()?;
     let run = FleetRun { solution, access: &arguments.access, ending, key: ending.sign.key()? };
     let (credentials, hosts) = run.credentials()?;
@@ -88,12 +92,13 @@ pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
     show!("{text}");
     let folder = new_run(out, &solution.name, unix_ms())?;
     let plan = plan(arguments, solution, &folder, hosts)?;
-    run.conduct(Controller::new(credentials, &folder, plan)?, &folder)
+    run.conduct(Controller::new(credentials, &folder, plan)?, &folder, meter)
 }
 
 /// Runs `fleet resume`.
 pub fn resume(arguments: &FleetResumeArguments) -> Result<Status, Failure> {
-    let FleetResumeArguments { solution, folder, access, ending } = arguments;
+    let FleetResumeArguments { solution, folder, access, progress, ending } = arguments;
+    let meter = progress.meter();
     let solution = &solution.read()?;
     let run = FleetRun { solution, access, ending, key: ending.sign.key()? };
     let (credentials, _) = run.credentials()?;
@@ -103,7 +108,7 @@ pub fn resume(arguments: &FleetResumeArguments) -> Result<Status, Failure> {
         let help = "resume it with the file that it was begun with, and the same --set";
         return Err(Failure::wrong_input(message).help(help));
     }
-    run.conduct(controller, folder)
+    run.conduct(controller, folder, meter)
 }
 
 /// What `fleet run` would do with a solution, in words.
@@ -127,6 +132,7 @@ pub fn this_program() -> Result<Program, Failure> {
 
 /// Reads credentials, with a warning if others can use them.
 pub fn read_credentials(path: &Path) -> Result<Credentials, Failure> {
+    detail!("reads the credentials in {}", path.display());
     let credentials = Credentials::read(path)?;
     let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o077 != 0 {
@@ -155,14 +161,14 @@ impl FleetRun<'_> {
     }
 
     /// Conducts the run to its end, and reports.
-    fn conduct(self, mut controller: Controller, folder: &Path) -> Result<Status, Failure> {
+    fn conduct(self, mut controller: Controller, folder: &Path, meter: Meter) -> Result<Status, Failure> {
         if let Some(planned) = drill_of(self.solution.text(), &controller.memory().plan.tests)? {
             controller = controller.with_drill(&planned);
         }
         if let Some(before) = controller.predecessor() {
             controller.say(takes_up(&before, controller.memory()));
         }
-        let mut console = Console::new()?;
+        let mut console = Console::new(meter)?;
         let started = Instant::now();
         let conducted = fleet::run(async {
             if let Some(program) = &self.access.nats_server {
@@ -172,7 +178,6 @@ impl FleetRun<'_> {
             let result = controller.conduct(&mut console).await;
             result.map(|()| controller.memory().clone())
         });
-        console.clear();
         let memory = conducted
             .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))??;
         self.report(folder, &memory, started.elapsed())
