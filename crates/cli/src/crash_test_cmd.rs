@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use evidence::report::counted;
-use runner::crash_test::{Writer, commit, compare, hear};
 use review::progress::Told;
+use runner::crash_test::{Writer, commit, compare, hear};
 use workload::crash_test::SESSIONS_MAX;
 
 use crate::failure::{Failure, Status};
@@ -66,6 +66,9 @@ enum Part {
         /// has restarted.
         #[arg(long)]
         buffered: bool,
+        /// Print what was found as JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -91,10 +94,14 @@ pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
             say!("ended in order after {total}: nothing has been proved without a crash");
             Ok(Status::Interrupted)
         }
-        Part::Verify { folder, notes, buffered } => {
+        Part::Verify { folder, notes, buffered, json } => {
             let compared = compare(folder, notes, *buffered)?;
-            data(&compared.text)?;
-            Ok(if compared.is_kept { Status::Pass } else { Status::VerdictFail })
+            if *json {
+                crate::stdout::json(&compared)?
+            } else {
+                data(&compared.text)?
+            }
+            Ok(if compared.kept { Status::Pass } else { Status::VerdictFail })
         }
     }
 }

@@ -68,7 +68,6 @@ impl RunWatcher {
             RunWatcher::Screen(screen) => Some(screen.live.clone()),
         }
     }
-
 }
 
 impl Watcher for RunWatcher {

@@ -5,7 +5,7 @@ use campaign::barrier::Alone;
 use campaign::choice::tests_but_drills;
 use evidence::folder::new_run;
 use results::{Recorder, WorldKind};
-use runner::{Measured, Preflight, run_row, unix_ms};
+use runner::{DryRun, HostNeeds, Measured, Preflight, PreflightError, run_row, unix_ms};
 use solution::{Deployment, TestKind, TestSpec};
 use world::World;
 
@@ -35,14 +35,15 @@ pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -
     let key = arguments.ending.sign.key()?;
     let deployment = solution.deployment(host.as_deref())?;
     let tests = chosen_tests(&deployment, &arguments.tests)?;
-    let preflight = Preflight::new(&[(&deployment, tests.as_slice())], arguments.allow_memory)?;
-    detail!("{}", preflight.io());
+    let parts = [(&deployment, tests.as_slice())];
+    let preflight = Preflight::new(&parts, arguments.allow_memory);
     if arguments.dry_run {
-        let (schedule, memory) = (runner::schedule(&tests), runner::cache_memory(&deployment));
-        crate::stdout::tell(&format!("{schedule}{}{memory}\n", preflight.announcement()))?;
-        say!("nothing was written (--dry-run)");
-        return Ok(Status::Pass);
+        let needs = HostNeeds::of(&parts, true);
+        let dry_run = DryRun::new(&deployment.solution, &tests, vec![needs]);
+        return tell_dry_run(dry_run, preflight, arguments.ending.json);
     }
+    let preflight = preflight?;
+    detail!("{}", preflight.io());
     show!("{}", preflight.announcement());
     let _locks = preflight.lock_folders()?;
     let folder = new_run(&arguments.out, &deployment.solution, unix_ms())?;
@@ -64,6 +65,24 @@ pub fn run(HostRunArguments { run: arguments, host, live }: &HostRunArguments) -
     tell(&folder, &ended, &arguments.ending, |judged| {
         review::verdict_table::table(&outcome.verdicts, &titles, judged, ended.why.clone(), elapsed)
     })
+}
+
+/// Prints what a run would do; what stands in its way comes after it.
+fn tell_dry_run(
+    mut told: DryRun,
+    preflight: Result<Preflight, PreflightError>,
+    as_json: bool,
+) -> Result<Status, Failure> {
+    told.obstacle = preflight.as_ref().err().map(ToString::to_string);
+    if as_json {
+        crate::stdout::json(&told)?;
+    } else {
+        let warnings = preflight.as_ref().map_or_else(|_| String::new(), Preflight::warnings);
+        crate::stdout::tell(&format!("{}{warnings}", told.text()))?;
+    }
+    detail!("{}", preflight?.io());
+    say!("nothing was written (--dry-run)");
+    Ok(Status::Pass)
 }
 
 /// The tests that `run` was asked for on one host: all but drills, which need all hosts.

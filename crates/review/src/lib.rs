@@ -8,6 +8,7 @@
     reason = "this crate reads evidence files, writes documents and answers requests for pages"
 )]
 
+pub mod answers;
 pub mod compare;
 pub mod import;
 pub mod lint;

@@ -232,8 +232,14 @@ mod tests {
             Told::Test((&progress()).into()).line(),
             "[ 3/13] Performance         40 %, 1 h 1 min left  measuring  812 batches/s  31,000 IOPS  read 1.25 ms  log write 3.50 ms"
         );
-        let hosts =
-            HostsProgress { done: 0.5, hosts: 1, working: 1, waiting: 0, iops: 1e4, missing: vec!["h1".into()] };
+        let hosts = HostsProgress {
+            done: 0.5,
+            hosts: 1,
+            working: 1,
+            waiting: 0,
+            iops: 1e4,
+            missing: vec!["h1".into()],
+        };
         let line = Told::Hosts(hosts).line();
         assert_eq!(line, " 50 %  1 of 1 host at work, 0 waiting, 10,000 IOPS, not heard of: h1");
     }

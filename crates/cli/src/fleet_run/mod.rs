@@ -17,8 +17,8 @@ use fleet::merged::{MergeError, Planned, ending, merge};
 use fleet::message::{Program, WhenAlone};
 use fleet::server::Server;
 use results::Ending;
-use runner::unix_ms;
-use solution::{Solution, TestKind};
+use runner::{DryRun, HostNeeds, unix_ms};
+use solution::Solution;
 
 use crate::failure::{Failure, Status};
 use crate::inputs::SolutionArguments;
@@ -82,14 +82,20 @@ pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
     let solution = &solution.read()?;
     let run = FleetRun { solution, access: &arguments.access, ending, key: ending.sign.key()? };
     let (credentials, hosts) = run.credentials()?;
-    let text = run.announcement(tests, &hosts)?;
+    let chosen = FleetTests::chosen(solution, tests)?;
+    let needs = needs(solution, &chosen, &hosts)?;
     if *dry_run {
-        let schedule = runner::schedule(&FleetTests::chosen(solution, tests)?.all());
-        crate::stdout::tell(&format!("{schedule}{text}"))?;
+        let told = DryRun::new(&solution.name, &chosen.all(), needs);
+        if ending.json {
+            crate::stdout::json(&told)?;
+        } else {
+            crate::stdout::tell(&told.text())?;
+        }
         say!("nothing was written (--dry-run)");
         return Ok(Status::Pass);
     }
-    show!("{text}");
+    say!("{}: will write on {}", solution.name, counted(hosts.len() as u64, "host"));
+    needs.iter().for_each(|needs| say!("  {}", needs.line()));
     let folder = new_run(out, &solution.name, unix_ms())?;
     let plan = plan(arguments, solution, &folder, hosts)?;
     run.conduct(Controller::new(credentials, &folder, plan)?, &folder, meter)
@@ -183,23 +189,6 @@ impl FleetRun<'_> {
         self.report(folder, &memory, started.elapsed())
     }
 
-    /// What will be written where.
-    fn announcement(&self, tests: &[TestKind], hosts: &[String]) -> Result<String, Failure> {
-        let chosen = FleetTests::chosen(self.solution, tests)?;
-        let count = counted(hosts.len() as u64, "host");
-        let mut text = format!("{}: will write on {count}\n", self.solution.name);
-        for host in hosts {
-            let deployment = match &chosen.drill {
-                Some(drill) => drill.topology.holdings(number_of(drill, host)?),
-                None => self.solution.deployment(Some(host))?,
-            };
-            let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
-            let memory = runner::cache_memory(&deployment);
-            text += &format!("  {host}: below {}; {memory}\n", dirs.join(", "));
-        }
-        Ok(text)
-    }
-
     /// Makes one run of what the hosts have sent, and says how it came out.
     fn report(self, folder: &Path, memory: &Memory, elapsed: Duration) -> Result<Status, Failure> {
         let chosen = FleetTests::chosen(self.solution, &kinds(&memory.plan.tests)?)?;
@@ -232,6 +221,21 @@ impl FleetRun<'_> {
             review::verdict_table::table(&verdicts, &titles, judged, ended.why.clone(), elapsed)
         })
     }
+}
+
+/// What each host needs, if nothing of the run is there yet.
+fn needs(solution: &Solution, chosen: &FleetTests, hosts: &[String]) -> Result<Vec<HostNeeds>, Failure> {
+    let of_host = |host: &String| {
+        let deployment = solution.deployment(Some(host))?;
+        let mut parts = vec![(&deployment, chosen.tests.as_slice())];
+        let holdings = match &chosen.drill {
+            Some(drill) => Some(drill.topology.holdings(number_of(drill, host)?)),
+            None => None,
+        };
+        parts.extend(holdings.iter().map(|holdings| (holdings, &[][..])));
+        Ok(HostNeeds::of(&parts, false))
+    };
+    hosts.iter().map(of_host).collect()
 }
 
 fn plan(

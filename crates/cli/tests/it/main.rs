@@ -4,6 +4,7 @@
     reason = "tests of programs work with files, clocks and threads of the machine"
 )]
 
+mod answers;
 mod any_numbers;
 mod check;
 mod cli;
