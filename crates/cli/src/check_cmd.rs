@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use campaign::choice::tests_but_drills;
-use evidence::report::counted;
+use evidence::report::{bytes, counted};
 use review::answers::{Checked, Outlook, ToldMistake};
 use simulation::{Assumptions, Planned, Wishes};
 use solution::{Mistake, Solution, SolutionError};
@@ -116,9 +116,8 @@ fn measured(solution: &Solution) -> Result<String, Failure> {
         tests = tests_but_drills(&solution.deployment(Some(&host.name))?, &[])?.len();
     }
     let most = hosts.iter().map(|host| host.database_bytes(None)).max().unwrap_or(0);
-    let gib = most as f64 / f64::from(1u32 << 30);
     let each = if hosts.len() > 1 { " on each host" } else { "" };
-    Ok(format!("{}; {gib:.1} GiB of databases{each}", counted(tests as u64, "test")))
+    Ok(format!("{}; {} of databases{each}", counted(tests as u64, "test"), bytes(most as f64)))
 }
 
 fn outlook(command: impl Into<String>, outcome: Result<String, Failure>) -> Outlook {

@@ -80,7 +80,8 @@ fn tell_dry_run(
         let warnings = preflight.as_ref().map_or_else(|_| String::new(), Preflight::warnings);
         crate::stdout::tell(&format!("{}{warnings}", told.text()))?;
     }
-    detail!("{}", preflight?.io());
+    let preflight = preflight?;
+    detail!("{}", preflight.io());
     say!("nothing was written (--dry-run)");
     Ok(Status::Pass)
 }

@@ -20,6 +20,7 @@ mod live;
 mod merge;
 mod pdf;
 mod program;
+mod released;
 mod review;
 mod settings;
 mod simulated_grades;
