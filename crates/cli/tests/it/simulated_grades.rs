@@ -314,14 +314,26 @@ fn paced_load_reaches_its_own_target_in_a_window_of_a_minute() {
     let folder = crate::program::folder_with("paced.toml", &paced);
     // In the window of seed 9, few pages are written back in the last seconds.
     for seed in ["8", "9"] {
-        let simulate =
-            ["simulate", "paced.toml", "--tests", "performance", "--duration", "60", "--seed", seed, "--json"];
+        let simulate = [
+            "simulate",
+            "paced.toml",
+            "--tests",
+            "performance",
+            "--duration",
+            "60",
+            "--seed",
+            seed,
+            "--json",
+        ];
         let (_, stdout, stderr) = crate::program::output(folder.path(), &simulate);
         let report: serde_json::Value = serde_json::from_str(&stdout).expect(&stderr);
         let verdicts = report["tests"].as_array().expect("tests").iter().flat_map(|test| {
             test["verdicts"].as_array().expect("verdicts").iter().filter(|one| one["rule"] == "achieved_iops")
         });
         let outcomes: Vec<_> = verdicts.map(|verdict| (&verdict["outcome"], &verdict["measured"])).collect();
-        assert!(!outcomes.is_empty() && outcomes.iter().all(|(outcome, _)| *outcome == "pass"), "{outcomes:?}");
+        assert!(
+            !outcomes.is_empty() && outcomes.iter().all(|(outcome, _)| *outcome == "pass"),
+            "{outcomes:?}"
+        );
     }
 }

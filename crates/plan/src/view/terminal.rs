@@ -65,14 +65,14 @@ fn sizing(out: &mut String, plan: &Plan) -> Written {
         write!(out, "{:<34}{:>8}", row.label, row.unit)?;
         for value in [row.per_database, row.per_server, row.per_dag, row.per_environment] {
             match value {
-                Some(value) => write!(out, "{:>14}", whole(round_half_up(value) as f64))?,
+                Some(value) => write!(out, "{:>14}", whole(round_half_up(value)))?,
                 None => write!(out, "{:>14}", "-")?,
             }
         }
         writeln!(out)?;
     }
     for (view, need) in [("calculator", &plan.sizing.server), ("layout", &plan.server_by_layout)] {
-        let mailboxes = whole(round_half_up(need.worst_active_mailboxes) as f64);
+        let mailboxes = whole(round_half_up(need.worst_active_mailboxes));
         let mut line =
             format!("Fullest server, {view}: {} active, {mailboxes} mailboxes", short(need.worst_actives));
         if need.cache_gb > 0.0 {
@@ -276,7 +276,7 @@ fn targets(out: &mut String, plan: &Plan) -> Written {
             out,
             "{label:<28}{:>12}{:>14}{:>18}{:>14}",
             short(target.databases),
-            whole(f64::from(target.mailboxes)),
+            whole(target.mailboxes),
             number(target.iops, 2),
             number(target.iops_as_tested, 2)
         )?;
