@@ -26,6 +26,9 @@ const PACE_HORIZON_S: f64 = 5.0;
 const PACE_AIM: f64 = 1.005;
 /// As many batches more: in a short window the last ones weigh more than that, and their pages are written later.
 const PACE_AHEAD_BATCHES: f64 = 3.0;
+/// As much time ahead, if that is more: page writes come in bursts, and what the last seconds of a window lack cannot
+/// be made up for. The lack is as long in a short window, where [`PACE_AIM`] covers less of it.
+const PACE_AHEAD_S: f64 = 0.5;
 /// I/O per batch that a paced load begins with, until it has measured its own.
 const IO_PER_BATCH_GUESS: f64 = 41.0;
 
@@ -425,7 +428,7 @@ impl Campaign<'_> {
         let even = iops * PACE_AIM / io_per_batch;
         let Some(opened) = opened else { return load.set_rate(even) };
         let elapsed_s = self.world.now().since(opened).as_secs_f64();
-        let ahead = PACE_AHEAD_BATCHES * io_per_batch;
+        let ahead = (PACE_AHEAD_BATCHES * io_per_batch).max(PACE_AHEAD_S * iops);
         let wanted = iops * PACE_AIM * (elapsed_s + PACE_HORIZON_S) + ahead - done;
         // A load that fell behind does not come back as a burst, and one that is ahead does not stop.
         load.set_rate((wanted / PACE_HORIZON_S / io_per_batch).clamp(even * 0.5, even * 2.0));

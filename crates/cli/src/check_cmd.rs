@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use campaign::choice::tests_but_drills;
-use evidence::report::counted;
-use serde::Serialize;
+use evidence::report::{bytes, counted};
+use review::answers::{Checked, Outlook, ToldMistake};
 use simulation::{Assumptions, Planned, Wishes};
 use solution::{Mistake, Solution, SolutionError};
 
@@ -26,55 +26,12 @@ pub struct CheckArguments {
     assumptions: Option<PathBuf>,
 }
 
-/// Version of the JSON form of an answer.
-const CHECK_SCHEMA: u32 = 1;
-
-/// The answer.
-#[derive(Serialize)]
-struct Answer {
-    schema_version: u32,
-    /// Name of the file.
-    file: String,
-    /// Name of the solution; none of a file with mistakes.
-    solution: Option<String>,
-    /// Everything that is wrong with the file, in its order.
-    mistakes: Vec<Told>,
-    /// What each command would make of the file; nothing of a file with mistakes.
-    commands: Vec<Outlook>,
-}
-
-/// A mistake of the file.
-#[derive(Serialize)]
-struct Told {
-    /// Line of the file; none of a mistake in a setting.
-    line: Option<usize>,
-    /// The setting, as it was given.
-    setting: Option<String>,
-    message: String,
-    help: Option<String>,
-}
-
-/// What a command would make of the file.
-#[derive(Serialize)]
-struct Outlook {
-    command: String,
-    /// The file says all that the command needs.
-    ready: bool,
-    /// What it would do, or what it lacks.
-    message: String,
-    /// What to add.
-    help: Option<String>,
-    /// Line of the file that is meant.
-    line: Option<usize>,
-}
-
 /// Runs the command.
 pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
     let file = arguments.solution.file.display().to_string();
     let text = inputs::text(&arguments.solution.file)?;
     let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
-    let mut answer =
-        Answer { schema_version: CHECK_SCHEMA, file, solution: None, mistakes: vec![], commands: vec![] };
+    let mut answer = Checked { schema_version: 1, file, solution: None, mistakes: vec![], commands: vec![] };
     let parsed = arguments.solution.parse(&text);
     match &parsed {
         Ok(solution) => {
@@ -92,8 +49,8 @@ pub fn run(arguments: &CheckArguments) -> Result<Status, Failure> {
     Ok(Status::Pass)
 }
 
-fn told(error: &SolutionError) -> Vec<Told> {
-    let told = |mistake: Mistake| Told {
+fn told(error: &SolutionError) -> Vec<ToldMistake> {
+    let told = |mistake: Mistake| ToldMistake {
         line: error.line_of_mistake(&mistake),
         setting: mistake.setting.as_ref().map(|setting| setting.text().to_owned()),
         message: mistake.message,
@@ -109,17 +66,17 @@ fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
         Ok(_) => "the plan and the hardware; the figures come from runs of this file".to_owned(),
         Err(_) => "it begins with the plan".to_owned(),
     };
-    let (is_planned, plan) = (plan.is_ok(), Outlook::new("plan", plan.map(|plan| plan.verdict)));
+    let (is_planned, plan) = (plan.is_ok(), outlook("plan", plan.map(|plan| plan.verdict)));
     let tested = solution.hosts_under_test().len();
-    let mut outlooks = vec![plan, Outlook::new("simulate", simulated(solution, assumptions, 1))];
+    let mut outlooks = vec![plan, outlook("simulate", simulated(solution, assumptions, 1))];
     if tested > 1 {
         let command = format!("simulate --servers {tested}");
-        outlooks.push(Outlook::new(command, simulated(solution, assumptions, tested)));
+        outlooks.push(outlook(command, simulated(solution, assumptions, tested)));
     }
     let run = if tested > 1 { "run --host NAME" } else { "run" };
-    outlooks.push(Outlook::new(run, measured(solution)));
-    outlooks.push(Outlook::new("fleet run", crate::fleet_run::outlook(solution)));
-    outlooks.push(Outlook { ready: is_planned, ..Outlook::new("paper", Ok(paper)) });
+    outlooks.push(outlook(run, measured(solution)));
+    outlooks.push(outlook("fleet run", crate::fleet_run::outlook(solution)));
+    outlooks.push(Outlook { ready: is_planned, ..outlook("paper", Ok(paper)) });
     outlooks
 }
 
@@ -159,35 +116,17 @@ fn measured(solution: &Solution) -> Result<String, Failure> {
         tests = tests_but_drills(&solution.deployment(Some(&host.name))?, &[])?.len();
     }
     let most = hosts.iter().map(|host| host.database_bytes(None)).max().unwrap_or(0);
-    let gib = most as f64 / f64::from(1u32 << 30);
     let each = if hosts.len() > 1 { " on each host" } else { "" };
-    Ok(format!("{}; {gib:.1} GiB of databases{each}", counted(tests as u64, "test")))
+    Ok(format!("{}; {} of databases{each}", counted(tests as u64, "test"), bytes(most as f64)))
 }
 
-impl Outlook {
-    fn new(command: impl Into<String>, outcome: Result<String, Failure>) -> Outlook {
-        let command = command.into();
-        match outcome {
-            Ok(message) => Outlook { command, ready: true, message, help: None, line: None },
-            Err(failure) => {
-                let (message, line) = (failure.to_string(), failure.place_line());
-                Outlook { command, ready: false, message, help: failure.remedy().map(str::to_owned), line }
-            }
+fn outlook(command: impl Into<String>, outcome: Result<String, Failure>) -> Outlook {
+    let command = command.into();
+    match outcome {
+        Ok(message) => Outlook { command, ready: true, message, help: None, line: None },
+        Err(failure) => {
+            let (message, line) = (failure.to_string(), failure.place_line());
+            Outlook { command, ready: false, message, help: failure.remedy().map(str::to_owned), line }
         }
-    }
-}
-
-impl Answer {
-    /// The answer for people.
-    fn text(&self) -> String {
-        let name = self.solution.as_deref().unwrap_or_default();
-        let mut out = format!("{}: {name}\n", self.file);
-        for Outlook { command, ready, message, help, line } in &self.commands {
-            let word = if *ready { "ready" } else { "lacks" };
-            let line = line.map_or(String::new(), |line| format!("line {line}: "));
-            let help = help.as_ref().map_or(String::new(), |help| format!(" ({help})"));
-            out += &format!("  {command:<24}{word}  {line}{message}{help}\n");
-        }
-        out
     }
 }

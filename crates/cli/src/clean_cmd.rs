@@ -1,10 +1,10 @@
 //! `proofload clean`: removes what runs of a solution have made on this host; evidence stays.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use evidence::folder;
 use evidence::report::counted;
-use serde::Serialize;
+use review::answers::{Cleaned, CleanedFolder};
 
 use crate::failure::{Failure, Status};
 use crate::inputs::SolutionArguments;
@@ -24,23 +24,6 @@ pub struct CleanArguments {
     /// Print what was removed, and what was left alone, as JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// What became of the folders of a deployment.
-#[derive(Serialize)]
-struct Document {
-    schema_version: u32,
-    dry_run: bool,
-    folders: Vec<Folder>,
-}
-
-#[derive(Serialize)]
-struct Folder {
-    folder: PathBuf,
-    /// Files that were removed, or would be.
-    removed: Vec<PathBuf>,
-    /// Files that proofload did not make.
-    kept: Vec<PathBuf>,
 }
 
 /// Runs the command: removes what the markers of this deployment's folders list, then the folders.
@@ -63,10 +46,10 @@ pub fn run(arguments: &CleanArguments) -> Result<Status, Failure> {
         for kept in &cleaned.kept {
             say!("  left alone, not made by proofload: {}", kept.display());
         }
-        folders.push(Folder { folder: dir.to_owned(), removed: cleaned.files, kept: cleaned.kept });
+        folders.push(CleanedFolder { folder: dir.to_owned(), removed: cleaned.files, kept: cleaned.kept });
     }
     if arguments.json {
-        json(&Document { schema_version: 1, dry_run: arguments.dry_run, folders })?;
+        json(&Cleaned { schema_version: 1, dry_run: arguments.dry_run, folders })?;
     }
     Ok(Status::Pass)
 }

@@ -1,13 +1,16 @@
 //! `proofload crash-test`: does this storage keep what it says is durable? See docs/crash-test.md.
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use evidence::report::counted;
+use review::progress::Told;
 use runner::crash_test::{Writer, commit, compare, hear};
 use workload::crash_test::SESSIONS_MAX;
 
 use crate::failure::{Failure, Status};
+use crate::progress::ProgressArguments;
 use crate::signals::count_interrupts;
 use crate::stdout::data;
 
@@ -48,6 +51,8 @@ enum Part {
         /// Write through the page cache, with a sync for each commit: for file systems without unbuffered I/O.
         #[arg(long)]
         buffered: bool,
+        #[command(flatten)]
+        progress: ProgressArguments,
     },
     /// When the host is back: recover, and compare with the listener's notes.
     Verify {
@@ -61,6 +66,9 @@ enum Part {
         /// has restarted.
         #[arg(long)]
         buffered: bool,
+        /// Print what was found as JSON.
+        #[arg(long)]
+        json: bool,
     },
 }
 
@@ -74,19 +82,26 @@ pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
             say!("the writer is gone; heard of {heard}, noted in {}", out.display());
             Ok(Status::Pass)
         }
-        Part::Write { folder, listener, sessions, size_mib, buffered } => {
+        Part::Write { folder, listener, sessions, size_mib, buffered, progress } => {
+            let meter = RefCell::new(progress.meter());
             let (sessions, file_bytes, buffered) = (*sessions, size_mib << 20, *buffered);
             let interrupts = count_interrupts()?;
             let end_asked = || interrupts.load(Ordering::SeqCst) > 0;
-            let total = commit(Writer { folder, listener, sessions, file_bytes, buffered }, end_asked, told)?;
+            let writer = Writer { folder, listener, sessions, file_bytes, buffered };
+            let committed = |durable| meter.borrow_mut().show(Told::Commits { durable }, Vec::new());
+            let total = commit(writer, end_asked, told, committed)?;
             let total = counted(total, "durable commit");
             say!("ended in order after {total}: nothing has been proved without a crash");
             Ok(Status::Interrupted)
         }
-        Part::Verify { folder, notes, buffered } => {
+        Part::Verify { folder, notes, buffered, json } => {
             let compared = compare(folder, notes, *buffered)?;
-            data(&compared.text)?;
-            Ok(if compared.is_kept { Status::Pass } else { Status::VerdictFail })
+            if *json {
+                crate::stdout::json(&compared)?
+            } else {
+                data(&compared.text)?
+            }
+            Ok(if compared.kept { Status::Pass } else { Status::VerdictFail })
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use review::answers::{Example, Examples};
 use solution::{EXAMPLES, did_you_mean};
 
 use crate::failure::{Failure, Status};
-use crate::stdout::{data, write_new};
+use crate::stdout::{data, json, write_new};
 
 /// Lists the solution files that ship in this program, or writes one of them.
 #[derive(clap::Args)]
@@ -16,11 +17,22 @@ pub struct ExamplesArguments {
     /// File to write; NAME.toml without it. A file that exists stays as it is.
     #[arg(long, value_name = "FILE", requires = "name")]
     out: Option<PathBuf>,
+    /// Print the list as JSON.
+    #[arg(long, conflicts_with = "name")]
+    json: bool,
 }
 
 /// Runs the command.
 pub fn run(arguments: &ExamplesArguments) -> Result<Status, Failure> {
     let Some(name) = &arguments.name else {
+        if arguments.json {
+            let one = |example: &solution::Example| Example {
+                name: example.name.to_owned(),
+                about: example.about.to_owned(),
+            };
+            json(&Examples { schema_version: 1, examples: EXAMPLES.iter().map(one).collect() })?;
+            return Ok(Status::Pass);
+        }
         let lines = EXAMPLES.iter().map(|example| format!("{:<22}{}\n", example.name, example.about));
         data(&lines.collect::<String>())?;
         say!("`proofload examples NAME` writes one of them into this folder");

@@ -1,7 +1,6 @@
 //! How a command ends: a status, or one story with the cause and the remedy. What each exit status means:
 //! docs/verdict.md.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use annotate_snippets::{AnnotationKind, Element, Level, Renderer, Snippet};
@@ -128,10 +127,11 @@ impl Failure {
 }
 
 fn tell_story(title: &str, place: Option<Element<'_>>, help: Option<&str>) {
-    let help = help.map(|help| Level::HELP.message(printable(help)).into());
-    let story = Level::ERROR.primary_title(printable(title)).elements(place.into_iter().chain(help));
-    // A stderr that is closed or full must not change the exit status.
-    let _ = writeln!(anstream::stderr(), "{}", Renderer::styled().render(&[story]));
+    crate::output::error(title, help, || {
+        let help = help.map(|help| Level::HELP.message(printable(help)).into());
+        let story = Level::ERROR.primary_title(printable(title)).elements(place.into_iter().chain(help));
+        Renderer::styled().render(&[story])
+    });
 }
 
 impl From<Box<SolutionError>> for Failure {

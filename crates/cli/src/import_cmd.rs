@@ -79,6 +79,7 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
 
 fn read(file: &Path) -> Result<Foreign, Failure> {
     let name = file.display();
+    detail!("reads {name}");
     let bytes = std::fs::read(file)
         .map_err(|error| Failure::wrong_input(format!("cannot read {name}")).because(error))?;
     parse(&bytes).map_err(|error| {

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 
 /// The text of a file that the command line names.
 pub fn text(path: &Path) -> Result<String, Failure> {
+    detail!("reads {}", path.display());
     std::fs::read_to_string(path)
         .map_err(|error| Failure::wrong_input(format!("cannot read {}", path.display())).because(error))
 }
@@ -30,7 +31,9 @@ pub struct SolutionArguments {
 impl SolutionArguments {
     /// The solution with the settings.
     pub fn read(&self) -> Result<Solution, Failure> {
-        Ok(self.parse(&text(&self.file)?)?)
+        let solution = self.parse(&text(&self.file)?)?;
+        solution.settings().for_each(|setting| detail!("setting in force: {}", setting.text()));
+        Ok(solution)
     }
 
     /// The solution that this text of the file is, with the settings.
@@ -56,6 +59,7 @@ pub fn test_kind() -> impl TypedValueParser<Value = TestKind> {
 pub fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
     let shipped = Assumptions::shipped();
     let Some(file) = file else { return Ok(shipped) };
+    detail!("reads {}", file.display());
     let wrong = || Failure::wrong_input(format!("cannot use the assumptions of {}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong().because(error))?;
     let help =
@@ -65,6 +69,7 @@ pub fn assumptions(file: Option<&Path>) -> Result<Assumptions, Failure> {
 
 /// Opens evidence; what is not there or not evidence is wrong input.
 pub fn evidence(path: &Path) -> Result<Source, Failure> {
+    detail!("reads {}", path.display());
     review::open(path).map_err(|error| {
         let help = match &error {
             SourceError::Unknown(_) => "foreign reports: first `proofload import FILE --out RUN`",
@@ -79,6 +84,7 @@ pub fn evidence(path: &Path) -> Result<Source, Failure> {
 pub fn run_db(run: &Path) -> Result<PathBuf, Failure> {
     let path = run.join("run.db");
     if path.is_file() {
+        detail!("reads {}", path.display());
         return Ok(path);
     }
     let message = format!("{} holds no run.db", run.display());

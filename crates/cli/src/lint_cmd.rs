@@ -1,12 +1,11 @@
 //! `proofload lint`: does evidence contradict itself, or its solution?
 
-use std::fmt::Write;
 use std::path::PathBuf;
 
 use evidence::report::counted;
-use evidence::{Chain, SigningKey, public_key};
-use review::lint::{Finding, RULES, signed_by};
-use serde::Serialize;
+use evidence::{SigningKey, public_key};
+use review::answers::{Linted, LintedEvidence};
+use review::lint::{RULES, signed_by};
 
 use crate::failure::{Failure, Status};
 use crate::inputs;
@@ -32,20 +31,6 @@ pub struct LintArguments {
     new_key: Option<PathBuf>,
 }
 
-#[derive(Serialize)]
-struct Linted<'a> {
-    evidence: &'a str,
-    findings: &'a [Finding],
-    seals: Option<&'a Chain>,
-}
-
-/// What was found in one piece of evidence.
-struct Looked {
-    evidence: String,
-    findings: Vec<Finding>,
-    seals: Option<Chain>,
-}
-
 /// Runs the command: exit status 1 when there are findings.
 pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
     if arguments.rules {
@@ -64,65 +49,19 @@ pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
         let source = inputs::evidence(path)?;
         let mut findings = source.lint();
         findings.extend(key.as_deref().and_then(|key| signed_by(source.seals(), key)));
-        all.push(Looked { evidence: path.display().to_string(), findings, seals: source.seals().cloned() });
+        all.push(LintedEvidence {
+            evidence: path.display().to_string(),
+            findings,
+            seals: source.seals().cloned(),
+        });
     }
-    let count: usize = all.iter().map(|looked| looked.findings.len()).sum();
+    let count: usize = all.iter().map(|looked: &LintedEvidence| looked.findings.len()).sum();
+    let pieces = all.len() as u64;
     if arguments.json {
-        let list: Vec<Linted<'_>> = all.iter().map(Linted::from).collect();
-        json(&list)?;
+        json(&Linted { schema_version: 1, evidence: all })?;
     } else {
-        tell(&text(&all))?;
+        tell(&all.iter().map(LintedEvidence::text).collect::<String>())?;
     }
-    say!("{} in {} of evidence", counted(count as u64, "finding"), counted(all.len() as u64, "piece"));
+    say!("{} in {} of evidence", counted(count as u64, "finding"), counted(pieces, "piece"));
     Ok(if count == 0 { Status::Pass } else { Status::VerdictFail })
-}
-
-impl<'a> From<&'a Looked> for Linted<'a> {
-    fn from(looked: &'a Looked) -> Linted<'a> {
-        let Looked { evidence, findings, seals } = looked;
-        Linted { evidence, findings, seals: seals.as_ref() }
-    }
-}
-
-fn text(all: &[Looked]) -> String {
-    let mut text = String::new();
-    for Looked { evidence, findings, seals } in all {
-        let _ = writeln!(text, "{evidence}: {}", if findings.is_empty() { "nothing found" } else { "" });
-        for finding in findings {
-            let _ = writeln!(text, "  {}: {}", finding.rule, finding.text);
-            for figure in [&finding.one, &finding.other] {
-                let _ = writeln!(text, "      {:<24} {}", figure.value, figure.place);
-            }
-        }
-        if let Some(chain) = seals {
-            let _ = writeln!(text, "  {}", seal_line(chain));
-        }
-    }
-    text
-}
-
-/// What the seals say, and what they cannot say.
-fn seal_line(chain: &Chain) -> String {
-    let Some(digest) = &chain.digest else {
-        return "not sealed: nothing shows whether its rows were changed".to_owned();
-    };
-    if !chain.broken.is_empty() {
-        return "its seals do not fit: see the findings".to_owned();
-    }
-    let reach = match (chain.ended, chain.unsealed_tests.len()) {
-        (true, _) => "to the end of the run".to_owned(),
-        (false, 0) => "not to the end of the run".to_owned(),
-        (false, open) => {
-            let sealed = counted(chain.sealed_tests.len() as u64, "test");
-            format!(
-                "up to {sealed}; {} behind them and the run's end are not sealed",
-                counted(open as u64, "test")
-            )
-        }
-    };
-    let signed = match &chain.signer {
-        Some(key) => format!("signed by {key}; this does not show that the holder of the key ran the tests"),
-        None => "not signed: a user who can write the file can change it and seal it again".to_owned(),
-    };
-    format!("sealed {reach}, last seal {digest}\n  {signed}")
 }

@@ -18,7 +18,7 @@ use campaign::progress::{Progress, Watcher};
 use evidence::live::LiveRun;
 use review::terminal::draw;
 
-use crate::watch::TerminalWatcher;
+use crate::progress::{LineWatcher, Meter};
 
 /// Whether the terminal shows our screen instead of its own.
 static ON_SCREEN: AtomicBool = AtomicBool::new(false);
@@ -36,23 +36,21 @@ pub fn leave() {
 /// Shows a message, unless the screen of the run says the same at its foot.
 pub fn beside_screen(text: &str) {
     if !ON_SCREEN.load(Ordering::SeqCst) {
-        // A progress line may stand on the terminal.
-        let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
-        say!("{clear}{text}");
+        say!("{text}");
     }
 }
 
 /// Sees a run and shows it: in lines, or on the whole screen.
 pub enum RunWatcher {
     /// A line that rewrites itself, or plain lines now and then.
-    Lines(TerminalWatcher),
+    Lines(LineWatcher),
     /// The whole terminal.
     Screen(LiveScreen),
 }
 
 impl RunWatcher {
     /// The whole terminal if it is asked for and there is one, else lines. `evidence` names the folder of the run.
-    pub fn new(live: bool, interrupts: Arc<AtomicU32>, evidence: String) -> RunWatcher {
+    pub fn new(live: bool, meter: Meter, interrupts: Arc<AtomicU32>, evidence: String) -> RunWatcher {
         let live = live && !crate::output::is_quiet();
         if live && std::io::stderr().is_terminal() {
             return RunWatcher::Screen(LiveScreen::enter(interrupts, evidence));
@@ -60,7 +58,7 @@ impl RunWatcher {
         if live {
             say!("--live needs a terminal: plain lines instead");
         }
-        RunWatcher::Lines(TerminalWatcher::new(interrupts))
+        RunWatcher::Lines(LineWatcher::new(meter, interrupts))
     }
 
     /// What the screen is drawn from, if there is one.
@@ -68,14 +66,6 @@ impl RunWatcher {
         match self {
             RunWatcher::Lines(_) => None,
             RunWatcher::Screen(screen) => Some(screen.live.clone()),
-        }
-    }
-
-    /// Ends what is still being drawn.
-    pub fn close(&mut self) {
-        match self {
-            RunWatcher::Lines(lines) => lines.close_line(),
-            RunWatcher::Screen(_) => leave(),
         }
     }
 }

@@ -29,6 +29,7 @@ mod live;
 mod outcome;
 mod paper_cmd;
 mod plan_cmd;
+mod progress;
 mod report_cmd;
 mod reports;
 mod run_arguments;
@@ -42,7 +43,6 @@ mod simulate_cmd;
 mod sql_cmd;
 mod stdout;
 mod verify_cmd;
-mod watch;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@ use solution::TestKind;
 
 use crate::inputs::{SolutionArguments, test_kind};
 use crate::outcome::EndingArguments;
+use crate::progress::ProgressArguments;
 
 /// What is run, and what comes of it.
 #[derive(clap::Args)]
@@ -29,6 +30,8 @@ pub struct RunArguments {
     /// about disks.
     #[arg(long)]
     pub allow_memory: bool,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
     #[command(flatten)]
     pub ending: EndingArguments,
 }

@@ -1,6 +1,8 @@
 //! `proofload schema`: the forms of the files that the program reads and writes.
 
 use evidence::Report;
+use review::answers;
+use schemars::schema_for;
 use solution::Solution;
 
 use crate::failure::{Failure, Status};
@@ -20,7 +22,27 @@ enum Form {
     Solution,
     /// What `plan --json` prints, as JSON Schema.
     Plan,
-    /// report.json, as JSON Schema.
+    /// What `plan --search --json` prints, as JSON Schema.
+    Search,
+    /// What `check --json` prints, as JSON Schema.
+    Check,
+    /// What `run --dry-run --json` and `fleet run --dry-run --json` print, as JSON Schema.
+    DryRun,
+    /// Each line that `--progress json` writes on stderr, as JSON Schema.
+    Progress,
+    /// What `clean --json` prints, as JSON Schema.
+    Clean,
+    /// What `verify --json` prints, as JSON Schema.
+    Verify,
+    /// What `crash-test verify --json` prints, as JSON Schema.
+    CrashTest,
+    /// What `compare --json` prints, as JSON Schema.
+    Compare,
+    /// What `lint --json` prints, as JSON Schema.
+    Lint,
+    /// What `examples --json` prints, as JSON Schema.
+    Examples,
+    /// report.json, which `run`, `simulate`, `fleet run` and `report` print with `--json`, as JSON Schema.
     Report,
     /// run.db, as SQL.
     RunDb,
@@ -32,6 +54,16 @@ pub fn run(arguments: &SchemaArguments) -> Result<Status, Failure> {
         Form::Solution => json(&Solution::json_schema())?,
         Form::Plan => json(&plan::Plan::json_schema())?,
         Form::Report => json(&Report::schema())?,
+        Form::Search => json(&schema_for!(plan::search::Found))?,
+        Form::Check => json(&schema_for!(answers::Checked))?,
+        Form::DryRun => json(&schema_for!(runner::DryRun))?,
+        Form::Progress => json(&schema_for!(review::progress::Event))?,
+        Form::Clean => json(&schema_for!(answers::Cleaned))?,
+        Form::Verify => json(&schema_for!(answers::Verified))?,
+        Form::CrashTest => json(&schema_for!(runner::crash_test::Compared))?,
+        Form::Compare => json(&schema_for!(review::compare::Comparison))?,
+        Form::Lint => json(&schema_for!(answers::Linted))?,
+        Form::Examples => json(&schema_for!(answers::Examples))?,
         Form::RunDb => data(evidence::SQL_SCHEMA)?,
     }
     Ok(Status::Pass)

@@ -18,6 +18,7 @@ pub struct SignArguments {
 impl SignArguments {
     /// The key, read before anything is started.
     pub fn key(&self) -> Result<Option<SigningKey>, Failure> {
+        self.sign.iter().for_each(|file| detail!("reads the key in {}", file.display()));
         Ok(self.sign.as_deref().map(SigningKey::read).transpose()?)
     }
 }

@@ -16,7 +16,7 @@ use solution::{Solution, TestKind};
 use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments, test_kind};
 use crate::outcome::{Ended, EndingArguments, tell};
-use crate::watch::TerminalWatcher;
+use crate::progress::{LineWatcher, ProgressArguments};
 
 /// Runs the tests of a solution on a model of its storage, in virtual time.
 #[derive(clap::Args)]
@@ -49,11 +49,14 @@ pub struct SimulateArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    progress: ProgressArguments,
+    #[command(flatten)]
     ending: EndingArguments,
 }
 
 /// Runs the command.
 pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
+    let meter = arguments.progress.meter();
     let solution = arguments.solution.read()?;
     let key = arguments.ending.sign.key()?;
     let assumptions = inputs::assumptions(arguments.assumptions.as_deref())?;
@@ -69,7 +72,7 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     let folder = new_run(&arguments.out, &format!("{}-simulated", solution.name), unix_ms())?;
     let started = Instant::now();
     let interrupts = crate::signals::count_interrupts()?;
-    let mut watcher = VirtualTime { watcher: TerminalWatcher::new(interrupts), phase: None };
+    let mut watcher = VirtualTime { watcher: LineWatcher::new(meter, interrupts), phase: None };
     let mut store = RunStore::create_signed(&folder.join("run.db"), key).map_err(|error| not_kept(&error))?;
     let mut row = Run {
         world_detail: match &arguments.assumptions {
@@ -82,7 +85,6 @@ pub fn run(arguments: &SimulateArguments) -> Result<Status, Failure> {
     first_rows.into_iter().try_for_each(|row| store.record(row)).map_err(|error| not_kept(&error))?;
     let titles = campaign::titles(&planned.all_tests());
     let Played { outcome, traces, elapsed } = planned.play(arguments.seed, &titles, &mut store, &mut watcher);
-    watcher.watcher.close_line();
     row.ended_ms = Some(elapsed.as_millis() as u64);
     row.ending = Some(ending(&outcome));
     store.record(row.into()).map_err(|error| not_kept(&error))?;
@@ -123,7 +125,7 @@ fn first_rows(run: &Run, solution: &Solution, planned: &Planned) -> Vec<Row> {
 
 /// Shows the time left by the clock on the wall: virtual time runs faster.
 struct VirtualTime {
-    watcher: TerminalWatcher,
+    watcher: LineWatcher,
     /// The phase under way: since when, and the share of it that was done then.
     phase: Option<(String, Instant, f64)>,
 }

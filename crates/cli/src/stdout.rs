@@ -11,6 +11,7 @@ use crate::output::printable;
 
 /// Data goes to stdout; a reader that has gone away (`| head`) is no failure.
 pub fn data(text: &str) -> Result<(), Failure> {
+    crate::output::clear();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::could_not_run("cannot write to stdout").because(error))

@@ -8,9 +8,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-use edb::verify::{Counts, Finding};
 use evidence::report::{counted, number};
-use serde::Serialize;
+use review::answers::{Pages, Verified, WrongPage, describe_page};
 use workload::verify::{Opened, VerifyError};
 
 use crate::failure::{Failure, Status};
@@ -36,41 +35,9 @@ pub struct VerifyArguments {
     json: bool,
 }
 
-/// What was found, as JSON.
-#[derive(Default, Serialize)]
-struct Document {
-    schema_version: u32,
-    file: PathBuf,
-    /// Nothing is wrong.
-    clean: bool,
-    pages: Pages,
-    /// The first pages with something wrong.
-    findings: Vec<Found>,
-    /// How many more there are.
-    further_findings: u64,
-    /// What else there is to say.
-    notes: Vec<String>,
-}
-
-#[derive(Default, Serialize)]
-struct Pages {
-    seen: u64,
-    bad: u64,
-    correctable: u64,
-    uninitialised: u64,
-    wrong_number: u64,
-    highest_dbtime: u64,
-}
-
-#[derive(Serialize)]
-struct Found {
-    page: u32,
-    text: String,
-}
-
 /// Where findings go: to stdout as they come, or into a document.
 struct Teller {
-    document: Option<Document>,
+    document: Option<Verified>,
     named: u64,
 }
 
@@ -87,7 +54,7 @@ impl Teller {
         self.named += 1;
         match &mut self.document {
             _ if self.named > NAMED_MAX => {}
-            Some(document) => document.findings.push(Found { page, text }),
+            Some(document) => document.findings.push(WrongPage { page, text }),
             None => tell(&format!("page {page}: {text}\n"))?,
         }
         Ok(())
@@ -135,8 +102,9 @@ fn unreadable(arguments: &VerifyArguments, error: std::io::Error) -> Failure {
 }
 
 fn verify(arguments: &VerifyArguments) -> Result<Status, Stop> {
-    let document = arguments.json.then(Document::default);
+    let document = arguments.json.then(Verified::default);
     let mut teller = Teller { document, named: 0 };
+    detail!("reads {}, and writes nothing into it", arguments.file.display());
     let mut file = File::open(&arguments.file).map_err(VerifyError::Read)?;
     let file_bytes = file.metadata().map_err(VerifyError::Read)?.len();
     let mut opened = Opened::new(&mut file, file_bytes)?;
@@ -154,7 +122,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Status, Stop> {
     }
     let found =
         opened.check(&mut file, copy.as_mut().map(|copy| copy as &mut dyn Write), |pgno, finding| {
-            match describe(finding) {
+            match describe_page(finding) {
                 Some(words) => teller.page(pgno, words).map_err(Stop::from),
                 None => Ok(()),
             }
@@ -173,7 +141,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Status, Stop> {
         teller.note(cut_off.to_string())?;
     }
     if !arguments.json {
-        tell(&totals(&found.counts))?;
+        tell(&Pages::of(&found.counts).text())?;
     }
     teller.note(found.unseen.to_string())?;
     if let Some(to) = arguments.repair_to.as_ref().filter(|_| found.counts.correctable > 0) {
@@ -187,7 +155,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Status, Stop> {
     let further_findings = teller.further();
     if let Some(document) = teller.document {
         let (file, pages) = (arguments.file.clone(), Pages::of(&found.counts));
-        json(&Document { schema_version: 1, file, clean, pages, further_findings, ..document })?;
+        json(&Verified { schema_version: 1, file, clean, pages, further_findings, ..document })?;
     }
     Ok(if clean { Status::Pass } else { Status::VerdictFail })
 }
@@ -195,45 +163,4 @@ fn verify(arguments: &VerifyArguments) -> Result<Status, Stop> {
 fn not_written(arguments: &VerifyArguments, error: std::io::Error) -> Failure {
     let to = arguments.repair_to.as_deref().unwrap_or(&arguments.file);
     Failure::could_not_run(format!("cannot write {}", to.display())).because(error)
-}
-
-/// What is wrong with a page, in words; `None` if nothing is.
-fn describe(finding: Finding) -> Option<String> {
-    match finding {
-        Finding::Good { .. } | Finding::Uninitialised | Finding::Trailer => None,
-        Finding::Lost => Some("was lost: it is zero, and the database uses it".into()),
-        Finding::Correctable { .. } => Some("a single bit is flipped; it can be corrected".into()),
-        Finding::Miscorrected => {
-            Some("looks like a single flipped bit, but more are wrong; it cannot be corrected".into())
-        }
-        Finding::WrongNumber { claimed } => Some(format!("holds the bytes of page {claimed}")),
-        Finding::Bad => Some("wrong checksum".into()),
-        Finding::Damaged(damage) => Some(format!("right checksum, broken structure: {damage}")),
-        Finding::Foreign => Some("right checksum, but an entry is not one that was written".into()),
-    }
-}
-
-impl Pages {
-    fn of(counts: &Counts) -> Pages {
-        Pages {
-            seen: counts.seen,
-            bad: counts.bad,
-            correctable: counts.correctable,
-            uninitialised: counts.uninitialised,
-            wrong_number: counts.wrong_number,
-            highest_dbtime: counts.dbtime_max,
-        }
-    }
-}
-
-fn totals(counts: &Counts) -> String {
-    format!(
-        "{} seen, {} bad, {} correctable, {} uninitialised, {} of a wrong number; highest dbtime {}\n",
-        counted(counts.seen, "page"),
-        counts.bad,
-        counts.correctable,
-        counts.uninitialised,
-        counts.wrong_number,
-        counts.dbtime_max
-    )
 }

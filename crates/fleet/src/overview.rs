@@ -1,4 +1,4 @@
-//! Where the hosts of a run are, as lines for people.
+//! Where the hosts of a run are, in figures and as lines for people.
 //!
 //! Invariant: the share that is done never falls, whatever a host says of itself after its part is over.
 
@@ -8,35 +8,47 @@ use crate::message::Work;
 /// Hosts that are shown each on a line of their own.
 const LINES: usize = 24;
 
-/// Where everyone is: a line for all, and one for each host as far as there is room.
-pub fn lines(membership: &Membership) -> Vec<String> {
+/// Where everyone is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Overview {
+    /// Share of the campaign that is done, 0 to 1.
+    pub done: f64,
+    /// Hosts of the run.
+    pub hosts: u64,
+    /// Hosts that carry out a test.
+    pub working: u64,
+    /// Those of them that wait for the others.
+    pub waiting: u64,
+    /// Transactional I/O per second of all hosts.
+    pub iops: f64,
+    /// Hosts that are not heard of.
+    pub missing: Vec<String>,
+    /// A line for each host, as far as there is room.
+    pub lines: Vec<String>,
+}
+
+/// Where everyone is.
+pub fn overview(membership: &Membership) -> Overview {
+    let hosts = membership.memory().plan.hosts.len() as u64;
+    let missing = membership.missing().into_iter().map(Into::into).collect();
     let (mut working, mut waiting, mut done, mut iops) = (0, 0, 0.0, 0.0);
     let mut lines = Vec::new();
     for (host, heartbeat) in membership.heartbeats() {
         let fate = &membership.memory().fates[host];
         let is_ours = heartbeat.run.as_ref() == Some(&membership.memory().plan.run);
         let (text, share) = place(fate, &heartbeat.work, is_ours);
-        done += share;
+        done += share / hosts.max(1) as f64;
         if let (Fate::Open, true, Work::Running { waiting_at, iops: own, .. }) =
             (fate, is_ours, &heartbeat.work)
         {
             (working, iops) = (working + 1, iops + own);
-            waiting += usize::from(waiting_at.is_some());
+            waiting += u64::from(waiting_at.is_some());
         }
         if lines.len() < LINES {
             lines.push(format!("  {host:<16} {text}"));
         }
     }
-    let hosts = membership.memory().plan.hosts.len();
-    let missing = membership.missing();
-    let absent =
-        if missing.is_empty() { String::new() } else { format!(", not heard of: {}", missing.join(", ")) };
-    let percent = done / hosts.max(1) as f64 * 100.0;
-    let all = format!(
-        "{percent:>3.0} %  {working} of {hosts} hosts at work, {waiting} waiting, {iops:.0} IOPS{absent}"
-    );
-    lines.insert(0, all);
-    lines
+    Overview { done, hosts, working, waiting, iops, missing, lines }
 }
 
 /// Where a host is, in words, and the share of its campaign that is done. `is_ours`: it works for this run.
@@ -124,9 +136,7 @@ mod tests {
         }
         let mut shown = Vec::new();
         let mut look = |membership: &Membership| {
-            let percent =
-                lines(membership)[0].split('%').next().and_then(|number| number.trim().parse().ok());
-            shown.push(percent.unwrap_or(-1));
+            shown.push((overview(membership).done * 100.0).round() as i32);
         };
         membership.heartbeat(0, 0, heartbeat("h1", run, running(0.5)));
         membership.heartbeat(0, 0, heartbeat("h2", run, running(0.5)));
@@ -136,7 +146,8 @@ mod tests {
         membership.evidence_kept("h1");
         membership.heartbeat(0, 0, heartbeat("h1", None, Work::Idle));
         look(&membership);
-        assert!(lines(&membership)[1].contains("its evidence is here"), "{:?}", lines(&membership));
+        let lines = overview(&membership).lines;
+        assert!(lines[0].contains("its evidence is here"), "{lines:?}");
         // Its agent takes up another run while the other host still works.
         membership.heartbeat(0, 0, heartbeat("h1", Some("run-2"), running(0.1)));
         look(&membership);

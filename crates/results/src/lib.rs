@@ -4,6 +4,7 @@
 
 pub mod batch_means;
 mod counters;
+pub mod figures;
 pub mod grade;
 mod merge;
 mod recorder;

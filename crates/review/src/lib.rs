@@ -8,6 +8,7 @@
     reason = "this crate reads evidence files, writes documents and answers requests for pages"
 )]
 
+pub mod answers;
 pub mod compare;
 pub mod import;
 pub mod lint;
@@ -15,6 +16,7 @@ mod markup;
 pub mod paper;
 pub mod pdf;
 mod printed_figures;
+pub mod progress;
 pub mod serve;
 mod sources;
 pub mod terminal;

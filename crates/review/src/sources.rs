@@ -78,11 +78,9 @@ pub fn open(path: &Path) -> Result<Source, SourceError> {
         Some("db") => run(path),
         Some("json") => {
             let text = read(path)?;
-            let report: Report = serde_json::from_str(&text).map_err(|error| damaged(path, error))?;
-            if report.format != "proofload-report" {
-                return Err(damaged(path, "it is no report of proofload"));
-            }
-            Ok(Source::Report(Box::new(report)))
+            Report::read(&text)
+                .map(|report| Source::Report(Box::new(report)))
+                .map_err(|source| SourceError::Report { path: path.to_owned(), source })
         }
         Some("toml") => printed(path).map(|evidence| Source::Printed(Box::new(evidence))),
         _ if path.exists() => Err(SourceError::Unknown(path.to_owned())),

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use engine::StopSignal;
+use evidence::report::{counted, number};
 use futures_util::future::{Either, select};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use workload::crash_test::{CrashTestError, Findings, ListenerNotes, note_commits, verify, write};
 use world::real::RealConfig;
@@ -183,26 +185,34 @@ pub struct Writer<'a> {
     pub buffered: bool,
 }
 
-/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line
-/// now and then.
+/// Commits until the power fails or `end_asked` says so; gives the number of commits then. `say` gets a line,
+/// `committed` the number of durable commits once a second.
 ///
 /// # Errors
 /// The folder exists, the listener does not answer, or the storage fails.
-pub fn commit(asked: Writer<'_>, end_asked: impl Fn() -> bool, say: impl Fn(&str)) -> Result<u64, Unproved> {
+pub fn commit(
+    asked: Writer<'_>,
+    end_asked: impl Fn() -> bool,
+    say: impl Fn(&str),
+    committed: impl Fn(u64),
+) -> Result<u64, Unproved> {
     let Writer { folder, listener, sessions, file_bytes, buffered } = asked;
     if folder.exists() {
         return Err(Unproved::FolderExists(folder.to_owned()));
     }
     let folder = text(folder)?;
-    say(&format!("writes {} MiB and logs below {folder}; nothing else is touched", file_bytes >> 20));
+    let size = evidence::report::bytes(file_bytes as f64);
+    say(&format!(
+        "writes {size} and logs below {folder}; nothing else is touched; pull the plug at any time"
+    ));
     let written = on_this_host(buffered, |world| async move {
         let stop = StopSignal::new();
         let shown = Cell::new(world.now());
         let clock = world.clone();
-        let writing = write(&world, &folder, file_bytes, sessions, listener, &stop, |committed| {
+        let writing = write(&world, &folder, file_bytes, sessions, listener, &stop, |total| {
             if clock.now() >= shown.get() + Duration::from_secs(1) {
                 shown.set(clock.now());
-                say(&format!("{committed} durable commits; pull the plug at any time"));
+                committed(total);
             }
         });
         let mut writing = std::pin::pin!(writing);
@@ -219,10 +229,16 @@ pub fn commit(asked: Writer<'_>, end_asked: impl Fn() -> bool, say: impl Fn(&str
 }
 
 /// What became of the commits that a listener heard of.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Compared {
+    /// Version of this form.
+    pub schema_version: u32,
     /// Everything has survived.
-    pub is_kept: bool,
+    pub kept: bool,
+    /// Commits that were acknowledged as durable; none if the database cannot be recovered.
+    pub acknowledged: Option<u64>,
+    /// Those of them that are gone; none if the database cannot be recovered.
+    pub lost: Option<u64>,
     /// What was found, for people.
     pub text: String,
 }
@@ -243,22 +259,34 @@ pub fn compare(folder: &Path, notes: &Path, buffered: bool) -> Result<Compared, 
     let folder = text(folder)?;
     let found = on_this_host(buffered, |world| async move { verify(&world, &folder, &notes).await })?;
     match found {
-        Ok(found) => Ok(Compared { is_kept: found.is_kept(), text: story(&found) }),
+        Ok(found) => Ok(Compared {
+            schema_version: 1,
+            kept: found.is_kept(),
+            acknowledged: Some(found.acknowledged),
+            lost: Some(lost(&found)),
+            text: story(&found),
+        }),
         Err(error) if error.is_loss() => {
             let what = match error {
                 CrashTestError::Engine(_) => "the database cannot be recovered: ",
                 _ => "",
             };
-            Ok(Compared { is_kept: false, text: format!("NOT KEPT: {what}{error}\n") })
+            let text = format!("NOT KEPT: {what}{error}\n");
+            Ok(Compared { schema_version: 1, kept: false, acknowledged: None, lost: None, text })
         }
         Err(error) => Err(error.into()),
     }
 }
 
+/// Commits that were acknowledged and are gone.
+fn lost(found: &Findings) -> u64 {
+    found.lost.iter().map(|(_, first, last)| last - first + 1).sum()
+}
+
 fn story(found: &Findings) -> String {
-    let Findings { acknowledged, lost, beyond, recovery, pages } = found;
+    let Findings { acknowledged, lost: gone, beyond, recovery, pages } = found;
     let mut text = String::new();
-    for (session, first, last) in lost {
+    for (session, first, last) in gone {
         text += &format!(
             "session {session}: commits {first} to {last} were acknowledged as durable and are gone\n"
         );
@@ -266,11 +294,14 @@ fn story(found: &Findings) -> String {
     for (pgno, what) in &pages.list {
         text += &format!("page {pgno}: {what}\n");
     }
-    let gone: u64 = lost.iter().map(|(_, first, last)| last - first + 1).sum();
     text += &format!(
-        "{acknowledged} commits acknowledged, {gone} of them lost; {beyond} survived that the listener had not heard of; \
-         {} logs replayed, {} torn pages repaired, {} pages checked\n",
-        recovery.logs_replayed, recovery.pages_repaired, pages.pages
+        "{} acknowledged, {} of them lost; {} survived that the listener had not heard of; {} replayed, {}, {} checked\n",
+        counted(*acknowledged, "commit"),
+        number(lost(found) as f64, 0),
+        number(*beyond as f64, 0),
+        counted(u64::from(recovery.logs_replayed), "log"),
+        format_args!("{} repaired", counted(recovery.pages_repaired, "torn page")),
+        counted(pages.pages, "page")
     );
     text += if found.is_kept() {
         "KEPT: everything that was reported as durable has survived\n"
@@ -304,7 +335,7 @@ mod tests {
         for part in ["db", "log"] {
             std::fs::create_dir(folder.join(part)).expect("writable");
         }
-        let is_kept = || compare(&folder, &notes, false).expect("it has been compared").is_kept;
+        let is_kept = || compare(&folder, &notes, false).expect("it has been compared").kept;
         assert!(!is_kept(), "missing");
         for bytes in [0, 4096] {
             std::fs::write(folder.join("crash-test.id"), vec![0; bytes]).expect("writable");

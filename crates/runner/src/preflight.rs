@@ -9,9 +9,11 @@ use campaign::database_path;
 use evidence::environment::mounts::{self, MountError, Nature};
 use evidence::environment::{self, Capture, Volume};
 use evidence::folder::{self, FolderError, FolderLock};
-use evidence::report::duration;
+use evidence::report::number;
 use results::{Host, Row, Severity};
 use solution::{Deployment, InstanceSpec, LoadMode, TestKind, TestSpec};
+
+use crate::dry_run::HostNeeds;
 
 /// A test database may grow by this share of its size: what the published load generator reserved.
 const GROWTH: f64 = 0.25;
@@ -59,12 +61,10 @@ impl PreflightError {
 pub struct Preflight {
     host: String,
     solution: String,
-    /// Folders with the bytes still to be written into them.
-    needs: Vec<(PathBuf, u64)>,
+    /// What the run writes where.
+    needs: HostNeeds,
     /// What may be made in each of them.
     files: BTreeMap<PathBuf, Vec<String>>,
-    /// What the databases will grow by, in words; empty without a load.
-    growth: String,
     volumes: Vec<Volume>,
     direct: bool,
     before: Capture,
@@ -83,16 +83,17 @@ impl Preflight {
         let [(deployment, _), ..] = parts else {
             return Err(PreflightError::Nothing);
         };
-        let needs = needs(parts);
+        let needs = HostNeeds::of(parts, true);
         let mounts = mounts::parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
-        let dirs: Vec<PathBuf> = needs.iter().map(|(dir, _)| dir.clone()).collect();
+        let dirs: Vec<PathBuf> = needs.folders.iter().map(|needs| needs.folder.clone()).collect();
         for dir in &dirs {
             folder::check(dir)?;
         }
         if !allow_memory {
             evidence::environment::check_memory(&mounts, &dirs)?;
         }
-        mounts::check_space(&mounts, &needs)?;
+        let bytes: Vec<u64> = needs.folders.iter().map(|needs| needs.bytes).collect();
+        mounts::check_space(&mounts, &dirs.iter().cloned().zip(bytes).collect::<Vec<_>>())?;
         let in_memory =
             |dir: &PathBuf| mounts::of(&mounts, dir).is_some_and(|m| m.nature() == Nature::Memory);
         let volume = |volume: &solution::VolumeSpec| Volume {
@@ -112,20 +113,18 @@ impl Preflight {
             before: environment::capture(&deployment.host, &volumes, world::real::try_io_uring()),
             files: dirs.iter().map(|dir| (dir.clone(), files_below(dir, parts))).collect(),
             needs,
-            growth: parts.iter().map(|(deployment, tests)| growth_in_words(deployment, tests)).collect(),
             volumes,
         })
     }
 
     /// What will be written where, how much, and what casts doubt on the results; for the terminal.
     pub fn announcement(&self) -> String {
-        let mut text = format!("{}: will write below\n", self.solution);
-        for (dir, bytes) in &self.needs {
-            let _ = writeln!(text, "  {:<40} up to {} more", dir.display(), gib(*bytes));
-        }
-        let total = self.needs.iter().map(|(_, bytes)| bytes).sum();
-        let _ = writeln!(text, "in all up to {} of disk; nothing else is touched", gib(total));
-        text.push_str(&self.growth);
+        format!("{}: will write below\n{}{}", self.solution, self.needs.space(), self.warnings())
+    }
+
+    /// What casts doubt on the results; for the terminal.
+    pub fn warnings(&self) -> String {
+        let mut text = String::new();
         for row in self.before.rows.iter().filter(|row| row.severity != Severity::Info) {
             let _ = writeln!(text, "warning: {}, {}: {} ({})", row.area, row.name, row.value, row.note);
         }
@@ -137,7 +136,7 @@ impl Preflight {
     /// # Errors
     /// A folder belongs to another program, is in use, or cannot be made.
     pub fn lock_folders(&self) -> Result<Vec<FolderLock>, FolderError> {
-        let locks = self.needs.iter().map(|(dir, _)| {
+        let locks = self.folders().map(|dir| {
             let files = self.files.get(dir).map_or(&[][..], Vec::as_slice);
             folder::take(dir, &self.solution, files)
         });
@@ -146,7 +145,7 @@ impl Preflight {
 
     /// The folders that the run writes to.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
-        self.needs.iter().map(|(dir, _)| dir.as_path())
+        self.needs.folders.iter().map(|needs| needs.folder.as_path())
     }
 
     /// The host.
@@ -157,6 +156,15 @@ impl Preflight {
     /// Whether I/O is unbuffered.
     pub fn direct(&self) -> bool {
         self.direct
+    }
+
+    /// How the run reads and writes its files, in words.
+    pub fn io(&self) -> String {
+        let cache = if self.direct { "unbuffered" } else { "through the page cache" };
+        match world::real::try_io_uring() {
+            Ok(()) => format!("I/O: io_uring, {cache}"),
+            Err(cause) => format!("I/O: a pool of threads, {cache}; io_uring is refused: {cause}"),
+        }
     }
 
     /// What was found, for the evidence.
@@ -176,13 +184,17 @@ impl Preflight {
     }
 }
 
-/// Folders of the deployments with the most bytes that the tests may still write into each.
-fn needs(parts: &[(&Deployment, &[TestSpec])]) -> Vec<(PathBuf, u64)> {
+/// Folders of the deployments with the most bytes that the tests may still write into each. `there`: the size of
+/// a file that exists.
+pub(crate) fn needs(
+    parts: &[(&Deployment, &[TestSpec])],
+    there: impl Fn(&Path) -> u64,
+) -> Vec<(PathBuf, u64)> {
     let volumes = parts.iter().flat_map(|(deployment, _)| &deployment.volumes);
     let mut needed: BTreeMap<PathBuf, u64> = volumes.map(|volume| (PathBuf::from(&volume.dir), 0)).collect();
     for (path, bytes) in parts.iter().flat_map(|(deployment, tests)| wanted_files(deployment, tests)) {
         // What exists already takes no more space.
-        let there = std::fs::metadata(&path).map_or(0, |file| file.len());
+        let there = there(Path::new(&path));
         let holder = needed.iter_mut().rfind(|(dir, _)| Path::new(&path).starts_with(dir));
         if let Some((_, total)) = holder {
             *total += bytes.saturating_sub(there);
@@ -220,14 +232,14 @@ fn wanted_files(deployment: &Deployment, tests: &[TestSpec]) -> BTreeMap<String,
 }
 
 /// Seconds that the tests drive the databases at their load.
-fn load_seconds(tests: &[TestSpec]) -> f64 {
+pub(crate) fn load_seconds(tests: &[TestSpec]) -> f64 {
     let loads = tests.iter().filter(|test| matches!(test.kind, TestKind::Performance | TestKind::Stress));
     loads.map(|test| test.duration_s).sum()
 }
 
 /// What all databases together grow by if the load reaches its target, at the shape of the published runs;
 /// `None` where no target is set: such a load is as fast as the storage.
-fn growth(deployment: &Deployment, tests: &[TestSpec]) -> Option<f64> {
+pub(crate) fn growth(deployment: &Deployment, tests: &[TestSpec]) -> Option<f64> {
     let load = &deployment.load;
     let batches_per_s = match load.mode {
         LoadMode::PacedBatches { batches_per_s } => Some(batches_per_s),
@@ -235,20 +247,6 @@ fn growth(deployment: &Deployment, tests: &[TestSpec]) -> Option<f64> {
         LoadMode::Closed { .. } | LoadMode::Tuned => load.target_iops.map(|iops| iops / BATCH_IO),
     };
     Some(batches_per_s? * load_seconds(tests) * BATCH_GROWTH_BYTES)
-}
-
-fn growth_in_words(deployment: &Deployment, tests: &[TestSpec]) -> String {
-    match (load_seconds(tests), growth(deployment, tests)) {
-        (0.0, _) => String::new(),
-        (seconds, Some(bytes)) => {
-            format!("databases will grow by about {} in {} of load\n", gib(bytes as u64), duration(seconds))
-        }
-        (_, None) => {
-            "growth of the databases is not predicted, since the load has no target; it ends before a \
-                      volume is full\n"
-                .to_owned()
-        }
-    }
 }
 
 /// Logs that circular logging leaves an instance at most: those of the checkpoint depth, which a load may
@@ -306,6 +304,6 @@ fn files_below(dir: &Path, parts: &[(&Deployment, &[TestSpec])]) -> Vec<String> 
     files.iter().filter_map(below).collect()
 }
 
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+pub(crate) fn gib(bytes: u64) -> String {
+    format!("{} GiB", number(bytes as f64 / f64::from(1 << 30), 1))
 }

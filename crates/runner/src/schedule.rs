@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use evidence::report::{bytes, counted, duration};
+use evidence::report::{counted, duration};
 use solution::{Deployment, TestKind, TestSpec};
+
+use crate::dry_run::PlannedTest;
 
 /// How long a test takes, in seconds without its warm-up.
 enum Length {
@@ -32,39 +34,57 @@ fn warmup_s(test: &TestSpec) -> f64 {
     if has_one { test.warmup_limit_s } else { 0.0 }
 }
 
-/// The tests with their times, and the time of all of them.
-pub fn schedule(tests: &[TestSpec]) -> String {
-    let mut text = counted(tests.len() as u64, "test") + ":\n";
-    let (mut fixed_s, mut most_s) = (0.0, 0.0);
-    for (test, title) in tests.iter().zip(campaign::titles(tests)) {
-        let (length, warmup_s) = (Length::of(test), warmup_s(test));
-        let time = match length {
-            Length::Fixed(window_s) => duration(window_s),
-            Length::AtMost(limit_s) => format!("at most {}", duration(limit_s)),
-            Length::Open => "as long as the storage needs".to_owned(),
+/// The tests with their times.
+pub fn planned(tests: &[TestSpec]) -> Vec<PlannedTest> {
+    let one = |(test, name): (&TestSpec, String)| {
+        let (window_s, most_s) = match Length::of(test) {
+            Length::Fixed(s) => (Some(s), Some(s)),
+            Length::AtMost(s) => (None, Some(s)),
+            Length::Open => (None, None),
         };
-        let warmup = match warmup_s {
+        PlannedTest {
+            name,
+            kind: test.kind.name().to_owned(),
+            window_s,
+            most_s,
+            warmup_limit_s: warmup_s(test),
+        }
+    };
+    tests.iter().zip(campaign::titles(tests)).map(one).collect()
+}
+
+/// The tests with their times, and the time of all of them, for people.
+pub fn text(tests: &[PlannedTest]) -> String {
+    let mut text = counted(tests.len() as u64, "test") + ":\n";
+    for PlannedTest { name, window_s, most_s, warmup_limit_s, .. } in tests {
+        let time = match (window_s, most_s) {
+            (Some(window_s), _) => duration(*window_s),
+            (None, Some(most_s)) => format!("at most {}", duration(*most_s)),
+            (None, None) => "as long as the storage needs".to_owned(),
+        };
+        let warmup = match *warmup_limit_s {
             0.0 => String::new(),
             limit_s => format!(", after a warm-up of at most {}", duration(limit_s)),
         };
-        let _ = writeln!(text, "  {title:<40} {time}{warmup}");
-        if let Length::Fixed(s) = length {
-            fixed_s += s;
-        }
-        if let Length::Fixed(s) | Length::AtMost(s) = length {
-            most_s += s + warmup_s;
-        }
+        let _ = writeln!(text, "  {name:<40} {time}{warmup}");
     }
-    let _ = write!(text, "in all at least {}, at most {}", duration(fixed_s), duration(most_s));
-    let is_open = tests.iter().any(|test| matches!(Length::of(test), Length::Open));
+    let (least_s, most_s) = span(tests);
+    let _ = write!(text, "in all at least {}, at most {}", duration(least_s), duration(most_s));
+    let is_open = tests.iter().any(|test| test.most_s.is_none());
     text += if is_open { " and the time that the storage needs for the other tests\n" } else { "\n" };
     text
 }
 
-/// The memory that the page caches of a host may take.
-pub fn cache_memory(deployment: &Deployment) -> String {
-    let caches: u64 = deployment.instances.iter().map(|instance| instance.cache_max_bytes).sum();
-    format!("{} of memory for page caches", bytes(caches as f64))
+/// Seconds that the tests take at least, and those with a known length at most.
+pub fn span(tests: &[PlannedTest]) -> (f64, f64) {
+    let least_s = tests.iter().filter_map(|test| test.window_s).sum();
+    let most_s = tests.iter().filter_map(|test| Some(test.most_s? + test.warmup_limit_s)).sum();
+    (least_s, most_s)
+}
+
+/// The memory that the page caches of a host may take, in bytes.
+pub fn cache_bytes(deployment: &Deployment) -> u64 {
+    deployment.instances.iter().map(|instance| instance.cache_max_bytes).sum()
 }
 
 #[cfg(test)]
@@ -73,7 +93,7 @@ mod tests {
 
     #[test]
     fn schedule_sums_what_is_known_and_names_what_the_storage_decides() {
-        let text = r#"
+        let file = r#"
 [solution]
 name = "Small"
 schema = 1
@@ -103,9 +123,9 @@ warmup_limit_s = 600
 kind = "database_checksum"
 duration_s = 20
 "#;
-        let solution = solution::Solution::parse(text, "small.toml").expect("it is valid");
+        let solution = solution::Solution::parse(file, "small.toml").expect("it is valid");
         let deployment = solution.deployment(None).expect("it can run");
-        let told = schedule(&deployment.tests);
+        let told = text(&planned(&deployment.tests));
         let lines: Vec<&str> = told.lines().map(str::trim).collect();
         assert_eq!(lines[0], "4 tests:");
         assert!(lines[1].ends_with("as long as the storage needs"), "{told}");
@@ -113,6 +133,6 @@ duration_s = 20
         assert!(lines[3].ends_with("  2 h, after a warm-up of at most 10 min"), "{told}");
         assert!(lines[4].ends_with("at most 20 s"), "{told}");
         assert!(lines[5].starts_with("in all at least 2 h, at most 2 h 11 min and"), "{told}");
-        assert_eq!(cache_memory(&deployment), "96 MiB of memory for page caches");
+        assert_eq!(cache_bytes(&deployment), 96 << 20);
     }
 }

@@ -17,12 +17,13 @@ use fleet::merged::{MergeError, Planned, ending, merge};
 use fleet::message::{Program, WhenAlone};
 use fleet::server::Server;
 use results::Ending;
-use runner::unix_ms;
-use solution::{Solution, TestKind};
+use runner::{DryRun, HostNeeds, unix_ms};
+use solution::Solution;
 
 use crate::failure::{Failure, Status};
 use crate::inputs::SolutionArguments;
 use crate::outcome::{Ended, EndingArguments, INTERRUPTED, tell};
+use crate::progress::{Meter, ProgressArguments};
 use crate::run_arguments::RunArguments;
 use console::Console;
 
@@ -49,6 +50,8 @@ pub struct FleetResumeArguments {
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
+    progress: ProgressArguments,
+    #[command(flatten)]
     ending: EndingArguments,
 }
 
@@ -74,26 +77,34 @@ struct FleetRun<'a> {
 
 /// Runs `fleet run`.
 pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
-    let RunArguments { solution, tests, out, dry_run, ending, .. } = &arguments.run;
+    let RunArguments { solution, tests, out, dry_run, progress, ending, .. } = &arguments.run;
+    let meter = progress.meter();
     let solution = &solution.read()?;
     let run = FleetRun { solution, access: &arguments.access, ending, key: ending.sign.key()? };
     let (credentials, hosts) = run.credentials()?;
-    let text = run.announcement(tests, &hosts)?;
+    let chosen = FleetTests::chosen(solution, tests)?;
+    let needs = needs(solution, &chosen, &hosts)?;
     if *dry_run {
-        let schedule = runner::schedule(&FleetTests::chosen(solution, tests)?.all());
-        crate::stdout::tell(&format!("{schedule}{text}"))?;
+        let told = DryRun::new(&solution.name, &chosen.all(), needs);
+        if ending.json {
+            crate::stdout::json(&told)?;
+        } else {
+            crate::stdout::tell(&told.text())?;
+        }
         say!("nothing was written (--dry-run)");
         return Ok(Status::Pass);
     }
-    show!("{text}");
+    say!("{}: will write on {}", solution.name, counted(hosts.len() as u64, "host"));
+    needs.iter().for_each(|needs| say!("  {}", needs.line()));
     let folder = new_run(out, &solution.name, unix_ms())?;
     let plan = plan(arguments, solution, &folder, hosts)?;
-    run.conduct(Controller::new(credentials, &folder, plan)?, &folder)
+    run.conduct(Controller::new(credentials, &folder, plan)?, &folder, meter)
 }
 
 /// Runs `fleet resume`.
 pub fn resume(arguments: &FleetResumeArguments) -> Result<Status, Failure> {
-    let FleetResumeArguments { solution, folder, access, ending } = arguments;
+    let FleetResumeArguments { solution, folder, access, progress, ending } = arguments;
+    let meter = progress.meter();
     let solution = &solution.read()?;
     let run = FleetRun { solution, access, ending, key: ending.sign.key()? };
     let (credentials, _) = run.credentials()?;
@@ -103,7 +114,7 @@ pub fn resume(arguments: &FleetResumeArguments) -> Result<Status, Failure> {
         let help = "resume it with the file that it was begun with, and the same --set";
         return Err(Failure::wrong_input(message).help(help));
     }
-    run.conduct(controller, folder)
+    run.conduct(controller, folder, meter)
 }
 
 /// What `fleet run` would do with a solution, in words.
@@ -127,6 +138,7 @@ pub fn this_program() -> Result<Program, Failure> {
 
 /// Reads credentials, with a warning if others can use them.
 pub fn read_credentials(path: &Path) -> Result<Credentials, Failure> {
+    detail!("reads the credentials in {}", path.display());
     let credentials = Credentials::read(path)?;
     let mode = std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o077 != 0 {
@@ -155,14 +167,14 @@ impl FleetRun<'_> {
     }
 
     /// Conducts the run to its end, and reports.
-    fn conduct(self, mut controller: Controller, folder: &Path) -> Result<Status, Failure> {
+    fn conduct(self, mut controller: Controller, folder: &Path, meter: Meter) -> Result<Status, Failure> {
         if let Some(planned) = drill_of(self.solution.text(), &controller.memory().plan.tests)? {
             controller = controller.with_drill(&planned);
         }
         if let Some(before) = controller.predecessor() {
             controller.say(takes_up(&before, controller.memory()));
         }
-        let mut console = Console::new()?;
+        let mut console = Console::new(meter)?;
         let started = Instant::now();
         let conducted = fleet::run(async {
             if let Some(program) = &self.access.nats_server {
@@ -172,27 +184,9 @@ impl FleetRun<'_> {
             let result = controller.conduct(&mut console).await;
             result.map(|()| controller.memory().clone())
         });
-        console.clear();
         let memory = conducted
             .map_err(|error| Failure::could_not_run("the controller cannot start").because(error))??;
         self.report(folder, &memory, started.elapsed())
-    }
-
-    /// What will be written where.
-    fn announcement(&self, tests: &[TestKind], hosts: &[String]) -> Result<String, Failure> {
-        let chosen = FleetTests::chosen(self.solution, tests)?;
-        let count = counted(hosts.len() as u64, "host");
-        let mut text = format!("{}: will write on {count}\n", self.solution.name);
-        for host in hosts {
-            let deployment = match &chosen.drill {
-                Some(drill) => drill.topology.holdings(number_of(drill, host)?),
-                None => self.solution.deployment(Some(host))?,
-            };
-            let dirs: Vec<&str> = deployment.volumes.iter().map(|volume| &*volume.dir).collect();
-            let memory = runner::cache_memory(&deployment);
-            text += &format!("  {host}: below {}; {memory}\n", dirs.join(", "));
-        }
-        Ok(text)
     }
 
     /// Makes one run of what the hosts have sent, and says how it came out.
@@ -227,6 +221,21 @@ impl FleetRun<'_> {
             review::verdict_table::table(&verdicts, &titles, judged, ended.why.clone(), elapsed)
         })
     }
+}
+
+/// What each host needs, if nothing of the run is there yet.
+fn needs(solution: &Solution, chosen: &FleetTests, hosts: &[String]) -> Result<Vec<HostNeeds>, Failure> {
+    let of_host = |host: &String| {
+        let deployment = solution.deployment(Some(host))?;
+        let mut parts = vec![(&deployment, chosen.tests.as_slice())];
+        let holdings = match &chosen.drill {
+            Some(drill) => Some(drill.topology.holdings(number_of(drill, host)?)),
+            None => None,
+        };
+        parts.extend(holdings.iter().map(|holdings| (holdings, &[][..])));
+        Ok(HostNeeds::of(&parts, false))
+    };
+    hosts.iter().map(of_host).collect()
 }
 
 fn plan(

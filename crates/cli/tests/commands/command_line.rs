@@ -149,7 +149,7 @@ fn commands_that_print_results_print_them_as_json_alone() {
     let run = only_run(at);
     assert_eq!(json(&["report", &run])["verdict"]["grade"], "held");
     assert_eq!(json(&["check", "s.toml"])["solution"], "Small");
-    assert_eq!(json(&["lint", &run])[0]["findings"], serde_json::json!([]));
+    assert_eq!(json(&["lint", &run])["evidence"][0]["findings"], serde_json::json!([]));
     assert!(json(&["compare", &run, &run]).is_object());
     assert_eq!(json(&["sql", &run, "SELECT 1 AS one"])["one"], 1);
     let verified = json(&["verify", "data/v/DB1/DB1.edb"]);
@@ -213,7 +213,22 @@ fn every_solution_of_the_repository_ships_as_an_example_that_is_never_written_ov
 #[test]
 fn schemas_are_printed_and_run_db_is_of_the_printed_one() {
     let folder = folder_with("s.toml", &small());
-    for form in ["solution", "plan", "report"] {
+    let forms = [
+        "solution",
+        "plan",
+        "report",
+        "search",
+        "check",
+        "dry-run",
+        "progress",
+        "clean",
+        "verify",
+        "crash-test",
+        "compare",
+        "lint",
+        "examples",
+    ];
+    for form in forms {
         let (status, stdout, _) = output(folder.path(), &["schema", form]);
         let schema: serde_json::Value = serde_json::from_str(&stdout).expect("JSON");
         assert!(status == 0 && schema["$schema"].is_string() && schema["properties"].is_object(), "{form}");

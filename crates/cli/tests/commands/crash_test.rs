@@ -67,6 +67,14 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     assert_eq!(kept.status.code(), Some(0), "{}{}", text(&kept.stdout), text(&kept.stderr));
     assert!(text(&kept.stdout).contains("KEPT: everything"), "{}", text(&kept.stdout));
 
+    let mut as_json = proofload();
+    as_json.args(["verify", "--json"]).arg(&folder).arg("--notes").arg(&notes);
+    let answer: serde_json::Value = serde_json::from_slice(&as_json.output().unwrap().stdout).unwrap();
+    let schema =
+        Command::new(env!("CARGO_BIN_EXE_proofload")).args(["schema", "crash-test"]).output().unwrap();
+    let schema: serde_json::Value = serde_json::from_slice(&schema.stdout).unwrap();
+    assert!(jsonschema::is_valid(&schema, &answer) && answer["kept"] == true, "{answer}");
+
     let kept = verify_buffered(&folder, &notes);
     assert_eq!(kept.status.code(), Some(0), "through the page cache: {}", text(&kept.stderr));
 

@@ -4,6 +4,7 @@
     reason = "tests of programs work with files, clocks and threads of the machine"
 )]
 
+mod answers;
 mod any_numbers;
 mod check;
 mod cli;
@@ -19,6 +20,7 @@ mod live;
 mod merge;
 mod pdf;
 mod program;
+mod released;
 mod review;
 mod settings;
 mod simulated_grades;

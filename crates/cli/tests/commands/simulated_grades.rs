@@ -306,3 +306,34 @@ fn no_worthless_simulated_campaign_is_qualified_and_each_says_why() {
         }
     }
 }
+
+#[test]
+fn paced_load_reaches_its_own_target_in_a_window_of_a_minute() {
+    let laptop = include_str!("../../../../solutions/laptop.toml");
+    let paced = laptop.replace("sessions = 8", "iops = 600\ntarget_iops = 600");
+    let folder = crate::program::folder_with("paced.toml", &paced);
+    // In the window of seed 9, few pages are written back in the last seconds.
+    for seed in ["8", "9"] {
+        let simulate = [
+            "simulate",
+            "paced.toml",
+            "--tests",
+            "performance",
+            "--duration",
+            "60",
+            "--seed",
+            seed,
+            "--json",
+        ];
+        let (_, stdout, stderr) = crate::program::output(folder.path(), &simulate);
+        let report: serde_json::Value = serde_json::from_str(&stdout).expect(&stderr);
+        let verdicts = report["tests"].as_array().expect("tests").iter().flat_map(|test| {
+            test["verdicts"].as_array().expect("verdicts").iter().filter(|one| one["rule"] == "achieved_iops")
+        });
+        let outcomes: Vec<_> = verdicts.map(|verdict| (&verdict["outcome"], &verdict["measured"])).collect();
+        assert!(
+            !outcomes.is_empty() && outcomes.iter().all(|(outcome, _)| *outcome == "pass"),
+            "{outcomes:?}"
+        );
+    }
+}

@@ -134,15 +134,42 @@ pub enum ReportError {
     /// The page could not be made.
     #[error("report.html: {0}")]
     Page(#[from] minijinja::Error),
+    /// The text is not JSON, or lacks what a report of its version has.
+    #[error("{0}")]
+    Damaged(#[from] serde_json::Error),
+    /// The text is JSON of something else.
+    #[error("it is no report of proofload")]
+    NoReport,
+    /// The report has a form that this program does not know.
+    #[error("it has version {0} of report.json; this program reads version {VERSION}", VERSION = Report::VERSION)]
+    Version(serde_json::Value),
 }
 
 impl Report {
-    /// Version of the format that this program writes.
+    /// What a `report.json` says it is.
+    pub const FORMAT: &str = "proofload-report";
+    /// Version of the format that this program writes and reads.
     pub const VERSION: u32 = 1;
 
     /// Works out the report of a run.
     pub fn new(data: &RunData) -> Result<Report, ReportError> {
         build::report(data)
+    }
+
+    /// Reads a `report.json`.
+    ///
+    /// # Errors
+    /// The text is no report, one of an unknown version, or damaged.
+    pub fn read(text: &str) -> Result<Report, ReportError> {
+        let document: serde_json::Value = serde_json::from_str(text)?;
+        if document["format"] != Report::FORMAT {
+            return Err(ReportError::NoReport);
+        }
+        // First: another version need not have the same fields.
+        if document["version"] != Report::VERSION {
+            return Err(ReportError::Version(document["version"].clone()));
+        }
+        Ok(serde_json::from_value(document)?)
     }
 
     /// `report.json`.

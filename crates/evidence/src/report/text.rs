@@ -1,5 +1,6 @@
 //! Sentences, names and figures as people read them.
 
+pub use results::figures::{counted, number};
 use time::OffsetDateTime;
 
 use super::model::*;
@@ -42,28 +43,6 @@ pub fn duration(seconds: f64) -> String {
     shown.map(|(amount, unit)| format!("{amount} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
-/// A number with its digits in groups of three.
-pub fn number(value: f64, decimals: usize) -> String {
-    let text = format!("{:.decimals$}", value.abs());
-    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(w, f)| (w, Some(f)));
-    let digits = whole.len();
-    let mut out = String::new();
-    if value < 0.0 && text.chars().any(|c| c.is_ascii_digit() && c != '0') {
-        out.push('−');
-    }
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (digits - place).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if let Some(fraction) = fraction {
-        out.push('.');
-        out.push_str(fraction);
-    }
-    out
-}
-
 /// A number with three significant digits.
 pub fn significant(value: f64) -> String {
     let decimals = match value.abs() {
@@ -101,11 +80,6 @@ pub fn bare(value: f64) -> String {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
         false => text,
     }
-}
-
-/// A number of things.
-pub fn counted(count: u64, thing: &str) -> String {
-    format!("{} {thing}{}", number(count as f64, 0), if count == 1 { "" } else { "s" })
 }
 
 /// The name of a measure in a table.

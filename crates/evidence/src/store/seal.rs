@@ -18,13 +18,14 @@ use std::path::Path;
 use ring::digest::{Context, SHA256, digest};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Statement, ToSql, params};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::sign::{SigningKey, hex, is_signed};
 use super::{StoreError, explain, open, read::damaged};
 
 /// What one seal says of one table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 struct SealedTable {
     table: String,
     rows: u64,
@@ -51,7 +52,7 @@ impl Seal {
 }
 
 /// What the seals of a `run.db` say, checked against its rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Chain {
     /// Digest of the last seal; `None` if the file has no seal.
     pub digest: Option<String>,
@@ -69,7 +70,7 @@ pub struct Chain {
 }
 
 /// Something that a seal, or the run, says otherwise than the rows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Broken {
     /// What kind of contradiction it is.
     pub kind: BrokenKind,
@@ -82,7 +83,7 @@ pub struct Broken {
 }
 
 /// A kind of contradiction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BrokenKind {
     /// Rows differ from what was sealed.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use results::figures::{counted, number};
+
 use super::terminal::fit;
 use crate::search::Found;
 
@@ -24,13 +26,16 @@ impl Found {
 fn write_found(out: &mut String, found: &Found) -> std::fmt::Result {
     writeln!(
         out,
-        "{} designs, {} suffice, {} on the front",
-        found.candidates,
-        found.sufficient,
-        found.front.len()
+        "{}, {} suffice, {} on the front",
+        counted(found.candidates as u64, "design"),
+        number(found.sufficient as f64, 0),
+        number(found.front.len() as f64, 0)
     )?;
-    let refused: Vec<String> =
-        found.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let refused: Vec<String> = found
+        .refused
+        .iter()
+        .map(|(reason, count)| format!("{} {reason}", number(*count as f64, 0)))
+        .collect();
     if !refused.is_empty() {
         writeln!(out, "{}", fit(&format!("refused for: {}", refused.join(", ")), 100))?;
     }
@@ -78,6 +83,6 @@ fn write_found(out: &mut String, found: &Found) -> std::fmt::Result {
     }
     match found.front.len().saturating_sub(DESIGNS) {
         0 => Ok(()),
-        more => writeln!(out, "... and {more} more (--json)"),
+        more => writeln!(out, "... and {} more (--json)", number(more as f64, 0)),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use results::figures::number;
+
 use crate::check::Outcome;
 use crate::formula::round_half_up;
 use crate::view::html::bound_of;
@@ -42,10 +44,10 @@ fn head(out: &mut String, plan: &Plan) -> Written {
     )?;
     writeln!(
         out,
-        "{:.4} I/O per second and mailbox ({:.4} with headroom), {:.0} MB on disk, {:.4} logs a day",
+        "{:.4} I/O per second and mailbox ({:.4} with headroom), {} MB on disk, {:.4} logs a day",
         plan.sizing.iops_per_mailbox,
         plan.sizing.iops_per_mailbox_with_headroom,
-        plan.sizing.mailbox_mb,
+        whole(plan.sizing.mailbox_mb),
         plan.sizing.logs_per_mailbox_day,
     )?;
     wrapped(out, &plan.verdict)?;
@@ -63,25 +65,25 @@ fn sizing(out: &mut String, plan: &Plan) -> Written {
         write!(out, "{:<34}{:>8}", row.label, row.unit)?;
         for value in [row.per_database, row.per_server, row.per_dag, row.per_environment] {
             match value {
-                Some(value) => write!(out, "{:>14}", round_half_up(value))?,
+                Some(value) => write!(out, "{:>14}", whole(round_half_up(value)))?,
                 None => write!(out, "{:>14}", "-")?,
             }
         }
         writeln!(out)?;
     }
     for (view, need) in [("calculator", &plan.sizing.server), ("layout", &plan.server_by_layout)] {
-        let mailboxes = round_half_up(need.worst_active_mailboxes);
+        let mailboxes = whole(round_half_up(need.worst_active_mailboxes));
         let mut line =
             format!("Fullest server, {view}: {} active, {mailboxes} mailboxes", short(need.worst_actives));
         if need.cache_gb > 0.0 {
-            line += &format!(", {:.0} GB cache", need.cache_gb);
+            line += &format!(", {} GB cache", whole(need.cache_gb));
         }
         if let Some(memory) = need.memory_gb {
-            line += &format!(", {memory:.0} GB memory");
+            line += &format!(", {} GB memory", whole(memory));
         }
         match (need.cpu_share, need.mcycles) {
             (Some(share), _) => line += &format!(", CPU {:.0} %", share * 100.0),
-            (None, Some(mcycles)) => line += &format!(", {mcycles:.0} Mcycles"),
+            (None, Some(mcycles)) => line += &format!(", {} Mcycles", whole(mcycles)),
             (None, None) => {}
         }
         wrapped(out, &line)?;
@@ -94,18 +96,18 @@ fn storage(out: &mut String, plan: &Plan) -> Written {
     writeln!(
         out,
         "{:<20}{:>11}{:>6}{:>6}{:>10}{:>10}{:>7}{:>7}{:>9}{:>9}",
-        "", "", "count", "disks", "GiB", "needed", "space", "I/O", "rebuild", "binds"
+        "", "", "count", "disks", "GiB", "need GiB", "space", "I/O", "rebuild", "binds"
     )?;
     for used in plan.storage.volumes.iter().chain(&plan.storage.pools) {
         writeln!(
             out,
-            "{:<20}{:>11}{:>6}{:>6}{:>10}{:>10.0}{:>7}{:>7}{:>9}{:>9}",
+            "{:<20}{:>11}{:>6}{:>6}{:>10}{:>10}{:>7}{:>7}{:>9}{:>9}",
             fit(&used.name, 19),
             used.role,
             used.count,
             if used.disks == 0 { "-".into() } else { used.disks.to_string() },
-            used.effective_gib.or(used.formatted_gib).map_or("?".into(), |gib| format!("{gib:.0}")),
-            used.needed_gib,
+            used.effective_gib.or(used.formatted_gib).map_or("?".into(), whole),
+            whole(used.needed_gib),
             percent(used.capacity_share),
             percent(used.iops_share),
             percent(used.iops_share_rebuilding),
@@ -134,21 +136,21 @@ fn storage(out: &mut String, plan: &Plan) -> Written {
 fn ratios(out: &mut String, ratios: &Ratios) -> Written {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let under_test = format!(
-        "Under test: {:.2} TB raw, {:.2} TiB formatted ({} of raw; {} as papers print it, TiB / TB).",
-        ratios.raw_tb,
-        ratios.formatted_tib,
+        "Under test: {} TB raw, {} TiB formatted ({} of raw; {} as papers print it, TiB / TB).",
+        number(ratios.raw_tb, 2),
+        number(ratios.formatted_tib, 2),
         percent(ratios.formatted_of_raw),
         percent(ratios.formatted_of_raw_as_printed),
     );
     wrapped(out, &under_test)?;
     let effective = match (ratios.database_of_effective, ratios.effective_tib) {
-        (Some(share), Some(tib)) => format!(", {} of {tib:.0} TiB effective", percent(share)),
+        (Some(share), Some(tib)) => format!(", {} of {} TiB effective", percent(share), whole(tib)),
         _ => String::new(),
     };
     let databases = format!(
-        "{} databases {:.2} TiB: {} of formatted, {} of raw (TiB / TB){effective}.",
+        "{} databases {} TiB: {} of formatted, {} of raw (TiB / TB){effective}.",
         if ratios.test_database_tib.is_some() { "Test" } else { "Planned" },
-        ratios.test_database_tib.unwrap_or(ratios.database_tib),
+        number(ratios.test_database_tib.unwrap_or(ratios.database_tib), 2),
         percent(ratios.database_of_formatted),
         percent(ratios.database_of_raw_as_printed),
     );
@@ -157,13 +159,13 @@ fn ratios(out: &mut String, ratios: &Ratios) -> Written {
 
 fn growth(out: &mut String, block: &Block) -> Written {
     let line = format!(
-        "{}: {:.0} mailboxes, {}, {}, {:.1} TB raw, {:.0} I/O per second{}",
+        "{}: {} mailboxes, {}, {}, {} TB raw, {} I/O per second{}",
         counted(block.blocks, "block", "blocks"),
-        block.mailboxes,
+        whole(block.mailboxes),
         counted(block.hosts, "host", "hosts"),
         counted(block.disks, "disk", "disks"),
-        block.raw_tb,
-        block.database_iops,
+        number(block.raw_tb, 1),
+        whole(block.database_iops),
         block.limit.as_ref().map_or(String::new(), |limit| format!(" - {limit}")),
     );
     wrapped(out, &line)
@@ -210,7 +212,7 @@ fn layout(out: &mut String, plan: &Plan) -> Written {
     }
     let rest = plan.layout.databases.len().saturating_sub(LAYOUT_ROWS);
     if rest > 0 {
-        writeln!(out, "... and {rest} more (--json, --html)")?;
+        writeln!(out, "... and {} more (--json, --html)", whole(rest as f64))?;
     }
     let names: Vec<String> =
         plan.servers.iter().enumerate().map(|(i, server)| format!("{} {}", i + 1, server.name)).collect();
@@ -235,9 +237,9 @@ fn failures(out: &mut String, plan: &Plan) -> Written {
             bound.map_or("-".into(), short),
             if hidden { "-".into() } else { class.worst_active.to_string() },
             if hidden { "-".into() } else { class.worst_volume.to_string() },
-            class.scenarios,
-            class.survived,
-            class.lost_databases,
+            whole(class.scenarios as f64),
+            whole(class.survived as f64),
+            whole(class.lost_databases as f64),
             fit(&class.worst, WIDTH - 72),
         )?;
     }
@@ -248,11 +250,11 @@ fn failures(out: &mut String, plan: &Plan) -> Written {
     wrapped(
         out,
         &format!(
-            "Worst that loses nothing: {}. Active I/O of {} goes from {:.1} to {:.1} per second.",
+            "Worst that loses nothing: {}. Active I/O of {} goes from {} to {} per second.",
             worst.label,
             plan.servers[busiest].name,
-            load(normal.active[busiest]),
-            load(worst.active[busiest]),
+            number(load(normal.active[busiest]), 1),
+            number(load(worst.active[busiest]), 1),
         ),
     )
 }
@@ -272,11 +274,11 @@ fn targets(out: &mut String, plan: &Plan) -> Written {
     ] {
         writeln!(
             out,
-            "{label:<28}{:>12}{:>14}{:>18.2}{:>14.2}",
+            "{label:<28}{:>12}{:>14}{:>18}{:>14}",
             short(target.databases),
-            target.mailboxes,
-            target.iops,
-            target.iops_as_tested
+            whole(target.mailboxes),
+            number(target.iops, 2),
+            number(target.iops_as_tested, 2)
         )?;
     }
     writeln!(out, "--write-targets writes target_iops = {}", targets.target_iops)
@@ -299,12 +301,17 @@ fn checks(out: &mut String, plan: &Plan) -> Written {
 
 fn counted(count: impl Into<u64>, one: &str, many: &str) -> String {
     let count = count.into();
-    format!("{count} {}", if count == 1 { one } else { many })
+    format!("{} {}", whole(count as f64), if count == 1 { one } else { many })
+}
+
+/// A number without decimals.
+fn whole(value: f64) -> String {
+    number(value, 0)
 }
 
 /// A number without needless decimals.
 fn short(value: f64) -> String {
-    if (value - value.round()).abs() < 1e-9 { format!("{value:.0}") } else { format!("{value:.2}") }
+    number(value, if (value - value.round()).abs() < 1e-9 { 0 } else { 2 })
 }
 
 fn percent(share: Option<f64>) -> String {

@@ -16,6 +16,7 @@ mod view;
 use evidence::report::TestReport;
 use evidence::{Report, RunData};
 use results::{Severity, WorldKind};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::import::{About, rows};
@@ -90,7 +91,7 @@ fn published(name: String, evidence: &Evidence) -> Result<Subject, CompareError>
 }
 
 /// Everything that a comparison says.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Always `proofload-comparison`.
     pub format: &'static str,
@@ -103,7 +104,7 @@ pub struct Comparison {
 }
 
 /// A run and how it relates to the baseline.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct RunHead {
     /// Name.
     pub name: String,
@@ -118,7 +119,7 @@ pub struct RunHead {
 }
 
 /// One test in all runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TestComparison {
     /// Title in the first run that has it.
     pub name: String,
@@ -132,7 +133,7 @@ pub struct TestComparison {
 }
 
 /// A figure in all runs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Row {
     /// What it is.
     pub name: &'static str,
@@ -148,7 +149,7 @@ pub struct Row {
 }
 
 /// Which direction is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// More.
@@ -158,7 +159,7 @@ pub enum Better {
 }
 
 /// A figure of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, JsonSchema)]
 pub struct Cell {
     /// Its value; none if the run does not have it.
     pub value: Option<f64>,

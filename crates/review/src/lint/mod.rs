@@ -23,6 +23,7 @@ mod statements;
 mod summary;
 mod tables;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::printed_figures::Evidence;
@@ -30,7 +31,7 @@ pub use run::{Beside, lint_report, lint_run};
 pub use seals::signed_by;
 
 /// A figure and where it stands.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Figure {
     /// The figure with its unit.
     pub value: String,
@@ -39,7 +40,7 @@ pub struct Figure {
 }
 
 /// Two figures that disagree.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     /// Stable name of the rule.
     pub rule: &'static str,
