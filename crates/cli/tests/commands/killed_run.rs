@@ -88,16 +88,13 @@ fn has_open(process: u32, end: &str) -> bool {
 
 /// Starts the tests and sends the signal. Returns the exit status.
 fn strike(folder: &Path, tests: &str, name: &str, moment: Moment, signal: i32) -> Option<i32> {
-    let mut child = proofload(folder, &["run", "killed.toml", "--tests", tests])
+    let mut child = proofload(folder, &["run", "killed.toml", "--tests", tests, "--progress", "json"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
-    let is_of_test = |line: &String| {
-        let rest = line.starts_with('[').then(|| line.split_once(']')).flatten();
-        rest.is_some_and(|(_, rest)| rest.trim_start().starts_with(name))
-    };
+    let is_of_test = |line: &String| line.contains(&format!("\"test\":\"{name}"));
     let is_over = |child: &mut Child| child.try_wait().expect("a child").is_some();
     let pause_ms = match moment {
         Moment::InTest(pause_ms) => {

@@ -43,9 +43,13 @@ fn lint_says_what_disagrees_and_its_status_says_whether_something_does() {
     let (status, stdout, stderr) = proofload(&["lint", &clean, &paper, "--json"]);
     assert_eq!(status, 1, "{stderr}");
     let json: serde_json::Value = serde_json::from_str(&stdout).expect("stdout is data");
-    assert_eq!(json[0]["findings"].as_array().map(Vec::len), Some(0));
+    assert_eq!(json["evidence"][0]["findings"].as_array().map(Vec::len), Some(0));
     assert!(
-        json[1]["findings"].as_array().expect("a list").iter().any(|finding| finding["rule"] == "host_mixup")
+        json["evidence"][1]["findings"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .any(|finding| finding["rule"] == "host_mixup")
     );
     let report = format!("{clean}/report.json");
     let changed =
