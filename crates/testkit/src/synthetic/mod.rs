@@ -83,7 +83,7 @@ pub fn record(shape: &Shape, to: &mut dyn Recorder) -> Result<(), RecordError> {
         solution: format!("Synthetic run of {} databases{}", shape.databases, shape.hostile),
         solution_text: format!("[solution]\nname = \"synthetic\" # {}\n", shape.hostile),
         started_unix_ms: 1_795_240_800_000,
-        tool_version: "0.1.0".to_owned(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         world: shape.world,
         world_detail: if shape.world == WorldKind::Real { "io_uring, direct" } else { "virtual time" }
             .to_owned(),
