@@ -97,13 +97,11 @@ impl Measured<'_> {
     ) -> Result<CampaignOutcome, RunError> {
         let mut store = RunStore::create_signed(&self.folder.join("run.db"), self.key)?;
         let config = RealConfig { direct: self.preflight.direct(), ..RealConfig::new(&self.deployment.host) };
-        let mut kept_row = self.row.clone();
+        let mut recorder = Tee { store: &mut store, live };
+        let mut row = self.row;
         let body = |world: World| async {
             let clock = world.clone();
-            kept_row.world_detail = world.describe();
-            let mut row = kept_row.clone();
-            let seed = row.seed;
-            let mut recorder = Tee { store: &mut store, live };
+            row.world_detail = world.describe();
             recorder.record(row.clone().into())?;
             let known = self.known.into_iter().chain(self.preflight.rows());
             known.into_iter().try_for_each(|row| recorder.record(row))?;
@@ -115,31 +113,31 @@ impl Measured<'_> {
             if !tests.is_empty() {
                 let (world, recorder) = (world.clone(), &mut recorder);
                 outcome =
-                    campaign::run_in_step(world, deployment, tests, seed, recorder, watcher, &barrier).await;
+                    campaign::run_in_step(world, deployment, tests, row.seed, recorder, watcher, &barrier)
+                        .await;
             }
             if outcome.error.is_none() {
                 let last = finale(world, &barrier, &mut recorder).await;
                 outcome.verdicts.extend(last.verdicts);
                 outcome.error = last.error;
             }
-            let ended_ms = clock.now().ns / 1_000_000;
-            (row.ended_ms, row.ending) = (Some(ended_ms), Some(ending(&outcome)));
-            let after = self.preflight.rows_after();
-            outcome.verdicts.extend(after.iter().filter_map(verdict));
-            let rest = after.into_iter().chain(last_rows(ended_ms)).chain([row.into()]);
-            rest.into_iter().try_for_each(|row| recorder.record(row))?;
-            Ok::<_, RecordError>(outcome)
+            Ok::<_, RecordError>((outcome, clock.now()))
         };
-        let outcome = match real::run(config, body) {
-            Ok(ended) => ended,
+        let (mut outcome, ended) = match real::run(config, body) {
+            Ok(ended) => ended?,
             Err(error) => match error.kind {
                 ErrorKind::ClockJumped { at, by } => {
-                    cut_off(&mut store, &self.preflight, kept_row, at, by, error)
+                    (cut_off(&mut recorder, self.preflight.host(), at, by, error)?, at)
                 }
                 _ => return Err(RunError::NotStarted(error)),
             },
         };
-        let outcome = outcome?;
+        let ended_ms = ended.ns / 1_000_000;
+        let after = self.preflight.rows_after();
+        outcome.verdicts.extend(after.iter().filter_map(verdict));
+        let row = Run { ended_ms: Some(ended_ms), ending: Some(ending(&outcome)), ..row };
+        let rest = after.into_iter().chain(last_rows(ended_ms)).chain([row.into()]);
+        rest.into_iter().try_for_each(|row| recorder.record(row))?;
         store.close()?;
         Ok(outcome)
     }
@@ -154,25 +152,18 @@ fn verdict(row: &Row) -> Option<Verdict> {
 
 /// Keeps why a run was cut off by its clock, which jumped `by` so much at a time `at` of the run.
 fn cut_off(
-    store: &mut RunStore,
-    preflight: &Preflight,
-    row: Run,
+    recorder: &mut dyn Recorder,
+    host: &str,
     at: Time,
     by: Duration,
     error: world::Error,
 ) -> Result<CampaignOutcome, RecordError> {
-    let (host, t_ms) = (preflight.host().to_owned(), at.ns / 1_000_000);
+    let (host, t_ms) = (host.to_owned(), at.ns / 1_000_000);
     let clock = campaign::lapses::clock_jumped(&host, by);
     let event = Event { t_ms, severity: Severity::Error, test: None, host, text: error.to_string() };
-    let ended = Run { ended_ms: Some(t_ms), ending: Some(Ending::Aborted), ..row };
-    let rows: Vec<Row> = [event.into(), clock.into()]
-        .into_iter()
-        .chain(preflight.rows_after())
-        .chain([ended.into()])
-        .collect();
-    let verdicts = rows.iter().filter_map(verdict).collect();
-    rows.into_iter().try_for_each(|row| store.record(row))?;
-    Ok(CampaignOutcome { verdicts, error: Some(CampaignError::World(error)) })
+    recorder.record(event.into())?;
+    recorder.record(clock.clone().into())?;
+    Ok(CampaignOutcome { verdicts: vec![clock], error: Some(CampaignError::World(error)) })
 }
 
 /// Keeps rows and shows them.

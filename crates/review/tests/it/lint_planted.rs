@@ -172,6 +172,18 @@ fn each_planted_error_fires_its_rule_once_and_no_other() {
     }
 }
 
+#[test]
+fn a_short_window_may_close_one_sample_late() {
+    let titled_otherwise = |window_s| {
+        let mut evidence = clean();
+        evidence.test[2].title_hours = Some(4.0 / 3600.0);
+        evidence.test[2].collection_s = Some(window_s);
+        rules(&lint(&evidence)).contains(&"duration_title")
+    };
+    assert!(!titled_otherwise(4.13));
+    assert!(titled_otherwise(5.2));
+}
+
 /// Verdicts, solution and report.json belong to runs of ours.
 #[test]
 fn errors_planted_in_a_run_of_ours_fire_their_rule_once() {

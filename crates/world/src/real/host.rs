@@ -15,7 +15,7 @@ use rustix::time::ClockId;
 use super::file::RealFile;
 use super::names;
 use super::ops::{Ops, give_way};
-use super::shared::{Counters, Run, lock};
+use super::shared::{Counters, Run};
 use super::usage;
 use crate::{
     Entry, Host, HostConnection, HostFile, HostListener, HostUsage, IoTotals, Lapse, LocalFuture, OpenMode,
@@ -174,6 +174,6 @@ impl Host for RealHost {
     }
 
     fn lapses(&self) -> Vec<Lapse> {
-        std::mem::take(&mut *lock(&self.run.lapses))
+        self.run.clocks.take_lapses()
     }
 }

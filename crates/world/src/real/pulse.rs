@@ -1,7 +1,8 @@
 //! Sees holes in the time of a run: the program was stopped, the host was suspended, a clock jumped.
 //!
-//! A thread of its own beats a few times a second. At each beat it compares how far three sources moved since
-//! the beat before: the monotonic clock that times everything, the wall clock, and the uptime that the kernel
+//! A thread of its own beats a few times a second. Each beat compares how far three sources moved since the
+//! comparison before, and so do a caller that asks what was found and the end of the run, so that a run which
+//! a jump cuts short cannot end before the jump is seen. The sources are the monotonic clock that times everything, the wall clock, and the uptime that the kernel
 //! writes into `/proc/uptime`. The uptime counts suspends, cannot be set, and no library between the program
 //! and the kernel moves it. The thread waits with a relative timeout of the kernel, so a clock that goes back
 //! does not keep it waiting.
@@ -12,12 +13,13 @@
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use rustix::time::ClockId;
 
-use super::shared::{Lapses, lock};
+use super::shared::lock;
 use super::usage::clock;
 use crate::{LAPSE_MIN, Lapse, LapseKind, Time};
 
@@ -35,44 +37,20 @@ pub(super) struct Pulse {
     /// Ends the thread when it is dropped.
     line: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
-    found: Lapses,
 }
 
 impl Pulse {
-    /// Starts to beat. `jumped` is told once if the monotonic clock jumps: how far, and when the beat before was.
-    pub fn start(jumped: impl FnOnce(Lapse, Time) + Send + 'static) -> std::io::Result<Pulse> {
+    /// Has the clocks compared a few times a second, until it is dropped.
+    pub fn start(clocks: Arc<Clocks>) -> std::io::Result<Pulse> {
         let (line, mut end) = UnixStream::pair()?;
         end.set_read_timeout(Some(BEAT))?;
-        let found = Lapses::default();
-        let kept = found.clone();
         let beat = move || {
-            let first = Reading::take();
-            let mut before = first;
-            let mut jumped = Some(jumped);
             while lasts(&mut end) {
-                let now = Reading::take();
-                for lapse in lapses(&before, &now) {
-                    if matches!(lapse.kind, LapseKind::ClockAhead | LapseKind::ClockBack)
-                        && let Some(jumped) = jumped.take()
-                    {
-                        let since_start = before.monotonic_ns.saturating_sub(first.monotonic_ns);
-                        jumped(lapse, Time { ns: since_start.max(0) as u64 });
-                    }
-                    let mut kept = lock(&kept);
-                    if kept.len() < KEPT_MAX {
-                        kept.push(lapse);
-                    }
-                }
-                before = now;
+                clocks.compare();
             }
         };
         let thread = std::thread::Builder::new().name("pulse".into()).spawn(beat)?;
-        Ok(Pulse { line: Some(line), thread: Some(thread), found })
-    }
-
-    /// Where it keeps what it finds.
-    pub fn lapses(&self) -> Lapses {
-        self.found.clone()
+        Ok(Pulse { line: Some(line), thread: Some(thread) })
     }
 }
 
@@ -90,6 +68,52 @@ fn lasts(end: &mut UnixStream) -> bool {
     // Nobody ever sends anything.
     let waited = end.read_exact(&mut [0]).map_err(|error| error.kind());
     matches!(waited, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut))
+}
+
+/// The clocks of a run, and what they have shown.
+pub(super) struct Clocks {
+    first: Reading,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    last: Reading,
+    /// Told once if the monotonic clock jumps: how far, and when the comparison before was.
+    jumped: Option<Box<dyn FnOnce(Lapse, Time) + Send>>,
+    /// What nobody has asked for yet.
+    lapses: Vec<Lapse>,
+}
+
+impl Clocks {
+    pub fn new(jumped: impl FnOnce(Lapse, Time) + Send + 'static) -> Clocks {
+        let first = Reading::take();
+        let seen = Seen { last: first, jumped: Some(Box::new(jumped)), lapses: Vec::new() };
+        Clocks { first, seen: Mutex::new(seen) }
+    }
+
+    /// What was found since this was last called, up to now.
+    pub fn take_lapses(&self) -> Vec<Lapse> {
+        self.compare();
+        std::mem::take(&mut lock(&self.seen).lapses)
+    }
+
+    /// Compares the clocks with what they said at the comparison before.
+    pub fn compare(&self) {
+        let mut seen = lock(&self.seen);
+        let now = Reading::take();
+        for lapse in lapses(&seen.last, &now) {
+            if matches!(lapse.kind, LapseKind::ClockAhead | LapseKind::ClockBack)
+                && let Some(jumped) = seen.jumped.take()
+            {
+                let since_start = seen.last.monotonic_ns.saturating_sub(self.first.monotonic_ns);
+                jumped(lapse, Time { ns: since_start.max(0) as u64 });
+            }
+            if seen.lapses.len() < KEPT_MAX {
+                seen.lapses.push(lapse);
+            }
+        }
+        seen.last = now;
+    }
 }
 
 /// What the clocks said at one moment, in ns.
@@ -132,7 +156,7 @@ fn uptime_ns() -> Option<i64> {
     Some((seconds * 1e9) as i64)
 }
 
-/// What happened to the time between two beats.
+/// What happened to the time between two comparisons, which are at most about a beat apart.
 fn lapses(before: &Reading, now: &Reading) -> Vec<Lapse> {
     let length = |ns: i64| Duration::from_nanos(ns.unsigned_abs());
     let found = |kind, ns| vec![Lapse { kind, length: length(ns) }];
@@ -212,8 +236,23 @@ mod tests {
 
     #[test]
     fn the_clocks_of_this_host_agree_from_beat_to_beat() {
-        let pulse = Pulse::start(|lapse, _| panic!("{lapse:?}")).unwrap();
+        let clocks = Arc::new(Clocks::new(|lapse, _| panic!("{lapse:?}")));
+        let pulse = Pulse::start(clocks.clone()).unwrap();
         std::thread::sleep(BEAT * 3);
-        assert_eq!(*lock(&pulse.lapses()), []);
+        drop(pulse);
+        assert_eq!(clocks.take_lapses(), []);
+    }
+
+    #[test]
+    fn a_jump_is_seen_by_the_caller_who_asks_before_the_next_beat() {
+        let (told, jumps) = std::sync::mpsc::channel();
+        let clocks = Clocks::new(move |lapse, at| told.send((lapse.kind, at.ns)).expect("the test listens"));
+        // As if the monotonic clock had been an hour behind at the comparison before.
+        lock(&clocks.seen).last.monotonic_ns -= 3_600_000_000_000;
+        assert_eq!(
+            clocks.take_lapses().iter().map(|lapse| lapse.kind).collect::<Vec<_>>(),
+            [LapseKind::ClockAhead]
+        );
+        assert_eq!(jumps.try_recv(), Ok((LapseKind::ClockAhead, 0)));
     }
 }

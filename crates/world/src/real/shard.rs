@@ -16,7 +16,7 @@ use futures_util::StreamExt;
 use super::failure::failed;
 use super::host::RealHost;
 use super::ops::Ops;
-use super::pulse::Pulse;
+use super::pulse::{Clocks, Pulse};
 use super::registered::Registered;
 use super::shared::{Driver, Ending, Failure, RealConfig, Run};
 use crate::buf::take_slabs_from;
@@ -31,12 +31,16 @@ where
     F: Future<Output = T>,
 {
     let ending = Arc::<Ending>::default();
-    let pulse = watch_clock(&ending)?;
-    let run = Arc::new(Run::new(config, pulse.lapses(), ending, serve));
+    let clocks = Arc::new(watched_clocks(&ending));
+    let _pulse =
+        Pulse::start(clocks.clone()).map_err(|cause| failed("watch the clock of", "this process", &cause))?;
+    let run = Arc::new(Run::new(config, clocks, ending, serve));
     let thread =
         Thread::new(&run).map_err(|cause| failed("start the I/O driver of", "this process", &cause))?;
     let result = thread.run(|world| run.unless_panicked(main(world)));
     run.join_shards();
+    // A jump may have ended the main future before the next beat.
+    run.clocks.compare();
     match run.ending.take() {
         Some(Failure::Panic(panic)) => resume_unwind(panic),
         Some(Failure::Clock(error)) => Err(error),
@@ -45,17 +49,16 @@ where
 }
 
 /// A clock that jumps ends the run: its timers end too early, or wait for that much longer.
-fn watch_clock(ending: &Arc<Ending>) -> Result<Pulse> {
+fn watched_clocks(ending: &Arc<Ending>) -> Clocks {
     let ending = ending.clone();
-    let jumped = move |lapse: Lapse, before: Time| {
+    Clocks::new(move |lapse: Lapse, before: Time| {
         ending.fail(Failure::Clock(Error {
             kind: ErrorKind::ClockJumped { at: before, by: lapse.length },
             operation: "time".into(),
             path: "the run".into(),
             reason: lapse.to_string(),
         }));
-    };
-    Pulse::start(jumped).map_err(|cause| failed("watch the clock of", "this process", &cause))
+    })
 }
 
 /// The life of a shard: starts what it is sent, until the run ends.

@@ -16,9 +16,10 @@ use futures_util::FutureExt;
 use futures_util::task::AtomicWaker;
 
 use super::cores::Cores;
+use super::pulse::Clocks;
 use crate::buf::slab_stock;
 use crate::stock::Stock;
-use crate::{Error, IoTotals, Lapse, LocalFuture, ShardStart};
+use crate::{Error, IoTotals, LocalFuture, ShardStart};
 
 /// How a real world works.
 #[derive(Debug, Clone)]
@@ -99,8 +100,8 @@ pub(super) struct Run {
     counters: Mutex<Vec<Arc<Counters>>>,
     shards: Mutex<Shards>,
     pub ending: Arc<Ending>,
-    /// Holes in the time of the run.
-    pub lapses: Lapses,
+    /// See holes in the time of the run.
+    pub clocks: Arc<Clocks>,
     /// Those that this process may use; `None` if the system does not say.
     pub cores: Option<Cores>,
     /// Memory for page buffers.
@@ -111,9 +112,6 @@ pub(super) struct Run {
 
 /// Starts on its own thread what is sent to a shard, until the run ends.
 pub(super) type Serve = fn(&Arc<Run>, UnboundedReceiver<ShardStart>);
-
-/// Holes in the time of a run that nobody has asked for yet.
-pub(super) type Lapses = Arc<Mutex<Vec<Lapse>>>;
 
 /// Ends the run before its main future does.
 #[derive(Default)]
@@ -156,13 +154,13 @@ struct Shard {
 }
 
 impl Run {
-    pub fn new(config: RealConfig, lapses: Lapses, ending: Arc<Ending>, serve: Serve) -> Run {
+    pub fn new(config: RealConfig, clocks: Arc<Clocks>, ending: Arc<Ending>, serve: Serve) -> Run {
         Run {
             config,
             started: Instant::now(),
             counters: Mutex::default(),
             shards: Mutex::new(Shards::Open(BTreeMap::new())),
-            lapses,
+            clocks,
             ending,
             cores: Cores::allowed(),
             slabs: Arc::new(slab_stock()),
