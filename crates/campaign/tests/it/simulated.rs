@@ -241,7 +241,7 @@ fn counted_in_window(rows: &[Row], measure: Measure) -> u64 {
 
 #[test]
 fn rows_of_a_window_count_what_its_verdicts_count_though_times_of_rows_are_whole_milliseconds() {
-    for late_us in [300, 700, 999, 1_000, 1_700] {
+    for late_us in [300, 999, 1_700] {
         let simulation = initialised(14);
         let mut tests = specs(|kind| kind == TestKind::Performance);
         // The last tick is less than a millisecond before the end of the window.
@@ -297,7 +297,7 @@ fn an_interrupted_window_keeps_its_distributions_and_its_end() {
 fn a_complete_window_is_judged_although_waiting_for_the_others_was_interrupted() {
     let simulation = initialised(13);
     let tests = specs(|kind| kind == TestKind::Performance);
-    let late = Late(simulation.host("a"), Duration::from_secs(50));
+    let late = Late(simulation.host("a"), Duration::from_secs(5));
     let mut impatient = Impatient("waiting for the other hosts", 3);
     let (outcome, rows) = run_specs(&simulation, 13, &tests, &mut impatient, &late);
     assert!(matches!(outcome.error, Some(CampaignError::Interrupted)), "{:?}", outcome.error);

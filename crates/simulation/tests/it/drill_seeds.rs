@@ -1,7 +1,7 @@
 //! Drills drawn from seeds: layouts, dials and failures at random, and what was promised to users holds in each
 //! of them.
 //!
-//! PROOFLOAD_SEEDS sets how many (60), PROOFLOAD_SEED picks one. A failure prints the line that repeats it.
+//! PROOFLOAD_SEEDS sets how many (40), PROOFLOAD_SEED picks one. A failure prints the line that repeats it.
 #![allow(clippy::disallowed_methods, reason = "seeds come from the environment")]
 
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ fn no_failure_breaks_a_promise() {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let (seeds, is_complete) = match number("PROOFLOAD_SEED") {
         Some(seed) => (seed..=seed, false),
-        None => (1..=number("PROOFLOAD_SEEDS").unwrap_or(60), true),
+        None => (1..=number("PROOFLOAD_SEEDS").unwrap_or(40), true),
     };
     let next = Mutex::new(seeds);
     let reached: Mutex<BTreeMap<&str, u32>> = Mutex::default();

@@ -194,8 +194,13 @@ fn the_log_of_a_store_goes_to_its_disks_in_the_stripe_elements_of_its_kind() {
     );
     let store = "store = { kind = \"log_structured\", model = \"hybrid-array-2014\", cache_disk = \"SSDSC2BX800G4\", \
                  cache_disks = 1 }";
-    let base =
-        Question { volumes, controller: "hybrid-array-2014", array: store, ..Question::new("sessions = 8") };
+    let base = Question {
+        volumes,
+        controller: "hybrid-array-2014",
+        array: store,
+        duration_s: 30,
+        ..Question::new("sessions = 8")
+    };
     let write_bytes = |stripe_element_kib| {
         let answer = Question { stripe_element_kib, ..base.clone() }.answer();
         let mut disks = answer.rows.iter().filter_map(|row| match row {
