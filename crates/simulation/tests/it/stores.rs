@@ -198,7 +198,7 @@ fn the_log_of_a_store_goes_to_its_disks_in_the_stripe_elements_of_its_kind() {
         volumes,
         controller: "hybrid-array-2014",
         array: store,
-        duration_s: 30,
+        duration_s: 10,
         ..Question::new("sessions = 8")
     };
     let write_bytes = |stripe_element_kib| {

@@ -1,7 +1,7 @@
 //! Log file bytes per batch, from the records that the operations of a batch really make. No engine: pages of a one
 //! terabyte template in memory, every page clean when it is first touched, as nearly all are at that size.
 //!
-//! `cargo test -p workload --test it log_volume:: -- --nocapture` prints what the bytes are spent on.
+//! `cargo test -p workload --test databases log_volume:: -- --nocapture` prints what the bytes are spent on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
