@@ -17,7 +17,7 @@
 
 mod campaign;
 mod child;
-#[path = "../it/common/mod.rs"]
+#[path = "../databases/common/mod.rs"]
 mod common;
 
 use std::time::Duration;
