@@ -154,7 +154,14 @@ pub fn check(folder: &Path) -> Result<(), FolderError> {
 #[derive(Debug)]
 #[must_use = "the folder is free again when it is dropped"]
 pub struct FolderLock {
-    _lock: File,
+    lock: File,
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a child process that is being started has a copy of it for a moment.
+        _ = self.lock.unlock();
+    }
 }
 
 fn lock(folder: &Path) -> Result<FolderLock, FolderError> {
@@ -162,7 +169,7 @@ fn lock(folder: &Path) -> Result<FolderLock, FolderError> {
     match lock.try_lock() {
         Err(TryLockError::WouldBlock) => Err(FolderError::InUse(folder.to_owned())),
         // Not every network file system locks folders.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(FolderLock { _lock: lock }),
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(FolderLock { lock }),
     }
 }
 
@@ -359,6 +366,16 @@ mod tests {
         drop(held);
         drop(take(&ours, "s", &[]).unwrap());
         assert_eq!(clean(&ours, false).unwrap().files, [ours.join("a.edb")]);
+    }
+
+    #[test]
+    fn a_folder_is_free_once_its_lock_is_dropped_although_a_child_has_a_copy_of_the_file() {
+        let root = tempfile::tempdir().unwrap();
+        let ours = root.path().join("v1");
+        let held = take(&ours, "s", &[]).unwrap();
+        let _copy = held.lock.try_clone().unwrap();
+        drop(held);
+        drop(take(&ours, "s", &[]).unwrap());
     }
 
     #[test]

@@ -145,7 +145,7 @@ fn a_patrol_reads_the_drives_of_all_tiers() {
 #[test]
 fn a_hot_set_that_moves_is_followed() {
     let mut hardware = tiered(20.0, 1000.0);
-    hardware.tiered_pools[0].half_life_h = 5.0 / 3600.0;
+    hardware.tiered_pools[0].half_life_h = 10.0 / 3600.0;
     let mut rig = rig(hardware);
     let hot = |first: u64| {
         let mut numbers = Numbers::new(first);
@@ -155,7 +155,7 @@ fn a_hot_set_that_moves_is_followed() {
         }
     };
     for first in [10, 40] {
-        rig.run(4, 150.0, hot(first));
+        rig.run(4, 300.0, hot(first));
         let seen = rig.run(4, 10.0, hot(first));
         assert!(seen.read_ms() < 1.0, "{first}: {} ms {}", seen.read_ms(), state(&mut rig));
     }

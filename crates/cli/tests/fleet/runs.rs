@@ -42,8 +42,8 @@ idle_factor = 4
 copies = 2
 
 [engine]
-cache_min_mib = 1
-cache_max_mib = 2
+cache_min_mib = 2
+cache_max_mib = 3
 maintenance = false
 
 # Latencies of a shared test machine prove nothing.

@@ -1,11 +1,11 @@
 //! Sees holes in the time of a run: the program was stopped, the host was suspended, a clock jumped.
 //!
 //! A thread of its own beats a few times a second. Each beat compares how far three sources moved since the
-//! comparison before, and so do a caller that asks what was found and the end of the run, so that a run which
-//! a jump cuts short cannot end before the jump is seen. The sources are the monotonic clock that times everything, the wall clock, and the uptime that the kernel
-//! writes into `/proc/uptime`. The uptime counts suspends, cannot be set, and no library between the program
-//! and the kernel moves it. The thread waits with a relative timeout of the kernel, so a clock that goes back
-//! does not keep it waiting.
+//! comparison before, and so do a caller that asks what was found and the end of the run, so that a run which a
+//! jump cuts short cannot end before the jump is seen. The sources are the monotonic clock that times everything,
+//! the wall clock, and the uptime that the kernel writes into `/proc/uptime`. The uptime counts suspends, cannot be
+//! set, and no library between the program and the kernel moves it. The thread waits with a relative timeout of the
+//! kernel, so a clock that goes back does not keep it waiting.
 //!
 //! Limits: Linux. Stops up to [`LAPSE_MIN`] and jumps up to [`JUMP_MIN`] are not seen. Without `/proc/uptime` a
 //! clock that jumps ahead looks like a stop. A fault that moves every clock of the kernel together looks like a
