@@ -217,7 +217,7 @@ fn verify_finds_every_used_page_of_a_genuine_database_that_became_zero() {
     let Some((pages, file)) = large() else { return };
     let mut damaged = file.clone();
     pages.iter().skip(1).step_by(20).for_each(|pgno| damaged[place_of(*pgno)].fill(0));
-    let lost: Vec<_> = pages.iter().skip(1).step_by(60).collect();
+    let lost: Vec<_> = pages.iter().skip(1).step_by(40).collect();
     let (status, stdout) = verify(folder.path(), &damaged, None);
     assert!(status == 1 && stdout.contains("was lost"), "{stdout}");
     // Where a lost page is one that the space trees need, they do not tell of others.
@@ -229,7 +229,7 @@ fn verify_finds_every_used_page_of_a_genuine_database_that_became_zero() {
         assert!(status == 1 && stdout.contains(&format!("page {pgno}: was lost")), "{stdout}");
         alone += 1;
     }
-    assert!(alone > 10, "{alone}");
+    assert!(alone > 5, "{alone}");
 }
 
 #[test]
