@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use world::FixedHashMap;
 
 /// A run of bytes on the volume.
@@ -87,7 +87,7 @@ impl Space {
             && let [(0, start, length)] = extents[..]
             && end <= length
         {
-            return Pieces::from_iter([(start + offset, bytes)]);
+            return smallvec![(start + offset, bytes)];
         }
         if self.files.get(&file).is_none_or(|file| file.bytes() < end) {
             self.set_size(file, end);

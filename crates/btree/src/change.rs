@@ -173,8 +173,10 @@ impl Undo {
     /// What tells the entry apart in its tree: the key, and the data where keys repeat. Row locks are kept under
     /// (objid, entry).
     pub fn entry(&self) -> EntryName {
-        let mut entry = self.key.clone();
-        entry.extend_from_slice(&self.tail);
+        let mut entry = EntryName::from_slice(&self.key);
+        if !self.tail.is_empty() {
+            entry.extend_from_slice(&self.tail);
+        }
         entry
     }
 }

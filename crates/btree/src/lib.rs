@@ -21,7 +21,8 @@
 pub mod change;
 pub mod check;
 pub mod database;
-pub mod in_use;
+pub mod descents;
+mod in_use;
 pub mod log_record;
 mod merge;
 mod overlay;
@@ -42,6 +43,7 @@ mod wire;
 pub use change::{
     Before, EntryData, EntryName, MiniTransaction, Misfit, NodeKey, PageChange, PageOp, Redo, Undo,
 };
+pub use descents::Descents;
 pub use in_use::PagesInUse;
 pub use log_record::LogRecord;
 pub use page_coding::{PageCoding, PlainCoding};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 
+use crate::descents::Descents;
 use crate::view::PageView;
 
 /// The pages of one database as they are in memory now.
@@ -16,6 +17,11 @@ pub trait Pager {
 
     /// Bytes per page.
     fn page_bytes(&self) -> usize;
+
+    /// Where descents are remembered. Only for pages whose dbtime changes with every change of their nodes.
+    fn descents(&self) -> Option<&Descents> {
+        None
+    }
 }
 
 /// Why an operation did not finish. It has changed nothing.

@@ -7,11 +7,11 @@
 //!
 //! Limits: leaves and branch pages below the root whose nodes are not compressed; [`EDITS_MAX`] edits.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use edb::page::search::{compare_keys, guess_slot, search_nodes};
+use edb::page::search::{compare_keys, guess_slot, key_head, search_nodes};
 use edb::page::{Node, PageMut, PageRef, node_flags, page_flags};
 use smallvec::SmallVec;
 
@@ -112,6 +112,8 @@ pub struct SparsePage {
     edits: SmallVec<[Edit; 4]>,
     made: OnceCell<Box<Made>>,
     bytes: OnceCell<Box<[u8]>>,
+    /// The heads of the first key and of the last among so many nodes: branch pages are searched again and again.
+    heads: Cell<Option<(usize, [u64; 2])>>,
 }
 
 impl Clone for SparsePage {
@@ -122,6 +124,7 @@ impl Clone for SparsePage {
             edits: self.edits.clone(),
             made: OnceCell::new(),
             bytes: OnceCell::new(),
+            heads: Cell::new(None),
             ..*self
         }
     }
@@ -140,6 +143,7 @@ impl SparsePage {
             edits: SmallVec::new(),
             made: OnceCell::new(),
             bytes: OnceCell::new(),
+            heads: Cell::new(None),
         })
     }
 
@@ -249,6 +253,7 @@ impl SparsePage {
             _ => return Ok(false),
         }
         self.bytes.take();
+        self.heads.take();
         let number = self.ops.len() as u16;
         match &op {
             PageOp::Insert { slot, flags, .. } => {
@@ -505,7 +510,15 @@ impl SparsePage {
         key: &[u8],
         compare: impl Fn(usize) -> Ordering,
     ) -> Result<usize, usize> {
-        let guess = || guess_slot([&[], &self.key(0)], [&[], &self.key(count - 1)], count, key);
+        let guess = || {
+            let known = self.heads.get().filter(|(of, _)| *of == count);
+            let (_, [first, last]) = known.unwrap_or_else(|| {
+                let heads = (count, [0, count - 1].map(|slot| key_head(&self.key(slot))));
+                self.heads.set(Some(heads));
+                heads
+            });
+            guess_slot(first, last, count, key)
+        };
         search_nodes(count, guess, compare)
     }
 

@@ -12,6 +12,7 @@
 use edb::page::Node;
 use smallvec::SmallVec;
 
+use crate::descents::Step;
 use crate::pager::{Pager, Result, damaged};
 use crate::view::PageView;
 
@@ -133,7 +134,7 @@ pub fn seek(pager: &dyn Pager, tree: Tree, key: &[u8], what: Seek) -> Result<Opt
 /// # Errors
 /// If pages are missing or damaged.
 pub fn first(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
-    let descent = descend_by(pager, tree, |_| 0)?;
+    let descent = descend_by(pager, tree, |_, _, page| (0, child_in(page, 0)))?;
     first_from(pager, tree, leaf_of(&descent))
 }
 
@@ -142,8 +143,10 @@ pub fn first(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
 /// # Errors
 /// If pages are missing or damaged.
 pub fn last(pager: &dyn Pager, tree: Tree) -> Result<Option<Position>> {
-    let path =
-        descend_by(pager, tree, |page| page.node_count().saturating_sub(usize::from(!page.is_leaf())))?;
+    let path = descend_by(pager, tree, |_, _, page| {
+        let slot = page.node_count().saturating_sub(usize::from(!page.is_leaf()));
+        (slot, child_in(page, slot))
+    })?;
     previous(pager, tree, leaf_of(&path))
 }
 
@@ -211,20 +214,43 @@ pub(crate) fn leaf_of(path: &Path) -> Position {
 /// The way to the entry with `key`, or `key` and `data` where keys repeat.
 pub(crate) fn descend(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<Descent> {
     let mut exact = false;
-    let path = descend_by(pager, tree, |page| {
+    let mut way = pager.descents().map(|descents| descents.way_to(tree.fdp, key));
+    let path = descend_by(pager, tree, |level, pgno, page| {
         let data = if keys_repeat(page) { data } else { &[] };
-        if !page.is_leaf() {
-            return page.child_slot_of_entry(key, data);
+        let dbtime = page.dbtime();
+        let known = way.as_mut().and_then(|way| way.step(level, pgno, dbtime, data));
+        if let Some(step) = known {
+            exact = step.exact;
+            return (step.at.slot, step.child);
         }
-        let found = if keys_repeat(page) { page.search_entry(key, data) } else { page.search(key) };
-        exact = found.is_ok();
-        found.unwrap_or_else(|slot| slot)
+        let (slot, child) = if page.is_leaf() {
+            let found = if keys_repeat(page) { page.search_entry(key, data) } else { page.search(key) };
+            exact = found.is_ok();
+            (found.unwrap_or_else(|slot| slot), None)
+        } else {
+            let slot = page.child_slot_of_entry(key, data);
+            (slot, child_in(page, slot))
+        };
+        if let Some(way) = &mut way {
+            way.steps.push(Step { at: Position { pgno, slot }, dbtime, exact, child });
+        }
+        (slot, child)
     })?;
     Ok(Descent { path, exact })
 }
 
-/// The way from the root to a leaf that `choose` takes.
-fn descend_by(pager: &dyn Pager, tree: Tree, mut choose: impl FnMut(PageView) -> usize) -> Result<Path> {
+/// The child that a slot of a branch page leads to, if there is one.
+fn child_in(page: PageView, slot: usize) -> Option<u32> {
+    (slot < page.node_count()).then(|| page.child(slot)).flatten()
+}
+
+/// The way from the root to a leaf that `choose` takes: it is told the level, counted from the root, and the page, and
+/// says the slot and on branch pages its child.
+fn descend_by(
+    pager: &dyn Pager,
+    tree: Tree,
+    mut choose: impl FnMut(usize, u32, PageView) -> (usize, Option<u32>),
+) -> Result<Path> {
     let mut path = Path::new();
     let mut pgno = tree.fdp;
     let mut leaf_expected = None;
@@ -236,13 +262,13 @@ fn descend_by(pager: &dyn Pager, tree: Tree, mut choose: impl FnMut(PageView) ->
         if path.len() == MAX_LEVELS || leaf_expected.is_some_and(|leaf| leaf != page.is_leaf()) {
             return damaged(pgno, "on a level where its tree has no such page");
         }
-        let slot = choose(page);
+        let (slot, child) = choose(path.len(), pgno, page);
         path.push(Position { pgno, slot });
         if page.is_leaf() {
             return Ok(path);
         }
         leaf_expected = Some(page.flags() & edb::page::page_flags::PARENT_OF_LEAF != 0);
-        pgno = match (slot < page.node_count()).then(|| page.child(slot)).flatten() {
+        pgno = match child {
             Some(child) => child,
             None => return damaged(pgno, "branch page without a child to go to"),
         };

@@ -9,7 +9,7 @@
 
 use edb::page::{node_flags, usable_bytes};
 
-use crate::change::{Before, EntryData, EntryName, MiniTransaction, PageChange, PageOp, Undo};
+use crate::change::{Before, EntryData, EntryName, MiniTransaction, NodeKey, PageChange, PageOp, Undo};
 use crate::merge;
 use crate::overlay::Overlay;
 use crate::pager::{Pager, Result, Stop, damaged};
@@ -72,7 +72,7 @@ fn with_undo(
     was: Before,
     changes: Vec<PageChange>,
 ) -> MiniTransaction {
-    let undo = Undo { fdp: tree.fdp, objid: tree.objid, key: key.into(), tail, was };
+    let undo = Undo { fdp: tree.fdp, objid: tree.objid, key: NodeKey::from_slice(key), tail, was };
     MiniTransaction { undo: Some(undo), changes, ..MiniTransaction::default() }
 }
 
@@ -92,7 +92,7 @@ pub fn insert_shared(pager: &dyn Pager, tree: Tree, key: &[u8], data: &EntryData
     let (found, exact) = find(pager, tree, key, data)?;
     let repeats = keys_repeat(found.page);
     check_size(pager, key, data, repeats)?;
-    let tail = if repeats { data[..].into() } else { EntryName::new() };
+    let tail = if repeats { EntryName::from_slice(data) } else { EntryName::new() };
     if exact {
         if !found.page.is_deleted(found.at().slot) {
             return Err(Stop::Duplicate);
@@ -105,7 +105,12 @@ pub fn insert_shared(pager: &dyn Pager, tree: Tree, key: &[u8], data: &EntryData
     let simple =
         page.fits(key, data.len()) && !appends_beyond_density(page, at.slot, needed, tree.density_pct);
     let changes = if simple {
-        vec![found.one(PageOp::Insert { slot: found.slot(), flags: 0, key: key.into(), data: data.clone() })]
+        vec![found.one(PageOp::Insert {
+            slot: found.slot(),
+            flags: 0,
+            key: NodeKey::from_slice(key),
+            data: data.clone(),
+        })]
     } else {
         let mut overlay = Overlay::new(pager);
         let mut path = found.path;
@@ -162,7 +167,7 @@ pub fn delete(pager: &dyn Pager, tree: Tree, key: &[u8], data: &[u8]) -> Result<
     if !exact || found.page.is_deleted(found.at().slot) {
         return Err(Stop::NotFound);
     }
-    let tail = if keys_repeat(found.page) { data.into() } else { EntryName::new() };
+    let tail = if keys_repeat(found.page) { EntryName::from_slice(data) } else { EntryName::new() };
     let flag = PageOp::SetNodeFlags { slot: found.slot(), flags: node_flags::DELETED };
     Ok(with_undo(tree, key, tail, Before::Present, vec![found.one(flag)]))
 }

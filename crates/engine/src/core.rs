@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 
 use btree::log_record::{encode_changes, encode_page_image};
 use btree::space;
-use btree::{LogRecord, MiniTransaction, Pager, PlainCoding, Stop};
+use btree::{Descents, LogRecord, MiniTransaction, Pager, PlainCoding, Stop};
 use edb::header::State;
 use world::sync::Notify;
 use world::{LocalFuture, World};
@@ -109,12 +109,22 @@ impl Core {
     pub(crate) async fn read<T>(
         &self,
         db: u8,
+        step: impl FnMut(&dyn Pager) -> btree::Result<T>,
+    ) -> Result<T> {
+        self.read_remembering(db, &Descents::default(), step).await
+    }
+
+    /// [`Self::read`] of somebody who may go the same way again.
+    pub(crate) async fn read_remembering<T>(
+        &self,
+        db: u8,
+        descents: &Descents,
         mut step: impl FnMut(&dyn Pager) -> btree::Result<T>,
     ) -> Result<T> {
         let mut pins = self.cache.pins();
         loop {
             self.poison.check()?;
-            let outcome = step(&self.cache.view(db));
+            let outcome = step(&self.cache.view(db).remembering(descents));
             match outcome {
                 Ok(value) => return Ok(value),
                 Err(Stop::Missing(pgno)) => self.cache.fetch(PageKey { db, pgno }, &mut pins).await?,
@@ -128,13 +138,24 @@ impl Core {
         &self,
         db: u8,
         transaction: Option<u32>,
+        step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
+    ) -> Result<T> {
+        self.change_remembering(db, &Descents::default(), transaction, step).await
+    }
+
+    /// [`Self::change`] of somebody who may go the same way again.
+    pub(crate) async fn change_remembering<T>(
+        &self,
+        db: u8,
+        descents: &Descents,
+        transaction: Option<u32>,
         mut step: impl FnMut(&dyn Pager) -> btree::Result<(MiniTransaction, T)>,
     ) -> Result<T> {
         self.log.room().await?;
         let mut pins = self.cache.pins();
         loop {
             self.poison.check()?;
-            let outcome = step(&self.cache.view(db));
+            let outcome = step(&self.cache.view(db).remembering(descents));
             match outcome {
                 Ok((mut mini, value)) => {
                     if let Some(arrival) = self.cache.arrival_in(db, &mini) {

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use btree::{Before, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
+use btree::{Before, Descents, EntryName, LogRecord, MiniTransaction, Pager, Tree, Undo, tree, update};
 
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -28,11 +28,12 @@ pub struct Transaction {
     /// It has one from its first change on: readers use up no numbers.
     id: u32,
     ended: bool,
+    descents: Descents,
 }
 
 impl Transaction {
     pub(crate) fn begin(core: &Rc<Core>) -> Transaction {
-        Transaction { core: core.clone(), id: NO_ID, ended: false }
+        Transaction { core: core.clone(), id: NO_ID, ended: false, descents: Descents::default() }
     }
 
     /// Runs a reading step over the pages of database `db` (numbered from 1). The step is called again whenever a page
@@ -42,7 +43,7 @@ impl Transaction {
     /// # Errors
     /// What the step stops with, or what kept its pages away.
     pub async fn read<T>(&self, db: u8, step: impl FnMut(&dyn Pager) -> btree::Result<T>) -> Result<T> {
-        self.core.read(db, step).await
+        self.core.read_remembering(db, &self.descents, step).await
     }
 
     /// Runs a changing step. Its changes happen as a whole or not at all; they are undone by a rollback as far as
@@ -68,7 +69,7 @@ impl Transaction {
                 remedy: "close the instance and open it again, and they begin at 1",
             });
         }
-        self.core.change(db, Some(self.id), step).await
+        self.core.change_remembering(db, &self.descents, Some(self.id), step).await
     }
 
     /// Inserts an entry into a tree.

@@ -238,6 +238,7 @@ impl PageBuf {
 
     /// The contents for those who look at everything but the checksums, which may be missing: computing them for a
     /// pristine page would cost as much again as its bytes.
+    #[inline]
     pub fn as_unsealed_slice(&self) -> &[u8] {
         match &self.kind {
             Kind::Made { of, index, bytes, unsealed } if bytes.get().is_none() => {

@@ -40,7 +40,7 @@ use crate::raid::{Access, Raid};
 use crate::report::DeviceReport;
 use crate::space::Space;
 use crate::streams::Streams;
-use job::{Happening, Job, Kind};
+use job::{Due, Happening, Job, Kind};
 use log_store::LogStoreState;
 use read_cache::{InFront, ReadCacheState};
 use rebuild::RebuildState;
@@ -97,7 +97,7 @@ pub struct Array {
     hardware: Hardware,
     now_ns: u64,
     sequence: u64,
-    queue: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    queue: BinaryHeap<Reverse<Due>>,
     jobs: Vec<Job>,
     free_jobs: Vec<JobId>,
     drives: Vec<DriveState>,
@@ -160,12 +160,13 @@ impl Array {
 
     fn at(&mut self, at_ns: u64, happening: Happening) {
         self.sequence += 1;
-        self.queue.push(Reverse((at_ns, self.sequence, happening)));
+        self.queue.push(Reverse(Due::new(at_ns, self.sequence, happening)));
     }
 
     /// Lets everything happen that is due by now.
     fn advance(&mut self, now_ns: u64) {
-        while let Some(Reverse((at_ns, _, happening))) = self.queue.peek().copied() {
+        while let Some(Reverse(due)) = self.queue.peek().copied() {
+            let (at_ns, happening) = (due.at_ns(), due.happening);
             if at_ns > now_ns {
                 break;
             }
@@ -404,7 +405,7 @@ impl StorageModel for Array {
         if self.requests_under_way == 0 {
             return None;
         }
-        self.queue.peek().map(|Reverse((at_ns, _, _))| Time { ns: *at_ns })
+        self.queue.peek().map(|Reverse(due)| Time { ns: due.at_ns() })
     }
 
     fn take_completions(&mut self, now: Time, completed: &mut Vec<RequestId>) {

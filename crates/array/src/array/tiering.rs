@@ -19,7 +19,7 @@
 //! Left out: limits of a tier's throughput in the ranking, evening out within a tier, writes to a slice while
 //! it moves (they go to its old place only), rules for single volumes.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{Array, Happening, JobId, Kind};
 use crate::hardware::TieredPool;
@@ -296,7 +296,7 @@ impl TieringState {
 impl Array {
     /// Where a range of a group lies: on its own drives, or on those of the tiers of the pool that it stands for.
     pub(super) fn places(&self, group: usize, start: u64, bytes: u64) -> Places {
-        let Some(state) = &self.tiering[group] else { return Places::from_iter([(group, start, bytes)]) };
+        let Some(state) = &self.tiering[group] else { return smallvec![(group, start, bytes)] };
         let (mut places, mut at, end) = (Places::new(), start, start + bytes);
         while at < end {
             let (group, byte, left) = state.place(at);

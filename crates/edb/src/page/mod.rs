@@ -31,7 +31,7 @@ pub use validate::Damage;
 use twox_hash::XxHash3_128;
 use zerocopy::IntoBytes;
 
-use search::{compare_keys, guess_slot, search_nodes};
+use search::{compare_keys, guess_slot, key_head_of_parts, search_nodes};
 
 use crate::bytes::{common_prefix_len, get_u16, get_u32, get_u64};
 
@@ -149,11 +149,17 @@ impl<'a> Node<'a> {
     const NONE: Node<'static> = Node { prefix: &[], suffix: &[], data: &[], flags: 0 };
 
     /// Takes a node body apart; `None` if its lengths do not fit. `flags` are those of the tag (small pages only).
-    fn decode(page_prefix: &'a [u8], body: &'a [u8], large: bool, tag_flags: u8) -> Option<Node<'a>> {
+    #[inline(always)]
+    fn decode(
+        page_prefix: impl FnOnce() -> &'a [u8],
+        body: &'a [u8],
+        large: bool,
+        tag_flags: u8,
+    ) -> Option<Node<'a>> {
         let first = u16::from_le_bytes(*body.first_chunk::<2>()?);
         let flags = if large { (first >> 13) as u8 } else { tag_flags };
         let (prefix, rest) = if flags & node_flags::COMPRESSED != 0 {
-            (page_prefix.get(..usize::from(first & LENGTH_MASK))?, &body[2..])
+            (page_prefix().get(..usize::from(first & LENGTH_MASK))?, &body[2..])
         } else {
             (&[][..], body)
         };
@@ -444,7 +450,12 @@ impl<'a> PageRef<'a> {
     /// If there is no such slot.
     pub fn node(self, slot: usize) -> Node<'a> {
         assert!(slot < self.node_count(), "slot {slot} of {}", self.node_count());
-        self.node_with(self.prefix(), slot).unwrap_or(Node::NONE)
+        let tag = self.tag(slot + self.reserved_tags());
+        let node = self.body(tag).and_then(|body| {
+            // The prefix is a node of its own, and few nodes ask for it.
+            Node::decode(|| self.prefix(), body, is_large(self.bytes.len()), tag.flags)
+        });
+        node.unwrap_or(Node::NONE)
     }
 
     /// All nodes in key order.
@@ -456,7 +467,7 @@ impl<'a> PageRef<'a> {
     #[inline(always)]
     fn node_with(self, prefix: &'a [u8], slot: usize) -> Option<Node<'a>> {
         let tag = self.tag(slot + self.reserved_tags());
-        Node::decode(prefix, self.body(tag)?, is_large(self.bytes.len()), tag.flags)
+        Node::decode(|| prefix, self.body(tag)?, is_large(self.bytes.len()), tag.flags)
     }
 
     /// Binary search by key: `Ok` with the slot that has this very key, or `Err` with the slot where it belongs.
@@ -510,7 +521,8 @@ impl<'a> PageRef<'a> {
         let node = |slot| self.node_with(prefix, slot).unwrap_or(Node::NONE);
         let guess = || {
             let (first, last) = (node(0), node(count - 1));
-            guess_slot([first.prefix, first.suffix], [last.prefix, last.suffix], count, key)
+            let head = |node: Node| key_head_of_parts(node.prefix, node.suffix);
+            guess_slot(head(first), head(last), count, key)
         };
         search_nodes(count, guess, |slot| compare(node(slot)))
     }

@@ -31,24 +31,38 @@ pub fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     differing.map_or(a.len().cmp(&b.len()), |(x, y)| x.cmp(y))
 }
 
-/// The first eight bytes of a key given in two parts, as a number that is ordered as they are.
+/// The first eight bytes of a key, as a number that is ordered as they are.
 #[inline]
-fn head(first: &[u8], second: &[u8]) -> u64 {
-    if let (true, Some(bytes)) = (first.is_empty(), second.first_chunk::<8>()) {
+pub fn key_head(key: &[u8]) -> u64 {
+    if let Some(bytes) = key.first_chunk::<8>() {
         return u64::from_be_bytes(*bytes);
     }
-    let mut bytes = [0; 8];
-    for (to, from) in bytes.iter_mut().zip(first.iter().chain(second)) {
-        *to = *from;
+    let (mut head, mut shift, rest) = match key.split_first_chunk::<4>() {
+        Some((bytes, rest)) => (u64::from(u32::from_be_bytes(*bytes)) << 32, 32, rest),
+        None => (0, 64, key),
+    };
+    for byte in rest {
+        shift -= 8;
+        head |= u64::from(*byte) << shift;
     }
-    u64::from_be_bytes(bytes)
+    head
 }
 
-/// Where among `count` nodes a key stands if keys are spread evenly. Keys are given in two parts; only speed
-/// depends on the answer.
+/// [`key_head`] of a key given in two parts.
 #[inline]
-pub fn guess_slot(first: [&[u8]; 2], last: [&[u8]; 2], count: usize, key: &[u8]) -> usize {
-    let [from, to, wanted] = [head(first[0], first[1]), head(last[0], last[1]), head(&[], key)];
+pub(super) fn key_head_of_parts(first: &[u8], second: &[u8]) -> u64 {
+    match first.len() {
+        0 => key_head(second),
+        1..8 => key_head(first) | key_head(second) >> (8 * first.len()),
+        _ => key_head(first),
+    }
+}
+
+/// Where among `count` nodes a key stands if keys are spread evenly from the one with head `from` to the one with head
+/// `to`. Only speed depends on the answer.
+#[inline]
+pub fn guess_slot(from: u64, to: u64, count: usize, key: &[u8]) -> usize {
+    let wanted = key_head(key);
     let (span, distance) =
         (to.saturating_sub(from), wanted.saturating_sub(from).min(to.saturating_sub(from)));
     // So that the product does not overflow: slots are far fewer than 2^16.
@@ -125,7 +139,19 @@ mod tests {
             key in prop::collection::vec(any::<u8>(), 0..12),
             count in 1usize..5000,
         ) {
-            prop_assert!(guess_slot([&[], &first], [&[], &last], count, &key) < count);
+            prop_assert!(guess_slot(key_head(&first), key_head(&last), count, &key) < count);
+        }
+
+        #[test]
+        fn the_head_of_a_key_is_its_first_eight_bytes(
+            key in prop::collection::vec(any::<u8>(), 0..12),
+            cut in 0usize..12,
+        ) {
+            let mut bytes = [0; 8];
+            key.iter().zip(&mut bytes).for_each(|(from, to)| *to = *from);
+            prop_assert_eq!(key_head(&key), u64::from_be_bytes(bytes));
+            let (first, second) = key.split_at(cut.min(key.len()));
+            prop_assert_eq!(key_head_of_parts(first, second), u64::from_be_bytes(bytes));
         }
     }
 
@@ -140,7 +166,7 @@ mod tests {
             .collect();
         for wanted in 0..1300 {
             let looks = Cell::new(0);
-            let guess = || guess_slot([&[], &keys[0]], [&[], &keys[1299]], 1300, &keys[wanted]);
+            let guess = || guess_slot(key_head(&keys[0]), key_head(&keys[1299]), 1300, &keys[wanted]);
             let found = search_nodes(1300, guess, |slot| {
                 looks.set(looks.get() + 1);
                 compare_keys(&keys[slot], &keys[wanted])

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, Ref};
 
-use btree::{MiniTransaction, Misfit, PageCoding, PageView, Pager, Stop};
+use btree::{Descents, MiniTransaction, Misfit, PageCoding, PageView, Pager, Stop};
 use edb::page::{PageRef, page_flags};
 use world::sync::Notify;
 
@@ -19,6 +19,14 @@ pub(crate) struct View<'a> {
     now_ns: u64,
     /// The page asked for last, and its frame: operations ask for a page several times in a row.
     last: Cell<Option<(u32, u32)>>,
+    descents: Option<&'a Descents>,
+}
+
+impl<'a> View<'a> {
+    /// Operations remember their last descent here.
+    pub(crate) fn remembering(self, descents: &'a Descents) -> View<'a> {
+        View { descents: Some(descents.of(self.db)), ..self }
+    }
 }
 
 impl Pager for View<'_> {
@@ -40,6 +48,10 @@ impl Pager for View<'_> {
     fn page_bytes(&self) -> usize {
         self.page_bytes
     }
+
+    fn descents(&self) -> Option<&Descents> {
+        self.descents
+    }
 }
 
 impl Cache {
@@ -47,7 +59,7 @@ impl Cache {
     pub(crate) fn view(&self, db: u8) -> View<'_> {
         let now_ns = self.0.world.now().ns;
         let frames = self.0.frames.borrow();
-        View { frames, db, page_bytes: self.0.page_bytes, now_ns, last: Cell::new(None) }
+        View { frames, db, page_bytes: self.0.page_bytes, now_ns, last: Cell::new(None), descents: None }
     }
 
     /// Calls `log_image` with every page that `mini` makes dirty and whose old contents redo may need.

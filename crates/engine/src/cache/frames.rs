@@ -173,6 +173,7 @@ impl Frames {
     }
 
     /// The page in `frame` is used.
+    #[inline]
     pub(crate) fn touch(&self, frame: u32, now_ns: u64) {
         self.uses_of(frame).touch(now_ns);
         self.is_ready_from(frame, now_ns);

@@ -61,6 +61,7 @@ impl CachedPage {
         CachedPage::of(PageBuf::empty(page_bytes))
     }
 
+    #[inline]
     pub(crate) fn view(&self) -> PageView<'_> {
         match self {
             CachedPage::Buf(page) => PageView::of_bytes(page.as_unsealed_slice()),

@@ -197,7 +197,10 @@ impl Executor {
     pub fn start_batch(&self) -> bool {
         let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
         let mut batch = self.batch.borrow_mut();
-        batch.extend(woken.drain(..));
+        if !woken.is_empty() {
+            batch.extend(&*woken);
+            woken.clear();
+        }
         !batch.is_empty()
     }
 

@@ -50,7 +50,7 @@ fn a_capped_rebuild_waits_for_its_next_step_once() {
     // A MiB takes 52 ms: after 20 s 380 steps have been begun.
     for second in 1..=20 {
         array.report(Time { ns: second * 1_000_000_000 });
-        let due = array.queue.iter().filter(|Reverse((.., it))| matches!(it, Happening::Rebuild(_)));
+        let due = array.queue.iter().filter(|Reverse(due)| matches!(due.happening, Happening::Rebuild(_)));
         assert_eq!(due.count(), 1, "after {second} s");
     }
     let Some(RebuildStatus::UnderWay(share)) = array.rebuild(0) else { panic!("{:?}", array.rebuild(0)) };

@@ -36,9 +36,9 @@ impl Format {
                 return Unit::Encoded(encoded.into());
             }
         }
-        match bytes.iter().rposition(|byte| *byte != 0) {
-            Some(last) => Unit::Raw(bytes[..=last].into()),
-            None => Unit::Zero,
+        match without_zeros_at_end(bytes) {
+            [] => Unit::Zero,
+            bytes => Unit::Raw(bytes.into()),
         }
     }
 
@@ -84,6 +84,14 @@ impl Format {
         self.decode(index, unit, &mut bytes);
         bytes
     }
+}
+
+/// `bytes` up to the last one that is not zero. Most of a log segment can be zeros, so it looks at 16 at a time.
+fn without_zeros_at_end(bytes: &[u8]) -> &[u8] {
+    let (front, words) = bytes.as_rchunks::<16>();
+    let used = words.iter().rposition(|word| u128::from_ne_bytes(*word) != 0).map_or(0, |last| last + 1);
+    let bytes = &bytes[..front.len() + 16 * used];
+    &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
 /// Fills `out` with the front of `bytes`, and with zeros behind their end.

@@ -1,0 +1,77 @@
+//! The way that the last descent took, for the next one with the same key: an operation that stopped at a missing page
+//! is called again, and an entry that was read is often changed next.
+//!
+//! Invariants
+//! 1. A step is taken again only on the same page at the same dbtime: then the page has the same nodes.
+
+use std::cell::{Cell, RefCell};
+
+use smallvec::SmallVec;
+
+use crate::change::{EntryName, NodeKey};
+use crate::tree::Position;
+
+/// A page that was passed.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub at: Position,
+    pub dbtime: u64,
+    /// The entry is there; of leaves only.
+    pub exact: bool,
+    /// Where the slot leads; of branch pages only.
+    pub child: Option<u32>,
+}
+
+/// The last descent.
+#[derive(Default)]
+pub(crate) struct Way {
+    pub fdp: u32,
+    pub key: NodeKey,
+    /// What tells equal keys apart, where keys repeat.
+    pub tail: EntryName,
+    pub steps: SmallVec<[Step; 6]>,
+}
+
+/// Remembers the last descent of one user in one database.
+#[derive(Default)]
+pub struct Descents {
+    database: Cell<u8>,
+    way: RefCell<Way>,
+}
+
+impl Descents {
+    /// What is remembered of this database; the way in another one is forgotten.
+    pub fn of(&self, database: u8) -> &Descents {
+        if self.database.replace(database) != database {
+            self.way.borrow_mut().steps.clear();
+        }
+        self
+    }
+
+    /// The way so far to `key` in the tree, and room for what is found now.
+    pub(crate) fn way_to(&self, fdp: u32, key: &[u8]) -> std::cell::RefMut<'_, Way> {
+        let mut way = self.way.borrow_mut();
+        if way.fdp != fdp || way.key[..] != *key {
+            way.steps.clear();
+            (way.fdp, way.key) = (fdp, NodeKey::from_slice(key));
+        }
+        way
+    }
+}
+
+impl Way {
+    /// The step on this page, if the last descent to the same entry passed it as it is now. Else steps from here on are
+    /// forgotten.
+    pub fn step(&mut self, level: usize, pgno: u32, dbtime: u64, tail: &[u8]) -> Option<Step> {
+        if level == 0 && self.tail[..] != *tail {
+            self.steps.clear();
+            self.tail = EntryName::from_slice(tail);
+        }
+        let known =
+            self.steps.get(level).filter(|step| step.at.pgno == pgno && step.dbtime == dbtime).copied();
+        if known.is_none() {
+            self.steps.truncate(level);
+        }
+        known
+    }
+}
