@@ -37,7 +37,8 @@ fn newest_run(folder: &Path) -> String {
 
 #[test]
 fn every_answer_in_json_is_of_its_published_schema() {
-    let folder = folder_with("s.toml", &small());
+    let users = "[profile]\nexchange = \"2016\"\nmailboxes = 40\nmessages_per_day = 150\nquota_mb = 40\n";
+    let folder = folder_with("s.toml", &(small() + users));
     let at = folder.path();
     let shipped = &project("solutions/nimble-cs700-100000.toml");
     let answer = |schema: &str, arguments: &[&str]| {
@@ -70,7 +71,7 @@ fn every_answer_in_json_is_of_its_published_schema() {
 fn answers_of_a_fleet_are_of_their_published_schemas() {
     let folder = folder_with("s.toml", &small());
     let at = folder.path();
-    let hosts = ["--hosts", "h1,h2", "--address", "127.0.0.1:4222", "--json"];
+    let hosts = ["--hosts", "here,h2", "--address", "127.0.0.1:4222", "--json"];
     let (status, stdout, stderr) = output(at, &[&["fleet", "init", "fleet"][..], &hosts].concat());
     assert_eq!(status, 0, "{stderr}");
     let made = parsed(&stdout);
