@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use results::figures::counted;
+use results::figures::{counted, number};
 use results::{IoClass, Limit, Origin, Parameter, Severity};
 use solution::{EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds};
 use workload::mix::Mix;
@@ -484,8 +484,9 @@ impl Campaign<'_> {
     fn report_batches(&mut self, test: u32, window: &Window) -> Result<(), CampaignError> {
         let total: u64 = window.batches.iter().sum();
         let text = format!(
-            "{} IOPS achieved; batches with warm-up and drain: {total}, per database: {}",
-            window.achieved_iops().round(),
+            "{} IOPS achieved; batches with warm-up and drain: {}, per database: {}",
+            number(window.achieved_iops(), 0),
+            number(total as f64, 0),
             range(&window.batches),
         );
         self.event(Severity::Info, Some(test), &text)
