@@ -99,7 +99,9 @@ def check(run, report):
     outcomes = [v["outcome"] for _, verdicts in judged(report) for v in verdicts]
     passed, unproved = outcomes.count("pass"), outcomes.count("unproved")
     broken = list(failures(report))
-    seen = f"until then {passed} of {passed + unproved} limits were kept" if passed else "no limit was judged"
+    limits = passed + unproved
+    seen = f"until then {num(passed, 0)} of {counted(limits, 'limit')} {'was' if limits == 1 else 'were'} kept" \
+        if passed else "no limit was judged"
     said = {"qualified": lambda: qualified(facts, conditions), "held": lambda: held(facts, conditions),
             "failed": lambda: broken[0] if broken else "",
             "incomplete": lambda: f"The run is not complete: nothing is proved; {seen}."}[grade]()
@@ -118,7 +120,7 @@ def check(run, report):
     if grade in ("held", "qualified"):
         tests = counted(len(report["tests"]), "test")
         same("sentence: reasons", [
-            f"{tests} carried out, {passed} of {passed} limits kept.",
+            f"{tests} carried out, {num(passed, 0)} of {counted(passed, 'limit')} kept.",
             *(f"Missing: {c['note']}. Remedy: {c['remedy']}." for c in conditions if not c["met"]),
             *(f"Own rule: {c['text']}: {bounds(c['least'], c['most'])} {c['unit']} (published: "
               f"{bounds(c['published_least'], c['published_most'])})." for c in conditions if c["met"] and c["weaker"]),

@@ -6,6 +6,7 @@
 
 use engine::{BackupReport, ChecksumReport, Instance, RecoveryReport, StreamConfig};
 use futures_util::future::join_all;
+use results::figures::counted;
 use results::{Backup, Comparison, IoClass, Origin, Parameter, Recovery, Severity};
 use solution::TestSpec;
 use world::{Bufs, ErrorKind, OpenMode, PageBuf, SECTOR_BYTES, Time};
@@ -141,8 +142,8 @@ impl Campaign<'_> {
             let logs = u64::from(report.logs_replayed);
             self.record(Recovery { test: ordinal, origin: origin.clone(), logs, elapsed_ms: replay_ms })?;
             self.judge(rule.judge(ordinal, origin, Some(logs as f64), 1.0))?;
-            let text =
-                format!("{}: {} logs replayed over the restored copy", instance.name, report.logs_replayed);
+            let replayed = counted(logs, "log");
+            let text = format!("{}: {replayed} replayed over the restored copy", instance.name);
             self.event(Severity::Info, Some(ordinal), &text)?;
             checks.push(check);
         }

@@ -57,8 +57,8 @@ pub enum CampaignError {
     },
     /// Neither header of a database can be read.
     #[error(
-        "{path} cannot be used again: header and shadow are both damaged ({damage}); remove it with `proofload clean` and \
-         run again"
+        "{path} cannot be used again: no header and no shadow that this program can read ({damage}); remove it with \
+         `proofload clean` and run again"
     )]
     NoHeader {
         /// The file.

@@ -6,6 +6,7 @@
 use std::rc::Rc;
 
 use edb::header::DatabaseHeader;
+use results::figures::number;
 use results::{IoClass, Origin, Parameter, Severity};
 use smallvec::smallvec;
 use solution::TestSpec;
@@ -48,10 +49,10 @@ impl Campaign<'_> {
                 let mib = created_bytes as f64 / f64::from(1 << 20);
                 // A simulated storage takes no time to create databases, and a rate of less than a sample says little.
                 let rate = match seconds {
-                    1.0.. => format!(" in {seconds:.1} s ({:.0} MiB/s)", mib / seconds),
+                    1.0.. => format!(" in {seconds:.1} s ({} MiB/s)", number(mib / seconds, 0)),
                     _ => String::new(),
                 };
-                format!("databases written: {created}, {mib:.0} MiB{rate}; used again: {reused}")
+                format!("databases written: {created}, {} MiB{rate}; used again: {reused}", number(mib, 0))
             }
         };
         self.event(Severity::Info, Some(ordinal), &text)?;

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use results::figures::{counted, number};
 use results::{IoClass, Limit, Origin, Parameter, Severity};
 use solution::{EngineSpec, InstanceSpec, LoadMode, LoadSpec, TestSpec, Thresholds};
 use workload::mix::Mix;
@@ -159,9 +160,8 @@ impl Campaign<'_> {
         let parameter = |name: &str, value: String| Parameter { name: name.into(), value };
         let how = match mode {
             Mode::Closed { sessions, idle_factor } => {
-                format!(
-                    "closed: {sessions} sessions, each rests {idle_factor} times as long as its batch took"
-                )
+                let sessions = counted(sessions.into(), "session");
+                format!("closed: {sessions}, each rests {idle_factor} times as long as its batch took")
             }
             Mode::Paced { .. } => "paced: batches are due at fixed times".into(),
         };
@@ -484,8 +484,9 @@ impl Campaign<'_> {
     fn report_batches(&mut self, test: u32, window: &Window) -> Result<(), CampaignError> {
         let total: u64 = window.batches.iter().sum();
         let text = format!(
-            "{} IOPS achieved; batches with warm-up and drain: {total}, per database: {}",
-            window.achieved_iops().round(),
+            "{} IOPS achieved; batches with warm-up and drain: {}, per database: {}",
+            number(window.achieved_iops(), 0),
+            number(total as f64, 0),
             range(&window.batches),
         );
         self.event(Severity::Info, Some(test), &text)

@@ -1,5 +1,6 @@
 //! Soft recovery: replays the logs that an unclean stop left behind, all instances side by side.
 
+use results::figures::counted;
 use results::{Comparison, Origin, Outcome, Parameter, Recovery, Severity, Verdict};
 use solution::TestSpec;
 
@@ -61,12 +62,13 @@ impl Campaign<'_> {
                 outcome: Outcome::Info,
             })?;
             let text = format!(
-                "{}: {logs} logs replayed in {:.2} s, {} page changes made again, {} torn pages repaired, {} open transactions taken back",
+                "{}: {} replayed in {:.2} s, {} made again, {} repaired, {} taken back",
                 instance.name,
+                counted(logs, "log"),
                 elapsed.as_secs_f64(),
-                report.changes_applied,
-                report.pages_repaired,
-                report.transactions_rolled_back
+                counted(report.changes_applied, "page change"),
+                counted(report.pages_repaired, "torn page"),
+                counted(report.transactions_rolled_back.into(), "open transaction")
             );
             self.event(Severity::Info, Some(ordinal), &text)?;
         }

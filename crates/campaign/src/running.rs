@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use engine::RecoveryReport;
 use futures_util::future::{Either, select};
+use results::figures::counted;
 use results::{
     Database, DatabaseSize, Event, Instance, IoClass, IoCounters, Origin, Parameter, Recorder, Row, Severity,
     Test, Verdict, Volume,
@@ -361,8 +362,8 @@ impl Campaign<'_> {
         for (instance, report) in self.deployment.instances.iter().zip(reports) {
             let Some(RecoveryReport { logs_replayed, .. }) = report else { continue };
             let name = &instance.name;
-            let text =
-                format!("{name}: was not closed, so it was recovered first: {logs_replayed} logs replayed");
+            let logs = counted(logs_replayed.into(), "log");
+            let text = format!("{name}: was not closed, so it was recovered first: {logs} replayed");
             self.event(Severity::Info, Some(test), &text)?;
         }
         Ok(())

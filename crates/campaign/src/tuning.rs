@@ -1,5 +1,6 @@
 //! Finds the highest load inside the thresholds, or the sessions for the target.
 
+use results::figures::counted;
 use results::{IoClass, IoStats, Origin, Outcome, Parameter, Severity, TuningStep, Verdict};
 use solution::TestSpec;
 use world::Duration;
@@ -42,9 +43,9 @@ impl Campaign<'_> {
         self.tuned_sessions = found.map(|found| found.sessions);
         let outcome = if found.is_some() { Outcome::Pass } else { Outcome::Fail };
         let text = match found {
-            Some(Found { sessions, bracketed: true }) => format!("{sessions} sessions is the answer"),
+            Some(Found { sessions, bracketed: true }) => format!("{} is the answer", in_words(sessions)),
             Some(Found { sessions, .. }) => {
-                format!("{sessions} sessions held; the search ended before it found more than enough")
+                format!("{} held; the search ended before it found more than enough", in_words(sessions))
             }
             None if search.next().is_some() => {
                 "the time was over before a number of sessions stayed inside the thresholds".into()
@@ -89,7 +90,7 @@ impl Campaign<'_> {
                 break;
             }
             ordinal += 1;
-            test.phase = format!("trying {sessions} sessions");
+            test.phase = format!("trying {}", in_words(sessions));
             let measured = self.step(test, sessions, step_s, elapsed_s / spec.duration_s).await?;
             let broken = self.broken_threshold(&measured, spec);
             let iops = measured.achieved_iops();
@@ -105,7 +106,7 @@ impl Campaign<'_> {
             self.record(TuningStep {
                 test: test.row.ordinal,
                 ordinal,
-                load: format!("{sessions} sessions"),
+                load: in_words(sessions),
                 iops,
                 read_latency_ms: mean_ms(IoClass::TransactionalRead),
                 log_write_latency_ms: mean_ms(IoClass::LogWrite),
@@ -174,6 +175,10 @@ fn broken(latencies: Vec<Verdict>) -> Option<String> {
         None => format!("{}: nothing was measured", of.rule),
         Some(ms) => format!("{} of {origin}: {ms:.1} ms, above {} ms", of.rule, of.limit.unwrap_or_default()),
     })
+}
+
+fn in_words(sessions: u32) -> String {
+    counted(sessions.into(), "session")
 }
 
 #[cfg(test)]

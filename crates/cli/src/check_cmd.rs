@@ -64,7 +64,7 @@ fn outlooks(solution: &Solution, assumptions: &Assumptions) -> Vec<Outlook> {
     let plan = plan::plan(solution, &[]).map_err(Failure::from);
     let paper = match &plan {
         Ok(_) => "the plan and the hardware; the figures come from runs of this file".to_owned(),
-        Err(_) => "it begins with the plan".to_owned(),
+        Err(_) => "a paper shows the plan, and `plan` is not ready".to_owned(),
     };
     let (is_planned, plan) = (plan.is_ok(), outlook("plan", plan.map(|plan| plan.verdict)));
     let tested = solution.hosts_under_test().len();

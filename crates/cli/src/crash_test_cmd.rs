@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use evidence::report::counted;
+use review::answers::{Committed, Heard};
 use review::progress::Told;
 use runner::crash_test::{Writer, commit, compare, hear};
 use workload::crash_test::SESSIONS_MAX;
@@ -33,6 +34,9 @@ enum Part {
         /// The file to keep the notes in; must not exist.
         #[arg(long, value_name = "NOTES.json")]
         out: PathBuf,
+        /// Print what was heard as JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// On the storage under test: commit until the plug is pulled (or Ctrl-C).
     Write {
@@ -51,6 +55,9 @@ enum Part {
         /// Write through the page cache, with a sync for each commit: for file systems without unbuffered I/O.
         #[arg(long)]
         buffered: bool,
+        /// Print what was committed as JSON, when it ends without a crash.
+        #[arg(long)]
+        json: bool,
         #[command(flatten)]
         progress: ProgressArguments,
     },
@@ -76,22 +83,29 @@ enum Part {
 pub fn run(arguments: &CrashTestArguments) -> Result<Status, Failure> {
     let told = |line: &str| say!("{line}");
     match &arguments.part {
-        Part::Listen { address, out } => {
-            let total = hear(address, out, told)?;
-            let heard = counted(total, "durable commit");
+        Part::Listen { address, out, json } => {
+            let durable_commits = hear(address, out, told)?;
+            let heard = counted(durable_commits, "durable commit");
             say!("the writer is gone; heard of {heard}, noted in {}", out.display());
+            if *json {
+                crate::stdout::json(&Heard { schema_version: 1, notes: out.clone(), durable_commits })?;
+            }
             Ok(Status::Pass)
         }
-        Part::Write { folder, listener, sessions, size_mib, buffered, progress } => {
+        Part::Write { folder, listener, sessions, size_mib, buffered, json, progress } => {
             let meter = RefCell::new(progress.meter());
             let (sessions, file_bytes, buffered) = (*sessions, size_mib << 20, *buffered);
             let interrupts = count_interrupts()?;
             let end_asked = || interrupts.load(Ordering::SeqCst) > 0;
             let writer = Writer { folder, listener, sessions, file_bytes, buffered };
             let committed = |durable| meter.borrow_mut().show(Told::Commits { durable }, Vec::new());
-            let total = commit(writer, end_asked, told, committed)?;
-            let total = counted(total, "durable commit");
+            let durable_commits = commit(writer, end_asked, told, committed)?;
+            let total = counted(durable_commits, "durable commit");
             say!("ended in order after {total}: nothing has been proved without a crash");
+            if *json {
+                let folder = folder.clone();
+                crate::stdout::json(&Committed { schema_version: 1, folder, durable_commits })?;
+            }
             Ok(Status::Interrupted)
         }
         Part::Verify { folder, notes, buffered, json } => {

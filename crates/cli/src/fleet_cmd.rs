@@ -1,5 +1,6 @@
 //! `proofload fleet`: credentials, a run on many hosts, the agent of a host, and the process of a drill.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,6 +10,7 @@ use fleet::choice::drill_of;
 use fleet::credentials::make;
 use fleet::drill::CopyProcess;
 use fleet::host_work::HostTests;
+use review::answers::FleetMade;
 
 use crate::failure::{Failure, Status};
 use crate::fleet_run::{self, FleetResumeArguments, FleetRunArguments, read_credentials, this_program};
@@ -40,6 +42,9 @@ struct InitArguments {
     /// Where the agents reach nats-server.
     #[arg(long, value_name = "HOST:PORT")]
     address: String,
+    /// Print what was made as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Serves this host to a controller: waits for runs, carries them out, keeps the evidence until the controller has it.
@@ -93,14 +98,15 @@ pub fn run(arguments: &FleetArguments) -> Result<Status, Failure> {
     }
 }
 
-fn init(InitArguments { folder, hosts, address }: &InitArguments) -> Result<Status, Failure> {
+fn init(InitArguments { folder, hosts, address, json }: &InitArguments) -> Result<Status, Failure> {
     make(folder, hosts, address)?;
+    let file = |host: &String| format!("agents/{}.toml", fleet::subjects::token(host));
+    if *json {
+        crate::stdout::json(&FleetMade::of(folder, hosts.iter().map(|host| (host.clone(), file(host)))))?;
+    }
     say!("made {}:", folder.display());
     for host in hosts {
-        say!(
-            "  agents/{}.toml  for {host}: proofload fleet agent FILE --state FOLDER",
-            fleet::subjects::token(host)
-        );
+        say!("  {}  for {host}: proofload fleet agent FILE --state FOLDER", file(host));
     }
     say!("  controller.toml  stays here: proofload fleet run SOLUTION.toml --fleet {}", folder.display());
     say!(
@@ -128,6 +134,9 @@ fn agent(arguments: &AgentArguments) -> Result<Status, Failure> {
         };
         match &error {
             AgentError::NotAHost => failure.help("name a file below agents/"),
+            AgentError::File { source, .. } if source.kind() == ErrorKind::InvalidData => {
+                failure.help("install the proofload that wrote it, or name another --state folder")
+            }
             AgentError::Locked(_) => failure.help("run one agent per host, or give each its own --state"),
             _ => failure,
         }

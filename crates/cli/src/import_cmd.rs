@@ -6,11 +6,11 @@ use evidence::report::counted;
 use evidence::{RunStore, folder};
 use results::Recorder;
 use review::import::{About, Foreign, gather, parse, rows};
-use review::{Evidence, Source};
+use review::{Evidence, Source, answers};
 
 use crate::failure::{Failure, Status};
 use crate::inputs;
-use crate::stdout::write_file;
+use crate::stdout::{json, write_file};
 
 /// Imports reports and configurations of Jetstress, and published papers.
 ///
@@ -26,6 +26,9 @@ pub struct ImportArguments {
     /// Title of the solution; otherwise that of the published figures, or the name of the first file.
     #[arg(long)]
     title: Option<String>,
+    /// Print what was made as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the command.
@@ -71,8 +74,16 @@ pub fn run(arguments: &ImportArguments) -> Result<Status, Failure> {
     if !solution.is_empty() {
         write_file(&arguments.out.join("solution.toml"), &solution)?;
     }
+    let tests = evidence.as_ref().map_or(0, |evidence| evidence.test.len() as u64);
     if let Some(evidence) = evidence {
         record(&evidence, &solution, arguments)?;
+    }
+    if arguments.json {
+        json(&answers::Imported {
+            schema_version: 1,
+            tests,
+            made: answers::Made::of(&arguments.out, &files),
+        })?;
     }
     Ok(Status::Pass)
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use evidence::report::counted;
 use evidence::{SigningKey, public_key};
-use review::answers::{Linted, LintedEvidence};
-use review::lint::{RULES, signed_by};
+use review::answers::{LintRules, Linted, LintedEvidence};
+use review::lint::signed_by;
 
 use crate::failure::{Failure, Status};
 use crate::inputs;
@@ -17,11 +17,11 @@ pub struct LintArguments {
     /// Run folders, run.db, report.json or published figures (.toml).
     #[arg(value_name = "EVIDENCE", required_unless_present_any = ["rules", "new_key"])]
     evidence: Vec<PathBuf>,
-    /// Print the findings as JSON.
+    /// Print the findings, or the rules, as JSON.
     #[arg(long)]
     json: bool,
     /// Print the rules and do nothing else.
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["evidence", "verify", "new_key"])]
     rules: bool,
     /// Demand that every seal is signed by this public key (64 hexadecimal digits), to the end of the run.
     #[arg(long, value_name = "PUBKEY")]
@@ -34,9 +34,9 @@ pub struct LintArguments {
 /// Runs the command: exit status 1 when there are findings.
 pub fn run(arguments: &LintArguments) -> Result<Status, Failure> {
     if arguments.rules {
-        let lines: Vec<String> =
-            RULES.iter().map(|(name, demand)| format!("{name:<22} {demand}\n")).collect();
-        return data(&lines.concat()).map(|()| Status::Pass);
+        let rules = LintRules::all();
+        let told = if arguments.json { json(&rules) } else { data(&rules.text()) };
+        return told.map(|()| Status::Pass);
     }
     if let Some(file) = &arguments.new_key {
         let key = SigningKey::create(file)?;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use evidence::folder;
 use review::Source;
+use review::answers::{Made, Papered};
 use review::paper::{PaperError, file_name, paper};
 
 use crate::failure::{Failure, Status};
 use crate::inputs::{self, SolutionArguments};
-use crate::stdout::write_file;
+use crate::stdout::{json, write_file};
 
 /// Writes the solution paper (HTML and Markdown) from a solution file and the runs of it.
 #[derive(clap::Args)]
@@ -28,6 +29,9 @@ pub struct PaperArguments {
     /// Replace what lies in the folder, also where it was changed by hand.
     #[arg(long)]
     overwrite: bool,
+    /// Print what was written as JSON.
+    #[arg(long)]
+    json: bool,
     /// Print paper.html to paper.pdf with an installed Chromium.
     #[cfg(feature = "pdf")]
     #[arg(long)]
@@ -78,6 +82,9 @@ pub fn run(arguments: &PaperArguments) -> Result<Status, Failure> {
     #[cfg(feature = "pdf")]
     if arguments.pdf {
         crate::reports::print(&arguments.out.join("paper.html"))?;
+    }
+    if arguments.json {
+        json(&Papered { schema_version: 1, made: Made::of(&arguments.out, &files) })?;
     }
     Ok(Status::Pass)
 }

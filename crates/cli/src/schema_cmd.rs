@@ -36,10 +36,22 @@ enum Form {
     Verify,
     /// What `crash-test verify --json` prints, as JSON Schema.
     CrashTest,
+    /// What `crash-test listen --json` prints, as JSON Schema.
+    CrashTestListen,
+    /// What `crash-test write --json` prints, as JSON Schema.
+    CrashTestWrite,
     /// What `compare --json` prints, as JSON Schema.
     Compare,
     /// What `lint --json` prints, as JSON Schema.
     Lint,
+    /// What `lint --rules --json` prints, as JSON Schema.
+    LintRules,
+    /// What `import --json` prints, as JSON Schema.
+    Import,
+    /// What `paper --json` prints, as JSON Schema.
+    Paper,
+    /// What `fleet init --json` prints, as JSON Schema.
+    FleetInit,
     /// What `examples --json` prints, as JSON Schema.
     Examples,
     /// report.json, which `run`, `simulate`, `fleet run` and `report` print with `--json`, as JSON Schema.
@@ -61,8 +73,14 @@ pub fn run(arguments: &SchemaArguments) -> Result<Status, Failure> {
         Form::Clean => json(&schema_for!(answers::Cleaned))?,
         Form::Verify => json(&schema_for!(answers::Verified))?,
         Form::CrashTest => json(&schema_for!(runner::crash_test::Compared))?,
+        Form::CrashTestListen => json(&schema_for!(answers::Heard))?,
+        Form::CrashTestWrite => json(&schema_for!(answers::Committed))?,
         Form::Compare => json(&schema_for!(review::compare::Comparison))?,
         Form::Lint => json(&schema_for!(answers::Linted))?,
+        Form::LintRules => json(&schema_for!(answers::LintRules))?,
+        Form::Import => json(&schema_for!(answers::Imported))?,
+        Form::Paper => json(&schema_for!(answers::Papered))?,
+        Form::FleetInit => json(&schema_for!(answers::FleetMade))?,
         Form::Examples => json(&schema_for!(answers::Examples))?,
         Form::RunDb => data(evidence::SQL_SCHEMA)?,
     }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
+use edb::header::HeaderDamage;
 use evidence::report::{counted, number};
 use review::answers::{Pages, Verified, WrongPage, describe_page};
 use workload::verify::{Opened, VerifyError};
@@ -89,6 +90,11 @@ pub fn run(arguments: &VerifyArguments) -> Result<Status, Failure> {
         Stop::Failure(failure) => failure,
         Stop::Verify(VerifyError::Read(error)) => unreadable(arguments, error),
         Stop::Verify(VerifyError::Copy(error)) => not_written(arguments, error),
+        Stop::Verify(VerifyError::NoDatabase(format @ HeaderDamage::Format { .. })) => {
+            Failure::wrong_input(format!("cannot check {}", arguments.file.display()))
+                .because(format)
+                .help("use the program that made the database")
+        }
         Stop::Verify(VerifyError::NoDatabase(damage)) => {
             let path = arguments.file.display();
             Failure::wrong_input(format!("{path} is no EDB database: header and shadow are both damaged"))

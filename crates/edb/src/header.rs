@@ -1,7 +1,7 @@
 //! The database header (file page 0) and its shadow (file page 1).
 //!
 //! Invariants
-//! 1. `parse` accepts only a page whose checksum, magic number, file type and page size are right.
+//! 1. `parse` accepts only a page whose checksum, magic number, format version, file type and page size are right.
 //! 2. In the clean state the generation fields are 0 and the bytes from 668 on are 0 (readers check that).
 //! 3. Fields that this crate has no name for are kept as they were read.
 //!
@@ -99,6 +99,17 @@ pub enum HeaderDamage {
     Magic {
         /// What stands there.
         found: u32,
+    },
+    /// A format that this program does not know.
+    #[error(
+        "the database has format version {version:#x} (update {update}); \
+         this program reads version {FORMAT_VERSION:#x}, any update"
+    )]
+    Format {
+        /// Format version in the header.
+        version: u32,
+        /// Update of the format.
+        update: u32,
     },
     /// Another kind of file.
     #[error("file type {found} is no database")]
@@ -215,7 +226,11 @@ impl DatabaseHeader {
         if stored != computed {
             return Err(HeaderDamage::Checksum { stored, computed });
         }
-        // Files of early formats have no file type; the attributes say that they are no streaming file.
+        let version = get_u32(page, at::VERSION);
+        if version != FORMAT_VERSION {
+            return Err(HeaderDamage::Format { version, update: get_u32(page, at::UPDATE) });
+        }
+        // Files of early updates have no file type; the attributes say that they are no streaming file.
         let file_type = get_u32(page, at::FILE_TYPE);
         if file_type > FILE_TYPE_DATABASE || get_u32(page, at::ATTRIBUTES) != 0 {
             return Err(HeaderDamage::FileType { found: file_type });
@@ -233,6 +248,8 @@ impl DatabaseHeader {
     pub fn read(start: &[u8]) -> Result<(Self, Copy), HeaderDamage> {
         let header = match Self::parse(start) {
             Ok(header) => return Ok((header, Copy::Header)),
+            // An intact header of another format is no damage that the shadow could mend.
+            Err(format @ HeaderDamage::Format { .. }) => return Err(format),
             Err(damage) => damage,
         };
         // A damaged header cannot say where the shadow is; a shadow proves its place by its page size.
@@ -405,6 +422,19 @@ mod tests {
         assert_eq!(LogPosition::get(&read.bytes, at::CONSISTENT), read.detach_position());
         assert!(header.stamped()[668..].iter().all(|&byte| byte == 0));
         assert_eq!(get_u32(header.stamped(), at::FILE_TYPE), 1);
+    }
+
+    #[test]
+    fn another_format_version_is_refused_by_name_whatever_the_shadow_says() {
+        let mut header = new(4096);
+        let good = file(&mut header);
+        put_u32(&mut header.bytes, at::VERSION, 0x630);
+        let mut bytes = file(&mut header);
+        bytes[4096..8192].copy_from_slice(&good[4096..8192]);
+        let refused = DatabaseHeader::read(&bytes).unwrap_err();
+        assert_eq!(refused, HeaderDamage::Format { version: 0x630, update: 20 });
+        let text = refused.to_string();
+        assert!(text.contains("format version 0x630") && text.contains("reads version 0x620"), "{text}");
     }
 
     #[test]

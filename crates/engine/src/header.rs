@@ -2,7 +2,7 @@
 //!
 //! Invariant: header and shadow are written one after the other with a sync between: a torn write leaves one of them.
 
-use edb::header::{DatabaseHeader, State};
+use edb::header::{DatabaseHeader, HeaderDamage, State};
 use results::IoClass;
 use smallvec::smallvec;
 use world::{OpenMode, PageBuf, World};
@@ -31,6 +31,10 @@ pub(crate) async fn read(file: &IoFile, page_bytes: usize) -> Result<(DatabaseHe
             Ok(header) => {
                 let (path, found) = (file.path(), header.page_bytes());
                 return Err(Error::Refused(format!("{path} has pages of {found} bytes, not {page_bytes}")));
+            }
+            // Intact, and of another program: no damage, and the shadow says no more.
+            Err(format @ HeaderDamage::Format { .. }) => {
+                return Err(Error::Refused(format!("{}: {format}", file.path())));
             }
             Err(damage) => reasons.push(damage.to_string()),
         }

@@ -18,14 +18,21 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::file_version::{FILE_VERSION, FileVersion, UnknownVersion, first_version};
+
 /// Name of the marker file.
 pub const MARKER: &str = ".proofload";
+/// What a marker names as its maker.
+const TOOL: &str = "proofload";
 /// The marker while it is being written.
 const NEW_MARKER: &str = ".proofload.new";
 
 /// Contents of the marker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Marker {
+    /// Version of this form.
+    #[serde(default = "first_version")]
+    version: u32,
     /// What made the folder.
     tool: String,
     /// For which solution.
@@ -62,6 +69,14 @@ pub enum FolderError {
     /// It is not ours.
     #[error("{} exists and was not made by proofload", .0.display())]
     Foreign(PathBuf),
+    /// Its marker is of a version that this program does not read.
+    #[error("{}: {version}", path.display())]
+    Version {
+        /// The marker.
+        path: PathBuf,
+        /// Its version.
+        version: UnknownVersion,
+    },
     /// A run goes on in it.
     #[error("{} is in use by another run", .0.display())]
     InUse(PathBuf),
@@ -85,6 +100,7 @@ impl FolderError {
             FolderError::Foreign(_) => {
                 "name a folder that does not exist yet; proofload writes only to folders it has made"
             }
+            FolderError::Version { .. } => "use the proofload that made the folder, or name another folder",
             FolderError::InUse(_) => "wait until it has ended, or name another folder",
             FolderError::NoFolder(_) => "name another folder",
             FolderError::Io { .. } => "check the permissions",
@@ -190,7 +206,8 @@ pub fn take(folder: &Path, solution: &str, files: &[String]) -> Result<FolderLoc
             parents.reverse();
             fs::create_dir_all(folder).map_err(io(folder))?;
             Marker {
-                tool: "proofload".into(),
+                version: FILE_VERSION,
+                tool: TOOL.into(),
                 solution: solution.to_owned(),
                 parents,
                 files: BTreeSet::new(),
@@ -217,9 +234,26 @@ fn write_marker(folder: &Path, marker: &Marker) -> Result<(), FolderError> {
 fn read_marker(folder: &Path) -> Result<Option<Marker>, FolderError> {
     let path = folder.join(MARKER);
     match fs::read_to_string(&path) {
-        Ok(text) => Ok(serde_json::from_str(&text).ok()),
+        Ok(text) => parse_marker(&text).map_err(|version| FolderError::Version { path, version }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(io(&path)(error)),
+    }
+}
+
+/// `None` for what is no marker of ours.
+fn parse_marker(text: &str) -> Result<Option<Marker>, UnknownVersion> {
+    #[derive(Deserialize)]
+    struct Head {
+        tool: String,
+        #[serde(flatten)]
+        version: FileVersion,
+    }
+    match serde_json::from_str::<Head>(text) {
+        Ok(head) if head.tool == TOOL => {
+            head.version.check()?;
+            Ok(serde_json::from_str(text).ok())
+        }
+        _ => Ok(None),
     }
 }
 
@@ -339,6 +373,34 @@ mod tests {
         assert!(!root.path().join("demo").exists());
         assert!(root.path().exists());
         assert_eq!(clean(&ours, false).unwrap(), Cleaned::default());
+    }
+
+    #[test]
+    fn marker_of_an_unknown_version_is_refused_by_name_and_one_without_version_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let ours = root.path().join("v1");
+        drop(take(&ours, "s", &files(&["a.edb"])).unwrap());
+        fs::write(ours.join("a.edb"), "x").unwrap();
+        let marker = fs::read_to_string(ours.join(MARKER)).unwrap();
+        let other = marker.replacen("\"version\": 1", "\"version\": 2", 1);
+        assert_ne!(marker, other);
+        fs::write(ours.join(MARKER), &other).unwrap();
+        for refused in [check(&ours), take(&ours, "s", &[]).map(drop), clean(&ours, false).map(drop)] {
+            let error = refused.unwrap_err();
+            let (text, marker) = (error.to_string(), ours.join(MARKER).display().to_string());
+            assert!(
+                text.contains(&marker) && text.contains("version 2; this program reads version 1"),
+                "{text}"
+            );
+            assert!(error.help().contains("use the proofload that made the folder"), "{}", error.help());
+        }
+        assert_eq!(fs::read_to_string(ours.join(MARKER)).unwrap(), other);
+        assert!(ours.join("a.edb").exists());
+
+        let of_0_2_0 = marker.replacen("  \"version\": 1,\n", "", 1);
+        assert_ne!(marker, of_0_2_0);
+        fs::write(ours.join(MARKER), of_0_2_0).unwrap();
+        assert_eq!(clean(&ours, false).unwrap().files, [ours.join("a.edb")]);
     }
 
     #[test]

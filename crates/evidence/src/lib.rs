@@ -6,6 +6,7 @@
 
 pub mod csv;
 pub mod environment;
+mod file_version;
 pub mod folder;
 pub mod listing;
 pub mod live;
@@ -29,6 +30,7 @@ pub fn file_url(path: &std::path::Path) -> String {
 /// How often a host is sampled. A slice of less than half of it has no rate of its own: it joins a neighbour.
 const HOST_INTERVAL_MS: u64 = 1_000;
 
+pub use file_version::{FILE_VERSION, FileVersion, UnknownVersion, first_version};
 pub use merge::{Expected, HostRuns};
 pub use report::{Report, ReportError};
 pub use run_data::{CounterPoint, Point, RunData, SeriesKey, Slice};

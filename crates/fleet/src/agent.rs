@@ -25,7 +25,7 @@ use crate::agent_state::{Action, AgentState, Memory, state_not_written};
 use crate::arbiter::ArbiterLink;
 use crate::bus::{Bus, BusError};
 use crate::credentials::Credentials;
-use crate::files::{describe, is_plain_name, read_json, replace_json};
+use crate::files::{describe, is_plain_name, read_json, read_state, replace_json, replace_state};
 use crate::message::{
     Assignment, CHUNK_BYTES, Chunk, ChunkAnswer, CopyHead, Ended, EvidenceFile, PROTOCOL, Program, format,
     format_headed, parse, parse_headed, tame,
@@ -148,7 +148,7 @@ impl Agent {
         let lock = File::create(&path).map_err(|source| failed(&path, source))?;
         lock.try_lock().map_err(|_| AgentError::Locked(folder.to_owned()))?;
         let path = folder.join("agent.json");
-        let memory: Option<Memory> = read_json(&path).map_err(|source| failed(&path, source))?;
+        let memory: Option<Memory> = read_state(&path).map_err(|source| failed(&path, source))?;
         let left = match &memory {
             Some(memory) => {
                 let evidence = runs.join(&memory.assignment.run);
@@ -304,7 +304,7 @@ impl Agent {
         }
         let path = self.folder.join("agent.json");
         let kept = match memory {
-            Some(memory) => replace_json(&path, memory),
+            Some(memory) => replace_state(&path, memory),
             None => fs::remove_file(&path),
         };
         kept.map_err(|source| AgentError::File { path, source })?;

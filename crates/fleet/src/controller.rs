@@ -22,7 +22,7 @@ use crate::arbiter::{ArbiterOutput, ArbiterThread, Arbitration};
 use crate::bus::{Bus, BusError};
 use crate::credentials::Credentials;
 use crate::drill::{Journal, arbitration};
-use crate::files::{describe_file, is_plain_name, read_json, replace_json};
+use crate::files::{describe_file, is_plain_name, read_json, read_state, replace_state};
 use crate::log::{self, EventLog};
 use crate::membership::{Membership, Memory, Note, Plan};
 use crate::message::{
@@ -91,6 +91,9 @@ impl ControllerError {
         match self {
             ControllerError::NotTheController(_) => "name the folder that `proofload fleet init` made",
             ControllerError::Folder { .. } => "name the folder of a run that `proofload fleet run` began",
+            ControllerError::File { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
+                "resume the run with the proofload that began it"
+            }
             ControllerError::File { .. } => "check the permissions and the space on that disk",
             ControllerError::Bus(_) => {
                 "start nats-server with the configuration in the folder of credentials, or say --nats-server"
@@ -152,7 +155,7 @@ impl Controller {
     /// The run in `folder`, after its controller has died.
     pub fn resume(credentials: Credentials, folder: &Path) -> Result<Controller, ControllerError> {
         let path = folder.join("fleet.json");
-        let memory = read_json(&path).map_err(|source| ControllerError::File { path, source })?;
+        let memory = read_state(&path).map_err(|source| ControllerError::File { path, source })?;
         let what = "there is no run of a fleet";
         let memory = memory.ok_or(ControllerError::Folder { folder: folder.to_owned(), what })?;
         let clock = Clock::new();
@@ -392,7 +395,7 @@ impl Controller {
         let memory = self.membership.memory();
         if self.saved.as_ref() != Some(memory) {
             let path = self.folder.join("fleet.json");
-            replace_json(&path, memory).map_err(|source| ControllerError::File { path, source })?;
+            replace_state(&path, memory).map_err(|source| ControllerError::File { path, source })?;
             self.saved = Some(memory.clone());
         }
         Ok(())
@@ -511,6 +514,7 @@ mod tests {
     fn copies_are_heard_in_their_run_and_by_the_controller_that_they_obey_only() {
         let folder = tempfile::tempdir().unwrap();
         let credentials = Credentials {
+            version: evidence::FILE_VERSION,
             name: String::new(),
             server: String::new(),
             seed: String::new(),

@@ -11,6 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use evidence::{FILE_VERSION, FileVersion, UnknownVersion, first_version};
 use nkeys::KeyPair;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -32,6 +33,9 @@ const HOST_VALID: Duration = DAY.saturating_mul(5 * 365);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Credentials {
+    /// Version of this form.
+    #[serde(default = "first_version")]
+    pub version: u32,
     /// The host; empty for the controller.
     pub name: String,
     /// `tls://address:port` of the bus.
@@ -73,6 +77,14 @@ pub enum CredentialsError {
         /// Why.
         source: std::io::Error,
     },
+    /// Credentials of a version that this program does not read.
+    #[error("{}: {version}", path.display())]
+    Version {
+        /// Which.
+        path: PathBuf,
+        /// Its version.
+        version: UnknownVersion,
+    },
     /// A file that holds something else.
     #[error("{} holds no credentials of a fleet: {why}", path.display())]
     Foreign {
@@ -100,6 +112,9 @@ impl CredentialsError {
                 "credentials are never overwritten: name a folder that does not exist"
             }
             CredentialsError::File { .. } => "`proofload fleet init` makes credentials",
+            CredentialsError::Version { .. } => {
+                "install the proofload that made them, or make new credentials for all hosts with `proofload fleet init`"
+            }
             CredentialsError::Foreign { .. } => "name a file that `proofload fleet init` made",
             CredentialsError::Names(_) => "write --hosts a,b,c, each host once",
             CredentialsError::Address(_) => "for example --address 192.0.2.10:4222",
@@ -113,10 +128,13 @@ impl Credentials {
     pub fn read(path: &Path) -> Result<Credentials, CredentialsError> {
         let text = fs::read_to_string(path)
             .map_err(|source| CredentialsError::File { path: path.to_owned(), source })?;
-        toml::from_str(&text).map_err(|error| CredentialsError::Foreign {
+        let foreign = |error: toml::de::Error| CredentialsError::Foreign {
             path: path.to_owned(),
             why: error.message().to_owned(),
-        })
+        };
+        let version: FileVersion = toml::from_str(&text).map_err(foreign)?;
+        version.check().map_err(|version| CredentialsError::Version { path: path.to_owned(), version })?;
+        toml::from_str(&text).map_err(foreign)
     }
 
     /// Whether they are the controller's.
@@ -148,6 +166,7 @@ pub fn make(folder: &Path, hosts: &[String], address: &str) -> Result<(), Creden
         let key = KeyPair::new_user();
         let seed = key.seed().map_err(|error| CredentialsError::Keys(error.to_string()))?;
         let credentials = Credentials {
+            version: FILE_VERSION,
             name: name.to_owned(),
             server: format!("tls://{address}"),
             seed,
@@ -241,4 +260,25 @@ fn new_file(path: &Path, text: &str) -> Result<(), CredentialsError> {
     let mut file =
         fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_of_an_unknown_version_are_refused_by_name_and_those_without_version_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        make(&root.path().join("fleet"), &["h1".to_owned()], "127.0.0.1:4222").unwrap();
+        let path = root.path().join("fleet/agents/h1.toml");
+        let made = fs::read_to_string(&path).unwrap();
+        assert!(made.starts_with("version = 1\n"), "{made}");
+        fs::write(&path, made.replacen("version = 1", "version = 2\nnew = 1", 1)).unwrap();
+        let error = Credentials::read(&path).unwrap_err();
+        let text = format!("{}: it has version 2; this program reads version 1", path.display());
+        assert_eq!(error.to_string(), text);
+        assert!(error.help().contains("proofload fleet init"), "{}", error.help());
+        fs::write(&path, made.replacen("version = 1\n", "", 1)).unwrap();
+        assert_eq!(Credentials::read(&path).unwrap().name, "h1");
+    }
 }

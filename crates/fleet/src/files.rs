@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use evidence::{FILE_VERSION, FileVersion};
 use ring::digest::{Context, SHA256};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,28 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Replaces `path` by a state and the version of its form, durably.
+pub fn replace_state<T: Serialize>(path: &Path, state: &T) -> io::Result<()> {
+    #[derive(Serialize)]
+    struct Versioned<'a, T> {
+        version: u32,
+        #[serde(flatten)]
+        state: &'a T,
+    }
+    replace_json(path, &Versioned { version: FILE_VERSION, state })
+}
+
+/// Reads what [`replace_state`] wrote; `None` if there is nothing.
+///
+/// # Errors
+/// Among others, [`io::ErrorKind::InvalidData`] for a state of a version that this program does not read.
+pub fn read_state<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    if let Some(version) = read_json::<FileVersion>(path)? {
+        version.check().map_err(|version| io::Error::new(io::ErrorKind::InvalidData, version))?;
+    }
+    read_json(path)
 }
 
 /// Describes the plain files of a folder, by name. There may be no such folder.
@@ -85,6 +108,22 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn state_of_an_unknown_version_is_refused_and_one_without_version_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.json");
+        let state = std::collections::BTreeMap::from([("epoch".to_owned(), 7)]);
+        replace_state(&path, &state).unwrap();
+        let written = fs::read_to_string(&path).unwrap();
+        assert!(written.contains("\"version\": 1"), "{written}");
+        fs::write(&path, written.replace("\"version\": 1", "\"version\": 2")).unwrap();
+        let error = read_state::<serde_json::Value>(&path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(error.to_string(), "it has version 2; this program reads version 1");
+        replace_json(&path, &state).unwrap();
+        assert_eq!(read_state(&path).unwrap(), Some(state));
+    }
 
     #[test]
     fn names_from_the_network_stay_in_their_folder() {

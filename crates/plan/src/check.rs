@@ -1,5 +1,6 @@
 //! Checks of a plan: what must hold for it to pass, in one sentence each.
 
+use results::figures::{counted, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -74,8 +75,8 @@ pub fn checks(findings: &Findings<'_>) -> Vec<Check> {
         "database size",
         of(too_large.is_none()),
         too_large.unwrap_or_else(|| {
-            let most = inputs.largest_database_gb();
-            format!("databases of {:.0} GB, at most {most:.0} GB are allowed", sizing.database_gb)
+            let (gb, most) = (number(sizing.database_gb, 0), number(inputs.largest_database_gb(), 0));
+            format!("databases of {gb} GB, at most {most} GB are allowed")
         }),
     );
     servers_suffice(inputs, findings.needs, &mut judge);
@@ -83,7 +84,8 @@ pub fn checks(findings: &Findings<'_>) -> Vec<Check> {
     for enclosure in &storage.enclosures {
         if let Some(bays) = enclosure.bays {
             let disks = enclosure.database_disks + enclosure.other_disks;
-            let detail = format!("{}: {disks} disks in {bays} bays", enclosure.name);
+            let (used, there) = (counted(disks.into(), "disk"), counted(bays.into(), "bay"));
+            let detail = format!("{}: {used} in {there}", enclosure.name);
             judge("enclosure bays", of(disks <= bays), detail);
         }
     }
@@ -122,7 +124,8 @@ pub fn database_too_large(inputs: &Inputs<'_>, sizing: &Sizing) -> Option<String
             None if inputs.copies() > 1 => format!("is recommended with {} copies", inputs.copies()),
             None => "is recommended with one copy".to_owned(),
         };
-        format!("databases of {gb:.0} GB, at most {most:.0} GB {by}: more databases are needed")
+        let (gb, most) = (number(gb, 0), number(most, 0));
+        format!("databases of {gb} GB, at most {most} GB {by}: more databases are needed")
     })
 }
 
@@ -169,6 +172,7 @@ fn placement(inputs: &Inputs<'_>, layout: &Layout, failures: &Failures, judge: J
         })
         .collect();
 
+    let all = counted(layout.databases.len() as u64, "database");
     let doubled = layout.databases.iter().find(|database| {
         database
             .copies
@@ -180,7 +184,7 @@ fn placement(inputs: &Inputs<'_>, layout: &Layout, failures: &Failures, judge: J
         "one copy per server",
         doubled.is_none(),
         match doubled {
-            None => format!("{} databases, no server holds two copies of one", layout.databases.len()),
+            None => format!("{all}, no server holds two copies of one"),
             Some(database) => format!("`{}` has two copies on one server", database.name),
         },
     );
@@ -195,8 +199,9 @@ fn placement(inputs: &Inputs<'_>, layout: &Layout, failures: &Failures, judge: J
         "preferences per volume",
         mixed.0 <= mixed.1,
         format!(
-            "at most {} copies of one preference on a volume, evenly dealt it would be {}",
-            mixed.0, mixed.1
+            "at most {} of one preference on a volume, evenly dealt it would be {}",
+            counted(mixed.0.into(), "copy"),
+            mixed.1
         ),
     );
     balance(inputs, &held, judge);
@@ -204,7 +209,7 @@ fn placement(inputs: &Inputs<'_>, layout: &Layout, failures: &Failures, judge: J
     judge(
         "databases per server",
         most <= MAX_MOUNTED as usize,
-        format!("at most {most} copies on a server, {MAX_MOUNTED} can be mounted"),
+        format!("at most {} on a server, {MAX_MOUNTED} can be mounted", counted(most as u64, "copy")),
     );
     enclosures_apart(inputs, layout, judge);
     let normal = &failures.scenarios[0];
@@ -212,9 +217,8 @@ fn placement(inputs: &Inputs<'_>, layout: &Layout, failures: &Failures, judge: J
         "every database is active",
         normal.lost_databases == 0,
         format!(
-            "{} of {} databases are active when nothing is lost",
-            normal.active.iter().sum::<u32>(),
-            layout.databases.len()
+            "{} of {all} active when nothing is lost",
+            number(f64::from(normal.active.iter().sum::<u32>()), 0)
         ),
     );
 }
@@ -334,7 +338,11 @@ fn servers_suffice(
     let memory = needs.iter().filter_map(|need| need.memory_gb).reduce(f64::max);
     let least = inputs.servers.iter().filter_map(|server| server.memory_gib).reduce(f64::min);
     if let (Some(need), Some(there)) = (memory, least) {
-        judge("memory", of(need <= there), format!("{need:.0} GB are needed, {there:.0} GB are there"));
+        judge(
+            "memory",
+            of(need <= there),
+            format!("{} GB are needed, {} GB are there", number(need, 0), number(there, 0)),
+        );
     }
     // Before Exchange 2013 neither is sized.
     if needs.iter().all(|need| need.mcycles.is_none()) {
@@ -343,7 +351,8 @@ fn servers_suffice(
     let mut unknown = |name, key: &str, says: &dyn Fn(&ServerInput) -> bool| {
         let silent = inputs.servers.iter().filter(|server| !says(server)).count();
         if silent > 0 {
-            let detail = format!("{silent} of {} servers do not say {key}", inputs.servers.len());
+            let servers = counted(inputs.servers.len() as u64, "server");
+            let detail = format!("{silent} of {servers} without {key}");
             judge(name, Outcome::NotJudged, detail);
         }
     };
@@ -364,7 +373,8 @@ fn notes(findings: &Findings<'_>, checks: &mut Vec<Check>) {
         note("doubtful figure", doubt);
     }
     if let Some(reason) = &findings.derived {
-        note("number of databases", format!("{} databases: {reason}", findings.sizing.databases));
+        let databases = counted(findings.sizing.databases.into(), "database");
+        note("number of databases", format!("{databases}: {reason}"));
     }
     if inputs.users.messages_per_day.is_none() && inputs.figures.logs_per_day <= 0.0 {
         note("logs", "the messages per day are not given, so only moved mailboxes count as logs".into());
@@ -382,8 +392,10 @@ fn notes(findings: &Findings<'_>, checks: &mut Vec<Check>) {
         note(
             "fatal sets",
             format!(
-                "{} of {} sets of {} servers take all copies of a database",
-                failures.fatal_sets, failures.sets, failures.fatal_servers
+                "{} of {} of {} take all copies of a database",
+                number(failures.fatal_sets as f64, 0),
+                counted(failures.sets, "set"),
+                counted(failures.fatal_servers.into(), "server")
             ),
         );
     }
@@ -391,10 +403,11 @@ fn notes(findings: &Findings<'_>, checks: &mut Vec<Check>) {
         let servers = inputs.sites[home].servers.len() as u32;
         let databases: u32 = failures.scenarios[0].active.iter().sum();
         let even = crate::formula::even_databases(databases, servers, inputs.active_sites().count() as u32);
+        let all = counted(databases.into(), "database");
         if even != databases && inputs.copies_per_site[0] > 1 {
             note(
                 "evenness",
-                format!("{databases} databases do not spread evenly after a loss; {even} would"),
+                format!("{all} do not spread evenly after a loss; {} would", number(f64::from(even), 0)),
             );
             break;
         }

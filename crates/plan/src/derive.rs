@@ -5,6 +5,7 @@
 //!
 //! Invariant: if any number from there on holds by these checks, the one that is returned does.
 
+use results::figures::counted;
 use solution::{MAX_DATABASES, MAX_MOUNTED, Result, Role};
 
 use crate::bound::bound;
@@ -59,7 +60,7 @@ fn storage_misfits(inputs: &Inputs<'_>, databases: u32) -> Vec<String> {
     let storage = storage::fit(inputs, &sizing, &layout, 0);
     let copies = layout.most_copies(inputs.servers.len());
     let mounted = (copies > MAX_MOUNTED)
-        .then(|| format!("{copies} copies lie on a server, {MAX_MOUNTED} can be mounted"));
+        .then(|| format!("{} lie on a server, {MAX_MOUNTED} can be mounted", counted(copies.into(), "copy")));
     let too_large = check::database_too_large(inputs, &sizing);
     too_large.into_iter().chain(mounted).chain(storage.misfits()).collect()
 }

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use results::figures::{counted, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 use solution::Solution;
@@ -85,9 +86,13 @@ impl Scenario {
             [(self.lost_data, "have no copy left"), (without_service, "keep a copy that may not be active")];
         let parts = parts.into_iter().filter(|&(count, _)| count > 0);
         let said: Vec<String> =
-            parts.map(|(count, what)| format!("{count} of {databases} databases {what}")).collect();
+            parts.map(|(count, what)| format!("{} {what}", of_databases(count, databases))).collect();
         (!said.is_empty()).then(|| said.join(", "))
     }
+}
+
+fn of_databases(count: u32, databases: usize) -> String {
+    format!("{} of {}", number(count.into(), 0), counted(databases as u64, "database"))
 }
 
 /// All failures of a kind, or one named set.
@@ -144,7 +149,7 @@ impl Failures {
                 let kept =
                     if data < lost { format!(" ({data} of them with no copy left)") } else { "".into() };
                 match class.scenarios {
-                    1 => format!("{name}: loses {lost} of {databases} databases{kept}"),
+                    1 => format!("{name}: loses {}{kept}", of_databases(lost, databases)),
                     cases => format!(
                         "{name}: {} of {cases} cases lose databases, at most {lost} of {databases}{kept}",
                         cases - class.survived

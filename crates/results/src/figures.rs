@@ -22,7 +22,25 @@ pub fn number(value: f64, decimals: usize) -> String {
     out
 }
 
-/// A number of things.
+/// A number of things. `thing` is an English noun in the singular, perhaps with words in front.
 pub fn counted(count: u64, thing: &str) -> String {
-    format!("{} {thing}{}", number(count as f64, 0), if count == 1 { "" } else { "s" })
+    let many = || match thing.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'i', 'o', 'u']) => format!("{stem}ies"),
+        _ if thing.ends_with(['s', 'x']) || thing.ends_with("ch") => format!("{thing}es"),
+        _ => format!("{thing}s"),
+    };
+    format!("{} {}", number(count as f64, 0), if count == 1 { thing.to_owned() } else { many() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_is_singular_and_every_other_number_plural_with_separators() {
+        assert_eq!(counted(1, "open transaction"), "1 open transaction");
+        assert_eq!(counted(0, "session"), "0 sessions");
+        let many = ["mailbox", "copy", "batch", "day"].map(|thing| counted(12_345, thing));
+        assert_eq!(many, ["12,345 mailboxes", "12,345 copies", "12,345 batches", "12,345 days"]);
+    }
 }

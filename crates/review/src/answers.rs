@@ -1,6 +1,6 @@
 //! What commands answer with `--json`, where no other crate has a form for it. Each form carries its version.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use edb::verify::{Counts, Finding};
 use evidence::Chain;
@@ -257,4 +257,133 @@ pub struct Example {
     pub name: String,
     /// What the file describes.
     pub about: String,
+}
+
+/// What `import` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Imported {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// Tests of the run; none of a configuration alone.
+    pub tests: u64,
+    /// The run folder and its files.
+    #[serde(flatten)]
+    pub made: Made,
+}
+
+/// What `paper` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Papered {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The folder of the paper and its files.
+    #[serde(flatten)]
+    pub made: Made,
+}
+
+/// A folder and the files that a command wrote into it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Made {
+    /// The folder.
+    pub folder: PathBuf,
+    /// The files, as paths that begin with the folder.
+    pub files: Vec<PathBuf>,
+}
+
+impl Made {
+    /// Those of the files that are in the folder.
+    pub fn of(folder: &Path, names: &[impl AsRef<Path>]) -> Made {
+        let files = names.iter().map(|name| folder.join(name)).filter(|file| file.exists()).collect();
+        Made { folder: folder.to_owned(), files }
+    }
+}
+
+/// What `fleet init` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct FleetMade {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The folder.
+    pub folder: PathBuf,
+    /// Credentials of the controller.
+    pub controller: PathBuf,
+    /// Configuration of nats-server.
+    pub server_config: PathBuf,
+    /// Credentials of the hosts, in the order of the command line.
+    pub agents: Vec<AgentFile>,
+}
+
+/// The credentials of a host.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AgentFile {
+    /// The host.
+    pub host: String,
+    /// Its file.
+    pub credentials: PathBuf,
+}
+
+impl FleetMade {
+    /// The files in a folder, those of hosts by their names below it.
+    pub fn of(folder: &Path, hosts: impl Iterator<Item = (String, String)>) -> FleetMade {
+        FleetMade {
+            schema_version: 1,
+            folder: folder.to_owned(),
+            controller: folder.join("controller.toml"),
+            server_config: folder.join("nats-server.conf"),
+            agents: hosts.map(|(host, file)| AgentFile { host, credentials: folder.join(file) }).collect(),
+        }
+    }
+}
+
+/// What `crash-test listen` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Heard {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The file of the notes.
+    pub notes: PathBuf,
+    /// Durable commits that the writer reported.
+    pub durable_commits: u64,
+}
+
+/// What `crash-test write` answers when it ends without a crash.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Committed {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The folder that was written to.
+    pub folder: PathBuf,
+    /// Durable commits that the writer reported.
+    pub durable_commits: u64,
+}
+
+/// What `lint --rules` answers.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LintRules {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The rules.
+    pub rules: Vec<LintRule>,
+}
+
+/// A rule of `lint`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct LintRule {
+    /// Its stable name, as in findings.
+    pub name: &'static str,
+    /// What it demands.
+    pub demand: &'static str,
+}
+
+impl LintRules {
+    /// Every rule.
+    pub fn all() -> LintRules {
+        let rules = lint::RULES.iter().map(|&(name, demand)| LintRule { name, demand });
+        LintRules { schema_version: 1, rules: rules.collect() }
+    }
+
+    /// The rules for people, a line each.
+    pub fn text(&self) -> String {
+        self.rules.iter().map(|LintRule { name, demand }| format!("{name:<22} {demand}\n")).collect()
+    }
 }

@@ -2,7 +2,7 @@
 
 use campaign::progress::Progress;
 use evidence::live::{LiveRates, LiveView};
-use evidence::report::duration;
+use evidence::report::{counted, duration};
 use results::Severity;
 
 const PLAIN: &str = "";
@@ -86,7 +86,7 @@ fn head(view: &LiveView, progress: &Progress, width: usize) -> Vec<Line> {
         String::new()
     };
     figures.push_str(&format!("{:.0} MiB/s", rates.bytes_per_s / f64::from(1 << 20)));
-    let mut verdicts = dim(format!("   {} limits kept", view.passed));
+    let mut verdicts = dim(format!("   {} kept", counted(view.passed.into(), "limit")));
     if view.failed > 0 {
         verdicts.push(Span(RED, format!(", {} broken", view.failed)));
     }

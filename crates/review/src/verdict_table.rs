@@ -139,7 +139,13 @@ fn is_worse(one: &Verdict, other: &Verdict) -> bool {
 
 fn with_unit(value: f64, unit: &str) -> String {
     let digits = if value.fract() == 0.0 || value.abs() >= 1000.0 { 0 } else { 2 };
-    let unit = if unit == "1/s" { "/s" } else { unit };
+    let is_counted = unit.len() > 2 && unit.bytes().all(|byte| byte.is_ascii_lowercase());
+    let unit = match unit {
+        "1/s" => "/s",
+        "batches" if value == 1.0 => "batch",
+        things if value == 1.0 && is_counted => things.strip_suffix('s').unwrap_or(things),
+        unit => unit,
+    };
     format!("{} {unit}", number(value, digits)).trim_end().to_owned()
 }
 
@@ -157,5 +163,18 @@ fn word(outcome: Outcome) -> &'static str {
         Outcome::Fail => "FAIL",
         Outcome::Unproved => "not proved",
         Outcome::Info => "-",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_is_singular_and_units_of_measure_stay() {
+        assert_eq!(with_unit(1.0, "sessions"), "1 session");
+        assert_eq!(with_unit(1.0, "batches"), "1 batch");
+        assert_eq!([with_unit(2.0, "logs"), with_unit(1.0, "ms")], ["2 logs", "1 ms"]);
+        assert_eq!([with_unit(1.0, "% of rules"), with_unit(1234.0, "1/s")], ["1 % of rules", "1,234 /s"]);
     }
 }

@@ -24,6 +24,11 @@ fn assert_valid(folder: &Path, schema: &str, document: &Value) {
     assert!(errors.is_empty(), "{schema}: {errors:?}: {document}");
 }
 
+/// A file of the project.
+fn project(file: &str) -> String {
+    format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"))
+}
+
 /// The newest run in a folder.
 fn newest_run(folder: &Path) -> String {
     let runs = std::fs::read_dir(folder.join("runs")).expect("a run").flatten();
@@ -32,9 +37,10 @@ fn newest_run(folder: &Path) -> String {
 
 #[test]
 fn every_answer_in_json_is_of_its_published_schema() {
-    let folder = folder_with("s.toml", &small());
+    let users = "[profile]\nexchange = \"2016\"\nmailboxes = 40\nmessages_per_day = 150\nquota_mb = 40\n";
+    let folder = folder_with("s.toml", &(small() + users));
     let at = folder.path();
-    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../../solutions/nimble-cs700-100000.toml");
+    let shipped = &project("solutions/nimble-cs700-100000.toml");
     let answer = |schema: &str, arguments: &[&str]| {
         let (_, stdout, stderr) = output(at, &[arguments, &["--json"]].concat());
         assert!(!stdout.is_empty(), "{arguments:?}: {stderr}");
@@ -53,6 +59,30 @@ fn every_answer_in_json_is_of_its_published_schema() {
     answer("verify", &["verify", "data/v/DB1/DB1.edb"]);
     answer("clean", &["clean", "s.toml", "--dry-run"]);
     answer("examples", &["examples"]);
+    answer("import", &["import", &project("published/dell-md3260-15000.toml"), "--out", "imported"]);
+    answer("paper", &["paper", "s.toml", &run]);
+    answer("lint-rules", &["lint", "--rules"]);
+    let (solution, catalogue) = ("solutions/dell-r740xd-10000.toml", "solutions/catalogue.toml");
+    answer("search", &["plan", &project(solution), "--search", &project(catalogue)]);
+}
+
+#[cfg(feature = "fleet")]
+#[test]
+fn answers_of_a_fleet_are_of_their_published_schemas() {
+    let folder = folder_with("s.toml", &small());
+    let at = folder.path();
+    let hosts = ["--hosts", "here,h2", "--address", "127.0.0.1:4222", "--json"];
+    let (status, stdout, stderr) = output(at, &[&["fleet", "init", "fleet"][..], &hosts].concat());
+    assert_eq!(status, 0, "{stderr}");
+    let made = parsed(&stdout);
+    assert_valid(at, "fleet-init", &made);
+    for agent in made["agents"].as_array().expect("a list") {
+        assert!(at.join(agent["credentials"].as_str().expect("a path")).is_file(), "{made}");
+    }
+    let (status, stdout, stderr) =
+        output(at, &["fleet", "run", "s.toml", "--fleet", "fleet", "--dry-run", "--json"]);
+    assert_eq!(status, 0, "{stderr}");
+    assert_valid(at, "dry-run", &parsed(&stdout));
 }
 
 #[test]

@@ -36,6 +36,44 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// What a command printed as JSON, which is of the schema that `proofload schema NAME` prints.
+fn answer_of(schema: &str, output: &Output) -> serde_json::Value {
+    let answer = serde_json::from_slice(&output.stdout).unwrap();
+    let schema = Command::new(env!("CARGO_BIN_EXE_proofload")).args(["schema", schema]).output().unwrap();
+    let schema = serde_json::from_slice(&schema.stdout).unwrap();
+    assert!(jsonschema::is_valid(&schema, &answer), "{answer}");
+    answer
+}
+
+#[test]
+fn a_writer_that_ends_without_a_crash_says_so_as_json() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut listener = proofload()
+        .args(["listen", "--address", &address, "--out"])
+        .arg(dir.path().join("notes.json"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let listener_lines = wait_for(&mut listener, "listening on");
+    let mut writer = proofload()
+        .args(["write", "--json", "--listener", &address, "--sessions", "4", "--size-mib", "16"])
+        .arg(dir.path().join("disk"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let writer_lines = wait_for(&mut writer, "durable commits");
+    let interrupt = Command::new("kill").args(["-INT", &writer.id().to_string()]).status().unwrap();
+    assert!(interrupt.success());
+    let ended = writer.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(4), "{}", text(&ended.stdout));
+    assert!(answer_of("crash-test-write", &ended)["durable_commits"].as_u64() > Some(0));
+    drop(writer_lines);
+    assert!(listener.wait().unwrap().success());
+    drop(listener_lines);
+}
+
 #[test]
 fn a_killed_writer_is_held_to_what_the_witness_heard() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -43,8 +81,9 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     // A free port: taken and given back.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut listener = proofload()
-        .args(["listen", "--address", &address, "--out"])
+        .args(["listen", "--json", "--address", &address, "--out"])
         .arg(&notes)
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -60,7 +99,9 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
     writer.kill().unwrap();
     writer.wait().unwrap();
     drop(writer_lines);
-    assert!(listener.wait().unwrap().success(), "the listener ends when the writer is gone");
+    let heard = listener.wait_with_output().unwrap();
+    assert!(heard.status.success(), "the listener ends when the writer is gone");
+    assert!(answer_of("crash-test-listen", &heard)["durable_commits"].as_u64() > Some(0));
     drop(listener_lines);
 
     let kept = verify(&folder, &notes);
@@ -69,11 +110,8 @@ fn a_killed_writer_is_held_to_what_the_witness_heard() {
 
     let mut as_json = proofload();
     as_json.args(["verify", "--json"]).arg(&folder).arg("--notes").arg(&notes);
-    let answer: serde_json::Value = serde_json::from_slice(&as_json.output().unwrap().stdout).unwrap();
-    let schema =
-        Command::new(env!("CARGO_BIN_EXE_proofload")).args(["schema", "crash-test"]).output().unwrap();
-    let schema: serde_json::Value = serde_json::from_slice(&schema.stdout).unwrap();
-    assert!(jsonschema::is_valid(&schema, &answer) && answer["kept"] == true, "{answer}");
+    let answer = answer_of("crash-test", &as_json.output().unwrap());
+    assert_eq!(answer["kept"], true, "{answer}");
 
     let kept = verify_buffered(&folder, &notes);
     assert_eq!(kept.status.code(), Some(0), "through the page cache: {}", text(&kept.stderr));

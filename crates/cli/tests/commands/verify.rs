@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use edb::header::DatabaseHeader;
+use edb::identity::{LogTime, Signature};
 use workload::template::TemplateDatabase;
 use world::TemplatePages;
 
@@ -247,4 +249,23 @@ fn a_reader_that_goes_away_is_no_failure() {
         .expect("it starts");
     drop(child.stdout.take());
     assert_eq!(child.wait().expect("it ends").code(), Some(1), "damage was found, whoever reads of it");
+}
+
+#[test]
+fn database_of_another_format_version_is_refused_by_name() {
+    let now = LogTime::from_unix_ms(1_700_000_000_000);
+    let mut header = DatabaseHeader::new(4096, Signature::new(77, now), now);
+    let mut page = header.stamped().to_vec();
+    page[8..12].copy_from_slice(&0x630u32.to_le_bytes());
+    edb::checksum::stamp_header(&mut page);
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("other.edb"), [&page[..], &page, &[0; 4096]].concat())
+        .expect("writable");
+    let (status, stdout, stderr) = crate::program::output(folder.path(), &["verify", "other.edb"]);
+    assert_eq!(status, 2, "{stdout}{stderr}");
+    for words in
+        ["other.edb", "format version 0x630", "reads version 0x620", "program that made the database"]
+    {
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
 }

@@ -37,9 +37,9 @@ pub fn overall(data: &RunData, tests: &[TestReport], run_verdicts: &[Verdict]) -
         WorldKind::Simulated => format!("{PREDICTED}{headline}"),
     };
     if matches!(grade, Grade::Qualified | Grade::Held) {
-        let Counts { passed, .. } = counts;
+        let (kept, limits) = (number(counts.passed as f64, 0), counted(counts.passed, "limit"));
         let tests = counted(tests.len() as u64, "test");
-        reasons.push(format!("{tests} carried out, {passed} of {passed} limits kept."));
+        reasons.push(format!("{tests} carried out, {kept} of {limits} kept."));
         reasons.extend(conditions.iter().filter(|row| !row.met).map(missing));
         reasons.extend(conditions.iter().filter(|row| row.met && row.weaker).map(weaker));
     }
@@ -128,7 +128,11 @@ fn held(tests: &[TestReport], conditions: &[ConditionRow]) -> String {
 fn incomplete(counts: Counts) -> String {
     let seen = match counts.passed {
         0 => "no limit was judged",
-        _ => &format!("until then {} of {} limits were kept", counts.passed, counts.passed + counts.unproved),
+        passed => {
+            let limits = passed + counts.unproved;
+            let were = if limits == 1 { "was" } else { "were" };
+            &format!("until then {} of {} {were} kept", number(passed as f64, 0), counted(limits, "limit"))
+        }
     };
     format!("The run is not complete: nothing is proved; {seen}.")
 }

@@ -38,6 +38,7 @@ fn credentials(believed: &Authority, issuer: &Authority, host: &str, has_expired
     let certificate = params.signed_by(&key, issuer).unwrap();
     let copy_port = HostCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() };
     Credentials {
+        version: evidence::FILE_VERSION,
         name: host.to_owned(),
         server: String::new(),
         seed: String::new(),

@@ -7,6 +7,7 @@ mod ratios;
 pub use disks::DiskSet;
 pub use fit::fit;
 
+use results::figures::{counted, number};
 use schemars::JsonSchema;
 use serde::Serialize;
 use solution::{Behind, Solution};
@@ -169,8 +170,10 @@ impl Use {
                 String::new()
             };
             sentences.push(format!(
-                "{name}: {:.0} GiB are needed and {gib:.0} GiB there: {:.2} times the capacity{hint}",
-                self.needed_gib, share
+                "{name}: {} GiB are needed and {} GiB there: {} times the capacity{hint}",
+                number(self.needed_gib, 0),
+                number(gib, 0),
+                number(share, 2)
             ));
         }
         if let (Some(share), Some(iops)) = (self.iops_share, self.disk_iops)
@@ -178,13 +181,15 @@ impl Use {
         {
             let disks = (f64::from(self.disks.max(1)) * share).ceil();
             sentences.push(format!(
-                "{name}: {:.1} back-end I/O per second are needed and the disks give {iops:.1}: {disks:.0} disks instead of {}",
-                self.back_end_iops,
+                "{name}: {} back-end I/O per second are needed and the disks give {}: {} instead of {}",
+                number(self.back_end_iops, 1),
+                number(iops, 1),
+                counted(disks as u64, "disk"),
                 self.disks.max(1)
             ));
         }
         if let Some(share) = self.log_share.filter(|&share| self.role == "log" && share > 1.0) {
-            sentences.push(format!("{name}: log writes are {share:.2} times what the disks give"));
+            sentences.push(format!("{name}: log writes are {} times what the disks give", number(share, 2)));
         }
         sentences
     }

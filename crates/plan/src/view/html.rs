@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, HtmlEscape, Value, context};
+use results::figures::number;
 
 use crate::formula::round_half_up;
 use crate::{Kind, Plan, Scenario, Use};
@@ -26,12 +27,11 @@ pub fn html(plan: &Plan) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_filter("whole", |value: Value| match f64::try_from(value) {
-        Ok(value) => format!("{:.0}", round_half_up(value)),
+        Ok(value) => number(round_half_up(value), 0),
         Err(_) => "–".to_owned(),
     });
     environment.add_filter("two", |value: Value| match f64::try_from(value) {
-        Ok(value) if value == value.round() => format!("{value:.0}"),
-        Ok(value) => format!("{value:.2}"),
+        Ok(value) => number(value, if value == value.round() { 0 } else { 2 }),
         Err(_) => "–".to_owned(),
     });
     environment.add_filter("percent", |value: Value| match f64::try_from(value) {

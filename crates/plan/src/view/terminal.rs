@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use results::figures::number;
+use results::figures::{counted, number};
 
 use crate::check::Outcome;
 use crate::formula::round_half_up;
@@ -36,11 +36,11 @@ fn head(out: &mut String, plan: &Plan) -> Written {
     writeln!(
         out,
         "{} on Exchange {}; {groups}{}, {} in {}",
-        counted(plan.mailboxes, "mailbox", "mailboxes"),
+        counted(plan.mailboxes, "mailbox"),
         plan.exchange,
-        counted(plan.servers.len() as u32, "server", "servers"),
-        counted(plan.sizing.databases, "database", "databases"),
-        counted(plan.copies, "copy", "copies"),
+        counted(plan.servers.len() as u64, "server"),
+        counted(plan.sizing.databases.into(), "database"),
+        counted(plan.copies.into(), "copy"),
     )?;
     writeln!(
         out,
@@ -160,10 +160,10 @@ fn ratios(out: &mut String, ratios: &Ratios) -> Written {
 fn growth(out: &mut String, block: &Block) -> Written {
     let line = format!(
         "{}: {} mailboxes, {}, {}, {} TB raw, {} I/O per second{}",
-        counted(block.blocks, "block", "blocks"),
+        counted(block.blocks.into(), "block"),
         whole(block.mailboxes),
-        counted(block.hosts, "host", "hosts"),
-        counted(block.disks, "disk", "disks"),
+        counted(block.hosts.into(), "host"),
+        counted(block.disks.into(), "disk"),
         number(block.raw_tb, 1),
         whole(block.database_iops),
         block.limit.as_ref().map_or(String::new(), |limit| format!(" - {limit}")),
@@ -297,11 +297,6 @@ fn checks(out: &mut String, plan: &Plan) -> Written {
     }
     writeln!(out)?;
     wrapped(out, &plan.verdict)
-}
-
-fn counted(count: impl Into<u64>, one: &str, many: &str) -> String {
-    let count = count.into();
-    format!("{} {}", whole(count as f64), if count == 1 { one } else { many })
 }
 
 /// A number without decimals.

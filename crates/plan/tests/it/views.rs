@@ -57,6 +57,28 @@ fn the_page_needs_nothing_from_elsewhere() {
 }
 
 #[test]
+fn numbers_have_separators_and_plurals_in_the_page_and_in_the_checks() {
+    let (_, _, plan) = plans().find(|(name, ..)| *name == "cs700").expect("it is shipped");
+    let page = plan::html(&plan);
+    for words in ["100,000 mailboxes on Exchange", "I/O per second for "] {
+        assert!(page.contains(words), "{words}");
+    }
+    let bare = |text: &str| {
+        let digits = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+        digits.filter(|run| !run.contains('.')).any(|run| run.len() > 3 && run.parse::<u64>().is_ok())
+    };
+    for check in &plan.checks {
+        assert!(!bare(&check.detail), "{}: {}", check.name, check.detail);
+    }
+    let rows = page.lines().filter(|line| line.starts_with("<tr><td>")).collect::<Vec<_>>();
+    assert!(rows.len() > 20);
+    let figures = rows.iter().flat_map(|row| row.split("<td>")).filter_map(|cell| cell.strip_suffix("</td>"));
+    let wrong: Vec<&str> =
+        figures.filter(|figure| figure.parse::<f64>().is_ok_and(|n| n >= 1000.0)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
 fn the_page_does_not_run_what_a_name_contains() {
     let text = SOLUTIONS[5].1.replace("name = \"Laptop\"", "name = \"<script>alert(1)</script>\"");
     let solution = Solution::parse(&text.replace("name = \"laptop\"", "name = \"<b>&\""), "t").unwrap();

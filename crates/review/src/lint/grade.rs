@@ -4,7 +4,7 @@
 //! figures of the conditions are worked out from the tables of the report, not with the code that wrote them.
 
 use evidence::Report;
-use evidence::report::{ConditionRow, TestReport, number, significant};
+use evidence::report::{ConditionRow, TestReport, counted as number_of, number, significant};
 use results::grade::{Counts, condition};
 use results::{Grade, Outcome, Rule, WorldKind};
 
@@ -48,10 +48,11 @@ fn grade(report: &Report, findings: &mut Findings) {
     let counts = counts(report);
     let follows = Grade::of(counts, report.run.ending, unmet.is_empty());
     let why = match follows {
-        Grade::Failed => format!("{} verdicts that fail", counts.failed),
+        Grade::Failed => format!("failing: {}", number_of(counts.failed, "verdict")),
         Grade::Incomplete => {
             let Counts { passed, unproved, open_tests, .. } = counts;
-            format!("run.ending, {passed} verdicts that pass, {unproved} not proved, {open_tests} open tests")
+            let (passed, open) = (number_of(passed, "verdict"), number_of(open_tests, "open test"));
+            format!("run.ending; passing: {passed}; not proved: {unproved}; {open}")
         }
         Grade::Held => format!("verdict.conditions: not met: {}", unmet.join(", ")),
         Grade::Qualified => "verdict.conditions: all are met".to_owned(),

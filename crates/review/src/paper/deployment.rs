@@ -1,10 +1,10 @@
 //! What was built: the solution, its failures, its customers, its parts.
 
-use evidence::report::{number, significant};
+use evidence::report::{counted, number, significant};
 
 use super::document::{Block, Section};
 use super::parts::{self, optional, pair};
-use super::{Subject, counted, picture};
+use super::{Subject, picture};
 
 /// The solution: servers, copies, failures, sizing.
 pub fn description(subject: &Subject<'_>) -> Section {
@@ -23,8 +23,8 @@ pub fn description(subject: &Subject<'_>) -> Section {
     section.heading("Copies of the databases");
     let words = format!(
         "{} on {}; each column is a server, the darkest copy is the first to be active.",
-        counted(plan.layout.databases.len() as u64, "database", "databases"),
-        counted(plan.servers.len() as u64, "server", "servers")
+        counted(plan.layout.databases.len() as u64, "database"),
+        counted(plan.servers.len() as u64, "server")
     );
     section.blocks.push(Block::Picture(picture::layout(plan), words));
     failures(subject, &mut section);
@@ -74,7 +74,7 @@ fn failures(subject: &Subject<'_>, section: &mut Section) {
     section.text(format!(
         "The tests are for {failure}: {} I/O per second and server for {}.",
         significant(targets.target_iops),
-        counted(targets.target_mailboxes.round() as u64, "mailbox", "mailboxes")
+        counted(targets.target_mailboxes.round() as u64, "mailbox")
     ));
 }
 

@@ -14,7 +14,7 @@ mod results;
 
 use ::results::WorldKind;
 use evidence::Report;
-use evidence::report::number;
+use evidence::report::{counted, number};
 use plan::Plan;
 use solution::Solution;
 
@@ -115,11 +115,6 @@ pub fn paper(
     Ok(Document { kicker, title: wanted.clone(), sections })
 }
 
-/// A number of things.
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", number(count as f64, 0), if count == 1 { one } else { many })
-}
-
 /// What a run proves: its grade, then the sentence.
 fn judgement(report: &Report) -> String {
     let judged = &report.verdict;
@@ -134,12 +129,12 @@ fn overview(subject: &Subject<'_>) -> Section {
     }
     section.text(format!(
         "This paper describes a storage solution for {} of Exchange {}, in {} of {} with {} each, on {}. It was {} on {}.",
-        counted(plan.mailboxes, "mailbox", "mailboxes"),
+        counted(plan.mailboxes, "mailbox"),
         plan.exchange,
         if plan.dags == 1 { "one availability group".to_owned() } else { format!("{} availability groups", plan.dags) },
-        counted(u64::from(plan.sizing.databases), "database", "databases"),
-        counted(u64::from(plan.copies), "copy", "copies"),
-        counted(plan.servers.len() as u64, "server", "servers"),
+        counted(u64::from(plan.sizing.databases), "database"),
+        counted(u64::from(plan.copies), "copy"),
+        counted(plan.servers.len() as u64, "server"),
         subject.done(),
         subject.runs[0].run.started.split('T').next().unwrap_or_default()
     ));
