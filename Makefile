@@ -10,11 +10,9 @@
 #   make docs-check   links and anchors of the sources alone, without mdBook
 #   make dist   static binaries, .deb, .rpm, container image, SBOM and licences in target/dist, then tests of them
 #   make deploy-check   the recipes of deploy/
-#   make deny   licences, bans and sources of all dependencies
+#   make deny   licences, bans, sources and known weaknesses of all dependencies
 #   make validate  simulates the published solutions and writes docs/lab/accuracy.md
 CARGO ?= cargo
-
-DENY_VERSION = 0.20.2
 
 .PHONY: demo build test lint smoke bench soak setup sync-removal validate docs docs-check dist deploy-check deny
 
@@ -75,5 +73,4 @@ deploy-check:
 	tools/deploy-check
 
 deny:
-	$(CARGO) install --quiet --locked --root target/tools --version $(DENY_VERSION) cargo-deny
-	PATH="$(CURDIR)/target/tools/bin:$$PATH" $(CARGO) deny --all-features check licenses bans sources
+	CARGO=$(CARGO) tools/deny

@@ -83,6 +83,9 @@ pub enum ControllerError {
     /// Another controller.
     #[error("another controller has taken over this run")]
     Superseded,
+    /// The operating system gives no random numbers.
+    #[error("no random numbers")]
+    Random,
 }
 
 impl ControllerError {
@@ -99,6 +102,7 @@ impl ControllerError {
                 "start nats-server with the configuration in the folder of credentials, or say --nats-server"
             }
             ControllerError::Server(_) => "a server may run there already: then leave --nats-server out",
+            ControllerError::Random => "the name of a run needs getrandom(2) of the kernel",
             ControllerError::Superseded => "the other one goes on; only one of them is needed",
         }
     }

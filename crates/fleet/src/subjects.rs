@@ -5,6 +5,8 @@
 //! what needs no answer ([`crate::arbiter`]). A host's credentials allow nothing else. The controller hears
 //! `proofload.*.*`. A host name travels hex-escaped where NATS forbids a character.
 
+use ring::rand::{SystemRandom, generate};
+
 /// Where the controllers of a fleet say which run they conduct, in which epoch. It lies below the inboxes, where only a
 /// controller's credentials allow to speak, and is no host's: in the name of a host `=` is escaped.
 pub const CONTROLLERS: &str = "proofload_inbox.=controllers";
@@ -32,9 +34,25 @@ pub fn token(host: &str) -> String {
     })
 }
 
+/// What tells a run from one that another controller begins in the same second for the same solution: hosts take
+/// runs of one name for one run. `None` if the operating system gives no random numbers.
+pub fn mark_of_run() -> Option<String> {
+    let drawn = generate::<[u8; 4]>(&SystemRandom::new()).ok()?;
+    Some(format!("{:08x}", u32::from_le_bytes(drawn.expose())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_that_begin_in_one_second_have_names_of_their_own() {
+        let marks = [mark_of_run().unwrap(), mark_of_run().unwrap()];
+        assert!(
+            marks[0] != marks[1] && marks.iter().all(|mark| crate::files::is_plain_name(mark)),
+            "{marks:?}"
+        );
+    }
 
     #[test]
     fn different_hosts_have_different_subjects_of_three_tokens() {
@@ -45,5 +63,19 @@ mod tests {
         subjects.sort();
         subjects.dedup();
         assert_eq!(subjects.len(), names.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_begin_in_one_second_have_names_of_their_own() {
+        let marks = [mark_of_run().unwrap(), mark_of_run().unwrap()];
+        assert!(
+            marks[0] != marks[1] && marks.iter().all(|mark| crate::files::is_plain_name(mark)),
+            "{marks:?}"
+        );
     }
 }

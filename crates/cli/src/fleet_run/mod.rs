@@ -16,6 +16,7 @@ use fleet::membership::{Memory, Plan, WhenLost};
 use fleet::merged::{MergeError, Planned, ending, merge};
 use fleet::message::{Program, WhenAlone};
 use fleet::server::Server;
+use fleet::subjects::mark_of_run;
 use results::Ending;
 use runner::{DryRun, HostNeeds, unix_ms};
 use solution::Solution;
@@ -96,7 +97,11 @@ pub fn run(arguments: &FleetRunArguments) -> Result<Status, Failure> {
     }
     say!("{}: will write on {}", solution.name, counted(hosts.len() as u64, "host"));
     needs.iter().for_each(|needs| say!("  {}", needs.line()));
-    let folder = new_run(out, &solution.name, unix_ms())?;
+    let folder = new_run(
+        out,
+        &format!("{}-{}", solution.name, mark_of_run().ok_or(ControllerError::Random)?),
+        unix_ms(),
+    )?;
     let plan = plan(arguments, solution, &folder, hosts)?;
     run.conduct(Controller::new(credentials, &folder, plan)?, &folder, meter)
 }

@@ -24,7 +24,7 @@ impl Comparison {
                 let _ = writeln!(text, "   mind: {caution}");
             }
         }
-        for test in self.tests.iter().filter(|test| !test.rows.is_empty()) {
+        for test in self.common() {
             let _ = write!(text, "\n{:<36}", test.name);
             for n in 0..self.runs.len() {
                 let _ = write!(text, "{:>10}{:>24}", letter(n), if n == 0 { "" } else { "against A" });
@@ -38,6 +38,9 @@ impl Comparison {
                 }
                 text.push('\n');
             }
+        }
+        for line in self.alone() {
+            let _ = writeln!(text, "\n{line}");
         }
         let is_known = |row: &Row| row.cells.iter().any(|cell| cell.interval_pct.is_some());
         if self.tests.iter().flat_map(|test| &test.rows).any(is_known) {
@@ -65,13 +68,16 @@ impl Comparison {
                 let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&note));
             }
         }
-        for test in self.tests.iter().filter(|test| !test.rows.is_empty()) {
+        for test in self.common() {
             let _ = writeln!(body, "<section><header><h2>{}</h2></header>", escape(&test.name));
             body.push_str(&self.figures(test));
             for chart in charts(test) {
                 let _ = writeln!(body, "<figure>{}</figure>", line_chart(&chart));
             }
             body.push_str("</section>\n");
+        }
+        for line in self.alone() {
+            let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&line));
         }
         let _ = writeln!(
             body,
@@ -80,6 +86,21 @@ impl Comparison {
         );
         let names: Vec<&str> = self.runs.iter().map(|run| run.name.as_str()).collect();
         page("Comparison of storage evidence", &names.join(" against "), &body)
+    }
+
+    /// Tests with figures of two runs or more.
+    fn common(&self) -> impl Iterator<Item = &TestComparison> {
+        self.tests.iter().filter(|test| !test.rows.is_empty() && only_run(test).is_none())
+    }
+
+    /// What a run has that no other has, in a line for each run: there is nothing to compare.
+    fn alone(&self) -> Vec<String> {
+        let of_run = |n: usize| {
+            let tests = self.tests.iter().filter(|test| only_run(test) == Some(n));
+            let names: Vec<&str> = tests.map(|test| test.name.as_str()).collect();
+            (!names.is_empty()).then(|| format!("Only {} has: {}.", letter(n), names.join(", ")))
+        };
+        (0..self.runs.len()).filter_map(of_run).collect()
     }
 
     fn figures(&self, test: &TestComparison) -> String {
@@ -115,6 +136,14 @@ fn letter(n: usize) -> String {
         Some(n) => char::from(b'A' + n).to_string(),
         None => format!("#{}", n + 1),
     }
+}
+
+/// The run that has figures of the test, if it is the only one.
+fn only_run(test: &TestComparison) -> Option<usize> {
+    let cells = test.rows.iter().flat_map(|row| row.cells.iter().enumerate());
+    let mut runs = cells.filter(|(_, cell)| cell.value.is_some()).map(|(n, _)| n);
+    let first = runs.next()?;
+    runs.all(|n| n == first).then_some(first)
 }
 
 fn row(row: &Row) -> Vec<String> {

@@ -87,6 +87,31 @@ fn figures_of_short_tests_are_not_judged() {
 }
 
 #[test]
+fn a_test_that_one_run_alone_has_is_named_in_a_line_and_has_no_table() {
+    let whole = rows(&Shape::default());
+    let stress = whole.iter().find_map(|row| match row {
+        Row::Test(test) if test.kind == "stress" => Some(test.clone()),
+        _ => None,
+    });
+    let stress = stress.expect("a stress test");
+    let without = whole
+        .iter()
+        .filter(|row| !matches!(row, Row::Test(test) if test.ordinal == stress.ordinal))
+        .filter(|row| !matches!(row, Row::Sample(sample) if sample.test == stress.ordinal))
+        .cloned()
+        .collect();
+    let comparison = compare(&[subject("whole", whole), subject("without", without)]);
+    let (text, page) = (comparison.text(), comparison.html());
+    let heading = |line: &&str| line.starts_with(&stress.name);
+    assert_eq!(text.lines().find(heading), None, "{text}");
+    for told in [text, page] {
+        let line =
+            told.lines().find(|line| line.contains("Only A has: ")).unwrap_or_else(|| panic!("{told}"));
+        assert!(line.contains(&stress.name), "{line}");
+    }
+}
+
+#[test]
 fn different_loads_and_page_sizes_cannot_be_compared_and_say_why() {
     let base = || subject("base", rows(&longer(WorldKind::Real)));
     let mut other = rows(&longer(WorldKind::Real));
