@@ -65,17 +65,3 @@ mod tests {
         assert_eq!(subjects.len(), names.len());
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_that_begin_in_one_second_have_names_of_their_own() {
-        let marks = [mark_of_run().unwrap(), mark_of_run().unwrap()];
-        assert!(
-            marks[0] != marks[1] && marks.iter().all(|mark| crate::files::is_plain_name(mark)),
-            "{marks:?}"
-        );
-    }
-}
