@@ -11,5 +11,5 @@ pub fn outlook(_: &Solution) -> Result<String, Failure> {
 /// That this build has no fleets.
 pub fn absent() -> Failure {
     Failure::wrong_input("this proofload was built without runs on many hosts")
-        .help("build it with them: cargo build --release --features fleet")
+        .help("install a package, which has them, or build them in: cargo build --release --features fleet")
 }
