@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Status};
 use crate::fleet_run::absent;
 
-/// Runs a solution on many hosts at once (not in this build; the packages have it, and so has a build with `--features fleet`).
+/// Runs a solution on many hosts at once (not in this build; in the packages, and with `--features fleet`).
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct FleetArguments {
