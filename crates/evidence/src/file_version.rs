@@ -1,6 +1,6 @@
 //! The version in files that the program keeps for itself: markers of folders, credentials, the state of a fleet.
 //!
-//! Files of proofload 0.2.0 carry no version. They are of the first one.
+//! Files of builds before release 0.2.0 carry no version. They are of the first one.
 
 use serde::Deserialize;
 

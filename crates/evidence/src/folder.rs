@@ -397,9 +397,9 @@ mod tests {
         assert_eq!(fs::read_to_string(ours.join(MARKER)).unwrap(), other);
         assert!(ours.join("a.edb").exists());
 
-        let of_0_2_0 = marker.replacen("  \"version\": 1,\n", "", 1);
-        assert_ne!(marker, of_0_2_0);
-        fs::write(ours.join(MARKER), of_0_2_0).unwrap();
+        let unversioned = marker.replacen("  \"version\": 1,\n", "", 1);
+        assert_ne!(marker, unversioned);
+        fs::write(ours.join(MARKER), unversioned).unwrap();
         assert_eq!(clean(&ours, false).unwrap().files, [ours.join("a.edb")]);
     }
 
