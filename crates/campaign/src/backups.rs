@@ -328,7 +328,7 @@ async fn restore_all(
         }
     }
     state.world.sync_dir(&log_dir).await?;
-    let options = OpenOptions::normal(&state.deployment.engine);
+    let options = OpenOptions::for_recovery(&state.deployment.engine);
     let (config, _) = state.config_in(instance, options, &log_dir, &restored).await?;
     check_stop(state)?;
     let started = state.world.now();

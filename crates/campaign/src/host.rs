@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use engine::{
     Counters, DatabaseConfig, Instance, InstanceConfig, MaintenanceConfig, PageVersions, Progress,
-    RecoveryReport, StopSignal, maintain_in_recovery,
+    RecoveryReport, Redo, StopSignal, maintain_in_recovery,
 };
 use futures_util::future::join_all;
 use results::IoClass;
@@ -43,19 +43,22 @@ pub struct OpenOptions {
     pub checkpoint_depth_bytes: u64,
     /// Maintain databases while their logs are replayed.
     pub maintenance: Option<MaintenanceConfig>,
+    /// How logs are replayed.
+    pub redo: Redo,
 }
 
 impl OpenOptions {
-    /// With databases that are maintained while their logs are replayed, if the solution file says so.
+    /// With the reads of the published recoveries, and with databases that are maintained while their logs are
+    /// replayed, if the solution file says so.
     pub fn for_recovery(engine: &EngineSpec) -> OpenOptions {
         let maintenance = engine.recovery_maintenance.then(|| maintenance_config(engine));
-        OpenOptions { maintenance, ..OpenOptions::normal(engine) }
+        OpenOptions { maintenance, redo: Redo::InLogOrder, ..OpenOptions::normal(engine) }
     }
 
-    /// As the solution file says.
+    /// As the solution file says. What an earlier run did not close is recovered by all cores: that measures nothing.
     pub fn normal(engine: &EngineSpec) -> OpenOptions {
         let checkpoint_depth_bytes = engine.checkpoint_depth_bytes;
-        OpenOptions { circular_logging: true, checkpoint_depth_bytes, maintenance: None }
+        OpenOptions { circular_logging: true, checkpoint_depth_bytes, maintenance: None, redo: Redo::ByPage }
     }
 
     /// As the solution file says, and every log is kept.
@@ -65,7 +68,8 @@ impl OpenOptions {
 
     /// Keeps every log and writes no page back for the checkpoint's sake: what soft recovery is tested with.
     pub fn keep_all_logs() -> OpenOptions {
-        OpenOptions { circular_logging: false, checkpoint_depth_bytes: u64::MAX / 2, maintenance: None }
+        let checkpoint_depth_bytes = u64::MAX / 2;
+        OpenOptions { circular_logging: false, checkpoint_depth_bytes, maintenance: None, redo: Redo::ByPage }
     }
 }
 
@@ -348,6 +352,7 @@ impl ShardState {
         config.log_bytes = spec.log_file_bytes as u32;
         config.log_buffer_bytes = LOG_BUFFER_BYTES.min(spec.log_file_bytes as usize / 2);
         config.circular_logging = options.circular_logging;
+        config.redo = options.redo;
         config.checkpoint_depth_bytes = options.checkpoint_depth_bytes;
         config.flush_start = self.deployment.engine.flush_start;
         config.flush_stop = self.deployment.engine.flush_stop;
