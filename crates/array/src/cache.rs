@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::hardware::{DestageOrder, WriteCache};
 
+/// Bytes of a group that [`Blocks`] counts together.
+const BLOCK_BYTES: u64 = 256 << 10;
+
 /// A place in a group: group, first byte.
 pub(crate) type Key = (u32, u64);
 
@@ -48,6 +51,38 @@ struct Column {
     left_in_burst: u32,
 }
 
+/// How many extents lie in each block, blocks of the same hash together. Most of what is asked for is not in the
+/// cache, and so few counts stay near the processor.
+struct Blocks(Vec<u32>);
+
+impl Blocks {
+    /// For a cache of so many bytes.
+    fn new(bytes: u64) -> Blocks {
+        Blocks(vec![0; (bytes >> 14).next_power_of_two().clamp(1 << 10, 1 << 20) as usize])
+    }
+
+    fn places(&self, group: u32, start: u64, end: u64) -> impl Iterator<Item = usize> + use<> {
+        let mask = self.0.len() - 1;
+        (start / BLOCK_BYTES..=end.saturating_sub(1) / BLOCK_BYTES).map(move |block| {
+            let hash = (block ^ u64::from(group) << 40).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            (hash >> 32) as usize & mask
+        })
+    }
+
+    fn add(&mut self, group: u32, start: u64, end: u64) {
+        self.places(group, start, end).for_each(|place| self.0[place] += 1);
+    }
+
+    fn remove(&mut self, group: u32, start: u64, end: u64) {
+        self.places(group, start, end).for_each(|place| self.0[place] -= 1);
+    }
+
+    /// Whether an extent may have bytes of a range; if not, none has.
+    fn may_hold(&self, group: u32, start: u64, end: u64) -> bool {
+        self.places(group, start, end).any(|place| self.0[place] > 0)
+    }
+}
+
 /// A write to the group that the cache asks for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Destage {
@@ -62,6 +97,7 @@ pub(crate) struct Cache {
     settings: WriteCache,
     dirty_max_bytes: u64,
     extents: BTreeMap<Key, Extent>,
+    blocks: Blocks,
     /// Keys in order of writing, for eviction; a key may stand here more than once.
     order: VecDeque<(Key, u64)>,
     gathering: VecDeque<(u64, Key, u64)>,
@@ -79,6 +115,7 @@ impl Cache {
     pub fn new(settings: WriteCache) -> Cache {
         let dirty_max_bytes = (settings.bytes as f64 * settings.dirty_max_pct / 100.0) as u64;
         Cache {
+            blocks: Blocks::new(settings.bytes),
             settings,
             dirty_max_bytes,
             extents: BTreeMap::new(),
@@ -103,6 +140,9 @@ impl Cache {
 
     /// Whether a range is wholly in the cache.
     pub fn holds(&self, group: u32, start: u64, end: u64) -> bool {
+        if start < end && !self.blocks.may_hold(group, start, start + 1) {
+            return false;
+        }
         let mut at = start;
         while at < end {
             match self.extents.range(..=(group, at)).next_back() {
@@ -125,7 +165,8 @@ impl Cache {
         let key = (group, start);
         // Extents never overlap: only if the last one that begins before the end ends after the start is any in
         // the way.
-        let mut before = self.last_before((group, end));
+        let is_near = self.blocks.may_hold(group, start.saturating_sub(1), end);
+        let mut before = is_near.then(|| self.last_before((group, end))).flatten();
         if let Some((at, extent)) = before
             && (at, extent.end) == (key, end)
             && extent.state != State::Clean
@@ -145,6 +186,8 @@ impl Cache {
         match behind {
             Some((before, extent)) if extent.state == State::Gathering => {
                 if let Some(grown) = self.extents.get_mut(&before) {
+                    self.blocks.remove(group, before.1, grown.end);
+                    self.blocks.add(group, before.1, end);
                     grown.end = end;
                 }
                 if end - before.1 >= self.settings.gather_bytes {
@@ -174,6 +217,7 @@ impl Cache {
         let version = self.next_version;
         self.next_version += 1;
         self.extents.insert(key, Extent { end, state, version });
+        self.blocks.add(key.0, key.1, end);
         self.order.push_back((key, version));
         version
     }
@@ -209,6 +253,7 @@ impl Cache {
 
     fn remove(&mut self, key: Key) {
         if let Some(extent) = self.extents.remove(&key) {
+            self.blocks.remove(key.0, key.1, extent.end);
             let bytes = extent.end - key.1;
             self.held_bytes -= bytes;
             if extent.state != State::Clean {
