@@ -59,13 +59,23 @@ impl Estimate {
         let count = self.samples[0].len();
         if count >= self.next_look {
             self.next_look = count + (count as f64 * LOOK_SHARE).ceil() as usize;
-            let is_good = self.figures().all(|(_, half)| half.is_some_and(|half| half <= self.share));
-            self.is_good = is_good;
+            self.is_good = self.look();
         }
+    }
+
+    fn look(&self) -> bool {
+        self.figures().all(|(_, half)| half.is_some_and(|half| half <= self.share))
     }
 
     /// Whether every figure was known well enough at the last look.
     pub fn is_good(&self) -> bool {
+        self.is_good
+    }
+
+    /// Whether every figure is still known well enough, samples behind the last look included. If not, the estimate
+    /// is not good until the next look.
+    pub fn is_still_good(&mut self) -> bool {
+        self.is_good = self.is_good && self.look();
         self.is_good
     }
 
@@ -126,6 +136,17 @@ mod tests {
         assert!(!fed(1.0, 25, |minute| 10 + minute % 7).is_good(), "reads are noisy");
         assert!(fed(30.0, 25, |minute| 10 + minute % 7).is_good(), "but known to 30 %");
         assert!(!fed(1.0, 200, |minute| 10 + minute / 10).is_good(), "reads become slower and slower");
+    }
+
+    #[test]
+    fn estimate_that_became_worse_since_the_last_look_ends_no_window() {
+        let mut steady = fed(1.0, 27, |_| 10);
+        assert!(steady.is_good() && steady.is_still_good());
+        // The last look was after 24 minutes, the next one is after 27.
+        let mut worse = fed(1.0, 26, |minute| if minute < 24 { 10 } else { 30 });
+        assert!(worse.is_good(), "at the last look");
+        assert!(!worse.is_still_good());
+        assert!(!worse.is_good(), "until the next look");
     }
 
     #[test]

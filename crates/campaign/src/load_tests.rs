@@ -339,7 +339,10 @@ impl Campaign<'_> {
             let Some(estimate) = estimate.as_deref_mut() else { continue };
             estimate.add(&test.seen, test.last_tick, test.sampler.sample_ms());
             let has_arrived = test.all_here.is_some() || test.agreed.is_some();
-            if !has_arrived && estimate.is_good() && self.depths_logged().await? >= DEPTHS_LOGGED {
+            if has_arrived || !estimate.is_good() {
+                continue;
+            }
+            if self.depths_logged().await? >= DEPTHS_LOGGED && estimate.is_still_good() {
                 test.all_here = Some(self.barrier.arrive());
             }
         }
